@@ -26,6 +26,9 @@ GONE: Final[Mapping[str, str]] = MappingProxyType(
         "P221": "`a ?? 1 * 10` is read as `(a ?? 1) * 10`, and no longer warned of.",
         "P228": "A query whose result names no node is told by P402, with an inventory of the"
         " cluster, and by the scheduler's log.",
+        "P305": "A rule that an earlier one makes superfluous is told by P304, a key that is there"
+        " already by P312.",
+        "P311": "A number divided by 0 is missing, which is no longer warned of; say `?? 0`.",
         "P313": "A `sum` in a score is over the candidates; say `over nodes` for all nodes.",
         "P315": "An aggregate of a score is over the candidates, any other over all nodes; `over`"
         " says which.",

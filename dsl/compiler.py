@@ -5,61 +5,32 @@ stop for long.
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from typing import Final
 
-import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
-from dsl import ir, reference, tenants, words
+from dsl import tenants
 from dsl.analysis import FileFacts, Inventory, RuleFacts, Size, analyse
+from dsl.assembly import assembled
 from dsl.checker import (
     CheckedPolicy,
-    Draft,
     FileChecker,
-    FilterDraft,
     ParamValue,
-    ScoreDraft,
-    StatementDraft,
     policy_name,
 )
-from dsl.diagnostics import Diagnostic, sort_key
-from dsl.lower import Memo, combine, lower_filter, lower_score
-from dsl.lower.statements import (
-    Values,
-    lower_actions,
-    lower_alike,
-    lower_condition,
-    lower_key,
-    lower_tier,
-    lower_turns,
-)
-from dsl.parser import Parser, problem_diagnostic
+from dsl.diagnostics import Diagnostic, of_text, sort_key
+from dsl.lower import Memo
+from dsl.parser import Parser
 from dsl.plan import (
-    ActionRule,
-    BindRule,
-    ConditionRule,
-    FilterRule,
-    Parts,
-    PermitRule,
     Plan,
-    RuleBase,
-    ScoreRule,
-    SortRule,
-    Subject,
-    TierRule,
     UseLine,
-    World,
 )
 from dsl.schema import MetricDefinition
-from dsl.several import gang_rule, preempt_rule, quota_rule
-from dsl.source import SourceFile, read_source
+from dsl.source import read_source
 from dsl.syntax import Statement
 from dsl.tenants import Tenant
-from dsl.turns import turns
-from dsl.types import Kind
 from dsl.usage import Instance, Library, Parsed, instances
 
 Params = Mapping[str, Mapping[str, ParamValue]]
@@ -67,21 +38,6 @@ Files = Mapping[str, str | bytes]
 _Options = tuple[Params, Mapping[str, MetricDefinition], Tenant | None]
 
 _LANGUAGE: Final = "1"
-#: Where the rules of a point stand in a plan, filters and scores apart.
-_SLOTS: Final = {
-    "gate": "gates",
-    "sort": "sorts",
-    "prefilter": "prefilters",
-    "first": "tiers",
-    "reserve": "reserves",
-    "permit": "permits",
-    "prebind": "prebinds",
-    "bind": "binds",
-    "postbind": "postbinds",
-    "preempt": "preempts",
-    "gang": "gangs",
-    "quota": "quotas",
-}
 
 
 def _meant(name: str, args: Sequence[str]) -> tuple[str, bool, str]:
@@ -224,7 +180,7 @@ class Compiler:
         facts, parsed = out
         source, problems = read_source(name, data)
         if problems:
-            found.extend(problem_diagnostic(source, one) for one in problems)
+            found.extend(of_text(source, one) for one in problems)
             return None
         statements: list[Statement] = []
         broken = False
@@ -251,12 +207,12 @@ class Compiler:
         facts.append(_facts(policy, statements, sound=not wrong))
         if wrong:
             return None
-        return (yield from _lower(policy, self._memo))
+        return (yield from assembled(policy, self._memo))
 
     def _parsed(self, name: str, text: str, found: list[Diagnostic]) -> Parsed | None:
         """Returns a bundled policy; None, and why in `found`, if it cannot be read."""
         source, problems = read_source(name, text)
-        found.extend(problem_diagnostic(source, one) for one in problems)
+        found.extend(of_text(source, one) for one in problems)
         statements: list[Statement] = []
         for statement, findings in self._parser.statements(source):
             found.extend(findings)
@@ -290,7 +246,7 @@ class Compiler:
         weight = policy.weight if instance.weight is None else instance.weight
         policy = replace(policy, name=instance.name, weight=weight)
         facts.append(_facts(policy, instance.statements, sound=True, used=instance.used))
-        plan = yield from _lower(policy, self._memo)
+        plan = yield from assembled(policy, self._memo)
         variant = repr(sorted(instance.params.items()))
         return replace(plan, variant=variant, used=instance.used)
 
@@ -301,16 +257,6 @@ def _own(params: Params, tenant: Tenant | None) -> dict[str, Mapping[str, ParamV
         return dict(params)
     own = tenant.own("")
     return {name.removeprefix(own): one for name, one in params.items() if name.startswith(own)}
-
-
-def compile_policies(
-    files: Files,
-    *,
-    params: Params | None = None,
-    metrics: Mapping[str, MetricDefinition] | None = None,
-) -> CompileResult:
-    """Compiles files with a compiler of its own; see `Compiler.compile`."""
-    return Compiler().compile(files, params=params, metrics=metrics)
 
 
 def _facts(
@@ -381,210 +327,3 @@ def _digest(files: Files, params: Params, metrics: Mapping[str, MetricDefinition
     for name in sorted(metrics):
         state.update(f"\0{name}={metrics[name]!r}".encode())
     return state.hexdigest()
-
-
-# ---- plans
-
-
-def _lower(policy: CheckedPolicy, memo: Memo) -> Generator[None, None, Plan]:
-    filters: list[FilterRule] = []
-    scores: list[ScoreRule] = []
-    others: dict[str, list[Any]] = {name: [] for name in _SLOTS.values()}
-    rules: list[RuleBase] = []
-    for draft in policy.rules:
-        if isinstance(draft, ScoreDraft):
-            scores.append(_score(policy, draft, memo))
-            rules.append(scores[-1])
-        elif isinstance(draft, FilterDraft) and draft.written.point not in _SLOTS:
-            filters.append(_filter(policy, draft, memo))
-            rules.append(filters[-1])
-        else:
-            rules.append(_statement(policy.source, draft, memo))
-            others[_SLOTS[draft.written.point]].append(rules[-1])
-        yield
-    reads = frozenset(one for rule in rules for one in rule.reads)
-    slots: dict[str, Any] = {name: tuple(found) for name, found in others.items()}
-    return Plan(
-        name=policy.name,
-        name_span=policy.name_span,
-        source=policy.source,
-        description=policy.description,
-        version=policy.version,
-        variant="",
-        mode=policy.mode,
-        order=policy.order,
-        weight=policy.weight,
-        metrics=policy.metrics,
-        reads=reads,
-        filters=tuple(filters),
-        scores=tuple(scores),
-        combine=combine,
-        **slots,
-    )
-
-
-def _turns(
-    reads: frozenset[str], memo: Memo, *roots: ir.Expr | None
-) -> Callable[[Subject, World], float] | None:
-    left = turns(*roots) if "now" in reads else None
-    return None if left is None else lower_turns(left, memo)
-
-
-def _values(memo: Memo) -> Callable[[Subject, World, int], words.Ask]:
-    """Returns what gives the values that are told of a pod on a node: of columns, but for lists."""
-    of_columns = Values(memo)
-
-    def values(subject: Subject, world: World, row: int) -> words.Ask:
-        value = of_columns.of(subject, world, row)
-        of_list = reference.asked(reference.View(world, subject, row))
-        return lambda node: (of_list if node.type.kind is Kind.LIST else value)(node)
-
-    return values
-
-
-def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule:
-    core, source = draft.core, policy.source
-    lowered = lower_filter(core, memo)
-
-    values = _values(memo)
-
-    def message(subject: Subject, world: World, row: int) -> str:
-        return words.message(core, source.text, values(subject, world, row))
-
-    # By what decides the words: another part of the rule may be what rejects other nodes.
-    known: dict[tuple[int, ...], Callable[[Subject, World, NDArray[np.intp]], bool]] = {}
-
-    def alike(subject: Subject, world: World, rows: NDArray[np.intp]) -> bool:
-        if len(rows) == 1:
-            return True
-        parts = words.told_by(core, values(subject, world, int(rows[0])))
-        key = tuple(map(id, parts))
-        if key not in known:
-            known[key] = lower_alike(parts, memo)
-        return known[key](subject, world, rows)
-
-    return FilterRule(
-        **_base(source, draft),
-        prepare=lowered.prepare,
-        turns=_turns(draft.reads.fields, memo, core.guard, core.test),
-        core=core,
-        status=draft.status,
-        verdict=lowered.verdict,
-        message=message,
-        alike=alike,
-    )
-
-
-def _score(policy: CheckedPolicy, draft: ScoreDraft, memo: Memo) -> ScoreRule:
-    core = draft.core
-    lowered = lower_score(core, memo)
-    return ScoreRule(
-        **_base(policy.source, draft),
-        prepare=lowered.prepare,
-        core=core,
-        weight=core.weight,
-        column=lowered.column,
-        finish=lowered.finish,
-    )
-
-
-def _base(source: SourceFile, draft: Draft) -> dict[str, Any]:
-    """Returns what all rules have, but for `prepare`."""
-    reads = draft.reads
-    return {
-        "id": f"{source.name}#{draft.number}",
-        "line": source.position(draft.written.span.start)[0],
-        "text": " ".join(source.slice(draft.written.span).split()),
-        "span": draft.written.span,
-        "source": source,
-        "reads": reads.fields,
-        "row_local": reads.row_local,
-        "reads_pods": reads.pods,
-        "reads_metrics": reads.metrics,
-        "reads_time": reads.time,
-    }
-
-
-def _statement(source: SourceFile, draft: FilterDraft | StatementDraft, memo: Memo) -> RuleBase:
-    """Returns the rule of any statement but filters and scores."""
-    core = draft.core
-    base = _base(source, draft)
-    if isinstance(core, ir.FilterCore):
-        return _condition(base, core, draft.status, memo)
-    if isinstance(core, ir.TierCore):
-        prepare, mask = lower_tier(core, memo)
-        return TierRule(**base, prepare=prepare, core=core, mask=mask)
-    if isinstance(core, ir.SortCore):
-        key = lower_key(core, memo)
-        return SortRule(**base, prepare=_always, core=core, key=key)
-    base["prepare"] = _guarded(core.guard, memo)
-    match core:
-        case ir.PermitCore():
-            return _permit(base, core, draft.status, memo)
-        case ir.ActionCore():
-            return ActionRule(**base, core=core, effects=lower_actions(core, memo))
-        case ir.BindCore():
-            return BindRule(**base, core=core)
-        case ir.PreemptCore():
-            return preempt_rule(base, core, memo)
-        case ir.GangCore():
-            return gang_rule(base, core, memo)
-        case ir.QuotaCore():
-            return quota_rule(base, core, draft.status, memo)
-
-
-def _always(_subject: Subject, _world: World) -> Parts:
-    return ()
-
-
-def _guarded(guard: ir.Expr | None, memo: Memo) -> Callable[[Subject, World], Parts | None]:
-    if guard is None:
-        return _always
-    holds = lower_condition((guard,), memo)
-    return lambda subject, world: () if holds(subject, world, -1) else None
-
-
-def _condition(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) -> ConditionRule:
-    prepare = _guarded(core.guard, memo)
-    test = lower_condition((core.test,), memo)
-    text = base["source"].text
-
-    def holds(subject: Subject, world: World, row: int) -> bool:
-        return prepare(subject, world) is None or test(subject, world, row)
-
-    values = _values(memo)
-
-    def message(subject: Subject, world: World, row: int) -> str:
-        return words.message(core, text, values(subject, world, row))
-
-    return ConditionRule(
-        **base,
-        prepare=prepare,
-        turns=_turns(base["reads"], memo, core.guard, core.test),
-        core=core,
-        status=status,
-        holds=holds,
-        message=message,
-    )
-
-
-def _permit(base: dict[str, Any], core: ir.PermitCore, status: str, memo: Memo) -> PermitRule:
-    until = lower_condition((core.until,), memo)
-    rule, text, values = base["text"], base["source"].text, _values(memo)
-
-    def message(subject: Subject, world: World, row: int) -> str:
-        ask = values(subject, world, row)
-        for one in core.longer:
-            if ask(one):
-                return words.beyond(one, text, ask)
-        return str(rule) if core.message is None else words.filled(core.message, ask)
-
-    return PermitRule(
-        **base,
-        turns=_turns(base["reads"], memo, core.guard, core.left, core.until),
-        core=core,
-        status=status,
-        applies=lower_condition((core.guard, core.left), memo),
-        until=until,
-        message=message,
-    )

@@ -13,15 +13,12 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.analysis import Size
 from dsl.analysis.cost import BUDGET, units_of
-from dsl.checker.declarations import declare_name, declare_param
-from dsl.checker.expressions import typer_of
-from dsl.checker.metrics import declare_metric, find_metric
-from dsl.checker.scope import LetEntry, MetricEntry, Refused, Scope
-from dsl.checker.typer import Typer
-from dsl.diagnostics import Diagnostic
-from dsl.parser import Parser, problem_diagnostic
+from dsl.checker import FileChecker
+from dsl.checker.scope import Refused
+from dsl.diagnostics import Diagnostic, of_text
+from dsl.parser import Parser
 from dsl.plan import MetricSpec
-from dsl.schema import CATALOGUE, FIELDS, NODE_SETS, POD_SETS, MetricDefinition
+from dsl.schema import FIELDS, NODE_SETS, POD_SETS, MetricDefinition
 from dsl.source import SourceFile, Span, read_source
 from dsl.types import Level
 
@@ -71,36 +68,30 @@ def understand(
     """
     source, problems = read_source(name, declarations + text.rstrip())
     if problems:
-        return None, tuple(problem_diagnostic(source, one) for one in problems)
+        return None, tuple(of_text(source, one) for one in problems)
     before, _ = read_source(name, declarations)
     span = Span(len(before.text), len(source.text))
     written, refused = parser.expression(source, span)
     if written is None:
         return None, () if refused is None else (_of_expression(refused),)
-    used: dict[str, MetricSpec] = {}
-    typer = _typer(parser, source, before, used, metrics)
-    scope = typer.scope
+    checker = _checked(parser, source, before, metrics)
+    scope = checker.typer.scope
     try:
-        tree = typer.plain(typer.expression(written))
+        tree = checker.typer.plain(checker.typer.expression(written))
     except Refused:
         return None, tuple(scope.found)
-    if any(one.is_error for one in scope.found):
-        return None, tuple(scope.found)
-    return _understood(tree, used), tuple(scope.found)
+    policy, found = checker.result()
+    if any(one.is_error for one in found):
+        return None, found
+    return _understood(tree, {one.id: one for one in policy.metrics}), found
 
 
 def check_declarations(parser: Parser, text: str, *, declarations: str = "") -> _Findings:
     """Returns what is wrong with a line of `let`, `param` or `metric` after others."""
     source, problems = read_source("line", declarations + text.rstrip() + "\n")
     if problems:
-        return tuple(problem_diagnostic(source, one) for one in problems)
-    typer = _typer(parser, source, source, {}, None)
-    for entry in typer.scope.lets.values():
-        try:
-            typer.let_value(entry)
-        except Refused:
-            continue
-    return tuple(typer.scope.found)
+        return tuple(of_text(source, one) for one in problems)
+    return _checked(parser, source, source, None).result()[1]
 
 
 def declaration_name(parser: Parser, text: str) -> str | None:
@@ -113,20 +104,23 @@ def declaration_name(parser: Parser, text: str) -> str | None:
     return one.name if isinstance(one, s.LetDecl | s.ParamDecl | s.MetricDecl) else None
 
 
-def _typer(
+def _checked(
     parser: Parser,
     source: SourceFile,
     declarations: SourceFile,
-    used: dict[str, MetricSpec],
     metrics: Mapping[str, MetricDefinition] | None,
-) -> Typer:
-    """What checks an expression of `source`; `declarations` is how its text begins."""
-    scope = Scope(source, {**CATALOGUE, **(metrics or {})})
-    for statement, found in parser.statements(declarations):
-        scope.found.extend(found)
-        if statement is not None:
-            _declare(scope, statement)
-    return typer_of(scope, lambda name, _: _find_metric(scope, name, used))
+) -> FileChecker:
+    """Returns what has checked the declarations of `source`, which is how its text begins."""
+    found: list[Diagnostic] = []
+    statements: list[s.Statement] = []
+    for statement, findings in parser.statements(declarations):
+        found.extend(findings)
+        statements.extend([] if statement is None else [statement])
+    checker = FileChecker(source, statements, metrics=metrics)
+    checker.typer.scope.found.extend(found)
+    for _ in checker.steps():
+        pass
+    return checker
 
 
 def _of_expression(refused: Diagnostic) -> Diagnostic:
@@ -136,29 +130,6 @@ def _of_expression(refused: Diagnostic) -> Diagnostic:
     there = refused.source.slice(refused.span)
     message = "this cannot be read as an expression" if there else "there is no expression"
     return replace(refused, code="P001", message=message, helps=())
-
-
-def _declare(scope: Scope, statement: s.Statement) -> None:
-    try:
-        match statement:
-            case s.ParamDecl():
-                declare_param(scope, statement, None)
-            case s.MetricDecl():
-                declare_metric(scope, statement)
-            case s.LetDecl():
-                declare_name(scope, statement.name, statement.name_span)
-                scope.lets[statement.name] = LetEntry(statement)
-            case _:
-                return
-    except Refused:
-        return
-
-
-def _find_metric(scope: Scope, name: str, used: dict[str, MetricSpec]) -> MetricEntry | None:
-    entry = find_metric(scope, name)
-    if entry is not None and entry.spec is not None:
-        used[entry.spec.id] = entry.spec
-    return entry
 
 
 def _understood(tree: ir.Expr, used: Mapping[str, MetricSpec]) -> Understood:

@@ -14,77 +14,90 @@ from dsl.functions import AGGREGATES, FUNCTIONS
 from dsl.schema import FIELDS, PLURALS, POD_SETS
 from dsl.spelling import Spelling, field_for, plain
 
-_RATE: Final = 'a rate is made by the metric:  metric NAME = promql "rate(SERIES[5m])" by instance'
-_NO_SORT: Final = "`rank(x)` is the share of the candidates with a smaller value, 0..1"
 _SHORT: Final = 4
 #: Calls of other languages. `{0}` is the first argument, or what stands before the dot.
+_FORMS: Final = """
+len({0})                    size length
+{0} is present              has exists isset defined haskey
+{0} is missing              isnull absent isempty isnan
+{0} starts with {1}         startswith hasprefix
+{0} ends with {1}           endswith hassuffix
+{0} contains {1}            contains includes find search
+{0} matches {1}             matches match regexp
+{1} matches {0}             rematch
+{0} like {1}                like
+{0} == {1}                  equals eq
+({?})                       coalesce ifnull orvalue default or
+number({0})                 int float double tonumber tofloat
+string({0})                 str tostring
+time({0})                   timestamp date
+avg({*})                    mean average
+max({*})                    maximum greatest
+min({*})                    minimum least
+sum({*})                    total
+min({0}, {1})               clampmax
+max({0}, {1})               clampmin
+ceil({0})                   ceiling
+floor({0})                  trunc
+pow({0}, {1})               power
+mod({0}, {1})               modulo
+(log2({0}) / log2(2.718281828))  log ln
+upper({0})                  toupper upperascii
+lower({0})                  tolower lowerascii
+join({*})                   concat
+if {0} then {1} else {2}    if
+not ({0})                   not
+{0} > {1}                   isgreaterthan gt
+{0} < {1}                   lt
+{0} >= {1}                  gte
+{0} <= {1}                  lte
+{0} != {1}                  neq
+item({0}, {1})              nth
+{0}[{1}]                    get
+now - {0}                   since
+{0} - now                   until
+now                         now
+{0}                         metric
+version({0})                semver
+replace({0}, {1}, {2})      replaceall
+"""
 _CALLS: Final = MappingProxyType(
     {
-        "size": "len({0})", "length": "len({0})", "has": "{0} is present",
-        "exists": "{0} is present", "isset": "{0} is present", "defined": "{0} is present",
-        "haskey": "{0} is present", "ispresent": "{0} is present", "isnull": "{0} is missing",
-        "absent": "{0} is missing", "isempty": "{0} is missing", "isnan": "{0} is missing",
-        "startswith": "{0} starts with {1}", "hasprefix": "{0} starts with {1}",
-        "endswith": "{0} ends with {1}", "hassuffix": "{0} ends with {1}",
-        "contains": "{0} contains {1}", "includes": "{0} contains {1}",
-        "find": "{0} contains {1}", "matches": "{0} matches {1}", "match": "{0} matches {1}",
-        "regexp": "{0} matches {1}", "like": "{0} like {1}", "rematch": "{1} matches {0}",
-        "equals": "{0} == {1}", "coalesce": "({?})", "ifnull": "({?})", "orvalue": "({?})",
-        "default": "({?})", "or": "({?})", "int": "number({0})", "float": "number({0})",
-        "double": "number({0})", "tonumber": "number({0})", "tofloat": "number({0})",
-        "str": "string({0})", "tostring": "string({0})", "timestamp": "time({0})",
-        "date": "time({0})", "mean": "avg({*})", "average": "avg({*})", "maximum": "max({*})",
-        "minimum": "min({*})", "greatest": "max({*})", "least": "min({*})", "total": "sum({*})",
-        "clampmax": "min({0}, {1})", "clampmin": "max({0}, {1})", "ceiling": "ceil({0})",
-        "trunc": "floor({0})", "power": "pow({0}, {1})", "modulo": "mod({0}, {1})",
-        **dict.fromkeys(("log", "ln"), "(log2({0}) / log2(2.718281828))"),
-        "toupper": "upper({0})", "upperascii": "upper({0})", "tolower": "lower({0})",
-        "lowerascii": "lower({0})", "concat": "join({*})", "if": "if {0} then {1} else {2}",
-        "not": "not ({0})", "isgreaterthan": "{0} > {1}", "compareto": "{0} - {1}",
-        "gt": "{0} > {1}", "lt": "{0} < {1}", "gte": "{0} >= {1}", "lte": "{0} <= {1}",
-        "eq": "{0} == {1}", "neq": "{0} != {1}", "nth": "item({0}, {1})", "get": "{0}[{1}]",
-        "since": "now - {0}", "until": "{0} - now", "now": "now", "search": "{0} contains {1}",
-        "metric": "{0}", "semver": "version({0})", "replaceall": "replace({0}, {1}, {2})",
-        "between": "{0} in {1}..{2}",
+        name: form
+        for form, names in (re.split(r" {2,}", line) for line in _FORMS.strip().splitlines())
+        for name in names.split(" ")
     }
-)  # fmt: skip
+)
 #: Calls that have no counterpart, and what to do instead.
+_INSTEAD: Final = {
+    'a rate is made by the metric:  metric NAME = promql "rate(SERIES[5m])" by instance':
+        "rate irate increase delta deriv avgovertime maxovertime minovertime sumovertime "
+        "quantileovertime predictlinear histogramquantile",
+    "`rank(x)` is the share of the candidates with a smaller value, 0..1":
+        "topk bottomk quantile percentile",
+    "of the candidates there are min, max, avg, median, sum and count": "stddev",
+    "cut a text with  before(TEXT, SEPARATOR)   or   after(TEXT, SEPARATOR)": "substring substr",
+    "texts are put together by  join(a, b)": "sprintf",
+    "there is no chance here; for stable shares write  hash(pod.uid) < 10%": "random rand",
+    "a number stands alone:  5": "vector",
+    "nodes are ranked by  prefer: most VALUE , pods by  sort: pod.priority desc": "sort",
+    "places in a text are not counted: ask  TEXT contains PART": "index indexof strpos",
+    'a rule tells its reason by  message "..."': "trace",
+    "types are checked when the policy is loaded, so there is nothing to ask":
+        "type isinstance dyn",
+    "pods of a domain are counted by  peers(zone)   or   count(zone.pods)": "distinct",
+    "a score is scaled behind its value:  score: load normalize minmax": "normalize minmax scale",
+    'a query is a metric of its own:  metric NAME = promql "QUERY" by node':
+        "promql prometheus query",
+    "what a pod tolerates is asked by Kubernetes itself; of one key write"
+    "  pod.toleration[KEY] is present": "tolerates toleratestaint",
+    "a set is asked by  count(node.pods where it.priority > 0)   and the like":
+        "walk foreach map reduce",
+    "a value gets a name on a line of its own:  let NAME = VALUE": "bind",
+}  # fmt: skip
 _ADVICE: Final = MappingProxyType(
-    {
-        **dict.fromkeys(("rate", "irate", "increase", "delta", "deriv", "idelta"), _RATE),
-        **dict.fromkeys(
-            ("avgovertime", "maxovertime", "minovertime", "sumovertime", "lastovertime",
-             "quantileovertime", "countovertime", "predictlinear", "histogramquantile"), _RATE,
-        ),
-        **dict.fromkeys(("topk", "bottomk", "quantile", "percentile", "percentrank"), _NO_SORT),
-        "stddev": "of the candidates there are min, max, avg, median, sum and count",
-        "substring": "cut a text with  before(TEXT, SEPARATOR)   or   after(TEXT, SEPARATOR)",
-        "substr": "cut a text with  before(TEXT, SEPARATOR)   or   after(TEXT, SEPARATOR)",
-        "sprintf": "texts are put together by  join(a, b)",
-        "random": "there is no chance here; for stable shares write  hash(pod.uid) < 10%",
-        "rand": "there is no chance here; for stable shares write  hash(pod.uid) < 10%",
-        "vector": "a number stands alone:  5",
-        "sort": "nodes are ranked by  prefer: most VALUE , pods by  sort: pod.priority desc",
-        **dict.fromkeys(("index", "indexof", "strpos", "instr"),
-            "places in a text are not counted: ask  TEXT contains PART"),
-        "trace": "a rule tells its reason by  message \"...\"",
-        "type": "types are checked when the policy is loaded, so there is nothing to ask",
-        "isinstance": "types are checked when the policy is loaded, so there is nothing to ask",
-        "dyn": "types are checked when the policy is loaded: leave `dyn` out",
-        "distinct": "pods of a domain are counted by  peers(zone)   or   count(zone.pods)",
-        **dict.fromkeys(("normalize", "minmax", "scale", "rescale", "normalise"),
-            "a score is scaled behind its value:  score: load normalize minmax"),
-        **dict.fromkeys(("promql", "prometheus", "query", "prom"),
-            'a query is a metric of its own:  metric NAME = promql "QUERY" by node'),
-        **dict.fromkeys(("tolerates", "istolerated", "toleratestaint", "tolerate"),
-            "what a pod tolerates is asked by Kubernetes itself; of one key write"
-            "  pod.toleration[KEY] is present"),
-        **dict.fromkeys(("walk", "foreach", "map", "reduce"),
-            "a set is asked by  count(node.pods where it.priority > 0)   and the like"),
-        "weight": "a weight stands behind its value:  score: load weight 5",
-        "bind": "a value gets a name on a line of its own:  let NAME = VALUE",
-    }
-)  # fmt: skip
+    {name: text for text, names in _INSTEAD.items() for name in names.split(" ")}
+)
 #: What stands before the dot of a call and is no value.
 _LIBRARIES: Final = frozenset(
     {"array", "arrays", "cel", "collections", "filepath", "fmt", "fnmatch", "glob", "json",

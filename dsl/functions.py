@@ -4,18 +4,19 @@ Scalars only; `lower` gives the same meaning to columns.
 """
 
 import math
+import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Final
 
 from msgspec import Struct
 
 from dsl.patterns import compiled
-from dsl.types import MILLI, MISSING
+from dsl.quantities import parse_duration, parse_number, parse_quantity, parse_time
+from dsl.types import MISSING
 
 EXACT: Final = 2.0**53
 _FNV_START: Final = 0xCBF29CE484222325
@@ -242,14 +243,9 @@ REDUCERS: Final[MappingProxyType[str, Callable[[Iterable[Any]], float]]] = Mappi
 # ---- texts
 
 
-def contains(text: str, part: str) -> bool:
-    """Whether a text has a part."""
-    return part in text
-
-
 TEXT_TESTS: Final[MappingProxyType[str, Callable[[str, str], bool]]] = MappingProxyType(
     {
-        "contains": contains,
+        "contains": operator.contains,
         "starts with": str.startswith,
         "ends with": str.endswith,
         "like": lambda text, pattern: glob_match(pattern, text),
@@ -312,151 +308,19 @@ def regex_match(pattern: str, text: str) -> bool:
     return len(text) <= _MAX_MATCHED and compiled(pattern).fits(text)
 
 
-_NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
-_SUFFIXES: Final = MappingProxyType(
-    {
-        "n": Fraction(1, 10**9),
-        "u": Fraction(1, 10**6),
-        "m": Fraction(1, MILLI),
-        "k": Fraction(10**3),
-        "M": Fraction(10**6),
-        "G": Fraction(10**9),
-        "T": Fraction(10**12),
-        "P": Fraction(10**15),
-        "E": Fraction(10**18),
-        "Ki": Fraction(2**10),
-        "Mi": Fraction(2**20),
-        "Gi": Fraction(2**30),
-        "Ti": Fraction(2**40),
-        "Pi": Fraction(2**50),
-        "Ei": Fraction(2**60),
-    }
-)
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|min|[smhd])", re.ASCII)
-DURATION_SECONDS: Final = MappingProxyType(
-    {
-        "ms": Fraction(1, 1000),
-        "s": Fraction(1),
-        "m": Fraction(60),
-        "min": Fraction(60),
-        "h": Fraction(3600),
-        "d": Fraction(86400),
-    }
-)
-_MAX_DIGITS: Final = 64
-_PLAIN: Final = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _VERSION: Final = re.compile(r"[vV]?(\d+(?:[.-]\d+)*)", re.ASCII)
 _VERSION_PARTS: Final = 4
 _VERSION_DIGITS: Final = 4
 #: Whole numbers below 9000 * 10**12 are all floats.
 _VERSION_FIRST: Final = 9000
-_TIME: Final = re.compile(
-    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
-)
 
 
-def exact_decimal(text: str) -> Fraction | None:
-    """Returns a decimal number exactly; None for other texts and for absurd sizes."""
-    if len(text) > _MAX_DIGITS or not _NUMBER.fullmatch(text):
+def _side(text: str, separator: str, *, last: bool = False, behind: bool = False) -> str | None:
+    """Returns what stands before or behind the first or last separator; missing without one."""
+    at = text.rfind(separator) if last else text.find(separator)
+    if at < 0:
         return None
-    mantissa, _, exponent = text.lower().partition("e")
-    if exponent and abs(int(exponent)) > 400:  # noqa: PLR2004 - beyond what a float can hold
-        return None
-    return Fraction(mantissa.removesuffix(".") if mantissa != "." else "0") * (
-        Fraction(10) ** int(exponent or 0)
-    )
-
-
-def to_float(value: Fraction) -> float:
-    """Returns the nearest float; missing when there is none."""
-    try:
-        return float(value)
-    except OverflowError:
-        return MISSING
-
-
-def exact_quantity(text: str) -> Fraction | None:
-    """Returns a Kubernetes quantity exactly: `500m`, `2Gi`, `1e3`."""
-    plain = exact_decimal(text)
-    if plain is not None:
-        return plain
-    for size in (2, 1):
-        factor = _SUFFIXES.get(text[-size:])
-        if factor is not None:
-            # An exponent and a suffix are one too many: `1e3Ki` is none for Kubernetes either.
-            bare = text[:-size]
-            number = None if "e" in bare.lower() else exact_decimal(bare)
-            return None if number is None else number * factor
-    return None
-
-
-def exact_duration(text: str) -> Fraction | None:
-    """Returns the seconds of `1m30s`, `5min`, `100ms`."""
-    if len(text) > _MAX_DIGITS:
-        return None
-    result, at = Fraction(0), 0
-    for found in _DURATION.finditer(text):
-        if found.start() != at:
-            return None
-        result += Fraction(found.group(1)) * DURATION_SECONDS[found.group(2)]
-        at = found.end()
-    return result if at == len(text) and at else None
-
-
-def parse_quantity(text: str) -> float:
-    """Returns a Kubernetes quantity; missing for other texts."""
-    exact = exact_quantity(text)
-    return MISSING if exact is None else to_float(exact)
-
-
-def parse_number(text: str) -> float:
-    """Returns a plain decimal, quantity or percentage; missing for other texts."""
-    if text.endswith("%"):
-        exact = exact_decimal(text[:-1])
-        return MISSING if exact is None else to_float(exact / 100)
-    if len(text) <= _MAX_DIGITS and _PLAIN.fullmatch(text):
-        return float(text) + 0.0  # The nearest float, as of the exact number; no -0.
-    return parse_quantity(text)
-
-
-def parse_duration(text: str) -> float:
-    """Returns the seconds of a duration; missing for other texts."""
-    exact = exact_duration(text)
-    return MISSING if exact is None else to_float(exact)
-
-
-def parse_time(text: str) -> float:
-    """Returns the epoch seconds of an RFC 3339 time; missing for other texts."""
-    if not _TIME.fullmatch(text):
-        return MISSING
-    try:
-        return datetime.fromisoformat(text.upper().replace(" ", "T")).timestamp()
-    except (ValueError, OverflowError):
-        return MISSING
-
-
-def before(text: str, separator: str) -> str | None:
-    """Returns what stands before the first separator; missing without one."""
-    at = text.find(separator)
-    return None if at < 0 else text[:at]
-
-
-def after(text: str, separator: str) -> str | None:
-    """Returns what stands after the first separator; missing without one."""
-    at = text.find(separator)
-    return None if at < 0 else text[at + len(separator) :]
-
-
-def before_last(text: str, separator: str) -> str | None:
-    """Returns what stands before the last separator; missing without one."""
-    at = text.rfind(separator)
-    return None if at < 0 else text[:at]
-
-
-def after_last(text: str, separator: str) -> str | None:
-    """Returns what stands after the last separator; missing without one."""
-    at = text.rfind(separator)
-    return None if at < 0 else text[at + len(separator) :]
+    return text[at + len(separator) :] if behind else text[:at]
 
 
 def join(*parts: str) -> str | None:
@@ -560,10 +424,10 @@ TEXT_FUNCTIONS: Final[MappingProxyType[str, TextFunction]] = MappingProxyType(
         "lower": str.lower,
         "upper": str.upper,
         "trim": str.strip,
-        "before": before,
-        "after": after,
-        "before_last": before_last,
-        "after_last": after_last,
+        "before": _side,
+        "after": partial(_side, behind=True),
+        "before_last": partial(_side, last=True),
+        "after_last": partial(_side, last=True, behind=True),
         "replace": replace,
         "split": split,
         "ordinal": ordinal,

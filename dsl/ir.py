@@ -202,12 +202,18 @@ class ContainerAggregate(Core, frozen=True, eq=False, kw_only=True):
     where: "Expr | None"
 
 
+class Item(Core, frozen=True, eq=False, kw_only=True):
+    """What `it` alone means in an aggregate over the items of a list."""
+
+
 class ItemAggregate(Core, frozen=True, eq=False, kw_only=True):
-    """An aggregate of the items of a list, written out: the value of each, and where it counts."""
+    """An aggregate of a value of the first `most` items of a list, each an `Item` in turn."""
 
     function: str
-    wheres: "tuple[Expr, ...]"
-    values: "tuple[Expr, ...]"
+    items: "Expr"
+    value: "Expr"
+    where: "Expr"
+    most: int
 
 
 class Rank(Core, frozen=True, eq=False, kw_only=True):
@@ -239,6 +245,7 @@ Expr = (
     | NodeAggregate
     | PodAggregate
     | ContainerAggregate
+    | Item
     | ItemAggregate
     | Rank
 )
@@ -248,7 +255,7 @@ _operands: Final = attrgetter("operands")
 _sides: Final = attrgetter("left", "right")
 # Passes ask for the parts of a node some ten times: a look-up is a fifth of a match.
 _CHILDREN: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
-    **dict.fromkeys((Const, Read, ContainerRead, Metric), lambda _: ()),
+    **dict.fromkeys((Const, Read, ContainerRead, Metric, Item), lambda _: ()),
     **dict.fromkeys((Negate, Missing, Not), lambda node: (node.operand,)),
     **dict.fromkeys((Arith, Coalesce, Logical), _operands),
     **dict.fromkeys((Compare, TextTest, Pair), _sides),
@@ -256,7 +263,7 @@ _CHILDREN: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
         (NodeAggregate, PodAggregate, ContainerAggregate),
         lambda node: tuple([one for one in (node.value, node.where) if one is not None]),
     ),
-    ItemAggregate: lambda node: (*node.wheres, *node.values),
+    ItemAggregate: attrgetter("items", "value", "where"),
     KeyedRead: lambda node: (node.key,),
     Rank: lambda node: (node.value,),
     Named: lambda node: (node.body,),

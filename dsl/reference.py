@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from dsl import functions, ir
-from dsl.plan import Effect, Subject, World
+from dsl import functions, ir, quantities
+from dsl.plan import Effect
 from dsl.schema import AMOUNTS, FIELDS, request_unit
 from dsl.types import MISSING, TEXT, Kind, Level, is_missing, scale_of, show
 from dsl.words import filled
+from dsl.world import Subject, World
 
 #: A float, text, flag or tuple; NaN or None where it is missing.
 Value = Any
@@ -31,6 +32,7 @@ class View:
     candidates: tuple[int, ...] | None = None
     pod: int = -1
     container: int = -1
+    item: Value = None
     known: dict[tuple[int, int, int], Value] = field(default_factory=dict)
     results: Mapping[str, float] = field(default_factory=dict)
 
@@ -73,10 +75,11 @@ def evaluate(node: ir.Expr, view: View) -> Value:  # noqa: C901 - one case a kin
         case ir.ContainerAggregate():
             places = range(view.subject.containers)
             return _reduce(node, (replace(view, container=place) for place in places))
+        case ir.Item():
+            return view.item
         case ir.ItemAggregate():
-            items = zip(node.wheres, node.values, strict=True)
-            there = (evaluate(value, view) for where, value in items if evaluate(where, view))
-            return functions.REDUCERS[node.function](there)
+            items = (evaluate(node.items, view) or ())[: node.most]
+            return _reduce(node, (replace(view, item=one) for one in items))
         case ir.Rank():
             others = (evaluate(node.value, one) for one in _nodes("candidates", view))
             return functions.share_of_smaller(evaluate(node.value, view), others)
@@ -152,7 +155,7 @@ def _call(node: ir.Func, args: list[Value]) -> Value:
     if name == "string":
         return functions.number_text(args[0])
     if name == "item":
-        place = functions.parse_number(args[1]) if isinstance(args[1], str) else args[1]
+        place = quantities.parse_number(args[1]) if isinstance(args[1], str) else args[1]
         found = functions.item(args[0], place)
         return _missing(node) if found is None else found
     if name in functions.TEXT_FUNCTIONS:
@@ -281,7 +284,8 @@ def _domain(over: str, world: World) -> list[int]:
 
 
 def _reduce(
-    node: ir.NodeAggregate | ir.PodAggregate | ir.ContainerAggregate, views: Iterator[View]
+    node: ir.NodeAggregate | ir.PodAggregate | ir.ContainerAggregate | ir.ItemAggregate,
+    views: Iterator[View],
 ) -> Value:
     value, where, function = node.value, node.where, node.function
     if function == "all" and value is None:
@@ -335,21 +339,6 @@ def scores(
         instead if math.isnan(value) else functions.round_score(score)
         for value, score in zip(raw, scaled, strict=True)
     ]
-
-
-def policy_score(parts: Sequence[tuple[float, list[float] | None]]) -> list[float] | None:
-    """Returns the weighted mean of the rules that did not abstain."""
-    there = [(weight, one) for weight, one in parts if one is not None and weight > 0]
-    if not there:
-        return None
-    if len(there) == 1:
-        return there[0][1]
-    weights = 0.0
-    totals = [0.0] * len(there[0][1])
-    for weight, column in there:
-        totals = [a + b * weight for a, b in zip(totals, column, strict=True)]
-        weights += weight
-    return [functions.round_score(one / weights) for one in totals]
 
 
 def asked(view: View) -> Callable[[ir.Expr], Value]:

@@ -3,13 +3,13 @@
 The checker asks it for types, the engine for columns, the language reference for prose.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from math import inf
 from types import MappingProxyType
-from typing import Final, TypedDict
+from typing import Any, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from dsl.types import (
     BOOL,
@@ -31,14 +31,6 @@ from dsl.types import (
 )
 
 
-class Facts(TypedDict, total=False):
-    """Some columns of a field that several have alike."""
-
-    changes: bool
-    wakes: tuple[str, ...]
-    low: float
-
-
 class FieldSpec(Struct, frozen=True):
     """One field.
 
@@ -54,7 +46,6 @@ class FieldSpec(Struct, frozen=True):
         wakes: what of a cluster changes it, for pods that were turned away.
         low: its least value.
         high: its greatest value.
-        often_zero: whether it is 0 on many nodes or for many pods.
         letters: what its texts consist of, `NAME`, `WORD` or `IMAGE`; "" where anything may stand.
     """
 
@@ -72,18 +63,11 @@ class FieldSpec(Struct, frozen=True):
     wakes: tuple[str, ...] = ()
     low: float = -inf
     high: float = inf
-    often_zero: bool = False
     letters: str = ""
 
 
 #: Lower-case letters, digits, `-` and `.`; letters, digits and `-._`; these and `/:@`.
 NAME, WORD, IMAGE = "name", "word", "image"
-_CORE: Final = number_of(CORES)
-_BYTE: Final = number_of(BYTES)
-WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-QOS: Final = ("Guaranteed", "Burstable", "BestEffort")
-PHASES: Final = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
-STATUSES: Final = ("True", "False", "Unknown")
 #: Labels that stand behind fields of their own.
 WELL_KNOWN_LABELS: Final = MappingProxyType(
     {
@@ -97,371 +81,226 @@ WELL_KNOWN_LABELS: Final = MappingProxyType(
 )
 
 
-def _cycle() -> Iterator[FieldSpec]:
-    level = Level.CYCLE
-    yield FieldSpec("now", TIME, level, "the time of the cycle")
-    for name, high in (("hour", 23), ("minute", 59)):
-        doc = f"{name} of the {'day' if name == 'hour' else 'hour'}, 0 to {high}"
-        yield FieldSpec(f"time.{name}", NUMBER, level, doc, low=0, high=high, often_zero=True)
-    yield FieldSpec("time.weekday", TEXT, level, "day of the week", words=WEEKDAYS)
-    yield FieldSpec("time.day", NUMBER, level, "day of the month, 1 to 31", low=1, high=31)
-    yield FieldSpec("time.month", NUMBER, level, "month of the year, 1 to 12", low=1, high=12)
-    yield FieldSpec("cluster.nodes", NUMBER, level, "number of nodes", low=0)
-    for kind, of in (("cpu", _CORE), ("memory", _BYTE), ("gpu", NUMBER)):
-        for part in ("allocatable", "requested", "free"):
-            moves = part != "allocatable"
-            yield FieldSpec(
-                f"cluster.{kind}.{part}",
-                of,
-                level,
-                f"{kind} {part}, all nodes together",
-                changes=moves,
-                wakes=("nodes", "pods") if moves else ("nodes",),
-                low=-inf if part == "free" else 0.0,
-                often_zero=kind == "gpu",
-            )
-    doc = "pods bound to or assumed on any node"
-    yield FieldSpec("cluster.pods", PODS, level, doc, changes=True, wakes=("nodes", "pods"))
-    doc = "pods that wait for a node, without the pod itself"
-    yield FieldSpec("queue.pods", PODS, level, doc, changes=True, wakes=("queue",))
-
-
-def _pod_like(owner: str, level: Level) -> Iterator[FieldSpec]:
-    def text(name: str, doc: str, **more: object) -> FieldSpec:
-        return FieldSpec(f"{owner}.{name}", TEXT, level, doc, **more)  # type: ignore[arg-type]  # what FieldSpec takes
-
-    def number(name: str, of: Type, doc: str, **more: object) -> FieldSpec:
-        return FieldSpec(f"{owner}.{name}", of, level, doc, **more)  # type: ignore[arg-type]  # what FieldSpec takes
-
-    def optional(name: str, doc: str, wire: str, letters: str) -> FieldSpec:
-        return text(name, doc, optional=True, wire=wire, letters=letters)
-
-    yield text("name", "name of the pod", letters=NAME)
-    yield text("namespace", "namespace of the pod", letters=NAME)
-    yield text("uid", "UID of the pod")
-    doc = "priority, 0 where none is set"
-    yield number("priority", NUMBER, doc, wire="spec.priority", often_zero=True)
-    yield text("qos", "quality of service class", words=QOS, wire="status.qosClass")
-    doc = "name of the scheduler the pod asks for"
-    yield text("scheduler", doc, wire="spec.schedulerName", letters=WORD)
-    yield optional("service_account", "service account", "spec.serviceAccountName", NAME)
-    doc = "name of the priority class"
-    yield optional("priority_class", doc, "spec.priorityClassName", WORD)
-    yield text(
-        "preemption_policy",
-        "PreemptLowerPriority or Never",
-        words=("PreemptLowerPriority", "Never"),
-        wire="spec.preemptionPolicy",
-        absent="PreemptLowerPriority",
-    )
-    yield optional("runtime_class", "name of the runtime class", "spec.runtimeClassName", NAME)
-    yield optional("nominated_node", "node that preemption chose", "status.nominatedNodeName", "")
-    doc, wire = "when the pod was created", "metadata.creationTimestamp"
-    yield number("created", TIME, doc, optional=True, wire=wire)
-    for name, doc, wire in (
-        ("label", "value of a label", "metadata.labels"),
-        ("annotation", "value of an annotation", "metadata.annotations"),
-        ("node_selector", "value the pod's nodeSelector asks for", "spec.nodeSelector"),
-    ):
-        letters = WORD if name == "label" else ""
-        yield text(name, doc, keyed=True, optional=True, wire=wire, letters=letters)
-    doc = "top owner: the Deployment, not its ReplicaSet"
-    yield text("workload", doc, optional=True, letters=NAME)
-    doc = "name of its group: schedulingGroup, else the label scheduling.x-k8s.io/pod-group"
-    yield text("group", doc, optional=True, letters=NAME)
-    yield text("toleration", "value of a toleration, empty for Exists", keyed=True, optional=True)
-    yield text("owner.kind", "kind of the controlling owner", optional=True)
-    yield text("owner.name", "name of the controlling owner", optional=True)
-    yield text("image", "image of the first container", optional=True, letters=IMAGE)
-    kept = {"low": 0.0, "often_zero": owner == "pod"}
-    yield number("cpu", _CORE, "effective CPU request", **kept)
-    yield number("memory", _BYTE, "effective memory request", **kept)
-    yield number("storage", _BYTE, "effective ephemeral storage request", **kept)
-    yield number("gpu", NUMBER, "GPUs requested", **kept)
-    doc = "effective request of a resource, 0 if none"
-    yield number("request", NUMBER, doc, keyed=True, **kept)
-    yield number("limit", NUMBER, "limit of a resource", keyed=True, optional=True, low=0.0)
-    yield number("volumes.count", NUMBER, "claims and generic ephemeral volumes")
-    doc, wire = (
-        "how long the pod may be active (activeDeadlineSeconds)",
-        "spec.activeDeadlineSeconds",
-    )
-    yield number("active_deadline", DURATION, doc, optional=True, wire=wire)
-    yield FieldSpec(f"{owner}.tolerates_all", BOOL, level, "tolerates every taint")
-    doc = "whether it uses the network of its node"
-    yield FieldSpec(f"{owner}.host_network", BOOL, level, doc, wire="spec.hostNetwork")
-
-
-def _pod() -> Iterator[FieldSpec]:
-    level = Level.POD
-    yield from _pod_like("pod", level)
-    yield FieldSpec("pod.images", TEXTS, level, "images of all containers")
-    yield FieldSpec("pod.containers", TEXTS, level, "containers of the pod; in `len` their number")
-    for name, of, doc in (
-        ("queued_at", TIME, "when it last entered the queue"),
-        ("first_attempt_at", TIME, "when it was first let into the queue"),
-        ("attempts", NUMBER, "how often it was tried before"),
-    ):
-        yield FieldSpec(f"pod.{name}", of, level, doc, optional=True, wakes=("tries",))
-    doc = "node that the pod of its name, or else the last one of its workload, has left"
-    yield FieldSpec("pod.previous_node", TEXT, level, doc, optional=True, wakes=("pods",))
-    for part in ("label", "annotation"):
-        yield FieldSpec(
-            f"workload.{part}",
-            TEXT,
-            level,
-            f"{part} of the pod's workload",
-            keyed=True,
-            optional=True,
-            wakes=("workloads",),
-            letters=WORD if part == "label" else "",
-        )
-    doc = "how many pods the workload asks for at a time"
-    yield FieldSpec(
-        "workload.replicas", NUMBER, level, doc, optional=True, wakes=("workloads",), low=0.0
-    )
-    for name, of, doc in (
-        ("group.name", TEXT, "name of the pod's group"),
-        ("group.min_member", NUMBER, "members the group needs"),
-        ("group.size", NUMBER, "members there are"),
-        ("group.assigned", NUMBER, "members bound"),
-        ("group.reserved", NUMBER, "members bound or assumed"),
-        ("group.waiting", NUMBER, "members waiting in permit"),
-        ("group.schedule_timeout", DURATION, "how long its members wait, if its object says so"),
-        ("group.created", TIME, "when the group was created"),
-        ("group.last_failure", TIME, "when the group last failed"),
-    ):
-        counted = name.rpartition(".")[2] in ("size", "assigned", "reserved", "waiting")
-        wakes = ("groups", "pods", "queue") if counted else ("groups",)
-        yield FieldSpec(name, of, level, doc, optional=True, changes=True, wakes=wakes)
-    later = (
-        ("quota.name", TEXT, "name of the quota of the namespace"),
-        ("quota.over_max_with_pod", BOOL, "over its maximum with this pod"),
-        ("quota.over_min_with_pod", BOOL, "over its minimum with this pod"),
-        ("quota.min", NUMBER, "minimum of a resource"),
-        ("quota.max", NUMBER, "maximum of a resource"),
-        ("quota.used", NUMBER, "use of a resource"),
-    )
-    keyed = {"min", "max", "used"}
-    for name, of, doc in later:
-        yield FieldSpec(
-            name,
-            of,
-            level,
-            doc,
-            keyed=name.rsplit(".", 1)[1] in keyed,
-            optional=of is not BOOL,
-            changes=name.startswith("quota."),
-            wakes=("pods", "quotas") if name.startswith("quota.") else (),
-        )
-    yield FieldSpec("namespace.name", TEXT, level, "namespace of the pod", letters=NAME)
-    for part in ("label", "annotation"):
-        yield FieldSpec(
-            f"namespace.{part}",
-            TEXT,
-            level,
-            f"value of a namespace's {part}",
-            keyed=True,
-            optional=True,
-            letters=WORD if part == "label" else "",
-        )
-
-
-#: Parts of what a node has of a resource, and what changes them.
-_WAKING: Final = MappingProxyType(
-    {
-        "capacity": ("allocatable", "others"),
-        "allocatable": ("allocatable",),
-        "requested": ("allocatable", "pods"),
-        "free": ("allocatable", "pods"),
-    }
+#: A field a line: its name (`[]` where there is a key), what it is and what is known of that, what
+#: wakes (`-`: what `_WAKES` says), what it means; two blanks part them. `?` may be missing, `a..b`
+#: are bounds, `@` is where it stands in the object, `=` what holds where that says nothing.
+_CYCLE: Final = """
+now  time  -  the time of the cycle
+time.hour  number 0..23  -  hour of the day, 0 to 23
+time.minute  number 0..59  -  minute of the hour, 0 to 59
+time.weekday  text mon|tue|wed|thu|fri|sat|sun  -  day of the week
+time.day  number 1..31  -  day of the month, 1 to 31
+time.month  number 1..12  -  month of the year, 1 to 12
+cluster.nodes  number 0..  -  number of nodes
+cluster.{cpu,memory,gpu}.allocatable  amount 0..  -  {} allocatable, all nodes together
+cluster.{cpu,memory,gpu}.requested  amount changes 0..  nodes,pods  {} requested, all nodes together
+cluster.{cpu,memory,gpu}.free  amount changes  nodes,pods  {} free, all nodes together
+cluster.pods  pods changes  nodes,pods  pods bound to or assumed on any node
+queue.pods  pods changes  queue  pods that wait for a node, without the pod itself
+"""
+#: What a pod to place and one of a set have alike.
+_ANY_POD: Final = """
+name  text name  -  name of the pod
+namespace  text name  -  namespace of the pod
+uid  text  -  UID of the pod
+priority  number @spec.priority  -  priority, 0 where none is set
+qos  text Guaranteed|Burstable|BestEffort @status.qosClass  -  quality of service class
+scheduler  text word @spec.schedulerName  -  name of the scheduler the pod asks for
+service_account  text? name @spec.serviceAccountName  -  service account
+priority_class  text? word @spec.priorityClassName  -  name of the priority class
+preemption_policy  text PreemptLowerPriority|Never @spec.preemptionPolicy \
+=PreemptLowerPriority  -  PreemptLowerPriority or Never
+runtime_class  text? name @spec.runtimeClassName  -  name of the runtime class
+nominated_node  text? @status.nominatedNodeName  -  node that preemption chose
+created  time? @metadata.creationTimestamp  -  when the pod was created
+label[]  text? word @metadata.labels  -  value of a label
+annotation[]  text? @metadata.annotations  -  value of an annotation
+node_selector[]  text? @spec.nodeSelector  -  value the pod's nodeSelector asks for
+workload  text? name  -  top owner: the Deployment, not its ReplicaSet
+group  text? name  -  \
+name of its group: schedulingGroup, else the label scheduling.x-k8s.io/pod-group
+toleration[]  text?  -  value of a toleration, empty for Exists
+owner.kind  text?  -  kind of the controlling owner
+owner.name  text?  -  name of the controlling owner
+image  text? image  -  image of the first container
+cpu  cores 0..  -  effective CPU request
+memory  bytes 0..  -  effective memory request
+storage  bytes 0..  -  effective ephemeral storage request
+gpu  number 0..  -  GPUs requested
+request[]  number 0..  -  effective request of a resource, 0 if none
+limit[]  number? 0..  -  limit of a resource
+volumes.count  number  -  claims and generic ephemeral volumes
+active_deadline  seconds? @spec.activeDeadlineSeconds  -  \
+how long the pod may be active (activeDeadlineSeconds)
+tolerates_all  flag  -  tolerates every taint
+host_network  flag @spec.hostNetwork  -  whether it uses the network of its node
+"""
+_POD: Final = """
+pod.images  texts  -  images of all containers
+pod.containers  texts  -  containers of the pod; in `len` their number
+pod.queued_at  time?  tries  when it last entered the queue
+pod.first_attempt_at  time?  tries  when it was first let into the queue
+pod.attempts  number?  tries  how often it was tried before
+pod.previous_node  text?  pods  \
+node that the pod of its name, or else the last one of its workload, has left
+workload.label[]  text? word  workloads  label of the pod's workload
+workload.annotation[]  text?  workloads  annotation of the pod's workload
+workload.replicas  number? 0..  workloads  how many pods the workload asks for at a time
+group.name  text? changes  groups  name of the pod's group
+group.min_member  number? changes  groups  members the group needs
+group.size  number? changes  groups,pods,queue  members there are
+group.assigned  number? changes  groups,pods,queue  members bound
+group.reserved  number? changes  groups,pods,queue  members bound or assumed
+group.waiting  number? changes  groups,pods,queue  members waiting in permit
+group.schedule_timeout  seconds? changes  groups  how long its members wait, if its object says so
+group.created  time? changes  groups  when the group was created
+group.last_failure  time? changes  groups  when the group last failed
+quota.name  text? changes  pods,quotas  name of the quota of the namespace
+quota.over_max_with_pod  flag changes  pods,quotas  over its maximum with this pod
+quota.over_min_with_pod  flag changes  pods,quotas  over its minimum with this pod
+quota.min[]  number? changes  pods,quotas  minimum of a resource
+quota.max[]  number? changes  pods,quotas  maximum of a resource
+quota.used[]  number? changes  pods,quotas  use of a resource
+namespace.name  text name  -  namespace of the pod
+namespace.label[]  text? word  -  value of a namespace's label
+namespace.annotation[]  text?  -  value of a namespace's annotation
+"""
+_NODE: Final = """
+node.name  text name  -  name of the node
+node.label[]  text? word  labels  value of a label
+node.annotation[]  text?  annotations  value of an annotation
+node.taint[]  flag  taints  whether the node has the taint
+node.{zone,region,rack,arch,os,instance_type}  text? word  labels  value of the label {}
+node.kernel  text? @status.nodeInfo.kernelVersion  others  kernel version
+node.kubelet_version  text? @status.nodeInfo.kubeletVersion  others  \
+version of the kubelet, such as v1.31.4
+node.os_image  text? @status.nodeInfo.osImage  others  \
+name and version of the system, such as Ubuntu 24.04.1 LTS
+node.container_runtime  text? @status.nodeInfo.containerRuntimeVersion  others  \
+container runtime and its version, such as containerd://1.7.24
+node.ready  flag  conditions  whether the node is ready
+node.unschedulable  flag  cordon  whether the node is cordoned
+node.created  time? @metadata.creationTimestamp  -  when the node was created
+node.condition[]  text? True|False|Unknown  conditions  status of a condition
+node.{cpu,memory,storage,gpu}.capacity  amount 0..  allocatable,others  {} capacity
+node.resource.capacity[]  number? 0..  allocatable,others  capacity of a resource
+node.{cpu,memory,storage,gpu}.allocatable  amount 0..  allocatable  {} allocatable
+node.resource.allocatable[]  number? 0..  allocatable  allocatable of a resource
+node.{cpu,memory,storage,gpu}.requested  amount changes 0..  allocatable,pods  {} requested
+node.resource.requested[]  number? changes 0..  allocatable,pods  requested of a resource
+node.{cpu,memory,storage,gpu}.free  amount changes  allocatable,pods  {} free
+node.resource.free[]  number? changes  allocatable,pods  free of a resource
+node.pods.capacity  number 0..  allocatable,others  pod slots
+node.pods.free  number changes  allocatable,pods  pod slots left
+node.pods  pods changes  pods  pods bound to or assumed on the node
+{zone,region,rack}.pods  pods changes  labels,pods  pods of all nodes in the node's {}
+{zone,region,rack}.nodes  nodes  nodes  all nodes of the node's {}
+node.images  texts  others  names of the images on the node
+node.eligible  flag of_pod  labels,taints  \
+whether selector and required affinity of the pod allow the node, and it is not cordoned
+node.missing_image_bytes  bytes of_pod  others  \
+bytes of the pod's images that are not on the node; of unknown size: 0
+node.ips.capacity  number? 0..  allocatable,others  pod addresses
+node.ips.free  number? changes  allocatable,pods  pod addresses left
+node.nominated  pods changes  nominations  pods that wait and are promised the node
+node.finished  pods changes  finished,time  pods that finished on the node in the last hour
+node.heartbeat  time?  leases  when the node's Lease was renewed
+node.volumes.attached  number changes 0..  pods  \
+claims and generic ephemeral volumes of the node's pods
+node.volumes.limit  number? 0..  drivers  volumes that the node's drivers can attach, all together
+"""
+_IT: Final = """
+it.node  text? name  -  name of the pod's node
+it.phase  text? Pending|Running|Succeeded|Failed|Unknown @status.phase  -  phase of the pod
+it.terminating  flag  -  whether the pod is being deleted
+it.started_at  time? @status.startTime  -  when the pod started
+it.nominated  flag  -  whether it is nominated to a node
+it.ready  flag  -  whether it is ready
+it.restarts  number 0..  -  how often its containers were restarted
+it.bound  flag  -  whether it is bound, not only assumed
+it.scheduled_at  time?  -  when it was scheduled
+it.namespace.label[]  text?  -  value of a label of the pod's namespace
+it.namespace.annotation[]  text?  -  value of an annotation of the pod's namespace
+it.queued_at  time?  queue  when a pending pod last entered the queue
+it.first_attempt_at  time?  queue  when a pending pod was first let into the queue
+it.attempts  number?  queue  how often a pending pod was tried before
+it.finished_at  time?  finished  when it finished
+it.quota.over_min  flag  pods,quotas  whether its quota is over its minimum
+"""
+_RESULTS: Final = """
+score[]  number?  -  what a policy or plugin of that name gave the node, before its weight
+score.total  number?  -  the node's total score
+victims.pdb_violations  number?  -  disruption budgets that would be broken
+victims.max_priority  number?  -  highest priority among the victims
+victims.sum_priority  number?  -  sum of the victims' priorities
+victims.count  number?  -  number of victims
+victims.latest_start  time?  -  latest start among the most important victims
+"""
+_TYPES: Final = MappingProxyType(
+    {"text": TEXT, "number": NUMBER, "time": TIME, "flag": BOOL, "seconds": DURATION,
+     "texts": TEXTS, "pods": PODS, "nodes": NODES, "cores": number_of(CORES),
+     "bytes": number_of(BYTES)}
+)  # fmt: skip
+_AMOUNTS: Final = MappingProxyType(
+    {"cpu": "cores", "memory": "bytes", "storage": "bytes", "gpu": "number"}
 )
-
-
-def _node() -> Iterator[FieldSpec]:
-    level = Level.NODE
-    yield FieldSpec("node.name", TEXT, level, "name of the node", letters=NAME)
-    for part, letters in (("label", WORD), ("annotation", "")):
-        yield FieldSpec(
-            f"node.{part}",
-            TEXT,
-            level,
-            f"value of a{'n' * (part == 'annotation')} {part}",
-            keyed=True,
-            optional=True,
-            wakes=(f"{part}s",),
-            letters=letters,
-        )
-    doc = "whether the node has the taint"
-    yield FieldSpec("node.taint", BOOL, level, doc, keyed=True, wakes=("taints",))
-    for name in WELL_KNOWN_LABELS:
-        doc = f"value of the label {WELL_KNOWN_LABELS[name]}"
-        yield FieldSpec(name, TEXT, level, doc, optional=True, wakes=("labels",), letters=WORD)
-    for name, doc, wire in (
-        ("kernel", "kernel version", "kernelVersion"),
-        ("kubelet_version", "version of the kubelet, such as v1.31.4", "kubeletVersion"),
-        ("os_image", "name and version of the system, such as Ubuntu 24.04.1 LTS", "osImage"),
-        (
-            "container_runtime",
-            "container runtime and its version, such as containerd://1.7.24",
-            "containerRuntimeVersion",
-        ),
-    ):
-        yield FieldSpec(
-            f"node.{name}",
-            TEXT,
-            level,
-            doc,
-            optional=True,
-            wire=f"status.nodeInfo.{wire}",
-            wakes=("others",),
-        )
-    yield FieldSpec("node.ready", BOOL, level, "whether the node is ready", wakes=("conditions",))
-    doc = "whether the node is cordoned"
-    yield FieldSpec("node.unschedulable", BOOL, level, doc, wakes=("cordon",))
-    yield FieldSpec(
-        "node.created",
-        TIME,
-        level,
-        "when the node was created",
-        optional=True,
-        wire="metadata.creationTimestamp",
-    )
-    yield FieldSpec(
-        "node.condition",
-        TEXT,
-        level,
-        "status of a condition",
-        keyed=True,
-        optional=True,
-        words=STATUSES,
-        wakes=("conditions",),
-    )
-    kinds = (("cpu", _CORE), ("memory", _BYTE), ("storage", _BYTE), ("gpu", NUMBER))
-    for part, wakes in _WAKING.items():
-        facts: Facts = {
-            "changes": "pods" in wakes,
-            "wakes": wakes,
-            "low": -inf if part == "free" else 0.0,
-        }
-        for kind, of in kinds:
-            zero = kind == "gpu" or "pods" in wakes
-            doc = f"{kind} {part}"
-            yield FieldSpec(f"node.{kind}.{part}", of, level, doc, often_zero=zero, **facts)
-        doc = f"{part} of a resource"
-        yield FieldSpec(
-            f"node.resource.{part}", NUMBER, level, doc, keyed=True, optional=True, **facts
-        )
-    wakes = _WAKING["capacity"]
-    yield FieldSpec("node.pods.capacity", NUMBER, level, "pod slots", wakes=wakes, low=0.0)
-    free: Facts = {"changes": True, "wakes": _WAKING["free"]}
-    yield FieldSpec("node.pods.free", NUMBER, level, "pod slots left", often_zero=True, **free)
-    for owner, doc in (
-        ("node", "pods bound to or assumed on the node"),
-        ("zone", "pods of all nodes in the node's zone"),
-        ("region", "pods of all nodes in the node's region"),
-        ("rack", "pods of all nodes in the node's rack"),
-    ):
-        wakes = ("pods",) if owner == "node" else ("labels", "pods")
-        yield FieldSpec(f"{owner}.pods", PODS, level, doc, changes=True, wakes=wakes)
-    for owner in ("zone", "region", "rack"):
-        doc = f"all nodes of the node's {owner}"
-        yield FieldSpec(f"{owner}.nodes", NODES, level, doc, wakes=("nodes",))
-    doc = "names of the images on the node"
-    yield FieldSpec("node.images", TEXTS, level, doc, wakes=("others",))
-    doc = "whether selector and required affinity of the pod allow the node, and it is not cordoned"
-    yield FieldSpec("node.eligible", BOOL, level, doc, of_pod=True, wakes=("labels", "taints"))
-    doc = "bytes of the pod's images that are not on the node; of unknown size: 0"
-    name = "node.missing_image_bytes"
-    yield FieldSpec(name, _BYTE, level, doc, of_pod=True, wakes=("others",))
-    wakes = _WAKING["capacity"]
-    doc = "pod addresses"
-    yield FieldSpec("node.ips.capacity", NUMBER, level, doc, optional=True, wakes=wakes, low=0.0)
-    yield FieldSpec("node.ips.free", NUMBER, level, "pod addresses left", optional=True, **free)
-    for name, doc, wakes in (
-        ("nominated", "pods that wait and are promised the node", ("nominations",)),
-        ("finished", "pods that finished on the node in the last hour", ("finished", "time")),
-    ):
-        yield FieldSpec(f"node.{name}", PODS, level, doc, changes=True, wakes=wakes)
-    doc = "when the node's Lease was renewed"
-    yield FieldSpec("node.heartbeat", TIME, level, doc, optional=True, wakes=("leases",))
-    doc = "claims and generic ephemeral volumes of the node's pods"
-    yield FieldSpec(
-        "node.volumes.attached", NUMBER, level, doc, changes=True, wakes=("pods",), low=0.0
-    )
-    doc = "volumes that the node's drivers can attach, all together"
-    yield FieldSpec(
-        "node.volumes.limit", NUMBER, level, doc, optional=True, wakes=("drivers",), low=0.0
-    )
-
-
-def _it() -> Iterator[FieldSpec]:
-    level = Level.IT
-    yield from _pod_like("it", level)
-    doc = "name of the pod's node"
-    yield FieldSpec("it.node", TEXT, level, doc, optional=True, letters=NAME)
-    doc, wire = "phase of the pod", "status.phase"
-    yield FieldSpec("it.phase", TEXT, level, doc, optional=True, words=PHASES, wire=wire)
-    yield FieldSpec("it.terminating", BOOL, level, "whether the pod is being deleted")
-    doc, wire = "when the pod started", "status.startTime"
-    yield FieldSpec("it.started_at", TIME, level, doc, optional=True, wire=wire)
-    yield FieldSpec("it.nominated", BOOL, level, "whether it is nominated to a node")
-    yield FieldSpec("it.ready", BOOL, level, "whether it is ready")
-    doc = "how often its containers were restarted"
-    yield FieldSpec("it.restarts", NUMBER, level, doc, low=0.0)
-    yield FieldSpec("it.bound", BOOL, level, "whether it is bound, not only assumed")
-    yield FieldSpec("it.scheduled_at", TIME, level, "when it was scheduled", optional=True)
-    for part in ("label", "annotation"):
-        doc = f"value of a{'n' if part == 'annotation' else ''} {part} of the pod's namespace"
-        yield FieldSpec(f"it.namespace.{part}", TEXT, level, doc, keyed=True, optional=True)
-    doc = "when a pending pod last entered the queue"
-    yield FieldSpec("it.queued_at", TIME, level, doc, optional=True, wakes=("queue",))
-    doc = "when a pending pod was first let into the queue"
-    yield FieldSpec("it.first_attempt_at", TIME, level, doc, optional=True, wakes=("queue",))
-    doc = "how often a pending pod was tried before"
-    yield FieldSpec("it.attempts", NUMBER, level, doc, optional=True, wakes=("queue",))
-    doc = "when it finished"
-    yield FieldSpec("it.finished_at", TIME, level, doc, optional=True, wakes=("finished",))
-    doc = "whether its quota is over its minimum"
-    yield FieldSpec("it.quota.over_min", BOOL, level, doc, wakes=("pods", "quotas"))
-
-
-def _results() -> Iterator[FieldSpec]:
-    later = (
-        ("score", NUMBER, "what a policy or plugin of that name gave the node, before its weight"),
-        ("score.total", NUMBER, "the node's total score"),
-        ("victims.pdb_violations", NUMBER, "disruption budgets that would be broken"),
-        ("victims.max_priority", NUMBER, "highest priority among the victims"),
-        ("victims.sum_priority", NUMBER, "sum of the victims' priorities"),
-        ("victims.count", NUMBER, "number of victims"),
-        ("victims.latest_start", TIME, "latest start among the most important victims"),
-    )
-    for name, of, doc in later:
-        yield FieldSpec(
-            name,
-            of,
-            Level.NODE,
-            doc,
-            keyed=name == "score",
-            optional=True,
-        )
-
-
 #: What changes all fields of an owner that do not say more.
 _WAKES: Final = MappingProxyType(
-    {"it": "pods", "pod": "pod", "cluster": "nodes", "namespace": "namespaces", "time": "time",
-     "now": "time"}
+    {"it": ("pods",), "pod": ("pod",), "cluster": ("nodes",), "namespace": ("namespaces",),
+     "time": ("time",), "now": ("time",)}
 )  # fmt: skip
 
 
-def _woken(spec: FieldSpec) -> FieldSpec:
-    common = _WAKES.get(spec.name.partition(".")[0])
-    return spec if spec.wakes or common is None else replace(spec, wakes=(common,))
+def _fields(text: str, level: Level, owner: str = "") -> Iterator[FieldSpec]:
+    """Yields the fields of a table; a name in braces stands for several."""
+    for line in text.strip().splitlines():
+        path, facts, wakes, doc = line.split("  ")
+        several = re.search(r"\{(.*)\}", path)
+        for one in several[1].split(",") if several is not None else ("",):
+            name = owner + re.sub(r"\{.*\}", one, path)
+            what = WELL_KNOWN_LABELS.get(name, one)
+            amount = facts.replace("amount", _AMOUNTS.get(one, ""))
+            yield _field(name, amount.split(" "), level, (wakes, doc.replace("{}", what)))
+
+
+def _field(path: str, facts: list[str], level: Level, rest: tuple[str, str]) -> FieldSpec:
+    more: dict[str, Any] = {"keyed": path.endswith("[]"), "optional": facts[0].endswith("?")}
+    name, (wakes, doc) = path.removesuffix("[]"), rest
+    for fact in facts[1:]:
+        if fact in ("changes", "of_pod"):
+            more[fact] = True
+        elif fact in (NAME, WORD, IMAGE):
+            more["letters"] = fact
+        elif fact[0] in "@=":
+            more["wire" if fact[0] == "@" else "absent"] = fact[1:]
+        elif ".." in fact:
+            low, high = fact.split("..")
+            more |= {"low": float(low), "high": float(high or inf)}
+        else:
+            more["words"] = tuple(fact.split("|"))
+    common = _WAKES.get(name.partition(".")[0], ())
+    woken = common if wakes == "-" else tuple(wakes.split(","))
+    kind = _TYPES[facts[0].removesuffix("?")]
+    return FieldSpec(name, kind, level, doc, wakes=woken, **more)
 
 
 FIELDS: Final = MappingProxyType(
-    {spec.name: _woken(spec) for table in (_cycle, _pod, _node, _it, _results) for spec in table()}
+    {
+        spec.name: spec
+        for table in (
+            _fields(_CYCLE, Level.CYCLE),
+            _fields(_ANY_POD, Level.POD, "pod."),
+            _fields(_POD, Level.POD),
+            _fields(_NODE, Level.NODE),
+            _fields(_ANY_POD, Level.IT, "it."),
+            _fields(_IT, Level.IT),
+            _fields(_RESULTS, Level.NODE),
+        )
+        for spec in table
+    }
 )
+WEEKDAYS: Final = FIELDS["time.weekday"].words
+QOS: Final = FIELDS["pod.qos"].words
 
 #: Plural and other spellings of the last word of a field.
 PLURALS: Final = MappingProxyType(
@@ -476,75 +315,6 @@ PLURALS: Final = MappingProxyType(
         "tolerations": "toleration",
     }
 )
-
-#: Paths of the Kubernetes API and what they are called here.
-KUBERNETES_PATHS: Final = MappingProxyType(
-    {
-        "pod.metadata.name": "pod.name",
-        "pod.metadata.namespace": "pod.namespace",
-        "pod.metadata.labels": "pod.label",
-        "pod.metadata.annotations": "pod.annotation",
-        "pod.metadata.uid": "pod.uid",
-        "pod.metadata.creationtimestamp": "pod.created",
-        "pod.spec.priority": "pod.priority",
-        "pod.spec.priorityclassname": "pod.priority_class",
-        "pod.spec.nodeselector": "pod.node_selector",
-        "pod.spec.schedulername": "pod.scheduler",
-        "pod.spec.serviceaccountname": "pod.service_account",
-        "pod.spec.preemptionpolicy": "pod.preemption_policy",
-        "pod.spec.containers.image": "pod.image",
-        "pod.spec.hostnetwork": "pod.host_network",
-        "pod.spec.runtimeclassname": "pod.runtime_class",
-        "pod.spec.activedeadlineseconds": "pod.active_deadline",
-        "it.status.containerstatuses.restartcount": "it.restarts",
-        "pod.hostnetwork": "pod.host_network",
-        "pod.status.nominatednodename": "pod.nominated_node",
-        "pod.status.qosclass": "pod.qos",
-        "pod.qosclass": "pod.qos",
-        "pod.schedulername": "pod.scheduler",
-        "pod.serviceaccountname": "pod.service_account",
-        "pod.serviceaccount": "pod.service_account",
-        "pod.ns": "pod.namespace",
-        "pod.namespace.label": "namespace.label",
-        "pod.namespace.labels": "namespace.label",
-        "pod.namespace.annotation": "namespace.annotation",
-        "pod.namespace.annotations": "namespace.annotation",
-        "it.namespace.name": "it.namespace",
-        "node.zone.pods": "zone.pods",
-        "node.region.pods": "region.pods",
-        "node.rack.pods": "rack.pods",
-        "node.zone.nodes": "zone.nodes",
-        "node.region.nodes": "region.nodes",
-        "node.rack.nodes": "rack.nodes",
-        "pod.mem": "pod.memory",
-        "pod.gpus": "pod.gpu",
-        "node.metadata.name": "node.name",
-        "node.metadata.labels": "node.label",
-        "node.metadata.annotations": "node.annotation",
-        "node.metadata.creationtimestamp": "node.created",
-        "node.spec.unschedulable": "node.unschedulable",
-        "node.spec.taints": "node.taint",
-        "node.status.allocatable.cpu": "node.cpu.allocatable",
-        "node.status.allocatable.memory": "node.memory.allocatable",
-        "node.status.allocatable.pods": "node.pods.capacity",
-        "node.status.capacity.cpu": "node.cpu.capacity",
-        "node.status.capacity.memory": "node.memory.capacity",
-        "node.allocatable.cpu": "node.cpu.allocatable",
-        "node.allocatable.memory": "node.memory.allocatable",
-        "node.status.images": "node.images",
-        "node.status.conditions": "node.condition",
-        "node.status.nodeinfo.kernelversion": "node.kernel",
-        "node.status.nodeinfo.kubeletversion": "node.kubelet_version",
-        "node.status.nodeinfo.osimage": "node.os_image",
-        "node.status.nodeinfo.containerruntimeversion": "node.container_runtime",
-        "node.cpu": "node.cpu.free",
-        "node.memory": "node.memory.free",
-        "node.mem.free": "node.memory.free",
-        "node.gpu": "node.gpu.free",
-        "node.storage": "node.storage.free",
-    }
-)
-
 
 STALE_SECONDS: Final = 120.0
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from dsl.foreign import closest, edit_distance
-from dsl.schema import FIELDS, KUBERNETES_PATHS, PLURALS, POD_SETS
+from dsl.schema import FIELDS, PLURALS, POD_SETS
 
 _MAX_DISTANCE: Final = 2
 #: Values that mean "nothing" elsewhere and are ordinary words here.
@@ -124,73 +124,55 @@ _MEANT: Final = {
     "now - pod.created": "pod.age",
     "now - node.created": "node.age node.uptime",
     "now - it.created": "it.age",
-    "pod.created": "pod.creationtimestamp pod.creationtime",
-    "node.created": "node.creationtimestamp node.creationtime",
-    "it.created": "it.creationtimestamp it.creationtime",
     "now - pod.queued_at": "pod.waiting",
-    "pod.owner.kind": "pod.kind pod.ownerreferences.kind pod.ownerreference.kind",
+    "pod.owner.kind": "pod.kind pod.ownerreferences.kind",
     "pod.owner.name": "pod.ownerreferences.name",
-    "pod.workload":
-        "pod.deployment pod.statefulset pod.replicaset pod.daemonset pod.controller "
-        "deployment.name statefulset.name job.name workload.name",
+    "pod.workload": "pod.deployment pod.statefulset pod.controller deployment.name workload.name",
     "pod.label[app]": "pod.app",
     "it.label[app]": "it.app",
     "pod.label[team]": "pod.team",
     "workload.replicas": "deployment.replicas pod.replicas",
-    "pod.qos": "pod.qosclass",
-    "pod.priority_class": "pod.priorityclassname pod.class",
-    "pod.service_account": "pod.serviceaccountname",
-    "pod.scheduler": "pod.schedulername",
-    "pod.namespace": "pod.namespace.name pod.podnamespace pod.ns",
-    "pod.image": "pod.containers.image pod.container.image pod.imagename",
+    "pod.priority_class": "pod.class",
+    "pod.namespace": "pod.namespace.name pod.ns",
+    "it.namespace": "it.namespace.name it.ns",
+    "pod.image": "pod.containers.image pod.container.image",
     "count(node.pods)":
-        "node.pods.count node.pods.size node.pods.length node.pods.len node.pods.used "
-        "node.pods.requested node.podcount node.numpods node.runningpods node.numberofpods "
-        "node.podnumber node.pods.running node.pods.number node.pods.current",
+        "node.pods.count node.pods.size node.pods.length node.pods.used node.pods.requested "
+        "node.podcount node.numpods node.pods.running node.pods.number",
     "node.pods.capacity":
         "node.pods.total node.pods.allocatable node.maxpods node.allocatable.pods "
         "node.capacity.pods node.pods.max",
     "node.pods.free": "node.pods.available",
-    "cluster.nodes": "cluster.nodecount cluster.nodes.count cluster.size",
-    "node.name": "node.hostname node.id node.nodename",
+    "cluster.nodes": "cluster.nodecount cluster.size",
+    "node.name": "node.hostname node.id",
     "node.os": "node.operatingsystem node.platform",
-    "node.arch": "node.architecture node.cpuarchitecture",
-    "node.kernel": "node.kernelversion",
-    "node.kubelet_version":
-        "node.kubelet node.kubeletversion node.version node.kubernetesversion node.k8sversion",
-    "node.os_image": "node.osimage node.distribution node.distro node.osversion",
-    "node.container_runtime": "node.containerruntimeversion node.runtime node.containerruntime",
-    "node.instance_type":
-        "node.type node.instance node.flavor node.instancetypes node.machinetype "
-        "node.vmsize",
+    "node.arch": "node.architecture",
+    "node.kubelet_version": "node.kubelet node.version node.kubernetesversion",
+    "node.os_image": "node.distribution node.distro node.osversion",
+    "node.container_runtime": "node.runtime node.containerruntime",
+    "node.instance_type": "node.type node.instance node.flavor node.machinetype",
     "node.zone": "node.availabilityzone node.az",
-    "node.unschedulable": "node.cordoned node.iscordoned",
+    "node.unschedulable": "node.cordoned",
     "node.ready": "node.isready node.healthy",
     "node.region": "node.datacenter",
     "pod.uid": "pod.id",
-    "pod.name": "pod.podname",
-    "it.namespace": "it.ns",
-    "pod.priority": "pod.prio",
     "pod.owner.kind is DaemonSet": "pod.isdaemonset",
     "pod.owner.kind is Job": "pod.isjob",
     "pod.owner.kind is StatefulSet": "pod.isstatefulset",
     "it.ready": "it.isready",
-    "it.restarts": "it.restartcount it.containers.restarts it.restarted",
-    "pod.runtime_class": "pod.runtimeclassname pod.runtimeclass pod.runtime",
-    "pod.active_deadline": "pod.activedeadlineseconds pod.activedeadline",
+    "it.restarts": "it.restartcount it.containerstatuses.restartcount",
+    "pod.runtime_class": "pod.runtime",
     "it.terminating": "it.isterminating it.deleting",
     "it.phase is Running": "it.running",
-    "it.started_at": "it.starttime",
     "it.phase": "it.status it.state",
     "it.node": "it.nodename it.host",
     "time.weekday": "time.dayofweek now.weekday now.dayofweek",
-    "time.day": "time.dayofmonth time.date now.day now.dayofmonth now.date",
-    "time.month": "now.month time.monthofyear",
-    "time.hour": "time.hours now.hour",
+    "time.day": "time.dayofmonth time.date now.day",
+    "time.month": "now.month",
+    "time.hour": "now.hour",
     "now": "time.now",
     "time.minute": "now.minute",
-    "victims.count": "victims.size victims.length",
-    "group.min_member": "group.minmember",
+    "victims.count": "victims.size",
     "group.name": "pod.group",
     "quota.name": "pod.quota",
 }  # fmt: skip
@@ -200,35 +182,25 @@ _LIKELY: Final = {
     "pod.containers": "pod.containers.name",
     "pod.toleration[KEY]": "pod.taints",
     "not node.unschedulable": "node.schedulable node.isschedulable",
-    "node.ready": "node.status node.health node.availability",
-    "now - pod.queued_at": "pod.queuetime pod.waittime pod.waitingtime",
+    "node.ready": "node.status node.health",
+    "now - pod.queued_at": "pod.queuetime pod.waitingtime",
     "pod.attempts": "pod.retries",
     "it.phase": "pod.phase",
-}  # fmt: skip
+}
 #: What is meant, behind what there is to know of it.
 _MEANT_IF: Final = {
     "the pod is on no node yet; the one asked is": {
         "node.name": "pod.nodename pod.node pod.host",
     },
-    "the load of a node is a metric:": {
-        "load": "node.load node.loadaverage node.loadavg node.cpu.load",
-    },
-    "bandwidth is a metric:": {
-        "bandwidth": "node.bandwidth node.network node.networkusage node.networkbandwidth",
-    },
-    "latency is a metric:": {
-        "latency": "node.latency",
-    },
+    "the load of a node is a metric:": {"load": "node.load node.loadaverage node.cpu.load"},
+    "bandwidth is a metric:": {"bandwidth": "node.bandwidth node.network node.networkbandwidth"},
+    "latency is a metric:": {"latency": "node.latency"},
     "use that is measured is a metric:": {
         "cpu_usage":
-            "node.cpu.usage node.cpu.utilization node.utilization.cpu node.usage.cpu "
-            "node.cpuutilization node.cpupercent node.cpuusage",
+            "node.cpu.usage node.cpu.utilization node.usage.cpu node.cpuutilization node.cpuusage",
         "memory_usage":
-            "node.utilization.memory node.usage.memory node.memoryutilization "
-            "node.memorypercent node.memory.usage node.memory.utilization node.memoryusage",
-    },
-    "what the disks do is a metric:": {
-        "disk_io": "node.diskio",
+            "node.usage.memory node.memoryutilization node.memory.usage node.memory.utilization "
+            "node.memoryusage",
     },
 }  # fmt: skip
 _CONCEPTS: Final = MappingProxyType(
@@ -358,16 +330,23 @@ def _split_compound(word: str) -> list[str]:
 
 def _of_kubernetes(path: str) -> Spelling | None:
     low = path.lower()
-    known = KUBERNETES_PATHS.get(low) or KUBERNETES_PATHS.get(f"pod.{low}")
-    if known is not None:
-        return Spelling(known, sure=not FIELDS[known].keyed)
     singular = ".".join(PLURALS.get(one, one) for one in low.split("."))
-    flat = _FLAT.get(singular.replace("_", ""))
-    if flat is not None:
-        return Spelling(flat, sure=not FIELDS[flat].keyed)
-    return None
+    _, _, rest = singular.partition(".")
+    known = _WIRES.get(low) or _WIRES.get(f"pod.{low}") or _FLAT.get(singular.replace("_", ""))
+    if known is None and rest in FIELDS and rest.startswith(_OF_BOTH):
+        known = rest
+    return None if known is None else Spelling(known, sure=not FIELDS[known].keyed)
 
 
+#: What a pod or a node has a share in: `pod.namespace.labels`, `node.zone.pods`.
+_OF_BOTH: Final = ("namespace.", "zone.", "region.", "rack.")
+#: Where fields stand in objects, and the last words of that: `pod.spec.schedulerName`.
+_WIRES: Final = {
+    f"{spec.name.partition('.')[0]}.{wire}".lower(): spec.name
+    for spec in FIELDS.values()
+    if spec.wire
+    for wire in (spec.wire, spec.wire.rpartition(".")[2])
+}
 _FLAT: Final = {one.replace("_", "").lower(): one for one in FIELDS} | {
     one.replace("_", "").replace(".", "").replace("pod", "pod.", 1).lower(): one
     for one in FIELDS

@@ -12,8 +12,8 @@ from msgspec import Struct
 from dsl import syntax as s
 from dsl.analysis import FileFacts, Size, cost
 from dsl.diagnostics import Diagnostic
-from dsl.functions import exact_decimal
 from dsl.plan import Plan, UseLine
+from dsl.quantities import exact_decimal
 from dsl.source import SourceFile, Span
 
 LEAST_ORDER: Final = 100

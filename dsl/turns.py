@@ -15,7 +15,9 @@ from dsl.types import SECONDS, Kind, Level, Type
 
 _NOW: Final = "now"
 _SECONDS: Final = Type(Kind.NUMBER, SECONDS)
-_AGGREGATES: Final = (ir.NodeAggregate, ir.PodAggregate, ir.ContainerAggregate)
+_AGGREGATES: Final = (
+    ir.NodeAggregate, ir.PodAggregate, ir.ContainerAggregate, ir.ItemAggregate
+)  # fmt: skip
 
 
 class _UnsteadyError(Exception):
@@ -160,7 +162,8 @@ def _left(left: ir.Expr, right: ir.Expr, gain: float, of: ir.Compare | ir.Betwee
 
 
 def _soonest(
-    aggregate: ir.NodeAggregate | ir.PodAggregate | ir.ContainerAggregate, left: ir.Expr
+    aggregate: ir.NodeAggregate | ir.PodAggregate | ir.ContainerAggregate | ir.ItemAggregate,
+    left: ir.Expr,
 ) -> ir.Expr:
     """The least of the seconds that are left over a set."""
     ahead = ir.Compare(

@@ -128,7 +128,6 @@ TEXT: Final = Type(Kind.TEXT)
 TIME: Final = Type(Kind.TIME)
 DURATION: Final = Type(Kind.NUMBER, SECONDS)
 TEXTS: Final = Type(Kind.LIST, element=Kind.TEXT)
-NUMBERS: Final = Type(Kind.LIST, element=Kind.NUMBER)
 PODS: Final = Type(Kind.PODS)
 NODES: Final = Type(Kind.NODES)
 

@@ -15,8 +15,8 @@ from dsl.checker.declarations import declare_param
 from dsl.checker.literals import read_number
 from dsl.checker.scope import Flex, Refused, Scope, closest
 from dsl.diagnostics import Diagnostic
-from dsl.functions import to_float
 from dsl.plan import UseLine
+from dsl.quantities import to_float
 from dsl.source import SourceFile
 
 MAX_DEPTH: Final = 8

@@ -310,6 +310,7 @@ class App:
         noting = (self._note_why,) if self._options.why else ()
         for observer in (self.records.placed, *noting, *self._hooks.observers):
             scheduler.observe(observer)
+        scheduler.observe_bindings(self.records.ended)
         if with_source:
             self._in_force = self._policies(scheduler)
             for work in (*self._in_force.background, self.shadow):
@@ -429,6 +430,10 @@ class App:
     def _put(self, bundle: Bundle, changed: frozenset[str] | None) -> None:
         """Puts a bundle in force, between two cycles."""
         assert self.scheduler is not None
+        if self.bundle is None:
+            # What compiling needs stays, too: no edit is held up by a look at all of it.
+            gc.collect()
+            gc.freeze()
         self.bundle = bundle
         self.signals.set_specs([signal_spec(spec) for spec in bundle.metrics])
         if self._watching is not None:

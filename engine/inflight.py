@@ -17,9 +17,9 @@ class InFlight:
     def __init__(self, wake: Callable[[], None]) -> None:
         """Nothing is in flight; `wake` is called whenever something has landed."""
         self._wake = wake
-        self._bindings: set[asyncio.Task[None]] = set()
+        self._bindings: set[asyncio.Task[object]] = set()
         # Beside the slots of bindings: pods that wait to be bound, victims being evicted.
-        self._others: set[asyncio.Task[None]] = set()
+        self._others: set[asyncio.Task[object]] = set()
         self._stop: asyncio.Event | None = None
         self._ended = False
         self.fault: BaseException | None = None
@@ -51,7 +51,7 @@ class InFlight:
         """Begins a binding, in a slot."""
         self._start(work, self._bindings)
 
-    def beside(self, work: Coroutine[Any, Any, None]) -> None:
+    def beside(self, work: Coroutine[Any, Any, object]) -> None:
         """Begins what takes no slot."""
         self._start(work, self._others)
 
@@ -65,12 +65,12 @@ class InFlight:
         while not self.idle:
             await asyncio.wait(self._bindings | self._others)
 
-    def _start(self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]]) -> None:
+    def _start(self, work: Coroutine[Any, Any, object], among: set[asyncio.Task[object]]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         among.add(task)
         task.add_done_callback(self._landed)
 
-    def _landed(self, task: asyncio.Task[None]) -> None:
+    def _landed(self, task: asyncio.Task[object]) -> None:
         self._bindings.discard(task)
         self._others.discard(task)
         if not task.cancelled() and task.exception() is not None and self.fault is None:
@@ -78,8 +78,9 @@ class InFlight:
         self._wake()
 
 
-async def patch(effect: Patch, writer: EffectWriter) -> None:
-    """Writes what nothing else depends on: where that fails, the log says so."""
+async def patch(effect: Patch, writer: EffectWriter) -> bool:
+    """Writes what nothing else depends on: where that fails (False), the log says so."""
     why_not = await writer.patch(effect)
     if why_not:
         log.warning('Not written %s="%s" reason="%s"', effect.kind, effect.name, why_not)
+    return not why_not

@@ -35,7 +35,7 @@ from engine.policy.bundle import (
     in_a_line,
     together,
 )
-from engine.policy.guard import Guard, GuardSettings, Load
+from engine.policy.guard import Load, guard_of
 from engine.policy.reloader import Kept, Listener, Reloader
 from engine.policy.sources import (
     ConfigMapSource,
@@ -43,13 +43,13 @@ from engine.policy.sources import (
     SelectedSources,
     Source,
     Texts,
+    selected_source,
     title_of,
 )
 from engine.policy.support import new_compiler
 from engine.policy.tenants import Tenants, tenant_source
 from engine.policysections import PoliciesSection
 from engine.scheduler import Background
-from engine.sections import seconds
 from engine.telemetry import Count, Telemetry
 
 log = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ class InForce:
             self._tenants = Tenants(self._settings.tenants, self._of_tenant, clock, ears.wake)
             self._tenants.changed, self._tenants.ready = self._tenants_changed, self._begin
             self.reloader.await_kept()
-        self._guard = _guard_of(policies, clock, load, self.reloader.go_back)
+        self._guard = guard_of(policies.guard, clock, load, self.reloader.go_back)
         self.watched: list[Watched] = []
         """What is to be listed and watched, and who handles it."""
         self.background: list[Background] = []
@@ -203,7 +203,7 @@ class InForce:
         """A source for a ConfigMap that a selector found; None: it is one by its name already."""
         if f"{namespace}/{name}" in self._named:
             return None
-        return self._of(_selected_source(namespace, name), namespace, name)
+        return self._of(selected_source(namespace, name), namespace, name)
 
     def source_of(self, meta: ObjectMeta) -> Source | None:
         """The source that a ConfigMap of this name and these labels is; None: it is none.
@@ -216,7 +216,7 @@ class InForce:
             return named
         for namespace, text in self._selects:
             if namespace == meta.namespace and read_selector(text).matches(meta.labels or {}):
-                return _selected_source(namespace, meta.name)
+                return selected_source(namespace, meta.name)
         rules = self._settings.tenants
         tenant = "" if rules is None else rules.of_file(f"{meta.namespace}/{meta.name}/")
         return tenant_source(tenant, meta.name) if tenant else None
@@ -500,22 +500,5 @@ class InForce:
         }
 
 
-def _selected_source(namespace: str, name: str) -> Source:
-    return Source(title_of(namespace, name), f"{namespace}/{name}/")
-
-
 def _files(bundle: Bundle, source: Source) -> dict[str, str]:
     return {n: text for n, text in bundle.files.items() if n.startswith(source.folder)}
-
-
-def _guard_of(
-    policies: PoliciesSection,
-    clock: Clock,
-    load: Callable[[], Load],
-    go_back: Callable[[str], object],
-) -> Guard | None:
-    section = policies.guard
-    if section is None:
-        return None
-    settings = GuardSettings(seconds(section.within), section.pending, section.errors)
-    return Guard(settings, clock, load, go_back)

@@ -503,6 +503,17 @@ class PodGroup(_Read, frozen=True):
         return self.spec.schedule_timeout_seconds
 
 
+class GroupCondition(_Read, frozen=True):
+    """A condition of a PodGroup of Kubernetes itself."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+    observed_generation: int | None = None
+
+
 class GangSchedulingPolicy(_Read, frozen=True):
     """How many pods of a group start together."""
 
@@ -515,10 +526,29 @@ class PodGroupSchedulingPolicy(_Read, frozen=True):
     gang: GangSchedulingPolicy | None = None
 
 
+class TopologyConstraint(_Read, frozen=True):
+    """A label of nodes: the pods of a group have all one value of it."""
+
+    key: str = ""
+
+
+class PodGroupSchedulingConstraints(_Read, frozen=True):
+    """`spec.schedulingConstraints` of a group; the API takes one of topology at most."""
+
+    topology: list[TopologyConstraint] | None = None
+
+
 class SchedulingPodGroupSpec(_Read, frozen=True):
     """`spec` of a PodGroup of scheduling.k8s.io."""
 
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
+
+
+class SchedulingPodGroupStatus(_Read, frozen=True):
+    """`status` of a PodGroup of scheduling.k8s.io."""
+
+    conditions: list[GroupCondition] | None = None
 
 
 class SchedulingPodGroup(_Read, frozen=True):
@@ -526,6 +556,13 @@ class SchedulingPodGroup(_Read, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: SchedulingPodGroupSpec = SchedulingPodGroupSpec()
+    status: SchedulingPodGroupStatus = SchedulingPodGroupStatus()
+
+    @property
+    def topology_key(self) -> str | None:
+        """The label by which its pods are together; None: they need not be."""
+        topology = self.spec.scheduling_constraints.topology
+        return topology[0].key if topology else None
 
     @property
     def minimum(self) -> int | None:

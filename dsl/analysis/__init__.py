@@ -5,6 +5,7 @@ Reads the tree as understood; changes nothing. Where it does not know, it is sil
 
 from collections.abc import Iterator, Sequence
 
+from dsl.analysis.attracting import attracting
 from dsl.analysis.cost import cost, over_budget
 from dsl.analysis.facts import FileFacts, Inventory, MetricStock, RuleFacts, Size
 from dsl.analysis.logic import Logic
@@ -14,7 +15,7 @@ from dsl.analysis.ranges import Ranges
 from dsl.analysis.samples import not_sampled, question_of
 from dsl.analysis.shares import Shares
 from dsl.analysis.stock import at_use, not_in_stock, read_inventory
-from dsl.analysis.texts import odd_texts, without_arrow
+from dsl.analysis.texts import both_missing, odd_texts, without_arrow
 from dsl.diagnostics import Diagnostic
 
 __all__ = [
@@ -54,12 +55,14 @@ def analyse(
         for rule in one.rules:
             yield from odd_texts(rule)
             yield from without_arrow(rule)
+            yield from both_missing(rule)
             yield from shares.compared(rule)
             yield from shares.scored(rule)
             yield None
         yield from logic.file(one)
         yield from same_keys(one, logic)
         yield from Ranges(one, keys).file()
+        yield from attracting(one, keys)
         if stock is not None:
             yield from not_in_stock(one, stock)
             yield from not_sampled(one, stock)

@@ -141,13 +141,19 @@ def _units(node: ir.Expr, size: Size) -> float:
         case ir.NodeAggregate():
             return nodes
         case ir.ItemAggregate():
-            return rows * len(node.values)
+            # What does not differ from item to item is asked once, and counted by itself.
+            asked = (one for one in ir.walk(node.value, node.where) if _of_item(one))
+            return node.most * sum(_units(one, size) for one in asked)
         case ir.TextTest():
             return rows * _LENGTH
         case ir.Arith() | ir.Logical() | ir.Coalesce():
             return rows * max(len(ir.children(node)) - 1, 1)
         case _:
             return rows
+
+
+def _of_item(root: ir.Expr) -> bool:
+    return any(isinstance(one, ir.Item) for one in ir.walk(root))
 
 
 def over_budget(facts: FileFacts, size: Size, keys: Keys | None = None) -> Iterator[Diagnostic]:

@@ -18,7 +18,7 @@ from dsl.analysis.sets import (
     numbers_of,
     numbers_where,
 )
-from dsl.functions import parse_number, parse_time
+from dsl.quantities import parse_number, parse_time
 from dsl.types import Kind, Level, is_missing
 
 MAX_CUBES: Final = 64

@@ -1,4 +1,4 @@
-"""Conditions that are never or always true, rules that shadow or contradict each other (P301-P305).
+"""Conditions that are never or always true, rules that shadow or contradict each other (P301-P304).
 
 Silent where it does not know.
 """
@@ -11,7 +11,6 @@ from msgspec import Struct
 from dsl import ir
 from dsl.analysis.cubes import NEVER, Cube, Cubes, Unknown
 from dsl.analysis.facts import FileFacts, RuleFacts, conditions, guard_of, roots, values, warning
-from dsl.analysis.witness import ANY_POD, example
 from dsl.diagnostics import Diagnostic, Label
 from dsl.source import SourceFile, Span
 from dsl.types import Kind, Level
@@ -79,7 +78,6 @@ class Logic:
                     yield found
                     break
             yield None
-        yield from self._scores(files)
 
     # ---- one rule
 
@@ -246,14 +244,6 @@ class Logic:
         except Unknown:
             return None
         rule, label = later.facts, self._label(earlier, later)
-        if self._implies(earlier, later):
-            return warning(
-                "P305",
-                f"{_this(rule)} rejects the same {_things(rule)} as {earlier.name}",
-                *rule.place(rule.written.span),
-                "remove one of them",
-                labels=label,
-            )
         return warning(
             "P304",
             f"what {_this(rule)} rejects is already rejected by {earlier.name}",
@@ -262,40 +252,32 @@ class Logic:
             labels=label,
         )
 
-    def _implies(self, later: _Known, earlier: _Known) -> bool:
-        if later.rejects is None or earlier.passes is None:
-            return False
-        try:
-            return not self._cubes.meets(later.rejects, earlier.passes)
-        except Unknown:
-            return False
-
     def _contradiction(self, earlier: _Known, later: _Known) -> Diagnostic | None:
         a, b = earlier.facts.core, later.facts.core
         assert isinstance(a, ir.FilterCore)
         assert isinstance(b, ir.FilterCore)
         cubes = self._cubes
-        pods = cubes.all_of([a.guard, b.guard])
+        guards = {cubes.keys.key(one) for one in (a.guard, b.guard) if one is not None}
+        if len(guards) > 1:
+            # There may be no pod that both are about.
+            return None
+        pods = cubes.all_of([a.guard or b.guard])
         first, second = cubes.of(a.test), cubes.of(b.test)
-        for one in pods or ():
-            passed = cubes.both((one,), first)
-            if not passed or not cubes.meets((one,), second) or cubes.meets(passed, second):
-                continue
-            pod = example(one, cubes.keys)
-            if pod is not None:
-                return self._rejects_all(earlier, later, pod)
-        return None
+        passed = cubes.both(pods, first)
+        if not passed or not cubes.meets(pods, second) or cubes.meets(passed, second):
+            return None
+        return self._rejects_all(earlier, later)
 
-    def _rejects_all(self, earlier: _Known, later: _Known, pod: str) -> Diagnostic:
+    def _rejects_all(self, earlier: _Known, later: _Known) -> Diagnostic:
         rule = later.facts
-        pods = "every pod" if pod == ANY_POD else "some pods"
+        guards = [guard_of(one.facts.core) for one in (earlier, later)]
+        pods = "every pod" if guards == [None, None] else "the pods that both are about"
         what = f"rejects every node for {pods}" if rule.point == "filter" else f"rejects {pods}"
         return warning(
             "P302",
             f"together with {earlier.name} {_this(rule)} {what}",
             *rule.place(rule.right),
             labels=self._label(earlier, later, right=True),
-            notes=() if pod == ANY_POD else (f"for example: {pod}",),
         )
 
     def _label(self, earlier: _Known, later: _Known, *, right: bool = False) -> tuple[Label, ...]:
@@ -304,39 +286,6 @@ class Logic:
         if source is not other.place(other.right)[0] or other.used is not None:
             return ()
         return (Label(span, "the other rule"),)
-
-    # ---- scores
-
-    def _scores(self, files: Sequence[FileFacts]) -> Iterator[Diagnostic | None]:
-        keys = self._cubes.keys
-        for one in files:
-            seen: dict[tuple[object, ...], RuleFacts] = {}
-            yield None
-            for rule in one.rules if one.used is None else ():
-                core = rule.core
-                if not isinstance(core, ir.ScoreCore | ir.TierCore):
-                    continue
-                if by_parameter(one.source, roots(core)):
-                    continue
-                guard = -1 if core.guard is None else keys.key(core.guard)
-                if isinstance(core, ir.TierCore):
-                    shape: tuple[object, ...] = (guard, keys.key(core.test))
-                    effect = "says the same of nodes as"
-                    hint = "remove one of them; the earlier one decides"
-                else:
-                    shape = (guard, keys.key(core.value), core.norm, core.reverse, core.missing)
-                    effect = "gives the same scores as"
-                    hint = "remove one of them, or give one a larger weight"
-                earlier = seen.setdefault(shape, rule)
-                if earlier is not rule:
-                    yield warning(
-                        "P305",
-                        f"this rule {effect} {name_of(earlier)}",
-                        rule.source,
-                        rule.written.span,
-                        hint,
-                        labels=(Label(earlier.written.span, "the other rule"),),
-                    )
 
 
 class _Told(Struct, frozen=True):

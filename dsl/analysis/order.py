@@ -1,4 +1,4 @@
-"""Statements of which one decides: lines never reached, keys that order nothing (P304, P312, P504).
+"""Statements of which one decides: lines never reached, keys that order nothing.
 
 `permit:` decides by its first line that applies, `bind:` and `preempt:` by the first of all
 policies; a queue key that was asked before tells no two pods apart.
@@ -63,7 +63,7 @@ def _keys(
         number = logic.cubes.keys.key(key.value)
         if number in seen:
             message = "this key is there already, so it tells no two apart"
-            yield warning("P305", message, rule.source, key.value.span, "remove it")
+            yield warning("P312", message, rule.source, key.value.span, "remove it")
         elif key.direction != "listed":
             # What is in no list is told apart by a second key of the same value.
             seen.add(number)
@@ -71,15 +71,17 @@ def _keys(
 
 def _unreached(logic: Logic, rules: Sequence[RuleFacts]) -> Iterator[Diagnostic]:
     """Yields statements whose pods are all taken by one before."""
-    known: list[tuple[RuleFacts, tuple[Cube, ...] | None]] = []
+    known: list[RuleFacts] = []
     for later in rules[:_MAX_RULES]:
-        takes = None if by_parameter(later.source, roots(later.core)) else _applies(logic, later)
+        if by_parameter(later.source, roots(later.core)):
+            continue
+        takes = _applies(logic, later)
         if takes:
-            for earlier, others in known:
-                if others is not None and not _beyond(logic, takes, earlier):
-                    yield _never(earlier, later, same=not _beyond(logic, others, later))
-                    break
-        known.append((later, takes))
+            earlier = next((one for one in known if not _beyond(logic, takes, one)), None)
+            if earlier is not None:
+                yield _never(earlier, later)
+        if takes is not None:
+            known.append(later)
 
 
 def _applies(logic: Logic, rule: RuleFacts) -> tuple[Cube, ...] | None:
@@ -101,7 +103,7 @@ def _beyond(logic: Logic, takes: tuple[Cube, ...], other: RuleFacts) -> bool:
         return True
 
 
-def _never(earlier: RuleFacts, later: RuleFacts, *, same: bool) -> Diagnostic:
+def _never(earlier: RuleFacts, later: RuleFacts) -> Diagnostic:
     source, span = later.place(later.written.span)
     other, place = earlier.place(earlier.written.span)
     labels = (Label(place, "decides first"),) if other is source and place != span else ()
@@ -110,11 +112,6 @@ def _never(earlier: RuleFacts, later: RuleFacts, *, same: bool) -> Diagnostic:
         message = f"{name_of(earlier)} binds all of these pods in another way"
         help_ = "say which pods each of them is for:  bind: pod.namespace is NAME -> ..."
         return warning("P504", message, source, span, help_, labels=labels, severity=error)
-    text = " ".join(later.source.slice(later.written.span).split())
-    before = " ".join(earlier.source.slice(earlier.written.span).split())
-    if same and text == before:
-        message = f"this line says the same as {name_of(earlier)}"
-        return warning("P305", message, source, span, remove, labels=labels)
     message = f"this line never decides: {name_of(earlier)} does for all of its pods"
     return warning("P304", message, source, span, remove, labels=labels)
 

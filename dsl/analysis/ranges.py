@@ -1,4 +1,4 @@
-"""Bounds of numbers: scores out of 0..100, divisors that can be 0, constant scores (P310-P314).
+"""Bounds of numbers: scores out of 0..100 and constant ones (P310, P312).
 
 Bounds count as known only where they are reached: a value that occurs twice makes them unknown.
 """
@@ -10,22 +10,21 @@ from typing import Final
 
 from dsl import functions, ir
 from dsl import syntax as s
-from dsl.analysis.facts import FileFacts, RuleFacts, conditions, guard_of, values, warning
+from dsl.analysis.facts import FileFacts, RuleFacts, warning
 from dsl.analysis.keys import Keys, bare, natural_bounds
-from dsl.diagnostics import Diagnostic, Label
+from dsl.diagnostics import Diagnostic
 from dsl.plan import MetricSpec
-from dsl.schema import CATALOGUE, FIELDS
-from dsl.types import DURATION, PLAIN, Kind, Level, show
+from dsl.schema import CATALOGUE
+from dsl.types import PLAIN, Kind, Level
 
 _FULL: Final = 100.0
 _SLACK: Final = 1e-6
 _SHARES: Final = frozenset(CATALOGUE[one].query for one in ("cpu_usage", "memory_usage"))
 #: None of these is ever below 0.
 _BUNDLED: Final = frozenset(one.query for one in CATALOGUE.values())
-_BEST: Final = "a node without data gets the best score of this rule"
 _RELATIVE: Final = ("max", "sum")
 _KEEPING: Final = ("max", "min", "avg", "median")
-_MONOTONE: Final = ("floor", "ceil", "round", "sqrt", "log2", "exp", "plain", "number")
+OfMetric = Callable[[MetricSpec, float, float], tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,12 @@ _UNKNOWN: Final = Range(-inf, inf, exact=False)
 class Ranges:
     """Bounds of the numbers of one file."""
 
-    def __init__(self, facts: FileFacts, keys: Keys | None = None) -> None:
+    def __init__(
+        self, facts: FileFacts, keys: Keys | None = None, known: OfMetric | None = None
+    ) -> None:
+        """`known` says what else is known of a metric, from its specification and its bounds."""
         self._facts = facts
+        self._known = known
         self._keys = keys or Keys()
         self._metrics = facts.metrics
         self._found: dict[int, Range] = {}
@@ -61,8 +64,6 @@ class Ranges:
             if isinstance(rule.core, ir.ScoreCore):
                 yield from self._constant(rule, rule.core)
                 yield from self._outside(rule, rule.core)
-                yield from self._attracting(rule, rule.core)
-            yield from self._divisions(rule)
 
     # ---- P312, P310
 
@@ -142,15 +143,8 @@ class Ranges:
                 return _union([of(one) for one in node.operands])
             case ir.Func():
                 return self._call(node, of)
-            case ir.NodeAggregate() | ir.PodAggregate():
+            case ir.NodeAggregate() | ir.PodAggregate() | ir.ItemAggregate():
                 return self._aggregate(node, of)
-            case ir.ItemAggregate() if node.function in _KEEPING:
-                ends = [of(one) for one in node.values]
-                low, high = min(one.low for one in ends), max(one.high for one in ends)
-                return Range(low, high, self._leaves_of([node]), exact=False)
-            case ir.ItemAggregate():
-                most = float(len(node.values))
-                return Range(0.0, most, self._leaves_of([node]), exact=False)
             case _:
                 return _UNKNOWN
 
@@ -161,13 +155,13 @@ class Ranges:
         if spec is None:
             return -inf, inf
         unit = node.type.unit or PLAIN
-        counted = not unit.is_plain or _is_percent(spec) or spec.query in _BUNDLED
+        counted = not unit.is_plain or is_percent(spec) or spec.query in _BUNDLED
         low, high = (0.0 if counted else -inf), inf
         if spec.query in _SHARES:
             low, high = 0.0, 1.0
         if spec.default is not None:
             low, high = min(low, spec.default), max(high, spec.default)
-        return low, high
+        return (low, high) if self._known is None else self._known(spec, low, high)
 
     def _sum(self, node: ir.Arith, of: Callable[[ir.Expr], Range]) -> Range:
         total = of(node.operands[0])
@@ -218,7 +212,7 @@ class Ranges:
         for index, one in enumerate(above):
             if self._keys.key(one) == wanted and of(one).low >= 0:
                 del above[index]
-                return Range(0.0, 1.0, self._leaves_of([one]))
+                return Range(0.0, 1.0 if of(one).high > 0 else 0.0, self._leaves_of([one]))
         return None
 
     def _choice(self, node: ir.If, of: Callable[[ir.Expr], Range]) -> Range:
@@ -256,7 +250,9 @@ class Ranges:
                 return Range(-inf, inf, self._leaves_of([node]), exact=False)
 
     def _aggregate(
-        self, node: ir.NodeAggregate | ir.PodAggregate, of: Callable[[ir.Expr], Range]
+        self,
+        node: ir.NodeAggregate | ir.PodAggregate | ir.ItemAggregate,
+        of: Callable[[ir.Expr], Range],
     ) -> Range:
         leaves = self._leaves_of([node]) | {self._keys.key(node)}
         if node.function in ("count", "distinct"):
@@ -272,188 +268,6 @@ class Ranges:
         return frozenset(
             self._keys.key(one) for one in ir.walk(*roots) if isinstance(one, ir.Read | ir.Metric)
         )
-
-    # ---- P311
-
-    def _divisions(self, rule: RuleFacts) -> Iterator[Diagnostic]:
-        core = rule.core
-        if isinstance(core, ir.ScoreCore) and core.missing is not None:
-            return
-        nodes = ir.walk(*_roots(guard_of(core), *conditions(core), *values(core)))
-        if not any(isinstance(one, ir.Arith) and "/" in one.operators for one in nodes):
-            return
-        asked, caught = self._asked(nodes)
-        for node in nodes:
-            if isinstance(node, ir.Arith) and id(node) not in caught:
-                for divisor in self._zeros(node):
-                    if not self._leaves_of([divisor]) & asked:
-                        yield self._division(rule, node, divisor)
-
-    def _asked(self, nodes: Sequence[ir.Expr]) -> tuple[frozenset[int], set[int]]:
-        """Returns what conditions without a division ask for, and divisions someone catches."""
-        asked: set[int] = set()
-        caught: set[int] = set()
-        for node in nodes:
-            if isinstance(node, ir.Coalesce | ir.Missing):
-                caught |= {id(one) for one in ir.walk(node)}
-            elif node.type.kind is Kind.BOOL and not isinstance(node, ir.Logical):
-                below = ir.walk(node)
-                if not any(isinstance(one, ir.Arith) and "/" in one.operators for one in below):
-                    asked |= self._leaves_of([node])
-        return frozenset(asked), caught
-
-    def _zeros(self, node: ir.Arith) -> Iterator[ir.Expr]:
-        """Yields divisors that can be 0 while what they divide is not."""
-        above = [node.operands[0]]
-        for operator, operand in zip(node.operators, node.operands[1:], strict=True):
-            if operator == "*":
-                above.append(operand)
-            elif operator == "/" and self._can_be_zero(operand):
-                mine = _resources([operand])
-                if not mine & _resources(above) and not (
-                    self._leaves_of([operand]) & self._leaves_of(above)
-                ):
-                    yield operand
-
-    def _can_be_zero(self, divisor: ir.Expr) -> bool:
-        one = bare(divisor)
-        if isinstance(one, ir.Func) and one.name in ("plain", "number") and len(one.args) == 1:
-            return self._can_be_zero(one.args[0])
-        if isinstance(one, ir.PodAggregate):
-            return one.function == "count"
-        return isinstance(one, ir.Read) and FIELDS[one.field].often_zero
-
-    def _division(self, rule: RuleFacts, node: ir.Arith, divisor: ir.Expr) -> Diagnostic:
-        text = " ".join(rule.source.slice(divisor.span).split())
-        whole = " ".join(rule.source.slice(node.span).split())
-        message = f"`{text}` can be 0, and a number divided by 0 is missing"
-        help_ = f"say what holds then:  ({whole}) ?? 0"
-        return warning("P311", message, rule.source, divisor.span, help_)
-
-    # ---- P314
-
-    def _attracting(self, rule: RuleFacts, core: ir.ScoreCore) -> Iterator[Diagnostic]:
-        metrics = {one.name: one for one in ir.walk(core.value) if isinstance(one, ir.Metric)}
-        specs = {name: self._metrics.get(name) for name in metrics}
-        # Without data for one without default the score is missing: the worst, not the best.
-        certain = all(one is not None and one.default is not None for one in specs.values())
-        for name, read in metrics.items() if certain and core.missing != _FULL else ():
-            spec = specs[name]
-            default = None if spec is None else spec.default
-            if read.age or spec is None or default is None:
-                continue
-            slope = self._slope(core.value, name)
-            if slope is None or slope == 0:
-                continue
-            if core.reverse:
-                slope = -slope
-            most = 1.0 if spec.query in _SHARES or _is_percent(spec) else inf
-            if (slope < 0 and default <= 0) or (slope > 0 and default >= most):
-                yield self._best(rule, read, spec, slope)
-        if core.missing == _FULL and metrics:
-            clause = next(one for one in rule.clauses if one.name == "missing_score")
-            yield warning("P314", _BEST, rule.source, clause.span, "write  missing 0")
-
-    def _best(self, rule: RuleFacts, read: ir.Metric, spec: MetricSpec, slope: int) -> Diagnostic:
-        way = "lower" if slope < 0 else "higher"
-        shown = functions.number_text(spec.default or 0.0)
-        declared = [one for one in self._facts.statements if isinstance(one, s.MetricDecl)]
-        age = f"older than {show(spec.stale_seconds, DURATION)}"
-        labels = tuple(
-            Label(clause.span, f"used when there is no sample or it is {age}")
-            for one in declared
-            if one.name == read.name
-            for clause in one.clauses
-            if clause.name == "metric_default"
-        )
-        return warning(
-            "P314",
-            _BEST,
-            rule.source,
-            read.span,
-            f"drop `default {shown}` and end the score with  missing 0",
-            label=f"{way} is better, so {shown} is the best",
-            labels=labels,
-        )
-
-    def _slope(self, root: ir.Expr, name: str) -> int | None:  # noqa: C901 - one case a kind
-        """Whether a number grows (1), falls (-1) or stays (0) with a metric; None: not known."""
-        node = bare(root)
-        reads = any(isinstance(one, ir.Metric) and one.name == name for one in ir.walk(node))
-        if not reads or isinstance(node, ir.NodeAggregate):
-            return 0
-        match node:
-            case ir.Metric():
-                return None if node.age else 1
-            case ir.Coalesce() if _with_default(node) is not None:
-                return 1
-            case ir.Negate():
-                one = self._slope(node.operand, name)
-                return None if one is None else -one
-            case ir.Arith() if node.operators[0] in "+-":
-                signs = ["+", *node.operators]
-                slopes = [self._slope(one, name) for one in node.operands]
-                return _agree(
-                    None if slope is None else (-slope if sign == "-" else slope)
-                    for sign, slope in zip(signs, slopes, strict=True)
-                )
-            case ir.Arith():
-                return self._product_slope(node, name)
-            case ir.Func() if node.name in (*_MONOTONE, "min", "max", "sum", "avg", "median"):
-                return _agree(self._slope(one, name) for one in node.args)
-            case ir.Func(name="clamp"):
-                return self._slope(node.args[0], name)
-            case ir.If():
-                if self._slope_inside(node.condition, name):
-                    return None
-                return _agree(self._slope(one, name) for one in (node.then, node.other))
-            case _:
-                return None
-
-    def _slope_inside(self, node: ir.Expr, name: str) -> bool:
-        return any(isinstance(one, ir.Metric) and one.name == name for one in ir.walk(node))
-
-    def _product_slope(self, node: ir.Arith, name: str) -> int | None:
-        slopes = []
-        for sign, one in zip(["*", *node.operators], node.operands, strict=True):
-            slope = self._slope(one, name)
-            if slope:
-                slopes.append(-slope if sign == "/" else slope)
-            elif slope is None:
-                return None
-            else:
-                side = self._sign(one)
-                if side is None:
-                    return None
-                slopes.append(0 if side > 0 else 2)
-        moving = [one for one in slopes if one in (-1, 1)]
-        if len(moving) != 1:
-            return None
-        return moving[0] * (-1 if slopes.count(2) % 2 else 1)
-
-    def _sign(self, node: ir.Expr) -> int | None:
-        one = bare(node)
-        if isinstance(one, ir.NodeAggregate) and _with_default(bare(one.value or one)) is not None:
-            # Metrics are taken as not negative here: a best default is one for them.
-            return 1
-        found = self.range(node)
-        if found.low >= 0:
-            return 1
-        return -1 if found.high <= 0 else None
-
-
-def _with_default(node: ir.Expr) -> ir.Metric | None:
-    """Returns the metric that a node reads, its `default` filled in."""
-    if isinstance(node, ir.Coalesce) and all(one.span == node.span for one in node.operands):
-        node = node.operands[0]
-    return node if isinstance(node, ir.Metric) else None
-
-
-def _agree(slopes: Iterable[int | None]) -> int | None:
-    found = set(slopes) - {0}
-    if not found:
-        return 0
-    return found.pop() if len(found) == 1 else None
 
 
 def _joined(a: Range, b: Range) -> tuple[frozenset[int], bool]:
@@ -477,17 +291,6 @@ def _roots(*parts: ir.Expr | None) -> list[ir.Expr]:
     return [one for one in parts if one is not None]
 
 
-def _is_percent(spec: MetricSpec) -> bool:
+def is_percent(spec: MetricSpec) -> bool:
+    """Whether its samples are shares of a whole: 0..1 once they are scaled."""
     return spec.scale < 1 and not spec.unit
-
-
-def _resources(roots: Sequence[ir.Expr]) -> frozenset[str]:
-    """Returns the resources that expressions speak of: `gpu`, `cpu`, `resource[x]`."""
-    found: set[str] = set()
-    for one in ir.walk(*roots):
-        if isinstance(one, ir.Read):
-            words = one.field.split(".")
-            found |= {word for word in words if word in ("cpu", "memory", "storage", "gpu")}
-            if one.key is not None and words[1] in ("resource", "request", "limit"):
-                found.add("gpu" if one.key.endswith("/gpu") else one.key)
-    return frozenset(found)

@@ -1,6 +1,7 @@
 """Tests that read well and mean something else: texts a field never holds, pods instead of nodes.
 
-P317 is about texts, P227 about a filter that asks the pod where `->` is meant.
+P317 is about texts, P227 about a filter that asks the pod where `->` is meant, P232 about two
+values that may be missing.
 """
 
 import re
@@ -134,6 +135,39 @@ def without_arrow(rule: RuleFacts) -> Iterator[Diagnostic]:
         f"to ask the nodes only for such pods write  {written.keyword}: {' -> '.join(parts)}",
         fix=fix,
     )
+
+
+def both_missing(rule: RuleFacts) -> Iterator[Diagnostic]:
+    """Yields `filter: node.label[a] == pod.label[a]`: with neither label there is no node."""
+    core = rule.core
+    if not isinstance(core, ir.FilterCore) or core.forbids:
+        return
+    right = bare(core.right)
+    parts = (
+        right.operands if isinstance(right, ir.Logical) and right.operator == "and" else (right,)
+    )
+    beside = [one for one in (core.guard, core.left, right) if one is not None]
+    asked = _reads(*(one for one in ir.walk(*beside) if isinstance(one, ir.Missing)))
+    for one in parts:
+        equal = isinstance(one, ir.Compare) and one.operator == "=="
+        sides = [bare(side) for side in ir.children(one)] if equal else []
+        reads = [
+            side for side in sides if isinstance(side, ir.Read) and FIELDS[side.field].optional
+        ]
+        if len(reads) < len(sides) or not reads or _reads(*reads) & asked:
+            continue
+        text, value = (
+            " ".join(rule.source.slice(one.span).split()),
+            rule.source.slice(reads[0].span),
+        )
+        yield warning(
+            "P232",
+            "both sides may be missing, and what is missing equals nothing: the node is rejected",
+            rule.source,
+            one.span,
+            f"to demand it say  {value} is present and {text}",
+            f"to let such nodes pass say  {value} is missing or {text}",
+        )
 
 
 def _picks_pods(node: ir.Expr) -> bool:

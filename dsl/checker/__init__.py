@@ -26,8 +26,8 @@ from dsl.checker.scope import (
 )
 from dsl.checker.statements import StatementChecker
 from dsl.diagnostics import Diagnostic
-from dsl.functions import exact_decimal
 from dsl.plan import MetricSpec
+from dsl.quantities import exact_decimal
 from dsl.schema import CATALOGUE, MetricDefinition
 from dsl.source import SourceFile, Span
 from dsl.types import TEXT, Level
@@ -103,7 +103,7 @@ class FileChecker:
         self._statements = tuple(statements)
         self._given = dict(params or {})
         self._scope = Scope(source, {**CATALOGUE, **(metrics or {})})
-        self._typer = typer_of(self._scope, self._find_metric)
+        self.typer = typer_of(self._scope, self._find_metric)
         self._header = _Header(policy_name(source, statements))
         self._rules: list[Draft] = []
         self._prescores: list[ir.Expr] = []
@@ -235,7 +235,7 @@ class FileChecker:
         return int(exact)
 
     def _applies_to(self, node: s.Expr) -> ir.Expr:
-        guard = self._typer.condition(node, "`applies to`")
+        guard = self.typer.condition(node, "`applies to`")
         self._rule_checker().pod_only(guard, "`applies to` looks at the pod")
         return guard
 
@@ -253,7 +253,7 @@ class FileChecker:
         if entry is None or entry.written is not node:
             return
         try:
-            self._typer.let_value(entry)
+            self.typer.let_value(entry)
         except Refused:
             return
 
@@ -261,7 +261,7 @@ class FileChecker:
 
     def _rule_checker(self) -> RuleChecker:
         scores = tuple(self._prescores)
-        return RuleChecker(self._scope, self._typer, self._guards, self._norm, scores)
+        return RuleChecker(self._scope, self.typer, self._guards, self._norm, scores)
 
     def _prescore(self, node: s.Rule) -> None:
         try:
@@ -288,7 +288,7 @@ class FileChecker:
                 raise self._scope.refuse("P501", message, node.span, help_)
             self._sorts = True
         kind = EngineChecker if node.point in ("preempt", "gang", "quota") else StatementChecker
-        return kind(self._scope, self._typer, rules).check(node, number)
+        return kind(self._scope, self.typer, rules).check(node, number)
 
 
 def _only_in(namespace: str) -> ir.Expr:

@@ -30,8 +30,8 @@ _EXAMPLES: Final = {
     "containers": ("it.limit[memory] over {}", "{} where it.request[cpu] > 0"),
 }
 #: What has a value of its own for each node.
-OF_NODE: Final = (ir.Read, ir.KeyedRead, ir.Metric, ir.Pair, ir.PodAggregate)
-_READS: Final = (ir.Read, ir.KeyedRead, ir.Metric, ir.ContainerAggregate)
+OF_NODE: Final = (ir.Read, ir.KeyedRead, ir.Metric, ir.Pair, ir.PodAggregate, ir.Item)
+_READS: Final = (ir.Read, ir.KeyedRead, ir.Metric, ir.ContainerAggregate, ir.Item)
 
 
 class PodSet(NamedTuple):

@@ -166,20 +166,9 @@ def _item(typer: Typer, node: s.Call, args: tuple[ir.Expr, ...]) -> ir.Expr:
     if items.level > Level.POD and not is_split(items):
         message, help_ = f"`{typer.scope.text(items)}` has no order", "test its items with `in`"
         raise typer.scope.refuse("P209", message, items.span, help_)
-    return _item_at(items, place, node.span)
-
-
-def item_of(items: ir.Expr, place: int, span: Span) -> ir.Expr:
-    """Returns the item of a list at a place."""
-    return _item_at(items, constant(span, float(place), NUMBER), span)
-
-
-def _item_at(items: ir.Expr, place: ir.Expr, span: Span) -> ir.Expr:
     element = items.type.element
     kind = TEXT if element is Kind.TEXT else number_of(items.type.unit or PLAIN)
-    if is_split(items):
-        place = _as_text(place)
-    return func(span, kind, "item", (items, place))
+    return func(node.span, kind, "item", (items, _as_text(place) if is_split(items) else place))
 
 
 def is_split(node: ir.Expr) -> bool:

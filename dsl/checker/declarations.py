@@ -12,7 +12,7 @@ from dsl.checker.scope import (
     Scope,
     Typed,
 )
-from dsl.functions import exact_duration, parse_time, to_float
+from dsl.quantities import exact_duration, parse_time, to_float
 from dsl.source import Span
 from dsl.types import (
     BOOL,

@@ -12,7 +12,7 @@ from dsl.checker.resources import name_resource
 from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Fix, Severity
-from dsl.functions import parse_number
+from dsl.quantities import parse_number
 from dsl.schema import AMOUNTS, FIELDS, PLURALS, RESULTS, FieldSpec, request_unit
 from dsl.source import Span
 from dsl.spelling import ABSENT, NOTHING, THERE

@@ -9,13 +9,7 @@ from dsl import syntax as s
 from dsl.checker.making import constant
 from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
 from dsl.diagnostics import Fix, Label, Severity
-from dsl.functions import (
-    exact_decimal,
-    exact_duration,
-    exact_quantity,
-    parse_time,
-    to_float,
-)
+from dsl.quantities import exact_decimal, exact_duration, exact_quantity, parse_time, to_float
 from dsl.schema import FIELDS
 from dsl.source import Span
 from dsl.spelling import quoted_key

@@ -21,8 +21,9 @@ from dsl.checker.scope import (
     closest,
     describe,
 )
-from dsl.functions import number_text, to_float
+from dsl.functions import number_text
 from dsl.plan import DOMAINS, MetricSpec
+from dsl.quantities import to_float
 from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
 from dsl.source import Span
 from dsl.types import (

@@ -15,8 +15,8 @@ from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
 from dsl.checker.typer import Typer
 from dsl.checker.undecided import Side, decided, demanded
 from dsl.diagnostics import Severity
-from dsl.functions import to_float
 from dsl.plan import DOMAINS
+from dsl.quantities import to_float
 from dsl.schema import FIELDS
 from dsl.source import Span
 from dsl.types import NUMBER, PLAIN, Kind, Level
@@ -307,7 +307,13 @@ class RuleChecker:
         return ir.Message(template.span, tuple(parts))
 
     def _hole(self, node: s.Expr) -> ir.Expr:
-        return self._typer.plain(self._typer.expression(node))
+        value = self._typer.plain(self._typer.expression(node))
+        inner = value
+        while isinstance(inner, ir.Named):
+            inner = inner.body
+        # A quantity is told as it is written, with its unit.
+        of_text = isinstance(inner, ir.Func) and inner.name == "quantity"
+        return inner.args[0] if isinstance(inner, ir.Func) and of_text else value
 
     # ---- scores
 

@@ -58,8 +58,6 @@ class Typer:
         self.in_containers = False
         #: What `it` alone means: the item of a list that an aggregate runs over.
         self.item: ir.Expr | None = None
-        #: How many parts such aggregates of the file have come to.
-        self.written_out = 0
         #: Aggregates over lists that are read, and what holds where a list is too long.
         self.bounded: dict[int, tuple[ir.Expr, ir.Compare]] = {}
         #: Fields that only some statements know: `score.total`, `victims.count`.

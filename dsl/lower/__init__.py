@@ -13,8 +13,8 @@ from dsl.lower import numbers
 from dsl.lower.columns import Builder
 from dsl.lower.frame import Frame, Memo, Run
 from dsl.lower.lasting import is_quiet
-from dsl.plan import Column, Mask, Parts, Rows, Subject, World
 from dsl.types import MISSING
+from dsl.world import Column, Mask, Parts, Rows, Subject, World
 
 __all__ = ["LoweredFilter", "LoweredScore", "Memo", "combine", "lower_filter", "lower_score"]
 

@@ -5,7 +5,6 @@ the frame; at `it` level as an array over pods. Parts that only the pod decides 
 are computed once per pod and become its class key.
 """
 
-import math
 import operator
 from collections.abc import Callable
 from typing import Final
@@ -13,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from dsl import functions, ir
-from dsl.lower import numbers, pods, reads, texts
+from dsl.lower import conditions, lists, numbers, pods, reads, texts
 from dsl.lower.across import (
     Across,
     Asked,
@@ -23,34 +22,23 @@ from dsl.lower.across import (
     of_group,
     pair_of_group,
 )
+from dsl.lower.conditions import text_function
 from dsl.lower.frame import Frame, Kept, Memo, Run, Value
 from dsl.lower.lasting import Facts, Known, is_dear, works
 from dsl.lower.reads import (
     ALL,
-    BOOLEAN,
     CODE,
     FLOAT,
     GROUPS,
     ITS,
     ROWS,
-    Result,
     element_wise,
-    map_codes,
-    missing_of,
-    scalar_text,
-    several_columns,
+    frame_count,
     string,
 )
 from dsl.schema import FIELDS
 from dsl.types import MISSING, Kind, Level
 
-_COMPARE: Final[dict[str, Callable[[Value, Value], Value]]] = {
-    "==": operator.eq,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 #: A row that is asked about by itself costs about so many rows of a full pass.
 _WORTH: Final = 8
 #: Fields of what was decided; they come with the call, not with the snapshot.
@@ -75,12 +63,16 @@ class Builder:
         self._asked: dict[tuple[str, str], int] = {}
         self._known = Known()
         self._within = False
+        #: Whether what is asked of the items of a list is built, and what reads the item.
+        self._in_items = False
+        self._of_item: dict[int, bool] = {}
 
     # ---- hoisting
 
     def build(self, node: ir.Expr, domain: str = ROWS) -> Run:
         """Returns the closure of an expression in a domain."""
-        if self.hoist and node.level is Level.POD and _without_aggregates(node):
+        of_item = self._reads_item(node)
+        if self.hoist and node.level is Level.POD and not of_item and _without_aggregates(node):
             return self._slot(node)
         if domain != ROWS and node.level <= Level.NODE:
             run = self.build(node)
@@ -88,8 +80,22 @@ class Builder:
         key = (id(node), domain)
         found = self._built.get(key)
         if found is None:
-            found = self._lasting(node) if domain == ROWS else self._build(node, domain)
+            last = domain == ROWS and not of_item
+            found = self._lasting(node) if last else self._build(node, domain)
+            if self._in_items and not of_item and node.level > Level.POD:
+                found = _outside(found, key)
             self._built[key] = found
+        return found
+
+    def _reads_item(self, node: ir.Expr) -> bool:
+        """Whether a value differs from item to item of the list that is gone through."""
+        if not self._in_items:
+            return False
+        found = self._of_item.get(id(node))
+        if found is None:
+            inner = () if isinstance(node, ir.ItemAggregate) else ir.children(node)
+            found = isinstance(node, ir.Item) or any(map(self._reads_item, inner))
+            self._of_item[id(node)] = found
         return found
 
     # ---- what is computed once a generation
@@ -202,39 +208,14 @@ class Builder:
                 return self._pod_aggregate(node)
             case ir.ContainerAggregate():
                 return self._container_aggregate(node)
+            case ir.Item():
+                return lambda frame: frame.item
             case ir.ItemAggregate():
                 return self._item_aggregate(node, domain)
             case ir.Rank():
                 return self._rank(node)
             case _:
-                return self._test(node, domain)
-
-    def _test(self, node: ir.Expr, domain: str) -> Run:  # noqa: C901 - one case a kind
-        match node:
-            case ir.Compare():
-                return self._compare(node, domain)
-            case ir.TextTest():
-                function = functions.TEXT_TESTS[node.operator]
-                return self._text_function(function, (node.left, node.right), domain, BOOLEAN)
-            case ir.Member():
-                return self._member(node, domain)
-            case ir.Between():
-                return self._between(node, domain)
-            case ir.Missing():
-                return self._missing(node, domain)
-            case ir.Coalesce():
-                return self._coalesce(node, domain)
-            case ir.Logical():
-                return self._logical(node, domain)
-            case ir.Not():
-                operand = self.build(node.operand, domain)
-                if node.level <= Level.POD:
-                    return lambda frame: not operand(frame)
-                return lambda frame: ~operand(frame)
-            case ir.If():
-                return self._if(node, domain)
-            case _:
-                raise AssertionError(node)
+                return conditions.condition(self, node, domain)
 
     # ---- leaves
 
@@ -309,7 +290,7 @@ class Builder:
     def _func(self, node: ir.Func, domain: str) -> Run:
         name = node.name
         if node.args[0].type.kind is Kind.LIST:
-            return self._list_function(node, domain)
+            return lists.list_function(self, node, domain)
         runs = [self.build(one, domain) for one in node.args]
         scalar = node.level <= Level.POD
         if name == "plain":
@@ -320,211 +301,12 @@ class Builder:
             return string(runs[0], scalar=scalar)
         if name in functions.TEXT_FUNCTIONS:
             kind = FLOAT if node.type.is_number or node.type.kind is Kind.TIME else CODE
-            return self._text_function(functions.TEXT_FUNCTIONS[name], node.args, domain, kind)
+            return text_function(self, functions.TEXT_FUNCTIONS[name], node.args, domain, kind)
         if scalar:
             function = functions.NUMBER_FUNCTIONS[name]
             return lambda frame: function(*(run(frame) for run in runs))
         columns = numbers.NUMBER_FUNCTIONS[name]
         return lambda frame: columns(*(run(frame) for run in runs))
-
-    # ---- lists
-
-    def _list_function(self, node: ir.Func, domain: str) -> Run:
-        """Returns `len` and `item` of a list."""
-        made = _split_of(node.args[0])
-        if made is not None:
-            if node.name == "len":
-                return self._text_function(_count_of_split, made.args, domain, FLOAT)
-            args = (*made.args, node.args[1])
-            return self._text_function(_item_of_split, args, domain, CODE)
-        if node.name == "len":
-            if node.level is Level.NODE:
-                return reads.list_lengths(_plain_list(node.args[0]).field)
-            items = self.build(node.args[0])
-            return lambda frame: float(len(items(frame)))
-        items, place = (self.build(one, domain) for one in node.args)
-        missing = missing_of(node.type)
-
-        def one_item(frame: Frame, at: float) -> Value:
-            found = functions.item(items(frame), at)
-            return missing if found is None else found
-
-        if node.level <= Level.POD:
-            return lambda frame: one_item(frame, place(frame))
-        is_text = node.type.kind is Kind.TEXT
-
-        def column(frame: Frame) -> Value:
-            distinct, back = np.unique(place(frame), return_inverse=True)
-            found = [one_item(frame, one) for one in distinct.tolist()]
-            if is_text:
-                found = [texts.code_of(one, frame.world.dictionary) for one in found]
-            return np.array(found, np.int32 if is_text else np.float64)[back]
-
-        return column
-
-    # ---- texts
-
-    def _text_function(
-        self,
-        function: Callable[..., Value],
-        args: tuple[ir.Expr, ...],
-        domain: str,
-        kind: Result,
-    ) -> Run:
-        runs = [self.build(one, domain) for one in args]
-        columns = [place for place, one in enumerate(args) if one.level > Level.POD]
-        if not columns:
-            return scalar_text(function, runs, kind)
-        if len(columns) > 1:
-            return several_columns(function, runs, kind)
-        place = columns[0]
-        tables = texts.Tables(function, kind.missing)
-        interns = kind is CODE
-
-        def one_column(frame: Frame) -> Value:
-            values = [run(frame) for run in runs]
-            codes = values.pop(place)
-            if None in values:
-                return np.full(len(codes), kind.missing)
-            dictionary = frame.world.dictionary
-            if interns:
-                return map_codes(function, place, codes, values, dictionary)
-            return tables.of(place, tuple(values)).take(codes, dictionary)
-
-        return one_column
-
-    def _compare(self, node: ir.Compare, domain: str) -> Run:
-        left, right = self.build(node.left, domain), self.build(node.right, domain)
-        scalar = node.level <= Level.POD
-        if node.left.type.kind is Kind.TEXT:
-            if scalar:
-
-                def same(frame: Frame) -> bool:
-                    value = left(frame)
-                    return value is not None and value == right(frame)
-
-                return same
-            fixed = next(
-                (one for one in (node.left, node.right) if isinstance(one, ir.Const)), None
-            )
-            if fixed is not None and isinstance(fixed.value, str):
-                text, column = fixed.value, left if fixed is node.right else right
-                # The column is read first: the text may have no code before.
-                return lambda frame: column(frame) == texts.find(text, frame.world.dictionary)
-            return lambda frame: texts.equal(left(frame), right(frame), frame.world.dictionary)
-        test = _COMPARE[node.operator]
-        return lambda frame: test(left(frame), right(frame))
-
-    def _member(self, node: ir.Member, domain: str) -> Run:
-        made = _split_of(node.items)
-        if made is not None:
-            return self._text_function(_in_split, (node.item, *made.args), domain, BOOLEAN)
-        if node.items.level is Level.NODE:
-            field = _plain_list(node.items).field
-            return reads.in_list(field, self.build(node.item, domain), domain)
-        item, items = self.build(node.item, domain), self.build(node.items)
-        is_text = node.item.type.kind is Kind.TEXT
-        if node.level <= Level.POD:
-            return lambda frame: item(frame) in items(frame)
-        if is_text:
-            return lambda frame: texts.member(item(frame), items(frame), frame.world.dictionary)
-        return lambda frame: np.isin(item(frame), items(frame))
-
-    # ---- logic
-
-    def _between(self, node: ir.Between, domain: str) -> Run:
-        item, low, high = self.build(node.item, domain), node.low, node.high
-        if node.level <= Level.POD:
-            return lambda frame: low <= item(frame) <= high
-
-        def between(frame: Frame) -> Value:
-            column = item(frame)
-            return (column >= low) & (column <= high)
-
-        return between
-
-    def _missing(self, node: ir.Missing, domain: str) -> Run:
-        operand = self.build(node.operand, domain)
-        is_text = node.operand.type.kind is Kind.TEXT
-        if node.level <= Level.POD:
-            if is_text:
-                return lambda frame: operand(frame) is None
-            return lambda frame: math.isnan(operand(frame))
-        if is_text:
-            return lambda frame: operand(frame) < 0
-        return lambda frame: np.isnan(operand(frame))
-
-    def _coalesce(self, node: ir.Coalesce, domain: str) -> Run:
-        runs = [self.build(one, domain) for one in node.operands]
-        is_text = node.type.kind is Kind.TEXT
-        if node.level <= Level.POD:
-
-            def first(frame: Frame) -> Value:
-                for run in runs:
-                    value = run(frame)
-                    if value is not None and value == value:
-                        return value
-                return missing_of(node.type)
-
-            return first
-
-        def columns(frame: Frame) -> Value:
-            dictionary = frame.world.dictionary
-            result: Value = None
-            for run in reversed(runs):
-                value = texts.code_of(run(frame), dictionary) if is_text else run(frame)
-                if result is None:
-                    result = value
-                    continue
-                gone = value < 0 if is_text else np.isnan(value)
-                result = np.where(gone, result, value)
-            return result
-
-        return columns
-
-    def _logical(self, node: ir.Logical, domain: str) -> Run:
-        runs = [self.build(one, domain) for one in node.operands]
-        if node.level <= Level.POD:
-            if node.operator == "and":
-                return lambda frame: all(run(frame) for run in runs)
-            return lambda frame: any(run(frame) for run in runs)
-        join = operator.and_ if node.operator == "and" else operator.or_
-        decides, of_rows = node.operator == "or", domain == ROWS
-
-        def logical(frame: Frame) -> Value:
-            result = runs[0](frame)
-            for run in runs[1:]:
-                if result is decides and of_rows:
-                    # The pod alone decided, of all rows: what is asked of nodes costs nothing.
-                    return np.full(frame.count, decides)
-                result = join(result, run(frame))
-            return result
-
-        return logical
-
-    def _if(self, node: ir.If, domain: str) -> Run:
-        condition = self.build(node.condition, domain)
-        then, other = self.build(node.then, domain), self.build(node.other, domain)
-        if node.level <= Level.POD:
-            return lambda frame: then(frame) if condition(frame) else other(frame)
-        is_text = node.type.kind is Kind.TEXT
-        # The pod alone decides: what is not chosen, the rest of a long list say, costs nothing.
-        once = node.condition.level <= Level.POD and domain == ROWS
-
-        def choose(frame: Frame) -> Value:
-            if once:
-                chosen = (then if condition(frame) else other)(frame)
-                if isinstance(chosen, np.ndarray):
-                    return chosen
-                chosen = texts.code_of(chosen, frame.world.dictionary) if is_text else chosen
-                return np.full(frame.count, chosen)
-            yes, no = then(frame), other(frame)
-            if is_text:
-                dictionary = frame.world.dictionary
-                yes, no = texts.code_of(yes, dictionary), texts.code_of(no, dictionary)
-            return np.where(condition(frame), yes, no)
-
-        return choose
 
     # ---- aggregates
 
@@ -596,27 +378,25 @@ class Builder:
         """Returns an aggregate over the containers of the subject, one after the other."""
         value = self.build(node.value) if node.value is not None else None
         where = self.build(node.where) if node.where is not None else None
-        return pods.container_aggregate(node.function, value, where)
+        return pods.one_by_one(node.function, value, where, pods.containers)
 
     def _item_aggregate(self, node: ir.ItemAggregate, domain: str) -> Run:
-        wheres = [self.build(one, domain) for one in node.wheres]
+        items, function = lists.items_of(self, node), node.function
+        before, self._in_items = self._in_items, True
+        try:
+            value, where = self._value(node.value, domain), self.build(node.where, domain)
+        finally:
+            self._in_items = before
+        assert value is not None
+
+        def each(frame: Frame) -> list[Frame]:
+            return [frame.of_item(one) for one in items(frame)]
+
         if node.level <= Level.POD:
-            values = [self.build(one) for one in node.values]
-            reducer = functions.REDUCERS[node.function]
-            return lambda frame: reducer(
-                value(frame) for where, value in zip(wheres, values, strict=True) if where(frame)
-            )
-        function, is_text = node.function, node.values[0].type.kind is Kind.TEXT
-        built = [run for one in node.values if (run := self._value(one, domain)) is not None]
-
-        def columns(frame: Frame) -> Value:
-            found = [value(frame) for value in built]
-            there = zip((where(frame) for where in wheres), found, strict=True)
-            missing = np.int32(-1) if is_text else MISSING
-            counted = np.broadcast_arrays(*(np.where(*one, missing) for one in there))
-            return numbers.of_items(function, np.stack(counted))
-
-        return columns
+            value = self.build(node.value) if node.value.type.kind is Kind.TEXT else value
+            return pods.one_by_one(function, value, where, each)
+        reduce = pods.of_items(function, value, where, frame_count(domain))
+        return lambda frame: reduce(frame, each(frame))
 
     def _rank(self, node: ir.Rank) -> Run:
         value = self.build(node.value)
@@ -652,35 +432,20 @@ def _patched(run: Run, kept: Kept, facts: Facts, frame: Frame) -> Value:
     return column
 
 
+def _outside(run: Run, key: tuple[int, str]) -> Run:
+    """Returns what is asked once for all items of a list."""
+
+    def outside(frame: Frame) -> Value:
+        outer = frame.outer
+        if outer is None:
+            return run(frame)
+        place = ("outside", key)
+        if place not in outer.cache:
+            outer.cache[place] = run(outer)
+        return outer.cache[place]
+
+    return outside
+
+
 def _without_aggregates(node: ir.Expr) -> bool:
     return not any(isinstance(one, ir.NodeAggregate | ir.PodAggregate) for one in ir.walk(node))
-
-
-def _split_of(node: ir.Expr) -> ir.Func | None:
-    """Returns the `split` that makes a list, None for other lists."""
-    while isinstance(node, ir.Named):
-        node = node.body
-    return node if isinstance(node, ir.Func) and node.name == "split" else None
-
-
-def _plain_list(node: ir.Expr) -> ir.Read:
-    """Returns the read of a list of the node; there is no other list at its level."""
-    while isinstance(node, ir.Named):
-        node = node.body
-    assert isinstance(node, ir.Read)
-    return node
-
-
-def _in_split(item: str, text: str, separator: str) -> bool:
-    return item in (functions.split(text, separator) or ())
-
-
-def _count_of_split(text: str, separator: str) -> float:
-    parts = functions.split(text, separator)
-    return MISSING if parts is None else float(len(parts))
-
-
-def _item_of_split(text: str, separator: str, place: str) -> str | None:
-    # Written by `string` of a number, and asked for each item of a list.
-    found = functions.item(functions.split(text, separator) or (), float(place))
-    return found if isinstance(found, str) else None

@@ -8,7 +8,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import Dictionary, Parts, Results, Rows, Subject, World
+from dsl.plan import Results
+from dsl.world import Dictionary, Parts, Rows, Subject, World
 
 #: What an expression gives: a Python scalar below node level, else an array.
 Value = Any
@@ -100,6 +101,9 @@ class Frame:
     # Given wherever a rule reads the pod: what is compiled for no pod never asks.
     subject: Subject = cast("Subject", None)
     container: int
+    #: What `it` alone means: a text or number, or a column of such; and the frame around.
+    item: Value = None
+    outer: "Frame | None" = None
     results: Results = NO_RESULTS
     _found: tuple[Pods, Group] | None = None
 
@@ -137,7 +141,15 @@ class Frame:
         return self if full else Frame(self.world, slice(self.world.nodes))
 
     def _elsewhere(self, world: World, rows: Rows) -> "Frame":
-        return Frame(world, rows, self.parts, self.candidates, self.subject, self.results)
+        frame = Frame(world, rows, self.parts, self.candidates, self.subject, self.results)
+        frame.item = self.item
+        return frame
+
+    def of_item(self, item: Value) -> "Frame":
+        """Returns the same evaluation where `it` alone means an item of a list."""
+        frame = self._elsewhere(self.world, self.rows)
+        frame.item, frame.outer = item, self
+        return frame
 
     def over(self, rows: Rows) -> "Frame":
         """Returns the frame of the same evaluation on other rows."""
@@ -186,6 +198,8 @@ class Frame:
         return not isinstance(self.rows, slice) and self.count <= FEW
 
     def _find_pods(self) -> tuple[Pods, Group]:
+        if self.outer is not None:
+            return self.outer.pods()
         pod_node = self.world.pod_node
         rows = self.rows
         if isinstance(rows, slice):

@@ -234,6 +234,10 @@ def of_items(function: str, parts: NDArray[Any]) -> Column:
         function: how.
         parts: (items, rows) numbers, or codes of texts.
     """
+    if function in ("any", "all"):
+        return np.asarray((np.any if function == "any" else np.all)(parts, axis=0))
+    if function == "count":
+        return np.asarray(np.count_nonzero(parts, axis=0), np.float64)
     if function == "distinct":
         ordered = np.sort(parts, axis=0)
         new = present(ordered)
@@ -251,9 +255,16 @@ def of_items(function: str, parts: NDArray[Any]) -> Column:
         lower = ordered[np.maximum(sizes - 1, 0) // 2, rows]
         return np.asarray(np.where(sizes % 2, upper, settle((lower + upper) / 2.0)))
     known = np.where(there, parts, 0.0)
-    if whole_and_small(known.ravel()):
+    whole = whole_and_small(known.ravel())
+    if function == "sum":
+        return np.add.reduce(known) if whole else _of_rows(functions.total, parts)
+    if whole:
         return np.where(sizes > 0, np.add.reduce(known) / np.maximum(sizes, 1), MISSING)
-    return np.array([functions.average(one) for one in parts.T.tolist()])
+    return _of_rows(functions.average, parts)
+
+
+def _of_rows(reducer: Callable[[list[float]], float], parts: NDArray[Any]) -> Column:
+    return np.array([reducer(one) for one in parts.T.tolist()])
 
 
 # ---- scores

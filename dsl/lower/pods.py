@@ -1,5 +1,6 @@
 """Aggregates: pods reduced to their node, zone, region or cluster, and nodes to one value."""
 
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Final
 
@@ -10,9 +11,10 @@ from numpy.typing import NDArray
 from dsl import functions
 from dsl.lower import numbers
 from dsl.lower.frame import Frame, Group, Memo, Pods, Run, Value, running
-from dsl.plan import World
 from dsl.types import MISSING
+from dsl.world import World
 
+Items = Callable[[Frame, list[Frame]], Value]
 _LABEL: Final = "label:"
 _MANY: Final = 2048
 #: What an aggregate of no pods gives.
@@ -190,14 +192,24 @@ def _counted(memo: Memo, group: Group, there: Value, count: int) -> NDArray[np.f
     return np.bincount(rows, ones, count).astype(np.float64, copy=False)
 
 
-def container_aggregate(function: str, value: Run | None, where: Run | None) -> Run:
-    """Returns the closure that reduces the containers of the pod to place."""
+def containers(frame: Frame) -> list[Frame]:
+    """Returns the evaluations of each container of the pod to place."""
+    inner = [
+        Frame(frame.world, frame.rows, subject=frame.subject)
+        for _ in range(frame.subject.containers)
+    ]
+    for place, one in enumerate(inner):
+        one.container = place
+    return inner
+
+
+def one_by_one(
+    function: str, value: Run | None, where: Run | None, each: Callable[[Frame], list[Frame]]
+) -> Run:
+    """Returns the closure that reduces what the pod has several of, one after the other."""
 
     def aggregate(frame: Frame) -> Value:
-        subject = frame.subject
-        inner = [Frame(frame.world, frame.rows, subject=subject) for _ in range(subject.containers)]
-        for place, one in enumerate(inner):
-            one.container = place
+        inner = each(frame)
         chosen = [one for one in inner if where is None or where(one)]
         if function == "all" and value is None:
             return len(chosen) == len(inner)
@@ -209,3 +221,17 @@ def container_aggregate(function: str, value: Run | None, where: Run | None) -> 
         return functions.REDUCERS[function](values)
 
     return aggregate
+
+
+def of_items(function: str, value: Run, where: Run, count: Callable[[Frame], int]) -> Items:
+    """Returns what reduces the items of lists on each row; those that do not count are left out."""
+    missing = {"any": False, "count": False, "all": True}.get(function, MISSING)
+
+    def reduce(frame: Frame, each: list[Frame]) -> Value:
+        size = count(frame)
+        if not each:
+            return np.full(size, _NOTHING[function])
+        found = [np.broadcast_to(np.where(where(one), value(one), missing), size) for one in each]
+        return numbers.of_items(function, np.stack(found))
+
+    return reduce

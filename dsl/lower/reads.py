@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,6 +14,13 @@ from dsl.types import MISSING, Kind, Level, Type, scale_of
 
 #: Domains of an expression: rows of nodes, pods on those rows, all pods, groups of all pods.
 ROWS, ITS, ALL, GROUPS = "rows", "its", "all", "groups"
+
+
+class Building(Protocol):
+    """Who builds the closures of the parts of an expression."""
+
+    def build(self, node: ir.Expr, domain: str = ROWS) -> Run:
+        """Returns the closure of a part in a domain."""
 
 
 def missing_of(kind: Type) -> float | None:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from dsl import functions, ir
 from dsl.lower.columns import Builder
 from dsl.lower.frame import NO_RESULTS, Frame, Memo, Value
-from dsl.plan import Effect, Mask, Parts, Results, Subject, World
+from dsl.plan import Effect, Results
 from dsl.types import MISSING, Kind, Level, is_missing, quoted, show
+from dsl.world import Mask, Parts, Subject, World
 
 _NO_ROWS = slice(0)
 Condition = Callable[[Subject, World, int], bool]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsl.lower.frame import Value
-from dsl.plan import Dictionary
+from dsl.world import Dictionary
 
 Codes = NDArray[np.int32]
 #: No text has this code, and it is not the code of a missing one.

@@ -7,32 +7,17 @@ any text. A `Parser` is a value; its tables are built when first needed.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from dsl.diagnostics import Diagnostic, Fix, Severity
+from dsl.diagnostics import Diagnostic, of_text
 from dsl.parser.build import Kept, StatementReader
 from dsl.parser.layout import Chunk, cut, too_long
 from dsl.parser.refusal import Meant
 from dsl.parser.statements import is_statement
 from dsl.parser.tests import parse_test
-from dsl.source import SourceFile, Span, TextProblem
+from dsl.source import SourceFile, Span
 from dsl.syntax import Broken, Expr, Lexeme, Statement
-
-__all__ = ["Parser", "problem_diagnostic"]
 
 #: Lines in column 1 that may belong to the statement above them.
 _MAX_RUN_ON: Final = 8
-
-
-def problem_diagnostic(source: SourceFile, problem: TextProblem) -> Diagnostic:
-    """Turns a finding about the bare text into a diagnostic."""
-    return Diagnostic(
-        code=problem.code,
-        message=problem.message,
-        source=source,
-        span=problem.span,
-        severity=Severity.ERROR,
-        helps=(problem.help,) if problem.help else (),
-        fix=Fix(problem.span, problem.fix) if problem.fix is not None else None,
-    )
 
 
 class Parser:
@@ -58,7 +43,7 @@ class Parser:
         self._reader.begin()
         chunks, problems = cut(source)
         for problem in problems:
-            yield None, (problem_diagnostic(source, problem),)
+            yield None, (of_text(source, problem),)
         skip = tail = 0
         alien = lost = broken = False
         for at, chunk in enumerate(chunks):
@@ -109,7 +94,7 @@ class Parser:
         """Reads the text under a span as one expression."""
         long = too_long(source.text, span)
         if long is not None:
-            return None, problem_diagnostic(source, long)
+            return None, of_text(source, long)
         tree, problems = self._reader.expression(source, span)
         return tree, problems[0] if problems else None
 

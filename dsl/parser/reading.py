@@ -112,17 +112,8 @@ def _as_written(refusal: Refusal, edits: list[tuple[int, int, str]]) -> Refusal 
             elif place > first:
                 return None
         places.append(place)
-    return Refusal(
-        refusal.code,
-        refusal.message,
-        places[0],
-        places[1],
-        label=refusal.label,
-        helps=refusal.helps,
-        fix=refusal.fix,
-        fix_at=(places[2], places[3]) if repair is not None else None,
-        continues=refusal.continues,
-    )
+    fix_at = (places[2], places[3]) if repair is not None else None
+    return replace(refusal, start=places[0], end=places[1], fix_at=fix_at)
 
 
 def reaches(automaton: Automaton, text: str, start: str) -> int:

@@ -8,13 +8,13 @@ import re
 from typing import Any, Final
 
 from dsl import testsyntax as t
-from dsl.diagnostics import Diagnostic, Fix, Severity
+from dsl.diagnostics import Diagnostic, Fix, of_text
 from dsl.parser.build import Kept, StatementReader, _Builder
 from dsl.parser.expressions import Raw
 from dsl.parser.layout import cut
 from dsl.parser.refusal import Refusal
 from dsl.parser.statements import GIVEN, UNNAMED
-from dsl.source import QUOTED_OR_COMMENT, SourceFile, Span, TextProblem
+from dsl.source import QUOTED_OR_COMMENT, SourceFile, Span
 
 
 def parse_test(
@@ -30,7 +30,7 @@ def parse_test(
     reader = reader or StatementReader()
     reader.begin()
     chunks, problems = cut(source)
-    found = [_of_problem(source, one) for one in problems]
+    found = [of_text(source, one) for one in problems]
     statements: list[t.TestStatement] = []
     behind = False
     for chunk in chunks:
@@ -51,14 +51,6 @@ def parse_test(
         if other is not None:
             return t.TestFile(source, ()), (other.diagnostic(source, 0, len(source.text)),)
     return t.TestFile(source, tuple(statements)), tuple(found)
-
-
-def _of_problem(source: SourceFile, problem: TextProblem) -> Diagnostic:
-    fix = Fix(problem.span, problem.fix) if problem.fix is not None else None
-    helps = (problem.help,) if problem.help else ()
-    return Diagnostic(
-        problem.code, problem.message, source, problem.span, Severity.ERROR, helps=helps, fix=fix
-    )
 
 
 # ---- Lark's tree into ours

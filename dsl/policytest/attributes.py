@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from dsl.functions import parse_time
 from dsl.policytest.words import DEFAULT_NOW
+from dsl.quantities import parse_time
 
 NOW: Final = parse_time(DEFAULT_NOW)
 OF_NODES: Final = ("feasible", "rejected", "score", "best", "nominated")

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from dsl import testsyntax as t
-from dsl.diagnostics import Diagnostic, Fix, Severity, sort_key
+from dsl.diagnostics import Diagnostic, Fix, Severity, of_text, sort_key
 from dsl.foreign import closest
-from dsl.functions import parse_duration, parse_number, parse_time
 from dsl.parser.build import StatementReader
 from dsl.parser.tests import parse_test
 from dsl.policytest.attributes import OF_GIVEN, OF_NODES
@@ -41,6 +40,7 @@ from dsl.policytest.words import (
     Shape,
     read_value,
 )
+from dsl.quantities import parse_duration, parse_number, parse_time
 from dsl.source import SourceFile, Span, read_source
 from dsl.types import is_missing
 
@@ -49,11 +49,7 @@ def read_suite(name: str, data: str | bytes, reader: StatementReader | None = No
     """Reads a test file; whatever is wrong with it is among the findings. Never raises."""
     source, problems = read_source(name, data)
     if problems:
-        found = tuple(
-            Diagnostic(one.code, one.message, source, one.span,
-                       helps=(one.help,) if one.help else ())
-            for one in problems
-        )  # fmt: skip
+        found = tuple(of_text(source, one) for one in problems)
         return Suite(source, (), (), found)
     file, findings = parse_test(source, reader)
     return _Reader(source, findings).suite(file)

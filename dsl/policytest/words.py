@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from dsl.functions import parse_duration, parse_quantity, parse_time
+from dsl.quantities import parse_duration, parse_quantity, parse_time
 from dsl.schema import QOS
 from dsl.types import is_missing
 

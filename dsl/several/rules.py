@@ -21,13 +21,14 @@ from dsl.collective import (
     pool_of,
 )
 from dsl.lower.frame import Memo
-from dsl.plan import GangRule, PreemptRule, QuotaRule, Subject, World
+from dsl.plan import GangRule, PreemptRule, QuotaRule
 from dsl.reference import View, asked
 from dsl.schema import OF_THE_QUEUE, request_unit
 from dsl.several.values import Columns, Values
 from dsl.source import Span
 from dsl.types import BOOL, NUMBER, TEXT, TIME, Level, Type, is_missing, number_of
 from dsl.words import filled
+from dsl.world import Subject, World
 
 _OF_THE_QUEUE: Final = {one.replace("it.", "pod.") for one in OF_THE_QUEUE}
 #: How long members of a gang wait for each other where the policy does not say.
@@ -76,7 +77,6 @@ _GOING: Final = _read("it.terminating", BOOL, Level.IT)
 _BOUND: Final = _read("it.bound", BOOL, Level.IT)
 _PRIORITY: Final = _read("it.priority", NUMBER, Level.IT)
 _OWN_PRIORITY: Final = _read("pod.priority", NUMBER, Level.POD)
-_STARTED: Final = _read("it.started_at", TIME, Level.IT)
 _LEAVING: Final = _read("it.terminating", BOOL, Level.IT)
 _LESS: Final = ir.Compare(
     span=_NOWHERE, type=BOOL, level=Level.IT, operator="<", left=_PRIORITY, right=_OWN_PRIORITY

@@ -15,8 +15,8 @@ from dsl.lower import numbers
 from dsl.lower.columns import Builder
 from dsl.lower.frame import Frame, Memo, Run
 from dsl.lower.reads import ITS
-from dsl.plan import Subject, World
 from dsl.types import Kind, Level, is_missing
+from dsl.world import Subject, World
 
 #: A float, text or flag; NaN or None where it is missing.
 Value = Any

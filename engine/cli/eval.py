@@ -87,7 +87,7 @@ class GivenSignals:
         return value_of_each_pair(self, metric, ends, dictionary)
 
     def _sample(self, text: str, spec: MetricSpec) -> float:
-        from dsl.functions import parse_number
+        from dsl.quantities import parse_number
 
         plain = text.endswith("%") and spec.scale == _PERCENT
         return parse_number(text) * (1.0 if plain else spec.scale)
@@ -112,7 +112,7 @@ def read_metrics(given: tuple[str, ...], objects: Objects) -> dict[tuple[str, st
     Raises:
         click.ClickException: one of them is neither, or names no node.
     """
-    from dsl.functions import parse_number
+    from dsl.quantities import parse_number
     from dsl.types import is_missing
 
     samples: dict[tuple[str, str | None], str] = {}
@@ -269,7 +269,7 @@ def read_time(text: str | None) -> float:
     Raises:
         click.ClickException: it is no time.
     """
-    from dsl.functions import parse_time
+    from dsl.quantities import parse_time
     from dsl.types import is_missing
 
     if text is None:

@@ -5,8 +5,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import World
 from dsl.types import NUMBER, TEXT, quoted, show
+from dsl.world import World
 
 _LABEL: Final = "label:"
 

@@ -15,9 +15,10 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from dsl.collective import Amounts, Claims, Evictions, Limits, QuotaUse
-from dsl.plan import QuotaRule, Quotas, Subject, World
+from dsl.plan import QuotaRule, Quotas
 from dsl.schema import request_unit
 from dsl.types import NUMBER, TEXT, number_of, quoted, show
+from dsl.world import Subject, World
 
 _NONE: Final = Limits()
 #: Quotas that a rejection names.

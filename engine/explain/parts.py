@@ -5,7 +5,6 @@ No line may say of a text what is not so: what is asked of many items has a line
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,11 +12,9 @@ from typing import Final
 
 from dsl import ir, reference
 from dsl.plan import RuleBase
-from dsl.types import MISSING, Level, is_missing, show
+from dsl.types import Level, show
 
 _MOST_VALUES: Final = 24
-#: How the whole begins that goes through a list, of which there may be one item.
-_OF_ALL: Final = re.compile(r"[a-z]+\(.*\b(where|over)\b", re.DOTALL)
 #: Of the items of which a part says the same, so many are shown.
 _MOST_ALIKE: Final = 3
 _WIDEST: Final = 44
@@ -62,9 +59,8 @@ def _groups(roots: Sequence[ir.Expr], text: str, view: reference.View) -> list[l
     seen: set[str] = set()
     of_items: dict[str, list[Row]] = {}
     out: list[list[Row]] = []
-    for node, of_container in _visible(roots, view):
+    for node, items in _visible(roots, view):
         words = " ".join(text[node.span.start : node.span.end].split())
-        items = _containers(view) if of_container else _item(node, text, view)
         if items is not None:
             if words not in of_items:
                 of_items[words] = []
@@ -82,57 +78,43 @@ def _groups(roots: Sequence[ir.Expr], text: str, view: reference.View) -> list[l
     return out
 
 
-def _visible(roots: Sequence[ir.Expr], view: reference.View) -> Iterator[tuple[ir.Expr, bool]]:
-    """The parts that can be asked here; says which of them are asked of a container."""
+#: What a part is asked of where that are several: how each is called, and its view.
+_Each = list[tuple[str, reference.View]]
+_Around = ir.ContainerAggregate | ir.ItemAggregate
+
+
+def _visible(
+    roots: Sequence[ir.Expr], view: reference.View
+) -> Iterator[tuple[ir.Expr, _Each | None]]:
+    """The parts that can be asked here; says of which containers or items, None where of none."""
     met: set[int] = set()
-    stack = [(root, False, False) for root in reversed(roots)]
+    stack: list[tuple[ir.Expr, bool, _Around | None]]
+    stack = [(root, False, None) for root in reversed(roots)]
     while stack:
-        node, in_pods, in_containers = stack.pop()
+        node, in_pods, around = stack.pop()
         if id(node) in met:
             continue
         met.add(id(node))
         other_pod = node.level is Level.IT and (in_pods or view.pod < 0)
         no_node = node.level is Level.NODE and view.row < 0
-        of_container = in_containers and _reads_container(node)
-        if not (isinstance(node, ir.Const) or other_pod or no_node):
-            yield node, of_container
+        if not (isinstance(node, ir.Const | ir.Item) or other_pod or no_node):
+            yield node, _each(node, around, view)
         in_pods = in_pods or isinstance(node, ir.PodAggregate)
-        in_containers = isinstance(node, ir.ContainerAggregate) or in_containers
-        stack.extend((one, in_pods, in_containers) for one in reversed(ir.children(node)))
+        inner = node if isinstance(node, _Around) else around
+        stack.extend((one, in_pods, inner) for one in reversed(ir.children(node)))
 
 
-def _reads_container(root: ir.Expr) -> bool:
-    return any(isinstance(one, ir.ContainerRead) for one in ir.walk(root))
-
-
-def _containers(view: reference.View) -> list[tuple[str, reference.View]]:
-    subject = view.subject
-    return [
-        (f"of {subject.container_text(place, 'name')}", replace(view, container=place))
-        for place in range(subject.containers)
-    ]
-
-
-def _item(
-    node: ir.Expr, text: str, view: reference.View
-) -> list[tuple[str, reference.View]] | None:
-    """The item of a list that a part is asked of; none if it is asked once.
-
-    Lists are written out item by item, and each item stands where `it` does.
-    """
-    own = text[node.span.start : node.span.end]
-    items = [one for one in ir.walk(node) if _is_item(one, text)]
-    if not items or _OF_ALL.match(own) or any(_place(one) != _place(items[0]) for one in items):
+def _each(node: ir.Expr, around: _Around | None, view: reference.View) -> _Each | None:
+    """The containers or items that a part is asked of; None if it is asked once."""
+    reads = {type(one) for one in ir.walk(node)} if around is not None else set()
+    if isinstance(around, ir.ContainerAggregate) and ir.ContainerRead in reads:
+        subject = view.subject
+        return [
+            (f"of {subject.container_text(place, 'name')}", replace(view, container=place))
+            for place in range(subject.containers)
+        ]
+    if not isinstance(around, ir.ItemAggregate) or ir.Item not in reads:
         return None
-    value = MISSING if own == "it" else reference.evaluate(items[0], view)
-    return [] if is_missing(value) else [(f"it is {show(value, items[0].type)}", view)]
-
-
-def _is_item(node: ir.Expr, text: str) -> bool:
-    of_list = isinstance(node, ir.Const) or (isinstance(node, ir.Func) and node.name == "item")
-    return of_list and text[node.span.start : node.span.end] == "it"
-
-
-def _place(item: ir.Expr) -> object:
-    place = item.args[1] if isinstance(item, ir.Func) else item
-    return place.value if isinstance(place, ir.Const) else id(place)
+    kind = next(one.type for one in ir.walk(around) if isinstance(one, ir.Item))
+    items = reference.evaluate(around.items, view) or ()
+    return [(f"it is {show(one, kind)}", replace(view, item=one)) for one in items[: around.most]]

@@ -44,6 +44,7 @@ from engine.framework.snapshot import CodeColumn, Snapshot
 from engine.gangs.holds import Holds
 from engine.gangs.rescue import Rescuers
 from engine.gangs.slices import Absent, OutdatedError, Unpromised, in_slices
+from engine.gangs.telling import Telling
 from engine.gangs.turn import Hold, Turn, rank_of
 from engine.placement import Placement
 from engine.planning import Rehearsal, emptiest, plan
@@ -65,8 +66,10 @@ class Gangs:
         setbacks: Setbacks,
         evictions: Evictions,
         queue: SchedulingQueue,
+        telling: Telling,
     ) -> None:
         self._basis = basis
+        self._telling = telling
         self._placement = placement
         self._setbacks = setbacks
         self._evictions = evictions
@@ -113,6 +116,7 @@ class Gangs:
         turn = self._turn_of(queued, plugin, gang, snapshot)
         why = self._why_not(turn, snapshot.now)
         if why is not None:
+            self._telling.waits(gang, pod, why)
             self._setbacks.reject(queued, why, frozenset({plugin}))
             return True
         if turn.reserved >= gang.minimum and gang.domain is None:
@@ -351,6 +355,7 @@ class Gangs:
             return False
         names = sorted({result.nominated or "" for _, result in found.found})
         words = f"{turn.gang.title}: preempts on {_named(names)} ({turn.gang.place})"
+        self._telling.waits(turn.gang, members[0].pod, words)
         for queued, result in found.found:
             self._evictions.evict(queued.pod, result)
         nominated = {queued.pod.uid: result.nominated for queued, result in found.found}
@@ -400,6 +405,7 @@ class Gangs:
             self._fail(turn)
 
     def _start(self, turn: Turn) -> None:
+        self._telling.started(turn.gang, turn.chosen[0].queued.pod)
         for one in turn.chosen:
             self._placement.go(one)
         self.holds.started(turn.gang)
@@ -413,6 +419,7 @@ class Gangs:
         words = f"{gang.title}: {there} of {gang.minimum:g} members have a node"
         if left:
             words += f"; {_named(left)} missing"
+        self._telling.waits(gang, turn.members[0].pod, words)
         self.holds.hold(turn, f"{words} ({gang.place})")
         self._refuse_others(turn, words)
 
@@ -451,6 +458,7 @@ class Gangs:
             self.holds.failed(gang)
         else:
             words = f"{gang.title}: no room for more members in its {gang.within}"
+        self._telling.waits(gang, turn.members[0].pod, words)
         self._refuse_others(turn, f"{words} ({gang.place})")
 
     def _plugins(self, turn: Turn) -> frozenset[str]:

@@ -17,7 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from dsl.collective import Amounts, Limits, Pool, QuotaUse, pool_of
-from dsl.functions import parse_quantity
+from dsl.quantities import parse_quantity
 from dsl.schema import request_unit
 from dsl.types import is_missing, scale_of
 from engine.collective.quotas import is_over_minimum, over_maximum, over_minimum_with_pod

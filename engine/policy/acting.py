@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dsl.plan import Effect, Plan, RuleBase, Stop, Subject, World
+from dsl.plan import Effect, Plan, RuleBase, Stop
+from dsl.world import Subject, World
 from engine.framework.decision import Decision
 from engine.framework.effects import Emit, Patch, pod_event, set_on_pod
 from engine.framework.interface import Binding, Permitted, PreBound, Reserved

@@ -17,8 +17,8 @@ import policies
 from dsl.analysis import Size
 from dsl.compiler import Compiler, CompileResult
 from dsl.diagnostics import Diagnostic, render
-from dsl.functions import parse_duration
 from dsl.plan import MetricSpec, Plan
+from dsl.quantities import parse_duration
 from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
 from dsl.source import SourceFile, Span, make_source
 from dsl.tenants import Tenant

@@ -13,8 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 from dsl.collective import GangTerms
-from dsl.plan import GangRule, Subject, World
+from dsl.plan import GangRule
 from dsl.types import MISSING
+from dsl.world import Subject, World
 from engine.collective.gangs import code_column, domain_words, gang_name, title
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.gang import Membership
@@ -81,6 +82,7 @@ def _membership(
     name = gang_name(terms.key)
     created = subject.number("group.created", None)
     failed = _failed_at(snapshot, f"{pod.namespace}/{name}")
+    within = terms.within or _topology(pod, snapshot, name)
     own = epoch_seconds(pod.pod.metadata.creation_timestamp)
     return Membership(
         key=(rule.id, pod.namespace, terms.key),
@@ -94,10 +96,19 @@ def _membership(
         tolerance=terms.tolerance,
         since=own if np.isnan(created) else created,
         place=f"{rule.source.name}:{rule.line}",
-        domain=None if terms.within is None else code_column(terms.within, world),
-        within="" if terms.within is None else domain_words(terms.within),
+        domain=None if within is None else code_column(within, world),
+        within="" if within is None else domain_words(within),
         mates=lambda: rule.mates(subject, world),
     )
+
+
+def _topology(pod: PodInfo, snapshot: Snapshot, name: str) -> str | None:
+    """Where the object of the pod's own group has its pods; what a rule says of it wins."""
+    if pod.pod.spec.scheduling_group is None or group_of(pod) != name:
+        return None
+    found = snapshot.objects("SchedulingPodGroup").get(f"{pod.namespace}/{name}")
+    key = None if found is None else found.topology_key
+    return None if key is None else f"label:{key}"
 
 
 # ---- objects of groups ---------------------------------------------------------------------------

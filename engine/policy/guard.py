@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.clock import Clock
+from engine.policysections import GuardSection
+from engine.sections import seconds
 
 _EVERY_SECONDS: Final = 1.0
 
@@ -79,3 +81,16 @@ class Guard:
             if most is not None and is_now - was >= most:
                 return f"{what} rose from {was} to {is_now} in {after:.0f} s, and {most} is allowed"
         return ""
+
+
+def guard_of(
+    section: GuardSection | None,
+    clock: Clock,
+    load: Callable[[], Load],
+    go_back: Callable[[str], object],
+) -> Guard | None:
+    """The guard of a configuration, if it has one."""
+    if section is None:
+        return None
+    settings = GuardSettings(seconds(section.within), section.pending, section.errors)
+    return Guard(settings, clock, load, go_back)

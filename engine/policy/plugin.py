@@ -15,8 +15,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import OF_NODES, FilterRule, Parts, Plan, RuleBase, ScoreRule, Stop
+from dsl.plan import OF_NODES, FilterRule, Plan, RuleBase, ScoreRule, Stop
 from dsl.reference import View
+from dsl.world import Parts
 from engine.framework.events import (
     ClusterEventWithHint,
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from dsl.functions import parse_time
+from dsl.quantities import parse_time
 from dsl.schema import FIELDS
 from dsl.types import MISSING, Kind
 from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PodInfo

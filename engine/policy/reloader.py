@@ -209,7 +209,8 @@ class Reloader:
         """A reloader that stands where this one stands and tells nobody: what would an offer do.
 
         `kept` is what is kept of sources by whoever puts policies in force, if that is another
-        process: what it took back is not tried again here either.
+        process: what it took back is not tried again here either, and what it has in force of a
+        source that is no good counts here, too.
         """
         other = Reloader(self._compiler, self._settings, _NOBODY, self._clock, self._there)
         other.bundle, other._in_force = self.bundle, self._in_force
@@ -218,8 +219,8 @@ class Reloader:
             state = other._states.get(title)
             if state is not None:
                 state.barred = one.barred
-                if state.good is not None and digest(state.good) == one.barred:
-                    state.good = one.files
+                if state.good is None or digest(state.good) == one.barred:
+                    state.good = one.files or None
         return other
 
     def tried(

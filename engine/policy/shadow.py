@@ -24,7 +24,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import Parts, Plan, RuleBase, Subject
+from dsl.plan import Plan, RuleBase
+from dsl.world import Parts, Subject
 from engine.clock import Clock
 from engine.display import plain
 from engine.framework.decision import Placed

@@ -15,17 +15,9 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from dsl.diagnostics import Diagnostic, Severity
-from dsl.plan import (
-    ActionRule,
-    ConditionRule,
-    Parts,
-    PermitRule,
-    Plan,
-    RuleBase,
-    Subject,
-    World,
-)
+from dsl.plan import ActionRule, ConditionRule, PermitRule, Plan, RuleBase
 from dsl.source import SourceFile, Span
+from dsl.world import Parts, Subject, World
 
 CANARY: Final = "canary"
 SHADOW: Final = "shadow"

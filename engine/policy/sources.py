@@ -46,6 +46,11 @@ def title_of(namespace: str, name: str) -> str:
     return f"ConfigMap {namespace}/{name}"
 
 
+def selected_source(namespace: str, name: str) -> Source:
+    """What a ConfigMap is that a selector found."""
+    return Source(title_of(namespace, name), f"{namespace}/{name}/")
+
+
 class Offer(Protocol):
     """Takes the files of the source by name; None: the source is gone.
 
@@ -92,7 +97,7 @@ class ConfigMapSource:
                 "%s: key %s is passed over: a policy's key ends in .policy; call it %s",
                 self.title,
                 name,
-                f"{name.partition('.')[0]}{SUFFIX}",
+                f"{name.partition('.')[0] or 'NAME'}{SUFFIX}",
             )
 
     def on_delete(self, config_map: ConfigMap) -> None:
@@ -180,14 +185,18 @@ def files_of(config_map: ConfigMap) -> dict[str, str | bytes]:
     for name, coded in (config_map.binary_data or {}).items():
         with contextlib.suppress(ValueError):  # no API server lets that happen
             found[name] = base64.b64decode(coded)
-    return {name: text for name, text in sorted(found.items()) if name.endswith(SUFFIX)}
+    return {name: text for name, text in sorted(found.items()) if is_policy(name)}
 
 
 def passed_over(config_map: ConfigMap) -> tuple[str, ...]:
     """What is in a ConfigMap and is no policy by its name."""
-    return tuple(
-        name for name in sorted(config_map.data or {}) if not name.endswith((SUFFIX, _OF_TESTS))
-    )
+    names = sorted({**(config_map.data or {}), **(config_map.binary_data or {})})
+    return tuple([one for one in names if not is_policy(one) and not one.endswith(_OF_TESTS)])
+
+
+def is_policy(name: str) -> bool:
+    """Whether a key or file is a policy by its name."""
+    return name.endswith(SUFFIX) and name != SUFFIX
 
 
 class FolderSource:
@@ -240,7 +249,7 @@ def policies_in(folder: Path) -> dict[str, str | bytes] | None:
             files: dict[str, str | bytes] = {
                 path.name: path.read_bytes()
                 for path in sorted(folder.iterdir())
-                if path.name.endswith(SUFFIX) and path.is_file()
+                if is_policy(path.name) and path.is_file()
             }
             if _version(folder) == before:
                 return files

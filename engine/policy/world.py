@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.functions import parse_number, parse_time
-from dsl.plan import Part
+from dsl.quantities import parse_number, parse_time
 from dsl.schema import AMOUNTS, FIELDS, NODE_SETS, OF_THE_QUEUE, WEEKDAYS, WELL_KNOWN_LABELS
 from dsl.types import MISSING, Kind, Level
+from dsl.world import Part
 from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo
 from engine.framework.snapshot import (
     BoolColumn,

@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from dsl.functions import parse_quantity, parse_time
 from dsl.policytest import Cluster, Thing, pod_names
+from dsl.quantities import parse_quantity, parse_time
 from dsl.schema import FIELDS
 from dsl.types import is_missing
 from engine.framework.podinfo import (

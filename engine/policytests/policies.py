@@ -28,6 +28,10 @@ _SHOWN: Final = 8
 #: What a file is called, which is not part of a policy's name.
 _ENDING: Final = re.compile(r"\.(?:policy|policytest|ya?ml)\Z")
 
+#: `use defaults`: the plugins of the default profile; without an order of the queue, which there is
+#: always one of.
+DEFAULTS: Final = "defaults"
+_DEFAULTS: Final = tuple(name for name in DEFAULT_WEIGHTS if name != "PrioritySort")
 _USED: Final = re.compile(rb"^use[ \t]+([A-Za-z][\w-]*)", re.MULTILINE)
 
 Params = Mapping[str, str | tuple[str, ...]]
@@ -85,8 +89,15 @@ class Library:
     def find(self, suite: Suite, folder: Path) -> list[tuple[Use, PolicyText | str]] | Diagnostic:
         """What each `use` of a file names: a policy's text, or the name of an in-tree plugin."""
         found: list[tuple[Use, PolicyText | str]] = []
+        named = {_in_tree().get(_folded(use.name)) for use in suite.uses}
         for use in suite.uses:
             there = self._find(use.name, folder)
+            if there is None and use.name == DEFAULTS:
+                if use.weight is not None:
+                    message = f"`{DEFAULTS}` are plugins of several weights, and takes none"
+                    return Diagnostic("P702", message, suite.source, use.span)
+                found.extend((use, one) for one in _DEFAULTS if one not in named)
+                continue
             if there is None:
                 return self._missing(suite, use, folder)
             strange = _no_parameter(suite, use, there)
@@ -119,7 +130,7 @@ class Library:
     def _missing(self, suite: Suite, use: Use, folder: Path) -> Diagnostic:
         here = [one.name for one in self._policies(folder)]
         bundled = [one.name for one in self._policies(self._bundled)]
-        known = [*here, *bundled, *sorted(PLUGINS)]
+        known = [*here, *bundled, DEFAULTS, *sorted(PLUGINS)]
         stem = _ENDING.sub("", PurePath(use.name).name)
         near = stem if stem in known else closest(use.name, known)
         if near:

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from dsl.functions import parse_duration, parse_number
 from dsl.plan import DOMAINS, MetricSpec
 from dsl.policytest import Cluster, Sample, Thing
+from dsl.quantities import parse_duration, parse_number
 from dsl.schema import WELL_KNOWN_LABELS
 from dsl.types import MISSING, is_missing
 from engine.framework.podinfo import PodInfo

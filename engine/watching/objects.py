@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import force_setattr
 
-from dsl.functions import parse_number, parse_time
+from dsl.quantities import parse_number, parse_time
 from dsl.types import MISSING, is_missing
 from engine import wire
 from engine.kube.errors import KubeError, NotFound, Unreadable

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from dsl.functions import parse_time
+from dsl.quantities import parse_time
 from engine.clock import Clock
 from engine.kube.errors import KubeError, NotFound, StatusError
 from engine.kube.session import KubeClient

@@ -135,6 +135,9 @@ def edits(bench: Bench, statements: int, rounds: int) -> Iterator[Edit]:
     }
     bench.in_force.connect(_NoEvents(), None, lambda: True)
     bench.edit(files)
+    # As the process does with its first rules.
+    gc.collect()
+    gc.freeze()
     name = min(files)
     for number in range(rounds):
         yield bench.edit({**files, name: f"{files[name]}filter: node.label edit{number} != x\n"})

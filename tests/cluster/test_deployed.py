@@ -40,6 +40,7 @@ POD_GROUPS = {
 #: What the roles allow for kinds that this server does not have.
 ABSENT = {
     ("scheduling.k8s.io", "podgroups", "watch"),
+    ("scheduling.k8s.io", "podgroups/status", "patch"),
     ("scheduling.x-k8s.io", "elasticquotas", "watch"),
 }
 

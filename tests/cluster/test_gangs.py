@@ -248,7 +248,7 @@ def test_the_groups_of_kubernetes_itself(tmp_path):
     plane = ControlPlane(
         tmp_path / "control-plane",
         apiserver_flags=(
-            "--feature-gates=GenericWorkload=true",
+            "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
             "--runtime-config=scheduling.k8s.io/v1beta1=true",
         ),
     )
@@ -257,10 +257,14 @@ def test_the_groups_of_kubernetes_itself(tmp_path):
         policies = tmp_path / "policies"
         policies.mkdir()
         (policies / "gangs.policy").write_text("gang: by pod.group\n")
-        for name in ("n1", "n2"):
-            status, answer = plane.request("POST", "/api/v1/nodes", node(name, cpu="2"))
+        for name in ("a1", "b1", "b2"):
+            item = node(name, {"rack": name[0]}, cpu="2")
+            status, answer = plane.request("POST", "/api/v1/nodes", item)
             assert status == 201, answer
-        group = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+        group = {
+            "schedulingPolicy": {"gang": {"minCount": 2}},
+            "schedulingConstraints": {"topology": [{"key": "rack"}]},
+        }
         path = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
         status, answer = plane.request("POST", path, {"metadata": {"name": "own"}, "spec": group})
         assert status == 201, answer
@@ -270,8 +274,15 @@ def test_the_groups_of_kubernetes_itself(tmp_path):
         def bound():
             _, found = plane.request("GET", "/api/v1/namespaces/default/pods")
             return {
-                one["metadata"]["name"] for one in found["items"] if one["spec"].get("nodeName")
+                one["metadata"]["name"]: one["spec"]["nodeName"]
+                for one in found["items"]
+                if one["spec"].get("nodeName")
             }
+
+        def condition():
+            _, found = plane.request("GET", f"{path}/own")
+            each = found.get("status", {}).get("conditions", [])
+            return [(one["type"], one["status"], one["reason"]) for one in each]
 
         def comes(name):
             body = pod(name, "default", cpu="1500m")
@@ -287,8 +298,12 @@ def test_the_groups_of_kubernetes_itself(tmp_path):
         comes("own-0")
         wait_until("it waits", lambda: "1 of the 2 members" in said())
         assert not bound()
+        kind = "PodGroupInitiallyScheduled"
+        wait_until("so its group", lambda: condition() == [(kind, "False", "Unschedulable")])
         comes("own-1")
-        wait_until("both are bound", lambda: bound() == {"own-0", "own-1"})
+        wait_until("both are bound", lambda: len(bound()) == 2)
+        assert sorted(bound().values()) == ["b1", "b2"]
+        wait_until("so its group", lambda: condition() == [(kind, "True", "Scheduled")])
         assert scheduler.end() == 0
     finally:
         plane.stop()

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dsl import reference
+from dsl import functions, reference
 from dsl.diagnostics import render
 from engine.policy.support import new_compiler
 from tests.dsl.worlds import FakePod
@@ -154,3 +154,18 @@ REGIONS = [
 ]
 LIVES = [{"on": -1, "it.priority": 50.0}, *({**one, "on": (0, 2, 3)[one["on"]]} for one in SET)]
 LIVES.append({"on": 4, "it.priority": 6.0})
+
+
+def policy_score(parts):
+    """Returns the weighted mean of the rules that did not abstain."""
+    there = [(weight, one) for weight, one in parts if one is not None and weight > 0]
+    if not there:
+        return None
+    if len(there) == 1:
+        return there[0][1]
+    weights = 0.0
+    totals = [0.0] * len(there[0][1])
+    for weight, column in there:
+        totals = [a + b * weight for a, b in zip(totals, column, strict=True)]
+        weights += weight
+    return [functions.round_score(one / weights) for one in totals]

@@ -15,6 +15,7 @@ from engine.cli import main
 
 EXAMPLES = (Path(__file__).parent / "data" / "examples.txt").read_text(encoding="utf-8")
 COMPILER = Compiler()
+DEFAULT = 'metric m = promql "q" default 0\n'
 STOCK = read_inventory(
     {
         "inventory": 1,
@@ -27,7 +28,6 @@ STOCK = read_inventory(
         "pods": 3,
     }
 )
-DEFAULT = 'metric m = promql "q" default 0\n'
 
 
 def found(text, **options):
@@ -61,19 +61,16 @@ def codes(text, **options):
         ("filter: pod.gpu > 1 -> pod.gpu > 0", ["P303"]),
         ("prefer: node.cpu.capacity >= 0", ["P303"]),
         ("filter: node.ready\nfilter: pod.gpu > 0 -> node.ready", ["P304"]),
-        ("filter: node.ready\nfilter: node.ready", ["P305"]),
-        ("forbid: not node.ready\nfilter: node.ready", ["P305"]),
-        ("prefer: node.ready\nscore: if node.ready then 100 else 0 normalize minmax", []),
-        ("prefer: node.ready\nprefer: node.ready", ["P305"]),
+        ("forbid: not node.ready\nfilter: node.ready", ["P304"]),
         ("filter: node.label k=1\nfilter: node.label k=2", ["P302"]),
-        ("filter: pod.label a=1 -> node.label k=1\nforbid: pod.gpu > 3 -> node.label k", ["P302"]),
+        ("forbid: node.label k\nfilter: pod.label a=1 -> node.label k=1", ["P302"]),
+        ("applies to: pod.gpu > 3\nfilter: node.label k=1\nforbid: node.label k", ["P302"]),
         ("score: 100 - cpu_usage*200", ["P310"]),
         ("score: if node.ready then 150 else 0", ["P310"]),
-        ("score: number(pod.cpu) / node.gpu.free", ["P311"]),
-        ("filter: node.memory.free / count(node.pods) > 1Gi", ["P311"]),
         ("score: pod.priority", ["P312"]),
         ("score: node.gpu.free weight 0", ["P312"]),
         (DEFAULT + "score: 100 - m/max*100", ["P314"]),
+        (DEFAULT + "score: 100 - 2*m", ["P314"]),
         (DEFAULT + "prefer: least m", ["P314"]),
         ("score: 100 - cpu_usage*100 missing 100", ["P314"]),
         ("let a = 5\nfilter: node.ready", ["P316"]),
@@ -89,6 +86,9 @@ def codes(text, **options):
         ("filter: node.os is Linux", ["P317"]),
         ("filter: pod.owner.kind is cronjobs", ["P317"]),
         ("filter: pod.name contains web and node.label a=b", ["P227"]),
+        ("filter: node.label[a] == pod.label[a]", ["P232"]),
+        ("filter: node.ready and node.zone == pod.annotation[zone]", ["P232"]),
+        ("filter: pod.gpu > 0 -> pod.label[a] == node.label[b]", ["P232"]),
         ("filter: node.cpu.requested / node.cpu.allocatable < 80", ["P222"]),
         ("filter: (load/max(load) ?? 0) < 80", ["P222"]),
         ("filter: count(node.pods) < 50%", ["P222"]),
@@ -115,6 +115,11 @@ def test_found(text, expected):
         "param p = Web\nfilter: pod.name is $p",
         "filter: pod.gpu > 0 and node.gpu.free > 0",
         "filter: pod.label[a] is present and node.label[a] == pod.label[a]",
+        "filter: pod.label a -> node.label[a] == pod.label[a]",
+        "filter: pod.label[a] is missing or node.label[a] == pod.label[a]",
+        "filter: node.name == pod.annotation[on]",
+        'filter: (pod.label[a] ?? "x") == node.label[a]',
+        "forbid: node.label[a] == pod.label[a]",
         "filter: node.cpu.requested / node.cpu.allocatable < 2",
         "score: 100 - load/max*100",
         "score: if node.ready then 1 else 0 weight 5",
@@ -143,18 +148,15 @@ def test_found(text, expected):
         "score: if cpu_usage > 0.5 then cpu_usage*200 - 100 else 0",
         "score: cpu_usage*100 - cpu_usage*50",
         "score: load",
-        "score: cpu_usage*200 normalize minmax",
-        "score: time.hour < 10 -> time.hour*10 + node.gpu.free*0",
-        "score: (node.gpu.requested + pod.gpu)/node.gpu.allocatable*100",
-        "score: if node.gpu.free > 0 then 5/node.gpu.free else 0",
-        "score: pod.gpu > 0 -> node.pods.free/pod.gpu",
-        "score: number(pod.cpu)/node.gpu.free missing 0",
-        "score: (number(pod.cpu)/node.gpu.free) ?? 0",
         DEFAULT + "score: m/max*100",
         DEFAULT + "score: 100 - cpu_usage*50 - m*10 missing 0",
         DEFAULT + "prefer: most m",
         DEFAULT + "score: if m > 3 then m else 100 - m",
         "score: 100 - cpu_usage*100 missing 0",
+        "score: cpu_usage*200 normalize minmax",
+        "score: time.hour < 10 -> time.hour*10 + node.gpu.free*0",
+        "score: (node.gpu.requested + pod.gpu)/node.gpu.allocatable*100",
+        "filter: pod.label a=1 -> node.label k=1\nforbid: pod.gpu > 3 -> node.label k",
         "metric m = promql 'q[$span]'\nparam span: duration = 3m\nprefer: least m",
         'let a = node.gpu.free\nfilter: a > 0 message "only {a}"',
         'let a = node.gpu.free\nfilter: node.ready message "only {a}"',
@@ -247,16 +249,15 @@ def test_in_stock(rule):
 
 
 def test_golden():
-    text = '\nmetric net = promql "q" default 0 stale 1m\n\n\nscore: 100 - net/max*100\n'
+    text = "\nfilter: node.label k=1\n\n\nfilter: node.ready and node.label k=2\n"
     expected = """\
-    warning[P314]: a node without data gets the best score of this rule
-     --> a.policy:5:14
+    warning[P302]: together with the rule of a.policy:2 this rule rejects every node for every pod
+     --> a.policy:5:9
       |
-    2 | metric net = promql "q" default 0 stale 1m
-      |                         --------- used when there is no sample or it is older than 1m
-    5 | score: 100 - net/max*100
-      |              ^^^ lower is better, so 0 is the best
-      = help: drop `default 0` and end the score with  missing 0
+    2 | filter: node.label k=1
+      |         -------------- the other rule
+    5 | filter: node.ready and node.label k=2
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
     """
     assert render(found(text)) == dedent(expected)
 
@@ -264,8 +265,8 @@ def test_golden():
 #: Warnings of the examples that are right.
 EXPECTED = {
     "08-params-typed": {"P316"},
-    "09-metric-full": {"P314"},
     "63-neg-numbers": {"P316"},
+    "09-metric-full": {"P314"},
     "72-no-final-newline": {"P312"},
 }
 

@@ -32,6 +32,7 @@ ABSENT = {
     "P322": "Of the policies of a namespace, when they cost more than their share.",
     "P024": "Of policy tests; its page in docs/errors shows it.",
     "P404": "Of a rule that pods of a journal would not have got by: `berth check --journal FILE`.",
+    "P405": "Of a filter that autoscalers do not know of: `berth check --autoscaler`.",
     "P603": "Run time: several series of a metric name one node; the scheduler logs it and uses the"
     " largest. No policy shows it without a Prometheus.",
 }
@@ -63,7 +64,7 @@ SPECIFIED = re.findall(
     r"P\d+",
     """
     P003 P011 P012 P101 P102 P103 P104 P105 P106 P107 P108 P109 P110 P111 P112 P117 P201 P202 P203
-    P204 P205 P206 P207 P208 P209 P210 P220 P231 P301 P302 P303 P304 P305 P310 P311 P312 P314 P316
+    P204 P205 P206 P207 P208 P209 P210 P220 P231 P301 P302 P303 P304 P310 P312 P314 P316
     P317 P318 P320 P321 P401 P402 P403 P404 P501 P502 P503 P504 P505 P603
     """,
 )

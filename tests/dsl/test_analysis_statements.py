@@ -42,26 +42,18 @@ def codes(text, **options):
         # the first that applies
         ("permit: pod.gpu > 0 -> allow\npermit: pod.gpu > 1 -> reject", ["P304"]),
         ("permit: allow\npermit: pod.gpu > 1 -> reject", ["P304"]),
-        ("permit: pod.gpu > 1 -> reject\npermit: pod.gpu > 1 -> reject", ["P305"]),
         (f"{OFTEN}\npreempt: pod.namespace is dev -> never", ["P304"]),
         ("bind: pod.gpu > 0 -> dry run\nbind: pod.gpu > 1 -> dry run", ["P304"]),
         ("bind: dry run\nbind: pod.gpu > 1 -> with other", ["P504"]),
         ("bind: pod.gpu > 0 -> with a\nbind: pod.gpu > 0 -> with b", ["P504"]),
         ("quota: by pod.namespace elastic\nquota: by pod.label[team] elastic", ["P505"]),
-        ("first: node.ready\nfirst: node.ready", ["P305"]),
-        ("spread: over zone\nspread: over zone", ["P305"]),
-        ("spread: over zone hard\nspread: over zone hard", ["P305"]),
         ("spread: over zone hard\nspread: over zone skew 2 hard", ["P304"]),
         # orders
-        ("sort: pod.priority desc, pod.name, pod.priority", ["P305"]),
+        ("sort: pod.priority desc, pod.name, pod.priority", ["P312"]),
         ("sort: 3, pod.priority", ["P312"]),
         ("preempt: victims order pod.priority, it.started_at", ["P312"]),
         ("quota: by pod.namespace elastic reclaim pod.name", ["P312"]),
-        # numbers
-        ("sort: pod.priority / pod.gpu", ["P311"]),
-        ("gate: pod.priority / pod.gpu > 1", ["P311"]),
         # lines about scores that are not there
-        # which nodes
         ("prescore: pod.gpu > 0\nfilter: node.ready", ["P316"]),
     ],
 )  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dsl import reference
-from dsl.compiler import Compiler, compile_policies
+from dsl.compiler import Compiler
 from dsl.diagnostics import render
 from dsl.schema import MetricDefinition
 from tests.dsl.worlds import FakePod, FakeWorld
@@ -164,9 +164,9 @@ def test_result():
     assert result.hash != bad.hash
     assert (
         result.hash
-        == compile_policies(
-            {"a.policy": "", "c.policy": b"# \xc3\xa9\n", "b.policy": "order: 5\n"}
-        ).hash
+        == Compiler()
+        .compile({"a.policy": "", "c.policy": b"# \xc3\xa9\n", "b.policy": "order: 5\n"})
+        .hash
     )
     assert COMPILER.compile({}).plans == ()
 

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsl.diagnostics import render
-from dsl.functions import parse_time
 from dsl.parser.build import StatementReader
 from dsl.parser.statements import GIVEN, HEADS
 from dsl.parser.tests import parse_test
 from dsl.policytest import Rejection, judge, read_suite
 from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS, KEYED, PLAIN
+from dsl.quantities import parse_time
 from dsl.source import make_source
 from tests.effort import examples
 

@@ -366,6 +366,30 @@ def test_a_change_that_makes_pods_wait_is_taken_back_and_said():
     run(main)
 
 
+def test_rules_that_reject_every_node_disturb_no_running_pod_and_hold_the_next_until_mended():
+    async def main():
+        async with embedded() as cluster, process(cluster, kept_in_the_cluster()) as berth:
+            where = await berth.lands(berth.pod("runs"))
+            berth.rules({"home.policy": "filter: node.name is nowhere\n"})
+            await berth.until(lambda: len(berth.bundles) == 2)
+            berth.pod("waits")
+            await berth.until(lambda: berth.condition("waits"))
+            assert "home.policy:1" in berth.condition("waits")[2]
+            await berth.until(lambda: standing(cluster))
+            # Somebody edits how things stand: it is never read, and written anew with a change.
+            text = {"data": {"status.json": "nonsense"}}
+            cluster.patch("configmaps", "berth-status", text, namespace=NAMESPACE)
+            berth.rules({"home.policy": FILTER})
+            assert await berth.lands("waits")
+            assert berth.node_of("runs") == where
+            await berth.until(
+                lambda: "nonsense" not in str(cluster.get("configmaps", "berth-status",
+                                                          namespace=NAMESPACE))
+            )  # fmt: skip
+
+    run(main)
+
+
 def test_config_maps_of_a_selector_are_sources_and_leave_with_their_label():
     async def main():
         sources = [

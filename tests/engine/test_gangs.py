@@ -11,7 +11,7 @@ from engine.cli.replay import frameworks_of
 from engine.config import Settings
 from engine.framework.events import Resource
 from engine.framework.runtime import Framework
-from engine.objects import PodGroup, from_builtins
+from engine.objects import PodGroup, SchedulingPodGroup, from_builtins
 from engine.queue import SubQueue
 from engine.simulate.journal import Recorder, replay
 from tests.builders import make_node
@@ -604,3 +604,55 @@ async def test_each_number_of_a_group_is_what_it_says():
     made.comes("q", labels=label)
     await made.turn()
     assert "3 1 1 0" in condition(made, "q")
+
+
+# ---- PodGroups of Kubernetes itself --------------------------------------------------------------
+
+
+@in_a_loop
+async def test_the_group_of_kubernetes_itself_is_told_what_has_changed_and_nothing_once_it_ran():
+    made = world("gang: by pod.group", nodes=("n1", "n2"))
+    other = {"type": "DisruptionTarget", "status": "False", "reason": "None"}
+    spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+
+    def group(*conditions):
+        meta = {"name": "own", "namespace": "default", "uid": "u", "resourceVersion": "7"}
+        meta["generation"] = 3
+        status = {"conditions": [other, *conditions]}
+        body = {"metadata": meta, "spec": spec, "status": status}
+        made.cache.set_object(from_builtins(SchedulingPodGroup, body))
+
+    def comes(number):
+        own = {"schedulingGroup": {"podGroupName": "own"}}
+        return made.comes(f"a-{number}", cpu="1500m", spec=own)
+
+    group()
+    comes(0)
+    await made.turn()
+    ((name, body),) = made.edge.patches
+    assert (name, body["metadata"]) == ("own", {"uid": "u", "resourceVersion": "7"})
+    kept, said = body["status"]["conditions"]
+    assert kept == other
+    assert said == {
+        "type": "PodGroupInitiallyScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "gang own has 1 of the 2 members that it needs (p.policy:1)",
+        "lastTransitionTime": "2025-03-01T10:00:00Z",
+        "observedGeneration": 3,
+    }
+    made.clock.advance(400.0)
+    await made.turn()
+    assert len(made.edge.patches) == 1, "it is on its way"
+    group(said)
+    made.clock.advance(400.0)
+    await made.turn()
+    assert len(made.edge.patches) == 1, "it says so already"
+    comes(1)
+    await made.turn()
+    assert len(made.edge.binds) == 2
+    assert made.edge.patches[-1][1]["status"]["conditions"][1]["status"] == "True"
+    group({"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled"})
+    comes(2)
+    await made.turn()
+    assert len(made.edge.patches) == 2

@@ -249,6 +249,28 @@ def test_the_weighted_sum_of_several_policies(run):
     assert outcome(run(tests, head=head)) == ("passed", "")
 
 
+def test_the_default_profile_takes_part_at_once(run):
+    head = """\
+        use p
+        use defaults
+        use taint-toleration weight 7
+        node: a  cpu 4  unschedulable true
+        node: b  cpu 1
+        node: c  cpu 4  taint k=v
+        node: d  cpu 4
+        """
+    tests = """\
+        test: "t"
+          given pod name x  cpu 2
+          expect feasible [d]
+          expect rejected [a] message "node(s) were unschedulable"
+        """
+    policy = "filter: node.cpu.free > 0\n"
+    assert outcome(run(tests, head=head, p=policy)) == ("passed", "")
+    refused = run(tests, head=head.replace("defaults", "defaults weight 2"), p=policy)
+    assert "`defaults` are plugins of several weights" in refused[0].message
+
+
 def test_a_policy_that_uses_another(run):
     head = "use p\nnode: a\nnode: b\n"
     tests = 'test: "t"\n  given pod\n  expect rejected [b]\n'

@@ -25,6 +25,7 @@ from dsl.lower.statements import lower_value
 from dsl.plan import Effect, Plan
 from dsl.schema import FIELDS, POD_SETS
 from dsl.types import Kind, show
+from tests.dsl.bothways import policy_score
 from tests.dsl.random_worlds import RandomPod, RandomWorld, Rows
 from tests.dsl.worlds import FakePod, FakeWorld
 from tests.effort import examples
@@ -200,7 +201,7 @@ def check_score(plan, world, pod, candidates, change):
     all_parts = [
         (one.weight, reference.scores(one.core, world, pod, chosen)) for one in plan.scores
     ]
-    whole = reference.policy_score(all_parts)
+    whole = policy_score(all_parts)
     assert (None if total is None else total.tolist()) == whole
     old = full.copy()
     after, touched = change(world)

@@ -78,10 +78,10 @@ class Leases:
 class Replica:
     """One candidate, on the world's clock."""
 
-    def __init__(self, world, name):
+    def __init__(self, world, name, clock=None):
         self.world = world
         self.fence = Fence(world.clock)
-        self.wiring = Wiring(world.clock, Telemetry(), Random(1), self._sleep)
+        self.wiring = Wiring(clock or world.clock, Telemetry(), Random(1), self._sleep)
         self.gate = Gate(world.leases, self.wiring, may_write=self.fence)
         lane = self.gate.lane(Priority.LEASE)
         self.elector = Elector(lane, self.fence, LeaderElection(), name, self.wiring)
@@ -105,8 +105,8 @@ class World:
         self.asleep = []
         self.replicas = []
 
-    def replica(self, name):
-        self.replicas.append(Replica(self, name))
+    def replica(self, name, clock=None):
+        self.replicas.append(Replica(self, name, clock))
         return self.replicas[-1]
 
     async def settle(self):
@@ -178,6 +178,37 @@ async def test_the_other_takes_over_once_the_lease_runs_out_and_not_sooner(world
     await world.advance(15 + 2 * 2 - 12)
     assert leads(two)
     assert world.leases.spec["leaseTransitions"] == 1
+
+
+class Wrong:
+    """A clock whose hour is wrong by so much."""
+
+    def __init__(self, clock, by):
+        self._by = by
+        self.monotonic = clock.monotonic
+        self._right = clock.time
+
+    def time(self):
+        return self._right() + self._by
+
+
+@pytest.mark.parametrize("by", [3 * 3600.0, -3 * 3600.0])
+def test_clocks_that_are_hours_apart_neither_hurry_nor_hinder_a_follower(by):
+    @in_a_world
+    async def apart(world):
+        one = world.replica("one")
+        await world.advance(0)
+        two = world.replica("two", Wrong(world.clock, by))
+        await world.advance(31.9)
+        assert leads(one)
+        assert not two.elector.leading.is_set()
+        one.frozen = True
+        await world.advance(12)
+        assert not two.elector.leading.is_set()
+        await world.advance(15 + 2 * 2 - 12)
+        assert leads(two)
+
+    apart()
 
 
 @in_a_world

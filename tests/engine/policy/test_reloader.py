@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -572,3 +573,49 @@ def test_a_large_cluster_is_what_new_texts_are_bounded_for():
     (refusal,) = world.offer(DEAR)
     assert [one.code for one in refusal.diagnostics] == ["P321"]
     assert world.grown(50_000, 20_000) == [], "nothing is in force"
+
+
+# ---- what is no policy ---------------------------------------------------------------------------
+
+
+def offered(data=None, binary=None):
+    got = []
+    source = ConfigMapSource("x", "y", lambda files, over=(): got.append((files, over)))
+    meta = ObjectMeta(name="y", namespace="x")
+    source.on_add(ConfigMap(meta, data=data, binary_data=binary))
+    return got[0]
+
+
+def test_binary_data_is_refused_with_its_place_and_the_old_rules_stay():
+    files, _ = offered(binary={"a.policy": base64.b64encode(b"filter: \xff\xfe").decode()})
+    world = World()
+    world.offer(GOOD)
+    (refusal,) = world.offer(files)
+    assert "P003]: the file is not UTF-8 (byte 9 is 0xff)" in refusal.text
+    assert world.text == GOOD
+
+
+def test_binary_data_that_is_text_is_text():
+    files, over = offered({"readme": "x"}, {"a.policy": base64.b64encode(b"score: 1\n").decode()})
+    assert (files, over) == ({"a.policy": b"score: 1\n"}, ("readme",))
+
+
+def test_a_key_without_a_text_is_a_policy_without_a_rule():
+    world = World()
+    ((bundle, _),) = world.offer(offered({"a.policy": ""})[0])
+    assert [(plan.name, plan.filters, plan.scores) for plan in bundle.plans] == [("a", (), ())]
+
+
+def test_a_key_without_a_name_is_no_policy(caplog):
+    assert offered({".policy": "score: 1\n"}) == ({}, (".policy",))
+    assert "key .policy is passed over: a policy's key ends in .policy; call it NAME.policy" in (
+        caplog.text
+    )
+
+
+def test_a_parameter_out_of_range_in_the_configuration_is_refused_where_it_is_declared():
+    world = World(policies={"overrides": {"a": {"params": {"ceiling": 200}}}})
+    (refusal,) = world.offer(
+        {"a.policy": "param ceiling: number = 5 from 0 to 100\nscore: $ceiling\n"}
+    )
+    assert "P111]: the value of `ceiling` is not from 0 to 100" in refusal.text

@@ -255,6 +255,15 @@ def test_what_the_scheduler_took_back_is_not_let_in_again(process):
     assert process.judge(config_map(OTHER, b=SORTS)).refusal == ""
 
 
+def test_what_is_in_force_of_a_source_that_is_no_good_counts(process):
+    again = Process()
+    again.put(config_map(NAMED, a=BROKEN))
+    again.put(config_map(OTHER, b="score: 50\n"))
+    assert again.judge(config_map(OTHER, b=SORTS)).refusal == ""
+    again.remembered = {"ConfigMap berth/policies": Kept({"a.policy": SORTS})}
+    assert "P501" in again.judge(config_map(OTHER, b=SORTS)).refusal
+
+
 def test_costs_are_bounded_for_the_cluster_that_the_scheduler_told(process):
     dear = config_map(NAMED, a="filter: count(cluster.pods where it.name contains x) < 9\n")
     assert process.judge(dear).refusal == ""
@@ -283,8 +292,8 @@ def test_a_call_is_answered_or_said_to_be_none(process):
 TEXTS = st.dictionaries(
     st.sampled_from(["a", "b", "c", "readme.md"]),
     st.sampled_from(
-        [GOOD, BROKEN, SORTS, WARNS, "", "# none\n", "policy: a\nscore: 1\n", "use quiet-network\n",
-         "bind: with Nobody\n", "score: 1 +\n", "param x\nscore: x\n"]
+        [GOOD, BROKEN, SORTS, WARNS, "", "# none\n", "policy: a\nscore: 1\n",
+         "use network-traffic\n", "bind: with Nobody\n", "score: 1 +\n", "param x\nscore: x\n"]
     ),
     max_size=3,
 )  # fmt: skip
@@ -297,7 +306,7 @@ EDITS = st.lists(
 )
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(EDITS)
 def test_what_is_let_in_is_taken_and_what_is_refused_is_not(edits):
     webhook, scheduler = Process(), Process()

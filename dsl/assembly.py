@@ -1,0 +1,258 @@
+"""A policy as understood becomes a plan: each statement with its closures and its words."""
+
+from collections.abc import Callable, Generator
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsl import ir, reference, words
+from dsl.checker import CheckedPolicy, Draft, FilterDraft, ScoreDraft, StatementDraft
+from dsl.lower import Memo, combine, lower_filter, lower_score
+from dsl.lower.statements import (
+    Values,
+    lower_actions,
+    lower_alike,
+    lower_condition,
+    lower_key,
+    lower_tier,
+    lower_turns,
+)
+from dsl.plan import (
+    ActionRule,
+    BindRule,
+    ConditionRule,
+    FilterRule,
+    PermitRule,
+    Plan,
+    RuleBase,
+    ScoreRule,
+    SortRule,
+    TierRule,
+)
+from dsl.several import gang_rule, preempt_rule, quota_rule
+from dsl.source import SourceFile
+from dsl.turns import turns
+from dsl.types import Kind
+from dsl.world import Parts, Subject, World
+
+#: Where the rules of a point stand in a plan, filters and scores apart.
+_SLOTS: Final = {
+    "gate": "gates",
+    "sort": "sorts",
+    "prefilter": "prefilters",
+    "first": "tiers",
+    "reserve": "reserves",
+    "permit": "permits",
+    "prebind": "prebinds",
+    "bind": "binds",
+    "postbind": "postbinds",
+    "preempt": "preempts",
+    "gang": "gangs",
+    "quota": "quotas",
+}
+
+
+def assembled(policy: CheckedPolicy, memo: Memo) -> Generator[None, None, Plan]:
+    """Returns the plan of a policy; stops after each rule."""
+    filters: list[FilterRule] = []
+    scores: list[ScoreRule] = []
+    others: dict[str, list[Any]] = {name: [] for name in _SLOTS.values()}
+    rules: list[RuleBase] = []
+    for draft in policy.rules:
+        if isinstance(draft, ScoreDraft):
+            scores.append(_score(policy, draft, memo))
+            rules.append(scores[-1])
+        elif isinstance(draft, FilterDraft) and draft.written.point not in _SLOTS:
+            filters.append(_filter(policy, draft, memo))
+            rules.append(filters[-1])
+        else:
+            rules.append(_statement(policy.source, draft, memo))
+            others[_SLOTS[draft.written.point]].append(rules[-1])
+        yield
+    reads = frozenset(one for rule in rules for one in rule.reads)
+    slots: dict[str, Any] = {name: tuple(found) for name, found in others.items()}
+    return Plan(
+        name=policy.name,
+        name_span=policy.name_span,
+        source=policy.source,
+        description=policy.description,
+        version=policy.version,
+        variant="",
+        mode=policy.mode,
+        order=policy.order,
+        weight=policy.weight,
+        metrics=policy.metrics,
+        reads=reads,
+        filters=tuple(filters),
+        scores=tuple(scores),
+        combine=combine,
+        **slots,
+    )
+
+
+def _turns(
+    reads: frozenset[str], memo: Memo, *roots: ir.Expr | None
+) -> Callable[[Subject, World], float] | None:
+    left = turns(*roots) if "now" in reads else None
+    return None if left is None else lower_turns(left, memo)
+
+
+def _values(memo: Memo) -> Callable[[Subject, World, int], words.Ask]:
+    """Returns what gives the values that are told of a pod on a node: of columns, but for lists."""
+    of_columns = Values(memo)
+
+    def values(subject: Subject, world: World, row: int) -> words.Ask:
+        value = of_columns.of(subject, world, row)
+        of_list = reference.asked(reference.View(world, subject, row))
+        return lambda node: (of_list if node.type.kind is Kind.LIST else value)(node)
+
+    return values
+
+
+def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule:
+    core, source = draft.core, policy.source
+    lowered = lower_filter(core, memo)
+
+    values = _values(memo)
+
+    def message(subject: Subject, world: World, row: int) -> str:
+        return words.message(core, source.text, values(subject, world, row))
+
+    # By what decides the words: another part of the rule may be what rejects other nodes.
+    known: dict[tuple[int, ...], Callable[[Subject, World, NDArray[np.intp]], bool]] = {}
+
+    def alike(subject: Subject, world: World, rows: NDArray[np.intp]) -> bool:
+        if len(rows) == 1:
+            return True
+        parts = words.told_by(core, values(subject, world, int(rows[0])))
+        key = tuple(map(id, parts))
+        if key not in known:
+            known[key] = lower_alike(parts, memo)
+        return known[key](subject, world, rows)
+
+    return FilterRule(
+        **_base(source, draft),
+        prepare=lowered.prepare,
+        turns=_turns(draft.reads.fields, memo, core.guard, core.test),
+        core=core,
+        status=draft.status,
+        verdict=lowered.verdict,
+        message=message,
+        alike=alike,
+    )
+
+
+def _score(policy: CheckedPolicy, draft: ScoreDraft, memo: Memo) -> ScoreRule:
+    core = draft.core
+    lowered = lower_score(core, memo)
+    return ScoreRule(
+        **_base(policy.source, draft),
+        prepare=lowered.prepare,
+        core=core,
+        weight=core.weight,
+        column=lowered.column,
+        finish=lowered.finish,
+    )
+
+
+def _base(source: SourceFile, draft: Draft) -> dict[str, Any]:
+    """Returns what all rules have, but for `prepare`."""
+    reads = draft.reads
+    return {
+        "id": f"{source.name}#{draft.number}",
+        "line": source.position(draft.written.span.start)[0],
+        "text": " ".join(source.slice(draft.written.span).split()),
+        "span": draft.written.span,
+        "source": source,
+        "reads": reads.fields,
+        "row_local": reads.row_local,
+        "reads_pods": reads.pods,
+        "reads_metrics": reads.metrics,
+        "reads_time": reads.time,
+    }
+
+
+def _statement(source: SourceFile, draft: FilterDraft | StatementDraft, memo: Memo) -> RuleBase:
+    """Returns the rule of any statement but filters and scores."""
+    core = draft.core
+    base = _base(source, draft)
+    if isinstance(core, ir.FilterCore):
+        return _condition(base, core, draft.status, memo)
+    if isinstance(core, ir.TierCore):
+        prepare, mask = lower_tier(core, memo)
+        return TierRule(**base, prepare=prepare, core=core, mask=mask)
+    if isinstance(core, ir.SortCore):
+        key = lower_key(core, memo)
+        return SortRule(**base, prepare=_always, core=core, key=key)
+    base["prepare"] = _guarded(core.guard, memo)
+    match core:
+        case ir.PermitCore():
+            return _permit(base, core, draft.status, memo)
+        case ir.ActionCore():
+            return ActionRule(**base, core=core, effects=lower_actions(core, memo))
+        case ir.BindCore():
+            return BindRule(**base, core=core)
+        case ir.PreemptCore():
+            return preempt_rule(base, core, memo)
+        case ir.GangCore():
+            return gang_rule(base, core, memo)
+        case ir.QuotaCore():
+            return quota_rule(base, core, draft.status, memo)
+
+
+def _always(_subject: Subject, _world: World) -> Parts:
+    return ()
+
+
+def _guarded(guard: ir.Expr | None, memo: Memo) -> Callable[[Subject, World], Parts | None]:
+    if guard is None:
+        return _always
+    holds = lower_condition((guard,), memo)
+    return lambda subject, world: () if holds(subject, world, -1) else None
+
+
+def _condition(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) -> ConditionRule:
+    prepare = _guarded(core.guard, memo)
+    test = lower_condition((core.test,), memo)
+    text = base["source"].text
+
+    def holds(subject: Subject, world: World, row: int) -> bool:
+        return prepare(subject, world) is None or test(subject, world, row)
+
+    values = _values(memo)
+
+    def message(subject: Subject, world: World, row: int) -> str:
+        return words.message(core, text, values(subject, world, row))
+
+    return ConditionRule(
+        **base,
+        prepare=prepare,
+        turns=_turns(base["reads"], memo, core.guard, core.test),
+        core=core,
+        status=status,
+        holds=holds,
+        message=message,
+    )
+
+
+def _permit(base: dict[str, Any], core: ir.PermitCore, status: str, memo: Memo) -> PermitRule:
+    until = lower_condition((core.until,), memo)
+    rule, text, values = base["text"], base["source"].text, _values(memo)
+
+    def message(subject: Subject, world: World, row: int) -> str:
+        ask = values(subject, world, row)
+        for one in core.longer:
+            if ask(one):
+                return words.beyond(one, text, ask)
+        return str(rule) if core.message is None else words.filled(core.message, ask)
+
+    return PermitRule(
+        **base,
+        turns=_turns(base["reads"], memo, core.guard, core.left, core.until),
+        core=core,
+        status=status,
+        applies=lower_condition((core.guard, core.left), memo),
+        until=until,
+        message=message,
+    )

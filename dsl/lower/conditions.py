@@ -1,0 +1,247 @@
+"""Comparisons, tests and choices as closures over a frame, and functions of texts."""
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from dsl import functions, ir
+from dsl.lower import reads, texts
+from dsl.lower.frame import Frame, Run, Value
+from dsl.lower.reads import (
+    BOOLEAN,
+    CODE,
+    ROWS,
+    Building,
+    Result,
+    map_codes,
+    missing_of,
+    scalar_text,
+    several_columns,
+)
+from dsl.types import Kind, Level
+
+_COMPARE: Final[dict[str, Callable[[Value, Value], Value]]] = {
+    "==": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def condition(builder: Building, node: ir.Expr, domain: str) -> Run:  # noqa: C901 - one case a kind
+    """Returns the closure of a comparison, a test, or a choice between values."""
+    match node:
+        case ir.Compare():
+            return _compare(builder, node, domain)
+        case ir.TextTest():
+            function = functions.TEXT_TESTS[node.operator]
+            return text_function(builder, function, (node.left, node.right), domain, BOOLEAN)
+        case ir.Member():
+            return _member(builder, node, domain)
+        case ir.Between():
+            return _between(builder, node, domain)
+        case ir.Missing():
+            return _missing(builder, node, domain)
+        case ir.Coalesce():
+            return _coalesce(builder, node, domain)
+        case ir.Logical():
+            return _logical(builder, node, domain)
+        case ir.Not():
+            operand = builder.build(node.operand, domain)
+            if node.level <= Level.POD:
+                return lambda frame: not operand(frame)
+            return lambda frame: ~operand(frame)
+        case ir.If():
+            return _if(builder, node, domain)
+        case _:
+            raise AssertionError(node)
+
+
+def text_function(
+    builder: Building,
+    function: Callable[..., Value],
+    args: tuple[ir.Expr, ...],
+    domain: str,
+    kind: Result,
+) -> Run:
+    """Returns a function of texts: of columns each distinct text is looked at once."""
+    runs = [builder.build(one, domain) for one in args]
+    columns = [place for place, one in enumerate(args) if one.level > Level.POD]
+    if not columns:
+        return scalar_text(function, runs, kind)
+    if len(columns) > 1:
+        return several_columns(function, runs, kind)
+    place = columns[0]
+    tables = texts.Tables(function, kind.missing)
+    interns = kind is CODE
+
+    def one_column(frame: Frame) -> Value:
+        values = [run(frame) for run in runs]
+        codes = values.pop(place)
+        if None in values:
+            return np.full(len(codes), kind.missing)
+        dictionary = frame.world.dictionary
+        if interns:
+            return map_codes(function, place, codes, values, dictionary)
+        return tables.of(place, tuple(values)).take(codes, dictionary)
+
+    return one_column
+
+
+def _compare(builder: Building, node: ir.Compare, domain: str) -> Run:
+    left, right = builder.build(node.left, domain), builder.build(node.right, domain)
+    scalar = node.level <= Level.POD
+    if node.left.type.kind is Kind.TEXT:
+        if scalar:
+
+            def same(frame: Frame) -> bool:
+                value = left(frame)
+                return value is not None and value == right(frame)
+
+            return same
+        fixed = next((one for one in (node.left, node.right) if isinstance(one, ir.Const)), None)
+        if fixed is not None and isinstance(fixed.value, str):
+            text, column = fixed.value, left if fixed is node.right else right
+            # The column is read first: the text may have no code before.
+            return lambda frame: column(frame) == texts.find(text, frame.world.dictionary)
+        return lambda frame: texts.equal(left(frame), right(frame), frame.world.dictionary)
+    test = _COMPARE[node.operator]
+    return lambda frame: test(left(frame), right(frame))
+
+
+def _member(builder: Building, node: ir.Member, domain: str) -> Run:
+    made = split_of(node.items)
+    if made is not None:
+        return text_function(builder, _in_split, (node.item, *made.args), domain, BOOLEAN)
+    if node.items.level is Level.NODE:
+        field = plain_list(node.items).field
+        return reads.in_list(field, builder.build(node.item, domain), domain)
+    item, items = builder.build(node.item, domain), builder.build(node.items)
+    is_text = node.item.type.kind is Kind.TEXT
+    if node.level <= Level.POD:
+        return lambda frame: item(frame) in items(frame)
+    if is_text:
+        return lambda frame: texts.member(item(frame), items(frame), frame.world.dictionary)
+    return lambda frame: np.isin(item(frame), items(frame))
+
+
+def _between(builder: Building, node: ir.Between, domain: str) -> Run:
+    item, low, high = builder.build(node.item, domain), node.low, node.high
+    if node.level <= Level.POD:
+        return lambda frame: low <= item(frame) <= high
+
+    def between(frame: Frame) -> Value:
+        column = item(frame)
+        return (column >= low) & (column <= high)
+
+    return between
+
+
+def _missing(builder: Building, node: ir.Missing, domain: str) -> Run:
+    operand = builder.build(node.operand, domain)
+    is_text = node.operand.type.kind is Kind.TEXT
+    if node.level <= Level.POD:
+        if is_text:
+            return lambda frame: operand(frame) is None
+        return lambda frame: math.isnan(operand(frame))
+    if is_text:
+        return lambda frame: operand(frame) < 0
+    return lambda frame: np.isnan(operand(frame))
+
+
+def _coalesce(builder: Building, node: ir.Coalesce, domain: str) -> Run:
+    runs = [builder.build(one, domain) for one in node.operands]
+    is_text = node.type.kind is Kind.TEXT
+    if node.level <= Level.POD:
+
+        def first(frame: Frame) -> Value:
+            for run in runs:
+                value = run(frame)
+                if value is not None and value == value:
+                    return value
+            return missing_of(node.type)
+
+        return first
+
+    def columns(frame: Frame) -> Value:
+        dictionary = frame.world.dictionary
+        result: Value = None
+        for run in reversed(runs):
+            value = texts.code_of(run(frame), dictionary) if is_text else run(frame)
+            if result is None:
+                result = value
+                continue
+            gone = value < 0 if is_text else np.isnan(value)
+            result = np.where(gone, result, value)
+        return result
+
+    return columns
+
+
+def _logical(builder: Building, node: ir.Logical, domain: str) -> Run:
+    runs = [builder.build(one, domain) for one in node.operands]
+    if node.level <= Level.POD:
+        if node.operator == "and":
+            return lambda frame: all(run(frame) for run in runs)
+        return lambda frame: any(run(frame) for run in runs)
+    join = operator.and_ if node.operator == "and" else operator.or_
+    decides, of_rows = node.operator == "or", domain == ROWS
+
+    def logical(frame: Frame) -> Value:
+        result = runs[0](frame)
+        for run in runs[1:]:
+            if result is decides and of_rows:
+                # The pod alone decided, of all rows: what is asked of nodes costs nothing.
+                return np.full(frame.count, decides)
+            result = join(result, run(frame))
+        return result
+
+    return logical
+
+
+def _if(builder: Building, node: ir.If, domain: str) -> Run:
+    condition = builder.build(node.condition, domain)
+    then, other = builder.build(node.then, domain), builder.build(node.other, domain)
+    if node.level <= Level.POD:
+        return lambda frame: then(frame) if condition(frame) else other(frame)
+    is_text = node.type.kind is Kind.TEXT
+    # The pod alone decides: what is not chosen, the rest of a long list say, costs nothing.
+    once = node.condition.level <= Level.POD and domain == ROWS
+
+    def choose(frame: Frame) -> Value:
+        if once:
+            chosen = (then if condition(frame) else other)(frame)
+            if isinstance(chosen, np.ndarray):
+                return chosen
+            chosen = texts.code_of(chosen, frame.world.dictionary) if is_text else chosen
+            return np.full(frame.count, chosen)
+        yes, no = then(frame), other(frame)
+        if is_text:
+            dictionary = frame.world.dictionary
+            yes, no = texts.code_of(yes, dictionary), texts.code_of(no, dictionary)
+        return np.where(condition(frame), yes, no)
+
+    return choose
+
+
+def split_of(node: ir.Expr) -> ir.Func | None:
+    """Returns the `split` that makes a list, None for other lists."""
+    while isinstance(node, ir.Named):
+        node = node.body
+    return node if isinstance(node, ir.Func) and node.name == "split" else None
+
+
+def plain_list(node: ir.Expr) -> ir.Read:
+    """Returns the read of a list of the node; there is no other list at its level."""
+    while isinstance(node, ir.Named):
+        node = node.body
+    assert isinstance(node, ir.Read)
+    return node
+
+
+def _in_split(item: str, text: str, separator: str) -> bool:
+    return item in (functions.split(text, separator) or ())
