@@ -56,7 +56,8 @@ bench: $(DEV) ## how fast, as a table and JSON lines
 scoreboard: $(DEV) ## what is said of wrong texts, against the base line (SHOW="lost wrong" lists)
 	@$(BIN)/python -m tests.scoreboard $(SHOW)
 
-bench-engine: $(DEV) ## a decision beside a yardstick of bare columns (ORACLE=path: and the real one)
+bench-engine: $(DEV) ## decisions of all kinds, and beside a yardstick (ORACLE=path: and the real one)
+	@ORACLE=$(ORACLE) $(BIN)/python -m tests.bench.workloads
 	@ORACLE=$(ORACLE) $(BIN)/python -m tests.bench.engine
 
 spec: $(DEV) ## the language's specification alone

@@ -15,6 +15,8 @@ from engine.framework.podclass import TIE_BITS, TIE_MASK
 from engine.framework.snapshot import IntColumn, Snapshot
 
 _HASH_BITS = 64
+_PLAIN = frozenset((str, int, type(None), bool, float, bytes))
+"""Written as they are; a call less for each."""
 
 
 class Ties:
@@ -64,7 +66,7 @@ def turn_of(seed: int, key: Hashable) -> int:
 def _stable(key: Hashable) -> str:
     """The key as text, the same in every process: sets have no order of their own."""
     if isinstance(key, tuple):
-        return f"({','.join(map(_stable, key))})"
+        return f"({','.join([repr(p) if type(p) in _PLAIN else _stable(p) for p in key])})"
     if isinstance(key, frozenset):
         return f"{{{','.join(sorted(map(_stable, key)))}}}"
     return repr(key)

@@ -15,6 +15,7 @@ from tests.bench import (
     language,
     report,
     several,
+    workloads,
     yardstick,
 )
 from tests.bench.measure import Measurement
@@ -41,6 +42,14 @@ def test_a_decision_beside_the_yardstick():
     assert [row.workload for row in rows] == list(yardstick.WORKLOADS)
     assert all(row.us > 0 and row.ratio > 0 for row in rows)
     assert all(of(row) or of(row) == "" for row in rows for of in engine.COLUMNS.values())
+
+
+def test_every_workload_runs():
+    for name, (document, _, _) in workloads.WORKLOADS.items():
+        small = document | {"generate": document["generate"] | {"nodes": 6}}
+        run = workloads.Run(small | {"count": 3, "warmup": 1})
+        assert len(run.times()) == 3
+        assert run.placed == 4, name
 
 
 def test_the_yardstick_gives_one_row_what_it_gives_all():

@@ -269,7 +269,7 @@ def test_a_known_class_with_one_changed_row_takes_few_calls():
         sys.setprofile(None)
     assert decision.node is not None
     names = [call.f_code.co_qualname for call in calls]
-    assert len(names) <= 40, names
+    assert len(names) <= 24, names
 
 
 def test_a_known_class_with_one_changed_row_allocates_nothing_of_the_size_of_the_cluster():
