@@ -310,6 +310,7 @@ class App:
         noting = (self._note_why,) if self._options.why else ()
         for observer in (self.records.placed, *noting, *self._hooks.observers):
             scheduler.observe(observer)
+        scheduler.observe_bindings(self.records.ended)
         if with_source:
             self._in_force = self._policies(scheduler)
             for work in (*self._in_force.background, self.shadow):

@@ -46,6 +46,9 @@ class Edge:
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
+OutcomeObserver = Callable[[Bind, BindOutcome, str], None]
+
+
 class Bindings:
     """See the module. Each has a task of its own; pods that are prepared take no slot."""
 
@@ -68,6 +71,8 @@ class Bindings:
         self._in_flight = in_flight
         self._setbacks = setbacks
         self._preparing: dict[str, Executor] = {}
+        self.observers: list[OutcomeObserver] = []
+        """Told of what became of every binding, and why."""
         self.changes = Changes()
         """To be told of every change of an object that a pod may wait for."""
 
@@ -126,7 +131,12 @@ class Bindings:
         elif self._in_flight.stopping:
             self._setbacks.forget(pod, chosen.node)  # whoever reads the server next tries it again
         else:
+            self._tell(Bind(pod, chosen.node), BindOutcome.REFUSED, " ".join(status.reasons))
             self._setbacks.taken_back(chosen.queued, status, chosen.node)
+
+    def _tell(self, effect: Bind, outcome: BindOutcome, why: str) -> None:
+        for observer in self.observers:
+            observer(effect, outcome, why)
 
     def _start_binding(self, chosen: Chosen) -> None:
         """By us in one of the slots, by somebody else beside them."""
@@ -149,6 +159,7 @@ class Bindings:
             self._measures.point(queued, "Bind", began, well=outcome is BindOutcome.BOUND)
         if outcome is BindOutcome.UNKNOWN and not acts.how.by:
             outcome, why = await self._resolve(effect, why)
+        self._tell(effect, outcome, why)
         match outcome:
             case BindOutcome.BOUND:
                 self._succeeded(queued, chosen.decision, node)

@@ -19,6 +19,8 @@ import msgspec
 from engine.clock import Clock
 from engine.explain.scores import Ranking, ranking
 from engine.framework.decision import FitError, Placed, Rejections
+from engine.framework.edge import BindOutcome
+from engine.framework.effects import Bind
 from engine.framework.frameworks import Frameworks
 from engine.framework.runtime import Framework, PluginError, Unfit
 
@@ -70,10 +72,12 @@ class Record(msgspec.Struct, gc=False):
     victims: tuple[str, ...]
     rescue: str
     detail: Detail | None
+    outcome: str = ""
+    outcome_why: str = ""
 
 
 class Records:
-    """See the module. `placed` is an observer of decisions."""
+    """See the module. `placed` is an observer of decisions, `ended` of what became of bindings."""
 
     def __init__(
         self,
@@ -104,6 +108,12 @@ class Records:
                 del self._newest[old.pod]
         ring.append(record)
         self._newest[record.pod] = record
+
+    def ended(self, effect: Bind, outcome: BindOutcome, why: str) -> None:
+        """What became of the binding is known; see `scheduler.OutcomeObserver`."""
+        record = self._newest.get(effect.pod.key)
+        if record is not None and (record.uid, record.node) == (effect.pod.uid, effect.node):
+            record.outcome, record.outcome_why = outcome.value, why
 
     def _work_out(self, record: Record, placed: Placed) -> None:
         rulers = self._rulers()
@@ -209,6 +219,9 @@ def _placed(record: Record) -> dict[str, Any]:
         "feasible": record.feasible,
         "total": record.total,
     }
+    if record.outcome:
+        why = {"why": record.outcome_why} if record.outcome_why else {}
+        told["binding"] = {"outcome": record.outcome, **why}
     detail = record.detail
     if detail is not None:
         told["ties"] = detail.ranking.ties

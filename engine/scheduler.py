@@ -27,7 +27,7 @@ import asyncio
 from typing import Final, Literal, Protocol
 
 from engine.basis import Basis, Rulers, SignalSource, rules_of
-from engine.binding import Bindings, Edge
+from engine.binding import Bindings, Edge, OutcomeObserver
 from engine.cache import Cache
 from engine.choice import Refused
 from engine.clock import Clock
@@ -157,6 +157,10 @@ class Scheduler:
     def observe_acts(self, observer: ActsObserver) -> None:
         """Adds an observer of what plugins say of pods on their nodes; called as the others are."""
         self._placement.acts_observers.append(observer)
+
+    def observe_bindings(self, observer: OutcomeObserver) -> None:
+        """Adds an observer of what became of bindings; called as the others are."""
+        self._bindings.observers.append(observer)
 
     def add_background(self, work: Background) -> None:
         """Adds work that is done between cycles."""

@@ -115,7 +115,6 @@ def make_scene(
     waited = given[0].plain.get("waited", 0.0)
     nodes = cluster.of("node")
     quotas: dict[str | float, Limits] = {one.name: limits_of(one) for one in cluster.of("quota")}
-    worlds.quotas = quotas
     told = [one for one in nodes if "volumes_attached" in one.plain]
     worlds.attached = {one.name: one.number("volumes_attached", 0) for one in told}
     signals = FixtureSignals(

@@ -75,21 +75,6 @@ def test_who_is_evicted_is_who_the_line_says_where_it_speaks_of_priority():
 
 
 @pytest.mark.parametrize(
-    "form", ["any({} where it is x)", "all({} where it is x)", "count({} where it is x) == 1",
-             "sum(len(it) over {}) == 1"]
-)  # fmt: skip
-def test_what_lies_beyond_the_first_items_is_asked_where_there_are_more(form):
-    """Nearly all lists are short, and pay for their first items alone."""
-    after = {
-        one.right.value
-        for one in parts_of(f"filter: {form.format(LIST)}")
-        if isinstance(one, ir.Compare) and isinstance(one.left, ir.Func) and one.left.name == "len"
-        if one.operator == ">"
-    }
-    assert after == {16.0, 32.0, 48.0, 64.0}
-
-
-@pytest.mark.parametrize(
     "text",
     [
         "preempt: victims where pod.priority == it.priority",

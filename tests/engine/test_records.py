@@ -8,6 +8,8 @@ from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.cycle import conclude
 from engine.framework.decision import Placed
+from engine.framework.edge import BindOutcome
+from engine.framework.effects import Bind
 from engine.records import Records
 from tests.builders import make_node, make_pod
 from tests.engine.policy.builders import NOW, chain
@@ -59,6 +61,19 @@ def test_a_pod_with_a_node_has_its_best_nodes_by_plugin_and_line():
     [rejected] = record["rejected"]
     assert (rejected["plugin"], rejected["nodes"]) == ("net", 1)
     assert "(net.policy:1)" in rejected["reasons"][0]
+
+
+def test_what_became_of_the_binding_is_in_the_record_of_the_decision_it_was_of():
+    deciding = Deciding()
+    decision = deciding.decide("web", cpu="1")
+    assert "binding" not in deciding.of("web")
+    deciding.records.ended(Bind(decision.pod, "n2"), BindOutcome.REFUSED, "quota")
+    assert deciding.of("web")["binding"] == {"outcome": "refused", "why": "quota"}
+    deciding.records.ended(Bind(decision.pod, "n2"), BindOutcome.BOUND, "")
+    assert deciding.of("web")["binding"] == {"outcome": "bound"}
+    deciding.decide("web", cpu="1")
+    deciding.records.ended(Bind(decision.pod, "n1"), BindOutcome.GONE, "of an older decision")
+    assert "binding" not in deciding.of("web")
 
 
 def test_a_pod_without_a_node_has_who_rejected_how_many_and_what_it_was_told():

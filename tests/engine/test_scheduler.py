@@ -173,8 +173,11 @@ async def until(happened):
 @in_a_loop
 async def test_a_pod_is_bound_once_and_the_watch_confirms():
     world = World()
+    ended = []
+    world.scheduler.observe_bindings(lambda *one: ended.append((one[0].node, *one[1:])))
     pod = world.comes()
     await world.turn()
+    assert ended == [("n1", *BOUND)]
     assert world.edge.binds == [("p", "n1")]
     assert world.assigned() == ("n1", True)
     assert world.where() is None
