@@ -13,7 +13,6 @@ import gc
 import json
 import os
 import random
-import statistics
 import subprocess
 import sys
 import time
@@ -144,7 +143,7 @@ def _pod(name: str, which: int) -> PodInfo:
 
 @dataclass(frozen=True)
 class Row:
-    """One workload at one size; times are medians in microseconds."""
+    """One workload at one size; times are the least of the rounds in microseconds."""
 
     nodes: int
     workload: str
@@ -184,9 +183,8 @@ def _row(
     every: bool,
     real: bool,
 ) -> Row:
-    ours, least, theirs = (1e6 * statistics.median(each) for each in zip(*runs, strict=True))
-    ratio = statistics.median(a / b for a, b, _ in runs)
-    return Row(nodes, workload, every, ours, least, ratio, theirs if real else None)
+    ours, least, theirs = (1e6 * min(each) for each in zip(*runs, strict=True))
+    return Row(nodes, workload, every, ours, least, ours / least, theirs if real else None)
 
 
 def of_oracle(oracle: str, workload: str, nodes: int, count: int) -> float:
@@ -246,7 +244,9 @@ def main(*, quick: bool) -> None:
         for nodes in sizes.nodes
         for row in measure(nodes, sizes, every=every, oracle=oracle)
     ]
-    table = Table(title="A decision (CPU time, medians)", box=None, title_justify="left")
+    table = Table(
+        title="A decision (CPU time, least of the rounds)", box=None, title_justify="left"
+    )
     table.add_column("")
     for heading in COLUMNS:
         table.add_column(heading, justify="right")
