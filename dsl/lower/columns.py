@@ -382,6 +382,7 @@ class Builder:
 
     def _item_aggregate(self, node: ir.ItemAggregate, domain: str) -> Run:
         items, function = lists.items_of(self, node), node.function
+        is_text = node.value.type.kind is Kind.TEXT
         before, self._in_items = self._in_items, True
         try:
             value, where = self._value(node.value, domain), self.build(node.where, domain)
@@ -393,9 +394,9 @@ class Builder:
             return [frame.of_item(one) for one in items(frame)]
 
         if node.level <= Level.POD:
-            value = self.build(node.value) if node.value.type.kind is Kind.TEXT else value
+            value = self.build(node.value) if is_text else value
             return pods.one_by_one(function, value, where, each)
-        reduce = pods.of_items(function, value, where, frame_count(domain))
+        reduce = pods.of_items(function, (value, where), frame_count(domain), is_text=is_text)
         return lambda frame: reduce(frame, each(frame))
 
     def _rank(self, node: ir.Rank) -> Run:

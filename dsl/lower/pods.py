@@ -223,9 +223,12 @@ def one_by_one(
     return aggregate
 
 
-def of_items(function: str, value: Run, where: Run, count: Callable[[Frame], int]) -> Items:
+def of_items(
+    function: str, asked: tuple[Run, Run], count: Callable[[Frame], int], *, is_text: bool
+) -> Items:
     """Returns what reduces the items of lists on each row; those that do not count are left out."""
-    missing = {"any": False, "count": False, "all": True}.get(function, MISSING)
+    (value, where), gone = asked, np.int32(-1) if is_text else MISSING
+    missing = {"any": False, "count": False, "all": True}.get(function, gone)
 
     def reduce(frame: Frame, each: list[Frame]) -> Value:
         size = count(frame)

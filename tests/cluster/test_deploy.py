@@ -23,6 +23,8 @@ EVERYTHING = (
     "--set=webhook.enabled=true",
     "--set=webhook.certificateSecret=of-cert-manager",
     "--set=everyPolicy=true",
+    "--set=berth.policies.tenants.configMap=berth-policies",
+    "--set=berth.policies.tenants.namespaces[0]=team-*",
     "--set=extraReads[0].apiGroups[0]=example.org",
     "--set=extraReads[0].resources[0]=racks",
     "--set=imagePullSecrets[0].name=registry",
