@@ -7,7 +7,7 @@ DEV := $(VENV)/.dev-stamp
 WORKERS ?= 2
 FUZZ_SECONDS ?= 1800
 
-.PHONY: help setup demo check test test-long fuzz-parity mutants bench bench-engine scoreboard spec golden manifests format clean
+.PHONY: help setup demo check test test-long fuzz-parity mutants bench bench-engine bench-cluster scoreboard spec golden manifests format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -59,6 +59,9 @@ scoreboard: $(DEV) ## what is said of wrong texts, against the base line (SHOW="
 bench-engine: $(DEV) ## decisions of all kinds, and beside a yardstick (ORACLE=path: and the real one)
 	@ORACLE=$(ORACLE) $(BIN)/python -m tests.bench.workloads
 	@ORACLE=$(ORACLE) $(BIN)/python -m tests.bench.engine
+
+bench-cluster: $(DEV) ## end to end beside kube-scheduler, pods of all kinds (FLAGS="--nodes 500 --only mixed")
+	@$(BIN)/python -m tests.bench.backlogs $(FLAGS)
 
 spec: $(DEV) ## the language's specification alone
 	@$(BIN)/pytest -q tests/spec

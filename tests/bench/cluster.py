@@ -49,6 +49,7 @@ IN_FLIGHT = 50
 PATIENCE = 180.0
 EVENTS_PATIENCE = 30.0
 BINDING = b'"subresource":"binding"'
+CREATED = b'"resource":"pods"'
 EVENT = b'"resource":"events"'
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
@@ -60,7 +61,7 @@ AUDIT_POLICY = {
             "level": "Metadata",
             "verbs": ["create"],
             "resources": [
-                {"group": "", "resources": ["pods/binding", "events"]},
+                {"group": "", "resources": ["pods", "pods/binding", "events"]},
                 {"group": "events.k8s.io", "resources": ["events"]},
             ],
         },
@@ -155,7 +156,7 @@ def pod_object(number: int, run: int, scheduler: str) -> dict[str, Any]:
     }
 
 
-async def _create(plane: ControlPlane, path: str, objects: Sequence[dict[str, Any]]) -> None:
+async def create(plane: ControlPlane, path: str, objects: Sequence[dict[str, Any]]) -> None:
     """Creates the objects, in their order as far as many connections allow."""
     tls: ssl.SSLContext = plane.ssl_context()
     left = iter(objects)
@@ -220,6 +221,7 @@ class AuditLog:
         self._tail = b""
         self.bindings: list[bytes] = []
         self.events: list[bytes] = []
+        self.created: list[bytes] = []
 
     def read(self) -> None:
         """Takes in what is new."""
@@ -233,11 +235,13 @@ class AuditLog:
                 self.bindings.append(line)
             elif EVENT in line:
                 self.events.append(line)
+            elif CREATED in line:
+                self.created.append(line)
 
     def forget(self) -> None:
         """Starts a new run."""
         self.read()
-        self.bindings, self.events = [], []
+        self.bindings, self.events, self.created = [], [], []
 
 
 def written_at(lines: Sequence[bytes]) -> list[float]:
@@ -305,7 +309,7 @@ class Comparison:
         self.audit = AuditLog(self.plane.audit_log)
         self.plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         nodes = [node_object(i) for i in range(self.sizes.nodes)]
-        asyncio.run(_create(self.plane, "/api/v1/nodes", nodes))
+        asyncio.run(create(self.plane, "/api/v1/nodes", nodes))
 
     def stop(self) -> None:
         self.plane.stop()
@@ -339,19 +343,29 @@ class Comparison:
         ]
 
     def run(self, side: Side) -> Run:
-        """One backlog, first binding to last."""
-        self._runs += 1
-        sizes = self.sizes
-        pods = [pod_object(i, self._runs, side.scheduler_name) for i in range(sizes.pods)]
-        asyncio.run(_create(self.plane, PODS, pods))
+        """One backlog of the templates, first binding to last."""
+        count = self.sizes.pods
+        pods = [pod_object(i, self._runs, side.scheduler_name) for i in range(count)]
+        asyncio.run(create(self.plane, PODS, pods))
+        return self.measured(side)
+
+    def measured(self, side: Side) -> Run:
+        """The run of a backlog that is there."""
         time.sleep(0.5)
         self.audit.forget()
-        scheduler = side.make(self._runs)
-        scheduler.process.start()
+        with self.running(side) as process:
+            return self._watch(process)
+
+    @contextlib.contextmanager
+    def running(self, side: Side) -> Iterator[Process]:
+        """The side's process, and an empty namespace after it."""
+        self._runs += 1
+        process = side.make(self._runs).process
+        process.start()
         try:
-            return self._watch(scheduler.process)
+            yield process
         finally:
-            scheduler.process.stop(seconds=5)
+            process.stop(seconds=5)
             for path in (PODS, EVENTS):
                 self._empty(path)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
 from tests.bench import (
+    backlogs,
     cluster,
     compiling,
     decisions,
@@ -101,6 +103,18 @@ def test_ratios_are_taken_round_by_round():
         [Measurement("cluster", "slow", {"pods_per_second": 0.9}, {"ratio": "true"})]
     )[0][1]
     shown("cluster", [*sides, ratio])
+
+
+@pytest.mark.cluster
+def test_backlogs_of_all_sides():
+    if why := cluster.missing():
+        pytest.skip(why)
+    sizes = ["--nodes", "10", "--pods", "20", "--cold", "20", "--rates", ""]
+    done = CliRunner().invoke(backlogs.main, ["--only", "mixed", *sizes])
+    assert done.exit_code == 0, done.output
+    assert [line.split()[:2] for line in done.output.splitlines()[1:]] == [
+        ["mixed", "berth"], ["mixed", "kube-scheduler"], ["mixed", "calls"],
+    ]  # fmt: skip
 
 
 @pytest.mark.cluster

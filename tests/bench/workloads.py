@@ -14,7 +14,7 @@ import re
 import statistics
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -190,11 +190,17 @@ class Run:
 
 
 def _pods(name: str, templates: list[Json], count: int) -> Iterator[PodInfo]:
-    texts = [json.dumps(one) for one in templates]
-    for i in range(count):
-        made = json.loads(_NUMBER.sub(lambda found, i=i: _number(found, i), texts[i % len(texts)]))
+    for i, made in enumerate(written_out(templates, count)):
         made["metadata"] |= {"name": f"{name}-{i}", "uid": f"{name}-{i}", "namespace": "default"}
         yield make_pod_info(from_builtins(Pod, made))
+
+
+def written_out(templates: Sequence[Json], count: int) -> Iterator[Json]:
+    """Pods of the templates in turn, their numbers filled in."""
+    texts = [json.dumps(one) for one in templates]
+    for i in range(count if texts else 0):
+        text = texts[i % len(texts)]
+        yield json.loads(_NUMBER.sub(lambda found, i=i: _number(found, i), text))
 
 
 def _number(found: re.Match[str], i: int) -> str:
