@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -57,11 +56,10 @@ class Backlog:
     """Whether the calls alone are the same: not where pods must be evicted first."""
 
 
-def _of(priority: str, **spec: object) -> Json:
-    return pod("plain", "1500m", "1Gi", priorityClassName=priority, **spec)
+def _of(priority: str) -> Json:
+    return pod("plain", "1500m", "1Gi", priorityClassName=priority)
 
 
-WEB: Final = pod("web")
 BACKLOGS: Final[Mapping[str, Backlog]] = {
     "plain": Backlog([pod("plain")]),
     "spread by service": Backlog([pod("served")]),
@@ -258,7 +256,7 @@ def _lines(cases: Cases, only: str, in_vain: int, cold: int, rates: Sequence[int
 
 
 def _row(cells: Sequence[str]) -> str:
-    return "".join(f"{one:>15}" for one in islice(cells, 6))
+    return "".join(f"{one:>15}" for one in cells)
 
 
 if __name__ == "__main__":
