@@ -30,7 +30,7 @@ from engine.cache.domains import TopologyCounts
 from engine.cache.nodes import NodeTable
 from engine.cache.nominations import Nominations
 from engine.cache.objects import Objects, ObjectStore, TextOf
-from engine.cache.overlay import NodesOver, PodsOver
+from engine.cache.overlay import Moves, NodesOver, PodsOver
 from engine.cache.pods import PodTable
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import (
@@ -181,30 +181,32 @@ class CacheSnapshot:
         self, row: int, remove: Sequence[PodInfo] = (), add: Sequence[PodInfo] = ()
     ) -> Overlay:
         """See `Snapshot.overlay`."""
-        return Overlay(self, row, remove, add)
+        return Overlay(self, [(row, remove, add)])
+
+    def overlay_each(self, promises: Sequence[tuple[int, Sequence[PodInfo]]]) -> Overlay:
+        """See `Snapshot.overlay_each`."""
+        return Overlay(self, [(row, (), pods) for row, pods in promises])
 
 
 class Overlay(CacheSnapshot):
     """A snapshot over another; see `Snapshot.overlay`."""
 
-    __slots__ = ("_over", "_row")
+    __slots__ = ("_over", "_rows")
 
-    def __init__(
-        self, over: CacheSnapshot, row: int, remove: Sequence[PodInfo], add: Sequence[PodInfo]
-    ) -> None:
+    def __init__(self, over: CacheSnapshot, moves: Moves) -> None:
         for name in CacheSnapshot.__slots__:
             setattr(self, name, getattr(over, name))
         self._over = over
-        self._row = row
+        self._rows = [row for row, _, _ in moves]
         self.generation = self.nodes_generation = next(self._cache.what_ifs)
-        self.last = over.generation, row, _POD | _OTHER
+        one = len(moves) == 1
+        self.last = (over.generation, self._rows[0], _POD | _OTHER) if one else (-1, NOWHERE, 0)
         pods = over.pods
         if not isinstance(pods, PodsOver):
             pods = PodsOver(pods, self._cache.pod_row, {}, ())
         nodes = over.nodes if isinstance(over.nodes, NodesOver) else NodesOver(over.nodes, {})
-        self.pods = pods.with_pods(row, remove, add)
-        signed = *((pod, -1) for pod in remove), *((pod, 1) for pod in add)
-        self.nodes = nodes.with_pods(row, signed)
+        self.pods = pods.with_moves(moves)
+        self.nodes = nodes.with_moves(moves)
 
     def changed_since(self, generation: int) -> NDArray[np.intp] | None:
         """See `Snapshot.changed_since`."""
@@ -218,8 +220,8 @@ class Overlay(CacheSnapshot):
         before = self._over.changes_since(generation)
         if before is None:
             return None
-        rows = np.append(before[0], np.intp(self._row))
-        return _each_once(rows, np.append(before[1], _POD | _OTHER))
+        rows = np.append(before[0], np.array(self._rows, np.intp))
+        return _each_once(rows, np.append(before[1], [_POD | _OTHER] * len(self._rows)))
 
 
 class Cache:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import NodeColumns
+from engine.framework.snapshot import NodeColumns, Snapshot
 
 NOBODY: Mapping[str, PodInfo] = {}
 
@@ -21,6 +21,8 @@ class Nominations:
         self._evicting: dict[str, Collection[str]] = {}
         self.leaving: dict[str, str] = {}
         """See `framework.snapshot.Nominations`."""
+        self._about: tuple[int, int, int, str] | None = None
+        self._before: Sequence[tuple[int, list[PodInfo]]] = ()
 
     def __len__(self) -> int:
         """How many pods are promised a node."""
@@ -46,19 +48,20 @@ class Nominations:
         """True while the pod's victims are being deleted."""
         return uid in self._evicting
 
-    def before(self, pod: PodInfo, nodes: NodeColumns) -> Sequence[tuple[int, list[PodInfo]]]:
+    def before(self, pod: PodInfo, snapshot: Snapshot) -> Sequence[tuple[int, list[PodInfo]]]:
         """Rows of nodes that are promised to pods of its priority or a higher one, and those."""
-        found = []
+        about = self.version, snapshot.layout, pod.priority, self.node_of(pod.uid) and pod.uid
+        if about != self._about:  # a cycle asks three times
+            self._about, self._before = about, list(self._ahead(pod, snapshot.nodes))
+        return self._before
+
+    def _ahead(self, pod: PodInfo, nodes: NodeColumns) -> Iterator[tuple[int, list[PodInfo]]]:
+        least, own = pod.priority, pod.uid
         for node, promised in self._on.items():
-            row = nodes.row(node)
-            ahead = [
-                one
-                for one in promised.values()
-                if one.priority >= pod.priority and one.uid != pod.uid
-            ]
-            if row >= 0 and ahead:
-                found.append((row, ahead))
-        return found
+            ahead = [one for uid, one in promised.items() if one.priority >= least and uid != own]
+            row = nodes.row(node) if ahead else -1
+            if row >= 0:
+                yield row, ahead
 
     def put(self, pod: PodInfo, node: str) -> None:
         """The pod is promised this node and no other; none if it is empty."""

@@ -5,7 +5,7 @@ Never writes to what it lies on: what does not differ is shared, the rest copied
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +27,9 @@ _MEMORY: Final = " nonzero memory"
 Differences = dict[str, dict[int, int]]
 """By what is summed: row -> what is added."""
 
+Moves = Sequence[tuple[int, Sequence[PodInfo], Sequence[PodInfo]]]
+"""Rows of nodes, each with the pods that leave it and those that come then."""
+
 
 class NodesOver(NodeTable):
     """The nodes, with sums that differ in a few rows; see `NodeColumns`."""
@@ -46,23 +49,28 @@ class NodesOver(NodeTable):
         """The table without any differences."""
         return self._base
 
-    def with_pods(self, row: int, pods: Iterable[tuple[PodInfo, int]]) -> NodesOver:
-        """The same with pods added (1) or taken off (-1)."""
+    def with_moves(self, moves: Moves) -> NodesOver:
+        """The same with pods taken off rows and added to them."""
         differences = dict(self._differences)
         copied: set[str] = set()
-        pods = tuple(pods)
-        taken = [(host_ports(pod.pod), sign) for pod, sign in pods]
+        shapes: dict[int, list[tuple[dict[int, int], int]]] = {}
         ports = self._ports_over
-        if any(one for one, _ in taken):
-            ports = (ports or PortsOver(self._base.ports, {})).with_pods(row, taken)
-        for pod, sign in pods:
-            amounts = {_COUNT: 1, _CPU: pod.nonzero_cpu, _MEMORY: pod.nonzero_memory}
-            for name, amount in (amounts | dict(pod.requests)).items():
-                if name not in copied:
-                    copied.add(name)
-                    differences[name] = dict(differences.get(name, {}))
-                rows = differences[name]
-                rows[row] = rows.get(row, 0) + sign * amount
+        for row, remove, add in moves:
+            pods = [*((pod, -1) for pod in remove), *((pod, 1) for pod in add)]
+            taken = [(host_ports(pod.pod), sign) for pod, sign in pods]
+            if any(one for one, _ in taken):
+                ports = (ports or PortsOver(self._base.ports, {})).with_pods(row, taken)
+            for pod, sign in pods:
+                shape = id(pod.readings)  # equal pods share them
+                if shape not in shapes:
+                    amounts = {_COUNT: 1, _CPU: pod.nonzero_cpu, _MEMORY: pod.nonzero_memory}
+                    amounts.update(pod.requests)
+                    for name in amounts.keys() - copied:
+                        differences[name] = dict(differences.get(name, {}))
+                    copied.update(amounts)
+                    shapes[shape] = [(differences[name], one) for name, one in amounts.items()]
+                for rows, amount in shapes[shape]:
+                    rows[row] = rows.get(row, 0) + sign * amount
         return NodesOver(self._base, differences, ports)
 
     @property
@@ -133,23 +141,22 @@ class PodsOver(PodTable):
         self._more = more
         self._copies: dict[str, NDArray[Any]] = {}
 
-    def with_pods(
-        self, node_row: int, remove: Iterable[PodInfo], add: Iterable[PodInfo]
-    ) -> PodsOver:
-        """The same with pods taken off the node, and others on it."""
+    def with_moves(self, moves: Moves) -> PodsOver:
+        """The same with pods taken off nodes, and others on them."""
         hidden, more = dict(self._hidden), list(self._more)
-        for pod in remove:
-            row = self._row_of(pod)
-            if row in hidden or row < 0 or self._node_row(row) != node_row:
-                raise LookupError(f"pod {pod.key} is not on the node of row {node_row}")
-            hidden[row] = node_row
-        for pod in add:
-            row = self._row_of(pod)
-            # A pod that comes back to where it was gets its row again.
-            if hidden.get(row) == node_row and self.pod(row) is pod:
-                del hidden[row]
-            else:
-                more.append((pod, node_row))
+        for node_row, remove, add in moves:
+            for pod in remove:
+                row = self._row_of(pod)
+                if row in hidden or row < 0 or self._node_row(row) != node_row:
+                    raise LookupError(f"pod {pod.key} is not on the node of row {node_row}")
+                hidden[row] = node_row
+            for pod in add:
+                row = self._row_of(pod) if hidden else -1
+                # A pod that comes back to where it was gets its row again.
+                if hidden.get(row) == node_row and self.pod(row) is pod:
+                    del hidden[row]
+                else:
+                    more.append((pod, node_row))
         return PodsOver(self._base, self._find, hidden, more)
 
     def _row_of(self, pod: PodInfo) -> int:

@@ -370,7 +370,7 @@ class Nominations(Protocol):
         """UIDs of pods whose deletion is being written, and their nodes."""
         ...
 
-    def before(self, pod: PodInfo, nodes: NodeColumns) -> Sequence[tuple[int, list[PodInfo]]]:
+    def before(self, pod: PodInfo, snapshot: Snapshot) -> Sequence[tuple[int, list[PodInfo]]]:
         """Rows of nodes that are promised to pods of its priority or a higher one, and those."""
         ...
 
@@ -550,6 +550,10 @@ class Snapshot(Protocol):
         Raises:
             LookupError: one of `remove` is not on the node.
         """
+        ...
+
+    def overlay_each(self, promises: Sequence[tuple[int, Sequence[PodInfo]]]) -> Snapshot:
+        """`overlay` of several rows at once, to each of which pods come."""
         ...
 
 

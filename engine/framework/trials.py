@@ -64,11 +64,9 @@ class Trials:
                 left[nominated] = True
             left_out = np.flatnonzero(present & ~left)
         each: list[Rejection] = []
-        for row, ahead in self.promises():
-            first = Stand(self, row, ahead).first_beside() if left[row] else None
-            if first is not None:
-                left[row] = False
-                each.append(first)
+        for first in self._beside([one for one in self.promises() if left[one[0]]]):
+            left[first.rows] = False
+            each.append(first)
         for filtering in self.filters:
             each += self._rejected(filtering, left) if filtering.name not in but else ()
         count = int(np.count_nonzero(present))
@@ -76,15 +74,32 @@ class Trials:
         by = [one.plugin for one in each if nominated >= 0 and nominated in one.rows]
         return Rejections(count, each, left_out, tuple({*self.allowed_by, *by}))
 
-    def _rejected(self, filtering: Filtering, left: BoolColumn) -> Iterator[Rejection]:
+    def _rejected(
+        self, filtering: Filtering, left: BoolColumn, over: Snapshot | None = None
+    ) -> Iterator[Rejection]:
         """What the filter rejects of the rows that are left, which are not any longer."""
         rows = np.flatnonzero(left)
         if not len(rows):
             return
-        for status, positions in self.ask(filtering, self.snapshot, rows).groups():
+        for status, positions in self.ask(filtering, over or self.snapshot, rows).groups():
             if len(positions):
                 left[rows[positions]] = False
                 yield Rejection(filtering.name, status, rows[positions])
+
+    def _beside(self, promises: Sequence[tuple[int, Sequence[PodInfo]]]) -> Iterator[Rejection]:
+        """The first rejection of each of the rows beside the pods that it is promised to."""
+        if not promises:
+            return
+        if any(one.result.scope is not Scope.ROW or one.points.with_pod for one in self.filters):
+            firsts = (Stand(self, row, pods).first_beside() for row, pods in promises)
+            yield from (one for one in firsts if one is not None)
+            return
+        # No row's answer depends on who comes to another: one what-if serves them all.
+        over = self.snapshot.overlay_each(promises)
+        left = np.zeros(self.snapshot.nodes.size, dtype=np.bool_)
+        left[[row for row, _ in promises]] = True
+        for filtering in self.filters:
+            yield from self._rejected(filtering, left, over)
 
     def promised(self, passed: BoolColumn) -> list[int]:
         """Those of the rows that pass where the pod has to leave the room to others."""
@@ -93,7 +108,7 @@ class Trials:
             return []
         each = self._rooms()
         if each is None:
-            return [row for row, pods in ahead if Stand(self, row, pods).first_beside() is not None]
+            return [row for one in self._beside(ahead) for row in one.rows.tolist()]
         return [
             row
             for row, pods in ahead
@@ -106,7 +121,7 @@ class Trials:
     def promises(self) -> Sequence[tuple[int, list[PodInfo]]]:
         """Rows that are promised to pods before this one, and those."""
         nominations = self.snapshot.nominations
-        return nominations.before(self.pod, self.snapshot.nodes) if len(nominations) else ()
+        return nominations.before(self.pod, self.snapshot) if len(nominations) else ()
 
     # ---- as it could be ------------------------------------------------------------------------
 
@@ -129,9 +144,10 @@ class Trials:
             return None
         each = self._amounts(moving)
         apart = np.zeros(len(rows), dtype=np.bool_)
-        for row, pods in self.promises():
-            each = [_taken(room, row, pods) for room in each]
-            apart |= bool(others) & (rows == row)
+        if promises := self.promises():
+            each = [_taken(room, promises) for room in each]
+            if others:
+                apart = np.isin(rows, [row for row, _ in promises])
         passed = self.snapshot.nodes.present[rows].copy()
         if self.allowed is not None:
             passed &= self.allowed[rows]
@@ -290,7 +306,8 @@ def _moves(filtering: Filtering) -> bool:
     return result.scope is not Scope.ROW or bool(result.causes & _POD)
 
 
-def _taken(room: Room, row: int, pods: Sequence[PodInfo]) -> Room:
+def _taken(room: Room, promises: Sequence[tuple[int, Sequence[PodInfo]]]) -> Room:
     used = room.used.copy()
-    used[row] += sum(map(room.held, pods))
+    for row, pods in promises:
+        used[row] += sum(map(room.held, pods))
     return replace(room, used=used)

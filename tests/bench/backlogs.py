@@ -8,6 +8,7 @@ Besides backlogs: pods that come at a fixed rate, from created to bound; and a c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import tempfile
@@ -108,16 +109,57 @@ class Cases(Comparison):
         ]
 
     def backlog(self, side: Side, case: Backlog) -> cluster.Run:
-        """One backlog, first binding to last."""
+        """One backlog, first binding to last; where pods are evicted, first pod to last binding."""
         there = [
             one | {"spec": one["spec"] | {"nodeName": f"node-{node:05}"}}
             for node in range(self.sizes.nodes)
             for one in self._pods(f"there-{node}", case.a_node, len(case.a_node), side)
         ]
         vain = self._pods("never", [NEVER], case.in_vain, side) if side.name != RAW else ()
-        for group in (there, vain, self._pods("new", case.templates, self.sizes.pods, side)):
+        new = list(self._pods("new", case.templates, self.sizes.pods, side))
+        for group in (there, vain, new if case.raw else ()):
             asyncio.run(cluster.create(self.plane, PODS, list(group)))
-        return self.measured(side)
+        return self.measured(side) if case.raw else self._preempting(side, new)
+
+    def _preempting(self, side: Side, pods: Sequence[Json]) -> cluster.Run:
+        """Counted from the first pod that comes: all may be searched for before one is bound."""
+        with self._warm(side) as process:
+            seen = (process.pid, self.plane.apiserver.pid)
+            before = [cpu_seconds(one) for one in seen]
+            asyncio.run(cluster.create(self.plane, PODS, list(pods)))
+            self._wait_for(len(pods))
+            bound = [cpu_seconds(one) for one in seen]
+            self._events_rest(3 * len(pods))  # of failures, of victims, of bindings
+            rested = cpu_seconds(process.pid)
+            first = min(_times(self.audit.created).values())
+            last = cluster.written_at(self.audit.bindings)[-1]
+            end = max(last, *cluster.written_at(self.audit.events))
+            count = len(pods)
+            return cluster.Run(
+                count / (last - first),
+                count / (last - first),
+                count / (end - first),
+                1e3 * (bound[0] - before[0]) / count,
+                1e3 * (rested - before[0]) / count,
+                1e3 * (bound[1] - before[1]) / count,
+                resident_mib(process.pid),
+                len(self.audit.events) / count,
+            )
+
+    @contextlib.contextmanager
+    def _warm(self, side: Side) -> Iterator[Process]:
+        """The side's process, once it has bound a few pods."""
+        first = list(self._pods("first", [pod("plain")], self.sizes.warm, side))
+        self.audit.forget()
+        with self.running(side) as process:
+            asyncio.run(cluster.create(self.plane, PODS, first))
+            self._wait_for(len(first))
+            time.sleep(1.0)
+            self.audit.forget()
+            yield process
+
+    def _wait_for(self, count: int) -> None:
+        wait_until("all are bound", lambda: self._bound() >= count, seconds=cluster.PATIENCE)
 
     def _pods(self, name: str, templates: Sequence[Json], count: int, side: Side) -> Iterator[Json]:
         for number, one in enumerate(written_out(templates, count)):
@@ -128,18 +170,10 @@ class Cases(Comparison):
     def at_rate(self, side: Side, rate: int) -> tuple[list[float], float]:
         """Seconds from created to bound of pods at so many a second, and CPU ms a pod."""
         pods = list(self._pods("rate", [pod("plain")], self.sizes.pods, side))
-        first = list(self._pods("first", [pod("plain")], self.sizes.warm, side))
-        self.audit.forget()
-        with self.running(side) as process:
-            asyncio.run(cluster.create(self.plane, PODS, first))
-            wait_until("it runs", lambda: self._bound() >= len(first), seconds=cluster.PATIENCE)
-            time.sleep(1.0)
-            self.audit.forget()
+        with self._warm(side) as process:
             cpu = cpu_seconds(process.pid)
             asyncio.run(self._offer(pods, rate))
-            wait_until(
-                "all are bound", lambda: self._bound() >= len(pods), seconds=cluster.PATIENCE
-            )
+            self._wait_for(len(pods))
             cpu = cpu_seconds(process.pid) - cpu
         made, bound = _times(self.audit.created), _times(self.audit.bindings)
         return [bound[name] - at for name, at in made.items() if name in bound], 1e3 * cpu / len(

@@ -388,7 +388,7 @@ class Comparison:
         wait_until("all are bound", bound(sizes.pods), seconds=PATIENCE)
         bound_cpu, bound_server_cpu = cpu_seconds(process.pid), cpu_seconds(server)
         rss = resident_mib(process.pid)
-        self._events_rest()
+        self._events_rest(sizes.pods)
         rested_cpu = cpu_seconds(process.pid)
         times = written_at(audit.bindings)
         events = written_at(audit.events)
@@ -406,11 +406,11 @@ class Comparison:
             len(events) / len(times),
         )
 
-    def _events_rest(self) -> None:
-        """Waits until every pod has its Event, or no more come."""
+    def _events_rest(self, expected: int) -> None:
+        """Waits until every pod has its Events, or no more come."""
         audit, quiet, known = self.audit, time.monotonic(), -1
         deadline = quiet + EVENTS_PATIENCE
-        while len(audit.events) < self.sizes.pods and time.monotonic() < deadline:
+        while len(audit.events) < expected and time.monotonic() < deadline:
             audit.read()
             if len(audit.events) != known:
                 known, quiet = len(audit.events), time.monotonic()

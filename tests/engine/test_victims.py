@@ -174,8 +174,11 @@ def test_what_is_promised_is_the_same_by_amounts_and_by_asking_all_filters(there
     expected = replace(trial, filters=asked).promised(passed)
     assert sorted(trial.promised(passed)) == sorted(expected)
     rejected = framework.rejections(new, snapshot)
-    left = {int(row) for one in rejected.each for row in one.rows}
-    assert left == set(np.flatnonzero(~passed).tolist()) | set(expected)
+    left = {int(row): one for one in rejected.each for row in one.rows}
+    assert left.keys() == set(np.flatnonzero(~passed).tolist()) | set(expected)
+    for row, one in left.items():  # all rows at once are as each by itself
+        alone = trial.at(row).rejection()
+        assert (one.plugin, one.status) == (alone.plugin, alone.status)
 
 
 def test_numbers_of_pods_are_read_for_the_nodes_that_changed():

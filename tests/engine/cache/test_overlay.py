@@ -79,7 +79,8 @@ def test_an_overlay_is_the_cluster_built_anew(data):
             where[pod] = node
         free = [pod for pod in free if pod not in where]
         row = cache.nodes.row(node)
-        snapshot = snapshot.overlay(row, remove, add)
+        snapshot = snapshot.overlay(row, remove) if remove else snapshot
+        snapshot = snapshot.overlay_each([(row, add[:1]), (row, add[1:])])
         touched.add(row)
         anew = empty(Cache())
         for pod, there in where.items():
