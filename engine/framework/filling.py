@@ -396,8 +396,12 @@ class Filling:
         among = raw[feasible]
         top = float(among.max(initial=0.0))
         fresh = None if shared is None else shared.normal.get(top)
+        if among.min(initial=0.0) < 0:
+            known.bad = self._asking.out_of_range(scoring.name)
         if fresh is None:
-            fresh = by_top(how, raw, top)
+            # Rows that are not feasible may be above the top. One that becomes feasible needs a key
+            # that says so, or nobody would notice that the top is another one now.
+            fresh = np.clip(by_top(how, raw, top), 0.0, MAX_SCORE)
             if shared is not None:
                 shared.normal[top] = fresh
         many = int(np.count_nonzero(among == top))

@@ -29,6 +29,7 @@ TAINTS = (
     [],
     [{"key": "a", "value": "b", "effect": "NoSchedule"}],
     [{"key": "c", "value": "", "effect": "PreferNoSchedule"}],
+    [{"key": key, "value": "", "effect": "PreferNoSchedule"} for key in "cd"],
 )
 TOLERATIONS = ([], [{"key": "a", "operator": "Exists"}])
 SELECTORS = (None, {"zone": "z0"}, {"zone": "z9"})
@@ -251,6 +252,19 @@ def test_only_changed_rows_are_asked_again():
     decide(pod, cache.snapshot(0.0), framework)
     assert plugin.asked[0] == slice(0, 200)
     assert plugin.asked[1].tolist() == [cache.nodes.row("n7")]
+
+
+def test_a_node_that_frees_up_is_seen_even_if_its_raw_score_was_never_among_the_feasible():
+    """The worst node by a normalised score was full when that score was normalised."""
+    cache, framework = Cache(), Framework(Profile("berth", default_plugins()))
+    taints = [{"key": key, "value": "", "effect": "PreferNoSchedule"} for key in "abcdefgh"]
+    cache.add_node(make_node("worst", cpu="2", taints=taints))
+    cache.add_node(make_node("better", cpu="2", taints=taints[:1]))
+    cache.add_pod(make_pod("there", cpu="2", node="worst"), "worst")
+    known = [decide(make_pod("p", cpu="1"), cache.snapshot(0.0), framework).feasible]
+    cache.remove_pod(make_pod("there").uid)
+    known.append(decide(make_pod("p", cpu="1"), cache.snapshot(0.0), framework).feasible)
+    assert known == [1, 2]
 
 
 def test_a_plugin_that_abstains_has_no_say():
