@@ -1,6 +1,8 @@
 """Random cases for the fuzz: small clusters whose amounts, labels and times lie at the edges.
 
 One seed gives one case, the same in every process. A case is about one theme or about all of them.
+Some clusters are spacious, so that several nodes are left to be scored; in some all nodes and the
+pods on them are alike, so that preemption has equals to choose from.
 Values come from short lists, so that pods, nodes and volumes meet each other often.
 """
 
@@ -23,6 +25,8 @@ THEMES = (
     *("taints", "affinity", "ports", "images", "resources", "spread", "interpod", "volumes"),
     *("nominated", "features"),
 )
+RICH = ("volumes", "volumes", "resources", "spread", "interpod", "affinity")
+"""Themes with many answers, drawn more often."""
 APP = "app"
 CSI = "csi.example.com"
 FILTERS = (
@@ -34,7 +38,12 @@ WEIGHED = (
     *("TaintToleration", "NodeAffinity", "PodTopologySpread", "InterPodAffinity"),
     *("NodeResourcesFit", "NodeResourcesBalancedAllocation", "ImageLocality", "VolumeBinding"),
 )
-EXTENDED = ("example.com/gpu", "hugepages-2Mi", "ephemeral-storage", "kubernetes.io/batch")
+EXTENDED = {
+    "example.com/gpu": ("0", "1", "2"),
+    "hugepages-2Mi": ("0", "2Mi", "4Mi"),
+    "ephemeral-storage": ("0", "1Mi", "1Gi", "2Gi"),
+    "kubernetes.io/batch": ("0", "1", "2"),
+}
 TIMES = [f"2026-03-01T0{hour}:00:00Z" for hour in range(4)]
 KIND_OF = {
     "PersistentVolume": "v1",
@@ -66,6 +75,8 @@ class Drawn:
         self.seed, self.chance = seed, random.Random(seed)
         self.themes: set[str] = set(THEMES)
         self.nodes: list[str] = []
+        self.spacious = self.alike = False
+        self.scarce = self.one(*EXTENDED)
 
     # ---- chance ------------------------------------------------------------------------------
 
@@ -87,16 +98,17 @@ class Drawn:
     # ---- the case ----------------------------------------------------------------------------
 
     def case(self) -> Json:
-        kind = self.chance.choices(KINDS, (5, 3, 2, 2))[0]
+        kind = self.chance.choices(KINDS, (7, 3, 2, 4))[0]
         if self.odds(7):
-            self.themes = set(self.some(THEMES, 2, 1))
+            self.themes = set(self.some((*THEMES, *RICH), 2, 1))
             if kind == "preempt":
                 self.themes.add("resources")
-        self.nodes = [f"n{i}" for i in range(self.chance.choice((1, 2, 3, 4, 6)))]
+        self.spacious = kind != "preempt" and self.odds(4)
+        self.alike = kind == "preempt" and self.odds(2)
+        sizes = (5, 6, 8) if self.spacious else (1, 2, 3, 4, 6)
+        self.nodes = [f"n{i}" for i in range(self.chance.choice(sizes))]
         self.priorities = (0, 0, 1, 5) if kind == "preempt" or self.odds(3) else (0,)
-        objects = [self.node(name) for name in self.nodes]
-        most = (5 if kind == "preempt" else 3) * len(self.nodes)
-        objects += [self.bound(f"b{i}") for i in range(self.chance.randint(0, most))]
+        objects = self.equals() if self.alike else self.mixed(kind)
         objects += self.around()
         out: Json = {"id": f"fuzz-{self.seed}", "kind": kind, "objects": objects}
         if self.odds(2):
@@ -105,11 +117,34 @@ class Drawn:
             out["pods"] = [self.pod(f"p{i}") for i in range(self.chance.randint(2, 4))]
             return out
         out["pod"] = self.pod("new", self.one(0, 5, 9, 9, 9) if kind == "preempt" else None)
+        if self.alike:
+            out["pod"]["spec"]["containers"] = [self.asking("2")]
         if kind == "hint":
+            out["pod"]["metadata"]["uid"] = "new"
             out["pod"]["spec"].pop("nodeName", None)
-            out["rejectedBy"] = self.some(FILTERS, len(FILTERS), 1)
+            out["rejectedBy"] = self.some(FILTERS, len(FILTERS), self.one(1, len(FILTERS)))
             out["event"] = self.event(objects, out["pod"])
         return out
+
+    def mixed(self, kind: str) -> list[Json]:
+        most = (5 if kind == "preempt" else 3) * len(self.nodes)
+        nodes = [self.node(name) for name in self.nodes]
+        return nodes + [self.bound(f"b{i}") for i in range(self.chance.randint(0, most))]
+
+    def equals(self) -> list[Json]:
+        """Nodes that differ by name alone, each with a pod or two that are in the way."""
+        has = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+        out = [self.named("Node", name, status={"allocatable": has}) for name in self.nodes]
+        some, asked = self.labels(), self.one("3", "1500m")
+        for number in range(self.one(1, 2) * len(self.nodes)):
+            spec = {"priority": 0, "nodeName": self.nodes[number % len(self.nodes)]}
+            spec["containers"] = [self.asking(asked)]
+            status = {"phase": "Running", "startTime": TIMES[0]}
+            out.append(self.named("Pod", f"b{number}", labels=some, spec=spec, status=status))
+        return out
+
+    def asking(self, cpu: str) -> Json:
+        return {"name": "c0", "image": "img", "resources": {"requests": {"cpu": cpu}}}
 
     def around(self) -> list[Json]:
         """What is there besides nodes and bound pods."""
@@ -119,7 +154,7 @@ class Drawn:
                 out.append(self.owner(kind))
         if "volumes" in self.themes:
             out += self.volumes()
-        if self.odds(5):
+        if self.odds(8 if self.alike else 5):
             out += [self.budget(f"pdb{i}") for i in range(self.chance.randint(1, 2))]
         if "nominated" in self.themes:
             for i in range(self.chance.randint(1, 2)):
@@ -157,16 +192,21 @@ class Drawn:
     def node(self, name: str) -> Json:
         labels = {HOST: name} if self.odds(9) else {}
         for key, values in ((ZONE, "ab"), (REGION, "r"), ("disk", "12"), ("gen", ("5", "x", "-3"))):
-            if self.odds(7):
+            if self.odds(9 if self.spacious else 7):
                 labels[key] = self.one(*values)
         if self.odds(1):
             labels["failure-domain.beta.kubernetes.io/zone"] = self.one("a", "b")
         has = {"cpu": self.one("2", "4", "8", "1500m"), "pods": self.one("3", "5", "110")}
         has["memory"] = self.one("2Gi", "3000Mi", "4Gi", "8Gi")
+        if self.spacious:
+            has |= {"cpu": self.one("8", "16"), "memory": self.one("8Gi", "32Gi"), "pods": "110"}
         spec: Json = {}
         status: Json = {"allocatable": has}
         if "resources" in self.themes:
-            has |= {key: self.one("0", "1", "2", "4Mi", "1Gi") for key in self.some(EXTENDED, 3)}
+            has |= {
+                key: self.one(*EXTENDED[key])
+                for key in sorted({self.scarce, *self.some(list(EXTENDED), 3)})
+            }
         if "taints" in self.themes:
             taints = {(t["key"], t["effect"]): t for t in self.many(self.taint, 3)}
             spec |= {"taints": list(taints.values())} | self.maybe(1, unschedulable=lambda: True)
@@ -180,7 +220,9 @@ class Drawn:
     def taint(self) -> Json:
         keys = ("k", "node.kubernetes.io/unschedulable", "l")
         effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-        return {"key": self.one(*keys), "effect": self.one(*effects)} | self.maybe(
+        soft = self.spacious and self.odds(9)
+        effect = "PreferNoSchedule" if soft else self.one(*effects)
+        return {"key": self.one(*keys), "effect": effect} | self.maybe(
             5, value=lambda: self.one("v", "w", "5")
         )
 
@@ -217,8 +259,8 @@ class Drawn:
         out = {"cpu": self.one("100m", "500m", "1", "0", "2"), "memory": self.one("64Mi", "1Gi")}
         if self.odds(3):
             out.pop(self.one("cpu", "memory"))
-        if "resources" in self.themes and self.odds(1.5):
-            out |= {key: self.one("0", "1", "2", "2Mi") for key in self.some(EXTENDED, 1)}
+        if "resources" in self.themes and self.odds(1.5 if len(self.themes) > 2 else 4):
+            out |= {self.scarce: self.one(*EXTENDED[self.scarce])}
         return out
 
     def container(self, name: str) -> Json:
@@ -250,13 +292,13 @@ class Drawn:
         spec["priority"] = self.one(*self.priorities) if priority is None else priority
         spec |= self.maybe(0.7, preemptionPolicy=lambda: "Never")
         for theme in THEMES:
-            if theme in self.themes and self.odds(2.5 if len(self.themes) > 2 else 6):
+            if theme in self.themes and self.odds(2.5 if len(self.themes) > 2 else 7):
                 getattr(self, f"add_{theme}", lambda _: None)(spec)
         meta: Json = {"name": name, "labels": self.labels(), "creationTimestamp": TIMES[0]}
         meta |= self.maybe(2, namespace=lambda: "other")
         if name[0] == "n":
             spec |= self.maybe(0.2, nodeName=lambda: self.one(*self.nodes))
-            spec |= self.maybe(0.1, schedulingGates=lambda: [{"name": "g"}])
+            spec |= self.maybe(0.3, schedulingGates=lambda: [{"name": "g"}])
         out: Json = {"metadata": meta, "spec": spec}
         if name == "new" and "nominated" in self.themes and self.odds(4):
             out["status"] = {"nominatedNodeName": self.one(*self.nodes)}
@@ -290,15 +332,15 @@ class Drawn:
 
     def add_affinity(self, spec: Json) -> None:
         node: Json = {}
-        if self.odds(5):
+        if self.odds(1 if self.spacious else 5):
             terms = self.many(self.node_term, 2, 1)
             node["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
-        if self.odds(6):
+        if self.odds(8 if self.spacious else 6):
             node["preferredDuringSchedulingIgnoredDuringExecution"] = self.many(
-                lambda: {"weight": self.one(1, 10, 100), "preference": self.node_term()}, 3, 1
+                lambda: {"weight": self.one(1, 10, 100), "preference": self.node_term()}, 4, 1
             )
         spec.setdefault("affinity", {})["nodeAffinity"] = node
-        spec |= self.maybe(2, nodeSelector=lambda: {"disk": self.one("1", "2")})
+        spec |= self.maybe(1, nodeSelector=lambda: {"disk": self.one("1", "2")})
 
     def add_ports(self, spec: Json) -> None:
         if self.odds(1):
@@ -329,7 +371,7 @@ class Drawn:
 
     def add_spread(self, spec: Json) -> None:
         def constraint() -> Json:
-            hard = self.odds(6)
+            hard = self.odds(3 if self.spacious else 6)
             out: Json = {
                 "maxSkew": self.one(1, 1, 2),
                 "topologyKey": self.one(ZONE, HOST, REGION, "disk"),
@@ -359,7 +401,7 @@ class Drawn:
 
         def terms() -> Json:
             out: Json = {}
-            if self.odds(4):
+            if self.odds(2 if self.spacious else 4):
                 out["requiredDuringSchedulingIgnoredDuringExecution"] = self.many(term, 2, 1)
             if self.odds(5):
                 out["preferredDuringSchedulingIgnoredDuringExecution"] = self.many(
@@ -372,7 +414,7 @@ class Drawn:
 
     def add_volumes(self, spec: Json) -> None:
         names = self.some([f"c{i}" for i in range(5)], 2)
-        names += ["absent"] if self.odds(0.5) else []
+        names += ["absent"] if self.odds(0.7) else []
         volumes = [
             {"name": f"v-{name}", "persistentVolumeClaim": {"claimName": name}} for name in names
         ]
@@ -410,15 +452,15 @@ class Drawn:
         ]
         for number in range(5):
             out += self.claim(f"c{number}")
-        out += [self.volume(f"free{i}") for i in range(self.one(0, 1, 3))]
+        out += [self.free(f"free{i}") for i in range(self.one(0, 2, 5))]
         for node in self.some(self.nodes, 4):
             count: Json = {"allocatable": {"count": self.one(0, 1, 2)}} if self.odds(7) else {}
             driver = {"name": self.one(CSI, CSI, "pd.csi.storage.gke.io"), "nodeID": node, **count}
             out.append(self.named("CSINode", node, spec={"drivers": [driver]}))
         if self.odds(6):
             out.append(self.named("CSIDriver", CSI, spec={"storageCapacity": self.odds(8)}))
-            out += [self.capacity(f"cap{i}") for i in range(self.one(0, 1, 3))]
-        if self.odds(3):
+            out += [self.capacity(f"cap{i}") for i in range(self.one(0, 2, 3))]
+        if self.odds(6):
             source = {"persistentVolumeName": self.one("pv-c0", "pv-c1")}
             spec = {"attacher": CSI, "nodeName": self.one(*self.nodes), "source": source}
             out.append(self.named("VolumeAttachment", "va", spec=spec, status={"attached": True}))
@@ -439,19 +481,19 @@ class Drawn:
         spec = self.claim_spec()
         claim = self.named("PersistentVolumeClaim", name, spec=spec, status={"phase": "Pending"})
         claim["metadata"]["namespace"] = "default"
-        if self.odds(0.5):
+        if self.odds(1.3):
             claim["metadata"]["deletionTimestamp"] = TIMES[3]
         if self.odds(0.5):
             claim["status"]["phase"] = "Lost"
         if self.odds(5) and spec.get("storageClassName") != "none":
             spec["storageClassName"] = "late"
-        if self.odds(4):
+        if self.odds(5):
             return [claim]
         spec["volumeName"] = f"pv-{name}"
         claim["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
         volume = self.volume(f"pv-{name}")
         volume["spec"]["claimRef"] = {"name": name, "namespace": "default"}
-        return [claim, volume] if self.odds(9) else [claim]
+        return [claim, volume] if self.odds(7.5) else [claim]
 
     def volume(self, name: str) -> Json:
         spec: Json = {"capacity": {"storage": self.one("1Gi", "5Gi", "20Gi", "21Gi")}}
@@ -470,8 +512,18 @@ class Drawn:
             if self.odds(5):
                 terms[0]["matchExpressions"][0] |= {"key": HOST, "values": [self.one(*self.nodes)]}
             spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
-        labels = {ZONE: self.one("a", "b", "a__b")} if self.odds(3) else {}
-        return self.named("PersistentVolume", name, labels=labels, spec=spec)
+        labels = {ZONE: self.one("a", "b", "a__b")} if self.odds(5) else {}
+        status = {"phase": self.one("Available", "Available", "Bound")}
+        return self.named("PersistentVolume", name, labels=labels, spec=spec, status=status)
+
+    def free(self, name: str) -> Json:
+        """A volume that a claim may find."""
+        out = self.volume(name)
+        if self.odds(7):
+            modes = ["ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"]
+            out["spec"] |= {"accessModes": modes, "storageClassName": self.one("late", "none")}
+            out["spec"]["capacity"] = {"storage": self.one("5Gi", "20Gi", "50Gi")}
+        return out
 
     def owner(self, kind: str) -> Json:
         selector: Any = {APP: self.one("a", "b")}
@@ -518,7 +570,7 @@ class Drawn:
 
         shape = [{"utilization": 0, "score": self.one(0, 10)}, {"utilization": 80, "score": 4}]
         strategy: Json = {"type": self.one("LeastAllocated", "MostAllocated")}
-        names = ["cpu", *self.some(("memory", *EXTENDED[:1]), 2)]
+        names = ["cpu", *self.some(("memory", "example.com/gpu"), 2)]
         if self.odds(4):
             strategy = {
                 "type": "RequestedToCapacityRatio",
@@ -531,7 +583,10 @@ class Drawn:
             "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]
         }
         return [
-            ("NodeResourcesFit", {"scoringStrategy": strategy, "ignoredResources": [EXTENDED[0]]}),
+            (
+                "NodeResourcesFit",
+                {"scoringStrategy": strategy, "ignoredResources": ["example.com/gpu"]},
+            ),
             ("NodeResourcesFit", {"scoringStrategy": strategy}),
             (
                 "NodeResourcesBalancedAllocation",
@@ -551,7 +606,9 @@ class Drawn:
     def event(self, objects: list[Json], pod: Json) -> Json:
         """One of the objects comes, goes or changes; `objects` become the state after it."""
         skip = ("Namespace", "Service", "ReplicaSet", "StatefulSet", "PodDisruptionBudget")
-        new = self.chance.choice([one for one in objects if one["kind"] not in skip])
+        kinds = sorted({one["kind"] for one in objects} - set(skip))
+        meant = self.one("Node", *kinds) if self.odds(5) else self.one(*kinds)
+        new = self.chance.choice([one for one in objects if one["kind"] == meant])
         kind, name = new["kind"], new["metadata"]["name"]
         action = self.one("Add", "Delete", "Update", "Update", "Update")
         if action == "Add":
