@@ -7,7 +7,7 @@ DEV := $(VENV)/.dev-stamp
 WORKERS ?= 2
 FUZZ_SECONDS ?= 1800
 
-.PHONY: help setup demo check test test-long fuzz-parity mutants bench bench-engine bench-cluster scoreboard spec golden manifests format clean
+.PHONY: help setup demo check test test-long fuzz-parity mixed-parity mutants bench bench-engine bench-cluster scoreboard spec golden manifests format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -46,6 +46,9 @@ test-long: $(DEV) ## many more examples and seeds, half an hour of fuzzing (FUZZ
 
 fuzz-parity: $(DEV) ## random cases against kube-scheduler's own libraries (ORACLE=program, CASES, SEED)
 	@ORACLE=$(ORACLE) $(BIN)/python -m tests.conformance.fuzz --cases $(or $(CASES),20000) --seed $(or $(SEED),0)
+
+mixed-parity: $(DEV) ## 2,000 mixed pods on a real API server, each decision against the same (ORACLE=program, FLAGS)
+	@ORACLE=$(ORACLE) $(BIN)/python -m tests.conformance.mixed $(FLAGS)
 
 mutants: $(DEV) ## would a test notice a small change of plan, lowering, turns or reference? an hour or more
 	@$(BIN)/python -m tests.mutants $(MUTANTS)
