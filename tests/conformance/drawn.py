@@ -25,7 +25,7 @@ THEMES = (
     *("taints", "affinity", "ports", "images", "resources", "spread", "interpod", "volumes"),
     *("nominated", "features"),
 )
-RICH = ("volumes", "volumes", "resources", "spread", "interpod", "affinity")
+RICH = (*["volumes"] * 4, *["spread"] * 3, *["interpod"] * 2, "affinity", "affinity", "resources")
 """Themes with many answers, drawn more often."""
 APP = "app"
 CSI = "csi.example.com"
@@ -552,7 +552,9 @@ class Drawn:
         off = [{"name": w["name"]} for w in weights]
         plugins: Json = {"multiPoint": {"disabled": off, "enabled": weights}} if weights else {}
         if self.odds(4):
-            plugins["filter"] = {"disabled": [{"name": self.one(*FILTERS)}]}
+            # Without NodeName's there is a stated difference, about pods that nobody schedules.
+            off = sorted(set(FILTERS) - {"NodeName"})
+            plugins["filter"] = {"disabled": [{"name": self.one(*off)}]}
         if self.odds(3):
             plugins["score"] = {"disabled": [{"name": self.one(*WEIGHED, "*")}]}
         out |= {"plugins": plugins} if plugins else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conformance.adapter import answer
 from tests.conformance.compare import DATA, check, read
 from tests.conformance.kept import check_kept
 
@@ -44,3 +45,13 @@ def test_memo_says_what_plugins_say(suite: str) -> None:
     for vector in list(read(suite))[:: 10 if suite != "found" else 1]:
         if vector["case"]["kind"] != "hint":
             check_kept(vector["case"])
+
+
+def test_a_node_that_a_pre_filter_leaves_out_is_not_taken_for_its_nomination() -> None:
+    """A stated difference: here kube-scheduler takes n4, for only NodeName's Filter says no."""
+    spec = {"containers": [], "nodeName": "n2"}
+    nominated = {"metadata": {"name": "p"}, "spec": spec, "status": {"nominatedNodeName": "n4"}}
+    node = {"kind": "Node", "metadata": {"name": "n4"}, "status": {"allocatable": {"pods": "9"}}}
+    profile = {"plugins": {"filter": {"disabled": [{"name": "NodeName"}]}}}
+    got = answer({"kind": "cycle", "objects": [node], "pod": nominated, "profile": profile})
+    assert (got["feasible"], got["rejectedBy"]) == ([], ["NodeName"])
