@@ -7,7 +7,6 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
-from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
@@ -24,57 +23,24 @@ _BOM: Final = "\ufeff"
 QUOTED_OR_COMMENT: Final = re.compile(
     r'"""[\s\S]*?(?:"""|\Z)|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*'
 )
-_REPLACEMENTS: Final = {
-    "\u00a0": ("a no-break space", "a space"),
-    "\u2007": ("a figure space", "a space"),
-    "\u202f": ("a narrow no-break space", "a space"),
-    "\u200b": ("a zero-width space", "nothing"),
-    "\u3000": ("an ideographic space", "a space"),
-    "\u201c": ("a curly quote", '"'),
-    "\u201d": ("a curly quote", '"'),
-    "\u201e": ("a low quote", '"'),
-    "\u00ab": ("a quotation mark", '"'),
-    "\u00bb": ("a quotation mark", '"'),
-    "\u2018": ("a curly quote", "'"),
-    "\u2019": ("a curly quote", "'"),
-    "\u2192": ("an arrow", "->"),
-    "\u21d2": ("an arrow", "->"),
-    "\u2212": ("a minus sign", "-"),
-    "\u2013": ("a dash", "-"),
-    "\u2014": ("a dash", "-"),
-    "\u2264": ("a less-or-equal sign", "<="),
-    "\u2265": ("a greater-or-equal sign", ">="),
-    "\u2260": ("a not-equal sign", "!="),
-    "\u00d7": ("a multiplication sign", "*"),
-    "\u00f7": ("a division sign", "/"),
-    "\u2026": ("an ellipsis", ".."),
-    "\uff1a": ("a full-width colon", ":"),
-    "\u00b4": ("an accent", "'"),
-    "\u2227": ("a logical sign", "and"),
-    "\u2228": ("a logical sign", "or"),
-    "\u00ac": ("a logical sign", "not"),
-    "\u2208": ("a sign of sets", "in"),
-    "\u00bd": ("a fraction", "0.5"),
-    "\u00bc": ("a fraction", "0.25"),
-    "\u00be": ("a fraction", "0.75"),
-}
-#: Letters that look like those of ASCII, by their script.
-_LETTERS: Final = MappingProxyType(
-    {
-        **{char: ("a Cyrillic letter", like) for char, like in zip(
-            "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0455\u0458\u0501\u04bb\u051b\u051d"
-            "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0406\u0405\u0408",
-            "aeopcyxisjdhqwABEKMHOPCTXISJ", strict=True,
-        )},
-        **{char: ("a Greek letter", like) for char, like in zip(
-            "\u03bf\u03bd\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4"
-            "\u03a5\u03a7",
-            "ovABEZHIKMNOPTYX", strict=True,
-        )},
-        "\u0131": ("a letter without its dot", "i"),
-        "\u017f": ("a long s", "s"),
-    }
-)  # fmt: skip
+#: What is written for signs that programs put in the place of others.
+_SIGNS: Final = {
+    " ": "\u00a0\u2007\u202f\u3000", "": "\u200b", '"': "\u201c\u201d\u201e\u00ab\u00bb",
+    "'": "\u2018\u2019\u00b4", "->": "\u2192\u21d2", "-": "\u2212\u2013\u2014", "<=": "\u2264",
+    ">=": "\u2265", "!=": "\u2260", "*": "\u00d7", "/": "\u00f7", "..": "\u2026", ":": "\uff1a",
+    "and": "\u2227", "or": "\u2228", "not": "\u00ac", "in": "\u2208", "0.5": "\u00bd",
+    "0.25": "\u00bc", "0.75": "\u00be",
+}  # fmt: skip
+_LIKE: Final = (
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0455\u0458\u0501\u04bb\u051b\u051d"
+    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0406\u0405\u0408"
+    "\u03bf\u03bd\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4"
+    "\u03a5\u03a7\u0131\u017f"
+)
+#: What is written instead, of those signs and of letters that look like those of ASCII.
+_BETTER: Final = {sign: better for better, signs in _SIGNS.items() for sign in signs} | dict(
+    zip(_LIKE, "aeopcyxisjdhqwABEKMHOPCTXISJovABEZHIKMNOPTYXis", strict=True)
+)
 #: Digits, letters and signs that are ASCII but for their width or size.
 _OF_ANOTHER_WIDTH: Final = frozenset(
     {"Nd", "Lu", "Ll", "Po", "Ps", "Pe", "Pd", "Pc", "Sm", "Sc", "Sk"}
@@ -84,7 +50,6 @@ _MAX_OF_A_KIND: Final = 20
 #: What nobody sees, but for line feeds and tabs.
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _UTF_16_SHARE: Final = 3
-_FIX_TEXT: Final = {"a space": " ", "nothing": ""}
 
 
 class Span(Struct, frozen=True, gc=False):
@@ -219,10 +184,9 @@ def _lookalikes(text: str) -> list[TextProblem]:
     kinds: Counter[str] = Counter()
     for found in _BEYOND_ASCII.finditer(bare):
         word = found.group()
-        looks = [_looks_like(char) for char in word]
-        if any(char > "\x7f" and not what for char, (what, _) in zip(word, looks, strict=True)):
+        betters = [_better(char) for char in word]
+        if None in betters:
             # One of its letters is of no other spelling, so the word is of another language.
-            looks = [("", "") for _ in word]
             kind = f"line {text.count(chr(10), 0, found.start())}"
             kinds[kind] += 1
             kinds[""] += kinds[kind] == 1
@@ -230,11 +194,11 @@ def _lookalikes(text: str) -> list[TextProblem]:
                 message = f"`{word}` may only stand in quoted texts and comments"
                 span = Span(*found.span())
                 problems.append(TextProblem("P003", message, span, "put the text in quotes"))
-        for at, (what, better) in enumerate(looks):
-            kinds[word[at]] += bool(what)
-            if what and kinds[word[at]] <= _MAX_OF_A_KIND:
-                span = Span(found.start() + at, found.start() + at + 1)
-                problems.append(_lookalike(text, span, what, better))
+            continue
+        for at, better in enumerate(betters, found.start()):
+            kinds[text[at]] += better != text[at]
+            if better is not None and better != text[at] and kinds[text[at]] <= _MAX_OF_A_KIND:
+                problems.append(_lookalike(text, Span(at, at + 1), better))
     return problems
 
 
@@ -242,27 +206,22 @@ def _lookalikes(text: str) -> list[TextProblem]:
 _BEYOND_ASCII: Final = re.compile(r"(?<!\w)[A-Za-z0-9_]*[^\W\x00-\x7f]\w*|[^\x00-\x7f]")
 
 
-def _looks_like(char: str) -> tuple[str, str]:
-    """Returns what a character is and what to write for it, nothing where nobody can say."""
-    if char < "\x80":
-        return "", ""
-    if char in _REPLACEMENTS:
-        return _REPLACEMENTS[char]
-    if char in _LETTERS:
-        what, better = _LETTERS[char]
-        return f"{what} that looks like `{better}`", better
+def _better(char: str) -> str | None:
+    """Returns what to write for a character, itself if it is ASCII; None: nobody can say."""
+    if char in _BETTER or char < "\x80":
+        return _BETTER.get(char, char)
     plain = unicodedata.normalize("NFKC", char)
-    if plain.isascii() and plain.strip() and unicodedata.category(char) in _OF_ANOTHER_WIDTH:
-        return f"`{plain}` in another width", plain
-    return "", ""
+    wide = plain.isascii() and plain.strip() and unicodedata.category(char) in _OF_ANOTHER_WIDTH
+    return plain if wide else None
 
 
-def _lookalike(text: str, span: Span, what: str, better: str) -> TextProblem:
-    shown = better if better in _FIX_TEXT else f"`{better}`"
-    fix = _FIX_TEXT.get(better, better)
+def _lookalike(text: str, span: Span, better: str) -> TextProblem:
+    shown = {" ": "a space", "": "nothing"}.get(better, f"`{better}`")
+    name = unicodedata.name(text[span.start], "sign").lower()
+    fix = better
     if fix.isalpha() and len(fix) > 1:
         # A word for a sign stands alone.
         left = "" if text[span.start - 1 : span.start] in " (\n" else " "
         right = "" if text[span.end : span.end + 1].isspace() else " "
         fix = f"{left}{better}{right}"
-    return TextProblem("P003", f"this is {what}", span, f"write {shown} instead", fix)
+    return TextProblem("P003", f"this is Unicode's {name}", span, f"write {shown} instead", fix)

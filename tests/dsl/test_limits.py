@@ -87,7 +87,7 @@ UNUSABLE = {
     "CR that hides rules": (b"# comment\rfilter: node.ready\r", "P003", "carriage return"),
     "escape": (b"score: \x1b[31mload\n", "P003", "0x1b"),
     "no-break space": ("score:\u00a0load\n", "P003", "no-break space"),
-    "curly quotes": ("filter: pod.name is \u201cweb\u201d\n", "P003", "curly quote"),
+    "curly quotes": ("filter: pod.name is \u201cweb\u201d\n", "P003", "double quotation mark"),
     "tab before the first": (b"\tscore: load\n", "P012", "leading spaces"),
     "one byte too many": (b"#" * (128 * 1024) + b"\n", "P006", "128 KiB"),
     "1,000 times not": ("filter: " + "not " * 1_000 + "true\n", "P006", "64 levels"),

@@ -303,7 +303,7 @@ def test_a_session(nodes, pod):
         (":now noon", "is no time"),
         (":forget x", "nothing is called x"),
         (":fields nothing", "no field has"),
-        ("“x”", "curly quote"),
+        ("“x”", "double quotation mark"),
     ],
 )
 def test_a_bad_line_says_why_and_changes_nothing(line, said):
