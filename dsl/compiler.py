@@ -6,7 +6,7 @@ stop for long.
 
 import hashlib
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,19 +14,11 @@ from msgspec.structs import replace
 from dsl import tenants
 from dsl.analysis import FileFacts, Inventory, RuleFacts, Size, analyse
 from dsl.assembly import assembled
-from dsl.checker import (
-    CheckedPolicy,
-    FileChecker,
-    ParamValue,
-    policy_name,
-)
+from dsl.checker import CheckedPolicy, FileChecker, ParamValue, policy_name
 from dsl.diagnostics import Diagnostic, of_text, sort_key
 from dsl.lower import Memo
 from dsl.parser import Parser
-from dsl.plan import (
-    Plan,
-    UseLine,
-)
+from dsl.plan import Plan, UseLine
 from dsl.schema import MetricDefinition
 from dsl.source import read_source
 from dsl.syntax import Statement
@@ -35,7 +27,7 @@ from dsl.usage import Instance, Library, Parsed, instances
 
 Params = Mapping[str, Mapping[str, ParamValue]]
 Files = Mapping[str, str | bytes]
-_Options = tuple[Params, Mapping[str, MetricDefinition], Tenant | None]
+_Whose = tuple[Params, Mapping[str, MetricDefinition], Tenant | None]
 
 _LANGUAGE: Final = "1"
 
@@ -46,6 +38,26 @@ def _meant(name: str, args: Sequence[str]) -> tuple[str, bool, str]:
     from dsl.foreign_calls import call_for  # noqa: PLC0415 - see above
 
     return call_for(name, args) or ("", False, "")
+
+
+class Options(TypedDict, total=False):
+    """What a compile may be told.
+
+    Attributes:
+        params: values of parameters by policy name, from the configuration.
+        metrics: metrics of the configuration, beside or instead of the bundled ones.
+        size: the cluster that the cost of the policies is bounded for.
+        stock: what the cluster has, to compare with what the policies ask for.
+        bundled: texts of the policies that `use` may name besides those of the files.
+        tenant: whose namespace the files are about, if not about all.
+    """
+
+    params: Params | None
+    metrics: Mapping[str, MetricDefinition] | None
+    size: Size | None
+    stock: Inventory | None
+    bundled: Mapping[str, str] | None
+    tenant: Tenant | None
 
 
 class CompileResult(Struct, frozen=True):
@@ -84,37 +96,9 @@ class Compiler:
         """Makes all that the parser may need of the grammar now."""
         self._parser.warm()
 
-    def compile(
-        self,
-        files: Files,
-        *,
-        params: Params | None = None,
-        metrics: Mapping[str, MetricDefinition] | None = None,
-        size: Size | None = None,
-        stock: Inventory | None = None,
-        bundled: Mapping[str, str] | None = None,
-        tenant: Tenant | None = None,
-    ) -> CompileResult:
-        """Compiles all files of a source.
-
-        Args:
-            files: text by file name; the file name is the policy's name unless it has a header.
-            params: values of parameters by policy name, from the configuration.
-            metrics: metrics of the configuration, beside or instead of the bundled ones.
-            size: the cluster that the cost of the policies is bounded for.
-            stock: what the cluster has, to compare with what the policies ask for.
-            bundled: texts of the policies that `use` may name besides those of the files.
-            tenant: whose namespace the files are about, if not about all.
-        """
-        steps = self.steps(
-            files,
-            params=params,
-            metrics=metrics,
-            size=size,
-            stock=stock,
-            bundled=bundled,
-            tenant=tenant,
-        )
+    def compile(self, files: Files, **options: Unpack[Options]) -> CompileResult:
+        """Compiles all files of a source, texts by name."""
+        steps = self.steps(files, **options)
         while True:
             try:
                 next(steps)
@@ -123,57 +107,51 @@ class Compiler:
                 return result
 
     def steps(
-        self,
-        files: Files,
-        *,
-        params: Params | None = None,
-        metrics: Mapping[str, MetricDefinition] | None = None,
-        size: Size | None = None,
-        stock: Inventory | None = None,
-        bundled: Mapping[str, str] | None = None,
-        tenant: Tenant | None = None,
+        self, files: Files, **options: Unpack[Options]
     ) -> Generator[None, None, CompileResult]:
         """Does the same step by step; the generator's return value is the result."""
+        params, metrics = options.get("params") or {}, options.get("metrics") or {}
+        size, tenant = options.get("size") or Size(), options.get("tenant")
         found: list[Diagnostic] = []
         plans: list[Plan] = []
         facts: list[FileFacts] = []
-        given = _own(params or {}, tenant)
+        given = _own(params, tenant)
         parsed: list[Parsed] = []
-        options = given, metrics or {}, tenant
+        whose = given, metrics, tenant
         for name in sorted(files):
-            plan = yield from self._file(name, files[name], options, found, (facts, parsed))
+            plan = yield from self._file(name, files[name], whose, found, (facts, parsed))
             if plan is not None:
                 plans.append(plan)
 
         def read(name: str, text: str) -> Parsed | None:
             return self._parsed(name, text, found)
 
-        library = Library(parsed, bundled or {}, read, self._plugins)
+        library = Library(parsed, options.get("bundled") or {}, read, self._plugins)
         for instance in instances(tuple(parsed), library, given, found):
-            plan = yield from self._instance(instance, options, found, facts)
+            plan = yield from self._instance(instance, whose, found, facts)
             if plan is not None:
                 plans.append(plan)
         if tenant is not None:
             found.extend(tenants.too_many(tenant, plans))
-            found.extend(tenants.too_dear(tenant, facts, size or Size()))
+            found.extend(tenants.too_dear(tenant, facts, size))
             plans = [replace(plan, name=tenant.own(plan.name)) for plan in plans]
         found.extend(_same_names(plans))
         found.extend(_two_sorts(plans))
-        for one in analyse(facts, size or Size(), stock):
+        for one in analyse(facts, size, options.get("stock")):
             if one is not None and one not in found:
                 found.append(one)
             yield
         diagnostics = tuple(sorted(found, key=sort_key))
         refused = any(one.is_error for one in diagnostics)
         ordered = tuple(sorted(plans, key=lambda one: (one.order, one.name, one.source.name)))
-        digest = _digest(files, params or {}, metrics or {})
+        digest = _digest(files, params, metrics)
         return CompileResult(() if refused else ordered, diagnostics, digest, ordered)
 
     def _file(
         self,
         name: str,
         data: str | bytes,
-        options: _Options,
+        whose: _Whose,
         found: list[Diagnostic],
         out: tuple[list[FileFacts], list[Parsed]],
     ) -> Generator[None, None, Plan | None]:
@@ -191,7 +169,7 @@ class Compiler:
                 statements.append(statement)
             yield
         parsed.append((source, tuple(statements)))
-        params, metrics, tenant = options
+        params, metrics, tenant = whose
         found.extend(() if tenant is None else tenants.refused(source, statements))
         checker = FileChecker(
             source,
@@ -223,12 +201,12 @@ class Compiler:
     def _instance(
         self,
         instance: Instance,
-        options: _Options,
+        whose: _Whose,
         found: list[Diagnostic],
         facts: list[FileFacts],
     ) -> Generator[None, None, Plan | None]:
         """Compiles what a `use` asks for."""
-        _, metrics, tenant = options
+        _, metrics, tenant = whose
         if tenant is not None:
             found.extend(tenants.refused(instance.source, instance.statements, instance.used))
         checker = FileChecker(
@@ -284,20 +262,12 @@ def _same_names(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
     for plan in plans:
         other = first.setdefault(plan.name, plan)
         if other is not plan:
-            if plan.used is None:
-                source, span = plan.source, plan.name_span
-                hint = "give one of them another name:  policy: NAME"
-            else:
-                source, span = plan.used.place
+            hint = "give one of them another name:  policy: NAME"
+            if plan.used is not None:
                 hint = f"give it another name:  use {plan.used.name} ... as NAME"
             where = other.source.name if other.used is None else f"`use {other.used.name}`"
-            yield Diagnostic(
-                "P502",
-                f"`{plan.name}` is also the name of the policy in {where}",
-                source,
-                span,
-                helps=(hint,),
-            )
+            message = f"`{plan.name}` is also the name of the policy in {where}"
+            yield Diagnostic("P502", message, *plan.place, helps=(hint,))
 
 
 def _two_sorts(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
@@ -305,14 +275,10 @@ def _two_sorts(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
     for plan, rule in sorts[1:]:
         first = sorts[0][0]
         name = first.source.name if first.used is None else f"`{first.used.name}`"
-        source, span = (plan.source, rule.span) if plan.used is None else plan.used.place
-        yield Diagnostic(
-            "P501",
-            f"{name} sorts the queue already, and a queue has one order",
-            source,
-            span,
-            helps=(f"keep one of the two:  {sorts[0][1].text}",),
-        )
+        at = (plan.source, rule.span) if plan.used is None else plan.used.place
+        message = f"{name} sorts the queue already, and a queue has one order"
+        help_ = f"keep one of the two:  {sorts[0][1].text}"
+        yield Diagnostic("P501", message, *at, helps=(help_,))
 
 
 def _digest(files: Files, params: Params, metrics: Mapping[str, MetricDefinition]) -> str:

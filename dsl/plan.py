@@ -2,26 +2,9 @@
 
 The engine asks it with a `World` and a `Subject`, see `dsl.world`.
 
-A `Plan` has a tuple of rules for each extension point (`gates`, `sorts`, `prefilters`, `filters`,
-`scores`, `tiers`, `reserves`, `permits`, `prebinds`, `binds`, `postbinds`, `preempts`, `gangs`,
-`quotas`), and answers what they say together, about one pod, on one snapshot:
-
-    gated(subject, world)                       Stop | None: why the pod waits before the queue
-    sort_key(subject, world)                    tuple | None: smaller comes first; None = no `sort:`
-    stopped(subject, world)                     Stop | None: the first prefilter that refuses
-    score(parts, world, rows)                   column | None, as before
-    preferred(subject, world, rows)             mask | None: the best tier of the candidates
-    reserved(subject, world, row)               Stop | None: the first `reserve:` that refuses
-    permitted(subject, world, row, waited)      Permission(verdict, ...): allow, wait or reject
-    prebind(subject, world, row, results)       tuple[Effect, ...]: kind, key and text
-    postbind(subject, world, row, results)      the same
-    annotations(subject, world, row, results)   dict of what prebind and postbind annotate
-    binder(subject, world)                      BindRule | None: the first that applies
-    preemption(subject, world)                  PreemptRule | None: the first that applies
-    over_quota(subject, world, quotas)          Stop | None: the first quota the pod would exceed
-
-What a preemption, a gang and a quota come to is told by `dsl.collective`; the engine searches for
-victims, places gangs and keeps accounts.
+A `Plan` has a tuple of rules for each extension point, and answers what they say together, about
+one pod, on one snapshot. What a preemption, a gang and a quota come to is told by `dsl.collective`;
+the engine searches for victims, places gangs and keeps accounts.
 
 From `reserve` on, `world` holds the pod itself on the chosen node. `results` are the scores of the
 chosen node: `{"score.total": 93.5}`.
@@ -309,6 +292,11 @@ class Plan(Struct, frozen=True, eq=False, kw_only=True):
     gangs: tuple[GangRule, ...] = ()
     quotas: tuple[QuotaRule, ...] = ()
     combine: Callable[[Sequence[tuple[float, Column | None]]], Column | None]
+
+    @property
+    def place(self) -> tuple[SourceFile, Span]:
+        """Where findings about the whole policy are shown."""
+        return (self.source, self.name_span) if self.used is None else self.used.place
 
     def score(self, parts: Sequence[Parts | None], world: World, rows: Rows) -> Column | None:
         """Returns the policy's score of the candidates, None when every statement abstains.

@@ -77,13 +77,8 @@ def _below(text: str) -> bool:
 def too_many(tenant: Tenant, plans: Sequence[Plan]) -> Iterator[Diagnostic]:
     """Yields the first policy beyond those that a tenant may have."""
     for plan in plans[tenant.policies : tenant.policies + 1]:
-        at = (plan.source, plan.name_span) if plan.used is None else plan.used.place
-        yield Diagnostic(
-            "P122",
-            f"a namespace may have {tenant.policies} policies, and these are {len(plans)}",
-            *at,
-            helps=("put rules together in one policy",),
-        )
+        message = f"a namespace may have {tenant.policies} policies, and these are {len(plans)}"
+        yield Diagnostic("P122", message, *plan.place, helps=("put rules together in one policy",))
 
 
 def too_dear(tenant: Tenant, facts: Sequence[FileFacts], size: Size) -> Iterator[Diagnostic]:

@@ -350,10 +350,6 @@ def _this(rule: RuleFacts) -> str:
     return "this rule" if rule.used is None else f"a rule of `{rule.used.name}`"
 
 
-def _things(rule: RuleFacts) -> str:
-    return "nodes" if rule.point == "filter" else "pods"
-
-
 def by_parameter(source: SourceFile, parts: Sequence[ir.Expr]) -> bool:
     """Whether a parameter takes part: with another value a finding may not hold."""
     return "$" in source.text and any(

@@ -29,8 +29,12 @@ def not_sampled(facts: FileFacts, stock: Inventory) -> Iterator[Diagnostic]:
         if spec is None or spec.source != "promql":
             continue
         answer = stock.metrics.get(question_of(spec))
-        if answer is not None:
-            yield from _look(facts, spec, answer, place)
+        said = None if answer is None else _said(spec, answer)
+        if answer is not None and said is not None:
+            notes = (f"it says: {answer.error}",) * bool(answer.error)
+            query = f"the query: {spec.query}"
+            code = "P403" if answer.error else "P402"
+            yield warning(code, said[0], facts.source, place, said[1], notes=(*notes, query))
 
 
 def _read(facts: FileFacts) -> dict[str, Span]:
@@ -46,91 +50,38 @@ def _read(facts: FileFacts) -> dict[str, Span]:
     return found
 
 
-def _look(
-    facts: FileFacts, spec: MetricSpec, answer: MetricStock, place: Span
-) -> Iterator[Diagnostic]:
-    name = spec.name
+def _said(spec: MetricSpec, answer: MetricStock) -> tuple[str, str] | None:
+    """Returns what is wrong with the answer to the query of a metric, and what helps."""
+    name, of, series = spec.name, spec.of, f"{answer.series:,}"
     if answer.error:
-        yield warning(
-            "P403",
-            f"Prometheus refuses the query of `{name}`",
-            facts.source,
-            place,
-            "try the query in Prometheus' own page, and mend it here",
-            notes=(f"it says: {answer.error}", f"the query: {spec.query}"),
-        )
-    elif not answer.series:
-        yield warning(
-            "P402",
-            f"`{name}` has no series in Prometheus",
-            facts.source,
-            place,
-            "look for the name of the series in Prometheus, and whether the exporter runs",
-            notes=(f"the query: {spec.query}",),
-        )
-    elif spec.of not in OF_NODES:
-        yield from _of_others(facts, spec, answer, place)
-    elif answer.nodes is not None and answer.of:
-        yield from _few(facts, spec, answer, place)
+        help_ = "try the query in Prometheus' own page, and mend it here"
+        return f"Prometheus refuses the query of `{name}`", help_
+    if not answer.series:
+        help_ = "look for the name of the series in Prometheus, and whether the exporter runs"
+        return f"`{name}` has no series in Prometheus", help_
+    if of == "cluster" and answer.series > 1:
+        help_ = "let the query give one, as with sum(...) or avg(...); with several it is missing"
+        return f"`{name}` is by cluster, and has {series} series in Prometheus", help_
+    if of == "cluster" or answer.nodes is None or (of in OF_NODES and not answer.of):
+        return None
+    if answer.nodes == 0:
+        whose, help_ = _owner(spec)
+        return f"none of the {series} series of `{name}` names {whose}", help_
+    if of in OF_NODES and answer.nodes < _ENOUGH * answer.of and spec.default is None:
+        help_ = "look why the others have none, or say what holds for them:  default VALUE"
+        return f"{answer.nodes:,} of {answer.of:,} nodes have a series of `{name}`", help_
+    return None
 
 
-def _of_others(
-    facts: FileFacts, spec: MetricSpec, answer: MetricStock, place: Span
-) -> Iterator[Diagnostic]:
-    """Yields what is wrong with series that are not of nodes: too many, or of nobody."""
-    query = f"the query: {spec.query}"
-    if spec.of == "cluster" and answer.series > 1:
-        yield warning(
-            "P402",
-            f"`{spec.name}` is by cluster, and has {answer.series:,} series in Prometheus",
-            facts.source,
-            place,
-            "let the query give one, as with sum(...) or avg(...); with several it is missing",
-            notes=(query,),
-        )
-    elif spec.of != "cluster" and answer.nodes == 0:
-        pair = spec.of == "pair"
-        whose = "both ends of a pair" if pair else f"a {spec.of}"
-        labels = spec.keys if pair else tuple(dict.fromkeys(("namespace", *spec.keys)))
-        yield warning(
-            "P402",
-            f"none of the {answer.series:,} series of `{spec.name}` names {whose}",
-            facts.source,
-            place,
-            f"let the query keep the labels, as in  sum by ({', '.join(labels)}) (...)",
-            notes=(query,),
-        )
-
-
-def _few(
-    facts: FileFacts, spec: MetricSpec, answer: MetricStock, place: Span
-) -> Iterator[Diagnostic]:
-    if not answer.nodes:
-        yield warning(
-            "P402",
-            f"none of the {answer.series:,} series of `{spec.name}` names a {_owner(spec)}",
-            facts.source,
-            place,
-            _which(spec),
-            notes=(f"the query: {spec.query}",),
-        )
-    elif answer.nodes < _ENOUGH * answer.of and spec.default is None:
-        yield warning(
-            "P402",
-            f"{answer.nodes:,} of {answer.of:,} nodes have a series of `{spec.name}`",
-            facts.source,
-            place,
-            "look why the others have none, or say what holds for them:  default VALUE",
-            notes=(f"the query: {spec.query}",),
-        )
-
-
-def _owner(spec: MetricSpec) -> str:
-    return spec.of if spec.of == "node" else f"{spec.of} of a node"
-
-
-def _which(spec: MetricSpec) -> str:
+def _owner(spec: MetricSpec) -> tuple[str, str]:
+    """Returns whose a metric is, and how its series name that."""
     if spec.of == "node":
-        return 'say which label does:  metric NAME = promql "..." by LABEL'
-    key = WELL_KNOWN_LABELS[f"node.{spec.of}"]
-    return f"the label {spec.keys[0]} of a series has the value that {key} has on the nodes"
+        return "a node", 'say which label does:  metric NAME = promql "..." by LABEL'
+    if spec.of in OF_NODES:
+        key = WELL_KNOWN_LABELS[f"node.{spec.of}"]
+        how = f"the label {spec.keys[0]} of a series has the value that {key} has on the nodes"
+        return f"a {spec.of} of a node", how
+    pair = spec.of == "pair"
+    labels = spec.keys if pair else tuple(dict.fromkeys(("namespace", *spec.keys)))
+    how = f"let the query keep the labels, as in  sum by ({', '.join(labels)}) (...)"
+    return "both ends of a pair" if pair else f"a {spec.of}", how

@@ -5,8 +5,9 @@ Looks only at what must be there for a test to hold, never at what must not.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, Literal
 
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from dsl import ir
@@ -31,57 +32,60 @@ from dsl.types import Level
 _MAX_SHOWN: Final = 5
 
 
+class _Labelled(Struct):
+    """A node or a namespace of a file."""
+
+    name: str = ""
+    labels: dict[str, str] = {}
+
+
+class _Asked(Struct):
+    """The answer to a query."""
+
+    query: str
+    by: str | None = None
+    series: int = 0
+    nodes: int | None = None
+    error: str | None = None
+
+
+class _Saved(Struct):
+    """What an inventory file holds."""
+
+    inventory: Literal[1]
+    nodes: list[_Labelled] = []
+    namespaces: list[_Labelled] = []
+    images: list[str] = []
+    pods: int = 0
+    metrics: list[_Asked] = []
+
+
 def read_inventory(data: object) -> Inventory:
     """Reads the plain values of an inventory file.
 
     Raises:
         ValueError: it is none; the text says why.
     """
-    if not isinstance(data, Mapping) or data.get("inventory") != 1:
-        raise ValueError('it does not start with "inventory": 1')
-    nodes, spaces, images = (data.get(one, []) for one in ("nodes", "namespaces", "images"))
-    if not all(isinstance(one, list) for one in (nodes, spaces, images)):
-        raise ValueError("nodes, namespaces and images are lists")
+    try:
+        saved = convert(data, _Saved)
+    except ValidationError as error:
+        raise ValueError(str(error)) from None
     labels: dict[str, Counter[str]] = {}
-    for node in nodes:
-        for key, value in _labels(node).items():
+    for node in saved.nodes:
+        for key, value in node.labels.items():
             labels.setdefault(key, Counter())[value] += 1
-    pods = data.get("pods", 0)
-    if not isinstance(pods, int):
-        raise ValueError("pods is a number")  # noqa: TRY004 - of a file, not of an argument
+    many = len(saved.nodes)
     return Inventory(
         node_labels=labels,
-        namespaces={str(one.get("name", "")): _labels(one) for one in spaces},
-        images=frozenset(str(one) for one in images),
-        nodes=len(nodes),
-        pods=pods,
-        metrics=dict(_metric(one, len(nodes)) for one in _listed_metrics(data)),
+        namespaces={one.name: one.labels for one in saved.namespaces},
+        images=frozenset(saved.images),
+        nodes=many,
+        pods=saved.pods,
+        metrics={
+            (one.query, one.by or ""): MetricStock(one.series, one.nodes, many, one.error or "")
+            for one in saved.metrics
+        },
     )
-
-
-def _listed_metrics(data: Mapping[str, object]) -> list[object]:
-    metrics = data.get("metrics", [])
-    if not isinstance(metrics, list):
-        raise ValueError("metrics is a list")  # noqa: TRY004 - of a file, not of an argument
-    return metrics
-
-
-def _metric(entry: object, of: int) -> tuple[tuple[str, str], MetricStock]:
-    if not isinstance(entry, Mapping) or not isinstance(entry.get("query"), str):
-        raise ValueError("a metric has a query")  # noqa: TRY004 - of a file
-    series, nodes = entry.get("series", 0), entry.get("nodes")
-    if not isinstance(series, int) or not isinstance(nodes, int | None):
-        raise ValueError("the series and nodes of a metric are numbers")  # noqa: TRY004 - of a file
-    error = str(entry.get("error") or "")
-    return (entry["query"], str(entry.get("by") or "")), MetricStock(series, nodes, of, error)
-
-
-def _labels(entry: object) -> dict[str, str]:
-    if not isinstance(entry, Mapping) or not isinstance(entry.get("labels", {}), Mapping):
-        raise ValueError(  # noqa: TRY004 - of a file, not of an argument
-            "a node or namespace has a name and labels"
-        )
-    return {str(key): str(value) for key, value in entry.get("labels", {}).items()}
 
 
 def not_in_stock(facts: FileFacts, stock: Inventory) -> Iterator[Diagnostic]:

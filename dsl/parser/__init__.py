@@ -155,12 +155,8 @@ def _stray(
 ) -> tuple[Broken, tuple[Diagnostic, ...]] | None:
     """Returns what is said of a line that no statement is, None where reading has to tell.
 
-    Args:
-        source: the file.
-        chunk: the line, with what is indented below it.
-        alien: whether a line of another language has been met.
-        lost: whether the line before was no statement.
-        broken: whether the line before could not be read.
+    `alien`: a line of another language has been met; `lost`, `broken`: the line before was no
+    statement, or could not be read.
     """
     from dsl.parser import lines  # noqa: PLC0415 - see above
 
@@ -168,7 +164,7 @@ def _stray(
     ours = lines.is_ours(text)
     language = None if ours or alien else lines.foreign(text)
     if language is not None:
-        refusal = lines.wrong_language(text, language)
+        refusal = lines.wrong_language(language, 0, len(text.split(maxsplit=1)[0]))
         found = refusal.diagnostic(source, chunk.span.start, len(source.text))
         return _broken(source, chunk), (found,)
     if (alien and not ours) or (broken and lines.is_closing(text, lost=lost)):

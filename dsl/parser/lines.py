@@ -25,7 +25,10 @@ _FOREIGN: Final = (
     (r"(?i:select[ \t]+.+[ \t]from[ \t]|create[ \t]+(policy|table)\b)", "SQL"),
     (r"(acl|use_backend|frontend|backend|server|location)[ \t]+\S", "the configuration of a proxy"),
 )
-_SHAPE: Final = "a policy is lines such as  filter: pod.name contains nginx -> node.label KEY=VALUE"
+_SHAPES: Final = {
+    "policy": "a policy is lines such as  filter: pod.name contains nginx -> node.label KEY=VALUE",
+    "test": 'a test file is lines such as  use p,  node: a cpu 4  and  test: "t"',
+}
 
 
 def foreign(text: str) -> str | None:
@@ -34,14 +37,15 @@ def foreign(text: str) -> str | None:
     return next((name for sign, name in _FOREIGN if re.match(sign, line)), None)
 
 
-def wrong_language(text: str, name: str) -> Refusal:
-    """Refuses a text that is no policy, once for all of it."""
-    first = re.match(r"\S+", text)
-    end = len(first.group()) if first is not None else 1
+def wrong_language(name: str, start: int, end: int, what: str = "policy") -> Refusal:
+    """Refuses a text that is no policy or no test, once for all of it."""
     if name == _MERGE:
-        help_ = "keep one of the two sides, and leave out the lines  <<<<<<<  =======  >>>>>>>"
-        return Refusal("P010", "a merge was not finished here", 0, end, helps=(help_,))
-    return Refusal("P010", f"this looks like {name}, and is no policy", 0, end, helps=(_SHAPE,))
+        help_ = "keep what should stay and remove the lines `<<<<<<<`, `=======` and `>>>>>>>`"
+        return Refusal(
+            "P010", "git has left two versions of these lines", start, end, helps=(help_,)
+        )
+    message = f"this looks like {name}, and is no {what}"
+    return Refusal("P010", message, start, end, helps=(_SHAPES[what],))
 
 
 def is_ours(text: str) -> bool:
@@ -131,8 +135,8 @@ def declares(text: str) -> tuple[str, ...]:
 
 # ---- test files
 
-_CONFLICT: Final = re.compile(r"(?m)^(?:<{7}|={7}|>{7})(?=[ \t\n]|\Z)[^\n]*")
 _OTHERS: Final = (
+    (r"(?m)^(?:<{7}|={7}|>{7})(?=[ \t\n]|\Z)[^\n]*", _MERGE),
     (r"(?m)^[ \t]*(?:Feature|Background|Scenario(?: Outline)?):[^\n]*", "Gherkin"),
     (r"(?m)^(?:---[ \t]*$|apiVersion[ \t]*:|kind[ \t]*:[ \t]*[A-Z])[^\n]*", "YAML"),
     (r"(?m)^[\w.-]+:[ \t]*(?:#[^\n]*)?\n[ \t]*-[ \t]", "YAML"),
@@ -142,25 +146,14 @@ _OTHERS: Final = (
     (r"(?m)^(?:import (?:pytest|unittest)|from [\w.]+ import )[^\n]*", "Python"),
     (r"(?m)^package [a-z]\w*$", "Go or Rego"),
 )  # fmt: skip
-_TEST_SHAPE: Final = 'a test file is lines such as  use p,  node: a cpu 4  and  test: "t"'
 
 
 def no_test_file(text: str) -> Refusal | None:
-    """Returns what a file is instead of tests; None where it may be tests.
-
-    Args:
-        text: the file, texts and comments blanked out.
-    """
-    conflict = _CONFLICT.search(text)
-    if conflict is not None:
-        help_ = "keep what should stay and remove the lines `<<<<<<<`, `=======` and `>>>>>>>`"
-        message = "git has left two versions of these lines"
-        return Refusal("P010", message, *_first(conflict), helps=(help_,))
+    """Returns what a file, texts and comments blanked out, is instead of tests."""
     for sign, name in _OTHERS:
         found = re.search(sign, text)
         if found is not None:
-            message = f"this looks like {name}, and is no test"
-            return Refusal("P010", message, *_first(found), helps=(_TEST_SHAPE,))
+            return wrong_language(name, *_first(found), "test")
     return None
 
 

@@ -5,12 +5,11 @@ their partner are told of here too: what they hide makes all else unsure.
 """
 
 import re
-from collections.abc import Callable, Mapping
 from typing import Final
 
-from msgspec import Struct
+from msgspec.structs import asdict
 
-from dsl.parser.refusal import Halt, Meant, Refusal
+from dsl.parser.refusal import Halt, Refusal
 from dsl.parser.statements import DECLARATIONS, HEADS, SHAPES, is_statement
 from dsl.source import QUOTED_OR_COMMENT
 
@@ -27,38 +26,16 @@ _MAX_SHOWN: Final = 6
 _WORD: Final = re.compile(r"[A-Za-z_$][\w.]*|\d[\w.%]*|[&|=<>!~?*^+%-]+")
 
 
-class Place(Struct, frozen=True):
-    """Where reading stopped.
+class Place(Halt, frozen=True):
+    """Where reading stopped, and what stands there.
 
     Attributes:
-        text: the statement, or an expression alone.
-        bare: the same, comments and the insides of texts blanked out.
-        start: where what was met starts.
-        end: where it ends.
-        accepts: what the grammar would have taken.
-        kind: what was met, as the grammar calls it; `end` and `character` besides.
-        met: what stands there: a word, a sign, or nothing at the end.
-        alone: whether the text is an expression, not a statement.
-        of_test: whether it is a statement of a test file.
-        read: says how far a text can be read, where somebody knows.
-        spelt: the words and signs that the grammar's names stand for.
-        meant: says how a call of another language is written here.
-        fits: says what the grammar would have taken at an earlier place.
+        bare: the text, comments and the insides of texts blanked out.
+        met: a word, a sign, or nothing at the end.
     """
 
-    text: str
-    bare: str
-    start: int
-    end: int
-    accepts: frozenset[str]
-    kind: str
-    met: str
-    alone: bool
-    of_test: bool
-    read: Callable[[str], int] | None
-    spelt: Mapping[str, tuple[str, ...]]
-    meant: Meant | None
-    fits: Callable[[int], frozenset[str]] | None
+    bare: str = ""
+    met: str = ""
 
     @property
     def before(self) -> str:
@@ -101,12 +78,10 @@ def place_of(halt: Halt, first: int = 0, last: int | None = None) -> Place:
         found = _WORD.match(text, start)
         met = found.group().rstrip(".") if found is not None else text[start : max(end, start + 1)]
         end = max(start + len(met), start + 1)
-    whole = first == 0 and last is None
-    return Place(
-        text, bare, start, end, halt.accepts, halt.kind, met, halt.alone or first > 0,
-        halt.of_test, halt.read if whole else None, halt.spelt, halt.meant,
-        halt.fits if whole else None,
-    )  # fmt: skip
+    part = {} if first == 0 and last is None else {"read": None, "fits": None, "text": text}
+    alone = halt.alone or first > 0
+    now = {"start": start, "end": end, "alone": alone, "bare": bare, "met": met, **part}
+    return Place(**{**asdict(halt), **now})
 
 
 def _blank(found: re.Match[str]) -> str:
