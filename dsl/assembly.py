@@ -8,14 +8,13 @@ from numpy.typing import NDArray
 
 from dsl import ir, reference, words
 from dsl.checker import CheckedPolicy, Draft, FilterDraft, ScoreDraft, StatementDraft
-from dsl.lower import Memo, combine, lower_filter, lower_score
+from dsl.lower import Memo, combine, finished, lower_column, lower_filter
 from dsl.lower.statements import (
     Values,
     lower_actions,
     lower_alike,
     lower_condition,
     lower_key,
-    lower_tier,
     lower_turns,
 )
 from dsl.plan import (
@@ -34,7 +33,7 @@ from dsl.several import gang_rule, preempt_rule, quota_rule
 from dsl.source import SourceFile
 from dsl.turns import turns
 from dsl.types import Kind
-from dsl.world import Parts, Subject, World
+from dsl.world import Mask, Parts, Subject, World
 
 #: Where the rules of a point stand in a plan, filters and scores apart.
 _SLOTS: Final = {
@@ -112,7 +111,7 @@ def _values(memo: Memo) -> Callable[[Subject, World, int], words.Ask]:
 
 def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule:
     core, source = draft.core, policy.source
-    lowered = lower_filter(core, memo)
+    prepare, verdict = lower_filter(core, memo)
 
     values = _values(memo)
 
@@ -133,11 +132,11 @@ def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule
 
     return FilterRule(
         **_base(source, draft),
-        prepare=lowered.prepare,
+        prepare=prepare,
         turns=_turns(draft.reads.fields, memo, core.guard, core.test),
         core=core,
         status=draft.status,
-        verdict=lowered.verdict,
+        verdict=verdict,
         message=message,
         alike=alike,
     )
@@ -145,14 +144,14 @@ def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule
 
 def _score(policy: CheckedPolicy, draft: ScoreDraft, memo: Memo) -> ScoreRule:
     core = draft.core
-    lowered = lower_score(core, memo)
+    prepare, column = lower_column(core.guard, core.value, memo)
     return ScoreRule(
         **_base(policy.source, draft),
-        prepare=lowered.prepare,
+        prepare=prepare,
         core=core,
         weight=core.weight,
-        column=lowered.column,
-        finish=lowered.finish,
+        column=column,
+        finish=finished(core),
     )
 
 
@@ -180,8 +179,7 @@ def _statement(source: SourceFile, draft: FilterDraft | StatementDraft, memo: Me
     if isinstance(core, ir.FilterCore):
         return _condition(base, core, draft.status, memo)
     if isinstance(core, ir.TierCore):
-        prepare, mask = lower_tier(core, memo)
-        return TierRule(**base, prepare=prepare, core=core, mask=mask)
+        return _tier(base, core, memo)
     if isinstance(core, ir.SortCore):
         key = lower_key(core, memo)
         return SortRule(**base, prepare=_always, core=core, key=key)
@@ -199,6 +197,15 @@ def _statement(source: SourceFile, draft: FilterDraft | StatementDraft, memo: Me
             return gang_rule(base, core, memo)
         case ir.QuotaCore():
             return quota_rule(base, core, draft.status, memo)
+
+
+def _tier(base: dict[str, Any], core: ir.TierCore, memo: Memo) -> TierRule:
+    prepare, column = lower_column(core.guard, core.test, memo)
+
+    def mask(parts: Parts, world: World, rows: NDArray[np.intp]) -> Mask:
+        return column(parts, world, rows, rows).astype(np.bool_, copy=False)
+
+    return TierRule(**base, prepare=prepare, core=core, mask=mask)
 
 
 def _always(_subject: Subject, _world: World) -> Parts:

@@ -223,32 +223,10 @@ class Rank(Core, frozen=True, eq=False, kw_only=True):
 
 
 Expr = (
-    Const
-    | Read
-    | KeyedRead
-    | ContainerRead
-    | Metric
-    | Pair
-    | Named
-    | Arith
-    | Negate
-    | Func
-    | Compare
-    | TextTest
-    | Member
-    | Between
-    | Missing
-    | Coalesce
-    | Logical
-    | Not
-    | If
-    | NodeAggregate
-    | PodAggregate
-    | ContainerAggregate
-    | Item
-    | ItemAggregate
-    | Rank
-)
+    Const | Read | KeyedRead | ContainerRead | Metric | Pair | Named | Arith | Negate | Func
+    | Compare | TextTest | Member | Between | Missing | Coalesce | Logical | Not | If
+    | NodeAggregate | PodAggregate | ContainerAggregate | Item | ItemAggregate | Rank
+)  # fmt: skip
 
 
 _operands: Final = attrgetter("operands")

@@ -204,33 +204,10 @@ class LabelTest(Node, frozen=True):
 
 
 Expr = (
-    Number
-    | Percent
-    | Text
-    | Word
-    | Param
-    | Bool
-    | Name
-    | Call
-    | Field
-    | BareAggregate
-    | Aggregate
-    | If
-    | Logical
-    | Not
-    | Chain
-    | Negative
-    | PercentOf
-    | Fallback
-    | Compare
-    | TextTest
-    | Is
-    | IsMissing
-    | Words
-    | Range
-    | In
-    | LabelTest
-)
+    Number | Percent | Text | Word | Param | Bool | Name | Call | Field | BareAggregate
+    | Aggregate | If | Logical | Not | Chain | Negative | PercentOf | Fallback | Compare
+    | TextTest | Is | IsMissing | Words | Range | In | LabelTest
+)  # fmt: skip
 Literal = Word | Text | Percent | Param | Words
 
 

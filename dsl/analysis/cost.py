@@ -163,37 +163,27 @@ def over_budget(facts: FileFacts, size: Size, keys: Keys | None = None) -> Itera
     if share <= _WARN or dearest is None:
         return
     rows, name = (size.pods, "pods") if dearest.rows == "P" else (size.nodes, "nodes")
-    rule = dearest.rule
+    rule, used = dearest.rule, facts.used
     share_of = f"{dearest.units / max(rows, 1):.0f} for each of the {rows:,} {name}"
     each = f"{dearest.units:,.0f} of them, {share_of}"
-    refused = share > 1
-    code, severity = ("P321", Severity.ERROR) if refused else ("P320", Severity.WARNING)
-    size_of = (
-        f"with {size.nodes:,} nodes and {size.pods:,} pods; the budget is {BUDGET:,} units,"
-        " about 5 ms"
-    )
-    needs = f"may take {total:,.0f} units for one pod, {share:.0%} of its budget"
-    hint = "look at fewer pods or nodes, and at fewer things of each"
-    if facts.used is not None:
-        text = " ".join(rule.source.slice(dearest.span).split())
-        yield warning(
-            code,
-            f"`{facts.used.name}` {needs}",
-            facts.used.source,
-            facts.used.span,
-            notes=(f"the dearest part is  {text}  with {each}", size_of),
-            severity=severity,
-        )
-        return
+    code, severity = ("P321", Severity.ERROR) if share > 1 else ("P320", Severity.WARNING)
     line = facts.source.position(rule.written.span.start)[0]
     start = facts.source.line_starts[line - 1]
+    place = facts.source, Span(start, start + len(rule.written.keyword))
+    notes: tuple[str, ...] = (
+        f"with {size.nodes:,} nodes and {size.pods:,} pods; the budget is {BUDGET:,} units,"
+        " about 5 ms",
+    )
+    if used is not None:
+        text = " ".join(rule.source.slice(dearest.span).split())
+        notes = (f"the dearest part is  {text}  with {each}", *notes)
     yield warning(
         code,
-        f"this policy {needs}",
-        facts.source,
-        Span(start, start + len(rule.written.keyword)),
-        hint,
-        labels=(Label(dearest.span, each),),
-        notes=(size_of,),
+        f"{'this policy' if used is None else f'`{used.name}`'} may take {total:,.0f} units for"
+        f" one pod, {share:.0%} of its budget",
+        *(place if used is None else used.place),
+        "look at fewer pods or nodes, and at fewer things of each",
+        labels=(Label(dearest.span, each),) if used is None else (),
+        notes=notes,
         severity=severity,
     )

@@ -68,17 +68,9 @@ class Inventory(Struct, frozen=True):
 
 #: What any statement with an extension point means.
 AnyCore = (
-    ir.FilterCore
-    | ir.ScoreCore
-    | ir.TierCore
-    | ir.SortCore
-    | ir.PermitCore
-    | ir.ActionCore
-    | ir.BindCore
-    | ir.PreemptCore
-    | ir.GangCore
-    | ir.QuotaCore
-)
+    ir.FilterCore | ir.ScoreCore | ir.TierCore | ir.SortCore | ir.PermitCore | ir.ActionCore
+    | ir.BindCore | ir.PreemptCore | ir.GangCore | ir.QuotaCore
+)  # fmt: skip
 
 
 class RuleFacts(Struct, frozen=True, eq=False):

@@ -49,9 +49,17 @@ class Ranges:
     """Bounds of the numbers of one file."""
 
     def __init__(
-        self, facts: FileFacts, keys: Keys | None = None, known: OfMetric | None = None
+        self,
+        facts: FileFacts,
+        keys: Keys | None = None,
+        known: OfMetric | None = None,
+        ratio: Callable[[ir.Expr, ir.Expr], float] | None = None,
     ) -> None:
-        """`known` says what else is known of a metric, from its specification and its bounds."""
+        """`known` says what else is known of a metric, from its specification and its bounds.
+
+        `ratio` says whether a quotient is a share of what a node has, whatever was promised.
+        """
+        self._ratio = ratio
         self._facts = facts
         self._known = known
         self._keys = keys or Keys()
@@ -130,6 +138,8 @@ class Ranges:
             case ir.Metric():
                 low, high = self._metric_bounds(node)
                 return Range(low, high, frozenset({self._keys.key(node)}))
+            case ir.Rank():
+                return Range(0.0, 1.0, self._leaves_of([node]))
             case ir.Negate():
                 one = of(node.operand)
                 return Range(-one.high, -one.low, one.leaves, one.exact)
@@ -203,6 +213,10 @@ class Ranges:
         self, above: list[ir.Expr], divisor: ir.Expr, of: Callable[[ir.Expr], Range]
     ) -> Range | None:
         """`x / max(x)` of a value that is not negative is 0..1; takes `x` out of `above`."""
+        for index, one in enumerate(above if self._ratio is not None else ()):
+            if self._ratio is not None and self._ratio(one, divisor):
+                del above[index]
+                return Range(0.0, 1.0, self._leaves_of([one]))
         whole = bare(divisor)
         if not isinstance(whole, ir.NodeAggregate) or whole.function not in _RELATIVE:
             return None

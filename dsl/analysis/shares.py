@@ -9,16 +9,16 @@ from typing import Final
 
 from dsl import ir
 from dsl.analysis.facts import RuleFacts, roots, warning
+from dsl.analysis.ranges import Ranges, is_percent
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.plan import MetricSpec
+from dsl.types import Level
 
 _HUNDRED: Final = 100.0
 _ONE: Final = 1.0
 #: Above which a share of what a node has is meant to be out of 100: nodes may be overcommitted.
 _OVERCOMMITTED: Final = 4.0
 _WEIGHED: Final = re.compile(r"(?m)^(?:score|prefer|avoid|weight|normalize)[ \t]*:")
-
-Ends = tuple[float, float]
 
 
 class Shares:
@@ -60,84 +60,34 @@ class Shares:
             if node.name in ("cpu_usage", "memory_usage"):
                 return _ONE
             spec = self._metrics.get(node.name)
-            return _OVERCOMMITTED if spec is not None and spec.scale < 1 and not spec.unit else 0.0
+            return _OVERCOMMITTED if spec is not None and is_percent(spec) else 0.0
         if isinstance(node, ir.Arith) and node.operators == ("/",):
-            return _ratio(*node.operands)
+            return ratio(*node.operands)
         return 0.0
 
-    # ---- scores
-
-    def scored(self, rule: RuleFacts) -> Iterator[Diagnostic]:
+    def scored(self, rule: RuleFacts, ranges: Ranges) -> Iterator[Diagnostic]:
         """Yields a score made of a share that nobody multiplied by 100."""
         core = rule.core
         if not isinstance(core, ir.ScoreCore) or core.norm != "none":
             return
-        ends = self._ends(core.value, {})
-        if ends is None or not 0 < ends[1] - ends[0] <= _ONE:
+        found = ranges.range(core.value)
+        if core.value.level < Level.NODE or not 0 < found.high - found.low <= _ONE:
             return
+        if found.low >= _ONE and not any(isinstance(one, ir.Metric) for one in ir.walk(core.value)):
+            return  # Who bounds it so knows between what it is.
         weighed = len(_WEIGHED.findall(rule.source.text)) > 1 or core.weight != 1
-        if isinstance(_inner(core.value), ir.If) and (weighed or ends[1] > _ONE):
+        if isinstance(_inner(core.value), ir.If) and (weighed or found.high > _ONE):
             return  # Small on purpose, beside others.
         text = " ".join(rule.source.slice(rule.right).split())
-        message = f"this score goes from {ends[0]:g} to {ends[1]:g} only, of 100"
-        simple = ends[0] >= 0 and ends[1] <= _ONE
-        helps = (f"write  ({text})*100",) if simple else ("multiply the share by 100",)
-        yield warning("P225", message, rule.source, rule.right, *helps)
-
-    def _ends(self, node: ir.Expr, known: dict[int, Ends | None]) -> Ends | None:
-        """Returns between what a sum of shares and constants lies, None for anything else.
-
-        A ratio to what a node has counts as at most 1, whatever was promised beyond. `known` are
-        the nodes that were asked: a let may stand in a sum twice, and in its let again.
-        """
-        node = _inner(node)
-        if id(node) not in known:
-            known[id(node)] = self._ends_of(node, known)
-        return known[id(node)]
-
-    def _ends_of(self, node: ir.Expr, known: dict[int, Ends | None]) -> Ends | None:
-        if isinstance(node, ir.Const):
-            return (node.value, node.value) if isinstance(node.value, float) else None
-        if self._limit(node):
-            return 0.0, 1.0
-        if isinstance(node, ir.If):
-            return _around([self._ends(one, known) for one in (node.then, node.other)])
-        if isinstance(node, ir.Func) and node.name in ("min", "max", "median"):
-            return _around([self._ends(one, known) for one in node.args])
-        if not isinstance(node, ir.Arith):
-            return None
-        first, second = node.operands[:2]
-        ratio = node.operators[0] == "/" and _ratio(first, second) > 0
-        ends, at = ((0.0, 1.0), 1) if ratio else (self._ends(first, known), 0)
-        if node.operators[:2] == ("*", "/") and _ratio(*node.operands[1:3]):
-            # `100*x/y` reads from the left, and means the same.
-            ends, at = _joined("*", ends, (0.0, 1.0)), 2
-        for operator, one in zip(node.operators[at:], node.operands[at + 1 :], strict=True):
-            ends = _joined(operator, ends, self._ends(one, known))
-        return ends
+        message = f"this score goes from {found.low:g} to {found.high:g} only, of 100"
+        simple = found.low >= 0 and found.high <= _ONE
+        help_ = f"write  ({text})*100" if simple else "multiply the share by 100"
+        yield warning("P225", message, rule.source, rule.right, help_)
 
 
-def _around(parts: list[Ends | None]) -> Ends | None:
-    ends = [one for one in parts if one is not None]
-    if len(ends) < len(parts):
-        return None
-    return min(one[0] for one in ends), max(one[1] for one in ends)
-
-
-def _joined(operator: str, left: Ends | None, right: Ends | None) -> Ends | None:
-    if left is None or right is None:
-        return None
-    if operator == "+":
-        return left[0] + right[0], left[1] + right[1]
-    if operator == "-":
-        return left[0] - right[1], left[1] - right[0]
-    for (factor, same), other in ((left, right), (right, left)):
-        if operator == "*" and factor == same and factor >= 0:
-            return factor * other[0], factor * other[1]
-    divisor, same = right
-    if operator == "/" and divisor == same and divisor > 0:
-        return left[0] / divisor, left[1] / divisor
-    return None
+def measured(spec: MetricSpec, low: float, high: float) -> tuple[float, float]:
+    """Returns what a metric is when all is well: a share is at most 1."""
+    return (0.0, 1.0) if is_percent(spec) else (low, high)
 
 
 def _is_counted(node: ir.Expr) -> bool:
@@ -158,7 +108,7 @@ def _inner(node: ir.Expr) -> ir.Expr:
     return node
 
 
-def _ratio(part: ir.Expr, whole: ir.Expr) -> float:
+def ratio(part: ir.Expr, whole: ir.Expr) -> float:
     """Returns above which value a ratio of the same resource, or to the highest, cannot be."""
     part, whole = _inner(part), _inner(whole)
     if isinstance(whole, ir.NodeAggregate) and isinstance(whole.value, ir.Metric):

@@ -6,7 +6,6 @@ Knows columns and the meaning of each node; not how rules are written or explain
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from msgspec import Struct
 
 from dsl import ir
 from dsl.lower import numbers
@@ -16,28 +15,18 @@ from dsl.lower.lasting import is_quiet
 from dsl.types import MISSING
 from dsl.world import Column, Mask, Parts, Rows, Subject, World
 
-__all__ = ["LoweredFilter", "LoweredScore", "Memo", "combine", "lower_filter", "lower_score"]
+__all__ = ["Memo", "combine", "finished", "lower_column", "lower_filter"]
 
 _NO_ROWS = slice(0)
 
 
-class LoweredFilter(Struct, frozen=True):
-    """The two functions of a filter."""
-
-    prepare: Callable[[Subject, World], Parts | None]
-    verdict: Callable[[Parts, World, Rows], Mask]
+Prepare = Callable[[Subject, World], Parts | None]
 
 
-class LoweredScore(Struct, frozen=True):
-    """The three functions of a score."""
-
-    prepare: Callable[[Subject, World], Parts | None]
-    column: Callable[[Parts, World, Rows, Rows], Column]
-    finish: Callable[[Column], Column | None]
-
-
-def lower_filter(core: ir.FilterCore, memo: Memo) -> LoweredFilter:
-    """Compiles a filter. Linear in the size of its tree."""
+def lower_filter(
+    core: ir.FilterCore, memo: Memo
+) -> tuple[Prepare, Callable[[Parts, World, Rows], Mask]]:
+    """Compiles a filter: what it asks of the pod, and its verdict. Linear in its tree."""
     builder = Builder(memo, hoist=True)
     test = builder.build(core.test)
     quiet = is_quiet(core.test)
@@ -54,33 +43,37 @@ def lower_filter(core: ir.FilterCore, memo: Memo) -> LoweredFilter:
         # Whoever asked may write to the mask; columns of the world and what is kept are read-only.
         return passed if passed.flags.writeable else passed.copy()
 
-    return LoweredFilter(_prepare(core.guard, builder.slots, memo), verdict)
+    return _prepare(core.guard, builder.slots, memo), verdict
 
 
-def lower_score(core: ir.ScoreCore, memo: Memo) -> LoweredScore:
-    """Compiles a score. Linear in the size of its tree."""
+def lower_column(
+    guard: ir.Expr | None, node: ir.Expr, memo: Memo
+) -> tuple[Prepare, Callable[[Parts, World, Rows, Rows], Column]]:
+    """Compiles what is computed of the candidates: what it asks of the pod, and its column."""
     builder = Builder(memo, hoist=True)
-    value = builder.build(core.value)
-    norm, reverse, missing = core.norm, core.reverse, core.missing
+    value = builder.build(node)
 
     def column(parts: Parts, world: World, rows: Rows, candidates: Rows) -> Column:
         frame = Frame(world, rows, parts, candidates)
         with np.errstate(all="ignore"):
             raw = value(frame)
-        if isinstance(raw, np.ndarray):
-            return raw
-        return np.full(frame.count, raw)
+        return raw if isinstance(raw, np.ndarray) else np.full(frame.count, raw)
+
+    return _prepare(guard, builder.slots, memo), column
+
+
+def finished(core: ir.ScoreCore) -> Callable[[Column], Column | None]:
+    """Returns what makes scores of the raw values of all candidates."""
+    norm, reverse, missing = core.norm, core.reverse, core.missing
 
     def finish(raw: Column) -> Column | None:
         with np.errstate(all="ignore"):
             return numbers.finish(raw, norm, missing, reverse=reverse)
 
-    return LoweredScore(_prepare(core.guard, builder.slots, memo), column, finish)
+    return finish
 
 
-def _prepare(
-    guard: ir.Expr | None, slots: list[Run], memo: Memo
-) -> Callable[[Subject, World], Parts | None]:
+def _prepare(guard: ir.Expr | None, slots: list[Run], memo: Memo) -> Prepare:
     applies = Builder(memo, hoist=False).build(guard) if guard is not None else None
     if applies is None and not slots:
         return lambda _subject, _world: ()

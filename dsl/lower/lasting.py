@@ -16,20 +16,9 @@ _DEAR: Final = 4
 _WITHOUT_WORK: Final = (ir.Const, ir.Read, ir.Metric, ir.Named)
 #: What never divides by zero, overflows or asks for the root of a negative number.
 _QUIET: Final = (
-    ir.Const,
-    ir.Read,
-    ir.Metric,
-    ir.Named,
-    ir.Compare,
-    ir.TextTest,
-    ir.Member,
-    ir.Between,
-    ir.Missing,
-    ir.Coalesce,
-    ir.Logical,
-    ir.Not,
-    ir.If,
-)
+    ir.Const, ir.Read, ir.Metric, ir.Named, ir.Compare, ir.TextTest, ir.Member, ir.Between,
+    ir.Missing, ir.Coalesce, ir.Logical, ir.Not, ir.If,
+)  # fmt: skip
 
 
 class Facts(NamedTuple):

@@ -88,25 +88,10 @@ class PodSum(Struct, frozen=True):
 def pod_aggregate(plan: PodSum) -> Run:
     """Returns the closure that reduces pods to the rows of a frame."""
     if plan.over == "node":
-
-        def per_node(frame: Frame) -> Value:
-            return _reduce(plan, frame, frame.pods()[1], frame.count)
-
-        return per_node
+        return lambda frame: _reduce(plan, frame, frame.pods()[1], frame.count)
     if plan.over == "cluster":
-
-        def whole(frame: Frame) -> Value:
-            return _reduce_all(plan, frame)
-
-        return whole
-
-    def per_domain(frame: Frame) -> Value:
-        codes, size = _domains(frame.world, plan.over)
-        column = _reduce(plan, frame, codes[all_pods(frame)[1]], size + 1)
-        column[size] = _NOTHING[plan.function]
-        return column[codes[frame.rows]]
-
-    return per_domain
+        return lambda frame: _reduce_all(plan, frame)
+    return lambda frame: _per_domain(plan, frame, frame, all_pods(frame)[1])
 
 
 def nodes_of_domains(plan: PodSum) -> Run:
@@ -114,12 +99,16 @@ def nodes_of_domains(plan: PodSum) -> Run:
 
     def per_domain(frame: Frame) -> Value:
         everyone = frame.over(frame.all_nodes())
-        codes, size = _domains(frame.world, plan.over)
-        column = _reduce(plan, everyone, codes[everyone.rows], size + 1)
-        column[size] = _NOTHING[plan.function]
-        return column[codes[frame.rows]]
+        return _per_domain(plan, frame, everyone, everyone.rows)
 
     return per_domain
+
+
+def _per_domain(plan: PodSum, frame: Frame, everyone: Frame, nodes: Group | slice) -> Value:
+    codes, size = _domains(frame.world, plan.over)
+    column = _reduce(plan, everyone, codes[nodes], size + 1)
+    column[size] = _NOTHING[plan.function]
+    return column[codes[frame.rows]]
 
 
 def _domains(world: World, over: str) -> tuple[NDArray[np.int32], int]:

@@ -11,8 +11,8 @@ from dsl import functions, ir
 from dsl.lower.columns import Builder
 from dsl.lower.frame import NO_RESULTS, Frame, Memo, Value
 from dsl.plan import Effect, Results
-from dsl.types import MISSING, Kind, Level, is_missing, quoted, show
-from dsl.world import Mask, Parts, Subject, World
+from dsl.types import Kind, Level, is_missing, quoted, show
+from dsl.world import Subject, World
 
 _NO_ROWS = slice(0)
 Condition = Callable[[Subject, World, int], bool]
@@ -172,33 +172,3 @@ def lower_key(core: ir.SortCore, memo: Memo) -> Callable[[Subject, World], tuple
         return (*own, last, subject.text("pod.uid", None) or "")
 
     return key
-
-
-def lower_tier(
-    core: ir.TierCore, memo: Memo
-) -> tuple[
-    Callable[[Subject, World], Parts | None],
-    Callable[[Parts, World, NDArray[np.intp]], Mask],
-]:
-    """Compiles a `first:`."""
-    builder = Builder(memo, hoist=True)
-    test = builder.build(core.test)
-    guard = lower_condition((core.guard,), memo)
-    slots = builder.slots
-
-    def prepare(subject: Subject, world: World) -> Parts | None:
-        if not guard(subject, world, -1):
-            return None
-        frame = Frame(world, _NO_ROWS, subject=subject)
-        values = [slot(frame) for slot in slots]
-        return tuple(MISSING if one != one else one for one in values)
-
-    def mask(parts: Parts, world: World, candidates: NDArray[np.intp]) -> Mask:
-        frame = Frame(world, candidates, parts, candidates)
-        with np.errstate(all="ignore"):
-            found = test(frame)
-        if isinstance(found, np.ndarray):
-            return found
-        return np.full(len(candidates), found)
-
-    return prepare, mask
