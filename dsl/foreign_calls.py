@@ -12,7 +12,7 @@ from typing import Final
 from dsl.foreign import closest
 from dsl.functions import AGGREGATES, FUNCTIONS
 from dsl.schema import FIELDS, PLURALS, POD_SETS
-from dsl.spelling import Spelling, field_for, plain
+from dsl.spelling import Spelling, plain
 
 _SHORT: Final = 4
 #: Calls of other languages. `{0}` is the first argument, or what stands before the dot.
@@ -108,12 +108,7 @@ _LIBRARIES: Final = frozenset(
 
 
 def call_for(name: str, args: Sequence[str]) -> Spelling | None:
-    """Returns how a call is written here.
-
-    Args:
-        name: the function, or `VALUE.method`.
-        args: the texts of its arguments.
-    """
+    """Returns how a call of a function, or of a method `VALUE.method`, is written here."""
     owner, _, method = name.rpartition(".")
     parts = [one.strip() for one in args if one.strip()]
     if owner and owner.lower() not in _LIBRARIES:
@@ -140,7 +135,7 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
         return Spelling(better, sure=path in FIELDS and FIELDS[path].keyed)
     if form == "len({0})" and parts and parts[0] in POD_SETS:
         return Spelling(f"count({parts[0]})")
-    return _filled(form, _in_order(form, [_inner(one) for one in parts]))
+    return _filled(form, _in_order(form, parts))
 
 
 def _in_order(form: str, parts: list[str]) -> list[str]:
@@ -161,15 +156,6 @@ def _in_order(form: str, parts: list[str]) -> list[str]:
         # Here a pattern is that of the whole text.
         text = f"{text[:-1]}.*{text[-1]}"
     return [value, text]
-
-
-def _inner(text: str) -> str:
-    """Returns an argument in the spelling of here, where it is a path that is known."""
-    path = re.fullmatch(r"([A-Za-z_][\w.]*)(?:\[\s*[\"']?([^\]\"']*)[\"']?\s*\])?", text)
-    if path is None or "." not in path[1] or path[1] in FIELDS:
-        return text
-    found = field_for(path[1], path[2])
-    return found.text if found is not None else text
 
 
 def _filled(form: str, parts: Sequence[str]) -> Spelling | None:

@@ -222,9 +222,7 @@ _CONCEPTS: Final = MappingProxyType(
 def field_for(path: str, key: str | None = None) -> Spelling | None:
     """Returns how the path of another language is written here, None where nobody knows.
 
-    Args:
-        path: words with dots; an index may be left out.
-        key: what stood in brackets, if anything did.
+    `key` is what stood in brackets, if anything did; an index may be left out.
     """
     words = _without_frames(path.split("."))
     if not words:

@@ -15,7 +15,7 @@ from dsl.parser.automaton import Automaton
 from dsl.parser.expressions import Raw, StopError, _Expressions
 from dsl.parser.lexemes import lexemes_of
 from dsl.parser.reading import reaches, read
-from dsl.parser.refusal import Meant, Refusal
+from dsl.parser.refusal import Meant
 from dsl.parser.tables import load_tables
 from dsl.source import SourceFile, Span
 
@@ -33,9 +33,6 @@ _PART_WORDS: Final = """
 #: What the grammar calls the parts of a statement that are more than one expression.
 _PARTS: Final = frozenset(_PART_WORDS.split())
 _KEYWORD: Final = re.compile(r"[A-Za-z]+")
-_RESOURCE: Final = re.compile(
-    r"(?:cpus?|cores?|memory|storage|ephemeral-storage|pods|gpus?|hugepages-\w+|[\w.-]+/[\w.-]+)\Z"
-)
 
 
 class StatementReader:
@@ -75,11 +72,7 @@ class StatementReader:
     ) -> tuple[_T | None, list[Diagnostic]]:
         """Reads the text under a span; with None there is at least one finding.
 
-        Args:
-            source: the file.
-            span: the text in it.
-            how: the start symbol, what turns Lark's tree into ours.
-            keep: gets the words of the text, if it can be read.
+        `how` is the start symbol and what turns Lark's tree into ours; `keep` gets the words.
         """
         start, make = how
         builder = _Builder(self.expression, source, span.start)
@@ -299,20 +292,7 @@ class _Builder(_Expressions):
 
     def _amount(self, tree: Raw) -> s.Amount:
         key, value = tree.children
-        amount = s.Amount(self.span(tree), self.expr(key), self.expr(value))
-        if _turned(amount):
-            # No resource starts with a digit: the name stands behind its amount.
-            resource = self.source.slice(amount.value.span)
-            named = "cpu" if resource in ("cpus", "core", "cores") else resource
-            better = f"{named} {self.source.slice(amount.key.span)}"
-            start, end = (at - self.base for at in (amount.span.start, amount.span.end))
-            self.report(
-                Refusal(
-                    "P001", f"`{resource}` stands before its amount", start, end,
-                    helps=(f"write  {better}",), fix=better,
-                )
-            )  # fmt: skip
-        return amount
+        return s.Amount(self.span(tree), self.expr(key), self.expr(value))
 
     # ---- clauses
 
@@ -332,11 +312,3 @@ class _Builder(_Expressions):
         if tree.data == "norm_reverse":
             words.append(s.Word(span, "reverse"))
         return s.Clause(span, "normalize", tuple(words))
-
-
-def _turned(amount: s.Amount) -> bool:
-    """Whether a number stands where a resource is named, and a resource where its amount is."""
-    key, value = amount.key, amount.value
-    if not isinstance(key, s.Word) or not isinstance(value, s.Word | s.Text):
-        return False
-    return key.value[:1].isdigit() and _RESOURCE.match(value.value) is not None

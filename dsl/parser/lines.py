@@ -4,13 +4,10 @@ Works on whole lines, before the grammar or where it has given up.
 """
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
-from dsl.diagnostics import Diagnostic, Fix
 from dsl.parser.refusal import Refusal
 from dsl.parser.statements import STATEMENTS, is_statement, known_word
-from dsl.source import SourceFile, Span
 
 #: First lines of texts that are no policies at all.
 _MERGE: Final = "a merge"
@@ -49,65 +46,14 @@ def wrong_language(name: str, start: int, end: int, what: str = "policy") -> Ref
 
 
 def is_ours(text: str) -> bool:
-    """Whether a text starts with the word of a statement, or with one close to it."""
-    if is_statement(text):
-        return True
-    found = re.match(r"[A-Za-z_-]+", text)
-    known = known_word(found.group()) if found is not None else None
-    return (
-        found is not None
-        and known is not None
-        and re.match(r"[ \t]*:", text[found.end() :]) is not None
-    )
+    """Whether a text starts with the word of a statement, or with one close to it and a colon."""
+    found = re.match(r"([A-Za-z_-]+)[ \t]*:", text)
+    return is_statement(text) or (found is not None and known_word(found[1]) is not None)
 
 
-def is_closing(text: str, *, lost: bool) -> bool:
-    """Whether a line belongs to the one before: it closes its bracket, or is an item of its list.
-
-    Args:
-        text: the line.
-        lost: whether the line before was no statement.
-    """
-    item = re.match(r"-[ \t]+", text)
-    if lost and item is not None and not is_ours(text[item.end() :]):
-        return True
+def is_closing(text: str) -> bool:
+    """Whether a line only closes brackets."""
     return re.fullmatch(r"[\s})\];,]+(?:#[^\n]*\s*)*", text) is not None
-
-
-#: Words of the header that items of Kubernetes have too.
-_SETTING: Final = re.compile(r"-[ \t]*(?:weight|name|order|version|mode)[ \t]*:")
-
-
-def tail(texts: Sequence[str]) -> int:
-    """Returns how many chunks behind the first are its list items, or the brace that it opens."""
-    first, *rest = texts
-    if re.fullmatch(r"[A-Za-z_][\w-]*[ \t]*:[ \t]*(?:#[^\n]*)?\s*", first) is not None:
-        items = 0
-        while items < len(rest) and rest[items].startswith("-") and not (
-            is_ours(rest[items].lstrip("- \t")) and _SETTING.match(rest[items]) is None
-        ):  # fmt: skip
-            items += 1
-        return items
-    opened = re.match(r"[^\n#]*\{[ \t]*(?:#[^\n]*)?\n", first) is not None
-    return 1 if opened and rest and re.fullmatch(r"\}\s*(?:#[^\n]*\s*)*", rest[0]) else 0
-
-
-def continued(source: SourceFile, first: Span, line: Span) -> Diagnostic:
-    """Refuses a line in column 1 that continues the statement above it."""
-    number = source.position(first.start)[0]
-    word = re.match(r"[A-Za-z]*", source.slice(first))
-    name = word.group() if word is not None else "statement"
-    start = re.match(r"[\w.]+|->|\S", source.slice(line))
-    end = line.start + (len(start.group()) if start is not None else 1)
-    return Diagnostic(
-        "P012",
-        f"this line continues the `{name}` of line {number}, so it is indented",
-        source,
-        Span(line.start, end),
-        label="a new statement starts in column 1",
-        helps=("put spaces in front of it",),
-        fix=Fix(Span(line.start, line.start), "  "),
-    )
 
 
 #: `share = 5`, `let "heat" = 5`, `metrics heat: number = ...`, `let a-b`.

@@ -14,10 +14,6 @@ from dsl.parser.refusal import Halt, Meant, Refusal
 from dsl.parser.statements import DECLARATIONS, HEADS, STATEMENTS, known_word
 from dsl.parser.told import Place, closed, place_of, told
 
-#: Signs that may be missing, as the grammar calls them.
-_SIGNS: Final = {
-    "COMMA": ",", "RPAR": ")", "RSQB": "]", "COLON": ":", "EQUAL": "=", "LPAR": "(", "LSQB": "[",
-}  # fmt: skip
 #: Signs that may be too much.
 _SPARE: Final = {",": "P023", ";": "P023", ":": "P023", "=": "P023", ")": "P002", "]": "P002"}
 #: What is said of a row that says nothing itself.
@@ -297,16 +293,10 @@ def _spelt(place: Place, at: tuple[int, int], better: str, code: str, message: s
 
 
 _BINDS: Final = re.compile(r"\b(?:and|or|not|if)\b|->|\?\?|[*/]|(?<=[ \t])[+-](?=[ \t])")
-_TWICE: Final = re.compile(r"\b([a-z]+)[ \t]+(\1)[ \t]+\Z")
 
 
 def _spare(place: Place) -> Iterator[Edit]:
-    """A sign too much, the same word twice; or anything else that all can be read without."""
-    twice = _TWICE.search(place.bare, 0, place.start)
-    if twice is not None:
-        refusal = Refusal("P001", f"`{twice[1]}` does not fit here", *twice.span(2),
-                          helps=("leave one out",), fix="")  # fmt: skip
-        yield Edit(*twice.span(2), "", refusal, 1)
+    """A sign too much, or anything else that all can be read without."""
     if place.kind == "end" or not place.met:
         return
     at = place.start, place.end
@@ -329,47 +319,18 @@ def _spare(place: Place) -> Iterator[Edit]:
 
 
 def _missing(place: Place) -> Iterator[Edit]:
-    """A sign that is missing in front; or a word without which nothing can be read."""
+    """A comma or a word in front, without which nothing can be read."""
     at = place.start if place.kind != "end" else len(place.before)
-    for name in sorted(place.accepts & _SIGNS.keys()):
-        sign = _SIGNS[name]
-        if place.kind == "end" or (sign == "=" and "RELOP" in place.accepts):
-            continue
-        back = len(place.before) if sign in ",:)]" else at
-        better = f"{sign} " if sign in ":=" and back == at else sign
-        message = f"no `{sign}` stands in front of `{place.met}`" if place.met else f"no `{sign}`"
-        sure = _parts(place) if sign == "," else sign != "=" or "=" not in place.bare[at:]
-        told = "write" if sure else "did you mean"
-        refusal = Refusal(
-            "P023", message, place.start, max(place.end, place.start + 1),
-            helps=(f"{told}  {sign} {place.met}".rstrip(),), fix=better if sure else None,
-            fix_at=(back, back),
-        )  # fmt: skip
-        if sign not in ")]([":
-            yield Edit(back, back, better, refusal, 2)
     first = ("of", "then", "->") if "." in place.met else ("of", "then", "is", "contains", "->")
     fitting = [*place.fitting(), *(("->",) if "_ARROW" in place.accepts else ())]
-    for word in sorted(fitting, key=lambda one: first.index(one) if one in first else len(first)):
-        if place.met and (word.islower() or word == "->"):
-            refusal = Refusal(
-                "P023", f"no `{word}` stands in front of `{place.met}`", place.start, place.end,
-                helps=(f"did you mean  {word} {place.met}",),
-            )  # fmt: skip
-            yield Edit(at, at, f"{word} ", refusal, _ALL + 1)
-
-
-def _parts(place: Place) -> bool:
-    """Whether two parts of a list stand side by side for sure, and nothing else is meant."""
-    found = re.search(r"([\w.$/-]+|\S)\Z", place.before)
-    before, met = found[1] if found is not None else "", place.met
-    opened = [one for one in re.sub(r"\([^()]*\)|\[[^\[\]]*\]", "", place.before) if one in "(["]
-    if opened:
-        return opened[-1] == "[" and not {before, met} & place.keywords
-    if place.keyword == "quota" and before[:1].isdigit():
-        return True
-    first = re.search(r":\s*\S+\Z", place.before) is not None
-    ended = (before in ("asc", "desc") and not first) or "." in before or before[:1] in "\"'])"
-    return ended and ("." in met or met[:1] in "\"'" or (before[:1] == '"' and met == "event"))
+    fitting.sort(key=lambda one: first.index(one) if one in first else len(first))
+    comma = "COMMA" in place.accepts and place.kind != "end"
+    for word in (*((",",) if comma else ()), *fitting):
+        if place.met and (word.islower() or word in ("->", ",")):
+            message = f"no `{word}` stands in front of `{place.met}`"
+            help_ = f"did you mean  {word} {place.met}"
+            refusal = Refusal("P023", message, place.start, place.end, helps=(help_,))
+            yield Edit(at, at, f"{word} ", refusal, 2 if word == "," else _ALL + 1)
 
 
 def _indented(place: Place) -> Refusal | None:

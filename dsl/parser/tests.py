@@ -22,10 +22,7 @@ def parse_test(
 ) -> tuple[t.TestFile, tuple[Diagnostic, ...]]:
     """Reads a test file; statements that cannot be read are left out and reported.
 
-    Args:
-        source: the file.
-        reader: what reads statements; one of its own if there is none.
-        keep: gets the words of each statement that can be read.
+    `keep` gets the words of each that can.
     """
     reader = reader or StatementReader()
     reader.begin()

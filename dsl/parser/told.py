@@ -101,12 +101,6 @@ def closed(place: Place) -> Refusal | None:
     return _open_text(place) or _open_bracket(place)
 
 
-#: Words that may be part of a text, or end it.
-_CLAUSE: Final = re.compile(
-    r"\b(?:and|or|by|every|stale|default|unit|status|message|weight|missing|normalize|where)\b"
-)
-
-
 def _open_text(place: Place) -> Refusal | None:
     plain = QUOTED_OR_COMMENT.sub(lambda found: " " * len(found.group()), place.text)
     found = re.search(r'"""|"|\'', plain)
@@ -127,21 +121,8 @@ def _open_text(place: Place) -> Refusal | None:
             "P002", "this text is closed by another quote", at, at + len(sign),
             helps=(f"write  {line[:-1]}{sign}",), fix=sign, fix_at=(ends[0], ends[0] + 1),
         )  # fmt: skip
-    fits = [one for one in ends if place.read is None or _heals(place, one, one, sign)]
-    sure = len({place.text[at:one].rstrip() for one in fits}) == 1
-    if sure and _CLAUSE.search(place.text, at, fits[0]):
-        sure = False
-    fix_at = (fits[0], fits[0]) if sure else None
-    return Refusal(
-        "P002", "this text is never closed", at, at + len(sign),
-        helps=(f"write  {place.text[at : (fits or ends or [at])[0]]}{sign}",),
-        fix=sign if fix_at else None, fix_at=fix_at,
-    )  # fmt: skip
-
-
-def _heals(place: Place, start: int, end: int, better: str) -> bool:
-    text = place.text[:start] + better + place.text[end:]
-    return place.read is not None and place.read(text) > len(text)
+    help_ = f"write  {place.text[at : (ends or [at])[0]]}{sign}"
+    return Refusal("P002", "this text is never closed", at, at + len(sign), helps=(help_,))
 
 
 def _open_bracket(place: Place) -> Refusal | None:
