@@ -6,8 +6,9 @@ RUN := $(VENV)/.run-stamp
 DEV := $(VENV)/.dev-stamp
 WORKERS ?= 2
 FUZZ_SECONDS ?= 1800
+OLDER ?= 1.36.3 1.35.4
 
-.PHONY: help setup demo check test test-long fuzz-parity mixed-parity mutants bench bench-engine bench-cluster scoreboard spec golden manifests format clean
+.PHONY: help setup demo check test test-older test-long fuzz-parity mixed-parity mutants bench bench-engine bench-cluster scoreboard spec golden manifests format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -40,6 +41,9 @@ test: check ## everything that gates, real API server and Prometheus included
 	@EFFORT=1 $(BIN)/pytest -q -n $(WORKERS) -m "slow and not cluster"
 	@$(BIN)/pytest -q -m cluster
 
+test-older: $(DEV) ## the tests on a real API server of the two minor versions before (OLDER, built first)
+	@for version in $(OLDER); do KUBERNETES=$$version $(BIN)/pytest -q -m cluster tests/cluster || exit 1; done
+
 test-long: $(DEV) ## many more examples and seeds, half an hour of fuzzing (FUZZ_SECONDS)
 	@EFFORT=20 $(BIN)/pytest --timeout 3600 -q -n $(WORKERS) -m "not cluster and not bench"
 	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
@@ -61,6 +65,7 @@ scoreboard: $(DEV) ## what is said of wrong texts, against the base line (SHOW="
 
 bench-engine: $(DEV) ## decisions of all kinds, and beside a yardstick (ORACLE=path: and the real one)
 	@ORACLE=$(ORACLE) $(BIN)/python -m tests.bench.workloads
+	@$(BIN)/python -m tests.bench.beside
 	@ORACLE=$(ORACLE) $(BIN)/python -m tests.bench.engine
 
 bench-cluster: $(DEV) ## end to end beside kube-scheduler, pods of all kinds (FLAGS="--nodes 500 --only mixed")

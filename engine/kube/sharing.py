@@ -92,8 +92,7 @@ class PodSharing:
         volumes = pod.spec.volumes
         if volumes and not any(getattr(one, source) for one in volumes for source in _SOURCES):
             force_setattr(pod.spec, "volumes", None)  # they say nothing that is read
-        # A resize in flight is read off the statuses.
-        if pod.spec.node_name and self._drops and is_settled(pod):
+        if pod.spec.node_name and self._drops and _is_at_rest(pod):
             for drop in self._drops:
                 drop(pod)
         self._share(pod.metadata, _METADATA)
@@ -118,3 +117,8 @@ class PodSharing:
                     self._parts.put(key, part, len(key) * (1 + _BYTES_PER_BYTE))
                 else:
                     force_setattr(struct, name, known)
+
+
+def _is_at_rest(pod: Pod) -> bool:
+    """Not where plugins read the status: a resize in flight, and who evicted a pod that goes."""
+    return pod.metadata.deletion_timestamp is None and is_settled(pod)

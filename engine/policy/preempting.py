@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct, structs
 from numpy.typing import NDArray
 
-from dsl.collective import Claims, Evictions
+from dsl.collective import Claims, Evictions, QuotaUse
 from dsl.plan import Plan, PreemptRule, RuleBase
 from engine.collective.quotas import reclaim
 from engine.collective.search import Preemption, search
@@ -94,7 +94,7 @@ class PolicyPreemption:
         if rule is not None:
             return Said(rule, rule.evictions(subject, world))
         for quota in self._lending:
-            use = quota.use(pod, snapshot)
+            use = _of_those_that_stay(quota, quota.use(pod, snapshot), snapshot)
             claims = quota.rule.claims(subject, world, use)
             return Said(quota.rule, reclaim(use, _with_leaving(claims, snapshot)))
         return None
@@ -168,6 +168,22 @@ class PolicyPreemption:
 def preempts(plan: Plan) -> bool:
     """Whether a policy says whom a pod may evict."""
     return bool(plan.preempts) or any(one.core.elastic for one in plan.quotas)
+
+
+def _of_those_that_stay(quota: Quota, use: QuotaUse, snapshot: Snapshot) -> QuotaUse:
+    """The same without what others' pods use that go with their node: no claim shows those."""
+    pods, leaving = snapshot.pods, snapshot.nominations.leaving
+    lost = [pods.pod(row) for row in np.flatnonzero(pods.node < 0).tolist()]
+    going = [one for one in lost if one.terminating or one.uid in leaving]
+    if not going:
+        return use
+    owner, used = quota.owner(snapshot), dict(use.used)
+    for one in going:
+        theirs = owner(one)
+        if theirs is not None and theirs != use.key:
+            own = used[theirs]
+            used[theirs] = {name: own[name] - one.requests.get(name, 0) for name in own}
+    return structs.replace(use, used=used)
 
 
 def _with_leaving(claims: Claims, snapshot: Snapshot) -> Claims:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from tests.bench import (
     backlogs,
+    beside,
     cluster,
     compiling,
     decisions,
@@ -52,6 +53,12 @@ def test_every_workload_runs():
         run = workloads.Run(small | {"count": 3, "warmup": 1})
         assert len(run.times()) == 3
         assert run.placed == 4, name
+
+
+def test_plain_pods_beside_everything_else():
+    for name in beside.ROWS:
+        row = beside.measure(name, nodes=20, pods=40, rounds=1, in_vain=30)
+        assert min(row.rate, row.without, row.longest, row.p99) > 0
 
 
 def test_the_yardstick_gives_one_row_what_it_gives_all():

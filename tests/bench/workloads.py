@@ -26,7 +26,7 @@ from engine.cycle import conclude, decide
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
-from engine.objects import Pod, Service, from_builtins
+from engine.objects import Pod, PodDisruptionBudget, Service, from_builtins
 from engine.plugins.registry import default_plugins
 from engine.queue import SchedulingQueue
 from tests.bench.measure import quantile
@@ -73,6 +73,20 @@ SERVICES: Final = [
 ]
 
 
+KINDS: Final = {"Service": Service, "PodDisruptionBudget": PodDisruptionBudget}
+#: A hundred budgets that allow nothing, each for one in a hundred nodes' pods.
+BUDGETS: Final = [
+    {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": f"budget-{i}"},
+        "spec": {"selector": {"matchLabels": {"app": f"low-{i}"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    for i in range(100)
+]
+
+
 def workload(comes: Json, *, there: Json | None = None, **more: object) -> Json:
     """A document; without `there`, pods like those that come are there."""
     bound = {"boundPodsPerNode": 1, "boundTemplates": [there or comes]}
@@ -84,7 +98,7 @@ def workload(comes: Json, *, there: Json | None = None, **more: object) -> Json:
 def filled(each: int, **more: object) -> Json:
     """A full cluster of pods of low priority, and one of high priority that comes."""
     cpu = {4: "1", 30: "100m"}[each]
-    low = pod("low", cpu, "1Gi", priority=0)
+    low = pod("low-{i%100}", cpu, "1Gi", priority=0)
     document = workload(pod("high", cpu, "1Gi", priority=1000), there=low, preempt=True, **more)
     size = {"cpu": {4: "4", 30: "3"}[each], "boundPodsPerNode": each}
     return document | {"generate": document["generate"] | size, "count": 300, "warmup": 20}
@@ -111,6 +125,13 @@ WORKLOADS: Final[Mapping[str, tuple[Json, float, float]]] = {
     "StatefulSet pods": (workload(pod("web-{i}"), there=OLD), 6_000, 5),
     "preemption, 4 pods a node": (filled(4), 400, 5),
     "preemption, 30 pods a node": (filled(30), 83, 5),
+    "4 pods a node, budgets": (filled(4, objects=BUDGETS), 200, 5),
+    "30 pods a node, budgets": (filled(30, objects=BUDGETS), 42, 5),
+    "100 classes, 0.5 % new": (
+        workload(OLD, there=OLD, templates=[HUNDRED] * 199 + [NEW], count=4000),
+        15_000,
+        18,
+    ),
 }
 """Document, decisions/s that are asked for at 5,000 nodes, times the real one with its sampling."""
 
@@ -139,7 +160,7 @@ class Run:
             self.cache.add_node(make_node(name, labels=labels, **sizes))
         for one in document.get("objects", ()):
             meta = {"namespace": "default", **one["metadata"]}
-            self.cache.set_object(from_builtins(Service, one | {"metadata": meta}))
+            self.cache.set_object(from_builtins(KINDS[one["kind"]], one | {"metadata": meta}))
         count = len(names) * made["boundPodsPerNode"]
         for i, bound in enumerate(_pods("there", made["boundTemplates"], count)):
             self.cache.add_pod(bound, names[i % len(names)])

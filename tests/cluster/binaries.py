@@ -1,7 +1,8 @@
 """Builds the real programs the cluster tests run: a control plane, kubectl, helm, kubeconform.
 
 They come from the Go modules pinned beside this file, are built once for each content of those
-pins, and live in the user's cache folder, never in the repository.
+pins, and live in the user's cache folder, never in the repository. With KUBERNETES=1.36.3 in the
+environment the API server is of that version, whose pins are made from its own.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 KUBERNETES_VERSION = "1.37.1"
+API_SERVER = "kube-apiserver"
 GO_WANTED = (1, 26)
 PINS = ("go.mod", "go.sum", "etcd/go.mod", "etcd/go.sum")
 PINS_OF_HELM = ("helm/go.mod", "helm/go.sum")
 PACKAGES = {
     "etcd": (HERE / "etcd", "go.etcd.io/etcd/server/v3"),
-    "kube-apiserver": (HERE, "k8s.io/kubernetes/cmd/kube-apiserver"),
+    API_SERVER: (HERE, "k8s.io/kubernetes/cmd/kube-apiserver"),
     "kube-scheduler": (HERE, "k8s.io/kubernetes/cmd/kube-scheduler"),
     "kubectl": (HERE, "k8s.io/kubernetes/cmd/kubectl"),
     "helm": (HERE / "helm", "helm.sh/helm/v4/cmd/helm"),
@@ -48,11 +50,20 @@ def missing() -> str | None:
 
 def folder(name: str) -> Path:
     """The cache folder of a program with exactly these pins."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "berth"
+    version = version_of(name)
+    if version != KUBERNETES_VERSION:
+        return cache / f"bin-{version}"
     digest = hashlib.sha256(KUBERNETES_VERSION.encode())
     for pin in PINS_OF_HELM if PACKAGES[name][0].name == "helm" else PINS:
         digest.update((HERE / pin).read_bytes())
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "berth" / f"bin-{digest.hexdigest()[:16]}"
+    return cache / f"bin-{digest.hexdigest()[:16]}"
+
+
+def version_of(name: str) -> str:
+    """The version of a program of Kubernetes; that of the API server may be asked for."""
+    asked = os.environ.get("KUBERNETES") if name == API_SERVER else None
+    return asked or KUBERNETES_VERSION
 
 
 def binary(name: str) -> Path:
@@ -87,18 +98,36 @@ def module(path: str, version: str) -> Path:
 
 def _build(name: str, target: Path) -> None:
     module, package = PACKAGES[name]
+    version, mode = version_of(name), "readonly"
+    if version != KUBERNETES_VERSION:
+        module, mode = _module_of(version, target.parent), "mod"
     half_done = target.with_name(f".{name}.{os.getpid()}")
-    command = ["go", "build", "-trimpath", "-ldflags", _ldflags(), "-o", str(half_done), package]
-    env = os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
+    flags = _ldflags(version)
+    command = ["go", "build", "-trimpath", "-ldflags", flags, "-o", str(half_done), package]
+    env = os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": f"-mod={mode}"}
     done = subprocess.run(command, cwd=module, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"cannot build {name}:\n{done.stderr[-4000:]}")
     half_done.rename(target)
 
 
-def _ldflags() -> str:
-    major, minor, _ = KUBERNETES_VERSION.split(".")
-    stamp = {"gitVersion": f"v{KUBERNETES_VERSION}", "gitMajor": major, "gitMinor": minor}
+def _module_of(version: str, folder: Path) -> Path:
+    """A Go module that needs Kubernetes of this version, and its parts of the same.
+
+    The checksum database vouches for all of it.
+    """
+    pins = (module("k8s.io/kubernetes", f"v{version}") / "go.mod").read_text()
+    parts = re.findall(r"^\s+(\S+) => \./staging", pins, re.MULTILINE)
+    lines = ["module berth.test/older", *re.findall(r"^go \S+$", pins, re.MULTILINE)]
+    lines += [f"require k8s.io/kubernetes v{version}"]
+    lines += [f"replace {one} => {one} v0{version[1:]}" for one in parts]
+    (folder / "go.mod").write_text("\n".join([*lines, ""]))
+    return folder
+
+
+def _ldflags(version: str) -> str:
+    major, minor, _ = version.split(".")
+    stamp = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
     flags = [f"-X k8s.io/component-base/version.{key}={value}" for key, value in stamp.items()]
     return " ".join(["-s -w", *flags])
 

@@ -33,7 +33,7 @@ def test_programs_know_their_version(name: str) -> None:
     if name == "kubectl":
         command[1:] = ["version", "--client"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert f"v{binaries.KUBERNETES_VERSION}" in done.stdout
+    assert f"v{binaries.version_of(name)}" in done.stdout
 
 
 @pytest.mark.usefixtures("no_nodes")

@@ -12,6 +12,7 @@ from tests.cluster.process import wait_until
 
 pytestmark = pytest.mark.cluster
 
+TINY = ("c", "d")
 CLASSES = {"low": 100, "high": 1000}
 
 
@@ -47,6 +48,10 @@ class Cluster:
             "-",
             stdin=yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", **body}),
         )
+
+    def deletes(self, name):
+        path = f"/api/v1/namespaces/{self._namespace}/pods/{name}?gracePeriodSeconds=0"
+        assert self._api.request("DELETE", path)[0] == 200
 
     def get(self, name):
         status, found = self._api.request(
@@ -114,10 +119,12 @@ def test_a_pod_of_high_priority_takes_a_place_and_a_budget_is_respected(
     )
 
 
-def test_victims_that_take_long_to_go_are_waited_for_on_the_promised_node(cluster, control_plane):
-    cluster.creates("a", "low", "2", grace=3600)
-    cluster.creates("b", "low", "2", grace=3600)
-    cluster.placed("a", "b")
+def test_victims_that_take_long_to_go_are_waited_for_on_the_promised_node(cluster):
+    cluster.creates("a", "low", "1500m", grace=3600)
+    cluster.creates("b", "low", "1500m", grace=3600)
+    for name in TINY:
+        cluster.creates(name, "low", "1m")
+    cluster.placed("a", "b", *TINY)
     cluster.creates("important", "high", "1")
 
     def going():
@@ -131,12 +138,15 @@ def test_victims_that_take_long_to_go_are_waited_for_on_the_promised_node(cluste
     promised = cluster.get("important")["status"]["nominatedNodeName"]
     assert promised == victim["spec"]["nodeName"]
     # Nobody takes the room meanwhile, and nobody else has to go.
-    cluster.creates("small", "low", "500m")
-    time.sleep(3.0)
+    cluster.creates("small", "low", "600m")
+    for name in TINY:
+        cluster.deletes(name)  # wakes it
+        time.sleep(1.5)
+    message = cluster.get("important")["status"]["conditions"][0]["message"]
+    assert "not eligible due to a terminating pod on the nominated node" in message
     assert cluster.node_of("important") is None
     assert cluster.node_of("small") is None
     assert len(going()) == 1
-    url = f"/api/v1/namespaces/{victim['metadata']['namespace']}/pods/{victim['metadata']['name']}"
-    control_plane.request("DELETE", f"{url}?gracePeriodSeconds=0")
+    cluster.deletes(victim["metadata"]["name"])
     cluster.placed("important", "small")
     assert cluster.node_of("important") == promised

@@ -174,6 +174,18 @@ async def test_who_is_being_evicted_on_one_node_is_no_spare_on_another():
 
 
 @in_a_loop
+async def test_who_goes_with_a_node_that_is_gone_is_no_spare_either():
+    made = Quotas(ELASTIC, nodes=("n1", "n2"), a=("2", "4"), b=("3", "5"))
+    made.runs("a0", cpu="1")
+    lost = made.runs("a1", cpu="3", node="n2")
+    made.handlers.nodes.on_delete(make_node("n2", cpu="100"))
+    made.handlers.pods.on_update(lost, being_deleted(lost))
+    made.comes("b0", namespace="b", cpu="2")
+    await settle(made)
+    assert made.edge.evictions == []
+
+
+@in_a_loop
 async def test_beyond_its_minimum_a_namespace_replaces_its_own_less_important_pods():
     made = Quotas(ELASTIC, a=("2", "4"), b=("2", "4"))
     for number in range(3):

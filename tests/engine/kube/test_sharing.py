@@ -12,6 +12,7 @@ import pytest
 from engine.framework.podinfo import make_pod_info
 from engine.kube.sharing import EVERYTHING, PodSharing
 from engine.objects import Pod, from_builtins
+from engine.plugins.default_preemption import is_evicted
 
 ROOT = Path(__file__).parents[3]
 
@@ -111,6 +112,17 @@ def test_waiting_pods_and_those_in_a_resize_are_whole(node: str, status: dict) -
 
 
 @pytest.mark.slow
+def test_of_a_pod_that_goes_it_is_known_who_evicted_it() -> None:
+    """Whoever is promised its node does not look for other victims meanwhile."""
+    evicted = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    one = pod("a", "n", conditions=[evicted])
+    one = msgspec.structs.replace(
+        one, metadata=msgspec.structs.replace(one.metadata, deletion_timestamp="now")
+    )
+    (one,) = shared(frozenset(), one)
+    assert is_evicted(one)
+
+
 def test_a_pod_on_a_node_takes_few_bytes() -> None:
     """From 50,000 to 150,000 pods, the reflector's table of them included."""
     measured = []
