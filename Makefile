@@ -8,7 +8,7 @@ WORKERS ?= 2
 FUZZ_SECONDS ?= 1800
 OLDER ?= 1.36.3 1.35.4
 
-.PHONY: help setup demo check test test-older test-long fuzz-parity mixed-parity mutants bench bench-engine bench-cluster scoreboard spec golden manifests format clean
+.PHONY: help setup demo check test test-older test-long e2e fuzz-parity mixed-parity mutants bench bench-engine bench-cluster scoreboard spec golden manifests format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -47,6 +47,9 @@ test-older: $(DEV) ## the tests on a real API server of the two minor versions b
 test-long: $(DEV) ## many more examples and seeds, half an hour of fuzzing (FUZZ_SECONDS)
 	@EFFORT=20 $(BIN)/pytest --timeout 3600 -q -n $(WORKERS) -m "not cluster and not bench"
 	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+
+e2e: $(DEV) ## Kubernetes' own end-to-end tests of scheduling, with Berth as default-scheduler (FLAGS)
+	@$(BIN)/python -m tests.e2e $(FLAGS)
 
 fuzz-parity: $(DEV) ## random cases against kube-scheduler's own libraries (ORACLE=program, CASES, SEED)
 	@ORACLE=$(ORACLE) $(BIN)/python -m tests.conformance.fuzz --cases $(or $(CASES),20000) --seed $(or $(SEED),0)

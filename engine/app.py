@@ -107,7 +107,6 @@ class Hooks:
     observers: list[Observer] = field(default_factory=list)
     accepted: list[Callable[[Bundle], None]] = field(default_factory=list)
     refused: list[Callable[[Refusal], None]] = field(default_factory=list)
-    synced: list[Callable[[], None]] = field(default_factory=list)
 
 
 class App:
@@ -246,8 +245,8 @@ class App:
                 # The cluster stays: the collector need not walk it again and again.
                 gc.collect()
                 gc.freeze()
-                for hook in self._hooks.synced:
-                    hook()
+                names = sorted(one.scheduler_name for one in self._profiles)
+                log.info("Caches are filled; for pods whose schedulerName is %s", ", ".join(names))
                 await self.scheduler.run(stop)
                 if candidate.election.leader_elect:
                     await asyncio.gather(self._confirmed(), statuses.flush(_HAND_OVER_SECONDS))

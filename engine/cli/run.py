@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import signal
 import sys
@@ -186,14 +185,12 @@ def _run_to_the_end(settings: Any, flags: dict[str, Any], journal: Any, *, why: 
 
 
 async def _run(settings: Any, flags: dict[str, Any], journal: Any, *, why: bool) -> None:  # noqa: ANN401 - see engine.cli
-    from engine.app import App, Hooks, RunOptions
+    from engine.app import App, RunOptions
     from engine.clock import SystemClock
 
-    # What the first lists brought stays: the collector need not look at it again.
-    hooks = Hooks(synced=[gc.freeze])
     serving = runflags.server_options(flags)
     options = RunOptions(settings, flags["kubeconfig"], journal, why, serving)
-    app = App(options, clock=SystemClock(), hooks=hooks)
+    app = App(options, clock=SystemClock())
     with until_told() as stop, on_signal(signal.SIGUSR2, app.comparer.ask):
         await app.run(stop)
     logging.getLogger("engine").info("Stopped; no binding is in flight")

@@ -2,7 +2,8 @@
 
 They come from the Go modules pinned beside this file, are built once for each content of those
 pins, and live in the user's cache folder, never in the repository. With KUBERNETES=1.36.3 in the
-environment the API server is of that version, whose pins are made from its own.
+environment the API server and kube-scheduler, which may not be newer, are of that version. Its pins
+are made from its own, as are those of the programs that only `tests.e2e` needs.
 """
 
 from __future__ import annotations
@@ -20,17 +21,22 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 KUBERNETES_VERSION = "1.37.1"
-API_SERVER = "kube-apiserver"
+KUBERNETES = os.environ.get("KUBERNETES") or KUBERNETES_VERSION
 GO_WANTED = (1, 26)
 PINS = ("go.mod", "go.sum", "etcd/go.mod", "etcd/go.sum")
 PINS_OF_HELM = ("helm/go.mod", "helm/go.sum")
 PACKAGES = {
     "etcd": (HERE / "etcd", "go.etcd.io/etcd/server/v3"),
-    API_SERVER: (HERE, "k8s.io/kubernetes/cmd/kube-apiserver"),
+    "kube-apiserver": (HERE, "k8s.io/kubernetes/cmd/kube-apiserver"),
     "kube-scheduler": (HERE, "k8s.io/kubernetes/cmd/kube-scheduler"),
     "kubectl": (HERE, "k8s.io/kubernetes/cmd/kubectl"),
     "helm": (HERE / "helm", "helm.sh/helm/v4/cmd/helm"),
     "kubeconform": (HERE / "helm", "github.com/yannh/kubeconform/cmd/kubeconform"),
+}
+OF_THE_SERVER = ("kube-apiserver", "kube-scheduler")
+OF_E2E = {
+    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "e2e.test": "k8s.io/kubernetes/test/e2e",
 }
 
 
@@ -51,9 +57,8 @@ def missing() -> str | None:
 def folder(name: str) -> Path:
     """The cache folder of a program with exactly these pins."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "berth"
-    version = version_of(name)
-    if version != KUBERNETES_VERSION:
-        return cache / f"bin-{version}"
+    if not _is_pinned(name):
+        return cache / f"bin-{version_of(name)}"
     digest = hashlib.sha256(KUBERNETES_VERSION.encode())
     for pin in PINS_OF_HELM if PACKAGES[name][0].name == "helm" else PINS:
         digest.update((HERE / pin).read_bytes())
@@ -61,9 +66,12 @@ def folder(name: str) -> Path:
 
 
 def version_of(name: str) -> str:
-    """The version of a program of Kubernetes; that of the API server may be asked for."""
-    asked = os.environ.get("KUBERNETES") if name == API_SERVER else None
-    return asked or KUBERNETES_VERSION
+    """The version of a program of Kubernetes."""
+    return KUBERNETES if name in OF_THE_SERVER else KUBERNETES_VERSION
+
+
+def _is_pinned(name: str) -> bool:
+    return name in PACKAGES and version_of(name) == KUBERNETES_VERSION
 
 
 def binary(name: str) -> Path:
@@ -97,15 +105,17 @@ def module(path: str, version: str) -> Path:
 
 
 def _build(name: str, target: Path) -> None:
-    module, package = PACKAGES[name]
-    version, mode = version_of(name), "readonly"
-    if version != KUBERNETES_VERSION:
-        module, mode = _module_of(version, target.parent), "mod"
+    version = version_of(name)
+    source, package = PACKAGES[name] if name in PACKAGES else (HERE, OF_E2E[name])
+    mode = "readonly"
+    if not _is_pinned(name):
+        source, mode = _module_of(version, target.parent), "mod"
     half_done = target.with_name(f".{name}.{os.getpid()}")
-    flags = _ldflags(version)
-    command = ["go", "build", "-trimpath", "-ldflags", flags, "-o", str(half_done), package]
+    verb = ("test", "-c") if name.endswith(".test") else ("build",)
+    flags = ("-trimpath", "-ldflags", _ldflags(version), "-o", str(half_done))
+    command = ["go", *verb, *flags, package]
     env = os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": f"-mod={mode}"}
-    done = subprocess.run(command, cwd=module, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=source, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"cannot build {name}:\n{done.stderr[-4000:]}")
     half_done.rename(target)

@@ -178,7 +178,10 @@ def test_both_put_pods_where_extenders_want_them_and_say_the_same(cluster, exten
             wait_until(f"{name} is told", lambda name=name: cluster.why(name))
     assert placed[STOCK] == placed["berth"]
     assert len(set(placed["berth"])) == 6, "three thirds, the first or the last of each"
-    assert cluster.why(f"never-{STOCK}-1") == cluster.why("never-berth-1")
+    reason, message = cluster.why(f"never-{STOCK}-1")
+    # Said by versions before 1.37, whose claims are preempted by a plugin's own search.
+    message = message.replace("no new claims to deallocate, ", "")
+    assert (reason, message) == cluster.why("never-berth-1")
     assert "8 no licence is free" in cluster.why("never-berth-1")[1]
     assert cluster.why(f"fails-{STOCK}-1")[0] == cluster.why("fails-berth-1")[0] == "SchedulerError"
     assert cluster.why("fails-berth-1")[1].endswith(f"{one.url}/filter: it answers HTTP 500")
