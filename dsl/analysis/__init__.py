@@ -10,7 +10,7 @@ from dsl.analysis.cost import cost, over_budget
 from dsl.analysis.facts import FileFacts, Inventory, MetricStock, RuleFacts, Size
 from dsl.analysis.logic import Logic
 from dsl.analysis.names import contradicting_status, unused
-from dsl.analysis.order import decided, same_keys
+from dsl.analysis.order import decided
 from dsl.analysis.ranges import Ranges
 from dsl.analysis.samples import not_sampled, question_of
 from dsl.analysis.shares import Shares, measured, ratio
@@ -61,7 +61,6 @@ def analyse(
             yield from shares.scored(rule, usual)
             yield None
         yield from logic.file(one)
-        yield from same_keys(one, logic)
         yield from Ranges(one, keys).file()
         yield from attracting(one, keys)
         if stock is not None:

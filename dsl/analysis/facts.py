@@ -52,7 +52,6 @@ class Inventory(Struct, frozen=True):
     Attributes:
         node_labels: how many nodes have a label, by key and value.
         namespaces: labels by name of the namespace.
-        images: images of running pods.
         nodes: number of nodes.
         pods: number of pods.
         metrics: answers of Prometheus, by query and the label that names the node (empty: any).
@@ -60,7 +59,6 @@ class Inventory(Struct, frozen=True):
 
     node_labels: Mapping[str, Mapping[str, int]]
     namespaces: Mapping[str, Mapping[str, str]]
-    images: frozenset[str]
     nodes: int
     pods: int
     metrics: Mapping[tuple[str, str], MetricStock] = field(default_factory=dict)

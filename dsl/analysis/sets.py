@@ -172,15 +172,6 @@ def _implies(test: Test, other: Test) -> bool:
             return shape.prefix.startswith(word)
         case "ends with":
             return shape.suffix.endswith(word)
-        case "like":
-            bare = word.strip("*")
-            if not bare or "*" in bare or "?" in bare:
-                return False
-            if word == f"{bare}*":
-                return shape.prefix.startswith(bare)
-            if word == f"*{bare}":
-                return shape.suffix.endswith(bare)
-            return word == f"*{bare}*" and any(bare in one for one in shape.parts)
         case _:
             return False
 

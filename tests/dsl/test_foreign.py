@@ -76,7 +76,7 @@ def test_words_and_signs():
 @pytest.mark.parametrize(
     ("text", "code", "fix"),
     [
-        ("filter: node.ready adn pod.name is a", "P015", "and"),
+        ("filter: node.ready adn pod.name is a", "P016", "and"),
         ("filter: NOT node.ready", "P016", "not"),
         ("filter: node.ready mesage 'x'", "P016", "message"),
         ("filter: pod.name.startsWith('a')", "P106", "pod.name starts with 'a'"),
