@@ -69,6 +69,16 @@ class TextProblem(Struct, frozen=True):
     fix: str | None = None
 
 
+def blanked(text: str) -> str:
+    """Returns a text of equal length without comments, each quoted text as a word in quotes."""
+    return QUOTED_OR_COMMENT.sub(_blank, text)
+
+
+def _blank(found: re.Match[str]) -> str:
+    text = found.group()
+    return " " * len(text) if text.startswith("#") else f'"{"_" * (len(text) - 2)}"'
+
+
 class SourceFile(Struct, frozen=True, eq=False):
     """The text of one file, with LF line ends and without a byte-order mark."""
 

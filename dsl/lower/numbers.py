@@ -96,9 +96,7 @@ NUMBER_FUNCTIONS: Final[MappingProxyType[str, Callable[..., Column]]] = MappingP
         "ceil": np.ceil,
         "round": _round,
         "sqrt": _sqrt,
-        "log2": each(functions.log2),
-        "exp": each(functions.exp),
-        "pow": each(functions.power),
+        **{one: each(functions.NUMBER_FUNCTIONS[one]) for one in ("log2", "exp", "pow")},
         "mod": _modulo,
     }
 )

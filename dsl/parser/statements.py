@@ -12,14 +12,10 @@ STATEMENTS: Final = (
     "quota",
 )  # fmt: skip
 DECLARATIONS: Final = ("let", "param", "metric", "use")
-#: What lines of a test file start with, what may stand behind `given`, and what needs no name.
+#: What lines of a test file start with, and what needs no name.
 HEADS: Final = (
     "use", "now", "node", "running", "finished", "pending", "namespace", "workload", "group",
     "quota", "pdb", "metric", "test",
-)  # fmt: skip
-GIVEN: Final = (
-    "pod", "node", "running", "finished", "pending", "namespace", "workload", "group", "metric",
-    "param", "now",
 )  # fmt: skip
 UNNAMED: Final = ("pod", "pending")
 #: What a statement looks like, shown where nothing better is known.

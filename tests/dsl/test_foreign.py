@@ -85,7 +85,6 @@ def test_words_and_signs():
             "P106",
             "any(node.pods where it.name == 'x')",
         ),
-        ("score: load * 1_000", "P007", "1000"),
         ("sort: pod.priority desc pod.name", "P023", None),
         ("filter: node.ready)", "P002", ""),
         ("filter: node.lable a=b", "P101", "node.label"),
