@@ -57,15 +57,7 @@ def understand(
     name: str = "expression",
     metrics: Mapping[str, MetricDefinition] | None = None,
 ) -> tuple[Understood | None, _Findings]:
-    """Reads an expression.
-
-    Args:
-        parser: holds the tables of the grammar.
-        text: the expression.
-        declarations: lines of `let`, `param` and `metric` that it may use; each ends with one.
-        name: what diagnostics call the text.
-        metrics: metrics of the configuration, beside or instead of the bundled ones.
-    """
+    """Reads an expression; `declarations` are lines that it may use, each ends with a line end."""
     source, problems = read_source(name, declarations + text.rstrip())
     if problems:
         return None, tuple(of_text(source, one) for one in problems)

@@ -73,10 +73,8 @@ _ADVICE: Final = MappingProxyType(
 )
 #: What stands before the dot of a call and is no value.
 _LIBRARIES: Final = frozenset(
-    {"array", "arrays", "cel", "collections", "filepath", "fmt", "fnmatch", "glob", "json",
-     "lists", "lodash", "math", "np", "numpy", "object", "objects", "os", "path", "random", "re",
-     "regex", "regexp", "sets", "statistics", "str", "strconv", "string", "strings", "time",
-     "units", "util", "utils"}
+    {"collections", "fmt", "json", "lists", "math", "np", "object", "os", "re", "regex", "str",
+     "strings", "time", "units"}
 )  # fmt: skip
 
 

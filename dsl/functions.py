@@ -129,6 +129,12 @@ ARITHMETIC: Final[MappingProxyType[str, Callable[[float, float], float]]] = Mapp
 )
 
 
+#: Of two values that are there.
+COMPARISONS: Final[MappingProxyType[str, Callable[[Any, Any], Any]]] = MappingProxyType(
+    {"==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+)
+
+
 def round_half_away(value: float) -> float:
     """Returns the nearest whole number; halves go away from 0."""
     if math.isnan(value):

@@ -191,8 +191,10 @@ def _lookalikes(text: str) -> list[TextProblem]:
         word = found.group()
         if any(char not in _BETTER and char >= "\x80" for char in word):
             # One of its letters is of no other spelling, so the word is of another language.
-            kinds["word"] += 1
-            if kinds["word"] <= _MAX_OF_A_KIND:
+            line = f"line {text.count(chr(10), 0, found.start())}"
+            kinds[line] += 1
+            kinds["word"] += kinds[line] == 1
+            if kinds[line] == 1 and kinds["word"] <= _MAX_OF_A_KIND:
                 message = f"`{word}` may only stand in quoted texts and comments"
                 span = Span(*found.span())
                 problems.append(TextProblem("P003", message, span, "put the text in quotes"))

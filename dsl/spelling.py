@@ -89,10 +89,7 @@ def days(text: str) -> str:
 
 # ---- fields
 
-_ROOTS: Final = frozenset(
-    {"input", "request", "review", "object", "resource", "self", "this", "obj", "newobject",
-     "params", "data", "values", "ctx", "context", "args", "state", "nodeinfo", "podinfo"}
-)  # fmt: skip
+_ROOTS: Final = frozenset({"input", "request", "review", "object", "self", "params", "data"})
 _OWNERS: Final = MappingProxyType(
     {"pod": "pod", "pods": "pod", "p": "pod", "node": "node", "nodes": "node", "n": "node",
      "namespace": "namespace", "ns": "namespace", "it": "it", "its": "it", "workload": "workload",

@@ -80,14 +80,7 @@ def instances(
     params: Mapping[str, Mapping[str, ParamValue]],
     found: list[Diagnostic],
 ) -> Iterator[Instance]:
-    """Yields what the `use` lines of files ask for, and reports what is wrong with them.
-
-    Args:
-        files: the files of the source.
-        library: where policies are found.
-        params: parameters of the configuration by policy name; they win over arguments.
-        found: where findings go.
-    """
+    """Yields what the `use` lines of files ask for, and reports what is wrong with them."""
     finder = _Finder(library, params, found)
     for one in files:
         yield from finder.of_file(one, params.get(policy_name(*one), {}), (one[0].name,))

@@ -34,13 +34,7 @@ __all__ = [
 def analyse(
     files: Sequence[FileFacts], size: Size, stock: Inventory | None = None
 ) -> Iterator[Diagnostic | None]:
-    """Yields the findings about the files of one chain; None where a caller may pause.
-
-    Args:
-        files: every file that was read.
-        size: the cluster that costs are bounded for.
-        stock: what the cluster has, if known.
-    """
+    """Yields the findings about the files of one chain; None where a caller may pause."""
     logic = Logic()
     keys = logic.cubes.keys
     for one in files:

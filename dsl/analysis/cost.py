@@ -37,13 +37,7 @@ class Part:
 
 
 def cost(facts: FileFacts, size: Size, keys: Keys | None = None) -> tuple[float, Part | None]:
-    """Returns the units of a file's rules and its dearest aggregate, else its dearest rule.
-
-    Args:
-        facts: the file.
-        size: the cluster.
-        keys: numbers of expressions that others may know already.
-    """
+    """Returns the units of a file's rules and its dearest aggregate, else its dearest rule."""
     keys = keys or Keys()
     counted: set[int] = set()
     total = 0.0

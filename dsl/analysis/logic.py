@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from dsl import ir
 from dsl.analysis.cubes import NEVER, Cube, Cubes, Unknown
-from dsl.analysis.facts import FileFacts, RuleFacts, conditions, guard_of, roots, values, warning
+from dsl.analysis.facts import FileFacts, RuleFacts, guard_of, parts, roots, warning
 from dsl.diagnostics import Diagnostic, Label
 from dsl.source import SourceFile, Span
 from dsl.types import Kind, Level
@@ -83,7 +83,7 @@ class Logic:
 
     def _rule(self, rule: RuleFacts) -> Iterator[Diagnostic]:
         core = rule.core
-        looked = [*_conjuncts(guard_of(core)), *conditions(core), *values(core)]
+        looked = [*_conjuncts(guard_of(core)), *parts(core)]
         found: list[Diagnostic] = []
         odd = self._parts(rule.source, looked, found)
         yield from found

@@ -16,9 +16,8 @@ from dsl.analysis.facts import (
     Inventory,
     MetricStock,
     RuleFacts,
-    conditions,
     guard_of,
-    values,
+    parts,
     warning,
 )
 from dsl.analysis.keys import bare
@@ -97,7 +96,7 @@ def not_in_stock(facts: FileFacts, stock: Inventory) -> Iterator[Diagnostic]:
         if isinstance(core, ir.FilterCore):
             asked += [(core.left, True), (core.right, not core.forbids)]
         else:
-            asked += [(one, True) for one in (*conditions(core), *values(core))]
+            asked += [(one, True) for one in parts(core)]
         for root, wanted in asked:
             for node in _wanted(root, wanted=wanted):
                 if id(node) not in seen:

@@ -135,11 +135,7 @@ class Matcher:
     ) -> Iterator[Match]:
         """Yields the rows that fit a stretch of text which touches a place.
 
-        Args:
-            text: the statement.
-            at: where reading stopped.
-            where: the statement's word, and `test` where it is one of a test file.
-            words: the words that statements start with.
+        `where` is the statement's word, and `test` in a test file; `words` start statements.
         """
         tokens, steps = tokens_of(text), [_MOST_STEPS]
         here = next((n for n, one in enumerate(tokens) if one.end > at), len(tokens))

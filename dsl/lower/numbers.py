@@ -226,12 +226,7 @@ def _per_group(
 
 
 def of_items(function: str, parts: NDArray[Any]) -> Column:
-    """Reduces several values on each row; those that are missing are left out.
-
-    Args:
-        function: how.
-        parts: (items, rows) numbers, or codes of texts.
-    """
+    """Reduces several values on each row; those that are missing are left out."""
     if function in ("any", "all"):
         return np.asarray((np.any if function == "any" else np.all)(parts, axis=0))
     if function == "count":

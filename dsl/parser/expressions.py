@@ -179,6 +179,13 @@ class _Expressions:
         finally:
             self.depth -= 1
 
+    def is_expression(self, node: Raw) -> bool:
+        """Whether a node is an expression or a word, no part of a statement."""
+        if isinstance(node, Token):
+            return True
+        name = str(node.data)
+        return name in _WRAPPERS or name in _OF_PARTS or hasattr(self, f"ex_{name}")
+
     def _built(self, node: Raw) -> s.Expr:
         name = str(node.data)
         make = _OF_PARTS.get(name)
