@@ -106,7 +106,10 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
         return Spelling(better, sure=path in FIELDS and FIELDS[path].keyed)
     if form == "len({0})" and parts and parts[0] in POD_SETS:
         return Spelling(f"count({parts[0]})")
-    return _filled(form, _in_order(form, parts))
+    wanted = [int(one) for one in re.findall(r"\{(\d)\}", form)]
+    if max(wanted, default=-1) >= len(parts):
+        return None
+    return Spelling(_put(form, _in_order(form, parts)))
 
 
 def _in_order(form: str, parts: list[str]) -> list[str]:
@@ -125,15 +128,6 @@ def _in_order(form: str, parts: list[str]) -> list[str]:
         # Here a pattern is that of the whole text.
         text = f"{text[:-1]}.*{text[-1]}"
     return [value, text]
-
-
-def _filled(form: str, parts: Sequence[str]) -> Spelling | None:
-    wanted = {int(one) for one in re.findall(r"\{(\d)\}", form)}
-    if wanted and max(wanted) >= len(parts):
-        missing = ("VALUE", "OTHER", "ELSE")
-        parts = [*parts, *missing[len(parts) :]]
-        return Spelling(_put(form, parts), sure=False)
-    return Spelling(_put(form, parts))
 
 
 def _put(form: str, parts: Sequence[str]) -> str:

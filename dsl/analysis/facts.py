@@ -107,6 +107,13 @@ class RuleFacts(Struct, frozen=True, eq=False):
             return "filter" if self.written.point in filters else self.written.point
         return "score" if isinstance(self.core, ir.ScoreCore) else self.written.point
 
+    @property
+    def word(self) -> tuple[SourceFile, Span]:
+        """Where the word of its statement stands."""
+        line = self.source.position(self.written.span.start)[0]
+        start = self.source.line_starts[line - 1]
+        return self.source, Span(start, start + len(self.written.keyword))
+
     def place(self, span: Span) -> tuple[SourceFile, Span]:
         """Where a finding about a part of the rule is shown: in a file of the user's."""
         return (self.source, span) if self.used is None else (self.used.source, self.used.span)

@@ -73,18 +73,21 @@ def _modulo(left: Number, right: Number) -> Column:
     return np.asarray(settle(np.where(np.equal(right, 0), MISSING, out)))
 
 
+def mapped(function: Callable[[Any], Value], column: Value, kind: type[np.generic]) -> Value:
+    """Applies a function to every distinct value of a column."""
+    distinct, back = np.unique(column, return_inverse=True)
+    return np.array([function(one) for one in distinct.tolist()], kind)[back]
+
+
 def each(function: Callable[..., float]) -> Callable[..., Column]:
     """Applies a scalar function to every distinct combination; exact, but slow."""
 
     def run(*columns: Number) -> Column:
+        if len(columns) == 1:
+            return np.asarray(mapped(function, columns[0], np.float64))
         parts = np.broadcast_arrays(*columns)
-        if len(parts) == 1:
-            distinct, place = np.unique(parts[0], return_inverse=True)
-            values = [function(one) for one in distinct.tolist()]
-        else:
-            rows, place = np.unique(np.stack(parts, 1), axis=0, return_inverse=True)
-            values = [function(*one) for one in rows.tolist()]
-        return np.array(values)[place.reshape(-1)]
+        rows, place = np.unique(np.stack(parts, 1), axis=0, return_inverse=True)
+        return np.array([function(*one) for one in rows.tolist()])[place.reshape(-1)]
 
     return run
 

@@ -206,24 +206,20 @@ def _amounts_of(field: str) -> Callable[[Value, dict[str, float], Frame], Value]
 
     def amounts(codes: Value, pairs: dict[str, float], frame: Frame) -> Value:
         known = frame.world.dictionary.texts
-        distinct, back = np.unique(codes, return_inverse=True)
-        names = [None if code < 0 else known[code] for code in distinct.tolist()]
-        found = [
-            MISSING if name is None else pairs.get(name, otherwise) / scale_of(request_unit(name))
-            for name in names
-        ]
-        return np.array(found)[back]
+
+        def amount(code: int) -> float:
+            if code < 0:
+                return MISSING
+            return pairs.get(known[code], otherwise) / scale_of(request_unit(known[code]))
+
+        return numbers.mapped(amount, codes, np.float64)
 
     return amounts
 
 
 def _looked_up(codes: Value, pairs: dict[str, str], frame: Frame) -> Value:
     """Returns the codes of the values of the pod's map under a column of keys."""
-    dictionary = frame.world.dictionary
-    distinct, back = np.unique(codes, return_inverse=True)
-    found = [None if one < 0 else pairs.get(dictionary.texts[one]) for one in distinct.tolist()]
-    out = [-1 if one is None else dictionary.code(one) for one in found]
-    return np.array(out, np.int32)[back]
+    return map_codes(pairs.get, 0, codes, [], frame.world.dictionary)
 
 
 # ---- lists of the nodes
@@ -318,13 +314,13 @@ def map_codes(
     function: Callable[..., Value], place: int, codes: Value, others: list[Value], dictionary: Value
 ) -> Value:
     """Applies a function that gives a text to each distinct code."""
-    distinct, back = np.unique(codes, return_inverse=True)
     known = dictionary.texts
-    out = []
-    for code in distinct.tolist():
+
+    def code_of(code: int) -> int:
         text = None if code < 0 else function(*others[:place], known[code], *others[place:])
-        out.append(-1 if text is None else dictionary.code(text))
-    return np.array(out, np.int32)[back]
+        return -1 if text is None else dictionary.code(text)
+
+    return numbers.mapped(code_of, codes, np.int32)
 
 
 def several_columns(function: Callable[..., Value], runs: list[Run], kind: Result) -> Run:
@@ -353,10 +349,9 @@ def string(run: Run, *, scalar: bool) -> Run:
 
     def column(frame: Frame) -> Value:
         dictionary = frame.world.dictionary
-        distinct, back = np.unique(run(frame), return_inverse=True)
-        shown = [text_of(one) for one in distinct.tolist()]
-        codes = [-1 if one is None else dictionary.code(one) for one in shown]
-        return np.array(codes, np.int32)[back]
+        return numbers.mapped(
+            lambda one: texts.code_of(text_of(one), dictionary), run(frame), np.int32
+        )
 
     return column
 
