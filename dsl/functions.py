@@ -16,9 +16,10 @@ from msgspec import Struct
 
 from dsl.patterns import compiled
 from dsl.quantities import parse_duration, parse_number, parse_quantity, parse_time
+from dsl.types import EXACT as EXACT
 from dsl.types import MISSING
+from dsl.types import number_text as number_text
 
-EXACT: Final = 2.0**53
 _FNV_START: Final = 0xCBF29CE484222325
 _FNV_PRIME: Final = 0x100000001B3
 _MASK: Final = 2**64 - 1
@@ -351,14 +352,6 @@ def ordinal(text: str) -> float:
     """Returns the number at the end of a name: `web-12` gives 12."""
     found = re.search(r"\d{1,15}\Z", text, re.ASCII)
     return float(found.group()) if found else MISSING
-
-
-def number_text(value: float) -> str:
-    """Returns a number as text: whole ones without fraction, others with six digits."""
-    value += 0.0
-    if value == int(value) and abs(value) < EXACT:
-        return str(int(value))
-    return f"{value:.6g}"
 
 
 def hash_share(parts: Sequence[str]) -> float:

@@ -135,7 +135,7 @@ def natural_bounds(node: ir.Expr) -> tuple[float, float]:
         case ir.Const(value=float() as value):
             return (-inf, inf) if isnan(value) else (value, value)
         case ir.Read():
-            return field_bounds(node)
+            return FIELDS[node.field].low, FIELDS[node.field].high
         case ir.Func(name="hash"):
             return 0.0, 1.0
         case ir.Func(name="len" | "version"):
@@ -144,9 +144,3 @@ def natural_bounds(node: ir.Expr) -> tuple[float, float]:
             return 0.0, inf
         case _:
             return -inf, inf
-
-
-def field_bounds(node: ir.Read) -> tuple[float, float]:
-    """Returns the least and the greatest value of a field."""
-    spec = FIELDS[node.field]
-    return spec.low, spec.high

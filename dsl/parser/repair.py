@@ -114,9 +114,8 @@ def _edits(place: Place) -> Iterator[Edit]:
 
 
 def _rows(place: Place) -> Iterator[Edit]:
-    where = frozenset((place.keyword, "any", *(("test",) if place.of_test else ())))
     words = frozenset() if place.of_test else _WORDS
-    for match in known_forms().around(place.text, place.start, where, words):
+    for match in known_forms().around(place.text, place.start, place.where, words):
         if match.better or match.row.sure:
             sure = match.row.sure and _PLACEHOLDER.search(match.row.better) is None
             cost = 1 if match.row.where in ("", "any") else 0
@@ -140,10 +139,9 @@ def _said(place: Place, match: Match, *, sure: bool) -> Refusal:
 
 def _hinted(place: Place) -> Refusal | None:
     """A row that has nothing to write, but something to say."""
-    where = frozenset((place.keyword, "any", *(("test",) if place.of_test else ())))
     found = [
         one
-        for one in known_forms().around(place.text, place.start, where, _WORDS)
+        for one in known_forms().around(place.text, place.start, place.where, _WORDS)
         if not one.row.sure
         and (not one.row.where.startswith("head") or place.start <= one.place[1])
     ]

@@ -25,21 +25,12 @@ SHAPES: Final = MappingProxyType(
         "bind": "bind: CONDITION -> with BINDER   or   -> default   or   -> dry run",
         "preempt": "preempt: CONDITION -> victims where it.priority < pod.priority   or   -> never",
         "spread": "spread: over zone   or   spread: over zone skew 1 hard",
-        "prebind": 'prebind: annotate example.com/KEY = "VALUE"',
-        "postbind": 'postbind: event "placed on {node.name}"',
         "gang": "gang: by pod.label[KEY] min 3 wait 60s",
         "quota": "quota: by pod.namespace max cpu 20, memory 64Gi",
         "sort": "sort: pod.priority desc, pod.queued_at",
-        "normalize": "normalize: minmax   or   normalize: minmax reverse",
         "metric": 'metric NAME = promql "QUERY" by instance every 15s stale 2m',
-        "use": "use NAME (PARAM = VALUE) weight 2",
         "param": 'param NAME: string = VALUE "what it is for"',
-        "let": "let NAME = EXPRESSION",
-        "prefer": "prefer: CONDITION weight 2   or   prefer: least NUMBER",
-        "mode": "mode: enforce   or   mode: off",
-        "applies": "applies to: pod.namespace is NAME",
         "filter": "filter: pod.label KEY=VALUE -> node.label KEY=VALUE",
-        "gate": "gate: count(cluster.pods where it.label KEY=VALUE) < 3",
     }
 )
 _SHORT: Final = MappingProxyType(

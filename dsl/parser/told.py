@@ -52,6 +52,11 @@ class Place(Halt, frozen=True):
         return found.group() if found is not None else ""
 
     @property
+    def where(self) -> frozenset[str]:
+        """What rows of the table may name: the statement's word, and the kind of the file."""
+        return frozenset((self.keyword, "any", *(("test",) if self.of_test else ())))
+
+    @property
     def keywords(self) -> frozenset[str]:
         """All words that mean something to the grammar."""
         return frozenset(one for words in self.spelt.values() for one in words)
