@@ -13,8 +13,6 @@ from dsl.types import MISSING
 
 Column = NDArray[np.float64]
 Number = float | Column
-#: Up to so many pairs of a group and a value are marked in a table, not sorted.
-_MOST_MARKS: Final = 1 << 22
 
 
 def settle(column: Value) -> Value:
@@ -181,12 +179,8 @@ def _grouped_distinct(group: Group, column: NDArray[Any], count: int) -> Column:
     size, number = _numbered(column)
     if not size:
         return np.zeros(count)
-    places = group.astype(np.int64) * size + number
-    if count * size <= _MOST_MARKS:
-        marks = np.zeros(count * size, np.bool_)
-        marks[places] = True
-        return np.asarray(np.count_nonzero(marks.reshape(count, size), axis=1), np.float64)
-    return np.bincount(np.unique(places) // size, minlength=count).astype(np.float64)
+    places = np.unique(group.astype(np.int64) * size + number)
+    return np.bincount(places // size, minlength=count).astype(np.float64)
 
 
 def grouped(function: str, group: Group, column: NDArray[Any], count: int) -> Column:
