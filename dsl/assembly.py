@@ -102,15 +102,17 @@ def _values(memo: Memo) -> Callable[[Subject, World, int], words.Ask]:
     return values
 
 
+def _message(
+    core: ir.FilterCore, text: str, values: Callable[[Subject, World, int], words.Ask]
+) -> Callable[[Subject, World, int], str]:
+    return lambda *place: words.message(core, text, values(*place))
+
+
 def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule:
     core, source = draft.core, policy.source
     prepare, verdict = lower_filter(core, memo)
 
     values = _values(memo)
-
-    def message(subject: Subject, world: World, row: int) -> str:
-        return words.message(core, source.text, values(subject, world, row))
-
     # By what decides the words: another part of the rule may be what rejects other nodes.
     known: dict[tuple[int, ...], Callable[[Subject, World, NDArray[np.intp]], bool]] = {}
 
@@ -130,7 +132,7 @@ def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule
         core=core,
         status=draft.status,
         verdict=verdict,
-        message=message,
+        message=_message(core, source.text, values),
         alike=alike,
     )
 
@@ -215,15 +217,9 @@ def _guarded(guard: ir.Expr | None, memo: Memo) -> Callable[[Subject, World], Pa
 def _condition(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) -> ConditionRule:
     prepare = _guarded(core.guard, memo)
     test = lower_condition((core.test,), memo)
-    text = base["source"].text
 
     def holds(subject: Subject, world: World, row: int) -> bool:
         return prepare(subject, world) is None or test(subject, world, row)
-
-    values = _values(memo)
-
-    def message(subject: Subject, world: World, row: int) -> str:
-        return words.message(core, text, values(subject, world, row))
 
     return ConditionRule(
         **base,
@@ -232,7 +228,7 @@ def _condition(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Mem
         core=core,
         status=status,
         holds=holds,
-        message=message,
+        message=_message(core, base["source"].text, _values(memo)),
     )
 
 

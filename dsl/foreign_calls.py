@@ -88,9 +88,7 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
     advice = _ADVICE.get(word)
     if advice is not None:
         return Spelling("", sure=False, note=advice)
-    if word in (*AGGREGATES, *FUNCTIONS) and word != plain(name):
-        return Spelling(f"{word}({', '.join(parts)})")
-    if word in (*AGGREGATES, *FUNCTIONS) and method != word:
+    if word in (*AGGREGATES, *FUNCTIONS) and (word != plain(name) or word != method):
         return Spelling(f"{word}({', '.join(parts)})")
     near = closest(word, (*FUNCTIONS, *AGGREGATES)) if word not in _CALLS else None
     if near is not None and not owner:

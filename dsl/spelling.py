@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from dsl.foreign import closest, edit_distance
-from dsl.schema import FIELDS, PLURALS
+from dsl.schema import FIELDS, PLURALS, WEEKDAYS
 
 _MAX_DISTANCE: Final = 2
 #: Values that mean "nothing" elsewhere and are ordinary words here.
@@ -59,19 +59,12 @@ def closest_field(name: str) -> str | None:
 @lru_cache(maxsize=4096)
 def _apart(word: str, other: str) -> int:
     """Returns the edit distance of two words, something large where they are not close at all."""
-    if word == other:
-        return 0
-    far = _MAX_DISTANCE + 1
-    if abs(len(word) - len(other)) >= far or len({*word} ^ {*other}) > 2 * _MAX_DISTANCE:
-        return far
-    own = edit_distance(word, other)
-    # `cu` is `cpu`: of a short word one letter is more than half, and yet only one is missing.
-    added = own == 1 and len(other) > len(word) > 1
-    return own if own * 2 < max(len(word), 2) or added else far
+    near = word == other or closest(word, (other,)) is not None
+    return edit_distance(word, other) if near else _MAX_DISTANCE + 1
 
 
 #: The words of `time.weekday`.
-DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+DAYS: Final = WEEKDAYS
 
 
 def days(text: str) -> str:

@@ -13,7 +13,7 @@ from dsl.analysis.names import contradicting_status, unused
 from dsl.analysis.order import decided
 from dsl.analysis.ranges import Ranges
 from dsl.analysis.samples import not_sampled, question_of
-from dsl.analysis.shares import Shares, measured, ratio
+from dsl.analysis.shares import compared, measured, ratio, scored
 from dsl.analysis.stock import at_use, not_in_stock, read_inventory
 from dsl.analysis.texts import both_missing, odd_texts, without_arrow
 from dsl.diagnostics import Diagnostic
@@ -45,14 +45,13 @@ def analyse(
             continue
         yield from unused(one)
         yield from contradicting_status(one)
-        shares = Shares(dict(one.metrics))
         usual = Ranges(one, keys, measured, ratio)
         for rule in one.rules:
             yield from odd_texts(rule)
             yield from without_arrow(rule)
             yield from both_missing(rule)
-            yield from shares.compared(rule)
-            yield from shares.scored(rule, usual)
+            yield from compared(rule, one.metrics)
+            yield from scored(rule, usual)
             yield None
         yield from logic.file(one)
         yield from Ranges(one, keys).file()
