@@ -4,6 +4,8 @@ import re
 from types import MappingProxyType
 from typing import Final
 
+from dsl.syntax import SHORT_POINTS
+
 STATEMENTS: Final = (
     "policy", "description", "version", "language", "mode", "order", "weight", "gate", "preEnqueue",
     "sort", "queueSort", "prefilter", "preFilter", "filter", "require", "forbid", "preempt",
@@ -33,10 +35,6 @@ SHAPES: Final = MappingProxyType(
         "filter": "filter: pod.label KEY=VALUE -> node.label KEY=VALUE",
     }
 )
-_SHORT: Final = MappingProxyType(
-    {"preEnqueue": "gate", "queueSort": "sort", "preFilter": "prefilter", "postFilter": "preempt",
-     "preScore": "prescore", "preBind": "prebind", "postBind": "postbind"}
-)  # fmt: skip
 #: Words close to those of statements that mean something else.
 _OTHER: Final = frozenset(
     {"kind", "spec", "name", "node", "nodes", "pod", "time", "not", "set", "status", "it", "any",
@@ -61,7 +59,7 @@ def known_word(word: str) -> str | None:
     words = (*STATEMENTS, *DECLARATIONS)
     same = next((one for one in words if one.lower() == plain), None)
     if same is not None:
-        return _SHORT.get(same, same)
+        return SHORT_POINTS.get(same, same)
     if plain in _OTHER:
         return None
-    return closest(plain, [one for one in words if one not in _SHORT])
+    return closest(plain, [one for one in words if one not in SHORT_POINTS])
