@@ -50,20 +50,7 @@ class Keys:
 
     def key(self, root: ir.Expr) -> int:
         """Returns the number of an expression."""
-        known = self._by_id.get(id(root))
-        if known is not None:
-            return known
-        stack = [root]
-        while stack:
-            node = stack[-1]
-            if id(node) in self._by_id:
-                stack.pop()
-                continue
-            todo = [one for one in ir.children(node) if id(one) not in self._by_id]
-            if todo:
-                stack.extend(todo)
-                continue
-            stack.pop()
+        for node in ir.parts_first(root, self._by_id):
             self._alive.append(node)
             if isinstance(node, ir.Named):
                 self._by_id[id(node)] = self._by_id[id(node.body)]
