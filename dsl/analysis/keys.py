@@ -50,7 +50,7 @@ class Keys:
 
     def key(self, root: ir.Expr) -> int:
         """Returns the number of an expression."""
-        for node in ir.parts_first(root, self._by_id):
+        for node in () if id(root) in self._by_id else ir.parts_first(root, self._by_id):
             self._alive.append(node)
             if isinstance(node, ir.Named):
                 self._by_id[id(node)] = self._by_id[id(node.body)]

@@ -222,6 +222,7 @@ P015: words of other languages
   @ pod.label|pod.labels [ K ]        label K               use `label`  [prebind]
   annotation K                        annotate K            -  [prebind postbind]
   with W =|: A                        (W = A)               -  [use]
+  @ pod|node|it|namespace|cluster .. W2  {1}.W2
   if|with|having|when|filter|whose    where
   in|on|of|from|across|by|per|among|through|for  over
 P014: signs of other languages
