@@ -281,7 +281,7 @@ def parts_first(root: Expr, known: Container[int]) -> Iterator[Expr]:
     stack = [root]
     while stack:
         node = stack[-1]
-        todo = [one for one in children(node) if id(one) not in known]
+        todo = [one for one in _CHILDREN[type(node)](node) if id(one) not in known]
         if todo:
             stack.extend(todo)
             continue
