@@ -1,5 +1,6 @@
 """A policy as understood becomes a plan: each statement with its closures and its words."""
 
+from collections import defaultdict
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
@@ -35,39 +36,31 @@ from dsl.turns import turns
 from dsl.types import Kind
 from dsl.world import Mask, Parts, Subject, World
 
-#: Where the rules of a point stand in a plan, filters and scores apart.
-_SLOTS: Final = {
-    "gate": "gates",
-    "sort": "sorts",
-    "prefilter": "prefilters",
-    "first": "tiers",
-    "reserve": "reserves",
-    "permit": "permits",
-    "prebind": "prebinds",
-    "bind": "binds",
-    "postbind": "postbinds",
-    "preempt": "preempts",
-    "gang": "gangs",
-    "quota": "quotas",
-}
+#: The points of a plan's filters.
+_FILTERS: Final = ("filter", "forbid", "spread")
+
+
+def _slot(point: str) -> str:
+    """Returns where the rules of any other point stand in a plan."""
+    return "tiers" if point == "first" else f"{point}s"
 
 
 def assembled(policy: CheckedPolicy, memo: Memo) -> Generator[None, None, Plan]:
     """Returns the plan of a policy; stops after each rule."""
     filters: list[FilterRule] = []
     scores: list[ScoreRule] = []
-    others: dict[str, list[Any]] = {name: [] for name in _SLOTS.values()}
+    others: defaultdict[str, list[Any]] = defaultdict(list)
     rules: list[RuleBase] = []
     for draft in policy.rules:
         if isinstance(draft, ScoreDraft):
             scores.append(_score(policy, draft, memo))
             rules.append(scores[-1])
-        elif isinstance(draft, FilterDraft) and draft.written.point not in _SLOTS:
+        elif isinstance(draft, FilterDraft) and draft.written.point in _FILTERS:
             filters.append(_filter(policy, draft, memo))
             rules.append(filters[-1])
         else:
             rules.append(_statement(policy.source, draft, memo))
-            others[_SLOTS[draft.written.point]].append(rules[-1])
+            others[_slot(draft.written.point)].append(rules[-1])
         yield
     reads = frozenset(one for rule in rules for one in rule.reads)
     slots: dict[str, Any] = {name: tuple(found) for name, found in others.items()}
@@ -109,15 +102,17 @@ def _values(memo: Memo) -> Callable[[Subject, World, int], words.Ask]:
     return values
 
 
+def _message(
+    core: ir.FilterCore, text: str, values: Callable[[Subject, World, int], words.Ask]
+) -> Callable[[Subject, World, int], str]:
+    return lambda *place: words.message(core, text, values(*place))
+
+
 def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule:
     core, source = draft.core, policy.source
     prepare, verdict = lower_filter(core, memo)
 
     values = _values(memo)
-
-    def message(subject: Subject, world: World, row: int) -> str:
-        return words.message(core, source.text, values(subject, world, row))
-
     # By what decides the words: another part of the rule may be what rejects other nodes.
     known: dict[tuple[int, ...], Callable[[Subject, World, NDArray[np.intp]], bool]] = {}
 
@@ -137,7 +132,7 @@ def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule
         core=core,
         status=draft.status,
         verdict=verdict,
-        message=message,
+        message=_message(core, source.text, values),
         alike=alike,
     )
 
@@ -222,15 +217,9 @@ def _guarded(guard: ir.Expr | None, memo: Memo) -> Callable[[Subject, World], Pa
 def _condition(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) -> ConditionRule:
     prepare = _guarded(core.guard, memo)
     test = lower_condition((core.test,), memo)
-    text = base["source"].text
 
     def holds(subject: Subject, world: World, row: int) -> bool:
         return prepare(subject, world) is None or test(subject, world, row)
-
-    values = _values(memo)
-
-    def message(subject: Subject, world: World, row: int) -> str:
-        return words.message(core, text, values(subject, world, row))
 
     return ConditionRule(
         **base,
@@ -239,7 +228,7 @@ def _condition(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Mem
         core=core,
         status=status,
         holds=holds,
-        message=message,
+        message=_message(core, base["source"].text, _values(memo)),
     )
 
 

@@ -23,7 +23,7 @@ from dsl.schema import MetricDefinition
 from dsl.source import read_source
 from dsl.syntax import Statement
 from dsl.tenants import Tenant
-from dsl.usage import Instance, Library, Parsed, instances
+from dsl.usage import Instance, Library, Parsed
 
 Params = Mapping[str, Mapping[str, ParamValue]]
 Files = Mapping[str, str | bytes]
@@ -126,8 +126,9 @@ class Compiler:
         def read(name: str, text: str) -> Parsed | None:
             return self._parsed(name, text, found)
 
-        library = Library(parsed, options.get("bundled") or {}, read, self._plugins)
-        for instance in instances(tuple(parsed), library, given, found):
+        bundled = options.get("bundled") or {}
+        library = Library(tuple(parsed), bundled, read, self._plugins, given, found)
+        for instance in library.instances():
             plan = yield from self._instance(instance, whose, found, facts)
             if plan is not None:
                 plans.append(plan)

@@ -18,7 +18,7 @@ from dsl.checker.scope import Refused
 from dsl.diagnostics import Diagnostic, of_text
 from dsl.parser import Parser
 from dsl.plan import MetricSpec
-from dsl.schema import FIELDS, NODE_SETS, POD_SETS, MetricDefinition
+from dsl.schema import FIELDS, NODE_SETS, POD_SETS
 from dsl.source import SourceFile, Span, read_source
 from dsl.types import Level
 
@@ -55,17 +55,8 @@ def understand(
     *,
     declarations: str = "",
     name: str = "expression",
-    metrics: Mapping[str, MetricDefinition] | None = None,
 ) -> tuple[Understood | None, _Findings]:
-    """Reads an expression.
-
-    Args:
-        parser: holds the tables of the grammar.
-        text: the expression.
-        declarations: lines of `let`, `param` and `metric` that it may use; each ends with one.
-        name: what diagnostics call the text.
-        metrics: metrics of the configuration, beside or instead of the bundled ones.
-    """
+    """Reads an expression; `declarations` are lines that it may use, each ends with a line end."""
     source, problems = read_source(name, declarations + text.rstrip())
     if problems:
         return None, tuple(of_text(source, one) for one in problems)
@@ -74,7 +65,7 @@ def understand(
     written, refused = parser.expression(source, span)
     if written is None:
         return None, () if refused is None else (_of_expression(refused),)
-    checker = _checked(parser, source, before, metrics)
+    checker = _checked(parser, source, before)
     scope = checker.typer.scope
     try:
         tree = checker.typer.plain(checker.typer.expression(written))
@@ -91,7 +82,7 @@ def check_declarations(parser: Parser, text: str, *, declarations: str = "") -> 
     source, problems = read_source("line", declarations + text.rstrip() + "\n")
     if problems:
         return tuple(of_text(source, one) for one in problems)
-    return _checked(parser, source, source, None).result()[1]
+    return _checked(parser, source, source).result()[1]
 
 
 def declaration_name(parser: Parser, text: str) -> str | None:
@@ -104,19 +95,14 @@ def declaration_name(parser: Parser, text: str) -> str | None:
     return one.name if isinstance(one, s.LetDecl | s.ParamDecl | s.MetricDecl) else None
 
 
-def _checked(
-    parser: Parser,
-    source: SourceFile,
-    declarations: SourceFile,
-    metrics: Mapping[str, MetricDefinition] | None,
-) -> FileChecker:
+def _checked(parser: Parser, source: SourceFile, declarations: SourceFile) -> FileChecker:
     """Returns what has checked the declarations of `source`, which is how its text begins."""
     found: list[Diagnostic] = []
     statements: list[s.Statement] = []
     for statement, findings in parser.statements(declarations):
         found.extend(findings)
         statements.extend([] if statement is None else [statement])
-    checker = FileChecker(source, statements, metrics=metrics)
+    checker = FileChecker(source, statements)
     checker.typer.scope.found.extend(found)
     for _ in checker.steps():
         pass

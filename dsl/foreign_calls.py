@@ -19,18 +19,16 @@ _SHORT: Final = 4
 _FORMS: Final = """
 len({0})                    size length
 {0} is present              has exists isset defined haskey
-{0} is missing              isnull absent isempty isnan
+{0} is missing              isnull absent isempty
 {0} starts with {1}         startswith hasprefix
 {0} ends with {1}           endswith hassuffix
-{0} contains {1}            contains includes find search
+{0} contains {1}            contains includes
 {0} matches {1}             matches match regexp
-{1} matches {0}             rematch
 {0} like {1}                like
-{0} == {1}                  equals eq
-({?})                       coalesce ifnull orvalue default or
+({?})                       coalesce ifnull orvalue default
 number({0})                 int float double tonumber tofloat
 string({0})                 str tostring
-time({0})                   timestamp date
+time({0})                   timestamp
 avg({*})                    mean average
 max({*})                    maximum greatest
 min({*})                    minimum least
@@ -38,26 +36,15 @@ sum({*})                    total
 min({0}, {1})               clampmax
 max({0}, {1})               clampmin
 ceil({0})                   ceiling
-floor({0})                  trunc
 pow({0}, {1})               power
-mod({0}, {1})               modulo
 (log2({0}) / log2(2.718281828))  log ln
-upper({0})                  toupper upperascii
+upper({0})                  toupper
 lower({0})                  tolower lowerascii
 join({*})                   concat
 if {0} then {1} else {2}    if
 not ({0})                   not
-{0} > {1}                   isgreaterthan gt
-{0} < {1}                   lt
-{0} >= {1}                  gte
-{0} <= {1}                  lte
-{0} != {1}                  neq
-item({0}, {1})              nth
 {0}[{1}]                    get
-now - {0}                   since
-{0} - now                   until
 now                         now
-{0}                         metric
 version({0})                semver
 replace({0}, {1}, {2})      replaceall
 """
@@ -71,39 +58,23 @@ _CALLS: Final = MappingProxyType(
 #: Calls that have no counterpart, and what to do instead.
 _INSTEAD: Final = {
     'a rate is made by the metric:  metric NAME = promql "rate(SERIES[5m])" by instance':
-        "rate irate increase delta deriv avgovertime maxovertime minovertime sumovertime "
-        "quantileovertime predictlinear histogramquantile",
+        "rate irate increase delta deriv avgovertime maxovertime minovertime histogramquantile",
     "`rank(x)` is the share of the candidates with a smaller value, 0..1":
         "topk bottomk quantile percentile",
     "of the candidates there are min, max, avg, median, sum and count": "stddev",
     "cut a text with  before(TEXT, SEPARATOR)   or   after(TEXT, SEPARATOR)": "substring substr",
-    "texts are put together by  join(a, b)": "sprintf",
     "there is no chance here; for stable shares write  hash(pod.uid) < 10%": "random rand",
-    "a number stands alone:  5": "vector",
     "nodes are ranked by  prefer: most VALUE , pods by  sort: pod.priority desc": "sort",
-    "places in a text are not counted: ask  TEXT contains PART": "index indexof strpos",
-    'a rule tells its reason by  message "..."': "trace",
-    "types are checked when the policy is loaded, so there is nothing to ask":
-        "type isinstance dyn",
-    "pods of a domain are counted by  peers(zone)   or   count(zone.pods)": "distinct",
-    "a score is scaled behind its value:  score: load normalize minmax": "normalize minmax scale",
-    'a query is a metric of its own:  metric NAME = promql "QUERY" by node':
-        "promql prometheus query",
-    "what a pod tolerates is asked by Kubernetes itself; of one key write"
-    "  pod.toleration[KEY] is present": "tolerates toleratestaint",
     "a set is asked by  count(node.pods where it.priority > 0)   and the like":
         "walk foreach map reduce",
-    "a value gets a name on a line of its own:  let NAME = VALUE": "bind",
 }  # fmt: skip
 _ADVICE: Final = MappingProxyType(
     {name: text for text, names in _INSTEAD.items() for name in names.split(" ")}
 )
 #: What stands before the dot of a call and is no value.
 _LIBRARIES: Final = frozenset(
-    {"array", "arrays", "cel", "collections", "filepath", "fmt", "fnmatch", "glob", "json",
-     "lists", "lodash", "math", "np", "numpy", "object", "objects", "os", "path", "random", "re",
-     "regex", "regexp", "sets", "statistics", "str", "strconv", "string", "strings", "time",
-     "units", "util", "utils"}
+    {"collections", "fmt", "json", "lists", "math", "np", "object", "os", "re", "regex", "str",
+     "strings", "time", "units"}
 )  # fmt: skip
 
 
@@ -117,9 +88,7 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
     advice = _ADVICE.get(word)
     if advice is not None:
         return Spelling("", sure=False, note=advice)
-    if word in (*AGGREGATES, *FUNCTIONS) and word != plain(name):
-        return Spelling(f"{word}({', '.join(parts)})")
-    if word in (*AGGREGATES, *FUNCTIONS) and method != word:
+    if word in (*AGGREGATES, *FUNCTIONS) and (word != plain(name) or word != method):
         return Spelling(f"{word}({', '.join(parts)})")
     near = closest(word, (*FUNCTIONS, *AGGREGATES)) if word not in _CALLS else None
     if near is not None and not owner:
@@ -135,13 +104,14 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
         return Spelling(better, sure=path in FIELDS and FIELDS[path].keyed)
     if form == "len({0})" and parts and parts[0] in POD_SETS:
         return Spelling(f"count({parts[0]})")
-    return _filled(form, _in_order(form, parts))
+    wanted = [int(one) for one in re.findall(r"\{(\d)\}", form)]
+    if max(wanted, default=-1) >= len(parts):
+        return None
+    return Spelling(_put(form, _in_order(form, parts)))
 
 
 def _in_order(form: str, parts: list[str]) -> list[str]:
     """Returns the arguments with what is tested in front: `regex("^a", pod.name)`."""
-    if form == "{1} matches {0}" and len(parts) > 1:
-        return _in_order("{0} matches {1}", parts[1::-1])[::-1]
     texts = re.fullmatch(r"\{0\} (matches|like|contains|starts with|ends with) \{1\}", form)
     if texts is None or not parts[1:] or parts[2:]:
         return parts
@@ -156,15 +126,6 @@ def _in_order(form: str, parts: list[str]) -> list[str]:
         # Here a pattern is that of the whole text.
         text = f"{text[:-1]}.*{text[-1]}"
     return [value, text]
-
-
-def _filled(form: str, parts: Sequence[str]) -> Spelling | None:
-    wanted = {int(one) for one in re.findall(r"\{(\d)\}", form)}
-    if wanted and max(wanted) >= len(parts):
-        missing = ("VALUE", "OTHER", "ELSE")
-        parts = [*parts, *missing[len(parts) :]]
-        return Spelling(_put(form, parts), sure=False)
-    return Spelling(_put(form, parts))
 
 
 def _put(form: str, parts: Sequence[str]) -> str:

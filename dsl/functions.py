@@ -16,9 +16,10 @@ from msgspec import Struct
 
 from dsl.patterns import compiled
 from dsl.quantities import parse_duration, parse_number, parse_quantity, parse_time
+from dsl.types import EXACT as EXACT
 from dsl.types import MISSING
+from dsl.types import number_text as number_text
 
-EXACT: Final = 2.0**53
 _FNV_START: Final = 0xCBF29CE484222325
 _FNV_PRIME: Final = 0x100000001B3
 _MASK: Final = 2**64 - 1
@@ -98,21 +99,6 @@ def settle(value: float) -> float:
     return value if math.isfinite(value) else MISSING
 
 
-def add(left: float, right: float) -> float:
-    """Returns the sum."""
-    return settle(left + right)
-
-
-def subtract(left: float, right: float) -> float:
-    """Returns the difference."""
-    return settle(left - right)
-
-
-def multiply(left: float, right: float) -> float:
-    """Returns the product."""
-    return settle(left * right)
-
-
 def divide(left: float, right: float) -> float:
     """Returns the quotient; `0 / 0` is 0 and `x / 0` is missing."""
     if right == 0:
@@ -120,7 +106,34 @@ def divide(left: float, right: float) -> float:
     return settle(left / right)
 
 
-ARITHMETIC: Final = MappingProxyType({"+": add, "-": subtract, "*": multiply, "/": divide})
+def _finite(function: Callable[..., float]) -> Callable[..., float]:
+    """Returns a function that is missing where it has no finite real value."""
+
+    def total_function(*values: float) -> float:
+        if any(map(math.isnan, values)):
+            return MISSING
+        try:
+            return settle(float(function(*values)))
+        except (ArithmeticError, ValueError):
+            return MISSING
+
+    return total_function
+
+
+ARITHMETIC: Final[MappingProxyType[str, Callable[[float, float], float]]] = MappingProxyType(
+    {
+        "+": lambda left, right: settle(left + right),
+        "-": lambda left, right: settle(left - right),
+        "*": lambda left, right: settle(left * right),
+        "/": divide,
+    }
+)
+
+
+#: Of two values that are there.
+COMPARISONS: Final[MappingProxyType[str, Callable[[Any, Any], Any]]] = MappingProxyType(
+    {"==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+)
 
 
 def round_half_away(value: float) -> float:
@@ -137,51 +150,6 @@ def round_half_away(value: float) -> float:
 def round_score(value: float) -> float:
     """Clamps a score to 0..100 and rounds it to six decimals, halves away from 0."""
     return math.floor(min(max(value, 0.0), 100.0) * 1e6 + 0.5) / 1e6
-
-
-def sqrt(value: float) -> float:
-    """Returns the square root, missing below 0."""
-    return math.sqrt(value) if value >= 0 else MISSING
-
-
-def log2(value: float) -> float:
-    """Returns the logarithm to base 2, missing at 0 and below."""
-    return math.log2(value) if value > 0 else MISSING
-
-
-def exp(value: float) -> float:
-    """Returns e to a power."""
-    try:
-        return settle(math.exp(value))
-    except OverflowError:
-        return MISSING
-
-
-def power(base: float, exponent: float) -> float:
-    """Returns a power; missing where it is no finite real number."""
-    if math.isnan(base) or math.isnan(exponent):
-        return MISSING
-    try:
-        return settle(math.pow(base, exponent))
-    except (OverflowError, ValueError):
-        return MISSING
-
-
-def modulo(left: float, right: float) -> float:
-    """Returns the remainder with the sign of the divisor; missing for divisor 0."""
-    if right == 0 or math.isnan(left) or math.isnan(right):
-        return MISSING
-    return settle(left % right)
-
-
-def floor(value: float) -> float:
-    """Returns the next whole number below."""
-    return MISSING if math.isnan(value) else float(math.floor(value))
-
-
-def ceil(value: float) -> float:
-    """Returns the next whole number above."""
-    return MISSING if math.isnan(value) else float(math.ceil(value))
 
 
 def smallest(values: Iterable[float]) -> float:
@@ -220,7 +188,7 @@ def median(values: Iterable[float]) -> float:
     middle = len(there) // 2
     if len(there) % 2:
         return there[middle]
-    return divide(add(there[middle - 1], there[middle]), 2.0)
+    return divide(settle(there[middle - 1] + there[middle]), 2.0)
 
 
 def distinct(values: Iterable[float | str | None]) -> float:
@@ -386,14 +354,6 @@ def ordinal(text: str) -> float:
     return float(found.group()) if found else MISSING
 
 
-def number_text(value: float) -> str:
-    """Returns a number as text: whole ones without fraction, others with six digits."""
-    value += 0.0
-    if value == int(value) and abs(value) < EXACT:
-        return str(int(value))
-    return f"{value:.6g}"
-
-
 def hash_share(parts: Sequence[str]) -> float:
     """Returns FNV-1a 64 of the parts joined by NUL, as a share of 2^64."""
     state = _FNV_START
@@ -405,14 +365,14 @@ def hash_share(parts: Sequence[str]) -> float:
 NUMBER_FUNCTIONS: Final[MappingProxyType[str, Callable[..., float]]] = MappingProxyType(
     {
         "abs": abs,
-        "floor": floor,
-        "ceil": ceil,
+        "floor": _finite(math.floor),
+        "ceil": _finite(math.ceil),
         "round": round_half_away,
-        "sqrt": sqrt,
-        "log2": log2,
-        "exp": exp,
-        "pow": power,
-        "mod": modulo,
+        "sqrt": _finite(math.sqrt),
+        "log2": _finite(math.log2),
+        "exp": _finite(math.exp),
+        "pow": _finite(math.pow),
+        "mod": _finite(operator.mod),
     }
 )
 

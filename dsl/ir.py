@@ -4,7 +4,7 @@ Nodes compare by identity; a `let` is one shared `Named` node, so the tree is a 
 cycles and every walk of it remembers what it has seen.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
 from operator import attrgetter
 from typing import Any, Final
 
@@ -271,6 +271,23 @@ def walk(*roots: Expr) -> list[Expr]:
             if parts:
                 stack.extend(parts[::-1])
     return out
+
+
+def parts_first(root: Expr, known: Container[int]) -> Iterator[Expr]:
+    """Yields the nodes below a root whose ids are not known, parts before what they are part of.
+
+    Whoever asks makes each known. Linear in the graph, however deep it is.
+    """
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        todo = [one for one in _CHILDREN[type(node)](node) if id(one) not in known]
+        if todo:
+            stack.extend(todo)
+            continue
+        stack.pop()
+        if id(node) not in known:
+            yield node
 
 
 class Message(Struct, frozen=True, eq=False):

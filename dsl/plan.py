@@ -301,10 +301,7 @@ class Plan(Struct, frozen=True, eq=False, kw_only=True):
     def score(self, parts: Sequence[Parts | None], world: World, rows: Rows) -> Column | None:
         """Returns the policy's score of the candidates, None when every statement abstains.
 
-        Args:
-            parts: what `prepare` gave for each of `scores`, None where it does not apply.
-            world: the snapshot.
-            rows: the candidates, the nodes that passed all filters.
+        `parts` is what `prepare` gave for each of `scores`.
         """
         columns: list[tuple[float, Column | None]] = []
         for rule, own in zip(self.scores, parts, strict=True):

@@ -61,8 +61,10 @@ def exact_decimal(text: str) -> Fraction | None:
     )
 
 
-def to_float(value: Fraction) -> float:
+def to_float(value: Fraction | None) -> float:
     """Returns the nearest float; missing when there is none."""
+    if value is None:
+        return MISSING
     try:
         return float(value)
     except OverflowError:
@@ -99,8 +101,7 @@ def exact_duration(text: str) -> Fraction | None:
 
 def parse_quantity(text: str) -> float:
     """Returns a Kubernetes quantity; missing for other texts."""
-    exact = exact_quantity(text)
-    return MISSING if exact is None else to_float(exact)
+    return to_float(exact_quantity(text))
 
 
 def parse_number(text: str) -> float:
@@ -115,8 +116,7 @@ def parse_number(text: str) -> float:
 
 def parse_duration(text: str) -> float:
     """Returns the seconds of a duration; missing for other texts."""
-    exact = exact_duration(text)
-    return MISSING if exact is None else to_float(exact)
+    return to_float(exact_duration(text))
 
 
 def parse_time(text: str) -> float:

@@ -124,17 +124,7 @@ def _missing(node: ir.Expr) -> float | None:
 def _compare(operator: str, left: Value, right: Value) -> bool:
     if is_missing(left) or is_missing(right):
         return False
-    match operator:
-        case "==":
-            return bool(left == right)
-        case "<":
-            return bool(left < right)
-        case "<=":
-            return bool(left <= right)
-        case ">":
-            return bool(left > right)
-        case _:
-            return bool(left >= right)
+    return bool(functions.COMPARISONS[operator](left, right))
 
 
 def _arith(node: ir.Arith, view: View) -> float:

@@ -28,8 +28,7 @@ _SIGNS: Final = {
     " ": "\u00a0\u2007\u202f\u3000", "": "\u200b", '"': "\u201c\u201d\u201e\u00ab\u00bb",
     "'": "\u2018\u2019\u00b4", "->": "\u2192\u21d2", "-": "\u2212\u2013\u2014", "<=": "\u2264",
     ">=": "\u2265", "!=": "\u2260", "*": "\u00d7", "/": "\u00f7", "..": "\u2026", ":": "\uff1a",
-    "and": "\u2227", "or": "\u2228", "not": "\u00ac", "in": "\u2208", "0.5": "\u00bd",
-    "0.25": "\u00bc", "0.75": "\u00be",
+    "and": "\u2227", "or": "\u2228", "not": "\u00ac", "in": "\u2208",
 }  # fmt: skip
 _LIKE: Final = (
     "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0455\u0458\u0501\u04bb\u051b\u051d"
@@ -40,10 +39,6 @@ _LIKE: Final = (
 #: What is written instead, of those signs and of letters that look like those of ASCII.
 _BETTER: Final = {sign: better for better, signs in _SIGNS.items() for sign in signs} | dict(
     zip(_LIKE, "aeopcyxisjdhqwABEKMHOPCTXISJovABEZHIKMNOPTYXis", strict=True)
-)
-#: Digits, letters and signs that are ASCII but for their width or size.
-_OF_ANOTHER_WIDTH: Final = frozenset(
-    {"Nd", "Lu", "Ll", "Po", "Ps", "Pe", "Pd", "Pc", "Sm", "Sc", "Sk"}
 )
 #: Findings of one kind in a file: who pasted a book needs no more.
 _MAX_OF_A_KIND: Final = 20
@@ -67,6 +62,16 @@ class TextProblem(Struct, frozen=True):
     span: Span
     help: str | None = None
     fix: str | None = None
+
+
+def blanked(text: str) -> str:
+    """Returns a text of equal length without comments, each quoted text as a word in quotes."""
+    return QUOTED_OR_COMMENT.sub(_blank, text)
+
+
+def _blank(found: re.Match[str]) -> str:
+    text = found.group()
+    return " " * len(text) if text.startswith("#") else f'"{"_" * (len(text) - 2)}"'
 
 
 class SourceFile(Struct, frozen=True, eq=False):
@@ -184,35 +189,25 @@ def _lookalikes(text: str) -> list[TextProblem]:
     kinds: Counter[str] = Counter()
     for found in _BEYOND_ASCII.finditer(bare):
         word = found.group()
-        betters = [_better(char) for char in word]
-        if None in betters:
+        if any(char not in _BETTER and char >= "\x80" for char in word):
             # One of its letters is of no other spelling, so the word is of another language.
-            kind = f"line {text.count(chr(10), 0, found.start())}"
-            kinds[kind] += 1
-            kinds[""] += kinds[kind] == 1
-            if kinds[kind] == 1 and kinds[""] <= _MAX_OF_A_KIND:
+            line = f"line {text.count(chr(10), 0, found.start())}"
+            kinds[line] += 1
+            kinds["word"] += kinds[line] == 1
+            if kinds[line] == 1 and kinds["word"] <= _MAX_OF_A_KIND:
                 message = f"`{word}` may only stand in quoted texts and comments"
                 span = Span(*found.span())
                 problems.append(TextProblem("P003", message, span, "put the text in quotes"))
             continue
-        for at, better in enumerate(betters, found.start()):
-            kinds[text[at]] += better != text[at]
-            if better is not None and better != text[at] and kinds[text[at]] <= _MAX_OF_A_KIND:
-                problems.append(_lookalike(text, Span(at, at + 1), better))
+        for at, char in enumerate(word, found.start()):
+            kinds[char] += char in _BETTER
+            if char in _BETTER and kinds[char] <= _MAX_OF_A_KIND:
+                problems.append(_lookalike(text, Span(at, at + 1), _BETTER[char]))
     return problems
 
 
 #: A word with such a letter, or a sign.
 _BEYOND_ASCII: Final = re.compile(r"(?<!\w)[A-Za-z0-9_]*[^\W\x00-\x7f]\w*|[^\x00-\x7f]")
-
-
-def _better(char: str) -> str | None:
-    """Returns what to write for a character, itself if it is ASCII; None: nobody can say."""
-    if char in _BETTER or char < "\x80":
-        return _BETTER.get(char, char)
-    plain = unicodedata.normalize("NFKC", char)
-    wide = plain.isascii() and plain.strip() and unicodedata.category(char) in _OF_ANOTHER_WIDTH
-    return plain if wide else None
 
 
 def _lookalike(text: str, span: Span, better: str) -> TextProblem:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from dsl.foreign import closest, edit_distance
-from dsl.schema import FIELDS, PLURALS, POD_SETS
+from dsl.schema import FIELDS, PLURALS, WEEKDAYS
 
 _MAX_DISTANCE: Final = 2
 #: Values that mean "nothing" elsewhere and are ordinary words here.
@@ -59,19 +59,12 @@ def closest_field(name: str) -> str | None:
 @lru_cache(maxsize=4096)
 def _apart(word: str, other: str) -> int:
     """Returns the edit distance of two words, something large where they are not close at all."""
-    if word == other:
-        return 0
-    far = _MAX_DISTANCE + 1
-    if abs(len(word) - len(other)) >= far or len({*word} ^ {*other}) > 2 * _MAX_DISTANCE:
-        return far
-    own = edit_distance(word, other)
-    # `cu` is `cpu`: of a short word one letter is more than half, and yet only one is missing.
-    added = own == 1 and len(other) > len(word) > 1
-    return own if own * 2 < max(len(word), 2) or added else far
+    near = word == other or closest(word, (other,)) is not None
+    return edit_distance(word, other) if near else _MAX_DISTANCE + 1
 
 
 #: The words of `time.weekday`.
-DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+DAYS: Final = WEEKDAYS
 
 
 def days(text: str) -> str:
@@ -89,10 +82,7 @@ def days(text: str) -> str:
 
 # ---- fields
 
-_ROOTS: Final = frozenset(
-    {"input", "request", "review", "object", "resource", "self", "this", "obj", "newobject",
-     "params", "data", "values", "ctx", "context", "args", "state", "nodeinfo", "podinfo"}
-)  # fmt: skip
+_ROOTS: Final = frozenset({"input", "request", "review", "object", "self", "params", "data"})
 _OWNERS: Final = MappingProxyType(
     {"pod": "pod", "pods": "pod", "p": "pod", "node": "node", "nodes": "node", "n": "node",
      "namespace": "namespace", "ns": "namespace", "it": "it", "its": "it", "workload": "workload",
@@ -119,104 +109,49 @@ _PARTS: Final = MappingProxyType(
      "requested": "requested", "requests": "requested", "request": "requested",
      "used": "requested", "allocated": "requested", "reserved": "requested"}
 )  # fmt: skip
-#: What is meant by names of others, each an owner and what is left of the path.
-_MEANT: Final = {
-    "now - pod.created": "pod.age",
-    "now - node.created": "node.age node.uptime",
-    "now - it.created": "it.age",
-    "now - pod.queued_at": "pod.waiting",
-    "pod.owner.kind": "pod.kind pod.ownerreferences.kind",
-    "pod.owner.name": "pod.ownerreferences.name",
-    "pod.workload": "pod.deployment pod.statefulset pod.controller deployment.name workload.name",
-    "pod.label[app]": "pod.app",
-    "it.label[app]": "it.app",
-    "pod.label[team]": "pod.team",
-    "workload.replicas": "deployment.replicas pod.replicas",
-    "pod.priority_class": "pod.class",
-    "pod.namespace": "pod.namespace.name pod.ns",
-    "it.namespace": "it.namespace.name it.ns",
-    "pod.image": "pod.containers.image pod.container.image",
-    "count(node.pods)":
-        "node.pods.count node.pods.size node.pods.length node.pods.used node.pods.requested "
-        "node.podcount node.numpods node.pods.running node.pods.number",
-    "node.pods.capacity":
-        "node.pods.total node.pods.allocatable node.maxpods node.allocatable.pods "
-        "node.capacity.pods node.pods.max",
-    "node.pods.free": "node.pods.available",
-    "cluster.nodes": "cluster.nodecount cluster.size",
-    "node.name": "node.hostname node.id",
-    "node.os": "node.operatingsystem node.platform",
-    "node.arch": "node.architecture",
-    "node.kubelet_version": "node.kubelet node.version node.kubernetesversion",
-    "node.os_image": "node.distribution node.distro node.osversion",
-    "node.container_runtime": "node.runtime node.containerruntime",
-    "node.instance_type": "node.type node.instance node.flavor node.machinetype",
-    "node.zone": "node.availabilityzone node.az",
-    "node.unschedulable": "node.cordoned",
-    "node.ready": "node.isready node.healthy",
-    "node.region": "node.datacenter",
-    "pod.uid": "pod.id",
-    "pod.owner.kind is DaemonSet": "pod.isdaemonset",
-    "pod.owner.kind is Job": "pod.isjob",
-    "pod.owner.kind is StatefulSet": "pod.isstatefulset",
-    "it.ready": "it.isready",
-    "it.restarts": "it.restartcount it.containerstatuses.restartcount",
-    "pod.runtime_class": "pod.runtime",
-    "it.terminating": "it.isterminating it.deleting",
-    "it.phase is Running": "it.running",
-    "it.phase": "it.status it.state",
-    "it.node": "it.nodename it.host",
-    "time.weekday": "time.dayofweek now.weekday now.dayofweek",
-    "time.day": "time.dayofmonth time.date now.day",
-    "time.month": "now.month",
-    "time.hour": "now.hour",
-    "now": "time.now",
-    "time.minute": "now.minute",
-    "victims.count": "victims.size",
-    "group.name": "pod.group",
-    "quota.name": "pod.quota",
-}  # fmt: skip
-#: What is likely meant.
-_LIKELY: Final = {
-    "pod.owner.kind": "pod.owner pod.ownerreferences",
-    "pod.containers": "pod.containers.name",
-    "pod.toleration[KEY]": "pod.taints",
-    "not node.unschedulable": "node.schedulable node.isschedulable",
-    "node.ready": "node.status node.health",
-    "now - pod.queued_at": "pod.queuetime pod.waitingtime",
-    "pod.attempts": "pod.retries",
-    "it.phase": "pod.phase",
+#: What is meant by names of others: what to write (`?`: what is likely meant), their paths, and
+#: what there is to know of it; two blanks part them.
+_CONCEPTS: Final = {
+    path: Spelling(text.removeprefix("?"), not text.startswith("?"), *note)
+    for text, paths, *note in (
+        re.split(" {2,}", line)
+        for line in """
+now - pod.created  pod.age
+now - node.created  node.age node.uptime
+now - it.created  it.age
+pod.owner.kind  pod.kind pod.ownerreferences.kind
+pod.owner.name  pod.ownerreferences.name
+pod.workload  pod.deployment pod.statefulset pod.controller deployment.name workload.name
+pod.label[app]  pod.app
+it.label[app]  it.app
+workload.replicas  deployment.replicas pod.replicas
+pod.namespace  pod.namespace.name
+it.namespace  it.namespace.name
+pod.image  pod.containers.image
+count(node.pods)  node.pods.count node.pods.size node.podcount
+node.pods.capacity  node.allocatable.pods node.capacity.pods node.maxpods
+cluster.nodes  cluster.nodecount cluster.size
+node.name  node.hostname
+node.os  node.operatingsystem
+node.arch  node.architecture
+node.kubelet_version  node.kubelet node.version
+node.container_runtime  node.runtime
+node.instance_type  node.type node.instance
+node.unschedulable  node.cordoned
+it.restarts  it.restartcount it.containerstatuses.restartcount
+time.weekday  time.dayofweek now.weekday
+time.day  now.day
+time.hour  now.hour
+?pod.owner.kind  pod.owner pod.ownerreferences
+?not node.unschedulable  node.schedulable
+?it.phase  pod.phase
+node.name  pod.nodename pod.node pod.host  the pod is on no node yet; the one asked is
+cpu_usage  node.cpu.usage node.cpuusage node.cpu.utilization  use that is measured is a metric:
+memory_usage  node.memory.usage node.memoryusage  use that is measured is a metric:
+""".strip().splitlines()
+    )
+    for path in paths.split()
 }
-#: What is meant, behind what there is to know of it.
-_MEANT_IF: Final = {
-    "the pod is on no node yet; the one asked is": {
-        "node.name": "pod.nodename pod.node pod.host",
-    },
-    "the load of a node is a metric:": {"load": "node.load node.loadaverage node.cpu.load"},
-    "bandwidth is a metric:": {"bandwidth": "node.bandwidth node.network node.networkbandwidth"},
-    "latency is a metric:": {"latency": "node.latency"},
-    "use that is measured is a metric:": {
-        "cpu_usage":
-            "node.cpu.usage node.cpu.utilization node.usage.cpu node.cpuutilization node.cpuusage",
-        "memory_usage":
-            "node.usage.memory node.memoryutilization node.memory.usage node.memory.utilization "
-            "node.memoryusage",
-    },
-}  # fmt: skip
-_CONCEPTS: Final = MappingProxyType(
-    {path: Spelling(text) for text, paths in _MEANT.items() for path in paths.split()}
-    | {
-        path: Spelling(text, sure=False)
-        for text, paths in _LIKELY.items()
-        for path in paths.split()
-    }
-    | {
-        path: Spelling(text, note=note)
-        for note, texts in _MEANT_IF.items()
-        for text, paths in texts.items()
-        for path in paths.split()
-    }
-)
 
 
 def field_for(path: str, key: str | None = None) -> Spelling | None:
@@ -290,40 +225,24 @@ def quoted_key(key: str) -> str:
 def _amount(owner: str, rest: Sequence[str], key: str | None) -> Spelling | None:
     """`status.allocatable.cpu`, `freeMemory`, `requests[cpu]`: amounts of a resource."""
     words = [plain(one) for one in rest if plain(one) not in ("resource", "resources")]
-    if len(words) == 1:
-        words = _split_compound(words[0])
     if key is not None:
         words.append(plain(key))
     kinds = [_AMOUNTS[one] for one in words if one in _AMOUNTS]
     parts = [one for one in words if one in _PARTS or one in ("limits", "limit")]
     if len(kinds) != 1 or len(kinds) + len(parts) != len(words):
-        if key is not None and owner == "node" and len(rest) == 1 and parts:
-            return Spelling(f"node.resource[{quoted_key(key)}].{_PARTS[parts[0]]}")
         return None
     kind = kinds[0]
     if owner in ("pod", "it"):
         if parts and parts[0] in ("limits", "limit"):
             return Spelling(f"{owner}.limit[{kind}]")
         return Spelling(f"{owner}.{kind}")
-    if parts and parts[0] not in _PARTS:
-        limits = f"sum(it.limit[{kind}] over {owner}.pods)"
-        known = f"{owner}.pods" in POD_SETS
-        return Spelling(limits, note="what its pods may use is", sure=False) if known else None
-    name = f"{owner}.{kind}.{_PARTS[parts[0]] if parts else 'free'}"
+    name = f"{owner}.{kind}.{_PARTS.get(parts[0], '') if parts else 'free'}"
     if name not in FIELDS:
         return None
     if not parts and f"{owner}.{kind}.allocatable" in FIELDS:
         note = f"name which: {owner}.{kind}.allocatable, {owner}.{kind}.requested or"
         return Spelling(name, note=note, sure=False)
     return Spelling(name, sure=bool(parts))
-
-
-def _split_compound(word: str) -> list[str]:
-    for name in sorted(_AMOUNTS, key=len, reverse=True):
-        for left, right in ((name, word[len(name) :]), (word[: -len(name)], name)):
-            if left + right == word and (left in _PARTS or right in _PARTS):
-                return [left, right]
-    return [word]
 
 
 def _of_kubernetes(path: str) -> Spelling | None:

@@ -3,9 +3,19 @@
 Data only; every node carries the span of its text.
 """
 
+from types import MappingProxyType
+from typing import Final
+
 from msgspec import Struct
 
 from dsl.source import Span
+
+#: Names that Kubernetes gives its extension points. `require` is no alias of `filter`: it says the
+#: same in a sense of its own, so it stays as the author wrote it.
+SHORT_POINTS: Final = MappingProxyType(
+    {"preEnqueue": "gate", "queueSort": "sort", "preFilter": "prefilter", "postFilter": "preempt",
+     "preScore": "prescore", "preBind": "prebind", "postBind": "postbind"}
+)  # fmt: skip
 
 
 class Node(Struct, frozen=True, gc=False):

@@ -14,7 +14,7 @@ from dsl.analysis import FileFacts, Size, cost
 from dsl.diagnostics import Diagnostic
 from dsl.plan import Plan, UseLine
 from dsl.quantities import exact_decimal
-from dsl.source import SourceFile, Span
+from dsl.source import SourceFile
 
 LEAST_ORDER: Final = 100
 #: Points that are about pods of others, and why.
@@ -89,15 +89,11 @@ def too_dear(tenant: Tenant, facts: Sequence[FileFacts], size: Size) -> Iterator
         return
     units, dearest, one = max(found, key=lambda each: each[0])
     assert dearest is not None, "what has no rule costs nothing"
-    rule = dearest.rule
-    line = rule.source.position(rule.written.span.start)[0]
-    start = rule.source.line_starts[line - 1]
-    at = (rule.source, Span(start, start + len(rule.written.keyword)))
     yield Diagnostic(
         "P322",
         f"the policies of this namespace may take {total:,.0f} units for one pod, and"
         f" {tenant.cost:,.0f} are its share",
-        *(at if one.used is None else one.used.place),
+        *(dearest.rule.word if one.used is None else one.used.place),
         helps=("look at fewer pods or nodes, and at fewer things of each",),
         notes=(
             f"{units:,.0f} of them are of this policy, with {size.nodes:,} nodes and"

@@ -52,26 +52,13 @@ def turns(*roots: ir.Expr | None) -> tuple[ir.Expr, ...] | None:
     try:
         for root in roots:
             if root is not None:
-                for node in _parts_first(root, known):
+                for node in ir.parts_first(root, known):
                     known[id(node)] = _look(node, lambda one: known[id(one)])
                 found = known[id(root)]
                 left |= {} if found is None else found.left
     except _UnsteadyError:
         return None
     return tuple(left.values())
-
-
-def _parts_first(root: ir.Expr, known: dict[int, _Moved | None]) -> Iterator[ir.Expr]:
-    stack = [root]
-    while stack:
-        node = stack[-1]
-        todo = [one for one in ir.children(node) if id(one) not in known]
-        if todo:
-            stack.extend(todo)
-            continue
-        stack.pop()
-        if id(node) not in known:
-            yield node
 
 
 def _look(node: ir.Expr, known: Callable[[ir.Expr], _Moved | None]) -> _Moved | None:

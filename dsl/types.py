@@ -17,6 +17,9 @@ MISSING: Final = float("nan")
 #: Cores are milli-cores inside, so that sums of requests stay whole numbers.
 MILLI: Final = 1000
 
+#: Whole numbers below are exact as floats.
+EXACT: Final = 2.0**53
+
 #: Characters of a value that a message quotes: who wrote the pod says how long its texts are.
 QUOTED: Final = 256
 
@@ -161,7 +164,7 @@ def show(value: object, kind: Type) -> str:
         number = float(value)
         if kind.kind is Kind.TIME:
             return _clock(number)
-        return _SHOWN.get(kind.unit or PLAIN, _plain)(number)
+        return _SHOWN.get(kind.unit or PLAIN, number_text)(number)
     return str(value)
 
 
@@ -171,28 +174,29 @@ def quoted(value: object, kind: Type) -> str:
     return text if len(text) <= QUOTED else f"{text[: QUOTED - 4]} ..."
 
 
-def _plain(number: float) -> str:
+def number_text(number: float) -> str:
+    """Returns a number as text: whole ones without fraction, others with six digits."""
     number += 0.0
-    if number == int(number) and abs(number) < 2**63:
+    if number == int(number) and abs(number) < EXACT:
         return str(int(number))
     return f"{number:.6g}"
 
 
 def _cores(milli: float) -> str:
-    return _plain(milli / MILLI) if milli % MILLI == 0 else f"{_plain(milli)}m"
+    return number_text(milli / MILLI) if milli % MILLI == 0 else f"{number_text(milli)}m"
 
 
 def _bytes(number: float) -> str:
     size, names = 1024.0, ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
     if abs(number) < size:
-        return _plain(number)
+        return number_text(number)
     index = min(int(math.log2(abs(number)) // 10), len(names))
-    return f"{_plain(number / size**index)}{names[index - 1]}"
+    return f"{number_text(number / size**index)}{names[index - 1]}"
 
 
 def _seconds(number: float) -> str:
     if number != int(number) or abs(number) >= 2**53:
-        return f"{_plain(number)}s"
+        return f"{number_text(number)}s"
     rest, words = abs(int(number)), []
     for name, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
         count, rest = divmod(rest, size)
@@ -218,5 +222,5 @@ def _clock(epoch: float) -> str:
     try:
         moment = datetime.fromtimestamp(int(epoch), UTC)
     except (ValueError, OverflowError, OSError):
-        return f"{_plain(epoch)}s since 1970"
+        return f"{number_text(epoch)}s since 1970"
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

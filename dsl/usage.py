@@ -39,7 +39,9 @@ class Instance(Struct, frozen=True):
 class Library:
     """The policies that may be used: those beside the file, then the bundled ones.
 
-    `plugins` are those that every scheduler runs; naming them says that they are wanted.
+    `read` reads a bundled one; `plugins` are those that every scheduler runs: naming them says that
+    they are wanted. `params` are those of the configuration by policy name, which win over
+    arguments. What is wrong is added to `found`.
     """
 
     def __init__(
@@ -47,15 +49,24 @@ class Library:
         files: Sequence[Parsed],
         bundled: Mapping[str, str],
         read: Callable[[str, str], Parsed | None],
-        plugins: Collection[str] = (),
+        plugins: Collection[str],
+        params: Mapping[str, Mapping[str, ParamValue]],
+        found: list[Diagnostic],
     ) -> None:
-        self.plugins = plugins
+        self._plugins = plugins
         self._files = files
         self._bundled = bundled
         self._read = read
+        self._params = params
+        self._found = found
         self._known: dict[str, Parsed | None] = {}
 
-    def find(self, name: str, user: SourceFile) -> Parsed | None:
+    def instances(self) -> Iterator[Instance]:
+        """Yields what the `use` lines of the files ask for."""
+        for one in self._files:
+            yield from self._of_file(one, self._params.get(policy_name(*one), {}), (one[0].name,))
+
+    def _find(self, name: str, user: SourceFile) -> Parsed | None:
         """Returns the policy of that name for the user of it."""
         folder = user.name.rpartition("/")[0]
         beside = [one for one in self._files if one[0].name.rpartition("/")[0] == folder]
@@ -69,42 +80,10 @@ class Library:
             self._known[name] = self._read(f"bundled/{name}.policy", self._bundled[name])
         return self._known.get(name)
 
-    def names(self) -> list[str]:
-        """Returns all names that may be used."""
-        return [*(policy_name(*one) for one in self._files), *self._bundled, *sorted(self.plugins)]
+    def _names(self) -> list[str]:
+        return [*(policy_name(*one) for one in self._files), *self._bundled, *sorted(self._plugins)]
 
-
-def instances(
-    files: Sequence[Parsed],
-    library: Library,
-    params: Mapping[str, Mapping[str, ParamValue]],
-    found: list[Diagnostic],
-) -> Iterator[Instance]:
-    """Yields what the `use` lines of files ask for, and reports what is wrong with them.
-
-    Args:
-        files: the files of the source.
-        library: where policies are found.
-        params: parameters of the configuration by policy name; they win over arguments.
-        found: where findings go.
-    """
-    finder = _Finder(library, params, found)
-    for one in files:
-        yield from finder.of_file(one, params.get(policy_name(*one), {}), (one[0].name,))
-
-
-class _Finder:
-    def __init__(
-        self,
-        library: Library,
-        params: Mapping[str, Mapping[str, ParamValue]],
-        found: list[Diagnostic],
-    ) -> None:
-        self._library = library
-        self._params = params
-        self._found = found
-
-    def of_file(
+    def _of_file(
         self,
         file: Parsed,
         given: Mapping[str, ParamValue],
@@ -130,12 +109,12 @@ class _Finder:
                     yield instance
                     inner = instance.source, instance.statements
                     further = (*path, instance.source.name)
-                    yield from self.of_file(inner, instance.params, further, line)
+                    yield from self._of_file(inner, instance.params, further, line)
 
     def _instance(
         self, scope: Scope, node: s.Use, path: tuple[str, ...], used: UseLine
     ) -> Instance | None:
-        if node.name in self._library.plugins:
+        if node.name in self._plugins:
             if node.args or node.alias or node.weight is not None:
                 raise scope.refuse(
                     "P108",
@@ -144,9 +123,9 @@ class _Finder:
                     "its arguments and weight stand in the configuration of the scheduler",
                 )
             return None
-        target = self._library.find(node.name, scope.source)
+        target = self._find(node.name, scope.source)
         if target is None:
-            near = closest(node.name.removesuffix(".policy"), self._library.names())
+            near = closest(node.name.removesuffix(".policy"), self._names())
             raise scope.refuse(
                 "P107",
                 f"there is no policy `{node.name}`",

@@ -20,13 +20,7 @@ _SHOWN = (
 
 
 def message(core: ir.FilterCore, text: str, ask: Ask) -> str:
-    """Returns why a node was rejected: the rule's message, else the values tried.
-
-    Args:
-        core: the filter.
-        text: the text of the whole file, for the words of the rule.
-        ask: gives the values of expressions, of the pod on the node.
-    """
+    """Returns why a node was rejected: the rule's message, else the values tried."""
     for one in core.longer:
         if ask(one):
             return beyond(one, text, ask)

@@ -10,10 +10,10 @@ from dsl.analysis.cost import cost, over_budget
 from dsl.analysis.facts import FileFacts, Inventory, MetricStock, RuleFacts, Size
 from dsl.analysis.logic import Logic
 from dsl.analysis.names import contradicting_status, unused
-from dsl.analysis.order import decided, same_keys
+from dsl.analysis.order import decided
 from dsl.analysis.ranges import Ranges
 from dsl.analysis.samples import not_sampled, question_of
-from dsl.analysis.shares import Shares, measured, ratio
+from dsl.analysis.shares import compared, measured, ratio, scored
 from dsl.analysis.stock import at_use, not_in_stock, read_inventory
 from dsl.analysis.texts import both_missing, odd_texts, without_arrow
 from dsl.diagnostics import Diagnostic
@@ -34,13 +34,7 @@ __all__ = [
 def analyse(
     files: Sequence[FileFacts], size: Size, stock: Inventory | None = None
 ) -> Iterator[Diagnostic | None]:
-    """Yields the findings about the files of one chain; None where a caller may pause.
-
-    Args:
-        files: every file that was read.
-        size: the cluster that costs are bounded for.
-        stock: what the cluster has, if known.
-    """
+    """Yields the findings about the files of one chain; None where a caller may pause."""
     logic = Logic()
     keys = logic.cubes.keys
     for one in files:
@@ -51,17 +45,15 @@ def analyse(
             continue
         yield from unused(one)
         yield from contradicting_status(one)
-        shares = Shares(dict(one.metrics))
         usual = Ranges(one, keys, measured, ratio)
         for rule in one.rules:
             yield from odd_texts(rule)
             yield from without_arrow(rule)
             yield from both_missing(rule)
-            yield from shares.compared(rule)
-            yield from shares.scored(rule, usual)
+            yield from compared(rule, one.metrics)
+            yield from scored(rule, usual)
             yield None
         yield from logic.file(one)
-        yield from same_keys(one, logic)
         yield from Ranges(one, keys).file()
         yield from attracting(one, keys)
         if stock is not None:

@@ -8,13 +8,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from dsl import functions, ir
-from dsl import syntax as s
 from dsl.analysis.facts import FileFacts, RuleFacts, warning
 from dsl.analysis.keys import Keys
 from dsl.analysis.ranges import Ranges, is_percent
-from dsl.diagnostics import Diagnostic, Label
+from dsl.diagnostics import Diagnostic
 from dsl.plan import MetricSpec
-from dsl.types import DURATION, show
 
 _FULL: Final = 100.0
 _MESSAGE: Final = "a node without data gets the best score of this rule"
@@ -58,13 +56,5 @@ def _measured(spec: MetricSpec, low: float, high: float) -> tuple[float, float]:
 def _told(facts: FileFacts, rule: RuleFacts, read: ir.Metric) -> Diagnostic:
     spec = facts.metrics[read.name]
     shown = functions.number_text(spec.default or 0.0)
-    age = f"older than {show(spec.stale_seconds, DURATION)}"
-    labels = tuple(
-        Label(clause.span, f"used when there is no sample or it is {age}")
-        for one in facts.statements
-        if isinstance(one, s.MetricDecl) and one.name == read.name
-        for clause in one.clauses
-        if clause.name == "metric_default"
-    )
     help_ = f"drop `default {shown}` and end the score with  missing 0"
-    return warning("P314", _MESSAGE, rule.source, read.span, help_, labels=labels)
+    return warning("P314", _MESSAGE, rule.source, read.span, help_)

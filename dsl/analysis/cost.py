@@ -37,13 +37,7 @@ class Part:
 
 
 def cost(facts: FileFacts, size: Size, keys: Keys | None = None) -> tuple[float, Part | None]:
-    """Returns the units of a file's rules and its dearest aggregate, else its dearest rule.
-
-    Args:
-        facts: the file.
-        size: the cluster.
-        keys: numbers of expressions that others may know already.
-    """
+    """Returns the units of a file's rules and its dearest aggregate, else its dearest rule."""
     keys = keys or Keys()
     counted: set[int] = set()
     total = 0.0
@@ -167,9 +161,6 @@ def over_budget(facts: FileFacts, size: Size, keys: Keys | None = None) -> Itera
     share_of = f"{dearest.units / max(rows, 1):.0f} for each of the {rows:,} {name}"
     each = f"{dearest.units:,.0f} of them, {share_of}"
     code, severity = ("P321", Severity.ERROR) if share > 1 else ("P320", Severity.WARNING)
-    line = facts.source.position(rule.written.span.start)[0]
-    start = facts.source.line_starts[line - 1]
-    place = facts.source, Span(start, start + len(rule.written.keyword))
     notes: tuple[str, ...] = (
         f"with {size.nodes:,} nodes and {size.pods:,} pods; the budget is {BUDGET:,} units,"
         " about 5 ms",
@@ -181,7 +172,7 @@ def over_budget(facts: FileFacts, size: Size, keys: Keys | None = None) -> Itera
         code,
         f"{'this policy' if used is None else f'`{used.name}`'} may take {total:,.0f} units for"
         f" one pod, {share:.0%} of its budget",
-        *(place if used is None else used.place),
+        *(rule.word if used is None else used.place),
         "look at fewer pods or nodes, and at fewer things of each",
         labels=(Label(dearest.span, each),) if used is None else (),
         notes=notes,

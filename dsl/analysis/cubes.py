@@ -18,7 +18,6 @@ from dsl.analysis.sets import (
     numbers_of,
     numbers_where,
 )
-from dsl.quantities import parse_number, parse_time
 from dsl.types import Kind, Level, is_missing
 
 MAX_CUBES: Final = 64
@@ -41,8 +40,6 @@ _OUTCOMES: Final = {
     ">=": frozenset({"more", "equal"}),
 }
 _TURNED: Final = {"less": "more", "more": "less"}
-#: What a value is made of: what is known of it says something of its parts.
-_LEADING: Final = (ir.Func, ir.Arith, ir.Negate)
 _ALL: Final = frozenset({"less", "equal", "more", "none"})
 
 
@@ -56,12 +53,7 @@ class Cubes:
     def __init__(self) -> None:
         self.keys = Keys()
         self._known: dict[tuple[int, bool], tuple[Cube, ...] | None] = {}
-        #: The two sides of each comparison of two values.
-        self._pairs: dict[int, tuple[int, int]] = {}
         self._depth = 0
-        self._first: dict[int, Limit | None] = {}
-        #: Values of which something is known that says something of others.
-        self._leading: set[int] = set()
 
     def of(self, node: ir.Expr, *, wanted: bool = True) -> tuple[Cube, ...]:
         """Returns when a condition is true (or, not `wanted`, false). Raises `Unknown`."""
@@ -165,10 +157,7 @@ class Cubes:
         return ({key: Limit(missing=False, values=YES if wanted else NO)},)
 
     def _opaque(self, node: ir.Expr, *, wanted: bool) -> tuple[Cube, ...]:
-        key = self.keys.key(node)
-        if self._leads_on(key):
-            self._leading.add(key)
-        return ({key: Limit(missing=False, values=YES if wanted else NO)},)
+        return ({self.keys.key(node): Limit(missing=False, values=YES if wanted else NO)},)
 
     def _logical(self, node: ir.Logical, *, wanted: bool) -> tuple[Cube, ...]:
         joined = (node.operator == "and") == wanted
@@ -179,7 +168,7 @@ class Cubes:
         return out
 
     def _compare(self, node: ir.Compare, *, wanted: bool) -> tuple[Cube, ...]:
-        left, right, operator = _read(bare(node.left)), _read(bare(node.right)), node.operator
+        left, right, operator = bare(node.left), bare(node.right), node.operator
         if left.type.kind is Kind.BOOL:
             same = self.both(self.of(left), self.of(right, wanted=wanted))
             apart = self.both(self.of(left, wanted=False), self.of(right, wanted=not wanted))
@@ -209,8 +198,7 @@ class Cubes:
             a, b = b, a
             outcomes = frozenset(_TURNED.get(one, one) for one in outcomes)
         key = self.keys.intern(("pair", a, b))
-        self._pairs[key] = (a, b)
-        return self._one({key: Limit(missing=False, values=Outcomes(outcomes))})
+        return ({key: Limit(missing=False, values=Outcomes(outcomes))},)
 
     def _member(self, node: ir.Member, *, wanted: bool) -> tuple[Cube, ...]:
         items = bare(node.items)
@@ -244,7 +232,8 @@ class Cubes:
                     before = self.both(before, self._limited(one, Limit(missing=True)))
                 return self.either(out, self.both(before, self._limited(node.operands[-1], limit)))
             case _:
-                return self._one({self.keys.key(node): limit})
+                limit = limit.meet(at_first(node))
+                return NEVER if limit.is_empty else ({self.keys.key(node): limit},)
 
     def _opaque_value(self, node: ir.Const, limit: Limit) -> tuple[Cube, ...]:
         value, values = node.value, limit.values
@@ -259,11 +248,6 @@ class Cubes:
 
     # ---- cubes
 
-    def _one(self, cube: Cube) -> tuple[Cube, ...]:
-        self._leading.update(key for key in cube if self._leads_on(key))
-        met = self._checked(cube)
-        return () if met is None else (met,)
-
     def meet(self, left: Cube, right: Cube) -> Cube | None:
         """Returns both as one cube; None where they contradict each other. Raises `Unknown`."""
         if not left or not right:
@@ -276,126 +260,7 @@ class Cubes:
         out = {**left, **right, **both}
         if len(out) > _MAX_VALUES:
             raise Unknown
-        # INVARIANT: both were checked, so only what says something of other values asks for more.
-        return out if self._leading.isdisjoint(out) else self._checked(out)
-
-    def _checked(self, cube: Cube) -> Cube | None:
-        out = dict(cube)
-        for key in tuple(out):
-            first = self._at_first(key)
-            if first is not None:
-                out[key] = out[key].meet(first)
-            if out[key].is_empty:
-                return None
-        if not self._there(out):
-            return None
-        if not all(self._comparable(out, key) for key in out if key in self._pairs):
-            return None
-        if not all(self._number_of_text(out, key) for key in out):
-            return None
         return out
-
-    def _at_first(self, key: int) -> Limit | None:
-        """What a value may be before any condition; None where the number is of no value."""
-        if key not in self._first:
-            node = self.keys.nodes.get(key)
-            self._first[key] = None if node is None else at_first(node)
-        return self._first[key]
-
-    def _leads_on(self, key: int) -> bool:
-        """Whether what is known of a value says something of others."""
-        node = self.keys.nodes.get(key)
-        return key in self._pairs or isinstance(node, _LEADING)
-
-    def _there(self, cube: dict[int, Limit]) -> bool:
-        """A result that is there has arguments that are there; False on a contradiction."""
-        stack = [key for key, limit in cube.items() if not limit.missing]
-        seen: set[int] = set()
-        while stack:
-            key = stack.pop()
-            if key in seen:
-                continue
-            seen.add(key)
-            limit = cube.get(key)
-            if limit is not None:
-                limit = Limit(missing=False, values=limit.values)
-                if limit.is_empty:
-                    return False
-                cube[key] = limit
-            stack.extend(self._needs(key, limit))
-        return True
-
-    def _needs(self, key: int, limit: Limit | None) -> list[int]:
-        pair = self._pairs.get(key)
-        if pair is not None:
-            values = None if limit is None else limit.values
-            strict = isinstance(values, Outcomes) and "none" not in values.left
-            return list(pair) if strict else []
-        node = self.keys.nodes.get(key)
-        if isinstance(node, _LEADING):
-            return [self.keys.key(one) for one in ir.children(node)]
-        return []
-
-    def _comparable(self, cube: dict[int, Limit], key: int) -> bool:
-        """Whether the outcomes of a comparison fit what is known of its sides."""
-        a, b = (self._side(cube, one) for one in self._pairs[key])
-        values = cube[key].values
-        assert isinstance(values, Outcomes)
-        left = values.left
-        if not a.missing and not b.missing:
-            left -= {"none"}
-        if a.values is None or b.values is None:
-            left &= {"none"}
-        elif (
-            Limit(missing=False, values=a.values)
-            .meet(Limit(missing=False, values=b.values))
-            .is_empty
-        ):
-            left -= {"equal"}
-        if isinstance(a.values, Numbers) and isinstance(b.values, Numbers):
-            if a.values.low >= b.values.high:
-                left -= {"less"}
-            if b.values.low >= a.values.high:
-                left -= {"more"}
-        cube[key] = Limit(missing=False, values=Outcomes(left))
-        return bool(left)
-
-    def _side(self, cube: Mapping[int, Limit], key: int) -> Limit:
-        if key in cube:
-            return cube[key]
-        first = self._at_first(key)
-        assert first is not None
-        return first
-
-    def _number_of_text(self, cube: dict[int, Limit], key: int) -> bool:
-        """Whether `number(label) > 2` fits the few texts the label may have."""
-        node = self.keys.nodes.get(key)
-        if not isinstance(node, ir.Func) or node.name != "number":
-            return True
-        limit = cube[key]
-        text = cube.get(self.keys.key(node.args[0]))
-        if text is None or text.missing or limit.missing or not isinstance(limit.values, Numbers):
-            return True
-        if not isinstance(text.values, Texts) or text.values.only is None:
-            return True
-        numbers = [parse_number(one) for one in text.values.only if text.values.holds(one)]
-        there = numbers_of(one for one in numbers if not is_missing(one))
-        return not there.meet(limit.values).is_empty
-
-
-def _read(node: ir.Expr) -> ir.Expr:
-    """Returns the moment that `time("2025-03-01T00:00:00Z")` is; anything else as it stands."""
-    if not isinstance(node, ir.Func) or node.name != "time":
-        return node
-    text = bare(node.args[0])
-    if not isinstance(text, ir.Const) or not isinstance(text.value, str):
-        return node
-    moment = parse_time(text.value)
-    return (
-        node
-        if is_missing(moment)
-        else ir.Const(span=node.span, type=node.type, level=node.level, value=moment)
-    )
 
 
 def _numbers(found: Numbers, *, wanted: bool) -> Limit:

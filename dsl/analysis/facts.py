@@ -3,8 +3,8 @@
 Data only.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from msgspec import Struct, field
 
@@ -52,7 +52,6 @@ class Inventory(Struct, frozen=True):
     Attributes:
         node_labels: how many nodes have a label, by key and value.
         namespaces: labels by name of the namespace.
-        images: images of running pods.
         nodes: number of nodes.
         pods: number of pods.
         metrics: answers of Prometheus, by query and the label that names the node (empty: any).
@@ -60,7 +59,6 @@ class Inventory(Struct, frozen=True):
 
     node_labels: Mapping[str, Mapping[str, int]]
     namespaces: Mapping[str, Mapping[str, str]]
-    images: frozenset[str]
     nodes: int
     pods: int
     metrics: Mapping[tuple[str, str], MetricStock] = field(default_factory=dict)
@@ -109,51 +107,40 @@ class RuleFacts(Struct, frozen=True, eq=False):
             return "filter" if self.written.point in filters else self.written.point
         return "score" if isinstance(self.core, ir.ScoreCore) else self.written.point
 
+    @property
+    def word(self) -> tuple[SourceFile, Span]:
+        """Where the word of its statement stands."""
+        line = self.source.position(self.written.span.start)[0]
+        start = self.source.line_starts[line - 1]
+        return self.source, Span(start, start + len(self.written.keyword))
+
     def place(self, span: Span) -> tuple[SourceFile, Span]:
         """Where a finding about a part of the rule is shown: in a file of the user's."""
         return (self.source, span) if self.used is None else (self.used.source, self.used.span)
 
 
-def conditions(core: AnyCore) -> tuple[ir.Expr, ...]:
-    """Returns the conditions of a statement but for its guard."""
-    match core:
-        case ir.FilterCore():
-            found: tuple[ir.Expr | None, ...] = (core.left, core.right)
-        case ir.TierCore():
-            found = (core.test,)
-        case ir.PermitCore():
-            found = (core.left, core.until)
-        case ir.ActionCore():
-            found = (core.left,)
-        case ir.PreemptCore():
-            found = (core.where,)
-        case _:
-            found = ()
-    return tuple(one for one in found if one is not None)
+#: What each statement asks and computes as it is written, but for its guard.
+_PARTS: Final[dict[type, Callable[[Any], Iterable[ir.Expr | str | None]]]] = {
+    ir.FilterCore: lambda core: (core.left, core.right),
+    ir.ScoreCore: lambda core: (core.value,),
+    ir.TierCore: lambda core: (core.test,),
+    ir.SortCore: lambda core: (one.value for one in core.keys),
+    ir.PermitCore: lambda core: (core.left, core.until),
+    ir.ActionCore: lambda core: (
+        core.left,
+        *(one.value for one in core.actions),
+        *(part for one in core.actions if one.text for part in one.text.parts),
+    ),
+    ir.BindCore: lambda _: (),
+    ir.PreemptCore: lambda core: (core.where, *(one.value for one in (*core.order, *core.pick))),
+    ir.GangCore: lambda core: (core.by, core.minimum, core.wait),
+    ir.QuotaCore: lambda core: (core.by, *(one.value for one in core.reclaim)),
+}
 
 
-def values(core: AnyCore) -> tuple[ir.Expr, ...]:
-    """Returns what a statement computes besides its conditions: scores, keys, texts."""
-    match core:
-        case ir.ScoreCore():
-            found: tuple[ir.Expr | None, ...] = (core.value,)
-        case ir.SortCore():
-            found = tuple(one.value for one in core.keys)
-        case ir.ActionCore():
-            texts = [part for one in core.actions if one.text for part in one.text.parts]
-            found = (
-                *(one.value for one in core.actions),
-                *(one for one in texts if not isinstance(one, str)),
-            )
-        case ir.PreemptCore():
-            found = tuple(one.value for one in (*core.order, *core.pick))
-        case ir.GangCore():
-            found = (core.by, core.minimum, core.wait)
-        case ir.QuotaCore():
-            found = (core.by, *(one.value for one in core.reclaim))
-        case _:
-            found = ()
-    return tuple(one for one in found if one is not None)
+def parts(core: AnyCore) -> tuple[ir.Expr, ...]:
+    """Returns what a statement asks and computes as it is written, but for its guard."""
+    return tuple(one for one in _PARTS[type(core)](core) if isinstance(one, ir.Core))
 
 
 def guard_of(core: AnyCore) -> ir.Expr | None:
@@ -164,7 +151,7 @@ def guard_of(core: AnyCore) -> ir.Expr | None:
 def roots(core: AnyCore) -> list[ir.Expr]:
     """Returns all expressions of a statement as it is written."""
     guard = guard_of(core)
-    return [*([] if guard is None else [guard]), *conditions(core), *values(core)]
+    return [*([] if guard is None else [guard]), *parts(core)]
 
 
 class FileFacts(Struct, frozen=True, eq=False):

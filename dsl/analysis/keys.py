@@ -50,20 +50,7 @@ class Keys:
 
     def key(self, root: ir.Expr) -> int:
         """Returns the number of an expression."""
-        known = self._by_id.get(id(root))
-        if known is not None:
-            return known
-        stack = [root]
-        while stack:
-            node = stack[-1]
-            if id(node) in self._by_id:
-                stack.pop()
-                continue
-            todo = [one for one in ir.children(node) if id(one) not in self._by_id]
-            if todo:
-                stack.extend(todo)
-                continue
-            stack.pop()
+        for node in () if id(root) in self._by_id else ir.parts_first(root, self._by_id):
             self._alive.append(node)
             if isinstance(node, ir.Named):
                 self._by_id[id(node)] = self._by_id[id(node.body)]
@@ -135,7 +122,7 @@ def natural_bounds(node: ir.Expr) -> tuple[float, float]:
         case ir.Const(value=float() as value):
             return (-inf, inf) if isnan(value) else (value, value)
         case ir.Read():
-            return field_bounds(node)
+            return FIELDS[node.field].low, FIELDS[node.field].high
         case ir.Func(name="hash"):
             return 0.0, 1.0
         case ir.Func(name="len" | "version"):
@@ -144,9 +131,3 @@ def natural_bounds(node: ir.Expr) -> tuple[float, float]:
             return 0.0, inf
         case _:
             return -inf, inf
-
-
-def field_bounds(node: ir.Read) -> tuple[float, float]:
-    """Returns the least and the greatest value of a field."""
-    spec = FIELDS[node.field]
-    return spec.low, spec.high

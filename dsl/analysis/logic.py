@@ -4,13 +4,14 @@ Silent where it does not know.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
 
 from dsl import ir
 from dsl.analysis.cubes import NEVER, Cube, Cubes, Unknown
-from dsl.analysis.facts import FileFacts, RuleFacts, conditions, guard_of, roots, values, warning
+from dsl.analysis.facts import FileFacts, RuleFacts, guard_of, parts, roots, warning
 from dsl.diagnostics import Diagnostic, Label
 from dsl.source import SourceFile, Span
 from dsl.types import Kind, Level
@@ -39,13 +40,9 @@ class Logic:
     """Looks at the conditions of one or several files."""
 
     def __init__(self) -> None:
-        self._cubes = Cubes()
+        #: What was understood of conditions so far.
+        self.cubes = Cubes()
         self._seen: set[tuple[str, Span]] = set()
-
-    @property
-    def cubes(self) -> Cubes:
-        """What was understood of conditions so far."""
-        return self._cubes
 
     def file(self, facts: FileFacts) -> Iterator[Diagnostic | None]:
         """Yields findings about single rules; None between two."""
@@ -83,7 +80,7 @@ class Logic:
 
     def _rule(self, rule: RuleFacts) -> Iterator[Diagnostic]:
         core = rule.core
-        looked = [*_conjuncts(guard_of(core)), *conditions(core), *values(core)]
+        looked = [*_conjuncts(guard_of(core)), *parts(core)]
         found: list[Diagnostic] = []
         odd = self._parts(rule.source, looked, found)
         yield from found
@@ -104,8 +101,8 @@ class Logic:
             told = _told(rule)
             if told is None or told.test.level is Level.CONST:
                 return _rejects_all(rule)
-            holds = self._cubes.all_of([told.test], start=applies)
-            fails = self._cubes.both(applies, self._cubes.of(told.test, wanted=False))
+            holds = self.cubes.all_of([told.test], start=applies)
+            fails = self.cubes.both(applies, self.cubes.of(told.test, wanted=False))
         except Unknown:
             return None
         if holds and fails:
@@ -127,7 +124,7 @@ class Logic:
         left = (
             core.left if isinstance(core, ir.FilterCore | ir.PermitCore | ir.ActionCore) else None
         )
-        return self._cubes.all_of([guard_of(core), left])
+        return self.cubes.all_of([guard_of(core), left])
 
     def _where(self, rule: RuleFacts) -> str:
         if rule.written.left is not None:
@@ -190,16 +187,10 @@ class Logic:
         return warning(code, f"this is {what} true", source, node.span, *_instead(source, node))
 
     def _verdict(self, node: ir.Expr) -> bool | None:
-        try:
-            if self._cubes.of(node) == NEVER:
-                return False
-        except Unknown:
-            pass
-        try:
-            if self._cubes.of(node, wanted=False) == NEVER:
-                return True
-        except Unknown:
-            pass
+        for verdict in (False, True):
+            with suppress(Unknown):
+                if self.cubes.of(node, wanted=not verdict) == NEVER:
+                    return verdict
         return None
 
     # ---- two rules
@@ -207,7 +198,7 @@ class Logic:
     def _understand(self, known: _Known) -> None:
         core = known.facts.core
         assert isinstance(core, ir.FilterCore)
-        cubes = self._cubes
+        cubes = self.cubes
         try:
             fails = cubes.of(core.test, wanted=False)
             known.rejects = cubes.all_of([core.guard], start=fails)
@@ -239,7 +230,7 @@ class Logic:
         if later.rejects is None or earlier.passes is None:
             return None
         try:
-            if self._cubes.meets(later.rejects, earlier.passes):
+            if self.cubes.meets(later.rejects, earlier.passes):
                 return None
         except Unknown:
             return None
@@ -256,7 +247,7 @@ class Logic:
         a, b = earlier.facts.core, later.facts.core
         assert isinstance(a, ir.FilterCore)
         assert isinstance(b, ir.FilterCore)
-        cubes = self._cubes
+        cubes = self.cubes
         guards = {cubes.keys.key(one) for one in (a.guard, b.guard) if one is not None}
         if len(guards) > 1:
             # There may be no pod that both are about.

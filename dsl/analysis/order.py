@@ -1,7 +1,7 @@
-"""Statements of which one decides: lines never reached, keys that order nothing.
+"""Statements of which one decides: lines never reached.
 
 `permit:` decides by its first line that applies, `bind:` and `preempt:` by the first of all
-policies; a queue key that was asked before tells no two pods apart.
+policies.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,6 @@ from dsl.analysis.cubes import Cube, Unknown
 from dsl.analysis.facts import AnyCore, FileFacts, RuleFacts, roots, warning
 from dsl.analysis.logic import Logic, by_parameter, name_of
 from dsl.diagnostics import Diagnostic, Label, Severity
-from dsl.types import Level
 
 _MAX_RULES: Final = 100
 
@@ -27,46 +26,6 @@ def decided(files: Sequence[FileFacts], logic: Logic) -> Iterator[Diagnostic]:
         rules = [rule for one in active for rule in one.rules if rule.point == point]
         yield from _unreached(logic, rules)
     yield from _elastic(rule for one in active for rule in one.rules)
-
-
-def same_keys(facts: FileFacts, logic: Logic) -> Iterator[Diagnostic]:
-    """Yields keys of orders that tell nothing apart."""
-    for rule in facts.rules:
-        match rule.core:
-            case ir.SortCore():
-                lists = [(rule.core.keys, Level.POD, "pods")]
-            case ir.PreemptCore():
-                lists = [
-                    (rule.core.order, Level.IT, "pods"),
-                    (rule.core.pick, Level.NODE, "nodes"),
-                ]
-            case ir.QuotaCore():
-                lists = [(rule.core.reclaim, Level.IT, "pods")]
-            case _:
-                continue
-        for keys, level, things in lists:
-            yield from _keys(rule, keys, (level, things), logic)
-
-
-def _keys(
-    rule: RuleFacts, keys: Sequence[ir.SortKey], of: tuple[Level, str], logic: Logic
-) -> Iterator[Diagnostic]:
-    level, things = of
-    seen: set[int] = set()
-    for key in keys:
-        if by_parameter(rule.source, [key.value]):
-            continue
-        if key.value.level < level:
-            message = f"this key is the same for all {things}, so it orders none of them"
-            yield warning("P312", message, rule.source, key.value.span, "remove it")
-            continue
-        number = logic.cubes.keys.key(key.value)
-        if number in seen:
-            message = "this key is there already, so it tells no two apart"
-            yield warning("P312", message, rule.source, key.value.span, "remove it")
-        elif key.direction != "listed":
-            # What is in no list is told apart by a second key of the same value.
-            seen.add(number)
 
 
 def _unreached(logic: Logic, rules: Sequence[RuleFacts]) -> Iterator[Diagnostic]:

@@ -251,17 +251,10 @@ class Ranges:
                     return Range(-inf, inf, leaves, exact=False)
                 ends = [min(max(one, low.low), high.low) for one in (x.low, x.high)]
                 return Range(ends[0], ends[1], leaves, exact)
-            case "abs":
-                one = args[0]
-                ends = sorted((abs(one.low), abs(one.high)))
-                low_end = 0.0 if one.low <= 0 <= one.high else ends[0]
-                return Range(low_end, ends[1], leaves, exact)
-            case "hash":
-                return Range(0.0, 1.0, frozenset({self._keys.key(node)}))
-            case "len":
-                return Range(0.0, inf, self._leaves_of([node]))
             case _:
-                return Range(-inf, inf, self._leaves_of([node]), exact=False)
+                low_end, high_end = natural_bounds(node)
+                of_it = self._leaves_of([node]) | {self._keys.key(node)}
+                return Range(low_end, high_end, of_it, exact=low_end > -inf)
 
     def _aggregate(
         self,

@@ -3,9 +3,7 @@
 `is_empty` errs on one side only: what it calls empty is empty.
 """
 
-import re
 from collections.abc import Iterable
-from functools import lru_cache
 from math import inf
 from typing import Final, NamedTuple
 
@@ -18,9 +16,6 @@ Cut = tuple[float, int]
 Span = tuple[Cut, Cut]
 _START: Final[Cut] = (-inf, 0)
 _END: Final[Cut] = (inf, 1)
-#: Tests of one text that are compared with each other; of more nothing is sure.
-_MAX_TESTS: Final = 64
-_WILD: Final = re.compile(r"[*?]+")
 
 
 class Numbers(Struct, frozen=True, gc=False):
@@ -118,79 +113,7 @@ class Texts(Struct, frozen=True, gc=False):
         """Whether surely no text is left."""
         if self.only is not None:
             return not any(self.holds(one) for one in self.only)
-        if len(self.tests) > _MAX_TESTS:
-            return False
-        wanted = [one for one in self.tests if one.wanted]
-        refused = [one for one in self.tests if not one.wanted]
-        if any(_everything(one) for one in refused):
-            return True
-        if any(_implies(one, other) for one in wanted for other in refused):
-            return True
-        return any(_clash(one, other) for one in wanted for other in wanted)
-
-
-class _Shape(NamedTuple):
-    """Literal parts that every text of a test has."""
-
-    prefix: str
-    suffix: str
-    parts: tuple[str, ...]
-
-
-@lru_cache(maxsize=1024)
-def _shape(operator: str, pattern: str) -> _Shape:
-    match operator:
-        case "contains":
-            return _Shape("", "", (pattern,))
-        case "starts with":
-            return _Shape(pattern, "", (pattern,))
-        case "ends with":
-            return _Shape("", pattern, (pattern,))
-        case "like":
-            parts = _WILD.split(pattern)
-            return _Shape(parts[0], parts[-1], tuple(parts))
-        case _:
-            return _Shape("", "", ())
-
-
-def _everything(test: Test) -> bool:
-    if test.operator == "like":
-        return bool(test.pattern) and set(test.pattern) == {"*"}
-    return test.pattern == "" and test.operator != "matches"
-
-
-def _implies(test: Test, other: Test) -> bool:
-    """Whether every text that passes one surely passes the other."""
-    if (test.operator, test.pattern) == (other.operator, other.pattern):
-        return True
-    shape = _shape(test.operator, test.pattern)
-    word = other.pattern
-    match other.operator:
-        case "contains":
-            return any(word in one for one in shape.parts)
-        case "starts with":
-            return shape.prefix.startswith(word)
-        case "ends with":
-            return shape.suffix.endswith(word)
-        case "like":
-            bare = word.strip("*")
-            if not bare or "*" in bare or "?" in bare:
-                return False
-            if word == f"{bare}*":
-                return shape.prefix.startswith(bare)
-            if word == f"*{bare}":
-                return shape.suffix.endswith(bare)
-            return word == f"*{bare}*" and any(bare in one for one in shape.parts)
-        case _:
-            return False
-
-
-def _clash(test: Test, other: Test) -> bool:
-    """Whether surely no text passes both."""
-    a, b = _shape(test.operator, test.pattern), _shape(other.operator, other.pattern)
-    starts = a.prefix.startswith(b.prefix) or b.prefix.startswith(a.prefix)
-    ends = a.suffix.endswith(b.suffix) or b.suffix.endswith(a.suffix)
-    return not (starts and ends)
+        return any(one.wanted and one._replace(wanted=False) in self.tests for one in self.tests)
 
 
 class Outcomes(Struct, frozen=True, gc=False):

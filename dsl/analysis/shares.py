@@ -4,7 +4,7 @@ A share is a metric of that kind, `x/max(x)`, or an amount over what a node has 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from dsl import ir
@@ -21,68 +21,65 @@ _OVERCOMMITTED: Final = 4.0
 _WEIGHED: Final = re.compile(r"(?m)^(?:score|prefer|avoid|weight|normalize)[ \t]*:")
 
 
-class Shares:
-    """Looks for shares in the rules of one file."""
+Metrics = Mapping[str, MetricSpec]
 
-    def __init__(self, metrics: dict[str, MetricSpec]) -> None:
-        self._metrics = metrics
 
-    def compared(self, rule: RuleFacts) -> Iterator[Diagnostic]:
-        """Yields a share compared with 80, and a count with 80%."""
-        for node in ir.walk(*roots(rule.core)):
-            if isinstance(node, ir.Compare):
-                for one, other in ((node.left, node.right), (node.right, node.left)):
-                    if isinstance(other, ir.Const) and isinstance(other.value, float):
-                        yield from self._beside(rule, one, other, other.value)
+def compared(rule: RuleFacts, metrics: Metrics) -> Iterator[Diagnostic]:
+    """Yields a share compared with 80, and a count with 80%."""
+    for node in ir.walk(*roots(rule.core)):
+        if isinstance(node, ir.Compare):
+            for one, other in ((node.left, node.right), (node.right, node.left)):
+                if isinstance(other, ir.Const) and isinstance(other.value, float):
+                    yield from _beside(rule, one, other, _limit(one, metrics))
 
-    def _beside(
-        self, rule: RuleFacts, one: ir.Expr, other: ir.Const, value: float
-    ) -> Iterator[Diagnostic]:
-        limit, text = self._limit(one), rule.source.slice(other.span)
-        named = " ".join(rule.source.slice(one.span).split())
-        if text.endswith("%") and value != int(value) and _is_counted(one):
-            message = f"`{named}` is a whole number, and `{text}` is {value:g}"
-            help_ = f"write  {text} of X   for a share of something"
-            yield warning("P222", message, rule.source, other.span, help_)
-        elif limit and limit < value <= _HUNDRED:
-            fix = Fix(other.span, f"{text}%") if re.fullmatch(r"\d+(\.\d+)?", text) else None
-            message = f"`{named}` is a share from 0 to 1, and `{text}` is far above"
-            yield warning(
-                "P222", message, rule.source, other.span, f"did you mean {text}%?", fix=fix
-            )
 
-    def _limit(self, node: ir.Expr) -> float:
-        """Returns above which value a share cannot be; 0 for what is no share."""
-        node = _inner(node)
-        if isinstance(node, ir.Rank) or (isinstance(node, ir.Func) and node.name == "hash"):
+def _beside(rule: RuleFacts, one: ir.Expr, other: ir.Const, limit: float) -> Iterator[Diagnostic]:
+    value, text = other.value, rule.source.slice(other.span)
+    assert isinstance(value, float)
+    named = " ".join(rule.source.slice(one.span).split())
+    if text.endswith("%") and value != int(value) and _is_counted(one):
+        message = f"`{named}` is a whole number, and `{text}` is {value:g}"
+        help_ = f"write  {text} of X   for a share of something"
+        yield warning("P222", message, rule.source, other.span, help_)
+    elif limit and limit < value <= _HUNDRED:
+        fix = Fix(other.span, f"{text}%") if re.fullmatch(r"\d+(\.\d+)?", text) else None
+        message = f"`{named}` is a share from 0 to 1, and `{text}` is far above"
+        yield warning("P222", message, rule.source, other.span, f"did you mean {text}%?", fix=fix)
+
+
+def _limit(node: ir.Expr, metrics: Metrics) -> float:
+    """Returns above which value a share cannot be; 0 for what is no share."""
+    node = _inner(node)
+    if isinstance(node, ir.Rank) or (isinstance(node, ir.Func) and node.name == "hash"):
+        return _ONE
+    if isinstance(node, ir.Metric) and not node.age:
+        if node.name in ("cpu_usage", "memory_usage"):
             return _ONE
-        if isinstance(node, ir.Metric) and not node.age:
-            if node.name in ("cpu_usage", "memory_usage"):
-                return _ONE
-            spec = self._metrics.get(node.name)
-            return _OVERCOMMITTED if spec is not None and is_percent(spec) else 0.0
-        if isinstance(node, ir.Arith) and node.operators == ("/",):
-            return ratio(*node.operands)
-        return 0.0
+        spec = metrics.get(node.name)
+        return _OVERCOMMITTED if spec is not None and is_percent(spec) else 0.0
+    if isinstance(node, ir.Arith) and node.operators == ("/",):
+        return ratio(*node.operands)
+    return 0.0
 
-    def scored(self, rule: RuleFacts, ranges: Ranges) -> Iterator[Diagnostic]:
-        """Yields a score made of a share that nobody multiplied by 100."""
-        core = rule.core
-        if not isinstance(core, ir.ScoreCore) or core.norm != "none":
-            return
-        found = ranges.range(core.value)
-        if core.value.level < Level.NODE or not 0 < found.high - found.low <= _ONE:
-            return
-        if found.low >= _ONE and not any(isinstance(one, ir.Metric) for one in ir.walk(core.value)):
-            return  # Who bounds it so knows between what it is.
-        weighed = len(_WEIGHED.findall(rule.source.text)) > 1 or core.weight != 1
-        if isinstance(_inner(core.value), ir.If) and (weighed or found.high > _ONE):
-            return  # Small on purpose, beside others.
-        text = " ".join(rule.source.slice(rule.right).split())
-        message = f"this score goes from {found.low:g} to {found.high:g} only, of 100"
-        simple = found.low >= 0 and found.high <= _ONE
-        help_ = f"write  ({text})*100" if simple else "multiply the share by 100"
-        yield warning("P225", message, rule.source, rule.right, help_)
+
+def scored(rule: RuleFacts, ranges: Ranges) -> Iterator[Diagnostic]:
+    """Yields a score made of a share that nobody multiplied by 100."""
+    core = rule.core
+    if not isinstance(core, ir.ScoreCore) or core.norm != "none":
+        return
+    found = ranges.range(core.value)
+    if core.value.level < Level.NODE or not 0 < found.high - found.low <= _ONE:
+        return
+    if found.low >= _ONE and not any(isinstance(one, ir.Metric) for one in ir.walk(core.value)):
+        return  # Who bounds it so knows between what it is.
+    weighed = len(_WEIGHED.findall(rule.source.text)) > 1 or core.weight != 1
+    if isinstance(_inner(core.value), ir.If) and (weighed or found.high > _ONE):
+        return  # Small on purpose, beside others.
+    text = " ".join(rule.source.slice(rule.right).split())
+    message = f"this score goes from {found.low:g} to {found.high:g} only, of 100"
+    simple = found.low >= 0 and found.high <= _ONE
+    help_ = f"write  ({text})*100" if simple else "multiply the share by 100"
+    yield warning("P225", message, rule.source, rule.right, help_)
 
 
 def measured(spec: MetricSpec, low: float, high: float) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Labels, namespaces and images that a policy asks for and a saved cluster does not have (P401).
+"""Labels and namespaces that a policy asks for and a saved cluster does not have (P401).
 
 Looks only at what must be there for a test to hold, never at what must not.
 """
@@ -16,15 +16,13 @@ from dsl.analysis.facts import (
     Inventory,
     MetricStock,
     RuleFacts,
-    conditions,
     guard_of,
-    values,
+    parts,
     warning,
 )
 from dsl.analysis.keys import bare
 from dsl.diagnostics import Diagnostic
 from dsl.foreign import closest
-from dsl.functions import TEXT_TESTS
 from dsl.plan import UseLine
 from dsl.schema import WELL_KNOWN_LABELS
 from dsl.types import Level
@@ -55,7 +53,6 @@ class _Saved(Struct):
     inventory: Literal[1]
     nodes: list[_Labelled] = []
     namespaces: list[_Labelled] = []
-    images: list[str] = []
     pods: int = 0
     metrics: list[_Asked] = []
 
@@ -78,7 +75,6 @@ def read_inventory(data: object) -> Inventory:
     return Inventory(
         node_labels=labels,
         namespaces={one.name: one.labels for one in saved.namespaces},
-        images=frozenset(saved.images),
         nodes=many,
         pods=saved.pods,
         metrics={
@@ -100,7 +96,7 @@ def not_in_stock(facts: FileFacts, stock: Inventory) -> Iterator[Diagnostic]:
         if isinstance(core, ir.FilterCore):
             asked += [(core.left, True), (core.right, not core.forbids)]
         else:
-            asked += [(one, True) for one in (*conditions(core), *values(core))]
+            asked += [(one, True) for one in parts(core)]
         for root, wanted in asked:
             for node in _wanted(root, wanted=wanted):
                 if id(node) not in seen:
@@ -126,18 +122,14 @@ def _wanted(root: ir.Expr | None, *, wanted: bool) -> Iterator[ir.Expr]:
                 stack.append((node.operand, not good))
             case ir.Logical():
                 stack.extend((one, good) for one in node.operands)
-            case ir.Compare() | ir.Member() | ir.TextTest() if good:
+            case ir.Compare() | ir.Member() if good:
                 yield node
             case ir.Missing() if not good:
                 yield node
-            case ir.If():
-                if isinstance(node.then, ir.Const) and isinstance(node.other, ir.Const):
-                    a, b = node.then.value, node.other.value
-                    rises = isinstance(a, float) and isinstance(b, float) and a > b
-                    if rises:
-                        stack.append((node.condition, good))
-                else:
-                    stack.extend((one, good) for one in (node.condition, node.then, node.other))
+            case ir.If(then=ir.Const(value=float() as a), other=ir.Const(value=float() as b)) if (
+                a > b
+            ):
+                stack.append((node.condition, good))
             case ir.Named():
                 stack.append((node.body, good))
             case _:
@@ -154,15 +146,11 @@ def _look(rule: RuleFacts, node: ir.Expr, stock: Inventory) -> Iterator[Diagnost
             items = bare(node.items)
             if isinstance(items, ir.Const) and isinstance(items.value, tuple):
                 yield from _test(rule, node, node.item, items.value, stock)
-            elif isinstance(items, ir.Read) and isinstance(node.item, ir.Const):
-                yield from _image(rule, node, items, "is", node.item.value, stock)
-        case ir.TextTest() if isinstance(node.right, ir.Const):
-            yield from _image(rule, node, node.left, node.operator, node.right.value, stock)
         case _:
             return
 
 
-def _test(  # noqa: C901 - one case a field
+def _test(
     rule: RuleFacts,
     node: ir.Expr,
     operand: ir.Expr,
@@ -192,10 +180,6 @@ def _test(  # noqa: C901 - one case a field
                 rule, node, f"there is no namespace {_listed(missing)}", missing[0],
                 stock.namespaces,
             )  # fmt: skip
-    elif name == "pod.image" and values is not None:
-        for one in values[:1]:
-            if not any(value in stock.images for value in values):
-                yield from _image(rule, node, read, "is", one, stock)
 
 
 def _label(
@@ -210,12 +194,9 @@ def _label(
     if key not in known:
         # What others write with a slash between them is a key and its value.
         label, _, value = key.partition("/")
-        if value in known.get(label, ()):
-            text = f"no {owner} has the label {key}"
-            help_ = f"did you mean `{label}={value}`?"
-            yield warning("P401", text, rule.source, node.span, help_)
-        else:
-            yield _finding(rule, node, f"no {owner} has the label {key}", key, known)
+        pairs = [f"{label}={value}"] if value in known.get(label, ()) else []
+        word = pairs[0] if pairs else key
+        yield _finding(rule, node, f"no {owner} has the label {key}", word, pairs or known)
         return
     there = known[key]
     if not values or any(one in there for one in values):
@@ -232,26 +213,6 @@ def _label(
         node.span,
         *([f"did you mean `{near}`?"] if near is not None else []),
     )
-
-
-def _image(
-    rule: RuleFacts, node: ir.Expr, left: ir.Expr, operator: str, value: object, stock: Inventory
-) -> Iterator[Diagnostic]:
-    read = bare(left)
-    if not isinstance(read, ir.Read) or read.field not in ("pod.image", "pod.images"):
-        return
-    if not isinstance(value, str) or not stock.images:
-        return
-    if operator == "is":
-        if value not in stock.images:
-            yield _finding(rule, node, f"no pod runs the image {value}", value, stock.images)
-    elif not any(TEXT_TESTS[operator](one, value) for one in stock.images):
-        yield warning(
-            "P401",
-            f"no image of a running pod {operator} {value}".replace(" like ", " is like "),
-            rule.source,
-            node.span,
-        )
 
 
 def _finding(

@@ -142,19 +142,14 @@ def both_missing(rule: RuleFacts) -> Iterator[Diagnostic]:
     core = rule.core
     if not isinstance(core, ir.FilterCore) or core.forbids:
         return
-    right = bare(core.right)
-    parts = (
-        right.operands if isinstance(right, ir.Logical) and right.operator == "and" else (right,)
-    )
-    beside = [one for one in (core.guard, core.left, right) if one is not None]
-    asked = _reads(*(one for one in ir.walk(*beside) if isinstance(one, ir.Missing)))
-    for one in parts:
-        equal = isinstance(one, ir.Compare) and one.operator == "=="
-        sides = [bare(side) for side in ir.children(one)] if equal else []
-        reads = [
-            side for side in sides if isinstance(side, ir.Read) and FIELDS[side.field].optional
-        ]
-        if len(reads) < len(sides) or not reads or _reads(*reads) & asked:
+    whole = bare(core.right)
+    joined = isinstance(whole, ir.Logical) and whole.operator == "and"
+    asked = _reads(*(one for one in ir.walk(*roots(core)) if isinstance(one, ir.Missing)))
+    for one in ir.children(whole) if joined else (whole,):
+        reads = [bare(side) for side in ir.children(one)]
+        if not isinstance(one, ir.Compare) or one.operator != "==" or _reads(*reads) & asked:
+            continue
+        if not all(isinstance(side, ir.Read) and FIELDS[side.field].optional for side in reads):
             continue
         text, value = (
             " ".join(rule.source.slice(one.span).split()),

@@ -35,11 +35,6 @@ def _searched(text: str, _: str) -> str:
     return f"{text[0]}{head}{inner}{tail}{text[0]}"
 
 
-def _joined(text: str, _: str) -> str:
-    parts = re.split(r"\{([^{}]*)\}", bare(text))
-    return ", ".join(one if n % 2 else in_quotes(one) for n, one in enumerate(parts) if one)
-
-
 CHANGES: Final[dict[str, Callable[[str, str], str]]] = {
     "bare": lambda text, _: bare(text),
     "quote": lambda text, _: in_quotes(text),
@@ -50,7 +45,5 @@ CHANGES: Final[dict[str, Callable[[str, str], str]]] = {
     "name": lambda text, _: re.sub(r"\W", "_", text.lstrip("$")),
     "kebab": lambda text, _: re.sub(r"[^\w.-]+", "-", bare(text)).strip("-"),
     "search": _searched,
-    "join": _joined,
     "it": lambda text, name: re.sub(rf"\b{re.escape(name)}\.", "it.", text),
-    "file": lambda text, _: bare(text).removesuffix(".policy"),
 }

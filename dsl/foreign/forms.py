@@ -23,7 +23,6 @@ _SETS: Final = {
     "op": "==|!=|<|>|<=|>=",
     "effect": "NoSchedule|NoExecute|PreferNoSchedule",
     "query": 'a query of Prometheus stands in a metric:  metric NAME = promql "QUERY" by node',
-    "grouped": "a rule is asked of each node by itself: nothing is grouped, ordered or cut off",
     "param": "texts are not put in from outside: declare  param NAME: string = VALUE",
     "source": "a metric says where its values come from",
     "hours": "there are no times of the day, but hours",
@@ -36,7 +35,6 @@ _WHERE: Final = {
 _TEXT: Final = r"""
 P024: attributes and expectations of test files
   @ %keyed K = A : W  {1} K=A  taints are given without their effect  [test]
-  @ taint|toleration K : %effect  {1} K=""  taints are given without their effect  [test]
   @ label|annotation K = A , K2 = A2  {1} K=A {1} K2=A2     each label is said by itself  [test]
   @ %keyed K : A                      {1} K=A               `{}` is no KEY=VALUE  [test]
   @ %keyed K A                        {1} K=A               `{}` is no KEY=VALUE  [test]
@@ -45,36 +43,25 @@ P024: attributes and expectations of test files
   @ metric W = A                      metric W A            an attribute takes no `=`  [test]
   expect W K >> =|==|:|is             ""                    an expectation has no `{}`  [test]
   expect W >> =|==|:|is|are|be|to     ""                    an expectation has no `{}`  [test]
-  assert|expects|should|must|verify|check|then|and << W  expect  `{}` starts no line  [test]
-  expect >> not|no feasible << END|given|expect|message|status  feasible none         %holds  [test]
   expect >> W ( K )                   W K                   an expectation has no brackets  [test]
   @ W = A                             W A                   an attribute takes no `=`  [test]
   @ W : A                             W A                   an attribute takes no colon  [test]
-  running|finished : >> K on K2       on K2 name K          first it is said on which node  [test]
   running|finished : >> << K          on~                   first it is said on which node  [test]
-  given pod|node|running|pending >> :  ""                    `given` takes no colon  [test]
   use K >> W =|: A  (W = A)  values of parameters stand in parentheses  [test use]
 P005: colons
   let W >> << N                       =~                    a value is given by `=`  [let]
-  let W >> << P                       =~                    a value is given by `=`  [let]
   metric W >> << promql|annotation|usage|object  =~  a value is given by `=`  [metric]
   let|param|metric W >> :=|==         =                     a value is given by `=`
   let|metric W >> :                   ~=                    a value is given by `=`
   param W >> W2                       : W2                  a type stands behind a colon  [param]
-  use >> :                            ""                    `use` takes no colon  [use test]
   test T :                            test: T               `test` needs a colon  [head test]
   @ %head                             {1}:                  `{}` needs a colon  [head test]
   : >> :                              ""                    one colon is enough
   applies to << A                     applies to:           `{}` needs a colon  [head]
   @ S =|->|if|when|+=|:=              {S}:                  `{}` needs a colon  [head]
-  @ S { X }                           {S}: X                `{}` needs a colon  [head]
   @ S                                 {S}:                  `{}` needs a colon  [head]
 P018: what stands in another place
   : %effect                           ""                    taints are asked without their effect
-  ( >> where  ?  an aggregate names its set first:~~count(node.pods where ...)
-  wait @until  ?  `wait` says how long:~~wait 60s until ...  [permit]
-  V A >> >                            ->                    condition and demand are parted by `->`
-  V A >> : << P                       ->                    condition and demand are parted by `->`
   V A >> ,                            ?and                  conditions are joined by `and`  [filter]
   -> >> ->                            ""                    one `->` is enough
   : >> ->                             ""                    a rule for all pods has no `->`
@@ -87,18 +74,11 @@ P018: what stands in another place
   P V A and|or P2 @B                  P V A {4} P2 V B      `{}` is compared with nothing
   P %op A and|or @%op B               P {2} A {4} P {5} B   `{}` has nothing in front of it
   P is A and|or @is B                 P is A {4} P is B     `{}` has nothing in front of it
-  O K = A and|or @= B                 O K = A {5} O K = B   `{}` has nothing in front of it
   O K = A and|or @K2 = B              O K = A {5} O K2 = B  nobody says whose label `{}` is
   if X @A else B                      if X then A else B    `then` is missing in front of this
-  if X @A << END  if X then A else 0  `then` is missing in front of this  [score]
   then A << END                       then A else 0         an `else` is needed  [score]
   A @if X << END                      if X then A else 0    the condition stands in front  [score]
   @ R >> P                            of P                  no `of` stands in front of `{}`
-  O K >> * N                          ?                     a label test is no number
-  score : O K = A @* B                score: if O K = A then B else 0  a test is no number  [score]
-  prefer : O K = A @N  prefer: O K = A weight N  no `weight` stands in front  [prefer]
-  gang|quota : X >> , << min|max|wait|backoff|elastic  ""                    -  [gang quota]
-  over W >> , W2  \nspread: over W2  each line of `spread` says one thing  [spread]
 P019: labels
   @ O K =|== O2 K2                    {O.one}[K] == {O2.one}[K2]  a label test compares with a word
   @ O K != O2 K2                      {O.one}[K] != {O2.one}[K2]  a label test compares with a word
@@ -108,20 +88,14 @@ P019: labels
   ( A where >> %labels K              it.{4.one} K          whose label this is stands in front
   label|labels K = A                  ?node.label K = A     whose label this is stands in front
 P020: lists and ranges
-  in >> ( N .. N2 )                   N..N2                 a range has no brackets
   in >> L                             [L]                   a list stands in brackets
   in >> ( M )                         [M]                   a list stands in square brackets
   in >> { M }                         [M]                   a list stands in square brackets
   in >> T                             [{T.bare}]            a list stands in brackets
-  one of >> L                         [L]                   a list stands in brackets
   N >> ... << N2                      ..                    a range is written with `..`
   in >> N to|-|through|until N2       N..N2                 a range is written with `..`
   in >> mon|monday ..|-|to|through fri|friday  [mon, tue, wed, thu, fri]  days stand in a list
-  in >> sat|saturday ..|-|to|through sun|sunday  [sat, sun]            days stand in a list
-  in N .. N2  from N to N2  bounds are said by `from` and `to`  [param]
-  between N and|to N2  from N to N2  bounds are said by `from` and `to`  [param]
 P021: queries of Prometheus
-  promql >> ( T )                     T                     a query stands in quotes  [metric]
   metric W = >> prometheus|query|prom|expr T  promql T              %source  [metric]
   by >> ( W )  W  one label is named, without brackets  [metric]
   promql >> Y << %clauses             {Y.quote}             a query stands in quotes  [metric]
@@ -138,27 +112,19 @@ P022: words that are one of a few
   int|integer|float|double|decimal|long  number                there is no type `{}`  [param]
   boolean|flag                        bool                  there is no type `{}`  [param]
   list of strings|texts|words         list of string        a list has one type  [param]
-  list|array << =                     list of string        a list says of what  [param]
-  canary N                            canary {N}%           `{}` is no mode  [mode]
   linear|minmaxscale|min_max          minmax                there is no scale `{}`
-  min - max                           minmax                there is no scale `{}`
   over >> node.zone|pod.zone|node.region|node.name  {2.tail}  `{}` is no topology  [spread]
 P017: quotes that are missing, or too much
   like >> K                           {K.quote}             `{}` needs quotes
   test : >> Z  {Z.quote}  what a test says stands in quotes  [test]
-  now : >> Q                          {Q.quote}             a time stands in quotes  [test]
-  given now >> Q                      {Q.quote}             a time stands in quotes  [test]
   image|images|name >> Q              {Q.quote}             `{}` needs quotes  [test]
   node|running|namespace|workload : >> T  {T.bare}              a name has no quotes  [test]
-  status >> T                         {T.bare}              a status has no quotes  [test]
   @ T X '                             "{T.bare}'{X}"        the apostrophe ends this text
   is|contains|with >> Q               {Q.quote}             `{}` needs quotes
-  is not >> Q                         {Q.quote}             `{}` needs quotes
   description : >> Z                  {Z.quote}             a description is a quoted text
   policy|name : >> T  {T.kebab}  `policy` takes a word without quotes  [policy]
   policy : >> Q                       {Q.kebab}             `policy` takes one word  [policy]
   mode : >> T                         {T.bare}              a mode has no quotes  [mode]
-  use >> T                            {T.bare}              `use` takes a name without quotes  [use]
   param|let|metric >> K << =|:        {K.name}              `{}` is no name: letters, digits and _
   over >> J  "J"  the key of a label stands in quotes  [spread]
   spread : >> J  over "J"  the key of a label stands in quotes, behind `over`  [spread]
@@ -187,22 +153,14 @@ P007: numbers
   @ N , N2                            N.N2                  a number has a point, not a comma
   @ N ' N2                            {N}{N2}               a number has digits and a point only
   time in|is|between T ..|and|to T2   ?                     hours are whole:~~time.hour in 22..5
-  time is in T ..|and|to T2           ?                     hours are whole:~~time.hour in 22..5
-  time in|is|between N : 00|0 %to N3 : 00|0  time.hour in N..{N3-1}  %hours
   @ time.hour|time in|between N : 00|0 %to N3 : 00|0  time.hour in N..{N3-1}  %hours
   @ now|time >|>= N : N2              time.hour >= N        %hours
-  @ now|time <|<= N : N2              time.hour < N         %hours
 P015: words of other languages
-  order by                            order                 -  [preempt postFilter quota]
-  X unless X2 << END                  not (X2) -> X         -  [filter require]
   @ sum ( 1 for W in A )              count(A)              there are no loops here
   contain|contais|has|have|includes|include|containing|holds  contains
   A not contains|like|matches B       not A {3} B
-  A not starts|ends with B            not A {3} with B
   A does not contain|contains|include B  not A contains B
-  A doesn|doesnt ' t contain|contains|include B  not A contains B
   startswith|starts_with|beginswith|hasprefix|startwith  starts with
-  begins|beginning|begin with         starts with
   starts << A                         starts with
   endswith|ends_with|hassuffix|endwith  ends with
   ends << A                           ends with
@@ -225,15 +183,12 @@ P015: words of other languages
   at most                             <=
   is null|none|nil|undefined          is missing
   is not null|none|nil|undefined      is present
-  is true                             is true
-  O K >> exists|present               ""
   exists|defined|present              is present
   exists|has A                        A is present
   @ pod|node|it|namespace has|with label|annotation K  {1}.{3} K
   regexp|rlike|regex T                matches {T.search}
   like T                              like {T.glob}
   @ A ilike T                         lower(A) like {T.low}
-  adn|plus|aswell|also                and
   ro                                  or
   nto|isnt|no                         not
   between N and|to N2                 in N..N2
@@ -241,26 +196,15 @@ P015: words of other languages
   -> >> then|require|must|demand|only|should|filter|allow|need|needs  ""
   : >> when|where|if|for|that|all|only|select|require|prefer  ""
   : @if X then Z                      : X -> Z
-  : if X @: Z                         : X -> Z
   @ case when X then X2 else X3 end   if X then X2 else X3
   @ A if X else B                     if X then A else B
-  elif|elsif|elseif                   else if
-  @ if X : A else : B                 if X then A else B
-  bool                                ""
-  lambda W :  ""  there are no functions of your own: write the expression itself
   @ len ( [ W for W2 in A if X ] )    count(A where {X.it})  there are no loops here
   @ any|all ( X for W in A )          {1}(A where {X.it})   there are no loops
-  @ every W in A { X }                all(A where {X.it})   there are no loops here
-  f T                                 join({T.join})        texts are put together by `join`
   @ count ( * )                       count(node.pods)
   @ count|sum|avg|any|all|min|max P   {1}(P)                `{}` takes its value in parentheses
-  @ W ( A , B ) [ N ]                 item({1}(A, B), N)    an item of a list is taken by `item`
-  group|having|limit|offset|distinct|order|join  ?                     %grouped
   because|reason|msg|why|saying       message               -  [any]
   UnschedulableAndUnresolvable|unresolved|permanent  unresolvable
-  default N                           missing N             -  [score prefer]
   interval|each|step|refresh|poll     every                 -  [metric]
-  maxage|ttl|timeout|expire|expires   stale                 -  [metric]
   descending|decreasing|down          desc                  -  [sort]
   ascending|increasing|up             asc                   -  [sort]
   : >> order by                       ""                    -  [sort]
@@ -273,18 +217,12 @@ P015: words of other languages
   maxskew|max_skew|difference         skew                  -  [spread]
   strict|required|must|strictly|donotschedule|mandatory  hard                  -  [spread]
   deny|refuse|block|forbid|no         reject                -  [permit]
-  permit|yes|ok|accept                allow                 -  [permit]
-  then allow|reject                   , then {2}            -  [permit]
   @ pod.annotation|pod.annotations [ K ]  annotate K            use `annotate`  [binds]
   @ pod.annotation|pod.annotations [ T ]  annotate T            use `annotate`  [binds]
   @ pod.label|pod.labels [ K ]        label K               use `label`  [prebind]
   annotation K                        annotate K            -  [prebind postbind]
   with W =|: A                        (W = A)               -  [use]
-  @ $ . W                             pod.W
-  @ { . W }                           pod.W
-  @ . P                               P
   @ pod|node|it|namespace|cluster .. W2  {1}.W2
-  @ P .                               P
   if|with|having|when|filter|whose    where
   in|on|of|from|across|by|per|among|through|for  over
 P014: signs of other languages
@@ -300,10 +238,8 @@ P014: signs of other languages
   => << N                             >=
   =>|==>|-->|->>|=>>                  ->
   - >                                 ->
-  -> X >> ,|; << END                  ""                    a statement ends with its line
   = << P                              ==
   =~                                  matches
-  ~ T                                 matches {T.search}
   A <|<= B @<|<= C                    A {2} B and B {4} C   comparisons do not chain
   A >|>= B @>|>= C                    A {2} B and B {4} C   comparisons do not chain
   = << A                              is
@@ -311,22 +247,17 @@ P014: signs of other languages
   @ P : A                             P is A                `:` is not a comparison
   ; << END                            ""                    a statement ends with its line
   : >> |  ""  `|` has no meaning here: an indented line continues the statement
-  : >> > -  ""  `>-` has no meaning here: an indented line continues the statement
   A ** B                              pow(A, B)
   A ^ B                               pow(A, B)
   A % B                               mod(A, B)
   A // N                              floor(A / N)
-  +=                                  ?                     nothing is assigned here
   like >> % K %                       *K*                   any text is `*` in a pattern
-  ` X `                               X
   // Z                                # Z                   a comment starts with `#`  [any]
-  /* X */ << END                      # X                   a comment starts with `#`  [any]
   /* X */  ""  a comment starts with `#`, and ends the line  [any]
   -- Z                                # Z                   a comment starts with `#`  [any]
   @ { { . X } }                       ?                     %param
   @ $ { W }                           ?                     %param
   X @? X2 : X3                        if X then X2 else X3
-  : >> { X } << END                   X                     there are no braces here
   : >> { X : X2 }  ?  join conditions by `and`, and indent the next line
   : @- X - Z  : X and Z  a statement has no list items: conditions are joined
 P004: words that start a line elsewhere
@@ -334,26 +265,13 @@ P004: words that start a line elsewhere
   it|case|describe|scenario|example|spec << :  test                  -  [head test]
   deny|reject|disallow|block|exclude|ban << :  forbid                -  [head]
   allow|accept|assert|must|ensure|validate|constraint << :  require               -  [head]
-  allow|deny if                       ?require:             -  [head]
-  if|when|where X :|then|-> Z         filter: X -> Z        -  [head]
   when|match|where|rule|rules|on|unless|for|if|then|while|return  ?filter               -  [head]
-  nodeselector : K : A                filter: node.label K=A  -  [head]
   nodeselector|affinity|nodeaffinity  ?require: node.label KEY=VALUE  -  [head]
-  tolerations|taints                  ?filter: node.taint KEY -> pod.label KEY=VALUE  -  [head]
   name|metadata|module|plugin : << K  policy:               -  [head]
   var|const|set|define|val|local|final << W =  let                   -  [head]
   @W :=|= << A                        let W =               a value gets its name by `let`  [head]
-  include|import|load|extends >> T    ?{T.file}             -  [head]
-  include|import|load|extends T       use {T.file}          -  [head]
-  include|import|load|extends K       use K                 -  [head]
-  priority|orderby|sortby|queue       ?sort: pod.priority desc  -  [head]
-  params|parameters|args|config       ?param NAME: string = VALUE  -  [head]
-  scoring|rank|scoreplugin << :       score                 -  [head]
-  normalizescore|normalise|scale << :  normalize             -  [head]
-  preemption|evict << :               preempt               -  [head]
   message|status  ?  it belongs to the rule above: indent it, without a colon  [head]
   >> - << S                           ""                    a policy has no list items  [head]
-  >> - << A                           ?                     a policy has no list items  [head]
 """
 
 

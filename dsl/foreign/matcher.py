@@ -33,14 +33,21 @@ _TOKEN: Final = re.compile(
 _OWNERS: Final = frozenset(
     {"pod", "node", "it", "namespace", "workload", "cluster", "group", "quota", "zone", "region"}
 )
-_LABELS: Final = re.compile(
-    r"(?:pod|node|workload|it|(?:it\.)?namespace)\.(?:label|annotation|taint)s?\Z"
-)
-_KEY: Final = re.compile(r"[A-Za-z0-9$_](?:[\w./-]*\w)?")
-_RUN: Final = re.compile(r"(?!->)[\w.-](?:[^\s\"'()\[\],#*%|{}$=]*[^\s\"'()\[\],#*%|{}$=;:])?")
-_DOTTED: Final = re.compile(r"[\w-]+[./][\w./-]*\w")
+#: Letters that stand for one word or sign, and what it is.
+_ONE: Final = {
+    "N": re.compile(r"\d+(?:\.\d+)?"),
+    "R": re.compile(r"\d+(?:\.\d+)?%"),
+    "T": re.compile(r"(?s)\"..*|'..*|\"\"|''"),
+    "V": re.compile(r"(?i)is|contains|starts|ends|like|matches"),
+    "O": re.compile(r"(?:pod|node|workload|it|(?:it\.)?namespace)\.(?:label|annotation|taint)s?"),
+}
+#: Letters that stand for signs without blanks, and which.
+_RUNS: Final = {
+    "K": re.compile(r"[A-Za-z0-9$_](?:[\w./-]*\w)?"),
+    "Q": re.compile(r"(?!->)[\w.-](?:[^\s\"'()\[\],#*%|{}$=]*[^\s\"'()\[\],#*%|{}$=;:])?"),
+    "J": re.compile(r"[\w-]+[./][\w./-]*\w"),
+}
 _COUNTED: Final = re.compile(r"(\d[\d_]*(?:\.\d+)?)([A-Za-z]*)\Z")
-_WORD_OPERATORS: Final = frozenset({"is", "contains", "starts", "ends", "like", "matches"})
 _PAIRS: Final = {"(": ")", "[": "]", "{": "}"}
 #: Tokens in front of a place, and behind it, among which a form may start.
 _BEFORE, _BEHIND = 60, 2
@@ -135,11 +142,7 @@ class Matcher:
     ) -> Iterator[Match]:
         """Yields the rows that fit a stretch of text which touches a place.
 
-        Args:
-            text: the statement.
-            at: where reading stopped.
-            where: the statement's word, and `test` where it is one of a test file.
-            words: the words that statements start with.
+        `where` is the statement's word, and `test` in a test file; `words` start statements.
         """
         tokens, steps = tokens_of(text), [_MOST_STEPS]
         here = next((n for n, one in enumerate(tokens) if one.end > at), len(tokens))
@@ -262,7 +265,7 @@ class _Matching:
             return self._anything(i)
         if part[0] == "Y":
             return ()
-        end = _ENDS[part[0]](self, i)
+        end = self._end(part[0], i)
         return () if end is None else (end,)
 
     def _literal(self, part: str, i: int) -> Iterable[int]:
@@ -282,6 +285,13 @@ class _Matching:
         return (i + 2,) if follows in units or follows.lower() in units else ()
 
     # ---- letters
+
+    def _end(self, letter: str, i: int) -> int | None:
+        if letter in _ONE:
+            return i + 1 if _ONE[letter].fullmatch(self.tokens[i].text) else None
+        if letter in _RUNS:
+            return self._run(letter, i)
+        return _OTHERS.get(letter, _Matching.value)(self, i)
 
     def _close(self, i: int) -> int | None:
         close = _PAIRS[self.tokens[i].text]
@@ -319,20 +329,8 @@ class _Matching:
         owner, dot, _ = self.tokens[i].text.partition(".")
         return self.value(i) if dot and owner in _OWNERS else None
 
-    def labels(self, i: int) -> int | None:
-        return i + 1 if _LABELS.match(self.tokens[i].text) else None
-
-    def run(self, i: int) -> int | None:
-        return self._spelled(_RUN, i)
-
-    def dotted(self, i: int) -> int | None:
-        return self._spelled(_DOTTED, i)
-
-    def key(self, i: int) -> int | None:
-        return self._spelled(_KEY, i)
-
-    def _spelled(self, form: re.Pattern[str], i: int) -> int | None:
-        found = form.match(self.text, self.tokens[i].start)
+    def _run(self, letter: str, i: int) -> int | None:
+        found = _RUNS[letter].match(self.text, self.tokens[i].start)
         if found is None:
             return None
         n = i
@@ -340,28 +338,13 @@ class _Matching:
             n += 1
         return n if n > i and self.tokens[n - 1].end == found.end() else None
 
-    def _of(self, form: str, i: int) -> int | None:
-        return i + 1 if re.fullmatch(form, self.tokens[i].text) else None
-
-    def number(self, i: int) -> int | None:
-        return self._of(r"\d+(?:\.\d+)?", i)
-
-    def percentage(self, i: int) -> int | None:
-        return self._of(r"\d+(?:\.\d+)?%", i)
-
     def word(self, i: int) -> int | None:
         if i == 0 and self.tokens[i].text in self.words:
             return None
-        return self._of(r"\$?[A-Za-z_][\w.]*", i)
-
-    def quoted(self, i: int) -> int | None:
-        return self._of(r"(?s)\"..*|'..*|\"\"|''", i)
+        return i + 1 if re.fullmatch(r"\$?[A-Za-z_][\w.]*", self.tokens[i].text) else None
 
     def statement(self, i: int) -> int | None:
         return i + 1 if self.tokens[i].text in self.words else None
-
-    def operator(self, i: int) -> int | None:
-        return i + 1 if self.tokens[i].text.lower() in _WORD_OPERATORS else None
 
     def listed(self, i: int) -> int | None:
         end = self.several(i)
@@ -371,9 +354,9 @@ class _Matching:
 
     def several(self, i: int) -> int | None:
         """Values with commas between them."""
-        end = self.key(i) or self.value(i)
+        end = self._run("K", i) or self.value(i)
         while end is not None and end + 1 < len(self.tokens) and self.tokens[end].text == ",":
-            follows = self.key(end + 1) or self.value(end + 1)
+            follows = self._run("K", end + 1) or self.value(end + 1)
             if follows is None:
                 break
             end = follows
@@ -457,10 +440,8 @@ def _apart(text: str, start: int, end: int, better: str) -> str:
     return better
 
 
-_ENDS: Final = {
-    **dict.fromkeys("ABCD", _Matching.value), "P": _Matching.path, "O": _Matching.labels,
-    "N": _Matching.number, "R": _Matching.percentage, "T": _Matching.quoted, "Q": _Matching.run,
-    "K": _Matching.key,
-    "J": _Matching.dotted, "W": _Matching.word, "V": _Matching.operator, "L": _Matching.listed,
-    "M": _Matching.several, "S": _Matching.statement, "Z": _Matching.rest,
+#: A letter of a value is none of these.
+_OTHERS: Final = {
+    "P": _Matching.path, "W": _Matching.word, "L": _Matching.listed, "M": _Matching.several,
+    "S": _Matching.statement, "Z": _Matching.rest,
 }  # fmt: skip

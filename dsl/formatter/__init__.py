@@ -12,7 +12,6 @@ from dsl.diagnostics import Diagnostic
 from dsl.formatter.canon import canonical_texts
 from dsl.formatter.lines import statement_lines
 from dsl.formatter.pieces import make_pieces, remarks
-from dsl.schema import CATALOGUE
 from dsl.source import SourceFile, read_source
 from dsl.syntax import Lexeme
 
@@ -30,7 +29,6 @@ _HEADER: Final = frozenset(
         "policy_weight",
     }
 )  # fmt: skip
-_DECLARES: Final = frozenset({"let", "metric"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +65,10 @@ def format_source(source: SourceFile, read: Reader, width: int = WIDTH) -> Forma
 def _text(text: str, statements: Statements, width: int) -> str:
     lines: list[str] = []
     end, header = 0, False
-    names = {words[1].text for words in statements if words[0].text in _DECLARES}
-    names.update(CATALOGUE, ("now", "it"))
     for words in statements:
         is_header = not _HEADER.isdisjoint(words[0].opens[:1])
         _between(lines, text[end : words[0].span.start], together=header and is_header)
-        lines.extend(statement_lines(make_pieces(text, words, names), width))
+        lines.extend(statement_lines(make_pieces(text, words), width))
         end, header = words[-1].span.end, is_header
     # The end of the file stands for a further line, so that its last comment is a whole one.
     _between(lines, text[end:] + "\n", together=False)

@@ -5,19 +5,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from dsl.schema import FIELDS, PLURALS
-from dsl.syntax import Lexeme
+from dsl.syntax import SHORT_POINTS, Lexeme
 
-#: Names that Kubernetes gives its extension points. `require` is no alias of `filter`: it says
-#: the same in a sense of its own, so it stays as the author wrote it.
-_POINTS: Final = {
-    "preEnqueue": "gate",
-    "queueSort": "sort",
-    "preFilter": "prefilter",
-    "postFilter": "preempt",
-    "preScore": "prescore",
-    "preBind": "prebind",
-    "postBind": "postbind",
-}
 _BLANKS: Final = re.compile(r"[ \t]+")
 
 
@@ -25,7 +14,7 @@ def canonical_texts(words: Sequence[Lexeme]) -> list[str]:
     """Returns the canonical spelling of each word of a statement."""
     texts = [_canonical(word) for word in words]
     if texts:
-        texts[0] = _POINTS.get(texts[0], texts[0])
+        texts[0] = SHORT_POINTS.get(texts[0], texts[0])
     return texts
 
 

@@ -1,6 +1,6 @@
 """The words of one statement with what the layout must know of each: blanks, breaks, comments."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -111,10 +111,9 @@ def remarks(gap: str, *, first: bool = False) -> tuple[str, tuple[Remark, ...]]:
     return trailing, tuple(Remark(line.strip(), line[:1] in (" ", "\t")) for line in whole)
 
 
-def make_pieces(text: str, words: Sequence[Lexeme], names: Collection[str] = ()) -> list[Piece]:
-    """Returns the words of a statement of the file `text`, which knows these `names`."""
+def make_pieces(text: str, words: Sequence[Lexeme]) -> list[Piece]:
+    """Returns the words of a statement of the file `text`."""
     pieces: list[Piece] = []
-    hyphens = _hyphens(words, names)
     in_test = words[0].opens[:1] == ("t_test",)
     level = depth = 0
     after = [*(word.span.start for word in words[1:]), words[-1].span.end]
@@ -127,9 +126,6 @@ def make_pieces(text: str, words: Sequence[Lexeme], names: Collection[str] = ())
             level = 1 if step or not in_test else 2
         depth -= word.kind in _CLOSING
         rank, fills = _rank(before, word, depth)
-        hyphen = at in hyphens or at - 1 in hyphens
-        if hyphen:
-            rank, fills = None, False
         if starts:
             rank, fills = CLAUSE, not _ATTRIBUTES.isdisjoint(word.opens)
         _, between = remarks(gap)
@@ -137,7 +133,7 @@ def make_pieces(text: str, words: Sequence[Lexeme], names: Collection[str] = ())
         pieces.append(
             Piece(
                 text=shown,
-                gap="" if hyphen else _gap(before, word),
+                gap=_gap(before, word),
                 rank=rank,
                 fills=fills,
                 starts=starts,
@@ -149,25 +145,6 @@ def make_pieces(text: str, words: Sequence[Lexeme], names: Collection[str] = ())
         )
         depth += word.kind in _OPENING
     return pieces
-
-
-def _hyphens(words: Sequence[Lexeme], names: Collection[str]) -> set[int]:
-    """Returns where a `-` is the hyphen of a word that wants quotes: `== kube-system`.
-
-    That is wrong, and blanks around it would only hide what was meant. What names something is a
-    difference, however it is written.
-    """
-    found: set[int] = set()
-    for at, (left, sign, right) in enumerate(zip(words, words[1:], words[2:], strict=False), 1):
-        joined = left.span.end == sign.span.start and sign.span.end == right.span.start
-        if sign.kind != "MINUS" or not joined:
-            continue
-        pair = [one for one in (left, right) if (one.kind, one.owner) == ("NAME", "name")]
-        strange = any(one.text not in names for one in pair)
-        others = [one for one in (left, right) if one not in pair]
-        if all(one.kind == "QUANT" for one in others) and (strange or at - 2 in found):
-            found.add(at)
-    return found
 
 
 def _is_step(pieces: Sequence[Piece]) -> bool:

@@ -320,10 +320,10 @@ class Builder:
     def _node_aggregate(self, node: ir.NodeAggregate) -> Run:
         value = self._value(node.value)
         where = self.build(node.where) if node.where is not None else None
-        function, over = node.function, node.over
+        plan, over = pods.PodSum(node.function, node.over, value, where, self.memo), node.over
         if node.level is Level.NODE:
-            return pods.nodes_of_domains(pods.PodSum(function, over, value, where, self.memo))
-        return lambda frame: pods.reduce_nodes(function, frame.candidate_frame(over), value, where)
+            return pods.nodes_of_domains(plan)
+        return lambda frame: pods.reduce_nodes(plan, frame.candidate_frame(over))
 
     def _pod_aggregate(self, node: ir.PodAggregate) -> Run:
         parts = asked(node)

@@ -3,7 +3,6 @@
 import math
 import operator
 from collections.abc import Callable
-from typing import Final
 
 import numpy as np
 
@@ -22,14 +21,6 @@ from dsl.lower.reads import (
     several_columns,
 )
 from dsl.types import Kind, Level
-
-_COMPARE: Final[dict[str, Callable[[Value, Value], Value]]] = {
-    "==": operator.eq,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 def condition(builder: Building, node: ir.Expr, domain: str) -> Run:  # noqa: C901 - one case a kind
@@ -109,7 +100,7 @@ def _compare(builder: Building, node: ir.Compare, domain: str) -> Run:
             # The column is read first: the text may have no code before.
             return lambda frame: column(frame) == texts.find(text, frame.world.dictionary)
         return lambda frame: texts.equal(left(frame), right(frame), frame.world.dictionary)
-    test = _COMPARE[node.operator]
+    test = functions.COMPARISONS[node.operator]
     return lambda frame: test(left(frame), right(frame))
 
 

@@ -140,14 +140,20 @@ class Frame:
         full = isinstance(self.rows, slice) and self.count == self.world.nodes
         return self if full else Frame(self.world, slice(self.world.nodes))
 
-    def _elsewhere(self, world: World, rows: Rows) -> "Frame":
-        frame = Frame(world, rows, self.parts, self.candidates, self.subject, self.results)
-        frame.item = self.item
+    def _elsewhere(self, world: World, rows: Rows, key: object) -> "Frame":
+        """Returns the same evaluation elsewhere, made once under a key."""
+        frame: Frame | None = self.cache.get(key)
+        if frame is None:
+            frame = Frame(world, rows, self.parts, self.candidates, self.subject, self.results)
+            frame.item = self.item
+            self.cache[key] = frame
         return frame
 
     def of_item(self, item: Value) -> "Frame":
         """Returns the same evaluation where `it` alone means an item of a list."""
-        frame = self._elsewhere(self.world, self.rows)
+        frame = Frame(
+            self.world, self.rows, self.parts, self.candidates, self.subject, self.results
+        )
         frame.item, frame.outer = item, self
         return frame
 
@@ -155,20 +161,11 @@ class Frame:
         """Returns the frame of the same evaluation on other rows."""
         if rows is self.rows:
             return self
-        key = ("over", id(rows))
-        found: Frame | None = self.cache.get(key)
-        if found is None:
-            found = self.cache[key] = self._elsewhere(self.world, rows)
-        return found
+        return self._elsewhere(self.world, rows, ("over", id(rows)))
 
     def of_table(self, table: str) -> "Frame":
         """Returns the frame of the same rows with other pods."""
-        key = ("table", table)
-        found: Frame | None = self.cache.get(key)
-        if found is None:
-            world = self.world.pod_table(table)
-            found = self.cache[key] = self._elsewhere(world, self.rows)
-        return found
+        return self._elsewhere(self.world.pod_table(table), self.rows, ("table", table))
 
     def all_nodes(self) -> Rows:
         """Returns the rows that hold a node."""

@@ -50,17 +50,9 @@ class Known:
         self._facts: dict[int, Facts] = {}
 
     def of(self, root: ir.Expr) -> Facts:
-        """Returns the facts of an expression. Linear in its graph, however deep it is."""
-        stack = [root]
-        while stack:
-            node = stack[-1]
-            todo = [one for one in ir.children(node) if id(one) not in self._facts]
-            if todo:
-                stack.extend(todo)
-                continue
-            stack.pop()
-            if id(node) not in self._facts:
-                self._facts[id(node)] = self._look(node)
+        """Returns the facts of an expression."""
+        for node in ir.parts_first(root, self._facts):
+            self._facts[id(node)] = self._look(node)
         return self._facts[id(root)]
 
     def _look(self, node: ir.Expr) -> Facts:

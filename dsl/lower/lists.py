@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from dsl import functions, ir
-from dsl.lower import reads, texts
+from dsl.lower import numbers, reads, texts
 from dsl.lower.conditions import plain_list, split_of, text_function
 from dsl.lower.frame import Frame, Run, Value
 from dsl.lower.reads import CODE, FLOAT, ROWS, Building, missing_of
@@ -37,11 +37,11 @@ def list_function(builder: Building, node: ir.Func, domain: str) -> Run:
     is_text = node.type.kind is Kind.TEXT
 
     def column(frame: Frame) -> Value:
-        distinct, back = np.unique(place(frame), return_inverse=True)
-        found = [one_item(frame, one) for one in distinct.tolist()]
-        if is_text:
-            found = [texts.code_of(one, frame.world.dictionary) for one in found]
-        return np.array(found, np.int32 if is_text else np.float64)[back]
+        def found(at: float) -> Value:
+            one = one_item(frame, at)
+            return texts.code_of(one, frame.world.dictionary) if is_text else one
+
+        return numbers.mapped(found, place(frame), np.int32 if is_text else np.float64)
 
     return column
 

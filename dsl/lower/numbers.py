@@ -13,8 +13,6 @@ from dsl.types import MISSING
 
 Column = NDArray[np.float64]
 Number = float | Column
-#: Up to so many pairs of a group and a value are marked in a table, not sorted.
-_MOST_MARKS: Final = 1 << 22
 
 
 def settle(column: Value) -> Value:
@@ -73,18 +71,21 @@ def _modulo(left: Number, right: Number) -> Column:
     return np.asarray(settle(np.where(np.equal(right, 0), MISSING, out)))
 
 
+def mapped(function: Callable[[Any], Value], column: Value, kind: type[np.generic]) -> Value:
+    """Applies a function to every distinct value of a column."""
+    distinct, back = np.unique(column, return_inverse=True)
+    return np.array([function(one) for one in distinct.tolist()], kind)[back]
+
+
 def each(function: Callable[..., float]) -> Callable[..., Column]:
     """Applies a scalar function to every distinct combination; exact, but slow."""
 
     def run(*columns: Number) -> Column:
+        if len(columns) == 1:
+            return np.asarray(mapped(function, columns[0], np.float64))
         parts = np.broadcast_arrays(*columns)
-        if len(parts) == 1:
-            distinct, place = np.unique(parts[0], return_inverse=True)
-            values = [function(one) for one in distinct.tolist()]
-        else:
-            rows, place = np.unique(np.stack(parts, 1), axis=0, return_inverse=True)
-            values = [function(*one) for one in rows.tolist()]
-        return np.array(values)[place.reshape(-1)]
+        rows, place = np.unique(np.stack(parts, 1), axis=0, return_inverse=True)
+        return np.array([function(*one) for one in rows.tolist()])[place.reshape(-1)]
 
     return run
 
@@ -96,9 +97,7 @@ NUMBER_FUNCTIONS: Final[MappingProxyType[str, Callable[..., Column]]] = MappingP
         "ceil": np.ceil,
         "round": _round,
         "sqrt": _sqrt,
-        "log2": each(functions.log2),
-        "exp": each(functions.exp),
-        "pow": each(functions.power),
+        **{one: each(functions.NUMBER_FUNCTIONS[one]) for one in ("log2", "exp", "pow")},
         "mod": _modulo,
     }
 )
@@ -180,12 +179,8 @@ def _grouped_distinct(group: Group, column: NDArray[Any], count: int) -> Column:
     size, number = _numbered(column)
     if not size:
         return np.zeros(count)
-    places = group.astype(np.int64) * size + number
-    if count * size <= _MOST_MARKS:
-        marks = np.zeros(count * size, np.bool_)
-        marks[places] = True
-        return np.asarray(np.count_nonzero(marks.reshape(count, size), axis=1), np.float64)
-    return np.bincount(np.unique(places) // size, minlength=count).astype(np.float64)
+    places = np.unique(group.astype(np.int64) * size + number)
+    return np.bincount(places // size, minlength=count).astype(np.float64)
 
 
 def grouped(function: str, group: Group, column: NDArray[Any], count: int) -> Column:
@@ -228,12 +223,7 @@ def _per_group(
 
 
 def of_items(function: str, parts: NDArray[Any]) -> Column:
-    """Reduces several values on each row; those that are missing are left out.
-
-    Args:
-        function: how.
-        parts: (items, rows) numbers, or codes of texts.
-    """
+    """Reduces several values on each row; those that are missing are left out."""
     if function in ("any", "all"):
         return np.asarray((np.any if function == "any" else np.all)(parts, axis=0))
     if function == "count":

@@ -53,24 +53,6 @@ def domain_codes(world: World, over: str) -> NDArray[np.int32]:
     return world.node_text(f"node.{over}", None)
 
 
-def reduce_nodes(function: str, frame: Frame, value: Run | None, where: Run | None) -> Value:
-    """Reduces a node value over the rows of a frame."""
-    count = frame.count
-    column = None if value is None else _spread(value(frame), count)
-    if where is not None:
-        chosen = _spread(where(frame), count)
-        column = chosen if column is None else column[chosen]
-    if column is None:
-        return float(count)
-    if function == "count":
-        return float(np.count_nonzero(column))
-    if function == "any":
-        return bool(column.any())
-    if function == "all":
-        return bool(column.all())
-    return numbers.reduce(function, column)
-
-
 def _spread(value: Value, count: int) -> NDArray[Value]:
     return value if isinstance(value, np.ndarray) else np.full(count, value)
 
@@ -90,7 +72,7 @@ def pod_aggregate(plan: PodSum) -> Run:
     if plan.over == "node":
         return lambda frame: _reduce(plan, frame, frame.pods()[1], frame.count)
     if plan.over == "cluster":
-        return lambda frame: _reduce_all(plan, frame)
+        return lambda frame: _reduce_all(plan, frame, count_all(frame))
     return lambda frame: _per_domain(plan, frame, frame, all_pods(frame)[1])
 
 
@@ -139,9 +121,14 @@ def _reduce(plan: PodSum, frame: Frame, group: Group, count: int) -> NDArray[Val
     return numbers.grouped(function, group, column, count)
 
 
-def _reduce_all(plan: PodSum, frame: Frame) -> Value:
-    """Reduces all pods to one value."""
-    function, count = plan.function, count_all(frame)
+def reduce_nodes(plan: PodSum, frame: Frame) -> Value:
+    """Reduces a node value over the rows of a frame."""
+    return _reduce_all(plan, frame, frame.count)
+
+
+def _reduce_all(plan: PodSum, frame: Frame, count: int) -> Value:
+    """Reduces all pods or nodes to one value."""
+    function = plan.function
     column, chosen = _asked(plan, frame, count)
     if function == "all":
         return not bool(wrong(column, chosen).any())

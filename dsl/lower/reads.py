@@ -42,57 +42,46 @@ def frame_count(domain: str) -> Callable[[Frame], int]:
 
 def _column(frame: Frame, field: str, key: str | None, kind: Kind) -> Value:
     """Returns the whole column of a field of nodes or of `it`."""
-    world = frame.world
-    if field.startswith("it."):
-        if kind is Kind.TEXT:
-            return world.pod_text(field, key)
-        if kind is Kind.BOOL:
-            return world.pod_flag(field, key)
-        return world.pod_number(field, key)
-    if kind is Kind.TEXT:
-        return world.node_text(field, key)
-    if kind is Kind.BOOL:
-        return world.node_flag(field, key)
-    return world.node_number(field, key)
+    owner = "pod" if field.startswith("it.") else "node"
+    return getattr(frame.world, f"{owner}_{_READERS.get(kind, 'number')}")(field, key)
+
+
+_READERS: Final = {Kind.TEXT: "text", Kind.BOOL: "flag"}
+
+
+def _once(name: object, make: Run) -> Run:
+    """Returns what is read once in an evaluation."""
+
+    def read(frame: Frame) -> Value:
+        found = frame.cache.get(name)
+        if found is None:
+            found = frame.cache[name] = make(frame)
+        return found
+
+    return read
+
+
+def _pods_of(frame: Frame, domain: str) -> Value:
+    return pods.all_pods(frame)[0] if domain == ALL else frame.pods()[0]
 
 
 def node_read(field: str, key: str | None, kind: Kind) -> Run:
     """Returns the read of a field on the rows of the frame."""
-    name = (field, key)
     if kind is Kind.TEXT:
-
-        def text(frame: Frame) -> Value:
-            found = frame.cache.get(name)
-            if found is None:
-                found = frame.cache[name] = frame.take(frame.world.node_text(field, key))
-            return found
-
-        return text
-
-    def read(frame: Frame) -> Value:
-        found = frame.cache.get(name)
-        if found is None:
-            found = frame.cache[name] = frame.take(_column(frame, field, key, kind))
-        return found
-
-    return read
+        return _once((field, key), lambda frame: frame.take(frame.world.node_text(field, key)))
+    return _once((field, key), lambda frame: frame.take(_column(frame, field, key, kind)))
 
 
 def it_read(field: str, key: str | None, kind: Kind, domain: str) -> Run:
     """Returns the read of a field of pods, or of the nodes they are on."""
-    name = (field, key, domain)
     of_its_node = field.startswith("node.")
 
     def read(frame: Frame) -> Value:
-        found = frame.cache.get(name)
-        if found is None:
-            column = _column(frame, field, key, kind)
-            chosen = pods.all_pods(frame)[0] if domain == ALL else frame.pods()[0]
-            rows = frame.world.pod_node[chosen] if of_its_node else chosen
-            found = frame.cache[name] = column[rows]
-        return found
+        chosen = _pods_of(frame, domain)
+        rows = frame.world.pod_node[chosen] if of_its_node else chosen
+        return _column(frame, field, key, kind)[rows]
 
-    return read
+    return _once((field, key, domain), read)
 
 
 def pod_read(field: str, key: str | None, kind: Kind) -> Run:
@@ -121,22 +110,15 @@ def metric_read(node: ir.Metric, domain: str) -> Run:
         return lambda frame: float(frame.world.cluster_metric(name))
     if node.level is Level.POD:
         return lambda frame: float(frame.subject.metric(name))
-    key = ("metric", name, age, domain)
     of_pods = node.level is Level.IT
 
     def metric(frame: Frame) -> Value:
-        found = frame.cache.get(key)
-        if found is None:
-            world = frame.world
-            if of_pods:
-                chosen = pods.all_pods(frame)[0] if domain == ALL else frame.pods()[0]
-                found = world.pod_metric(name)[chosen]
-            else:
-                found = frame.take(world.metric_age(name) if age else world.metric(name))
-            frame.cache[key] = found
-        return found
+        world = frame.world
+        if of_pods:
+            return world.pod_metric(name)[_pods_of(frame, domain)]
+        return frame.take(world.metric_age(name) if age else world.metric(name))
 
-    return metric
+    return _once(("metric", name, age, domain), metric)
 
 
 # ---- keys that are computed
@@ -158,8 +140,7 @@ def keyed_read(node: ir.KeyedRead, key: Run, domain: str, of_subject: Run) -> Ru
             rows = frame.take(_column(frame, field, text, kind))
             found = rows[frame.pods()[1]] if domain == ITS else rows
         else:
-            chosen = pods.all_pods(frame)[0] if domain == ALL else frame.pods()[0]
-            found = _column(frame, field, text, kind)[chosen]
+            found = _column(frame, field, text, kind)[_pods_of(frame, domain)]
         return found / scale_of(request_unit(text)) if amount else found
 
     count = frame_count(domain)
@@ -206,24 +187,20 @@ def _amounts_of(field: str) -> Callable[[Value, dict[str, float], Frame], Value]
 
     def amounts(codes: Value, pairs: dict[str, float], frame: Frame) -> Value:
         known = frame.world.dictionary.texts
-        distinct, back = np.unique(codes, return_inverse=True)
-        names = [None if code < 0 else known[code] for code in distinct.tolist()]
-        found = [
-            MISSING if name is None else pairs.get(name, otherwise) / scale_of(request_unit(name))
-            for name in names
-        ]
-        return np.array(found)[back]
+
+        def amount(code: int) -> float:
+            if code < 0:
+                return MISSING
+            return pairs.get(known[code], otherwise) / scale_of(request_unit(known[code]))
+
+        return numbers.mapped(amount, codes, np.float64)
 
     return amounts
 
 
 def _looked_up(codes: Value, pairs: dict[str, str], frame: Frame) -> Value:
     """Returns the codes of the values of the pod's map under a column of keys."""
-    dictionary = frame.world.dictionary
-    distinct, back = np.unique(codes, return_inverse=True)
-    found = [None if one < 0 else pairs.get(dictionary.texts[one]) for one in distinct.tolist()]
-    out = [-1 if one is None else dictionary.code(one) for one in found]
-    return np.array(out, np.int32)[back]
+    return map_codes(pairs.get, 0, codes, [], frame.world.dictionary)
 
 
 # ---- lists of the nodes
@@ -318,13 +295,13 @@ def map_codes(
     function: Callable[..., Value], place: int, codes: Value, others: list[Value], dictionary: Value
 ) -> Value:
     """Applies a function that gives a text to each distinct code."""
-    distinct, back = np.unique(codes, return_inverse=True)
     known = dictionary.texts
-    out = []
-    for code in distinct.tolist():
+
+    def code_of(code: int) -> int:
         text = None if code < 0 else function(*others[:place], known[code], *others[place:])
-        out.append(-1 if text is None else dictionary.code(text))
-    return np.array(out, np.int32)[back]
+        return -1 if text is None else dictionary.code(text)
+
+    return numbers.mapped(code_of, codes, np.int32)
 
 
 def several_columns(function: Callable[..., Value], runs: list[Run], kind: Result) -> Run:
@@ -353,10 +330,9 @@ def string(run: Run, *, scalar: bool) -> Run:
 
     def column(frame: Frame) -> Value:
         dictionary = frame.world.dictionary
-        distinct, back = np.unique(run(frame), return_inverse=True)
-        shown = [text_of(one) for one in distinct.tolist()]
-        codes = [-1 if one is None else dictionary.code(one) for one in shown]
-        return np.array(codes, np.int32)[back]
+        return numbers.mapped(
+            lambda one: texts.code_of(text_of(one), dictionary), run(frame), np.int32
+        )
 
     return column
 

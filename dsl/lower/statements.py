@@ -11,7 +11,8 @@ from dsl import functions, ir
 from dsl.lower.columns import Builder
 from dsl.lower.frame import NO_RESULTS, Frame, Memo, Value
 from dsl.plan import Effect, Results
-from dsl.types import Kind, Level, is_missing, quoted, show
+from dsl.types import Kind, Level, is_missing, show
+from dsl.words import filled
 from dsl.world import Subject, World
 
 _NO_ROWS = slice(0)
@@ -30,19 +31,6 @@ def lower_condition(parts: tuple[ir.Expr | None, ...], memo: Memo) -> Condition:
     return holds
 
 
-def lower_value(node: ir.Expr, memo: Memo) -> Callable[[Subject, World, int, Results], Value]:
-    """Compiles any value of a pod on one node: a float, text, flag or tuple as in `reference`."""
-    run = _builder(memo).build(node)
-
-    def value(subject: Subject, world: World, row: int, results: Results = NO_RESULTS) -> Value:
-        rows = np.array([row]) if row >= 0 else _NO_ROWS
-        with np.errstate(all="ignore"):
-            found = run(Frame(world, rows, subject=subject, results=results))
-        return _scalar(found, node, world)
-
-    return value
-
-
 class Values:
     """The values of parts of a rule, of the pod or of the pod on one node.
 
@@ -52,9 +40,12 @@ class Values:
     def __init__(self, memo: Memo) -> None:
         self._builder = _builder(memo)
 
-    def of(self, subject: Subject, world: World, row: int) -> Callable[[ir.Expr], Value]:
-        """Returns what gives the values of parts there, as `lower_value` does."""
-        frame = Frame(world, np.array([row]) if row >= 0 else _NO_ROWS, subject=subject)
+    def of(
+        self, subject: Subject, world: World, row: int, results: Results = NO_RESULTS
+    ) -> Callable[[ir.Expr], Value]:
+        """Returns what gives a float, text, flag or tuple for parts there, as in `reference`."""
+        rows = np.array([row]) if row >= 0 else _NO_ROWS
+        frame = Frame(world, rows, subject=subject, results=results)
 
         def value(node: ir.Expr) -> Value:
             run = self._builder.build(node)
@@ -71,21 +62,6 @@ def _scalar(found: Value, node: ir.Expr, world: World) -> Value:
     if node.type.kind is not Kind.TEXT:
         return one
     return None if one < 0 else world.dictionary.texts[one]
-
-
-def lower_words(message: ir.Message, memo: Memo) -> Callable[[Subject, World, int, Results], str]:
-    """Compiles a message."""
-    parts = [
-        one if isinstance(one, str) else (lower_value(one, memo), one.type) for one in message.parts
-    ]
-
-    def words(subject: Subject, world: World, row: int, results: Results = NO_RESULTS) -> str:
-        return "".join(
-            one if isinstance(one, str) else quoted(one[0](subject, world, row, results), one[1])
-            for one in parts
-        )
-
-    return words
 
 
 def lower_turns(left: tuple[ir.Expr, ...], memo: Memo) -> Callable[[Subject, World], float]:
@@ -143,15 +119,17 @@ def lower_actions(
 
 
 def _action(core: ir.Action, memo: Memo) -> Callable[[Subject, World, int, Results], Effect | None]:
-    if core.text is not None:
-        words = lower_words(core.text, memo)
-        return lambda *where: Effect(core.kind, core.key, words(*where))
-    assert core.value is not None
-    run, kind = lower_value(core.value, memo), core.value.type
+    values, text, written = Values(memo), core.text, core.value
 
     def effect(subject: Subject, world: World, row: int, results: Results) -> Effect | None:
-        value = run(subject, world, row, results)
-        return None if is_missing(value) else Effect(core.kind, core.key, show(value, kind))
+        ask = values.of(subject, world, row, results)
+        if text is not None:
+            return Effect(core.kind, core.key, filled(text, ask))
+        assert written is not None
+        value = ask(written)
+        if is_missing(value):
+            return None
+        return Effect(core.kind, core.key, show(value, written.type))
 
     return effect
 

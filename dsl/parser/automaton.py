@@ -126,8 +126,6 @@ class Automaton:
         self._callbacks = parts.parser.parser.callbacks
         self._rows = _Rows(self._made)
         self._reductions: dict[int, _Reduction] = {}
-        #: By the state below, the state of one node and the word behind: the state it ends up in.
-        self._climbs: dict[tuple[int, int, str], int] = {}
         #: Knows all words of the grammar, whatever the state.
         self._anywhere = _row(parts.lexer.root_lexer, {})
 
@@ -195,26 +193,14 @@ class Automaton:
                 states.append(action)
                 return True
             if action.build is None:
-                known = self._climbs.get((states[-2], states[-1], kind))
-                states[-1] = self._climb(states, kind) if known is None else known
+                follow = rows[states[-2]].actions[action.name]
+                assert isinstance(follow, int)
+                states[-1] = follow
                 continue
             stack.reduce(action)
             follow = rows[states[-1]].actions[action.name]
             assert isinstance(follow, int)
             states.append(follow)
-
-    def _climb(self, states: list[int], kind: str) -> int:
-        """Returns where a node gets to that is a sum of one product of one value, and so on."""
-        below, state = states[-2:]
-        while True:
-            action = self._rows[state].actions.get(kind)
-            if not isinstance(action, _Reduction) or action.build is not None:
-                break
-            follow = self._rows[below].actions[action.name]
-            assert isinstance(follow, int)
-            state = follow
-        self._climbs[below, states[-1], kind] = state
-        return state
 
     def _accepts(self, states: list[int], end: int) -> frozenset[str]:
         """Returns the words that could follow, without building anything."""

@@ -24,14 +24,6 @@ _T = TypeVar("_T")
 Kept = list[tuple[s.Lexeme, ...]]
 #: Wrong statements of a file of which it is tried what may be meant: each costs many readings.
 _MAX_TRIED: Final = 40
-_PART_WORDS: Final = """
-    keys never victims victim_order pick victim_limit across topo skew hard peers_by weight allow
-    reject wait_until wait_then message status annotate set_label event bind_default bind_with
-    bind_dry gang_min gang_wait gang_backoff gang_reject gang_within quota_clause quota_min
-    quota_max quota_elastic quota_reclaim
-"""
-#: What the grammar calls the parts of a statement that are more than one expression.
-_PARTS: Final = frozenset(_PART_WORDS.split())
 _KEYWORD: Final = re.compile(r"[A-Za-z]+")
 
 
@@ -255,12 +247,12 @@ class _Builder(_Expressions):
     def _parts(self, tree: Raw) -> Iterator[s.Clause | s.KeysClause | s.AmountsClause]:
         """Yields a part of a statement, and the parts that the grammar nests in it."""
         span, name = self.span(tree), "" if isinstance(tree, Token) else str(tree.data)
-        if name not in _PARTS:
+        if self.is_expression(tree):
             yield s.Clause(span, "by", (self.expr(tree),))
             return
         children = [one for one in tree.children if one is not None]
-        inner = [one for one in children if isinstance(one, Tree) and one.data in _PARTS]
-        plain = [one for one in children if not any(one is part for part in inner)]
+        plain = [one for one in children if self.is_expression(one)]
+        inner = [one for one in children if not any(one is part for part in plain)]
         if name == "keys":
             yield s.KeysClause(span, name, self._keys(tree))
         elif name in ("victim_order", "pick", "quota_reclaim"):

@@ -23,6 +23,12 @@ ReadHole = Callable[[SourceFile, Span, str], tuple[s.Expr | None, list[Diagnosti
 _LEAVES: Final = ("true", "false", "name", "bare_agg", "field")
 _WRAPPERS: Final = ("word", "lit", "key", "num", "glob", "members", "set_ref")
 _ESCAPES: Final = {'\\"': '"', "\\\\": "\\", "\\n": "\n", "\\t": "\t"}
+#: The parts of a message; what stands in a hole may hold braces in quotes.
+_PIECE: Final = re.compile(
+    r"(?P<brace>\{\{|\}\})|(?P<escape>\\.)|(?P<hole>\{(?:[^{}\"']|\"[^\"]*\"|'[^']*')*\})"
+    r"|(?P<stray>[{}])|(?P<text>[^{}\\]+)",
+    re.DOTALL,
+)
 _ESCAPE: Final = re.compile(r"\\.", re.DOTALL)
 #: Nodes that are made of their span and their parts, in order.
 _OF_PARTS: Final[dict[str, Callable[..., s.Expr]]] = {
@@ -90,47 +96,38 @@ class _Expressions:
         if raw.startswith("'"):
             return s.Template(span, (raw[1:-1],))
         parts: list[str | s.Expr] = []
-        text = ""
-        at, end = mark, len(raw) - mark
-        while at < end:
-            char = raw[at]
-            if raw[at : at + 2] in ("{{", "}}"):
-                text += char
-                at += 2
-            elif char == "\\":
-                text += self._escape(raw[at : at + 2], span.start + at)
-                at += 2
-            elif char == "{":
-                close = _closing(raw, at, end)
-                expr = self._hole(raw, span.start, at, close) if close > 0 else None
-                if close < 0:
-                    self.report(_hole_refusal("`{` has no `}`", span, at, self.base))
-                    break
-                parts.extend([text] if text else [])
-                parts.extend([expr] if expr is not None else [])
-                text = ""
-                at = close + 1
-            elif char == "}":
-                self.report(_hole_refusal("`}` has no `{`", span, at, self.base))
+        for found in _PIECE.finditer(raw, mark, len(raw) - mark):
+            kind, text, at = found.lastgroup, found.group(), found.start()
+            if kind == "hole":
+                expr = self._hole(text[1:-1], span.start + at + 1)
+                parts.extend([] if expr is None else [expr])
+                continue
+            if kind == "stray":
+                other = "}" if text == "{" else "{"
+                self._refuse_hole(f"`{text}` has no `{other}`", span.start + at)
                 break
-            else:
-                text += char
-                at += 1
-        if text:
-            parts.append(text)
+            if kind == "escape":
+                text = self._escape(text, span.start + at)
+            elif kind == "brace":
+                text = text[0]
+            before = parts.pop() if parts and isinstance(parts[-1], str) else ""
+            parts.append(f"{before}{text}")
         return s.Template(span, tuple(parts))
 
-    def _hole(self, raw: str, start: int, at: int, close: int) -> s.Expr | None:
-        inner = raw[at + 1 : close]
-        span = Span(start + at + 1, start + close)
+    def _hole(self, inner: str, start: int) -> s.Expr | None:
         if not inner.strip():
-            self.report(_hole_refusal("`{}` is empty", Span(start, start), at, self.base))
+            self._refuse_hole("`{}` is empty", start - 1)
             return None
         plain = _ESCAPE.sub(lambda found: _ESCAPES.get(found.group(), found.group()), inner)
-        expr, found = self.hole(self.source, span, plain)
+        expr, found = self.hole(self.source, Span(start, start + len(inner)), plain)
         self.found.extend(found)
         self.fatal = self.fatal or bool(found)
         return expr
+
+    def _refuse_hole(self, message: str, at: int) -> None:
+        place = at - self.base
+        help_ = "write `{expression}`, or `{{` and `}}` for braces"
+        self.report(Refusal("P013", f"{message} in this message", place, place + 1, helps=(help_,)))
 
     def quoted(self, token: Raw) -> str:
         """Returns the text between quotes, its escapes read."""
@@ -178,6 +175,13 @@ class _Expressions:
             return self._built(node)
         finally:
             self.depth -= 1
+
+    def is_expression(self, node: Raw) -> bool:
+        """Whether a node is an expression or a word, no part of a statement."""
+        if isinstance(node, Token):
+            return True
+        name = str(node.data)
+        return name in _WRAPPERS or name in _OF_PARTS or hasattr(self, f"ex_{name}")
 
     def _built(self, node: Raw) -> s.Expr:
         name = str(node.data)
@@ -323,28 +327,3 @@ class _Expressions:
         )
 
     ex_has_label = ex_label_test = ex_label_in = ex_label_not_in = _label
-
-
-def _closing(raw: str, at: int, end: int) -> int:
-    """Returns where the brace opened at `at` closes, minding quotes; -1 if nowhere."""
-    quote = ""
-    for place in range(at + 1, end):
-        char = raw[place]
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "\"'":
-            quote = char
-        elif char == "}":
-            return place
-    return -1
-
-
-def _hole_refusal(message: str, span: Span, at: int, base: int) -> Refusal:
-    place = span.start + at - base
-    return Refusal(
-        "P013",
-        f"{message} in this message",
-        place,
-        place + 1,
-        helps=("write `{expression}`, or `{{` and `}}` for braces",),
-    )

@@ -13,10 +13,10 @@ from dsl.source import (
     MAX_STATEMENTS,
     MAX_TOKENS,
     MAX_TOKENS_OF_STATEMENT,
-    QUOTED_OR_COMMENT,
     SourceFile,
     Span,
     TextProblem,
+    blanked,
 )
 
 _TOKEN: Final = re.compile(
@@ -34,7 +34,7 @@ class Chunk:
 def cut(source: SourceFile) -> tuple[list[Chunk], list[TextProblem]]:
     """Returns the statements of a file and what is wrong with its layout."""
     text = source.text
-    bare = QUOTED_OR_COMMENT.sub(_blank, text)
+    bare = blanked(text)
     starts = [found.start() for found in re.finditer(r"^\S", bare, re.MULTILINE)]
     limit = _limits(text, starts)
     if limit is not None:
@@ -55,16 +55,6 @@ def cut(source: SourceFile) -> tuple[list[Chunk], list[TextProblem]]:
     ends = [*starts[1:], len(text)] if starts else []
     chunks = [Chunk(Span(start, end)) for start, end in zip(starts, ends, strict=True)]
     return chunks, problems
-
-
-def _blank(found: re.Match[str]) -> str:
-    """Keeps the length; a text keeps a mark in its first place, a comment nothing."""
-    text = found.group()
-    if text.startswith("#"):
-        return " " * len(text)
-    # A text keeps something in its first column, so that a line starting with it starts a
-    # statement (which the grammar then refuses), while its inner lines do not.
-    return '"' + "".join(" " for _ in text[1:])
 
 
 def _limits(text: str, starts: list[int]) -> TextProblem | None:

@@ -19,6 +19,8 @@ _FOREIGN: Final = (
     (r"(deny|allow|violation|warn)(\[.*\])?[ \t]*(contains\b.*)?(if[ \t]*)?\{", "Rego"),
     (r"(def|class)[ \t]+\w+.*:[ \t]*$|(from[ \t]+\w+[ \t]+)?import[ \t]+\w+[ \t]*$", "Python"),
     (r"(func|type)[ \t]+[\w(]", "Go"),
+    (r"(?:Feature|Background|Scenario(?: Outline)?):", "Gherkin"),
+    (r"[{\[][ \t]*$", "JSON"),
     (r"(?i:select[ \t]+.+[ \t]from[ \t]|create[ \t]+(policy|table)\b)", "SQL"),
     (r"(acl|use_backend|frontend|backend|server|location)[ \t]+\S", "the configuration of a proxy"),
 )
@@ -81,30 +83,11 @@ def declares(text: str) -> tuple[str, ...]:
 
 # ---- test files
 
-_OTHERS: Final = (
-    (r"(?m)^(?:<{7}|={7}|>{7})(?=[ \t\n]|\Z)[^\n]*", _MERGE),
-    (r"(?m)^[ \t]*(?:Feature|Background|Scenario(?: Outline)?):[^\n]*", "Gherkin"),
-    (r"(?m)^(?:---[ \t]*$|apiVersion[ \t]*:|kind[ \t]*:[ \t]*[A-Z])[^\n]*", "YAML"),
-    (r"(?m)^[\w.-]+:[ \t]*(?:#[^\n]*)?\n[ \t]*-[ \t]", "YAML"),
-    (r"(?m)^[\w.-]+:[ \t]*(?:#[^\n]*)?\n[ \t]+(?!given|expect|label|annotation)[\w.-]+:(?:[ \t]|$)",
-     "YAML"),
-    (r"\A\s*[{\[][ \t]*(?:\"[^\"\n]*\"[ \t]*:[^\n]*)?(?:\n|\Z)", "JSON"),
-    (r"(?m)^(?:import (?:pytest|unittest)|from [\w.]+ import )[^\n]*", "Python"),
-    (r"(?m)^package [a-z]\w*$", "Go or Rego"),
-)  # fmt: skip
-
 
 def no_test_file(text: str) -> Refusal | None:
     """Returns what a file, texts and comments blanked out, is instead of tests."""
-    for sign, name in _OTHERS:
-        found = re.search(sign, text)
-        if found is not None:
-            return wrong_language(name, *_first(found), "test")
+    for line in re.finditer(r"(?m)^\S.*", text):
+        name = foreign(line.group())
+        if name is not None:
+            return wrong_language(name, *line.span(), "test")
     return None
-
-
-def _first(found: re.Match[str]) -> tuple[int, int]:
-    """Returns the first line of what was found."""
-    line = found.group().split("\n", 1)[0]
-    start = found.start() + len(line) - len(line.lstrip())
-    return start, max(found.start() + len(line.rstrip()), start + 1)

@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from dsl.parser.automaton import END, Automaton, Stop
 from dsl.parser.refusal import Halt, Meant, Refusal
-from dsl.source import MAX_DEPTH
+from dsl.source import MAX_DEPTH, blanked
 
-_BRACKETS: Final = re.compile(r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[(\[)\]]')
 #: Findings of one statement, at most.
 _MAX_FOUND: Final = 8
 #: Longer statements are read once: trying replacements would cost too much.
@@ -138,12 +137,8 @@ def _met(stop: Stop, text: str, *, ask: bool = True) -> tuple[int, int, frozense
 def too_deep(text: str) -> Refusal | None:
     """Refuses brackets that are nested more than can be read."""
     depth = 0
-    for found in _BRACKETS.finditer(text):
-        sign = found.group()
-        if sign in "([":
-            depth += 1
-        elif sign in ")]":
-            depth -= 1
+    for found in re.finditer(r"[(\[)\]]", blanked(text)):
+        depth += 1 if found.group() in "([" else -1
         if depth > MAX_DEPTH:
             return depth_refusal(found.start(), found.end())
     return None

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.source import SourceFile, Span
@@ -39,11 +38,6 @@ class Refusal(Struct, frozen=True):
             return None
         start, end = self.fix_at or (self.start, self.end)
         return start, end, self.fix
-
-    def shifted(self, by: int) -> "Refusal":
-        """Returns the finding with its places moved."""
-        at = None if self.fix_at is None else (self.fix_at[0] + by, self.fix_at[1] + by)
-        return replace(self, start=self.start + by, end=self.end + by, fix_at=at)
 
     def diagnostic(self, source: SourceFile, base: int, size: int) -> Diagnostic:
         """Returns the finding with its place in the file."""

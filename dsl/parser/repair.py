@@ -29,10 +29,9 @@ _ENGLISH: Final = frozenset(
 )
 #: What makes a word the opposite of the one it looks like.
 _NEGATION: Final = re.compile(r"(?:un|not|non)", re.IGNORECASE)
-#: Edits that are tried at most, the letters that are read for it, and how far around is looked.
+#: Edits that are tried at most, and the letters that are read for it.
 _MOST_TRIED: Final = 24
 _MOST_READ: Final = 6000
-_WINDOW: Final = 1000
 #: A part of a help that stands for something of the author's.
 _PLACEHOLDER: Final = re.compile(r"\b(?:KEY|NAME|VALUE|CONDITION|EXPRESSION|PARAM)\b")
 
@@ -50,14 +49,10 @@ class Edit(NamedTuple):
 
 def tell(halt: Halt) -> Refusal:
     """Names what is wrong where reading stopped."""
-    shift = max(0, halt.start - _WINDOW) if len(halt.text) > 2 * _WINDOW else 0
     place = place_of(halt)
     early = _indented(place)
     if early is not None:
         return early
-    if len(halt.text) > 2 * _WINDOW:
-        # Of a long statement nothing is tried, and only what is near is looked at.
-        return closed(place) or told(place_of(halt, shift, halt.start + _WINDOW)).shifted(shift)
     best = _best(place)
     unclosed = closed(place)
     if best is not None and (unclosed is None or (best[0] == 0 and best[1].cost < _ALL)):
@@ -67,7 +62,7 @@ def tell(halt: Halt) -> Refusal:
 
 def _best(place: Place) -> tuple[int, Edit] | None:
     """Returns the edit with which the least is left unread, and that; cheap ones first."""
-    if place.read is None:
+    if place.read is None or len(place.text) > _MOST_READ:
         return None
     best: tuple[int, Edit] | None = None
     edits = sorted(_edits(place), key=lambda one: (one.cost, one.order))
@@ -108,7 +103,6 @@ _ALL: Final = 3
 
 def _edits(place: Place) -> Iterator[Edit]:
     yield from _called(place)
-    yield from _digits(place)
     yield from _rows(place)
     yield from _spellings(place)
     if place.start > 0 or place.alone:
@@ -120,9 +114,8 @@ def _edits(place: Place) -> Iterator[Edit]:
 
 
 def _rows(place: Place) -> Iterator[Edit]:
-    where = frozenset((place.keyword, "any", *(("test",) if place.of_test else ())))
     words = frozenset() if place.of_test else _WORDS
-    for match in known_forms().around(place.text, place.start, where, words):
+    for match in known_forms().around(place.text, place.start, place.where, words):
         if match.better or match.row.sure:
             sure = match.row.sure and _PLACEHOLDER.search(match.row.better) is None
             cost = 1 if match.row.where in ("", "any") else 0
@@ -146,10 +139,9 @@ def _said(place: Place, match: Match, *, sure: bool) -> Refusal:
 
 def _hinted(place: Place) -> Refusal | None:
     """A row that has nothing to write, but something to say."""
-    where = frozenset((place.keyword, "any", *(("test",) if place.of_test else ())))
     found = [
         one
-        for one in known_forms().around(place.text, place.start, where, _WORDS)
+        for one in known_forms().around(place.text, place.start, place.where, _WORDS)
         if not one.row.sure
         and (not one.row.where.startswith("head") or place.start <= one.place[1])
     ]
@@ -177,12 +169,7 @@ def _called(place: Place) -> Iterator[Edit]:
     if found is None or arguments is None or place.meant is None or found[2] in _LABELLED:
         return
     end, parts = arguments
-    size = re.compile(r"\.(?:size|length|len|count)\(\)").match(place.text, end)
-    end = size.end() if size is not None and found[2] == "filter" else end
     better, sure, note = _meant(place.meant, found[1], found[2], parts)
-    index = re.compile(r"\[(\d+)\]").match(place.text, end)
-    if better and index is not None:
-        end, better = index.end(), f"item({better}, {index[1]})"
     help_ = f"write  {better}" if better else note
     span = found.start(), end
     refusal = Refusal(
@@ -226,16 +213,6 @@ def _arguments(place: Place) -> tuple[int, list[str]] | None:
     return None
 
 
-def _digits(place: Place) -> Iterator[Edit]:
-    """Digits with signs between them, or of another base."""
-    found = re.compile(r"(0[xX][0-9a-fA-F]+|\d+(?:_\d+)+)(?!\w)").match(place.text, place.start)
-    if found is not None:
-        better = str(int(found[1].replace("_", ""), 16 if found[1][1:2] in "xX" else 10))
-        refusal = Refusal("P007", f"`{found[1]}` is not a number", *found.span(),
-                          helps=(f"write  {better}",), fix=better)  # fmt: skip
-        yield Edit(*found.span(), better, refusal, 0)
-
-
 _OWNED: Final = re.compile(
     r"(?<![\w.$])(pod|node|namespace|workload|it)\.(\w+)[ \t]+(?:[\w./-]+[ \t]*)?\Z"
 )
@@ -270,13 +247,6 @@ def _near(place: Place, at: tuple[int, int], fitting: list[str]) -> Iterator[Edi
     met = place.text[slice(*at)]
     if re.fullmatch(r"[A-Za-z_]+", met) is None:
         return
-    glued = next((one for one in fitting if met.startswith(one) and len(met) > len(one) + 1), None)
-    if glued is not None:
-        better = f"{glued} {met.removeprefix(glued)}"
-        refusal = Refusal("P023", f"no blank stands in `{met}`", *at,
-                          helps=(f"did you mean  {better}",))  # fmt: skip
-        clear = re.match(r"[0-9]|\w+\.", met.removeprefix(glued)) is not None
-        yield Edit(*at, better, refusal, _ALL if clear else _ALL + 2)
     near = next((one for one in fitting if one.lower() == met.lower()), None)
     if near is None and met.lower() not in place.keywords | _ENGLISH:
         near = closest(met, fitting)

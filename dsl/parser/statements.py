@@ -4,6 +4,8 @@ import re
 from types import MappingProxyType
 from typing import Final
 
+from dsl.syntax import SHORT_POINTS
+
 STATEMENTS: Final = (
     "policy", "description", "version", "language", "mode", "order", "weight", "gate", "preEnqueue",
     "sort", "queueSort", "prefilter", "preFilter", "filter", "require", "forbid", "preempt",
@@ -12,14 +14,10 @@ STATEMENTS: Final = (
     "quota",
 )  # fmt: skip
 DECLARATIONS: Final = ("let", "param", "metric", "use")
-#: What lines of a test file start with, what may stand behind `given`, and what needs no name.
+#: What lines of a test file start with, and what needs no name.
 HEADS: Final = (
     "use", "now", "node", "running", "finished", "pending", "namespace", "workload", "group",
     "quota", "pdb", "metric", "test",
-)  # fmt: skip
-GIVEN: Final = (
-    "pod", "node", "running", "finished", "pending", "namespace", "workload", "group", "metric",
-    "param", "now",
 )  # fmt: skip
 UNNAMED: Final = ("pod", "pending")
 #: What a statement looks like, shown where nothing better is known.
@@ -29,27 +27,14 @@ SHAPES: Final = MappingProxyType(
         "bind": "bind: CONDITION -> with BINDER   or   -> default   or   -> dry run",
         "preempt": "preempt: CONDITION -> victims where it.priority < pod.priority   or   -> never",
         "spread": "spread: over zone   or   spread: over zone skew 1 hard",
-        "prebind": 'prebind: annotate example.com/KEY = "VALUE"',
-        "postbind": 'postbind: event "placed on {node.name}"',
         "gang": "gang: by pod.label[KEY] min 3 wait 60s",
         "quota": "quota: by pod.namespace max cpu 20, memory 64Gi",
         "sort": "sort: pod.priority desc, pod.queued_at",
-        "normalize": "normalize: minmax   or   normalize: minmax reverse",
         "metric": 'metric NAME = promql "QUERY" by instance every 15s stale 2m',
-        "use": "use NAME (PARAM = VALUE) weight 2",
         "param": 'param NAME: string = VALUE "what it is for"',
-        "let": "let NAME = EXPRESSION",
-        "prefer": "prefer: CONDITION weight 2   or   prefer: least NUMBER",
-        "mode": "mode: enforce   or   mode: off",
-        "applies": "applies to: pod.namespace is NAME",
         "filter": "filter: pod.label KEY=VALUE -> node.label KEY=VALUE",
-        "gate": "gate: count(cluster.pods where it.label KEY=VALUE) < 3",
     }
 )
-_SHORT: Final = MappingProxyType(
-    {"preEnqueue": "gate", "queueSort": "sort", "preFilter": "prefilter", "postFilter": "preempt",
-     "preScore": "prescore", "preBind": "prebind", "postBind": "postbind"}
-)  # fmt: skip
 #: Words close to those of statements that mean something else.
 _OTHER: Final = frozenset(
     {"kind", "spec", "name", "node", "nodes", "pod", "time", "not", "set", "status", "it", "any",
@@ -74,7 +59,7 @@ def known_word(word: str) -> str | None:
     words = (*STATEMENTS, *DECLARATIONS)
     same = next((one for one in words if one.lower() == plain), None)
     if same is not None:
-        return _SHORT.get(same, same)
+        return SHORT_POINTS.get(same, same)
     if plain in _OTHER:
         return None
-    return closest(plain, [one for one in words if one not in _SHORT])
+    return closest(plain, [one for one in words if one not in SHORT_POINTS])

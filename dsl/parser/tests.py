@@ -13,8 +13,8 @@ from dsl.parser.build import Kept, StatementReader, _Builder
 from dsl.parser.expressions import Raw
 from dsl.parser.layout import cut
 from dsl.parser.refusal import Refusal
-from dsl.parser.statements import GIVEN, UNNAMED
-from dsl.source import QUOTED_OR_COMMENT, SourceFile, Span
+from dsl.parser.statements import UNNAMED
+from dsl.source import SourceFile, Span, blanked
 
 
 def parse_test(
@@ -31,7 +31,7 @@ def parse_test(
     statements: list[t.TestStatement] = []
     behind = False
     for chunk in chunks:
-        early = _early(source, chunk.span, reader, behind=behind)
+        early = _early(source, chunk.span, behind=behind)
         behind = behind or source.slice(chunk.span).startswith("test")
         if early is not None:
             found.append(early)
@@ -44,7 +44,7 @@ def parse_test(
         # Loaded when something is wrong, not before.
         from dsl.parser.lines import no_test_file  # noqa: PLC0415 - see above
 
-        other = no_test_file(QUOTED_OR_COMMENT.sub(blank_out, source.text))
+        other = no_test_file(blanked(source.text))
         if other is not None:
             return t.TestFile(source, ()), (other.diagnostic(source, 0, len(source.text)),)
     return t.TestFile(source, tuple(statements)), tuple(found)
@@ -183,23 +183,11 @@ _PLAIN: Final = (
 )
 
 
-def blank_out(found: re.Match[str]) -> str:
-    """Blanks out a comment, or the inside of a text."""
-    text = found.group()
-    if text.startswith("#") or len(text) == 1:
-        return " " * len(text)
-    return '"' + "_" * (len(text) - 2) + '"'
-
-
 # ---- what is told before the grammar is asked
 
-_GIVEN: Final = re.compile(r"^(?:test:.*?)?[ \t]*\bgiven[ \t]+([\w-]+)", re.MULTILINE)
 
-
-def _early(
-    source: SourceFile, span: Span, reader: StatementReader, *, behind: bool
-) -> Diagnostic | None:
-    """A clause in column 1; `given pods`, of which the grammar would take the `pod`."""
+def _early(source: SourceFile, span: Span, *, behind: bool) -> Diagnostic | None:
+    """A clause in column 1."""
     text = source.slice(span)
     clause = re.match(r"(?:given|expect)\b", text)
     if clause is not None:
@@ -208,17 +196,4 @@ def _early(
         fix = Fix(Span(span.start, span.start), "  ") if behind else None
         return Diagnostic("P012", f"`{clause.group()}` stands in a test", source, word,
                           helps=(help_,), fix=fix)  # fmt: skip
-    bare = QUOTED_OR_COMMENT.sub(lambda found: "_" * len(found.group()), text)
-    for found in _GIVEN.finditer(bare) if bare.startswith("test") else ():
-        if found[1] not in GIVEN:
-            # What knows of close names is loaded when something is wrong, not before.
-            from dsl.foreign.nearest import closest  # noqa: PLC0415 - see above
-
-            near = closest(found[1], GIVEN)
-            help_ = f"did you mean `{near}`?" if near else f"given takes {', '.join(GIVEN)}"
-            place = Span(span.start + found.start(1), span.start + found.end(1))
-            better = f"{text[: found.start(1)]}{near}{text[found.end(1) :]}\n"
-            fix = Fix(place, near) if near and reader.reads(better, "testfile") else None
-            message = f"there is no `given {found[1]}`"
-            return Diagnostic("P016", message, source, place, helps=(help_,), fix=fix)
     return None

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from dsl.parser.refusal import Halt, Refusal
 from dsl.parser.statements import DECLARATIONS, HEADS, SHAPES, is_statement
-from dsl.source import QUOTED_OR_COMMENT
+from dsl.source import QUOTED_OR_COMMENT, blanked
 
 _CLASSES: Final = {
     "_ARROW": "`->`", "RELOP": "a comparison", "STRING": "a quoted text", "WORD": "a word",
@@ -23,6 +23,9 @@ _CLOSED: Final = frozenset({"MODE", "TYPE", "NORM", "STATUS_CODE"})
 _OPEN: Final = frozenset({"WORD", "NAME", "QUANT"})
 _OPERATORS: Final = frozenset({"PLUS", "MINUS", "STAR", "SLASH"})
 _MAX_SHOWN: Final = 6
+_LAST_WORD: Final = re.compile(r"(->|[<>=!]=|[A-Za-z_$][\w./-]*|\d[\w.%]*|\S)\Z")
+#: Characters in front of the end, of which the last word is shown.
+_LOOKED_AT: Final = 256
 _WORD: Final = re.compile(r"[A-Za-z_$][\w.]*|\d[\w.%]*|[&|=<>!~?*^+%-]+")
 
 
@@ -49,6 +52,11 @@ class Place(Halt, frozen=True):
         return found.group() if found is not None else ""
 
     @property
+    def where(self) -> frozenset[str]:
+        """What rows of the table may name: the statement's word, and the kind of the file."""
+        return frozenset((self.keyword, "any", *(("test",) if self.of_test else ())))
+
+    @property
     def keywords(self) -> frozenset[str]:
         """All words that mean something to the grammar."""
         return frozenset(one for words in self.spelt.values() for one in words)
@@ -63,12 +71,10 @@ class Place(Halt, frozen=True):
         return [one for one in words if one[:1].isalpha()]
 
 
-def place_of(halt: Halt, first: int = 0, last: int | None = None) -> Place:
-    """Returns the place with what stands there, a word whole; of a long text a part."""
-    text = halt.text[first:last]
-    start, end = halt.start - first, halt.end - first
-    bare = QUOTED_OR_COMMENT.sub(_blank, text)
-    met = ""
+def place_of(halt: Halt) -> Place:
+    """Returns the place with what stands there, a word whole."""
+    text, start, end = halt.text, halt.start, halt.end
+    bare, met = blanked(text), ""
     if halt.kind == "end":
         start = end = len(bare[:start].rstrip()) if start < len(bare) else len(bare.rstrip())
     else:
@@ -78,17 +84,7 @@ def place_of(halt: Halt, first: int = 0, last: int | None = None) -> Place:
         found = _WORD.match(text, start)
         met = found.group().rstrip(".") if found is not None else text[start : max(end, start + 1)]
         end = max(start + len(met), start + 1)
-    part = {} if first == 0 and last is None else {"read": None, "fits": None, "text": text}
-    alone = halt.alone or first > 0
-    now = {"start": start, "end": end, "alone": alone, "bare": bare, "met": met, **part}
-    return Place(**{**asdict(halt), **now})
-
-
-def _blank(found: re.Match[str]) -> str:
-    text = found.group()
-    if text.startswith("#"):
-        return " " * len(text)
-    return '"' + "_" * (len(text) - 2) + '"' if len(text) > 1 else text
+    return Place(**{**asdict(halt), "start": start, "end": end, "bare": bare, "met": met})
 
 
 # ---- quotes and brackets
@@ -113,14 +109,7 @@ def _open_text(place: Place) -> Refusal | None:
         return None
     at, sign = found.start(), found.group()
     line = place.text[at:].split("\n", 1)[0].rstrip()
-    other = {'"': "'", "'": '"'}.get(sign, sign)
     ends = [at + one.start() for one in re.finditer(r"[\])]*[ \t]*(?:->|\Z)|[\])]+\Z", line)]
-    if line.endswith(other) and line.count(other) == 1:
-        ends = [at + len(line) - 1]
-        return Refusal(
-            "P002", "this text is closed by another quote", at, at + len(sign),
-            helps=(f"write  {line[:-1]}{sign}",), fix=sign, fix_at=(ends[0], ends[0] + 1),
-        )  # fmt: skip
     help_ = f"write  {place.text[at : (ends or [at])[0]]}{sign}"
     return Refusal("P002", "this text is never closed", at, at + len(sign), helps=(help_,))
 
@@ -165,7 +154,7 @@ def told(place: Place) -> Refusal:
     if shape and not wants:
         helps = (f"write for example  {shape}",)
     if place.kind == "end":
-        last = re.search(r"(->|[<>=!]=|[A-Za-z_$][\w./-]*|\d[\w.%]*|\S)\Z", place.before)
+        last = _LAST_WORD.search(place.before[-_LOOKED_AT:])
         word = last.group() if last else ""
         message = f"nothing follows `{word}`" if word else "the statement ends too early"
         start = place.start - len(word)

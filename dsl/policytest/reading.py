@@ -1,7 +1,6 @@
 """The tree of a test file becomes its model: names are looked up, values read, fixtures merged."""
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -12,7 +11,6 @@ from dsl.diagnostics import Diagnostic, Fix, Severity, of_text, sort_key
 from dsl.foreign import closest
 from dsl.parser.build import StatementReader
 from dsl.parser.tests import parse_test
-from dsl.policytest.attributes import OF_GIVEN, OF_NODES
 from dsl.policytest.model import (
     Case,
     Cluster,
@@ -33,6 +31,8 @@ from dsl.policytest.words import (
     EXAMPLES,
     EXPECTATIONS,
     KEYED,
+    OF_GIVEN,
+    OF_NODES,
     SPAN,
     TEXT,
     TEXTS,
@@ -55,29 +55,11 @@ def read_suite(name: str, data: str | bytes, reader: StatementReader | None = No
     return _Reader(source, findings).suite(file)
 
 
-_NODE_LINE: Final = re.compile(r"(?m)^(?:[ \t]+given[ \t]+)?node:?[ \t]+([\w.-]+)")
 _TEST_LINE: Final = re.compile(r"(?m)^test\b")
 _MOST_NAMES: Final = 8
-_STATEMENT: Final = re.compile(r"(?m)^\S")
+_NO_SAMPLE: Final = "the value of a metric is a number"
+_SAMPLE: Final = "write it in the unit of the metric, for example  5   or  10Mi"
 _NAME: Final = re.compile(r"[\w.-]+")
-
-
-def _declared(source: SourceFile, found: Sequence[Diagnostic]) -> set[str]:
-    """Returns the names that may be declared where something could not be read."""
-    if not found:
-        return set()
-    text = source.text
-    starts = [one.start() for one in _STATEMENT.finditer(text)]
-    names = set(_NODE_LINE.findall(text))
-    for one in found:
-        place = bisect_right(starts, one.span.start)
-        start = starts[place - 1] if place else 0
-        end = starts[place] if place < len(starts) else len(text)
-        if not text.startswith("test", start):
-            names.update(_NAME.findall(text, start, end))
-    return names
-
-
 _CLAUSES: Final = ("given", "expect")
 #: Fewer bytes than anything has; what is meant is another unit.
 _SMALL_BYTES: Final = 1024
@@ -94,7 +76,8 @@ class _Reader:
         self.source = source
         self.found = list(found)
         # A node whose line could not be read is no node, and naming it no second mistake.
-        self._lost = _declared(source, found)
+        lines = [source.line(source.position(one.span.start)[0]) for one in found]
+        self._lost = {name for line in lines for name in _NAME.findall(line)}
 
     def suite(self, file: t.TestFile) -> Suite:
         """Returns the whole file's model."""
@@ -198,8 +181,7 @@ class _Reader:
     def _metric(self, cluster: Cluster, node: t.MetricSetting) -> Cluster:
         keys = tuple(one.text for one in node.keys.items) if node.keys else ()
         if isinstance(node.value, t.Values) or not _is_sample(node.value.text):
-            help_ = _sample_help(node.value)
-            self._report("P702", "the value of a metric is a number", node.value.span, help_)
+            self._report("P702", _NO_SAMPLE, node.value.span, _SAMPLE)
             return cluster
         setting = Setting(node.name.text, keys, node.value.text)
         others = [one for one in cluster.settings if (one.name, one.keys) != (setting.name, keys)]
@@ -261,8 +243,7 @@ class _Reader:
 
     def _sample(self, attr: t.Attr) -> Sample:
         if isinstance(attr.value, t.Values) or not _is_sample(attr.value.text):
-            help_ = _sample_help(attr.value)
-            raise self._refuse("P702", "the value of a metric is a number", attr.value.span, help_)
+            raise self._refuse("P702", _NO_SAMPLE, attr.value.span, _SAMPLE)
         age = 0.0
         if attr.age is not None:
             age = parse_duration(attr.age.text)
@@ -460,16 +441,6 @@ def _plain(value: t.Operand) -> str | tuple[str, ...]:
 
 def _is_sample(text: str) -> bool:
     return not (is_missing(parse_number(text)) and is_missing(parse_duration(text)))
-
-
-def _sample_help(value: t.Operand) -> str:
-    """Returns what to write for `10MB`, which is no amount."""
-    text = "" if isinstance(value, t.Values) else value.text
-    size = re.fullmatch(r"(\d+(?:\.\d+)?)([kKMGTP])i?[bB]", text)
-    if size is None:
-        return "write it in the unit of the metric, for example  5   or  10Mi"
-    amount, factor = size.groups()
-    return f"write  {amount}{factor.replace('K', 'k')}   or  {amount}{factor.replace('k', 'K')}i"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -19,6 +19,10 @@ KEYED: Final = (
     "node_selector", "min", "max", "image_size",
 )  # fmt: skip
 DEFAULT_NOW: Final = "2025-03-01T10:00:00Z"
+NOW: Final = parse_time(DEFAULT_NOW)
+#: Expectations whose names are those of nodes, and of given pods.
+OF_NODES: Final = ("feasible", "rejected", "score", "best", "nominated")
+OF_GIVEN: Final = ("order", "gated", "ungated")
 MAX_PODS: Final = 10_000
 MAX_DIGITS: Final = 10
 MOST: Final = 2**31 - 1

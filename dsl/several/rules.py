@@ -3,9 +3,9 @@
 Each function takes the values of the statement's expressions, from columns or from the reference.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from dsl.world import Subject, World
 _OF_THE_QUEUE: Final = {one.replace("it.", "pod.") for one in OF_THE_QUEUE}
 #: How long members of a gang wait for each other where the policy does not say.
 WAIT_SECONDS: Final = 60.0
+_T = TypeVar("_T")
 Limited = Mapping[str | float, Limits]
 _NOWHERE: Final = Span(0, 0)
 #: Later than any start: a pod that did not start yet is the youngest.
@@ -72,11 +73,9 @@ _NAMESPACE: Final = _same(
     _read("it.namespace", TEXT, Level.IT), _read("pod.namespace", TEXT, Level.POD)
 )
 _ITSELF: Final = _same(_read("it.uid", TEXT, Level.IT), _read("pod.uid", TEXT, Level.POD))
-#: A member that is being deleted is one no more.
-_GOING: Final = _read("it.terminating", BOOL, Level.IT)
-_BOUND: Final = _read("it.bound", BOOL, Level.IT)
 _PRIORITY: Final = _read("it.priority", NUMBER, Level.IT)
 _OWN_PRIORITY: Final = _read("pod.priority", NUMBER, Level.POD)
+#: A member of a gang that is being deleted is one no more.
 _LEAVING: Final = _read("it.terminating", BOOL, Level.IT)
 _LESS: Final = ir.Compare(
     span=_NOWHERE, type=BOOL, level=Level.IT, operator="<", left=_PRIORITY, right=_OWN_PRIORITY
@@ -123,6 +122,11 @@ PICK: Final = (
 _NODE_NAME: Final = (ir.SortKey(value=_read("node.name", TEXT, Level.NODE)),)
 
 
+def _answer(columns: Columns, function: Callable[..., _T], of: object) -> Callable[..., _T]:
+    """Returns a function of what a statement says and of values, as one of a pod and a snapshot."""
+    return lambda subject, world, *more: function(of, columns.of(subject, world), *more)
+
+
 # ---- preempt
 
 
@@ -145,26 +149,18 @@ def _ranks(keys: tuple[ir.SortKey, ...], values: Values) -> tuple[Rank, ...]:
 
 def preempt_rule(base: dict[str, Any], core: ir.PreemptCore, memo: Memo) -> PreemptRule:
     """Compiles a `preempt:`."""
-    columns = Columns(memo)
-
-    def evictions_of(subject: Subject, world: World) -> Evictions | None:
-        return evictions(core, columns.of(subject, world))
-
-    return PreemptRule(**base, core=core, evictions=evictions_of)
+    return PreemptRule(**base, core=core, evictions=_answer(Columns(memo), evictions, core))
 
 
 # ---- gang
 
 
 class GangParts:
-    """The conditions of a `gang:` that say who is a member."""
+    """What says of a pod whether it is another member of the gang."""
 
     def __init__(self, core: ir.GangCore) -> None:
         self.core = core
-        same = _both(_NAMESPACE, _same(core.member, core.by), _not(_GOING))
-        self.bound = _both(same, _BOUND, _not(_ITSELF))
-        self.assumed_others = _both(same, _not(_BOUND), _not(_ITSELF))
-        self.itself = _both(same, _ITSELF)
+        same = _both(_NAMESPACE, _same(core.member, core.by), _not(_LEAVING))
         self.pending = _both(same, _not(_ITSELF))
 
 
@@ -204,16 +200,17 @@ def gang_rule(base: dict[str, Any], core: ir.GangCore, memo: Memo) -> GangRule:
     """Compiles a `gang:`."""
     columns, parts = Columns(memo), GangParts(core)
 
-    def key(subject: Subject, world: World) -> str | float | None:
-        return gang_key(parts, columns.of(subject, world))
+    return GangRule(
+        **base,
+        core=core,
+        key=_answer(columns, gang_key, parts),
+        terms=_answer(columns, gang_terms, parts),
+        mates=_answer(columns, _mates, parts),
+    )
 
-    def terms(subject: Subject, world: World) -> GangTerms | None:
-        return gang_terms(parts, columns.of(subject, world))
 
-    def mates(subject: Subject, world: World) -> tuple[int, ...]:
-        return columns.of(subject, world).chosen(parts.pending)
-
-    return GangRule(**base, core=core, key=key, terms=terms, mates=mates)
+def _mates(parts: GangParts, values: Values) -> tuple[int, ...]:
+    return values.chosen(parts.pending)
 
 
 # ---- quota
@@ -336,36 +333,28 @@ def quota_rule(base: dict[str, Any], core: ir.QuotaCore, status: str, memo: Memo
     """Compiles a `quota:`."""
     columns, parts = Columns(memo), QuotaParts(core)
 
-    def use(subject: Subject, world: World, objects: Limited) -> QuotaUse:
-        return quota_use(parts, columns.of(subject, world), objects)
-
-    def claims_of(subject: Subject, world: World, use: QuotaUse) -> Claims:
-        return claims(parts, columns.of(subject, world), use)
-
     def message(subject: Subject, world: World) -> str | None:
         return quota_message(core, View(world, subject, -1))
-
-    def owner(subject: Subject, world: World) -> str | float | None:
-        return owner_of(core, columns.of(subject, world))
-
-    def used(
-        subject: Subject, world: World, resources: Sequence[str]
-    ) -> Mapping[str | float, Amounts]:
-        amounts = [parts.amount(name)[0] for name in resources]
-        sums = columns.of(subject, world).totals(core.member, amounts, None)
-        return {one: dict(zip(resources, row, strict=True)) for one, row in sums.items()}
 
     return QuotaRule(
         **base,
         core=core,
         status=status,
-        use=use,
+        use=_answer(columns, quota_use, parts),
         message=message,
-        claims=claims_of,
-        owner=owner,
-        used=used,
+        claims=_answer(columns, claims, parts),
+        owner=_answer(columns, owner_of, core),
+        used=_answer(columns, _used, parts),
         owner_reads=_read_of_pod(core.guard, core.by),
     )
+
+
+def _used(
+    parts: QuotaParts, values: Values, resources: Sequence[str]
+) -> Mapping[str | float, Amounts]:
+    amounts = [parts.amount(name)[0] for name in resources]
+    sums = values.totals(parts.core.member, amounts, None)
+    return {one: dict(zip(resources, row, strict=True)) for one, row in sums.items()}
 
 
 def _read_of_pod(*exprs: ir.Expr | None) -> frozenset[str] | None:

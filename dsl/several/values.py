@@ -4,7 +4,7 @@ Both answer the same questions, so that what stands around the expressions is wr
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 import numpy as np
 from msgspec import Struct
@@ -23,45 +23,6 @@ Value = Any
 _NO_ROWS: Final = slice(0, 0)
 
 
-class Values(Protocol):
-    """What a statement's expressions are for one pod on one snapshot."""
-
-    @property
-    def subject(self) -> Subject:
-        """The pod to place."""
-
-    @property
-    def world(self) -> World:
-        """The snapshot."""
-
-    def one(self, expr: ir.Expr) -> Value:
-        """Returns the value of an expression about the pod."""
-
-    def chosen(self, where: ir.Expr, table: str = "pods") -> tuple[int, ...]:
-        """Returns the rows of the pods for which a condition holds, ascending."""
-
-    def ordered(self, rows: Sequence[int], keys: Sequence[ir.SortKey]) -> tuple[int, ...]:
-        """Returns rows of the table `pods` in an order; equal ones stay as they are."""
-
-    def totals(
-        self, key: ir.Expr, amounts: Sequence[ir.Expr], where: ir.Expr | None, table: str = "pods"
-    ) -> dict[str | float, tuple[float, ...]]:
-        """Returns the sums of amounts of the pods with an equal key, those without one left out."""
-
-    def column(self, expr: ir.Expr, rows: NDArray[np.intp]) -> NDArray[Any]:
-        """Returns numbers or flags of some rows of the table `pods`."""
-
-    def distinct(
-        self, expr: ir.Expr, rows: NDArray[np.intp]
-    ) -> tuple[list[Value], NDArray[np.intp]]:
-        """Returns the values that some rows of the table `pods` have, and which each has."""
-
-    def rank(
-        self, key: ir.SortKey, rows: NDArray[np.intp], results: Mapping[str, NDArray[Any]]
-    ) -> NDArray[Any]:
-        """Returns where a key puts each of some nodes whose outcomes would be `results`."""
-
-
 # ---- one at a time
 
 
@@ -76,27 +37,27 @@ class ByReference(Struct, frozen=True):
         return reference.View(world, self.subject, int(world.pod_node[pod]), pod=pod)
 
     def one(self, expr: ir.Expr) -> Value:
-        """See `Values.one`."""
+        """Returns the value of an expression about the pod."""
         return reference.evaluate(expr, reference.View(self.world, self.subject, -1))
 
     def _rows(self, world: World) -> list[int]:
         return [pod for pod, node in enumerate(world.pod_node.tolist()) if node >= 0]
 
     def chosen(self, where: ir.Expr, table: str = "pods") -> tuple[int, ...]:
-        """See `Values.chosen`."""
+        """Returns the rows of the pods for which a condition holds, ascending."""
         world = _table(self.world, table)
         return tuple(
             pod for pod in self._rows(world) if reference.evaluate(where, self._view(pod, world))
         )
 
     def ordered(self, rows: Sequence[int], keys: Sequence[ir.SortKey]) -> tuple[int, ...]:
-        """See `Values.ordered`."""
+        """Returns rows of the table `pods` in an order; equal ones stay as they are."""
         return tuple(sorted(rows, key=lambda pod: reference.order_key(keys, self._view(pod))))
 
     def totals(
         self, key: ir.Expr, amounts: Sequence[ir.Expr], where: ir.Expr | None, table: str = "pods"
     ) -> dict[str | float, tuple[float, ...]]:
-        """See `Values.totals`."""
+        """Returns the sums of amounts of the pods with an equal key, those without one left out."""
         world = _table(self.world, table)
         found: dict[str | float, list[list[float]]] = {}
         for pod in self._rows(world):
@@ -111,14 +72,14 @@ class ByReference(Struct, frozen=True):
         }
 
     def column(self, expr: ir.Expr, rows: NDArray[np.intp]) -> NDArray[Any]:
-        """See `Values.column`."""
+        """Returns numbers or flags of some rows of the table `pods`."""
         kind = np.bool_ if expr.type.kind is Kind.BOOL else np.float64
         return np.array([reference.evaluate(expr, self._view(pod)) for pod in rows.tolist()], kind)
 
     def distinct(
         self, expr: ir.Expr, rows: NDArray[np.intp]
     ) -> tuple[list[Value], NDArray[np.intp]]:
-        """See `Values.distinct`."""
+        """Returns the values that some rows of the table `pods` have, and which each has."""
         each = [reference.evaluate(expr, self._view(pod)) for pod in rows.tolist()]
         known: dict[str, int] = {}
         index = [known.setdefault(repr(one), len(known)) for one in each]
@@ -128,7 +89,7 @@ class ByReference(Struct, frozen=True):
     def rank(
         self, key: ir.SortKey, rows: NDArray[np.intp], results: Mapping[str, NDArray[Any]]
     ) -> NDArray[Any]:
-        """See `Values.rank`."""
+        """Returns where a key puts each of some nodes whose outcomes would be `results`."""
         places = []
         for at, row in enumerate(rows.tolist()):
             own = {name: float(column[at]) for name, column in results.items()}
@@ -152,7 +113,7 @@ class Columns:
         self._memo = memo
         self._runs: dict[int, tuple[ir.Expr, Run]] = {}
 
-    def of(self, subject: Subject, world: World) -> Values:
+    def of(self, subject: Subject, world: World) -> "_ByColumns":
         """Returns the values for one pod on one snapshot."""
         return _ByColumns(self, subject, world)
 
@@ -168,7 +129,7 @@ class Columns:
 
 
 class _ByColumns:
-    """Implements `Values`."""
+    """The same by columns; each method gives what that of `ByReference` gives."""
 
     def __init__(self, columns: Columns, subject: Subject, world: World) -> None:
         self._columns = columns
@@ -269,6 +230,10 @@ class _ByColumns:
         frame = Frame(self.world, rows, subject=self.subject, results=cast("Any", results))
         with np.errstate(all="ignore"):
             return self._placed(key, np.atleast_1d(self._columns.run(key.value)(frame)))
+
+
+#: What a statement's expressions are for one pod on one snapshot.
+Values = ByReference | _ByColumns
 
 
 def _by_text(codes: NDArray[Any], texts: Sequence[str], direction: str) -> NDArray[np.intp]:

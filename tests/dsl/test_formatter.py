@@ -247,14 +247,6 @@ GOLDEN = {
         f"postbind: annotate a = {'b' * 60}, label c = {'d' * 60}",
         f"postbind: annotate a = {'b' * 60},\n  label c = {'d' * 60}",
     ),
-    "a word that wants quotes": (
-        "filter:  pod.name  ==  kube-system or a != my-app-2-3",
-        "filter: pod.name == kube-system or a != my-app-2-3",
-    ),
-    "a long one": (
-        f"filter: pod.name == {'a' * 60}-{'b' * 60}",
-        f"filter: pod.name\n  == {'a' * 60}-{'b' * 60}",
-    ),
     "differences": (
         "let a = 1\nscore: a-load + 3-2 - node.pods.free-a + now-pod.created - 3-abs(a) - b - c",
         "let a = 1\nscore: a - load + 3 - 2 - node.pods.free - a + now - pod.created"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dsl.diagnostics import render
 from dsl.parser.build import StatementReader
-from dsl.parser.statements import GIVEN, HEADS
+from dsl.parser.statements import HEADS
 from dsl.parser.tests import parse_test
 from dsl.policytest import Rejection, judge, read_suite
 from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS, KEYED, PLAIN
@@ -143,6 +143,7 @@ def test_a_test_needs_a_pod_and_fixtures_stand_first():
 
 SIGNS = ["=", ":", "[", "]", "(", ")", '"x"', '"', "\n", "\n  ", "#", "$p", ",", "->", "é", "\\"]
 WORDS = ["given", "expect", "on", "from", "a", "5", "8Gi", "age", "test: ", "pods"]
+GIVEN = ("pod", "node", "running", "finished", "pending", "metric", "param", "now")
 PIECES = st.sampled_from([*HEADS, *GIVEN, *KEYED, *SIGNS, *WORDS])
 
 

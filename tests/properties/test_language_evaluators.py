@@ -21,7 +21,7 @@ from dsl.compiler import Compiler
 from dsl.diagnostics import render
 from dsl.functions import AGGREGATES, FUNCTIONS
 from dsl.lower import Memo
-from dsl.lower.statements import lower_value
+from dsl.lower.statements import Values
 from dsl.plan import Effect, Plan
 from dsl.schema import FIELDS, POD_SETS
 from dsl.types import Kind, show
@@ -440,11 +440,11 @@ def check_binders(plan, world, pod):
 
 def check_value(expression, world, pod):
     """Any value on each node, as the plan and as the reference have it."""
-    value = lower_value(expression, Memo())
+    values = Values(Memo())
     for row in rows_of(world).tolist():
         view = reference.View(world, pod, row, results=RESULTS)
         expected = reference.evaluate(expression, view)
-        found = value(pod, world, row, RESULTS)
+        found = values.of(pod, world, row, RESULTS)(expression)
         assert same(found, expected), (found, expected)
         assert isinstance(show(found, expression.type), str)
 
