@@ -241,8 +241,7 @@ class FileChecker:
 
     # ---- names
 
-    def _find_metric(self, name: str, span: Span) -> MetricEntry | None:
-        del span
+    def _find_metric(self, name: str) -> MetricEntry | None:
         entry = find_metric(self._scope, name)
         if entry is not None and entry.spec is not None:
             self._used_metrics[name] = entry.spec

@@ -19,7 +19,6 @@ from dsl.checker.making import arith, choice, constant, first_of, inverted, leve
 from dsl.checker.scope import Flex, MetricEntry, Refused, Scope, Typed, describe
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Fix, Label
-from dsl.source import Span
 from dsl.types import (
     BOOL,
     DURATION,
@@ -36,7 +35,7 @@ from dsl.types import (
 )
 
 
-def typer_of(scope: Scope, find_metric: Callable[[str, Span], MetricEntry | None]) -> Typer:
+def typer_of(scope: Scope, find_metric: Callable[[str], MetricEntry | None]) -> Typer:
     """Returns what checks the expressions of one file."""
     return Typer(scope, find_metric, _walk)
 
@@ -174,7 +173,7 @@ def _product(typer: Typer, node: s.Chain) -> Typed:
     unit = PLAIN
     for operator, one in zip(("*", *node.operators), solid, strict=True):
         if not one.type.is_number:
-            raise typer.no_number(one, f"`{operator}`")
+            typer.want(one, "number", f"`{operator}`")
         unit = unit.times(one.type.unit or PLAIN, 1 if operator == "*" else -1)
     return arith(node.span, number_of(unit), node.operators, solid)
 
@@ -208,7 +207,7 @@ def _logic(typer: Typer, node: s.Logical | s.Not) -> ir.Expr:
     if isinstance(node, s.Logical):
         alternatives(typer.scope, node)
     parts = typer.each(written)
-    solid = [typer.as_condition(one, one.span, f"`{word}` wants", "P201") for one in parts]
+    solid = [typer.want(one, "condition", f"`{word}`") for one in parts]
     if isinstance(node, s.Not):
         return inverted(node.span, solid[0])
     return logical(node.span, node.operator, solid)
@@ -218,7 +217,7 @@ def _if(typer: Typer, node: s.If) -> ir.Expr:
     conditions = [one for one, _ in node.branches]
     checked = typer.each([*conditions, *(then for _, then in node.branches), node.otherwise])
     count = len(conditions)
-    tests = [typer.as_condition(one, one.span, "`if` wants", "P201") for one in checked[:count]]
+    tests = [typer.want(one, "condition", "`if`") for one in checked[:count]]
     values, kind = typer.unify(checked[count:], "`then` and `else` want")
     if kind.kind is Kind.LIST and level_of((*values, *tests)) > Level.POD:
         message = "a list may not differ from node to node here"

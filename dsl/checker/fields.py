@@ -6,10 +6,9 @@ from typing import Final
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import names
-from dsl.checker.convert import help_for
 from dsl.checker.making import compare, constant, func, inverted, logical, member, missing, turned
 from dsl.checker.resources import name_resource
-from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
+from dsl.checker.scope import Flex, Scope, Typed, describe
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Fix, Severity
 from dsl.quantities import parse_number
@@ -127,7 +126,7 @@ def _computed(typer: Typer, node: s.Field, spec: FieldSpec) -> ir.Expr:
     if isinstance(typed, Flex):
         return make_read(typer, spec, typed.text, node.span)
     if typed.type.kind is not Kind.TEXT:
-        raise _no_text(typer, "a key", typed)
+        typer.want(typed, "text", "a key")
     if isinstance(typed, ir.Const) and isinstance(typed.value, str):
         return make_read(typer, spec, typed.value, node.span)
     if typer.in_containers and spec.level is Level.IT:
@@ -189,16 +188,11 @@ def _label_compare(
         sides = _as_number(typer, read), _as_number(typer, right)
         return compare(node.span, sides[0], operator, sides[1])
     if right.type.kind is not Kind.TEXT:
-        raise _no_text(typer, "a label", right)
+        typer.want(right, "text", "a label")
     if isinstance(value, s.Word) and value.value.lower() in NOTHING:
         text = f"{node.path}[{typer.scope.text(node.key)}]"
         word_for_nothing(typer.scope, node.span, text, value, negated=operator == "!=")
     return turned(node.span, compare(node.span, read, "==", right), negated=operator == "!=")
-
-
-def _no_text(typer: Typer, what: str, value: ir.Expr) -> Refused:
-    message = f"{what} is a text, and this is {describe(value)}"
-    return typer.scope.refuse("P201", message, value.span, *help_for(typer.scope, value, "text"))
 
 
 def _as_number(typer: Typer, value: ir.Expr) -> ir.Expr:
@@ -211,7 +205,7 @@ def _as_number(typer: Typer, value: ir.Expr) -> ir.Expr:
         message, help_ = f"`{value.value}` is not a number", "compare texts with `=`"
         raise typer.scope.refuse("P201", message, value.span, help_)
     if value.type.kind is not Kind.TEXT:
-        raise typer.no_number(value, "this test")
+        typer.want(value, "number", "this test")
     return func(value.span, NUMBER, "number", (value,))
 
 

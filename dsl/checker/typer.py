@@ -29,6 +29,18 @@ _METRIC_LEVELS: Final = {
     "pod": Level.POD,
 }
 
+#: What a place may want, and how the table of conversions calls it.
+_IS: Final[dict[str, Callable[[Type], bool]]] = {
+    "number": lambda kind: kind.kind is Kind.NUMBER,
+    "plain number": lambda kind: kind.is_number and (kind.unit or PLAIN).is_plain,
+    "duration": lambda kind: kind == DURATION,
+    "condition": lambda kind: kind.kind is Kind.BOOL,
+    "text": lambda kind: kind.kind is Kind.TEXT,
+    "time": lambda kind: kind.kind is Kind.TIME,
+    "list": lambda kind: kind.kind is Kind.LIST,
+}
+_SORTS: Final = {"plain number": "number", "duration": "seconds"}
+
 #: Understands an expression.
 Walk = Callable[["Typer", s.Expr], Typed]
 
@@ -41,16 +53,14 @@ class Typer:
     """
 
     def __init__(
-        self, scope: Scope, find_metric: Callable[[str, Span], MetricEntry | None], walk: Walk
+        self, scope: Scope, find_metric: Callable[[str], MetricEntry | None], walk: Walk
     ) -> None:
         self.scope = scope
         self.find_metric = find_metric
         self._walk = walk
         #: The expression whose subject a bare `max` means, and what may be its subject.
         self.root: s.Expr | None = None
-        self.subjects: dict[str, s.Expr] | None = None
-        #: Whether there is none, and a name that nobody knows may well be the subject.
-        self.unnamed = False
+        self.subjects: dict[str, ir.Expr] | None = None
         #: Whether `it` means a pod of a set here, whether those pods are on nodes, and whether it
         #: means a container.
         self.in_pods = False
@@ -83,14 +93,19 @@ class Typer:
 
     def condition(self, node: s.Expr, what: str) -> ir.Expr:
         """Checks an expression that must be a condition."""
-        return self.as_condition(self.expression(node), node.span, f"{what} is", "P208")
+        return self.want(self.expression(node), "condition", what, "P208")
 
-    def as_condition(self, typed: Typed, span: Span, what: str, code: str) -> ir.Expr:
-        """Returns what must be a condition."""
-        if isinstance(typed, Flex) or typed.type.kind is not Kind.BOOL:
-            message = f"{what} a condition, and this is {describe(typed)}"
-            raise self.scope.refuse(code, message, span, *help_for(self.scope, typed, "condition"))
-        return typed
+    def want(
+        self, typed: Typed, wants: str, what: str, code: str = "P201", helps: tuple[str, ...] = ()
+    ) -> ir.Expr:
+        """Returns a value of a kind that its place wants: `number`, or `text or list`."""
+        words = wants.split(" or ")
+        is_number = not isinstance(typed, Flex) or any(one.endswith("number") for one in words)
+        if is_number and any(_IS[one](self.plain(typed).type) for one in words):
+            return self.plain(typed)
+        message = f"{what} wants a {wants}, and this is {describe(typed)}"
+        helps = helps or help_for(self.scope, typed, _SORTS.get(words[0], words[0]))
+        raise self.scope.refuse(code, message, typed.span, *helps)
 
     def plain(self, typed: Typed) -> ir.Expr:
         """Settles a constant as a plain number."""
@@ -155,17 +170,9 @@ class Typer:
         return out
 
     def number(self, node: s.Expr, what: str) -> Typed:
-        """Checks an expression that must be a number."""
+        """Checks an expression that must be a number; a constant keeps its unit open."""
         typed = self.check(node)
-        if not isinstance(typed, Flex) and not typed.type.is_number:
-            raise self.no_number(typed, what)
-        return typed
-
-    def no_number(self, typed: ir.Expr, what: str) -> Refused:
-        """Refuses what is no number."""
-        message = f"{what} wants a number, and this is {describe(typed)}"
-        helps = help_for(self.scope, typed, "number")
-        return self.scope.refuse("P201", message, typed.span, *helps)
+        return typed if isinstance(typed, Flex) else self.want(typed, "number", what)
 
     def unify(self, parts: Sequence[Typed], joined: str) -> tuple[tuple[ir.Expr, ...], Type]:
         """Brings values to one type; constants take the unit of the others."""
@@ -213,7 +220,7 @@ class Typer:
 
     def metric(self, name: str, span: Span, *, age: bool = False) -> ir.Expr | None:
         """Returns a read of a metric with its default put in; None if there is none."""
-        entry = self.find_metric(name, span)
+        entry = self.find_metric(name)
         if entry is None:
             return None
         if entry.spec is None:
