@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsl import ir, reference, words
-from dsl.checker import CheckedPolicy, Draft, FilterDraft, ScoreDraft, StatementDraft
+from dsl.checker import CheckedPolicy, Draft
 from dsl.lower import Memo, combine, finished, lower_column, lower_filter
 from dsl.lower.statements import (
     Values,
@@ -59,11 +59,12 @@ def assembled(policy: CheckedPolicy, memo: Memo) -> Generator[None, None, Plan]:
     others: dict[str, list[Any]] = {name: [] for name in _SLOTS.values()}
     rules: list[RuleBase] = []
     for draft in policy.rules:
-        if isinstance(draft, ScoreDraft):
-            scores.append(_score(policy, draft, memo))
+        core, of_point = draft.core, draft.written.point in _SLOTS
+        if isinstance(core, ir.ScoreCore):
+            scores.append(_score(policy, draft, core, memo))
             rules.append(scores[-1])
-        elif isinstance(draft, FilterDraft) and draft.written.point not in _SLOTS:
-            filters.append(_filter(policy, draft, memo))
+        elif isinstance(core, ir.FilterCore) and not of_point:
+            filters.append(_filter(policy, draft, core, memo))
             rules.append(filters[-1])
         else:
             rules.append(_statement(policy.source, draft, memo))
@@ -109,8 +110,8 @@ def _values(memo: Memo) -> Callable[[Subject, World, int], words.Ask]:
     return values
 
 
-def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule:
-    core, source = draft.core, policy.source
+def _filter(policy: CheckedPolicy, draft: Draft, core: ir.FilterCore, memo: Memo) -> FilterRule:
+    source = policy.source
     prepare, verdict = lower_filter(core, memo)
 
     values = _values(memo)
@@ -142,8 +143,7 @@ def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule
     )
 
 
-def _score(policy: CheckedPolicy, draft: ScoreDraft, memo: Memo) -> ScoreRule:
-    core = draft.core
+def _score(policy: CheckedPolicy, draft: Draft, core: ir.ScoreCore, memo: Memo) -> ScoreRule:
     prepare, column = lower_column(core.guard, core.value, memo)
     return ScoreRule(
         **_base(policy.source, draft),
@@ -172,7 +172,7 @@ def _base(source: SourceFile, draft: Draft) -> dict[str, Any]:
     }
 
 
-def _statement(source: SourceFile, draft: FilterDraft | StatementDraft, memo: Memo) -> RuleBase:
+def _statement(source: SourceFile, draft: Draft, memo: Memo) -> RuleBase:
     """Returns the rule of any statement but filters and scores."""
     core = draft.core
     base = _base(source, draft)
@@ -195,7 +195,8 @@ def _statement(source: SourceFile, draft: FilterDraft | StatementDraft, memo: Me
             return preempt_rule(base, core, memo)
         case ir.GangCore():
             return gang_rule(base, core, memo)
-        case ir.QuotaCore():
+        case _:
+            assert isinstance(core, ir.QuotaCore)
             return quota_rule(base, core, draft.status, memo)
 
 

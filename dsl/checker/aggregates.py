@@ -1,13 +1,14 @@
 """Aggregates over pods, nodes and containers, and what a bare `max` means."""
 
 import re
-from contextlib import nullcontext
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import lists
-from dsl.checker.fields import canonical, key_text
+from dsl.checker.fields import canonical, fixed_text
 from dsl.checker.making import arith, constant, func
 from dsl.checker.scope import Flex, Refused
 from dsl.checker.typer import Typer
@@ -64,8 +65,9 @@ def aggregate(typer: Typer, node: s.Aggregate) -> ir.Expr:
         message, help_ = f"`{node.function}` needs a {wants}", f"write  {node.function}({example})"
         raise typer.scope.refuse("P209", message, node.span, help_)
     pods, containers = of.things == "pods", of.things == "containers"
-    of_each = typer.inside(pods=pods, placed=of.table != "queue", containers=containers)
-    with nullcontext() if of.things == "nodes" else of_each:
+    placed = of.table != "queue"
+    each = replace(typer.place, pods=pods, placed=placed, containers=containers)
+    with typer.inside(each if pods or containers else typer.place):
         value = None if written is None else lists.value_of(typer, node.function, written)
         where = None if node.where is None else lists.condition(typer, node.where)
     return _over(typer, node, of, (value, where))
@@ -101,7 +103,7 @@ def _label_of(typer: Typer, node: s.Call) -> str:
         message = f"`{node.name}` takes the key of a label in quotes"
         helps = () if better else (f'write for example  {node.name}("example.com/row")',)
         raise typer.scope.refuse("P209", message, node.span, *helps, fix=better)
-    return f"label:{key_text(typer, key)}"
+    return f"label:{fixed_text(typer, key)}"
 
 
 def _no_set(typer: Typer, first: s.Expr, over: s.Expr) -> Refused:

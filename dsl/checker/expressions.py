@@ -12,13 +12,12 @@ from msgspec.structs import replace
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import aggregates, calls, comparisons, fields, names
-from dsl.checker.alternatives import alternatives
 from dsl.checker.convert import converted, help_for, sort_of
 from dsl.checker.literals import fold, read_literal, settle
 from dsl.checker.making import arith, choice, constant, first_of, inverted, level_of, logical
 from dsl.checker.scope import Flex, MetricEntry, Refused, Scope, Typed, describe
 from dsl.checker.typer import Typer
-from dsl.diagnostics import Fix, Label
+from dsl.diagnostics import Fix, Label, Severity
 from dsl.types import (
     BOOL,
     DURATION,
@@ -54,8 +53,6 @@ def _walk(typer: Typer, node: s.Expr) -> Typed:
             return _name(typer, node)
         case s.Field():
             return fields.read_field(typer, node)
-        case s.LabelTest():
-            return fields.label_test(typer, node)
         case s.Words():
             return _list(typer, node)
         case _:
@@ -89,13 +86,9 @@ def _compound(typer: Typer, node: s.Expr) -> Typed:
 
 def _list(typer: Typer, node: s.Words) -> ir.Expr:
     """Returns a list of fixed words; what they are is decided where they are tested."""
-    texts = []
-    fields.no_fields(typer.scope, node)
-    for item in node.items:
-        value = fields.label_value(typer, item)
-        if not isinstance(value, ir.Const) or not isinstance(value.value, str):
-            raise typer.scope.refuse("P201", "a list holds fixed words here", item.span)
-        texts.append(value.value)
+    for one in node.items:
+        comparisons.field_as_word(typer.scope, one, Severity.ERROR)
+    texts = [fields.fixed_text(typer, one, "an item of a list") for one in node.items]
     return constant(node.span, tuple(texts), TEXTS)
 
 
@@ -107,15 +100,15 @@ def _name(typer: Typer, node: s.Name) -> Typed:
             return Flex(node.span, value.exact, value.sort, value.text)
         kind, level = value.type, value.level
         return ir.Named(span=node.span, type=kind, level=level, name=node.name, body=value)
-    if node.name == "it" and typer.item is not None:
-        return replace(typer.item, span=node.span)
+    if node.name == "it" and typer.place.item is not None:
+        return replace(typer.place.item, span=node.span)
     if node.name == "now":
         return ir.Read(span=node.span, type=TIME, level=Level.CYCLE, field="now")
     if node.name in typer.scope.broken:
         raise Refused
     metric = typer.metric(node.name, node.span)
     if metric is None:
-        raise names.no_name(typer.scope, node, in_pods=typer.in_pods)
+        raise names.no_name(typer.scope, node, in_pods=typer.place.pods)
     return metric
 
 
@@ -205,7 +198,7 @@ def _logic(typer: Typer, node: s.Logical | s.Not) -> ir.Expr:
     written = (node.operand,) if isinstance(node, s.Not) else node.operands
     word = "not" if isinstance(node, s.Not) else node.operator
     if isinstance(node, s.Logical):
-        alternatives(typer.scope, node)
+        comparisons.alternatives(typer.scope, node)
     parts = typer.each(written)
     solid = [typer.want(one, "condition", f"`{word}`") for one in parts]
     if isinstance(node, s.Not):

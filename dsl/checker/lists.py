@@ -5,6 +5,8 @@ What is asked of each item is understood once; `it` alone is the item there.
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker.calls import is_split
@@ -81,16 +83,13 @@ def over_list(typer: Typer, node: s.Aggregate, items: ir.Expr) -> ir.Expr:
         message = f"`{typer.scope.text(items)}` is not gone through item by item"
         help_ = "lists of the pod to place are, and what `split` makes of texts of the node"
         raise typer.scope.refuse("P209", message, items.span, help_, "test it with `in`")
-    if typer.item is not None:
+    if typer.place.item is not None:
         help_ = "give the inner one a name with `let`, if it does not read the item"
         raise typer.scope.refuse("P209", "a list within a list", node.span, help_)
-    typer.item = item = ir.Item(
-        span=node.span, type=item_type(items), level=max(items.level, Level.POD)
-    )
-    try:
+    above = max(items.level, Level.POD)
+    item = ir.Item(span=node.span, type=item_type(items), level=above)
+    with typer.inside(replace(typer.place, item=item)):
         where, value = _asked(typer, node, item)
-    finally:
-        typer.item = None
     level = level_of((items, item, where, value))
     known = unnamed(items)
     fixed = known.value if isinstance(known, ir.Const) else None

@@ -1,8 +1,8 @@
 """What names mean in one file, and where findings are collected."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 
@@ -128,6 +128,16 @@ class Scope(Struct):
     def warn(self, code: str, message: str, span: Span, *helps: str) -> None:
         """Records a warning."""
         self.report(code, message, span, *helps, severity=Severity.WARNING)
+
+    def clauses(self, parts: Iterable[Any], several: tuple[str, ...] = ()) -> dict[str, Any]:
+        """Returns the parts of a statement by their names; one that stands twice is refused."""
+        out: dict[str, Any] = {}
+        for part in parts:
+            if part.name in out and part.name not in several:
+                word = self.text(part).split()[0]
+                raise self.refuse("P109", f"`{word}` is given twice", part.span)
+            out[part.name] = part
+        return out
 
     def text(self, node: s.Node | ir.Core | Flex) -> str:
         """Returns the text of a node on one line."""

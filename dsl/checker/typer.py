@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, cast
 
+from msgspec import Struct
+
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import names
@@ -38,11 +40,30 @@ _IS: Final[dict[str, Callable[[Type], bool]]] = {
     "text": lambda kind: kind.kind is Kind.TEXT,
     "time": lambda kind: kind.kind is Kind.TIME,
     "list": lambda kind: kind.kind is Kind.LIST,
+    "single value": lambda kind: kind.kind is not Kind.LIST,
 }
 _SORTS: Final = {"plain number": "number", "duration": "seconds"}
 
 #: Understands an expression.
 Walk = Callable[["Typer", s.Expr], Typed]
+
+
+class Place(Struct, frozen=True):
+    """Where an expression stands.
+
+    Attributes:
+        pods: whether `it` means a pod of a set.
+        placed: whether those pods are on nodes.
+        containers: whether `it` means a container.
+        item: what `it` alone means: the item of a list that an aggregate runs over.
+        results: fields that only some statements know: `score.total`, `victims.count`.
+    """
+
+    pods: bool = False
+    placed: bool = True
+    containers: bool = False
+    item: ir.Expr | None = None
+    results: frozenset[str] = frozenset()
 
 
 class Typer:
@@ -61,17 +82,9 @@ class Typer:
         #: The expression whose subject a bare `max` means, and what may be its subject.
         self.root: s.Expr | None = None
         self.subjects: dict[str, ir.Expr] | None = None
-        #: Whether `it` means a pod of a set here, whether those pods are on nodes, and whether it
-        #: means a container.
-        self.in_pods = False
-        self.placed = True
-        self.in_containers = False
-        #: What `it` alone means: the item of a list that an aggregate runs over.
-        self.item: ir.Expr | None = None
+        self.place = Place()
         #: Aggregates over lists that are read, and what holds where a list is too long.
         self.bounded: dict[int, tuple[ir.Expr, ir.Compare]] = {}
-        #: Fields that only some statements know: `score.total`, `victims.count`.
-        self.results: frozenset[str] = frozenset()
         #: How deep each expression is, by its id; held here, so that no other one gets that id.
         self._depths: dict[int, tuple[int, ir.Expr]] = {}
         #: How many expressions are being checked, one within the other.
@@ -100,8 +113,8 @@ class Typer:
     ) -> ir.Expr:
         """Returns a value of a kind that its place wants: `number`, or `text or list`."""
         words = wants.split(" or ")
-        is_number = not isinstance(typed, Flex) or any(one.endswith("number") for one in words)
-        if is_number and any(_IS[one](self.plain(typed).type) for one in words):
+        kind = NUMBER if isinstance(typed, Flex) else typed.type
+        if any(_IS[one](kind) for one in words):
             return self.plain(typed)
         message = f"{what} wants a {wants}, and this is {describe(typed)}"
         helps = helps or help_for(self.scope, typed, _SORTS.get(words[0], words[0]))
@@ -112,16 +125,13 @@ class Typer:
         return settle(self.scope, typed, PLAIN)
 
     @contextmanager
-    def inside(
-        self, *, pods: bool = False, placed: bool = True, containers: bool = False
-    ) -> Iterator[None]:
-        """Says what `it` means while an expression is checked."""
-        before = self.in_pods, self.placed, self.in_containers
-        self.in_pods, self.placed, self.in_containers = pods, placed, containers
+    def inside(self, place: Place) -> Iterator[None]:
+        """Says where expressions stand while they are checked."""
+        before, self.place = self.place, place
         try:
             yield
         finally:
-            self.in_pods, self.placed, self.in_containers = before
+            self.place = before
 
     def _limit_depth(self, root: ir.Expr, span: Span) -> None:
         stack: list[ir.Expr] = [root]
@@ -230,7 +240,7 @@ class Typer:
             raise self.scope.refuse("P209", message, span, f"write  {name}(node.name, it.node)")
         kind = DURATION if age else number_of(entry.unit)
         level = _METRIC_LEVELS[entry.spec.of]
-        if level is Level.POD and entry.spec.of == "pod" and self.in_pods:
+        if level is Level.POD and entry.spec.of == "pod" and self.place.pods:
             level = Level.IT
         spec = entry.spec
         read = ir.Metric(
@@ -252,14 +262,11 @@ class Typer:
             raise self.scope.refuse("P110", message, entry.written.name_span, help_)
         if not entry.done:
             entry.open = True
-            results, self.results = self.results, frozenset()
-            item, self.item = self.item, None
             try:
-                with self.inside():
+                with self.inside(Place()):
                     entry.value = self.expression(entry.written.value)
             finally:
                 entry.open, entry.done = False, True
-                self.results, self.item = results, item
         if entry.value is None:
             raise Refused
         return entry.value
