@@ -167,7 +167,7 @@ class FileChecker:
             case s.ParamDecl():
                 declare_param(scope, node, self._given.pop(node.name, None))
             case s.MetricDecl():
-                declare_metric(scope, node)
+                declare_metric(self.typer, node)
             case s.LetDecl():
                 declare_name(scope, node.name, node.name_span)
                 scope.lets[node.name] = LetEntry(node)
