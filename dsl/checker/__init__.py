@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from dsl import ir
 from dsl import syntax as s
@@ -57,31 +57,19 @@ _POINTS: Final[dict[str, Callable[..., statements.Checked]]] = {
 }
 
 
-class CheckedPolicy(Struct, frozen=True):
+class CheckedPolicy(Struct, frozen=True, kw_only=True):
     """A file that was understood."""
 
     name: str
-    name_span: Span
+    name_span: Span = Span(0, 0)
     source: SourceFile
-    description: str
-    version: str
-    mode: str
-    order: int
-    weight: float
-    metrics: tuple[MetricSpec, ...]
-    rules: tuple[Draft, ...]
-
-
-class _Header(Struct):
-    """The properties of a file, with their defaults."""
-
-    name: str
     description: str = ""
     version: str = ""
     mode: str = "enforce"
     order: int = 100
     weight: float = 1.0
-    seen: dict[str, Span] = field(default_factory=dict)
+    metrics: tuple[MetricSpec, ...]
+    rules: tuple[Draft, ...]
 
 
 def policy_name(source: SourceFile, statements: Sequence[s.Statement]) -> str:
@@ -109,7 +97,8 @@ class FileChecker:
         self._given = dict(params or {})
         self._scope = Scope(source, {**CATALOGUE, **(metrics or {})})
         self.typer = typer_of(self._scope, self._find_metric)
-        self._header = _Header(policy_name(source, statements))
+        self._header: dict[str, Any] = {"name": policy_name(source, statements)}
+        self._seen: set[str] = set()
         self._rules: list[Draft] = []
         self._shared = Rules(self._scope, self.typer)
         if namespace is not None:
@@ -142,18 +131,9 @@ class FileChecker:
 
     def result(self) -> tuple[CheckedPolicy, tuple[Diagnostic, ...]]:
         """Returns what was understood, and all findings."""
-        head = self._header
+        metrics, rules = tuple(self._used_metrics.values()), tuple(self._rules)
         policy = CheckedPolicy(
-            head.name,
-            head.seen.get("policy", Span(0, 0)),
-            self._scope.source,
-            head.description,
-            head.version,
-            head.mode,
-            head.order,
-            head.weight,
-            tuple(self._used_metrics.values()),
-            tuple(self._rules),
+            source=self._scope.source, metrics=metrics, rules=rules, **self._header
         )
         return policy, tuple(self._scope.found)
 
@@ -187,44 +167,35 @@ class FileChecker:
             self._scope.report("P105", message, Span(0, 0), f"it has {known}")
 
     def _head(self, node: s.Header) -> None:
-        scope, head = self._scope, self._header
-        word = node.name.replace("policy_weight", "weight").replace("_", " ")
-        if node.name in head.seen:
+        scope, value, name = self._scope, node.value, node.name.replace("policy_weight", "weight")
+        if name in self._seen:
+            word = name.replace("_", " ")
             raise scope.refuse("P109", f"`{word}:` stands twice in this file", node.span)
-        head.seen[node.name] = node.span
-        value = node.value
-        text = value.value if isinstance(value, s.Word | s.Text) else ""
-        match node.name:
+        self._seen.add(name)
+        text = value.value.strip() if isinstance(value, s.Word | s.Text) else ""
+        match name:
             case "policy":
-                head.name = text
-            case "description":
-                head.description = text.strip()
-            case "version":
-                head.version = text
+                self._header |= {"name": text, "name_span": node.span}
+            case "description" | "version":
+                self._header[name] = text
             case "language":
-                self._language(text, value.span)
+                if text != str(LANGUAGE):
+                    message = f"this compiler reads language {LANGUAGE}, not `{text}`"
+                    raise scope.refuse("P901", message, value.span, f"write  language: {LANGUAGE}")
             case "mode":
-                self._mode(text, value.span)
+                word, _, share = text.partition(" ")
+                if share and not 0 < float(share.strip().removesuffix("%")) <= _ALL:
+                    message = "a canary is more than 0% and at most 100% of the pods"
+                    raise scope.refuse("P111", message, value.span)
+                self._header[name] = f"{word} {share.strip()}".strip()
             case "order":
-                head.order = self._shared.whole(node, "order", -_MAX_ORDER, _MAX_ORDER)
-            case "policy_weight":
-                head.weight = self._shared.number(node, "weight", 0, MAX_WEIGHT)
+                self._header[name] = self._shared.whole(node, name, -_MAX_ORDER, _MAX_ORDER)
+            case "weight":
+                self._header[name] = self._shared.number(node, name, 0, MAX_WEIGHT)
             case _:
                 guard = self.typer.condition(value, "`applies to`")
                 self._shared.pod_only("`applies to` looks at the pod", guard)
                 self._shared.guards.append(guard)
-
-    def _language(self, text: str, span: Span) -> None:
-        if text != str(LANGUAGE):
-            message = f"this compiler reads language {LANGUAGE}, not `{text}`"
-            raise self._scope.refuse("P901", message, span, f"write  language: {LANGUAGE}")
-
-    def _mode(self, text: str, span: Span) -> None:
-        word, _, share = text.partition(" ")
-        if share and not 0 < float(share.strip().removesuffix("%")) <= _ALL:
-            message = "a canary is more than 0% and at most 100% of the pods"
-            raise self._scope.refuse("P111", message, span)
-        self._header.mode = f"{word} {share.strip()}".strip()
 
     # ---- names
 

@@ -12,7 +12,7 @@ from dsl.checker.fields import canonical, fixed_text
 from dsl.checker.making import arith, constant, func
 from dsl.checker.scope import Flex, Refused
 from dsl.checker.typer import Typer
-from dsl.diagnostics import Fix, Severity
+from dsl.diagnostics import Fix
 from dsl.schema import FIELDS, NODE_SETS, POD_SETS
 from dsl.source import Span
 from dsl.types import NUMBER, Level
@@ -222,13 +222,12 @@ def nothing_of_it(typer: Typer, what: str, node: ir.Expr | None) -> None:
     here = mine.span.start in range(node.span.start, node.span.end)
     fix = f"it.{written.removeprefix('pod.')}"
     known = here and f"it.{mine.field.removeprefix('pod.')}" in FIELDS
-    scope.report(
+    scope.warn(
         "P223",
         f"this {what} asks nothing of the pods that are gone through: they are `it`",
         mine.span if here else node.span,
         *(() if known else ("fields of those pods start with `it.`",)),
         fix=fix if known else None,
-        severity=Severity.WARNING,
     )
 
 

@@ -5,8 +5,8 @@ from typing import Final
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import names, peers
-from dsl.checker.making import arith, constant, first_of, func, item_type, unnamed
-from dsl.checker.scope import MetricEntry, Refused, Typed
+from dsl.checker.making import arith, constant, func, item_type, unnamed
+from dsl.checker.scope import Refused, Typed
 from dsl.checker.typer import Typer
 from dsl.functions import FUNCTIONS, TEXT_FUNCTIONS, FunctionSpec
 from dsl.plan import OF_NODES
@@ -79,38 +79,27 @@ def call(typer: Typer, node: s.Call) -> Typed:
 def _pair(typer: Typer, node: s.Call) -> Typed:
     """Returns the value of a metric of pairs: `rtt(node.name, it.node)`."""
     scope = typer.scope
-    entry: MetricEntry | None = None
-    if node.name not in scope.lets:
-        entry = typer.find_metric(node.name)
-    if node.name in scope.broken or (entry is not None and entry.spec is None):
+    entry = typer.find_metric(node.name) if node.name not in scope.lets else None
+    if node.name in scope.broken:
         raise Refused
-    if entry is None or entry.spec is None:
+    if entry is None:
         raise names.no_function(scope, node)
-    if entry.spec.of != "pair":
-        message = f"the metric `{node.name}` has one value a {entry.spec.of}"
-        raise scope.refuse("P209", message, node.span, f"write  {node.name}   without brackets")
-    if len(node.args) != _PAIR:
-        message = f"`{node.name}` is a metric of two texts"
-        raise scope.refuse("P209", message, node.span)
-    left, right = (
-        typer.want(one, "text", f"`{node.name}`", "P209") for one in typer.each(node.args)
-    )
-    kind = number_of(entry.unit)
-    level = max(left.level, right.level, Level.CYCLE)
-    pair = ir.Pair(
-        span=node.span, type=kind, level=level, name=node.name, id=entry.spec.id, left=left,
-        right=right,
-    )  # fmt: skip
-    if entry.spec.default is None:
-        return pair
-    return first_of(node.span, (pair, constant(node.span, entry.spec.default, kind)))
+    of = entry.spec.of if entry.spec is not None else "pair"
+    pair = of == "pair"
+    if not pair or len(node.args) != _PAIR:
+        message = f"the metric `{node.name}` has one value a {of}{' of texts' * pair}"
+        help_ = f"write  {node.name}{'(node.name, it.node)' if pair else '   without brackets'}"
+        raise scope.refuse("P209", message, node.span, help_)
+    each = (typer.want(one, "text", f"`{node.name}`", "P209") for one in typer.each(node.args))
+    return typer.sample(entry, node.span, pair=tuple(each))
 
 
 def _metric_age(typer: Typer, node: s.Call) -> ir.Expr:
     name = node.args[0]
-    found = typer.metric(name.name, node.span, age=True) if isinstance(name, s.Name) else None
-    if found is None:
+    entry = typer.find_metric(name.name) if isinstance(name, s.Name) else None
+    if entry is None:
         raise typer.scope.refuse("P209", "`metric_age` takes the name of a metric", name.span)
+    found = typer.sample(entry, node.span, age=True)
     assert isinstance(found, ir.Metric)
     if found.of not in OF_NODES:
         message = "only samples of nodes have an age"

@@ -6,7 +6,7 @@ from typing import Final
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import fields, names
-from dsl.checker.convert import DATE, beside, converted, help_for, sort_of
+from dsl.checker.convert import beside, converted, help_for, hint_beside
 from dsl.checker.literals import read_word, settle
 from dsl.checker.making import (
     compare,
@@ -27,41 +27,21 @@ from dsl.patterns import why_refused
 from dsl.quantities import parse_number
 from dsl.schema import FIELDS, FieldSpec
 from dsl.source import Span
-from dsl.spelling import ABSENT, DAYS, NOTHING, THERE, days
+from dsl.spelling import ABSENT, DAYS, NOTHING, THERE
 from dsl.types import BOOL, NUMBER, PLAIN, TEXT, Kind, Level, Type, is_missing
 
 #: Days as others count them, from Sunday on, which is both 0 and 7.
 _DAY_NUMBERS: Final = {str(i): one for i, one in enumerate((DAYS[-1], *DAYS))}
 _WRAPPING: Final = ("time.hour", "time.minute", "time.day", "time.month")
-#: A flag beside a number: the condition itself, or its opposite.
-_FLAGS: Final = {"==0": "not {}", "!=0": "{}", "==1": "{}", "!=1": "not {}"}
 _EQUAL: Final = ("==", "!=")
 _KEY_TEST: Final = re.compile(r"(.*?)(!=|==?)(.*)", re.DOTALL)
-
-
-def check_test(typer: Typer, node: s.Expr) -> ir.Expr:
-    """Returns the condition of a comparison or test."""
-    match node:
-        case s.Compare():
-            return _compare(typer, node)
-        case s.Is():
-            return _is(typer, node)
-        case s.IsMissing():
-            return _missing(typer, node)
-        case s.In():
-            return _in(typer, node)
-        case s.LabelTest():
-            return _label_test(typer, node)
-        case s.TextTest():
-            return _text_test(typer, node)
-        case _:
-            raise AssertionError(f"no expression stands here: {node}")
 
 
 # ---- two values
 
 
-def _compare(typer: Typer, node: s.Compare) -> ir.Expr:
+def compared(typer: Typer, node: s.Compare) -> ir.Expr:
+    """Returns the condition of a comparison with a symbol."""
     _bare_word(typer, node)
     _left_as_text(typer.scope, node.left)
     sides = typer.each((node.left, node.right))
@@ -77,18 +57,19 @@ def _compare(typer: Typer, node: s.Compare) -> ir.Expr:
         raise typer.scope.refuse("P201", message, left.span, *helps)
     for one, other in ((left, right), (right, left)):
         if isinstance(other, ir.Const):
-            closed_set(typer.scope, one, other, negated=negated)
+            closed_set(typer.scope, one, other)
     test = compare(node.span, left, "==" if negated else node.operator, right)
     return turned(node.span, test, negated=negated)
 
 
-def _is(typer: Typer, node: s.Is) -> ir.Expr:
+def is_word(typer: Typer, node: s.Is) -> ir.Expr:
+    """Returns the condition of `x is word`."""
     _left_as_text(typer.scope, node.left)
     left = typer.check(node.left)
     text = typer.scope.text(node.left)
     _word_for_nothing(typer.scope, node, text, node.right, negated=node.negated)
     field_as_word(typer.scope, node.right, Severity.WARNING)
-    right = _word_or_expression(typer, node.right, left, negated=node.negated)
+    right = _word_or_expression(typer, node.right, left)
     one, other = _same_type(typer, node, left, right)
     return turned(node.span, compare(node.span, one, "==", other), negated=node.negated)
 
@@ -103,66 +84,28 @@ def _same_type(
         left, right = (settle(typer.scope, one, unit, firm) for one in (left, right))
     kinds = [Kind.NUMBER if isinstance(one, Flex) else one.type.kind for one in (left, right)]
     if isinstance(left, Flex) or isinstance(right, Flex) or kinds[0] is not kinds[1]:
-        raise _differ(typer, node, left, right, "P201")
+        raise _differ(typer, left, right, "P201")
     if kinds[0] is Kind.LIST:
         operator = node.operator if isinstance(node, s.Compare) else "is"
         message = f"`{operator}` does not compare {describe(left)}"
         raise typer.scope.refuse("P201", message, left.span)
     if left.type.unit != right.type.unit:
-        raise _differ(typer, node, left, right, "P203")
+        raise _differ(typer, left, right, "P203")
     return left, right
 
 
-def _differ(typer: Typer, node: s.Compare | s.Is, left: Typed, right: Typed, code: str) -> Refused:
-    """Refuses two values of different kinds or units."""
-    for one, other in ((left, right), (right, left)):
-        day = isinstance(one, Flex) and DATE.fullmatch(one.text) is not None
-        if day and not isinstance(other, Flex) and other.type.kind is Kind.TIME:
-            moment = f'time("{typer.scope.text(one)}T00:00:00Z")'
-            return typer.scope.refuse("P201", "a day is written as a text", one.span, fix=moment)
-    help_, fix = _together(typer.scope, node, left, right)
-    return typer.scope.refuse(
-        code,
-        f"cannot compare {describe(left)} with {describe(right)}",
-        left.span,
-        *([help_] if help_ else []),
-        label=describe(left),
-        labels=(Label(right.span, describe(right)),),
-        fix=fix,
-    )
-
-
-def _together(
-    scope: Scope, node: s.Compare | s.Is, left: Typed, right: Typed
-) -> tuple[str, Fix | None]:
-    """Returns how one of two values goes with the other; without a fix where that is not sure."""
-    operator = node.operator if isinstance(node, s.Compare) else "=="
+def _differ(typer: Typer, left: Typed, right: Typed, code: str) -> Refused:
+    """Refuses two values of different kinds or units, and says how one goes with the other."""
     pairs = ((left, right), (right, left))
-    for one, other in pairs:
-        better = beside(scope, one, other)
-        if better:
-            return "", Fix(one.span, better)
-    for one, other in pairs:
-        if isinstance(one, Flex) or (isinstance(one, ir.Const) and one.type == BOOL):
-            continue
-        if isinstance(other, ir.Const) and other.type == BOOL and one.type == TEXT:
-            return "", Fix(other.span, f'"{_boolean_word(one, str(other.value))}"')
-        if isinstance(other, Flex) and one.type == BOOL:
-            flag = _FLAGS.get(f"{operator}{scope.text(other)}", "").format(scope.text(one))
-            if flag:
-                return "", Fix(node.span, flag)
-        want = "number" if isinstance(other, Flex) else sort_of(other.type)
-        # What has a unit keeps it: the plain number gets one.
-        hint = converted(scope, one, want) if want != "number" or not one.type.is_number else ""
-        if hint and one.type != TEXT:
-            return f"write  {hint}", None
-    return "", None
-
-
-def _boolean_word(left: ir.Expr, word: str) -> str:
-    """Returns how a text says true or false: conditions of a node begin with a capital."""
-    of_condition = isinstance(left, ir.Read) and left.field == "node.condition"
-    return word.capitalize() if of_condition else word.lower()
+    better = ((one.span, beside(typer.scope, one, other)) for one, other in pairs)
+    fix = next((Fix(*one) for one in better if one[1]), None)
+    hints = (hint_beside(typer.scope, one, other) for one, other in pairs)
+    helps = next((one for one in hints if one), ()) if fix is None else ()
+    message = f"cannot compare {describe(left)} with {describe(right)}"
+    labels = (Label(right.span, describe(right)),)
+    return typer.scope.refuse(
+        code, message, left.span, *helps, label=describe(left), labels=labels, fix=fix
+    )
 
 
 def _no_version(scope: Scope, typed: Typed, other: s.Expr | s.Range, *, word: bool) -> None:
@@ -181,7 +124,8 @@ def _no_version(scope: Scope, typed: Typed, other: s.Expr | s.Range, *, word: bo
     raise scope.refuse("P201", message, other.span, *helps, fix=fix)
 
 
-def _missing(typer: Typer, node: s.IsMissing) -> ir.Expr:
+def is_missing_value(typer: Typer, node: s.IsMissing) -> ir.Expr:
+    """Returns the condition of `x is missing`."""
     operand = typer.plain(typer.check(node.operand))
     if operand.type.kind in (Kind.BOOL, Kind.LIST):
         text = typer.scope.text(node.operand)
@@ -200,7 +144,7 @@ def _left_as_text(scope: Scope, node: s.Expr) -> None:
     """Warns of `"pod.name" contains nginx`, which tests the text and not the field."""
     if isinstance(node, s.Text) and node.value in FIELDS:
         message = f"this is the text `{node.value}`, not the field of that name"
-        scope.report("P317", message, node.span, fix=node.value, severity=Severity.WARNING)
+        scope.warn("P317", message, node.span, fix=node.value)
 
 
 def field_as_word(scope: Scope, node: s.Expr, severity: Severity) -> None:
@@ -219,7 +163,7 @@ def _word_for_nothing(
     if low in NOTHING | ABSENT | THERE:
         better = f"{left} is {'present' if (low in THERE) != negated else 'missing'}"
         message, fix = f"`{scope.text(word)}` is an ordinary word here", Fix(node.span, better)
-        scope.report("P317", message, word.span, fix=fix, severity=Severity.WARNING)
+        scope.warn("P317", message, word.span, fix=fix)
 
 
 def _bare_word(typer: Typer, node: s.Compare) -> None:
@@ -244,15 +188,11 @@ def _bare_word(typer: Typer, node: s.Compare) -> None:
     written, place, better = scope.text(node.left), right.span, ""
     helps: tuple[str, ...] = ()
     there = low in THERE | {"present"}
-    if text in scope.params:
-        better = f"${text}"
-    elif equal and (there or low in NOTHING | ABSENT | {"missing"}):
+    if equal and (there or low in NOTHING | ABSENT | {"missing"}):
         better = "is present" if there == (node.operator == "==") else "is missing"
         place = Span(node.operator_span.start, right.span.end)
     elif low in ("true", "false") and kind is Kind.BOOL:
         better = low
-    elif low in ("true", "false") and isinstance(left, ir.Core) and kind is Kind.TEXT:
-        better = f'"{_boolean_word(left, text)}"'
     elif kind is Kind.TEXT:
         better, sign = f'"{text}"', "is not" if node.operator == "!=" else "is"
         helps = (f"write  {written} {sign} {text}   or   {written} {node.operator} {better}",)
@@ -263,9 +203,7 @@ def _bare_word(typer: Typer, node: s.Compare) -> None:
     raise scope.refuse("P011", message, right.span, *helps, fix=fix)
 
 
-def _word_or_expression(
-    typer: Typer, node: s.Expr, left: Typed, *, negated: bool = False
-) -> ir.Expr:
+def _word_or_expression(typer: Typer, node: s.Expr, left: Typed) -> ir.Expr:
     """Returns the right side of a word operator, a word read in the type of the left."""
     if isinstance(node, s.Word | s.Text | s.Percent):
         _no_version(typer.scope, left, node, word=True)
@@ -280,11 +218,11 @@ def _word_or_expression(
             unit = PLAIN if isinstance(left, Flex) else left.type.unit or PLAIN
             return settle(typer.scope, typed, unit, left)
     found = read_word(typer.scope, word, left)
-    closed_set(typer.scope, left, found, negated=negated)
+    closed_set(typer.scope, left, found)
     return found
 
 
-def closed_set(scope: Scope, left: Typed, word: ir.Const, *, negated: bool = False) -> None:
+def closed_set(scope: Scope, left: Typed, word: ir.Const) -> None:
     """Refuses a word that a field with a closed set of words never has."""
     words = FIELDS[left.field].words if isinstance(left, ir.Read) else ()
     text = str(word.value)
@@ -295,11 +233,6 @@ def closed_set(scope: Scope, left: Typed, word: ir.Const, *, negated: bool = Fal
         low = text.lower()
         full = (one for one in DAYS if low.startswith(one) and low.endswith("day"))
         near = _DAY_NUMBERS.get(text) or next(full, near)
-        several = days(text)
-        if several:
-            message = f"`{left.field}` is one day, and `{text}` is several"
-            help_ = f"write  time.weekday {'not in' if negated else 'in'} {several}"
-            raise scope.refuse("P210", message, word.span, help_)
     sign = scope.source.slice(word.span)[:1]
     quote = sign if sign in ('"', "'") else ""
     helps = ([f"did you mean `{near}`?"] if near else []) + [f"it is one of {', '.join(words)}"]
@@ -347,7 +280,8 @@ def _alternative(
 # ---- in
 
 
-def _in(typer: Typer, node: s.In) -> ir.Expr:
+def in_list(typer: Typer, node: s.In) -> ir.Expr:
+    """Returns the condition of `x in [a, b]` and `x in 1..5`."""
     scope = typer.scope
     members = node.members
     if isinstance(members, s.Field) and isinstance(node.left, s.Text) and members.key is None:
@@ -458,7 +392,8 @@ def _between(node: s.Node, item: ir.Expr, low: float, high: float) -> ir.Expr:
 # ---- texts
 
 
-def _text_test(typer: Typer, node: s.TextTest) -> ir.Expr:
+def text_test(typer: Typer, node: s.TextTest) -> ir.Expr:
+    """Returns the condition of `x contains y` and its like."""
     _left_as_text(typer.scope, node.left)
     field_as_word(typer.scope, node.right, Severity.WARNING)
     left = typer.plain(typer.check(node.left))
@@ -494,7 +429,7 @@ def _pattern(typer: Typer, node: s.Expr) -> ir.Const:
 # ---- label tests
 
 
-def _label_test(typer: Typer, node: s.LabelTest) -> ir.Expr:
+def label_test(typer: Typer, node: s.LabelTest) -> ir.Expr:
     """Returns the condition of `node.label k`, `node.label k=v`, `node.taint k` ..."""
     name = fields.canonical(node.path)
     spec = FIELDS.get(name)

@@ -8,11 +8,9 @@ from dsl.checker import fields, peers
 from dsl.checker.aggregates import nothing_of_it
 from dsl.checker.literals import read_number, settle
 from dsl.checker.making import arith, compare, constant, logical, read
-from dsl.checker.resources import name_resource
 from dsl.checker.rules import Parts, Rules, holes
 from dsl.checker.statements import Checked, keys
 from dsl.checker.typer import Place
-from dsl.diagnostics import Severity
 from dsl.schema import FIELDS, request_unit
 from dsl.source import Span
 from dsl.types import NUMBER, Level, number_of
@@ -64,7 +62,7 @@ def _more_important(rules: Rules, where: ir.Expr) -> None:
         if read_by == (more if one.operator.startswith(">") else more[::-1]):
             better = f"it.priority <{one.operator[1:]} pod.priority"
             message = "this evicts pods that are more important than the pod they make room for"
-            rules.scope.report("P224", message, one.span, fix=better, severity=Severity.WARNING)
+            rules.scope.warn("P224", message, one.span, fix=better)
 
 
 def _less_important(where: ir.Expr | None, start: int) -> ir.Expr:
@@ -173,7 +171,7 @@ def _amounts(rules: Rules, part: s.AmountsClause | None) -> dict[str, tuple[floa
     out: dict[str, tuple[float, Span]] = {}
     for one in part.amounts if part is not None else ():
         key = fields.fixed_text(rules.typer, one.key)
-        name_resource(rules.scope, key, one.key.span)
+        fields.name_resource(rules.scope, key, one.key.span)
         if key in out:
             raise rules.scope.refuse("P109", f"`{key}` is given twice", one.span)
         out[key] = _amount(rules, key, one.value), one.span

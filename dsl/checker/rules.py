@@ -14,7 +14,6 @@ from dsl.checker.making import choice, constant, inverted, logical, unnamed
 from dsl.checker.scope import Flex, Refused, Scope
 from dsl.checker.typer import Typer
 from dsl.checker.undecided import Side, decided, demanded
-from dsl.diagnostics import Severity
 from dsl.plan import DOMAINS
 from dsl.quantities import to_float
 from dsl.schema import FIELDS
@@ -394,7 +393,7 @@ def _raw_braces(scope: Scope, template: s.Template) -> None:
     if written[:1] == "'" and "{" in written and '"' not in written and "\\" not in written:
         message = "single quotes take braces as they stand, so no value is put in"
         better = f'"{written[1:-1]}"'
-        scope.report("P317", message, template.span, fix=better, severity=Severity.WARNING)
+        scope.warn("P317", message, template.span, fix=better)
 
 
 def _conjuncts(left: ir.Expr | None, typer: Typer) -> tuple[ir.Expr, ...]:

@@ -13,7 +13,7 @@ from dsl.foreign import closest as closest
 from dsl.plan import MetricSpec
 from dsl.schema import MetricDefinition
 from dsl.source import SourceFile, Span
-from dsl.types import Kind, Type, Unit
+from dsl.types import Kind, Unit
 
 _RESERVED: Final = """
     if then else and or not in is like matches contains true false max min sum avg count median any
@@ -125,9 +125,11 @@ class Scope(Struct):
         self.report(code, message, span, *helps, label=label, labels=labels, fix=fix)
         return Refused()
 
-    def warn(self, code: str, message: str, span: Span, *helps: str) -> None:
+    def warn(
+        self, code: str, message: str, span: Span, *helps: str, fix: str | Fix | None = None
+    ) -> None:
         """Records a warning."""
-        self.report(code, message, span, *helps, severity=Severity.WARNING)
+        self.report(code, message, span, *helps, fix=fix, severity=Severity.WARNING)
 
     def clauses(self, parts: Iterable[Any], several: tuple[str, ...] = ()) -> dict[str, Any]:
         """Returns the parts of a statement by their names; one that stands twice is refused."""
@@ -151,14 +153,6 @@ class Scope(Struct):
 def describe(typed: Typed) -> str:
     """Names the type of an expression in a message."""
     if isinstance(typed, Flex):
-        return {"percent": "a percentage", "milli": "a number with `m`"}.get(
-            typed.sort, "a plain number"
-        )
-    return describe_type(typed.type)
-
-
-def describe_type(kind: Type) -> str:
-    """Names a type in a message."""
-    if kind.kind is Kind.BOOL:
-        return "a condition"
-    return str(kind)
+        words = {"percent": "a percentage", "milli": "a number with `m`"}
+        return words.get(typed.sort, "a plain number")
+    return "a condition" if typed.type.kind is Kind.BOOL else str(typed.type)

@@ -12,7 +12,6 @@ from dsl.checker.making import arith, compare, constant, func, read
 from dsl.checker.rules import Core, Parts, Rules, holes, unless
 from dsl.checker.typer import Place
 from dsl.checker.undecided import Side, decided
-from dsl.diagnostics import Severity
 from dsl.schema import FIELDS
 from dsl.types import BOOL, NUMBER, Level
 
@@ -92,7 +91,7 @@ def sort(rules: Rules, _node: s.Special, _left: ir.Expr | None, parts: Parts) ->
     if first.direction == "ascending" and written == "pod.priority":
         message, fix = "this puts the pods of the lowest priority first", "pod.priority desc"
         help_ = f"write  {fix}   or, if that is meant,  pod.priority asc"
-        rules.scope.report("P224", message, first.span, help_, fix=fix, severity=Severity.WARNING)
+        rules.scope.warn("P224", message, first.span, help_, fix=fix)
     return ir.SortCore(keys=order), tuple(key.value for key in order)
 
 

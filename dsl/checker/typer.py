@@ -6,9 +6,10 @@ How an expression of each kind is understood is told by those who make a `Typer`
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, cast
+from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dsl import ir
 from dsl import syntax as s
@@ -222,31 +223,38 @@ class Typer:
             raise names.no_param(self.scope, node)
         if entry.value is None:
             raise Refused
-        if isinstance(entry.value, Flex):
-            flex = entry.value
-            return Flex(node.span, flex.exact, flex.sort, flex.text)
-        known = cast("ir.Const", entry.value)
-        return constant(node.span, known.value, known.type)
+        return replace(entry.value, span=node.span)
 
-    def metric(self, name: str, span: Span, *, age: bool = False) -> ir.Expr | None:
-        """Returns a read of a metric with its default put in; None if there is none."""
-        entry = self.find_metric(name)
-        if entry is None:
-            return None
-        if entry.spec is None:
+    def sample(
+        self,
+        entry: MetricEntry,
+        span: Span,
+        *,
+        age: bool = False,
+        pair: tuple[ir.Expr, ...] = (),
+    ) -> ir.Expr:
+        """Returns a read of a metric with its default put in."""
+        spec, name = entry.spec, entry.name
+        if spec is None:
             raise Refused
-        if entry.spec.of == "pair":
+        if spec.of == "pair" and not pair:
             message = f"`{name}` is a metric of pairs"
             raise self.scope.refuse("P209", message, span, f"write  {name}(node.name, it.node)")
         kind = DURATION if age else number_of(entry.unit)
-        level = _METRIC_LEVELS[entry.spec.of]
-        if level is Level.POD and entry.spec.of == "pod" and self.place.pods:
+        level = max((one.level for one in pair), default=_METRIC_LEVELS.get(spec.of, Level.CYCLE))
+        if spec.of == "pod" and self.place.pods:
             level = Level.IT
-        spec = entry.spec
-        read = ir.Metric(
-            span=span, type=kind, level=level, name=name, id=spec.id, age=age, of=spec.of,
-            source=spec.source,
-        )  # fmt: skip
+        read: ir.Expr
+        if pair:
+            level, (left, right) = max(level, Level.CYCLE), pair
+            read = ir.Pair(
+                span=span, type=kind, level=level, name=name, id=spec.id, left=left, right=right
+            )
+        else:
+            read = ir.Metric(
+                span=span, type=kind, level=level, name=name, id=spec.id, age=age, of=spec.of,
+                source=spec.source,
+            )  # fmt: skip
         if spec.default is None or age:
             return read
         return first_of(span, (read, constant(span, spec.default, kind)))
