@@ -155,18 +155,18 @@ def _over(
 
 def _fits_within(typer: Typer, of: Set, parts: list[ir.Expr]) -> None:
     """Refuses what cannot be asked of each thing of a set."""
+    sets = (ir.NodeAggregate, ir.PodAggregate)
     guilty, message, help_ = None, "", "compare outside of the aggregate"
-    met = ir.walk(*parts)
     if of.things == "nodes":
         guilty = next((one for one in parts if one.level is Level.IT), None)
         message = "an aggregate over nodes may not read the pods of another set"
         help_ = "say which pods:  over node.pods"
     elif of.things == "containers":
-        sets = (ir.NodeAggregate, ir.PodAggregate)
-        guilty = next((one for one in met if one.level > Level.POD or isinstance(one, sets)), None)
-        message = "an aggregate over containers looks at the pod alone"
+        met = (one for one in ir.walk(*parts) if one.level > Level.POD or isinstance(one, sets))
+        guilty, message = next(met, None), "an aggregate over containers looks at the pod alone"
     elif of.table != "pods":
-        guilty = next((one for one in met if isinstance(one, ir.PodAggregate)), None)
+        met = (one for one in ir.walk(*parts) if isinstance(one, ir.PodAggregate))
+        guilty = next(met, None)
         message = f"an aggregate over `{of.text}` may not hold one over other pods"
     if guilty is None and of.things == "pods" and of.over != "node":
         guilty = _of_the_node(parts)

@@ -87,7 +87,7 @@ def _pair(typer: Typer, node: s.Call) -> Typed:
     of = entry.spec.of if entry.spec is not None else "pair"
     pair = of == "pair"
     if not pair or len(node.args) != _PAIR:
-        message = f"the metric `{node.name}` has one value a {of}{' of texts' * pair}"
+        message = f"the metric `{node.name}` has one value {'of two texts' if pair else f'a {of}'}"
         help_ = f"write  {node.name}{'(node.name, it.node)' if pair else '   without brackets'}"
         raise scope.refuse("P209", message, node.span, help_)
     each = (typer.want(one, "text", f"`{node.name}`", "P209") for one in typer.each(node.args))

@@ -131,25 +131,25 @@ def _typed_value(scope: Scope, kind: str, written: s.Expr) -> Typed:
 
 def _read(kind: str, text: str, span: Span) -> Typed | None:
     """Returns what a text is as a value of a kind, None if it is none."""
-    number = read_number(text, span)
-    seconds, moment = exact_duration(text), parse_time(text)
     match kind:
-        case "":
-            return number or constant(span, text, TEXT)
         case "string":
             return constant(span, text, TEXT)
-        case "quantity":
-            return number
-        case "number":
-            # It keeps no unit.
-            return number if isinstance(number, Flex) else None
         case "duration":
+            seconds = exact_duration(text)
             return None if seconds is None else constant(span, to_float(seconds), DURATION)
         case "time":
+            moment = parse_time(text)
             return None if is_missing(moment) else constant(span, moment, TIME)
-        case _:
+        case "bool":
             known = text in ("true", "false")
             return constant(span, text == "true", BOOL) if known else None
+        case _:
+            pass
+    number = read_number(text, span)
+    if kind == "number":
+        # It keeps no unit.
+        return number if isinstance(number, Flex) else None
+    return number if number is not None or kind else constant(span, text, TEXT)
 
 
 def _worth(value: Typed) -> Any:  # noqa: ANN401 - whatever a parameter may be

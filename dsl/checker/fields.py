@@ -122,8 +122,8 @@ def _wrong_here(
 
 def fixed_text(typer: Typer, node: s.Expr, what: str = "a key") -> str:
     """Returns a text that is known: of a word, of a text or of a parameter."""
-    value = label_value(typer, node)
-    if isinstance(value, ir.Const) and isinstance(value.value, str):
+    value = node if isinstance(node, s.Word | s.Text) else label_value(typer, node)
+    if isinstance(value, s.Word | s.Text | ir.Const) and isinstance(value.value, str):
         return value.value
     message = f"{what} is a fixed text here, and `{typer.scope.text(node)}` is none"
     raise typer.scope.refuse("P201", message, node.span)

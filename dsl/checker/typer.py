@@ -6,6 +6,7 @@ How an expression of each kind is understood is told by those who make a `Typer`
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Final
 
 from msgspec import Struct
@@ -44,6 +45,12 @@ _IS: Final[dict[str, Callable[[Type], bool]]] = {
     "single value": lambda kind: kind.kind is not Kind.LIST,
 }
 _SORTS: Final = {"plain number": "number", "duration": "seconds"}
+
+
+@cache
+def _tests(wants: str) -> tuple[Callable[[Type], bool], ...]:
+    return tuple([_IS[one] for one in wants.split(" or ")])
+
 
 #: Understands an expression.
 Walk = Callable[["Typer", s.Expr], Typed]
@@ -113,12 +120,13 @@ class Typer:
         self, typed: Typed, wants: str, what: str, code: str = "P201", helps: tuple[str, ...] = ()
     ) -> ir.Expr:
         """Returns a value of a kind that its place wants: `number`, or `text or list`."""
-        words = wants.split(" or ")
         kind = NUMBER if isinstance(typed, Flex) else typed.type
-        if any(_IS[one](kind) for one in words):
-            return self.plain(typed)
+        for fits in _tests(wants):
+            if fits(kind):
+                return self.plain(typed)
         message = f"{what} wants a {wants}, and this is {describe(typed)}"
-        helps = helps or help_for(self.scope, typed, _SORTS.get(words[0], words[0]))
+        word = wants.partition(" or ")[0]
+        helps = helps or help_for(self.scope, typed, _SORTS.get(word, word))
         raise self.scope.refuse(code, message, typed.span, *helps)
 
     def plain(self, typed: Typed) -> ir.Expr:
