@@ -17,7 +17,7 @@ from dsl.checker.declarations import declare_name, declare_param
 from dsl.checker.expressions import typer_of
 from dsl.checker.making import compare, constant, read
 from dsl.checker.metrics import declare_metric, find_metric
-from dsl.checker.rules import MAX_WEIGHT, Draft, Rules, condition, reads_of, score, tier
+from dsl.checker.rules import MAX_WEIGHT, Checked, Draft, Rules, condition, reads_of, score, tier
 from dsl.checker.scope import (
     LetEntry,
     MetricEntry,
@@ -42,7 +42,7 @@ __all__ = [
 LANGUAGE: Final = 1
 _ALL: Final = 100
 _MAX_ORDER: Final = 1_000_000
-_POINTS: Final[dict[str, Callable[..., statements.Checked]]] = {
+_POINTS: Final[dict[str, Callable[..., Checked]]] = {
     **dict.fromkeys(("filter", "forbid", "gate", "prefilter", "reserve"), condition),
     **dict.fromkeys(("score", "prefer", "avoid"), score),
     **dict.fromkeys(("prebind", "postbind"), statements.actions),

@@ -270,10 +270,13 @@ def _element_wise(typer: Typer, node: s.Aggregate) -> ir.Expr:
 def bare(typer: Typer, node: s.BareAggregate) -> ir.Expr:
     """Returns what `max` without parentheses means: the aggregate of the only node-level name."""
     function, of_set = node.function, node.function in (*_TESTS, "distinct")
-    if typer.subjects is None:
+    root = typer.place.root
+    assert root is not None
+    if id(root) not in typer.subjects:
         # What nobody knows there is told, and may well be the subject.
-        typer.subjects = {} if typer.root is None else _subjects(typer, typer.root)
-    names = list(typer.subjects)
+        typer.subjects[id(root)] = _subjects(typer, root)
+    subjects = typer.subjects[id(root)]
+    names = list(subjects)
     if of_set or len(names) != 1:
         message = f"`{function}` needs to be told of what"
         spelled = [f"{function}({one})" for one in names[:_MAX_SHOWN]]
@@ -282,7 +285,7 @@ def bare(typer: Typer, node: s.BareAggregate) -> ir.Expr:
         help_ = f"write  {'   or   '.join(spelled)}"
         raise typer.scope.refuse("P207", message, node.span, help_)
     of = Set("nodes", "candidates", "")
-    return _over(typer, node, of, (typer.subjects[names[0]], None))
+    return _over(typer, node, of, (subjects[names[0]], None))
 
 
 def _subjects(typer: Typer, root: s.Expr) -> dict[str, ir.Expr]:

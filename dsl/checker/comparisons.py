@@ -22,7 +22,7 @@ from dsl.checker.making import (
 )
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
 from dsl.checker.typer import Typer
-from dsl.diagnostics import Fix, Label, Severity
+from dsl.diagnostics import Fix, Severity
 from dsl.patterns import why_refused
 from dsl.quantities import parse_number
 from dsl.schema import FIELDS, FieldSpec
@@ -48,7 +48,7 @@ def compared(typer: Typer, node: s.Compare) -> ir.Expr:
     for typed, other, written in zip(sides, sides[::-1], (node.right, node.left), strict=True):
         if isinstance(other, Flex | ir.Const):
             _no_version(typer.scope, typed, written, word=False)
-    left, right = _same_type(typer, node, *sides)
+    left, right = _same_type(typer, node.operator, *sides)
     negated = node.operator == "!="
     if left.type.kind in (Kind.BOOL, Kind.TEXT) and node.operator not in _EQUAL:
         message = f"`{node.operator}` does not compare {describe(left)}"
@@ -70,42 +70,25 @@ def is_word(typer: Typer, node: s.Is) -> ir.Expr:
     _word_for_nothing(typer.scope, node, text, node.right, negated=node.negated)
     field_as_word(typer.scope, node.right, Severity.WARNING)
     right = _word_or_expression(typer, node.right, left)
-    one, other = _same_type(typer, node, left, right)
+    one, other = _same_type(typer, "is", left, right)
     return turned(node.span, compare(node.span, one, "==", other), negated=node.negated)
 
 
-def _same_type(
-    typer: Typer, node: s.Compare | s.Is, left: Typed, right: Typed
-) -> tuple[ir.Expr, ir.Expr]:
-    """Brings two sides to one type."""
-    firm = next((one for one in (left, right) if not isinstance(one, Flex)), None)
-    if firm is None or firm.type.is_number:
-        unit = PLAIN if firm is None else firm.type.unit or PLAIN
-        left, right = (settle(typer.scope, one, unit, firm) for one in (left, right))
+def _same_type(typer: Typer, operator: str, left: Typed, right: Typed) -> tuple[ir.Expr, ...]:
+    """Brings two sides to one type; where that cannot be, says how one goes with the other."""
     kinds = [Kind.NUMBER if isinstance(one, Flex) else one.type.kind for one in (left, right)]
-    if isinstance(left, Flex) or isinstance(right, Flex) or kinds[0] is not kinds[1]:
-        raise _differ(typer, left, right, "P201")
-    if kinds[0] is Kind.LIST:
-        operator = node.operator if isinstance(node, s.Compare) else "is"
+    if kinds == [Kind.LIST, Kind.LIST]:
         message = f"`{operator}` does not compare {describe(left)}"
         raise typer.scope.refuse("P201", message, left.span)
-    if left.type.unit != right.type.unit:
-        raise _differ(typer, left, right, "P203")
-    return left, right
-
-
-def _differ(typer: Typer, left: Typed, right: Typed, code: str) -> Refused:
-    """Refuses two values of different kinds or units, and says how one goes with the other."""
+    if kinds[0] is kinds[1]:
+        return typer.unify((left, right), f"`{operator}` wants")[0]
     pairs = ((left, right), (right, left))
     better = ((one.span, beside(typer.scope, one, other)) for one, other in pairs)
     fix = next((Fix(*one) for one in better if one[1]), None)
     hints = (hint_beside(typer.scope, one, other) for one, other in pairs)
     helps = next((one for one in hints if one), ()) if fix is None else ()
-    message = f"cannot compare {describe(left)} with {describe(right)}"
-    labels = (Label(right.span, describe(right)),)
-    return typer.scope.refuse(
-        code, message, left.span, *helps, label=describe(left), labels=labels, fix=fix
-    )
+    wants = f"`{operator}` wants two values of one kind"
+    raise typer.scope.clash("P201", wants, left, right, *helps, fix=fix)
 
 
 def _no_version(scope: Scope, typed: Typed, other: s.Expr | s.Range, *, word: bool) -> None:
@@ -319,7 +302,7 @@ def _member(typer: Typer, span: Span, item: ir.Expr, members: s.Expr) -> ir.Expr
         values = [_word_or_expression(typer, one, item) for one in members.items]
         for value in values:
             if value.type.kind is not item.type.kind or value.type.unit != item.type.unit:
-                raise typer.mixed("P201", mixed, item, value)
+                raise typer.scope.clash("P201", mixed, item, value)
         return _either(span, item, values)
     declare = (
         f"declare it  {typer.scope.text(members).replace('$', 'param ')}: list of string = [...]"
@@ -330,11 +313,11 @@ def _member(typer: Typer, span: Span, item: ir.Expr, members: s.Expr) -> ir.Expr
     listed = known.value if isinstance(known, ir.Const) else None
     if not item.type.is_number or not isinstance(listed, tuple):
         if items.type.element is not item.type.kind or item.type.is_number:
-            raise typer.mixed("P201", mixed, item, items)
+            raise typer.scope.clash("P201", mixed, item, items)
         return member(span, item, items)
     kind = item_type(items)
     if kind != item.type and kind.unit not in (PLAIN, None):
-        raise typer.mixed("P203", mixed, item, items, f"the items are in {kind.unit}")
+        raise typer.scope.clash("P203", mixed, item, items, f"the items are in {kind.unit}")
     if kind.unit == PLAIN or kind == TEXT:
         texts = (s.Text(items.span, str(one)) for one in listed)
         return _either(span, item, [read_word(typer.scope, text, item) for text in texts])
@@ -370,7 +353,7 @@ def _range(typer: Typer, node: s.In, members: s.Range, left: Typed) -> ir.Expr:
     for one in (members.low, members.high):
         solid = settle(typer.scope, typer.check(one), unit, item)
         if not isinstance(solid, ir.Const) or solid.type.unit != unit:
-            raise typer.mixed("P203", "a range wants the unit of its value", item, solid)
+            raise typer.scope.clash("P203", "a range wants the unit of its value", item, solid)
         ends.append(float(solid.value))  # type: ignore[arg-type]  # a number by its type
     low, high = ends
     if low > high and isinstance(item, ir.Read) and item.field in _WRAPPING:
@@ -405,7 +388,7 @@ def text_test(typer: Typer, node: s.TextTest) -> ir.Expr:
     matches = node.operator == "matches"
     right = (_pattern if matches else fields.label_value)(typer, node.right)
     if right.type != TEXT:
-        raise typer.mixed("P201", f"`{node.operator}` wants two texts", left, right)
+        raise typer.scope.clash("P201", f"`{node.operator}` wants two texts", left, right)
     level = max(left.level, right.level)
     return ir.TextTest(
         span=node.span, type=BOOL, level=level, operator=node.operator, left=left, right=right

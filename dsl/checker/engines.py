@@ -8,8 +8,8 @@ from dsl.checker import fields, peers
 from dsl.checker.aggregates import nothing_of_it
 from dsl.checker.literals import read_number, settle
 from dsl.checker.making import arith, compare, constant, logical, read
-from dsl.checker.rules import Parts, Rules, holes
-from dsl.checker.statements import Checked, keys
+from dsl.checker.rules import Checked, Parts, Rules, holes
+from dsl.checker.statements import keys
 from dsl.checker.typer import Place
 from dsl.schema import FIELDS, request_unit
 from dsl.source import Span

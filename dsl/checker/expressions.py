@@ -110,10 +110,10 @@ def _sum_type(typer: Typer, operator: str, kind: Type, left: ir.Expr, right: ir.
         return _SUMS[kind, operator, other]
     if not kind.is_number or not other.is_number:
         helps = help_for(scope, left if not kind.is_number else right, "number")
-        raise typer.mixed("P201", f"`{operator}` wants two numbers", left, right, *helps)
+        raise typer.scope.clash("P201", f"`{operator}` wants two numbers", left, right, *helps)
     if kind.unit != other.unit:
         helps = help_for(scope, right, sort_of(kind)) or help_for(scope, left, sort_of(other))
-        raise typer.mixed("P203", f"`{operator}` wants equal units", left, right, *helps)
+        raise typer.scope.clash("P203", f"`{operator}` wants equal units", left, right, *helps)
     return kind
 
 

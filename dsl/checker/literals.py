@@ -185,9 +185,7 @@ def read_word(scope: Scope, node: s.Word | s.Text | s.Percent | s.Bool, like: Ty
         settled = settle(scope, number, kind.unit or PLAIN, like)
         if isinstance(settled, ir.Const) and settled.type.unit == (kind.unit or PLAIN):
             return settled
-        message = f"cannot compare {describe(like)} with {describe(settled)}"
-        labels = (Label(node.span, describe(settled)),)
-        raise scope.refuse("P203", message, like.span, label=describe(like), labels=labels)
+        raise scope.clash("P203", "a comparison wants equal units", like, settled)
     if kind.kind is Kind.BOOL and text in ("true", "false"):
         return constant(node.span, text == "true", kind)
     if kind.kind is Kind.TIME:

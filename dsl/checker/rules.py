@@ -42,6 +42,8 @@ Core = (
     | ir.GangCore
     | ir.QuotaCore
 )
+#: What a statement is understood as, and the expressions in it.
+Checked = tuple[Core, tuple[ir.Expr | None, ...]]
 #: The parts of a statement by their names; the grammar says of what shape each is.
 Parts = Mapping[str, Any]
 
@@ -273,9 +275,7 @@ class Rules:
 # ---- filters and tiers
 
 
-def condition(
-    rules: Rules, node: s.Rule, left: ir.Expr | None, parts: Parts
-) -> tuple[Core, tuple[ir.Expr | None, ...]]:
+def condition(rules: Rules, node: s.Rule, left: ir.Expr | None, parts: Parts) -> Checked:
     """Checks filters and what is asked before any node."""
     right = rules.right(node)
     message = rules.message(parts)
@@ -307,9 +307,7 @@ def condition(
     return core, (guard, test)
 
 
-def tier(
-    rules: Rules, node: s.Rule, left: ir.Expr | None, _parts: Parts
-) -> tuple[Core, tuple[ir.Expr | None, ...]]:
+def tier(rules: Rules, node: s.Rule, left: ir.Expr | None, _parts: Parts) -> Checked:
     """Checks a `first:`."""
     core = ir.TierCore(guard=rules.pod_guard(node, left), test=rules.right(node))
     return core, (core.guard, core.test)
@@ -324,9 +322,7 @@ def holes(message: ir.Message | None) -> list[ir.Expr]:
 # ---- scores
 
 
-def score(
-    rules: Rules, node: s.Rule, left: ir.Expr | None, parts: Parts
-) -> tuple[Core, tuple[ir.Expr | None, ...]]:
+def score(rules: Rules, node: s.Rule, left: ir.Expr | None, parts: Parts) -> Checked:
     """Checks `score`, `prefer` and `avoid`."""
     kind = _plain_score if node.point == "score" else _preference
     value, norm, reverse = kind(rules, node, parts)

@@ -125,6 +125,15 @@ class Scope(Struct):
         self.report(code, message, span, *helps, label=label, labels=labels, fix=fix)
         return Refused()
 
+    def clash(
+        self, code: str, wants: str, left: Typed, right: Typed, *helps: str, fix: Fix | None = None
+    ) -> Refused:
+        """Refuses two values that do not go together, and names both where they stand."""
+        first, second = sorted((left, right), key=lambda one: one.span.start)
+        message = f"{wants}, not {describe(left)} and {describe(right)}"
+        label, labels = describe(first), (Label(second.span, describe(second)),)
+        return self.refuse(code, message, first.span, *helps, label=label, labels=labels, fix=fix)
+
     def warn(
         self, code: str, message: str, span: Span, *helps: str, fix: str | Fix | None = None
     ) -> None:

@@ -9,14 +9,12 @@ from dsl.checker import comparisons, fields, peers
 from dsl.checker.lists import too_long
 from dsl.checker.literals import read_word
 from dsl.checker.making import arith, compare, constant, func, read
-from dsl.checker.rules import Core, Parts, Rules, holes, unless
+from dsl.checker.rules import Checked, Parts, Rules, holes, unless
 from dsl.checker.typer import Place
 from dsl.checker.undecided import Side, decided
 from dsl.schema import FIELDS
 from dsl.types import BOOL, NUMBER, Level
 
-#: What a statement is understood as, and the expressions in it.
-Checked = tuple[Core, tuple[ir.Expr | None, ...]]
 _SCORES: Final = frozenset(name for name in FIELDS if name.startswith("score"))
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")

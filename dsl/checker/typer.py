@@ -15,11 +15,10 @@ from msgspec.structs import replace
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import names
-from dsl.checker.convert import help_for
+from dsl.checker.convert import help_for, hint_beside
 from dsl.checker.literals import settle
 from dsl.checker.making import constant, first_of
 from dsl.checker.scope import Flex, LetEntry, MetricEntry, Refused, Scope, Typed, describe
-from dsl.diagnostics import Label
 from dsl.plan import OF_NODES
 from dsl.source import Span
 from dsl.types import DURATION, NUMBER, PLAIN, Kind, Level, Type, number_of
@@ -65,6 +64,7 @@ class Place(Struct, frozen=True):
         containers: whether `it` means a container.
         item: what `it` alone means: the item of a list that an aggregate runs over.
         results: fields that only some statements know: `score.total`, `victims.count`.
+        root: the whole expression, whose subject a bare `max` means.
     """
 
     pods: bool = False
@@ -72,6 +72,7 @@ class Place(Struct, frozen=True):
     containers: bool = False
     item: ir.Expr | None = None
     results: frozenset[str] = frozenset()
+    root: s.Expr | None = None
 
 
 class Typer:
@@ -87,9 +88,8 @@ class Typer:
         self.scope = scope
         self.find_metric = find_metric
         self._walk = walk
-        #: The expression whose subject a bare `max` means, and what may be its subject.
-        self.root: s.Expr | None = None
-        self.subjects: dict[str, ir.Expr] | None = None
+        #: What a bare `max` may mean, by the expression that it stands in.
+        self.subjects: dict[int, dict[str, ir.Expr]] = {}
         self.place = Place()
         #: Aggregates over lists that are read, and what holds where a list is too long.
         self.bounded: dict[int, tuple[ir.Expr, ir.Compare]] = {}
@@ -102,12 +102,8 @@ class Typer:
 
     def expression(self, node: s.Expr) -> Typed:
         """Checks a whole expression; a bare aggregate in it means its subject."""
-        before = self.root, self.subjects
-        self.root, self.subjects = node, None
-        try:
+        with self.inside(replace(self.place, root=node)):
             typed = self.check(node)
-        finally:
-            self.root, self.subjects = before
         if not isinstance(typed, Flex):
             self._limit_depth(typed, node.span)
         return typed
@@ -168,7 +164,7 @@ class Typer:
     def check(self, node: s.Expr) -> Typed:
         """Returns the typed tree of an expression. Raises `Refused`."""
         if self._nested == _MAX_TOTAL_DEPTH:
-            raise self._too_deep((self.root or node).span)
+            raise self._too_deep((self.place.root or node).span)
         self._nested += 1
         try:
             return self._walk(self, node)
@@ -204,21 +200,15 @@ class Typer:
             if isinstance(one, Flex) and firm.type.is_number:
                 out.append(settle(self.scope, one, unit, firm))
             elif isinstance(one, Flex) or one.type.kind is not firm.type.kind:
-                raise self.mixed("P201", f"{joined} two values of one kind", firm, one)
+                raise self.scope.clash("P201", f"{joined} two values of one kind", firm, one)
             elif one.type.unit != firm.type.unit:
-                raise self.mixed("P203", f"{joined} equal units", firm, one)
+                pairs = ((one, firm), (firm, one))
+                found = (hint_beside(self.scope, *pair) for pair in pairs)
+                helps = next((one for one in found if one), ())
+                raise self.scope.clash("P203", f"{joined} equal units", firm, one, *helps)
             else:
                 out.append(one)
         return tuple(out), firm.type
-
-    def mixed(self, code: str, wants: str, left: Typed, right: Typed, *helps: str) -> Refused:
-        """Refuses two values that do not go together."""
-        first, second = sorted((left, right), key=lambda one: one.span.start)
-        message = f"{wants}, not {describe(left)} and {describe(right)}"
-        labels = (Label(second.span, describe(second)),)
-        return self.scope.refuse(
-            code, message, first.span, *helps, label=describe(first), labels=labels
-        )
 
     # ---- names
 
