@@ -267,8 +267,6 @@ def in_list(typer: Typer, node: s.In) -> ir.Expr:
     """Returns the condition of `x in [a, b]` and `x in 1..5`."""
     scope = typer.scope
     members = node.members
-    if isinstance(members, s.Field) and isinstance(node.left, s.Text) and members.key is None:
-        _within(scope, node, members, node.left)
     left = typer.check(node.left)
     if isinstance(members, s.Range):
         return _range(typer, node, members, left)
@@ -280,17 +278,6 @@ def in_list(typer: Typer, node: s.In) -> ir.Expr:
         fix = Fix(node.span, each) if item.type.kind is Kind.LIST else None
         raise scope.refuse("P201", message, node.left.span, fix=fix)
     return turned(node.span, _member(typer, node.span, item, members), negated=node.negated)
-
-
-def _within(scope: Scope, node: s.In, members: s.Field, word: s.Text) -> None:
-    """Refuses `"app" in pod.labels` and `"nginx" in pod.name`."""
-    spec = FIELDS.get(fields.canonical(members.path))
-    if spec is None or not (spec.keyed or spec.type == TEXT):
-        return
-    test = f"[{scope.text(word)}] is present" if spec.keyed else f" contains {scope.text(word)}"
-    better = Fix(node.span, f"{'not ' * node.negated}{spec.name}{test}")
-    message = f"`in` wants a list, and `{scope.text(members)}` is none"
-    raise scope.refuse("P201", message, members.span, fix=better)
 
 
 def _member(typer: Typer, span: Span, item: ir.Expr, members: s.Expr) -> ir.Expr:

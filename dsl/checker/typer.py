@@ -102,8 +102,11 @@ class Typer:
 
     def expression(self, node: s.Expr) -> Typed:
         """Checks a whole expression; a bare aggregate in it means its subject."""
-        with self.inside(replace(self.place, root=node)):
+        before, self.place = self.place, replace(self.place, root=node)
+        try:
             typed = self.check(node)
+        finally:
+            self.place = before
         if not isinstance(typed, Flex):
             self._limit_depth(typed, node.span)
         return typed
@@ -139,20 +142,20 @@ class Typer:
             self.place = before
 
     def _limit_depth(self, root: ir.Expr, span: Span) -> None:
-        stack: list[ir.Expr] = [root]
+        depths, stack = self._depths, [root]
         while stack:
             node = stack[-1]
-            if id(node) in self._depths:
+            if id(node) in depths:
                 stack.pop()
                 continue
             parts = ir.children(node)
-            todo = [one for one in parts if id(one) not in self._depths]
+            todo = [one for one in parts if id(one) not in depths]
             if todo:
                 stack.extend(todo)
                 continue
-            below = max((self._depths[id(one)][0] for one in parts), default=0)
-            self._depths[id(node)] = 1 + below, node
-        if self._depths[id(root)][0] > _MAX_TOTAL_DEPTH:
+            below = max((depths[id(one)][0] for one in parts), default=0)
+            depths[id(node)] = 1 + below, node
+        if depths[id(root)][0] > _MAX_TOTAL_DEPTH:
             raise self._too_deep(span)
 
     def _too_deep(self, span: Span) -> Refused:
