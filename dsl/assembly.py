@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsl import ir, reference, words
-from dsl.checker import CheckedPolicy, Draft, FilterDraft, ScoreDraft, StatementDraft
+from dsl.checker import CheckedPolicy, Draft
 from dsl.lower import Memo, combine, finished, lower_column, lower_filter
 from dsl.lower.statements import (
     Values,
@@ -52,11 +52,12 @@ def assembled(policy: CheckedPolicy, memo: Memo) -> Generator[None, None, Plan]:
     others: defaultdict[str, list[Any]] = defaultdict(list)
     rules: list[RuleBase] = []
     for draft in policy.rules:
-        if isinstance(draft, ScoreDraft):
-            scores.append(_score(policy, draft, memo))
+        core = draft.core
+        if isinstance(core, ir.ScoreCore):
+            scores.append(_score(policy, draft, core, memo))
             rules.append(scores[-1])
-        elif isinstance(draft, FilterDraft) and draft.written.point in _FILTERS:
-            filters.append(_filter(policy, draft, memo))
+        elif isinstance(core, ir.FilterCore) and draft.written.point in _FILTERS:
+            filters.append(_filter(policy, draft, core, memo))
             rules.append(filters[-1])
         else:
             rules.append(_statement(policy.source, draft, memo))
@@ -108,8 +109,8 @@ def _message(
     return lambda *place: words.message(core, text, values(*place))
 
 
-def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule:
-    core, source = draft.core, policy.source
+def _filter(policy: CheckedPolicy, draft: Draft, core: ir.FilterCore, memo: Memo) -> FilterRule:
+    source = policy.source
     prepare, verdict = lower_filter(core, memo)
 
     values = _values(memo)
@@ -137,8 +138,7 @@ def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule
     )
 
 
-def _score(policy: CheckedPolicy, draft: ScoreDraft, memo: Memo) -> ScoreRule:
-    core = draft.core
+def _score(policy: CheckedPolicy, draft: Draft, core: ir.ScoreCore, memo: Memo) -> ScoreRule:
     prepare, column = lower_column(core.guard, core.value, memo)
     return ScoreRule(
         **_base(policy.source, draft),
@@ -167,7 +167,7 @@ def _base(source: SourceFile, draft: Draft) -> dict[str, Any]:
     }
 
 
-def _statement(source: SourceFile, draft: FilterDraft | StatementDraft, memo: Memo) -> RuleBase:
+def _statement(source: SourceFile, draft: Draft, memo: Memo) -> RuleBase:
     """Returns the rule of any statement but filters and scores."""
     core = draft.core
     base = _base(source, draft)
@@ -190,7 +190,8 @@ def _statement(source: SourceFile, draft: FilterDraft | StatementDraft, memo: Me
             return preempt_rule(base, core, memo)
         case ir.GangCore():
             return gang_rule(base, core, memo)
-        case ir.QuotaCore():
+        case _:
+            assert isinstance(core, ir.QuotaCore)
             return quota_rule(base, core, draft.status, memo)
 
 

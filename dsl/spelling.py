@@ -67,19 +67,6 @@ def _apart(word: str, other: str) -> int:
 DAYS: Final = WEEKDAYS
 
 
-def days(text: str) -> str:
-    """Returns the days of `mon-fri`, `mon..fri` or `weekend` as a list; "" for anything else."""
-    text = {"weekend": "sat-sun", "weekday": "mon-fri", "workday": "mon-fri"}.get(
-        text.lower().rstrip("s"), text
-    )
-    found = re.fullmatch(r"(\w{3})\w*[ \t]*(?:-|\.\.|to)[ \t]*(\w{3})\w*", text.lower())
-    if found is None or not {found[1], found[2]} <= {*DAYS}:
-        return ""
-    first, last = DAYS.index(found[1]), DAYS.index(found[2])
-    named = DAYS[first : last + 1] if first <= last else DAYS[first:] + DAYS[: last + 1]
-    return f"[{', '.join(named)}]"
-
-
 # ---- fields
 
 _ROOTS: Final = frozenset({"input", "request", "review", "object", "self", "params", "data"})

@@ -4,19 +4,20 @@ Checks one file: names, kinds, units, levels, missing values. Sugar ends here. K
 parser's tables nor columns.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from dsl import ir
 from dsl import syntax as s
+from dsl.checker import engines, statements
 from dsl.checker.declarations import declare_name, declare_param
-from dsl.checker.engines import EngineChecker
 from dsl.checker.expressions import typer_of
 from dsl.checker.making import compare, constant, read
 from dsl.checker.metrics import declare_metric, find_metric
-from dsl.checker.rules import Draft, FilterDraft, RuleChecker, ScoreDraft, StatementDraft
+from dsl.checker.rules import MAX_WEIGHT, Checked, Draft, Rules, condition, reads_of, score, tier
 from dsl.checker.scope import (
     LetEntry,
     MetricEntry,
@@ -24,10 +25,8 @@ from dsl.checker.scope import (
     Refused,
     Scope,
 )
-from dsl.checker.statements import StatementChecker
 from dsl.diagnostics import Diagnostic
 from dsl.plan import MetricSpec
-from dsl.quantities import exact_decimal
 from dsl.schema import CATALOGUE, MetricDefinition
 from dsl.source import SourceFile, Span
 from dsl.types import TEXT, Level
@@ -36,44 +35,41 @@ __all__ = [
     "CheckedPolicy",
     "Draft",
     "FileChecker",
-    "FilterDraft",
     "ParamValue",
-    "ScoreDraft",
-    "StatementDraft",
     "policy_name",
 ]
 
 LANGUAGE: Final = 1
-MAX_WEIGHT: Final = 1_000_000.0
 _ALL: Final = 100
-_EXTENSIONS: Final = (".policy",)
+_MAX_ORDER: Final = 1_000_000
+_POINTS: Final[dict[str, Callable[..., Checked]]] = {
+    **dict.fromkeys(("filter", "forbid", "gate", "prefilter", "reserve"), condition),
+    **dict.fromkeys(("score", "prefer", "avoid"), score),
+    **dict.fromkeys(("prebind", "postbind"), statements.actions),
+    "first": tier,
+    "spread": statements.spread,
+    "sort": statements.sort,
+    "permit": statements.permit,
+    "bind": statements.bind,
+    "preempt": engines.preempt,
+    "gang": engines.gang,
+    "quota": engines.quota,
+}
 
 
-class CheckedPolicy(Struct, frozen=True):
+class CheckedPolicy(Struct, frozen=True, kw_only=True):
     """A file that was understood."""
 
     name: str
-    name_span: Span
+    name_span: Span = Span(0, 0)
     source: SourceFile
-    description: str
-    version: str
-    mode: str
-    order: int
-    weight: float
-    metrics: tuple[MetricSpec, ...]
-    rules: tuple[Draft, ...]
-
-
-class _Header(Struct):
-    """The properties of a file, with their defaults."""
-
-    name: str
     description: str = ""
     version: str = ""
     mode: str = "enforce"
     order: int = 100
     weight: float = 1.0
-    seen: dict[str, Span] = field(default_factory=dict)
+    metrics: tuple[MetricSpec, ...]
+    rules: tuple[Draft, ...]
 
 
 def policy_name(source: SourceFile, statements: Sequence[s.Statement]) -> str:
@@ -81,10 +77,7 @@ def policy_name(source: SourceFile, statements: Sequence[s.Statement]) -> str:
     for node in statements:
         if isinstance(node, s.Header) and node.name == "policy" and isinstance(node.value, s.Word):
             return node.value.value
-    name = source.name.rsplit("/", 1)[-1]
-    for ending in _EXTENSIONS:
-        name = name.removesuffix(ending)
-    return name
+    return source.name.rsplit("/", 1)[-1].removesuffix(".policy")
 
 
 class FileChecker:
@@ -104,63 +97,47 @@ class FileChecker:
         self._given = dict(params or {})
         self._scope = Scope(source, {**CATALOGUE, **(metrics or {})})
         self.typer = typer_of(self._scope, self._find_metric)
-        self._header = _Header(policy_name(source, statements))
+        self._header: dict[str, Any] = {"name": policy_name(source, statements)}
+        self._seen: set[str] = set()
         self._rules: list[Draft] = []
-        self._prescores: list[ir.Expr] = []
+        self._shared = Rules(self._scope, self.typer)
+        if namespace is not None:
+            self._shared.guards.append(_only_in(namespace))
         self._sorts = False
-        # Each by itself: what holds for one of them must not loosen another.
-        self._guards: tuple[ir.Expr, ...] = () if namespace is None else (_only_in(namespace),)
-        self._norm: s.Clause | None = None
         self._used_metrics: dict[str, MetricSpec] = {}
 
     def steps(self) -> Iterator[None]:
         """Does the work; stops after each statement."""
-        for kind in (s.Broken, s.ParamDecl, s.MetricDecl, s.LetDecl, s.Header, s.NormalizeDecl):
-            for node in self._statements:
-                if isinstance(node, kind):
-                    self._attempt(node)
-                    yield
-        self._unknown_params()
-        for node in self._statements:
-            if isinstance(node, s.Rule) and node.point == "prescore":
-                self._prescore(node)
-                yield
-        number = 0
-        for node in self._statements:
-            match node:
-                case s.LetDecl():
-                    self._finish_let(node)
-                case s.Rule() | s.Special():
-                    number += 1
-                    self._rule(node, number)
-                case _:
-                    continue
+        for check, *what in self._checks():
+            with suppress(Refused):
+                check(*what)
             yield
+
+    def _checks(self) -> Iterator[tuple[Any, ...]]:
+        """Returns what is to be done, in order: a check and what it is given."""
+        for kind in (s.Broken, s.ParamDecl, s.MetricDecl, s.LetDecl, s.Header, s.NormalizeDecl):
+            yield from ((self._declare, one) for one in self._statements if isinstance(one, kind))
+        self._unknown_params()
+        rules = [one for one in self._statements if isinstance(one, s.Rule | s.Special)]
+        yield from ((self._prescore, one) for one in rules if one.point == "prescore")
+        numbers = {id(one): number for number, one in enumerate(rules, 1)}
+        for node in self._statements:
+            if isinstance(node, s.LetDecl):
+                entry = self._scope.lets.get(node.name)
+                if entry is not None and entry.written is node:
+                    yield self.typer.let_value, entry
+            elif isinstance(node, s.Rule | s.Special) and node.point != "prescore":
+                yield self._rule, node, numbers[id(node)]
 
     def result(self) -> tuple[CheckedPolicy, tuple[Diagnostic, ...]]:
         """Returns what was understood, and all findings."""
-        head = self._header
+        metrics, rules = tuple(self._used_metrics.values()), tuple(self._rules)
         policy = CheckedPolicy(
-            head.name,
-            head.seen.get("policy", Span(0, 0)),
-            self._scope.source,
-            head.description,
-            head.version,
-            head.mode,
-            head.order,
-            head.weight,
-            tuple(self._used_metrics.values()),
-            tuple(self._rules),
+            source=self._scope.source, metrics=metrics, rules=rules, **self._header
         )
         return policy, tuple(self._scope.found)
 
     # ---- declarations and header
-
-    def _attempt(self, node: s.Statement) -> None:
-        try:
-            self._declare(node)
-        except Refused:
-            return
 
     def _declare(self, node: s.Statement) -> None:
         scope = self._scope
@@ -170,16 +147,16 @@ class FileChecker:
             case s.ParamDecl():
                 declare_param(scope, node, self._given.pop(node.name, None))
             case s.MetricDecl():
-                declare_metric(scope, node)
+                declare_metric(self.typer, node)
             case s.LetDecl():
                 declare_name(scope, node.name, node.name_span)
                 scope.lets[node.name] = LetEntry(node)
             case s.Header():
                 self._head(node)
             case s.NormalizeDecl():
-                if self._norm is not None:
+                if self._shared.norm is not None:
                     scope.refuse("P109", "`normalize:` stands twice in this file", node.span)
-                self._norm = node.norm
+                self._shared.norm = node.norm
             case _:
                 return
 
@@ -190,105 +167,71 @@ class FileChecker:
             self._scope.report("P105", message, Span(0, 0), f"it has {known}")
 
     def _head(self, node: s.Header) -> None:
-        scope, head = self._scope, self._header
-        word = node.name.replace("policy_weight", "weight").replace("_", " ")
-        if node.name in head.seen:
+        scope, value, name = self._scope, node.value, node.name.replace("policy_weight", "weight")
+        if name in self._seen:
+            word = name.replace("_", " ")
             raise scope.refuse("P109", f"`{word}:` stands twice in this file", node.span)
-        head.seen[node.name] = node.span
-        value = node.value
-        text = value.value if isinstance(value, s.Word | s.Text) else ""
-        match node.name:
+        self._seen.add(name)
+        text = value.value.strip() if isinstance(value, s.Word | s.Text) else ""
+        match name:
             case "policy":
-                head.name = text
-            case "description":
-                head.description = text.strip()
-            case "version":
-                head.version = text
+                self._header |= {"name": text, "name_span": node.span}
+            case "description" | "version":
+                self._header[name] = text
             case "language":
-                self._language(text, value.span)
+                if text != str(LANGUAGE):
+                    message = f"this compiler reads language {LANGUAGE}, not `{text}`"
+                    raise scope.refuse("P901", message, value.span, f"write  language: {LANGUAGE}")
             case "mode":
-                self._mode(text, value.span)
+                word, _, share = text.partition(" ")
+                if share and not 0 < float(share.strip().removesuffix("%")) <= _ALL:
+                    message = "a canary is more than 0% and at most 100% of the pods"
+                    raise scope.refuse("P111", message, value.span)
+                self._header[name] = f"{word} {share.strip()}".strip()
             case "order":
-                head.order = self._whole(text, value.span)
-            case "policy_weight":
-                head.weight = self._rule_checker().weight(value)
+                self._header[name] = self._shared.whole(node, name, -_MAX_ORDER, _MAX_ORDER)
+            case "weight":
+                self._header[name] = self._shared.number(node, name, 0, MAX_WEIGHT)
             case _:
-                self._guards = (*self._guards, self._applies_to(value))
-
-    def _language(self, text: str, span: Span) -> None:
-        if text != str(LANGUAGE):
-            message = f"this compiler reads language {LANGUAGE}, not `{text}`"
-            raise self._scope.refuse("P901", message, span, f"write  language: {LANGUAGE}")
-
-    def _mode(self, text: str, span: Span) -> None:
-        word, _, share = text.partition(" ")
-        if share and not 0 < float(share.strip().removesuffix("%")) <= _ALL:
-            message = "a canary is more than 0% and at most 100% of the pods"
-            raise self._scope.refuse("P111", message, span)
-        self._header.mode = f"{word} {share.strip()}".strip()
-
-    def _whole(self, text: str, span: Span) -> int:
-        exact = exact_decimal(text)
-        if exact is None or exact.denominator != 1 or abs(exact) > MAX_WEIGHT:
-            message = f"`order` is a whole number up to {MAX_WEIGHT:,.0f}"
-            raise self._scope.refuse("P111", message, span, "the lowest comes first: order: 1")
-        return int(exact)
-
-    def _applies_to(self, node: s.Expr) -> ir.Expr:
-        guard = self.typer.condition(node, "`applies to`")
-        self._rule_checker().pod_only(guard, "`applies to` looks at the pod")
-        return guard
+                guard = self.typer.condition(value, "`applies to`")
+                self._shared.pod_only("`applies to` looks at the pod", guard)
+                self._shared.guards.append(guard)
 
     # ---- names
 
-    def _find_metric(self, name: str, span: Span) -> MetricEntry | None:
-        del span
+    def _find_metric(self, name: str) -> MetricEntry | None:
         entry = find_metric(self._scope, name)
         if entry is not None and entry.spec is not None:
             self._used_metrics[name] = entry.spec
         return entry
 
-    def _finish_let(self, node: s.LetDecl) -> None:
-        entry = self._scope.lets.get(node.name)
-        if entry is None or entry.written is not node:
-            return
-        try:
-            self.typer.let_value(entry)
-        except Refused:
-            return
-
     # ---- rules
 
-    def _rule_checker(self) -> RuleChecker:
-        scores = tuple(self._prescores)
-        return RuleChecker(self._scope, self.typer, self._guards, self._norm, scores)
-
     def _prescore(self, node: s.Rule) -> None:
-        try:
-            self._prescores.append(self._rule_checker().prescore(node))
-        except Refused:
-            return
+        """Checks the condition of a `prescore:`, on which all scores of the file depend."""
+        test = self.typer.condition(node.right, f"`{node.keyword}`")
+        self._shared.pod_only(f"`{node.keyword}` looks at the pod", test)
+        self._shared.prescores.append(test)
 
     def _rule(self, node: s.Rule | s.Special, number: int) -> None:
-        try:
-            draft = self._draft(node, number)
-        except Refused:
-            return
-        if draft is not None:
-            self._rules.append(draft)
-
-    def _draft(self, node: s.Rule | s.Special, number: int) -> Draft | None:
-        rules = self._rule_checker()
-        if isinstance(node, s.Rule):
-            return None if node.point == "prescore" else rules.check(node, number)
         if node.point == "sort":
             if self._sorts:
                 message = "`sort:` stands twice in this file"
                 help_ = "give all keys in one line:  sort: pod.priority desc, pod.queued_at"
                 raise self._scope.refuse("P501", message, node.span, help_)
             self._sorts = True
-        kind = EngineChecker if node.point in ("preempt", "gang", "quota") else StatementChecker
-        return kind(self._scope, self.typer, rules).check(node, number)
+        written: tuple[Any, ...] = node.clauses if isinstance(node, s.Rule) else node.parts
+        parts = self._scope.clauses(written, several=("annotate", "set_label", "event"))
+        left: ir.Expr | None = None
+        refused: Refused | None = None
+        try:
+            left = self._shared.left(node)
+        except Refused as stop:
+            refused = stop
+        core, roots = _POINTS[node.point](self._shared, node, left, parts)
+        if refused is not None:
+            raise refused
+        self._rules.append(Draft(number, node, core, reads_of(*roots)))
 
 
 def _only_in(namespace: str) -> ir.Expr:

@@ -5,9 +5,8 @@ from typing import Final
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import names, peers
-from dsl.checker.convert import help_for
-from dsl.checker.making import arith, constant, first_of, func
-from dsl.checker.scope import MetricEntry, Refused, Typed, describe
+from dsl.checker.making import arith, constant, func, item_type, unnamed
+from dsl.checker.scope import Refused, Typed
 from dsl.checker.typer import Typer
 from dsl.functions import FUNCTIONS, TEXT_FUNCTIONS, FunctionSpec
 from dsl.plan import OF_NODES
@@ -22,9 +21,7 @@ from dsl.types import (
     TEXT,
     TEXTS,
     TIME,
-    Kind,
     Level,
-    Type,
     is_missing,
     number_of,
 )
@@ -39,11 +36,11 @@ _GIVES: Final = {
     "texts": TEXTS,
 }
 _WANTS: Final = {
-    "n": "a plain number",
-    "s": "a text",
-    "l": "a text or a list",
-    "i": "a list",
-    "a": "a text or a number",
+    "n": "plain number",
+    "s": "text",
+    "l": "text or list",
+    "i": "list",
+    "a": "text or number",
 }
 #: What a function reads a text as, and a text that it can read.
 _READS: Final = {
@@ -82,36 +79,27 @@ def call(typer: Typer, node: s.Call) -> Typed:
 def _pair(typer: Typer, node: s.Call) -> Typed:
     """Returns the value of a metric of pairs: `rtt(node.name, it.node)`."""
     scope = typer.scope
-    entry: MetricEntry | None = None
-    if node.name not in scope.lets:
-        entry = typer.find_metric(node.name, node.name_span)
-    if node.name in scope.broken or (entry is not None and entry.spec is None):
+    entry = typer.find_metric(node.name) if node.name not in scope.lets else None
+    if node.name in scope.broken:
         raise Refused
-    if entry is None or entry.spec is None:
+    if entry is None:
         raise names.no_function(scope, node)
-    if entry.spec.of != "pair":
-        message = f"the metric `{node.name}` has one value a {entry.spec.of}"
-        raise scope.refuse("P209", message, node.span, f"write  {node.name}   without brackets")
-    if len(node.args) != _PAIR:
-        message = f"`{node.name}` is a metric of two texts"
-        raise scope.refuse("P209", message, node.span)
-    left, right = (_argument_of(typer, node.name, "s", one) for one in typer.each(node.args))
-    kind = number_of(entry.unit)
-    level = max(left.level, right.level, Level.CYCLE)
-    pair = ir.Pair(
-        span=node.span, type=kind, level=level, name=node.name, id=entry.spec.id, left=left,
-        right=right,
-    )  # fmt: skip
-    if entry.spec.default is None:
-        return pair
-    return first_of(node.span, (pair, constant(node.span, entry.spec.default, kind)))
+    of = entry.spec.of if entry.spec is not None else "pair"
+    pair = of == "pair"
+    if not pair or len(node.args) != _PAIR:
+        message = f"the metric `{node.name}` has one value {'of two texts' if pair else f'a {of}'}"
+        help_ = f"write  {node.name}{'(node.name, it.node)' if pair else '   without brackets'}"
+        raise scope.refuse("P209", message, node.span, help_)
+    each = (typer.want(one, "text", f"`{node.name}`", "P209") for one in typer.each(node.args))
+    return typer.sample(entry, node.span, pair=tuple(each))
 
 
 def _metric_age(typer: Typer, node: s.Call) -> ir.Expr:
     name = node.args[0]
-    found = typer.metric(name.name, node.span, age=True) if isinstance(name, s.Name) else None
-    if found is None:
+    entry = typer.find_metric(name.name) if isinstance(name, s.Name) else None
+    if entry is None:
         raise typer.scope.refuse("P209", "`metric_age` takes the name of a metric", name.span)
+    found = typer.sample(entry, node.span, age=True)
     assert isinstance(found, ir.Metric)
     if found.of not in OF_NODES:
         message = "only samples of nodes have an age"
@@ -122,63 +110,55 @@ def _metric_age(typer: Typer, node: s.Call) -> ir.Expr:
 
 def _apply(typer: Typer, node: s.Call, spec: FunctionSpec, args: list[Typed]) -> ir.Expr:
     takes = spec.takes + spec.takes[-1] * (len(args) - len(spec.takes))
+    what, span = f"`{node.name}`", node.span
     if "u" in takes:
-        solid, first = typer.unify(args, f"`{node.name}` wants")
-        if not first.is_number:
-            raise _argument(typer, node.name, solid[0], "a number")
+        solid, first = typer.unify(args, f"{what} wants")
+        typer.want(solid[0], "number", what, "P209")
     else:
-        solid = tuple(
-            _argument_of(typer, node.name, letter, one)
-            for letter, one in zip(takes, args, strict=True)
-        )
+        each = zip(takes, args, strict=True)
+        solid = tuple(typer.want(one, _WANTS[letter], what, "P209") for letter, one in each)
         first = solid[0].type
     if spec.gives == "item":
-        return _item(typer, node, solid)
+        return _item(typer, node, *solid)
     kind = first if spec.gives == "same" else _GIVES[spec.gives]
-    return _make_call(typer, node, kind, solid)
+    value = solid[0]
+    _readable(typer, node.name, value)
+    match node.name:
+        case "rank":
+            return _rank(typer, node, value)
+        case "number" if first.is_number:
+            return _without_unit(value, span)
+        case "string":
+            return _as_text(value)
+        case "join" | "hash":
+            return func(span, kind, node.name, tuple(_as_text(one) for one in solid))
+        case "cores":
+            return arith(span, kind, ("*",), (value, constant(span, float(MILLI), NUMBER)))
+        case "bytes" | "seconds":
+            return func(span, kind, "plain", solid)
+        case "clamp":
+            return func(span, kind, "min", (func(span, kind, "max", solid[:2]), solid[2]))
+        case _:
+            return func(span, kind, node.name, solid)
 
 
-def _argument_of(typer: Typer, name: str, letter: str, typed: Typed) -> ir.Expr:
-    solid = typer.plain(typed)
-    kind = solid.type
-    fits = {
-        "n": kind.is_number and (kind.unit or PLAIN).is_plain,
-        "s": kind.kind is Kind.TEXT,
-        "l": kind.kind in (Kind.TEXT, Kind.LIST),
-        "i": kind.kind is Kind.LIST,
-        "a": kind.kind in (Kind.TEXT, Kind.NUMBER),
-    }[letter]
-    if fits:
-        if letter == "a" and name in ("join", "hash") and kind.is_number:
-            return _as_text(solid)
-        return solid
-    raise _argument(typer, name, solid, _WANTS[letter])
-
-
-def _argument(typer: Typer, name: str, typed: ir.Expr, wants: str) -> Refused:
-    message = f"`{name}` takes {wants}, and this is {describe(typed)}"
-    want = {"a plain number": "number", "a text": "text"}.get(wants, "")
-    return typer.scope.refuse("P209", message, typed.span, *help_for(typer.scope, typed, want))
-
-
-def _item(typer: Typer, node: s.Call, args: tuple[ir.Expr, ...]) -> ir.Expr:
-    items, place = args
+def _item(typer: Typer, node: s.Call, items: ir.Expr, place: ir.Expr) -> ir.Expr:
     if items.level > Level.POD and not is_split(items):
         message, help_ = f"`{typer.scope.text(items)}` has no order", "test its items with `in`"
         raise typer.scope.refuse("P209", message, items.span, help_)
-    element = items.type.element
-    kind = TEXT if element is Kind.TEXT else number_of(items.type.unit or PLAIN)
-    return func(node.span, kind, "item", (items, _as_text(place) if is_split(items) else place))
+    at = _as_text(place) if is_split(items) else place
+    return func(node.span, item_type(items), "item", (items, at))
 
 
 def is_split(node: ir.Expr) -> bool:
     """Whether a list is made of a text."""
-    while isinstance(node, ir.Named):
-        node = node.body
+    node = unnamed(node)
     return isinstance(node, ir.Func) and node.name == "split"
 
 
 def _as_text(solid: ir.Expr) -> ir.Expr:
+    if not solid.type.is_number:
+        return solid
     return func(solid.span, TEXT, "string", (_without_unit(solid, solid.span),))
 
 
@@ -190,29 +170,9 @@ def _without_unit(solid: ir.Expr, span: Span) -> ir.Expr:
     return arith(span, NUMBER, ("/" if power > 0 else "*",), (solid, factor))
 
 
-def _make_call(typer: Typer, node: s.Call, kind: Type, args: tuple[ir.Expr, ...]) -> ir.Expr:
-    first, name, span = args[0], node.name, node.span
-    if name == "rank":
-        return _rank(typer, node, first)
-    _readable(typer, name, first)
-    if name in ("number", "string") and first.type.is_number:
-        return _without_unit(first, span) if name == "number" else _as_text(first)
-    if name == "string":
-        return first
-    if name == "cores":
-        return arith(span, kind, ("*",), (first, constant(span, float(MILLI), NUMBER)))
-    if name in ("bytes", "seconds"):
-        return func(span, kind, "plain", args)
-    if name == "clamp":
-        return func(span, kind, "min", (func(span, kind, "max", args[:2]), args[2]))
-    return func(span, kind, name, args)
-
-
 def _readable(typer: Typer, name: str, read: ir.Expr) -> None:
     """Refuses a fixed text that a function cannot read: the rule would reject every node."""
-    value = read
-    while isinstance(value, ir.Named):
-        value = value.body
+    value = unnamed(read)
     text = value.value if isinstance(value, ir.Const) else None
     if name in _READS and isinstance(text, str) and is_missing(TEXT_FUNCTIONS[name](text)):
         what, example = _READS[name]

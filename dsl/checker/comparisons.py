@@ -1,135 +1,94 @@
-"""Comparisons and tests: `==`, `is`, `in`, `contains`, `like`, `matches`, `is missing`."""
+"""Comparisons and tests: `==`, `is`, `in`, `contains`, `like`, `matches`, `is missing`, labels."""
 
+import re
 from typing import Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker.alternatives import listed_words, membership
-from dsl.checker.convert import DATE, beside, converted, help_for, sort_of
-from dsl.checker.fields import either, members_of, no_fields, word_for_nothing
+from dsl.checker import fields, names
+from dsl.checker.convert import beside, converted, help_for, hint_beside
 from dsl.checker.literals import read_word, settle
-from dsl.checker.making import compare, constant, inverted, logical, member, missing, turned
+from dsl.checker.making import (
+    compare,
+    constant,
+    func,
+    inverted,
+    item_type,
+    logical,
+    member,
+    missing,
+    turned,
+    unnamed,
+)
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
 from dsl.checker.typer import Typer
-from dsl.diagnostics import Fix, Label, Severity
+from dsl.diagnostics import Fix, Severity
 from dsl.patterns import why_refused
-from dsl.schema import FIELDS
+from dsl.quantities import parse_number
+from dsl.schema import FIELDS, FieldSpec
 from dsl.source import Span
-from dsl.spelling import ABSENT, DAYS, NOTHING, THERE, days
-from dsl.types import BOOL, PLAIN, TEXT, Kind, Level, number_of
+from dsl.spelling import ABSENT, DAYS, NOTHING, THERE
+from dsl.types import BOOL, NUMBER, PLAIN, TEXT, Kind, Level, Type, is_missing
 
 #: Days as others count them, from Sunday on, which is both 0 and 7.
 _DAY_NUMBERS: Final = {str(i): one for i, one in enumerate((DAYS[-1], *DAYS))}
 _WRAPPING: Final = ("time.hour", "time.minute", "time.day", "time.month")
-_SIGNS: Final = {"-": " minus ", "/": " divided by "}
-#: A flag beside a number: the condition itself, or its opposite.
-_FLAGS: Final = {"==0": "not {}", "!=0": "{}", "==1": "{}", "!=1": "not {}"}
+_EQUAL: Final = ("==", "!=")
+_KEY_TEST: Final = re.compile(r"(.*?)(!=|==?)(.*)", re.DOTALL)
 
 
-def check_test(typer: Typer, node: s.Expr) -> ir.Expr:
-    """Returns the condition of a comparison or test."""
-    match node:
-        case s.Compare():
-            return _compare(typer, node)
-        case s.Is():
-            return _is(typer, node)
-        case s.IsMissing():
-            return _missing(typer, node)
-        case s.In():
-            return _in(typer, node)
-        case s.TextTest():
-            return _text_test(typer, node)
-        case _:
-            raise AssertionError(f"no expression stands here: {node}")
+# ---- two values
 
 
-# ---- comparisons
-
-
-def _compare(typer: Typer, node: s.Compare) -> ir.Expr:
+def compared(typer: Typer, node: s.Compare) -> ir.Expr:
+    """Returns the condition of a comparison with a symbol."""
     _bare_word(typer, node)
-    quoted_field(typer.scope, node.left)
+    _left_as_text(typer.scope, node.left)
     sides = typer.each((node.left, node.right))
     for typed, other, written in zip(sides, sides[::-1], (node.right, node.left), strict=True):
         if isinstance(other, Flex | ir.Const):
             _no_version(typer.scope, typed, written, word=False)
-    left, right = _same_type(typer, node, *sides)
-    kind, negated = left.type.kind, node.operator == "!="
-    ordered = node.operator not in ("==", "!=")
-    if kind in (Kind.LIST, Kind.PODS) or (kind in (Kind.BOOL, Kind.TEXT) and ordered):
+    left, right = _same_type(typer, node.operator, *sides)
+    negated = node.operator == "!="
+    if left.type.kind in (Kind.BOOL, Kind.TEXT) and node.operator not in _EQUAL:
         message = f"`{node.operator}` does not compare {describe(left)}"
-        number = converted(typer.scope, left, "number") if kind is Kind.TEXT else ""
+        number = converted(typer.scope, left, "number") if left.type == TEXT else ""
         helps = (f"compare numbers:  {number} {node.operator} ...",) if number else ()
         raise typer.scope.refuse("P201", message, left.span, *helps)
     for one, other in ((left, right), (right, left)):
         if isinstance(other, ir.Const):
-            closed_set(typer.scope, one, other, negated=negated)
+            closed_set(typer.scope, one, other)
     test = compare(node.span, left, "==" if negated else node.operator, right)
     return turned(node.span, test, negated=negated)
 
 
-def _same_type(typer: Typer, node: s.Compare, left: Typed, right: Typed) -> tuple[ir.Expr, ir.Expr]:
-    if isinstance(left, Flex) and isinstance(right, Flex):
-        return typer.plain(left), typer.plain(right)
-    for one, other in ((left, right), (right, left)):
-        if isinstance(one, Flex) and not isinstance(other, Flex) and other.type.is_number:
-            solid = settle(typer.scope, one, other.type.unit or PLAIN, other)
-            return (solid, other) if one is left else (other, solid)
-    if isinstance(left, Flex) or isinstance(right, Flex) or left.type.kind is not right.type.kind:
-        raise _differ(typer, node, left, right)
-    if left.type.is_number and left.type.unit != right.type.unit:
-        raise _differ(typer, node, left, right, "P203")
-    return left, right
+def is_word(typer: Typer, node: s.Is) -> ir.Expr:
+    """Returns the condition of `x is word`."""
+    _left_as_text(typer.scope, node.left)
+    left = typer.check(node.left)
+    text = typer.scope.text(node.left)
+    _word_for_nothing(typer.scope, node, text, node.right, negated=node.negated)
+    field_as_word(typer.scope, node.right, Severity.WARNING)
+    right = _word_or_expression(typer, node.right, left)
+    one, other = _same_type(typer, "is", left, right)
+    return turned(node.span, compare(node.span, one, "==", other), negated=node.negated)
 
 
-def _differ(
-    typer: Typer, node: s.Compare | s.Is, left: Typed, right: Typed, code: str = "P201"
-) -> Refused:
-    """Refuses two values of different kinds or units."""
-    for one, other in ((left, right), (right, left)):
-        day = isinstance(one, Flex) and DATE.fullmatch(one.text) is not None
-        if day and not isinstance(other, Flex) and other.type.kind is Kind.TIME:
-            moment = f'time("{typer.scope.text(one)}T00:00:00Z")'
-            raise typer.scope.refuse("P201", "a day is written as a text", one.span, fix=moment)
-    help_, fix = _together(typer, node, left, right)
-    return typer.scope.refuse(
-        code,
-        f"cannot compare {describe(left)} with {describe(right)}",
-        left.span,
-        *([help_] if help_ else []),
-        label=describe(left),
-        labels=(Label(right.span, describe(right)),),
-        fix=fix,
-    )
-
-
-def _together(
-    typer: Typer, node: s.Compare | s.Is, left: Typed, right: Typed
-) -> tuple[str, Fix | None]:
-    """Returns how one of two values goes with the other; without a fix where that is not sure."""
-    scope, operator = typer.scope, node.operator if isinstance(node, s.Compare) else "=="
+def _same_type(typer: Typer, operator: str, left: Typed, right: Typed) -> tuple[ir.Expr, ...]:
+    """Brings two sides to one type; where that cannot be, says how one goes with the other."""
+    kinds = [Kind.NUMBER if isinstance(one, Flex) else one.type.kind for one in (left, right)]
+    if kinds == [Kind.LIST, Kind.LIST]:
+        message = f"`{operator}` does not compare {describe(left)}"
+        raise typer.scope.refuse("P201", message, left.span)
+    if kinds[0] is kinds[1]:
+        return typer.unify((left, right), f"`{operator}` wants")[0]
     pairs = ((left, right), (right, left))
-    for one, other in pairs:
-        better = beside(scope, one, other)
-        if better:
-            return "", Fix(one.span, better)
-    for one, other in pairs:
-        if isinstance(one, Flex) or (isinstance(one, ir.Const) and one.type == BOOL):
-            continue
-        if isinstance(other, ir.Const) and other.type == BOOL and one.type.kind is Kind.TEXT:
-            condition = isinstance(one, ir.Read) and one.field == "node.condition"
-            word = str(other.value) if condition else str(other.value).lower()
-            return "", Fix(other.span, f'"{word}"')
-        if isinstance(other, Flex) and one.type.kind is Kind.BOOL:
-            flag = _FLAGS.get(f"{operator}{scope.text(other)}", "").format(scope.text(one))
-            if flag:
-                return "", Fix(node.span, flag)
-        want = "number" if isinstance(other, Flex) else sort_of(other.type)
-        # What has a unit keeps it: the plain number gets one.
-        hint = converted(scope, one, want) if want != "number" or not one.type.is_number else ""
-        if hint and one.type.kind is not Kind.TEXT:
-            return f"write  {hint}", None
-    return "", None
+    better = ((one.span, beside(typer.scope, one, other)) for one, other in pairs)
+    fix = next((Fix(*one) for one in better if one[1]), None)
+    hints = (hint_beside(typer.scope, one, other) for one, other in pairs)
+    helps = next((one for one in hints if one), ()) if fix is None else ()
+    wants = f"`{operator}` wants two values of one kind"
+    raise typer.scope.clash("P201", wants, left, right, *helps, fix=fix)
 
 
 def _no_version(scope: Scope, typed: Typed, other: s.Expr | s.Range, *, word: bool) -> None:
@@ -139,257 +98,255 @@ def _no_version(scope: Scope, typed: Typed, other: s.Expr | s.Range, *, word: bo
     if not isinstance(typed, ir.Func) or typed.name != "version":
         return
     written = scope.text(other)
-    if isinstance(other, s.Number | s.Text | s.Word | s.Percent | s.Param):
-        quoted = written[:1] in "'\"$"
-        made = f"version({written})" if quoted else f'version("{written}")'
-        fix: str | None = f"({made})" if word else made
-        helps: tuple[str, ...] = ()
-    else:
-        # What a let or a range holds is a number, and so is its name.
-        fix, helps = None, ('write for example  >= version("5.10")',)
+    made = f"version({written})" if written[:1] in "'\"$" else f'version("{written}")'
+    # What a let or a range holds is a number, and so is its name.
+    plain = isinstance(other, s.Number | s.Text | s.Word | s.Percent | s.Param)
+    fix = (f"({made})" if word else made) if plain else None
     message = f"a version is compared with a version, not with `{written}`"
+    helps = () if plain else ('write for example  >= version("5.10")',)
     raise scope.refuse("P201", message, other.span, *helps, fix=fix)
 
 
-def quoted_field(scope: Scope, node: s.Expr) -> None:
-    """Warns of `"pod.name" contains nginx`, which tests the text and not the field."""
-    if isinstance(node, s.Text) and node.value in FIELDS:
-        message = f"this is the text `{node.value}`, not the field of that name"
-        scope.report("P317", message, node.span, fix=node.value, severity=Severity.WARNING)
-
-
-def _bare_word(typer: Typer, node: s.Compare) -> None:
-    """Refuses `x == word` and `x == kube-system`: after a symbol stands an expression."""
-    scope = typer.scope
-    words: list[s.Expr] = [node.right]
-    sign = ""
-    if isinstance(node.right, s.Chain) and set(node.right.operators) in ({"-"}, {"/"}):
-        words, sign = list(node.right.operands), _SIGNS[node.right.operators[0]]
-    text = scope.source.slice(node.right.span)
-    if " " in text or not all(isinstance(one, s.Name | s.Number) for one in words):
-        return
-    names = [one.name for one in words if isinstance(one, s.Name)]
-    known = {*scope.names(), *scope.broken, "now", *(["it"] if typer.item is not None else [])}
-    if not names or any(one in known for one in names):
-        return
-    if len(words) == 1 and closest(names[0], scope.names()) is not None:
-        return
-    left = typer.check(node.left)
-    of_text = not isinstance(left, Flex) and left.type.kind is Kind.TEXT
-    if sign == _SIGNS["/"] and not of_text:
-        return
-    if of_text and node.operator not in ("==", "!="):
-        message = f"`{node.operator}` does not compare text"
-        raise scope.refuse("P201", message, node.left.span, *help_for(scope, left, "number"))
-    _meant_by_word(scope, node, left, text)
-    reads = "as a name" if len(words) == 1 else f"as {sign.join(map(scope.text, words))}"
-    message = f"`{node.operator}` is followed by an expression, and `{text}` reads {reads}"
-    if not of_text:
-        help_ = f"`{scope.text(node.left)}` is {describe(left)}, so it is compared with one"
-        raise scope.refuse("P011", message, node.right.span, help_)
-    written, word = scope.text(node.left), "is not" if node.operator == "!=" else "is"
-    forms = f'{written} {word} {text}   or   {written} {node.operator} "{text}"'
-    raise scope.refuse("P011", message, node.right.span, f"write  {forms}", fix=f'"{text}"')
-
-
-def _meant_by_word(scope: Scope, node: s.Compare, left: Typed, text: str) -> None:
-    """Refuses `== null`, `== True` and the name of a parameter."""
-    low, equal = text.lower(), node.operator in ("==", "!=")
-    message = f"`{node.operator}` is followed by an expression, and `{text}` is none"
-    if text in scope.params:
-        raise scope.refuse("P011", message, node.right.span, fix=f"${text}")
-    there = low in THERE | {"present"}
-    if equal and (there or low in NOTHING | ABSENT | {"missing"}):
-        better = "is present" if there == (node.operator == "==") else "is missing"
-        what = f"there is no value `{text}`: what is missing equals nothing"
-        fix = Fix(Span(node.operator_span.start, node.right.span.end), better)
-        help_ = f"write  {scope.text(node.left)} {better}"
-        raise scope.refuse("P011", what, node.right.span, help_, fix=fix)
-    if low in ("true", "false"):
-        kind = Kind.NUMBER if isinstance(left, Flex) else left.type.kind
-        if kind is Kind.NUMBER:
-            what = f"cannot compare {describe(left)} with a condition"
-            raise scope.refuse("P201", what, node.left.span, label=describe(left))
-        condition = isinstance(left, ir.Read) and left.field == "node.condition"
-        word = low.capitalize() if condition else low
-        fix_text = f'"{word}"' if kind is Kind.TEXT else low
-        raise scope.refuse("P011", message, node.right.span, fix=fix_text)
-
-
-# ---- is
-
-
-def word_or_expression(
-    typer: Typer, node: s.Expr, left: Typed, *, negated: bool = False
-) -> ir.Expr:
-    """Returns the right side of a word operator, a word read in the type of the left."""
-    if isinstance(node, s.Word | s.Text | s.Percent):
-        _no_version(typer.scope, left, node, word=True)
-    if isinstance(node, s.Word | s.Percent):
-        if isinstance(node, s.Word):
-            _looks_like_field(typer.scope, node)
-        word = read_word(typer.scope, node, left)
-        closed_set(typer.scope, left, word, negated=negated)
-        return word
-    typed = typer.check(node)
-    if isinstance(typed, Flex):
-        unit = PLAIN if isinstance(left, Flex) else left.type.unit or PLAIN
-        if isinstance(node, s.Param) and not isinstance(left, Flex):
-            word = read_word(typer.scope, s.Text(node.span, typed.text), left)
-            closed_set(typer.scope, left, word)  # A number means no several days.
-            return word
-        return settle(typer.scope, typed, unit, left)
-    if isinstance(typed, ir.Const) and isinstance(typed.value, str):
-        word = read_word(typer.scope, s.Text(node.span, typed.value), left)
-        closed_set(typer.scope, left, word, negated=negated)
-        return word
-    return typed
-
-
-def _looks_like_field(scope: Scope, node: s.Word) -> None:
-    if node.value in FIELDS and not FIELDS[node.value].keyed:
-        message = f"`{node.value}` is a word here, not the field of that name"
-        help_ = f'for the field write  ({node.value})   and for the word  "{node.value}"'
-        scope.warn("P317", message, node.span, help_)
-
-
-def closed_set(scope: Scope, left: Typed, word: ir.Const, *, negated: bool = False) -> None:
-    """Refuses a word that a field with a closed set of words never has."""
-    if not isinstance(left, ir.Read) or not FIELDS[left.field].words:
-        return
-    words, text = FIELDS[left.field].words, str(word.value)
-    if text in words:
-        return
-    near = closest(text, words)
-    if left.field == "time.weekday":
-        near = _day(text) or near
-        several = days(text)
-        if several:
-            message = f"`{left.field}` is one day, and `{text}` is several"
-            help_ = f"write  time.weekday {'not in' if negated else 'in'} {several}"
-            raise scope.refuse("P210", message, word.span, help_)
-    sign = scope.source.slice(word.span)[:1]
-    quote = sign if sign in ('"', "'") else ""
-    raise scope.refuse(
-        "P210",
-        f"`{left.field}` is never `{text}`",
-        word.span,
-        *([f"did you mean `{near}`?"] if near else []),
-        f"it is one of {', '.join(words)}",
-        fix=Fix(word.span, f"{quote}{near}{quote}") if near else None,
-    )
-
-
-def _day(text: str) -> str:
-    """Returns the day that `monday` and `1` mean; "" for other words."""
-    low = text.lower()
-    full = next((one for one in DAYS if low.startswith(one) and low.endswith("day")), "")
-    return _DAY_NUMBERS.get(text, full)
-
-
-def _is(typer: Typer, node: s.Is) -> ir.Expr:
-    listed_words(typer.scope, node)
-    quoted_field(typer.scope, node.left)
-    left = typer.check(node.left)
-    if isinstance(node.right, s.Word):
-        text = typer.scope.text(node.left)
-        word_for_nothing(typer.scope, node.span, text, node.right, negated=node.negated)
-    right = word_or_expression(typer, node.right, left, negated=node.negated)
-    solid = typer.plain(left)
-    if solid.type.kind in (Kind.LIST, Kind.PODS):
-        message = f"`is` does not test {describe(solid)}"
-        raise typer.scope.refuse("P201", message, node.left.span)
-    if solid.type.kind is not right.type.kind:
-        raise _differ(typer, node, solid, right)
-    if solid.type.unit != right.type.unit:
-        raise typer.mixed("P203", "`is` wants equal units", solid, right)
-    return turned(node.span, compare(node.span, solid, "==", right), negated=node.negated)
-
-
-def _missing(typer: Typer, node: s.IsMissing) -> ir.Expr:
+def is_missing_value(typer: Typer, node: s.IsMissing) -> ir.Expr:
+    """Returns the condition of `x is missing`."""
     operand = typer.plain(typer.check(node.operand))
     if operand.type.kind in (Kind.BOOL, Kind.LIST):
         text = typer.scope.text(node.operand)
-        if operand.type.kind is Kind.BOOL:
-            better = text if node.negated else f"not {text}"
-        else:
+        better = text if node.negated else f"not {text}"
+        if operand.type.kind is Kind.LIST:
             better = f"len({text}) {'>' if node.negated else '=='} 0"
         message = f"{describe(operand)} is never missing"
         raise typer.scope.refuse("P201", message, node.operand.span, fix=Fix(node.span, better))
     return turned(node.span, missing(node.span, operand), negated=node.negated)
 
 
+# ---- words
+
+
+def _left_as_text(scope: Scope, node: s.Expr) -> None:
+    """Warns of `"pod.name" contains nginx`, which tests the text and not the field."""
+    if isinstance(node, s.Text) and node.value in FIELDS:
+        message = f"this is the text `{node.value}`, not the field of that name"
+        scope.warn("P317", message, node.span, fix=node.value)
+
+
+def field_as_word(scope: Scope, node: s.Expr, severity: Severity) -> None:
+    """Tells of `x is pod.namespace` and `x in [pod.namespace]`, where that is a word."""
+    if isinstance(node, s.Word) and "." in node.value and node.value in FIELDS:
+        message = f"`{node.value}` is a word here, not the field of that name"
+        help_ = f'for the field write  ({node.value})   and for the word  "{node.value}"'
+        scope.report("P317", message, node.span, help_, severity=severity)
+
+
+def _word_for_nothing(
+    scope: Scope, node: s.Expr, left: str, word: s.Expr, *, negated: bool
+) -> None:
+    """Warns of `x is null`, `x is empty`, `x is set`: ordinary words here."""
+    low = word.value.lower() if isinstance(word, s.Word) else ""
+    if low in NOTHING | ABSENT | THERE:
+        better = f"{left} is {'present' if (low in THERE) != negated else 'missing'}"
+        message, fix = f"`{scope.text(word)}` is an ordinary word here", Fix(node.span, better)
+        scope.warn("P317", message, word.span, fix=fix)
+
+
+def _bare_word(typer: Typer, node: s.Compare) -> None:
+    """Refuses `x == word` and `x == kube-system`: after a symbol stands an expression."""
+    scope, right, equal = typer.scope, node.right, node.operator in _EQUAL
+    joined = isinstance(right, s.Chain) and set(right.operators) in ({"-"}, {"/"})
+    words = right.operands if isinstance(right, s.Chain) and joined else (right,)
+    text, low = scope.source.slice(right.span), scope.text(right).lower()
+    met = [one.name for one in words if isinstance(one, s.Name)]
+    if " " in text or not met or not all(isinstance(one, s.Name | s.Number) for one in words):
+        return
+    known = {*scope.names(), *scope.broken, "now", *(["it"] if typer.place.item else [])}
+    if known.intersection(met) or (right is words[0] and closest(text, scope.names()) is not None):
+        return
+    left = typer.check(node.left)
+    kind = Kind.NUMBER if isinstance(left, Flex) else left.type.kind
+    if kind is not Kind.TEXT and "/" in text:
+        return
+    if kind is Kind.TEXT and not equal:
+        message = f"`{node.operator}` does not compare text"
+        raise scope.refuse("P201", message, node.left.span, *help_for(scope, left, "number"))
+    written, place, better = scope.text(node.left), right.span, ""
+    helps: tuple[str, ...] = ()
+    there = low in THERE | {"present"}
+    if equal and (there or low in NOTHING | ABSENT | {"missing"}):
+        better = "is present" if there == (node.operator == "==") else "is missing"
+        place = Span(node.operator_span.start, right.span.end)
+    elif low in ("true", "false") and kind is Kind.BOOL:
+        better = low
+    elif kind is Kind.TEXT:
+        better, sign = f'"{text}"', "is not" if node.operator == "!=" else "is"
+        helps = (f"write  {written} {sign} {text}   or   {written} {node.operator} {better}",)
+    else:
+        helps = (f"`{written}` is {describe(left)}, so it is compared with one",)
+    message = f"`{node.operator}` is followed by an expression, and `{text}` is a bare word"
+    fix = Fix(place, better) if better else None
+    raise scope.refuse("P011", message, right.span, *helps, fix=fix)
+
+
+def _word_or_expression(typer: Typer, node: s.Expr, left: Typed) -> ir.Expr:
+    """Returns the right side of a word operator, a word read in the type of the left."""
+    if isinstance(node, s.Word | s.Text | s.Percent):
+        _no_version(typer.scope, left, node, word=True)
+        word = node
+    else:
+        typed = typer.check(node)
+        if isinstance(node, s.Param) and isinstance(typed, Flex) and isinstance(left, ir.Core):
+            word = s.Text(node.span, typed.text)
+        elif isinstance(typed, ir.Const) and isinstance(typed.value, str):
+            word = s.Text(node.span, typed.value)
+        else:
+            unit = PLAIN if isinstance(left, Flex) else left.type.unit or PLAIN
+            return settle(typer.scope, typed, unit, left)
+    found = read_word(typer.scope, word, left)
+    closed_set(typer.scope, left, found)
+    return found
+
+
+def closed_set(scope: Scope, left: Typed, word: ir.Const) -> None:
+    """Refuses a word that a field with a closed set of words never has."""
+    words = FIELDS[left.field].words if isinstance(left, ir.Read) else ()
+    text = str(word.value)
+    if not words or text in words or not isinstance(left, ir.Read):
+        return
+    near = closest(text, words)
+    if left.field == "time.weekday":
+        low = text.lower()
+        full = (one for one in DAYS if low.startswith(one) and low.endswith("day"))
+        near = _DAY_NUMBERS.get(text) or next(full, near)
+    sign = scope.source.slice(word.span)[:1]
+    quote = sign if sign in ('"', "'") else ""
+    helps = ([f"did you mean `{near}`?"] if near else []) + [f"it is one of {', '.join(words)}"]
+    fix = Fix(word.span, f"{quote}{near}{quote}") if near else None
+    raise scope.refuse("P210", f"`{left.field}` is never `{text}`", word.span, *helps, fix=fix)
+
+
+def alternatives(scope: Scope, node: s.Logical) -> None:
+    """Refuses `x is a or b`, where `b` alone is no condition."""
+    test: s.Is | s.TextTest | s.Compare | s.LabelTest | None = None
+    known = {*scope.names(), *scope.broken, "it", "now"}
+    refused: Refused | None = None
+    for one in node.operands:
+        inner = one.operand if isinstance(one, s.Not) else one
+        if isinstance(inner, s.Is | s.TextTest | s.Compare | s.LabelTest):
+            test = inner
+        elif test is not None and (
+            isinstance(inner, s.Text | s.Number | s.Percent)
+            or (isinstance(inner, s.Name) and inner.name not in known)
+        ):
+            refused = _alternative(scope, node, test, inner)
+    if refused is not None:
+        raise refused
+
+
+def _alternative(
+    scope: Scope, node: s.Logical, test: s.Is | s.TextTest | s.Compare | s.LabelTest, value: s.Expr
+) -> Refused:
+    right = (test.value or test.key) if isinstance(test, s.LabelTest) else test.right
+    text = scope.text(value)
+    # After a symbol a bare word would be a name.
+    word = isinstance(value, s.Name) and isinstance(test, s.Compare)
+    better = scope.source.slice(Span(test.span.start, right.span.start)) + f'"{text}"' * word
+    better += text * (not word)
+    operator = "" if isinstance(test, s.Is) else test.operator
+    negated = test.negated if isinstance(test, s.Is) else operator in ("!=", "not in")
+    # `x is not a or x is not b` holds always, and `x is a and x is b` never.
+    equal = isinstance(test, s.Is) or operator in (*_EQUAL, "=", "in", "not in")
+    sure = not isinstance(right, s.Words) and (not equal or negated != (node.operator == "or"))
+    message = f"`{text}` alone is no condition: each side of `{node.operator}` is a test of its own"
+    helps = () if sure else ("a list of values is tested with  in [a, b]",)
+    return scope.refuse("P201", message, value.span, *helps, fix=better if sure else None)
+
+
 # ---- in
 
 
-def _in(typer: Typer, node: s.In) -> ir.Expr:
-    membership(typer.scope, node)
+def in_list(typer: Typer, node: s.In) -> ir.Expr:
+    """Returns the condition of `x in [a, b]` and `x in 1..5`."""
+    scope = typer.scope
+    members = node.members
     left = typer.check(node.left)
-    if isinstance(node.members, s.Range):
-        return _range(typer, node, node.members, left)
+    if isinstance(members, s.Range):
+        return _range(typer, node, members, left)
     item = typer.plain(left)
     if item.type.kind in (Kind.BOOL, Kind.LIST):
         message = f"`in` does not test {describe(item)}"
-        text, test = typer.scope.text(node), typer.scope.text(node.left)
+        text, test = scope.text(node), scope.text(node.left)
         each = f"any({test} where it {text.removeprefix(test).strip()})"
         fix = Fix(node.span, each) if item.type.kind is Kind.LIST else None
-        raise typer.scope.refuse("P201", message, node.left.span, fix=fix)
-    if isinstance(node.members, s.Words):
-        no_fields(typer.scope, node.members)
-        values = [word_or_expression(typer, one, left) for one in node.members.items]
-        for one in values:
-            if one.type.kind is not item.type.kind or one.type.unit != item.type.unit:
-                raise typer.mixed("P201", "`in` wants items of the same kind", item, one)
-        test_: ir.Expr = either(node.span, item, values)
-    elif item.type.is_number:
-        test_ = _in_numbers(typer, node, item)
-    else:
-        test_ = members_of(typer, node, item, node.members)
-    return turned(node.span, test_, negated=node.negated)
+        raise scope.refuse("P201", message, node.left.span, fix=fix)
+    return turned(node.span, _member(typer, node.span, item, members), negated=node.negated)
 
 
-def _in_numbers(typer: Typer, node: s.In, item: ir.Expr) -> ir.Expr:
-    items = typer.check(node.members)
-    if isinstance(items, ir.Named):
-        items = items.body
-    if not isinstance(items, ir.Const) or items.type.element is None:
-        message = f"`in` wants a list, and this is {describe(items)}"
-        raise typer.scope.refuse("P201", message, node.members.span)
-    assert isinstance(items.value, tuple)
-    unit = items.type.unit or PLAIN
-    if unit not in (PLAIN, item.type.unit):
-        message = f"cannot look for {describe(item)} in a list of {unit}"
-        labels = (Label(node.members.span, f"a list of {unit}"),)
-        raise typer.scope.refuse(
-            "P203", message, node.left.span, label=describe(item), labels=labels
+def _member(typer: Typer, span: Span, item: ir.Expr, members: s.Expr) -> ir.Expr:
+    """Returns whether a value is one of a list, each a constant or an expression."""
+    mixed = "`in` wants items of the same kind"
+    if isinstance(members, s.Words):
+        for one in members.items:
+            field_as_word(typer.scope, one, Severity.ERROR)
+        values = [_word_or_expression(typer, one, item) for one in members.items]
+        for value in values:
+            if value.type.kind is not item.type.kind or value.type.unit != item.type.unit:
+                raise typer.scope.clash("P201", mixed, item, value)
+        return _either(span, item, values)
+    declare = (
+        f"declare it  {typer.scope.text(members).replace('$', 'param ')}: list of string = [...]"
+    )
+    helps = (declare,) if isinstance(members, s.Param) else ("a list stands in brackets: [a, b]",)
+    items = typer.want(typer.check(members), "list", "`in`", helps=helps)
+    known = unnamed(items)
+    listed = known.value if isinstance(known, ir.Const) else None
+    if not item.type.is_number or not isinstance(listed, tuple):
+        if items.type.element is not item.type.kind or item.type.is_number:
+            raise typer.scope.clash("P201", mixed, item, items)
+        return member(span, item, items)
+    kind = item_type(items)
+    if kind != item.type and kind.unit not in (PLAIN, None):
+        raise typer.scope.clash("P203", mixed, item, items, f"the items are in {kind.unit}")
+    if kind.unit == PLAIN or kind == TEXT:
+        texts = (s.Text(items.span, str(one)) for one in listed)
+        return _either(span, item, [read_word(typer.scope, text, item) for text in texts])
+    return _either(span, item, [constant(items.span, float(one), item.type) for one in listed])
+
+
+def _either(span: Span, item: ir.Expr, values: list[ir.Expr]) -> ir.Expr:
+    """Returns whether an item equals one of the values; constants become one list."""
+    # What is missing equals nothing, so it need not be in the list.
+    fixed = tuple(
+        one.value for one in values if isinstance(one, ir.Const) and not is_missing(one.value)
+    )
+    parts: list[ir.Expr] = []
+    if fixed or not values:
+        kind = TEXT if item.type.kind is Kind.TEXT else item.type
+        element = Kind.TEXT if kind is TEXT else Kind.NUMBER
+        listed = ir.Const(
+            span=span,
+            type=Type(Kind.LIST, kind.unit, element),
+            level=Level.CONST,
+            value=fixed,  # type: ignore[arg-type]  # all of one kind: `values` were read alike
         )
-    values: list[ir.Expr] = [
-        read_word(typer.scope, s.Text(items.span, str(one)), item)
-        if unit.is_plain
-        else constant(items.span, one, item.type)
-        for one in items.value
-    ]
-    return either(node.span, item, values)
+        parts.append(member(span, item, listed))
+    parts += [compare(span, item, "==", one) for one in values if not isinstance(one, ir.Const)]
+    return logical(span, "or", parts)
 
 
 def _range(typer: Typer, node: s.In, members: s.Range, left: Typed) -> ir.Expr:
     _no_version(typer.scope, left, members, word=False)
-    item = typer.plain(left)
-    if not item.type.is_number:
-        message = f"a range holds numbers, and this is {describe(item)}"
-        raise typer.scope.refuse("P201", message, node.left.span)
+    item = typer.want(left, "number", "a range")
     unit = item.type.unit or PLAIN
     ends = []
     for one in (members.low, members.high):
         solid = settle(typer.scope, typer.check(one), unit, item)
         if not isinstance(solid, ir.Const) or solid.type.unit != unit:
-            raise typer.mixed("P203", "a range wants the unit of its value", item, solid)
+            raise typer.scope.clash("P203", "a range wants the unit of its value", item, solid)
         ends.append(float(solid.value))  # type: ignore[arg-type]  # a number by its type
     low, high = ends
     if low > high and isinstance(item, ir.Read) and item.field in _WRAPPING:
         outside = inverted(node.span, _between(node, item, high, low))
         edges: list[ir.Expr] = [constant(members.span, one, item.type) for one in ends]
-        both = logical(node.span, "or", (outside, either(node.span, item, edges)))
+        both = logical(node.span, "or", (outside, _either(node.span, item, edges)))
         return turned(node.span, both, negated=node.negated)
     if low > high:
         low_text, high_text = members.low.text, members.high.text
@@ -405,63 +362,101 @@ def _between(node: s.Node, item: ir.Expr, low: float, high: float) -> ir.Expr:
 # ---- texts
 
 
-def _text_test(typer: Typer, node: s.TextTest) -> ir.Expr:
-    listed_words(typer.scope, node)
-    quoted_field(typer.scope, node.left)
+def text_test(typer: Typer, node: s.TextTest) -> ir.Expr:
+    """Returns the condition of `x contains y` and its like."""
+    _left_as_text(typer.scope, node.left)
+    field_as_word(typer.scope, node.right, Severity.WARNING)
     left = typer.plain(typer.check(node.left))
     if node.operator == "contains" and left.type.kind is Kind.LIST:
-        return member(node.span, word_or_expression(typer, node.right, ir_text(left)), left)
-    if left.type.kind is not Kind.TEXT:
-        message = f"`{node.operator}` tests texts, and this is {describe(left)}"
-        raise typer.scope.refuse("P201", message, node.left.span, label=describe(left))
-    if node.operator == "matches":
-        right: ir.Expr = _pattern(typer, node)
-    elif isinstance(node.right, s.Word | s.Text | s.Percent):
-        if isinstance(node.right, s.Word):
-            _looks_like_field(typer.scope, node.right)
-        text = node.right.text if isinstance(node.right, s.Percent) else node.right.value
-        right = constant(node.right.span, text, TEXT)
-    else:
-        typed = typer.check(node.right)
-        if isinstance(typed, Flex) and isinstance(node.right, s.Param):
-            typed = constant(node.right.span, typed.text, TEXT)
-        right = typer.plain(typed)
-        if right.type.kind is not Kind.TEXT:
-            raise typer.mixed("P201", f"`{node.operator}` wants two texts", left, right)
+        kind = item_type(left)
+        like = ir.Read(span=left.span, type=kind, level=Level.CONST, field="pod.name")
+        return member(node.span, _word_or_expression(typer, node.right, like), left)
+    left = typer.want(left, "text", f"`{node.operator}`")
+    matches = node.operator == "matches"
+    right = (_pattern if matches else fields.label_value)(typer, node.right)
+    if right.type != TEXT:
+        raise typer.scope.clash("P201", f"`{node.operator}` wants two texts", left, right)
     level = max(left.level, right.level)
     return ir.TextTest(
         span=node.span, type=BOOL, level=level, operator=node.operator, left=left, right=right
     )
 
 
-def ir_text(node: ir.Expr) -> ir.Expr:
-    """Returns a stand-in with the type of a list's items."""
-    kind = TEXT if node.type.element is Kind.TEXT else number_of(node.type.unit or PLAIN)
-    return ir.Read(span=node.span, type=kind, level=Level.CONST, field="pod.name")
-
-
-def _pattern(typer: Typer, node: s.TextTest) -> ir.Const:
-    if isinstance(node.right, s.Param):
-        value = typer.param(node.right)
-        text = value.text if isinstance(value, Flex) else None
-        if isinstance(value, ir.Const) and isinstance(value.value, str):
-            text = value.value
-    else:
-        assert isinstance(node.right, s.Word | s.Text)
-        text = node.right.value
-    if text is None:
-        raise typer.scope.refuse("P201", "a pattern is a text", node.right.span)
+def _pattern(typer: Typer, node: s.Expr) -> ir.Const:
+    text = fields.fixed_text(typer, node, "a pattern")
     reason = why_refused(text)
     if reason is not None:
+        helps: tuple[str, ...] = ()
+        if "(?i)" in text:
+            helps = (f"write  lower(...) matches '{text.replace('(?i)', '').lower()}'",)
+        elif reason.startswith("uses"):
+            helps = ("for what must not be there write  not ... matches",)
         message = f"this regular expression {reason}"
-        raise typer.scope.refuse("P112", message, node.right.span, *_advice(reason, text))
-    return constant(node.right.span, text, TEXT)
+        raise typer.scope.refuse("P112", message, node.span, *helps)
+    return constant(node.span, text, TEXT)
 
 
-def _advice(reason: str, pattern: str) -> tuple[str, ...]:
-    """Returns what to write instead of a pattern that is refused."""
-    if "(?i)" in pattern:
-        return (f"write  lower(...) matches '{pattern.replace('(?i)', '').lower()}'",)
-    if reason.startswith("uses"):
-        return ("for what must not be there write  not ... matches",)
-    return ()
+# ---- label tests
+
+
+def label_test(typer: Typer, node: s.LabelTest) -> ir.Expr:
+    """Returns the condition of `node.label k`, `node.label k=v`, `node.taint k` ..."""
+    name = fields.canonical(node.path)
+    spec = FIELDS.get(name)
+    if spec is None:
+        field = s.Field(node.path_span, node.path)
+        raise names.no_field(typer.scope, field, name, has_key=True)
+    key = fields.fixed_text(typer, node.key)
+    operator, value = node.operator, node.value
+    inner = _KEY_TEST.fullmatch(key)
+    if not operator and not isinstance(node.key, s.Word) and inner is not None:
+        # A parameter or quoted text alone may hold `key`, `key=value` or `key!=value`.
+        key, operator, text = inner.groups()
+        value = s.Text(node.key.span, text)
+    if spec.type is BOOL:
+        return _taint(typer, node, spec, key, (operator, value))
+    read = fields.make_read(typer, spec, key, node.span)
+    if value is None:
+        return inverted(node.span, missing(node.span, read))
+    negated = operator in ("!=", "not in")
+    if operator in ("in", "not in"):
+        return turned(node.span, _member(typer, node.span, read, value), negated=negated)
+    right = fields.label_value(typer, value)
+    if operator not in ("=", "==", "!="):
+        return compare(node.span, _as_number(typer, read), operator, _as_number(typer, right))
+    right = typer.want(right, "text", f"`{operator}`")
+    if isinstance(value, s.Word) and value.value.lower() in NOTHING:
+        left = f"{node.path}[{typer.scope.text(node.key)}]"
+        _word_for_nothing(typer.scope, node, left, value, negated=negated)
+    return turned(node.span, compare(node.span, read, "==", right), negated=negated)
+
+
+def _as_number(typer: Typer, value: ir.Expr) -> ir.Expr:
+    if isinstance(value, ir.Const) and isinstance(value.value, str):
+        number = parse_number(value.value)
+        if is_missing(number):
+            message, help_ = f"`{value.value}` is not a number", "compare texts with `=`"
+            raise typer.scope.refuse("P201", message, value.span, help_)
+        return constant(value.span, number, NUMBER)
+    value = typer.want(value, "number or text", "this test")
+    return value if value.type.is_number else func(value.span, NUMBER, "number", (value,))
+
+
+def _taint(
+    typer: Typer, node: s.LabelTest, spec: FieldSpec, key: str, test: tuple[str, s.Expr | None]
+) -> ir.Expr:
+    operator, value = test
+    if value is None:
+        return fields.make_read(typer, spec, key, node.span)
+    listed = operator in ("in", "not in") and isinstance(value, s.Words)
+    if not listed and operator not in ("=", "==", "!="):
+        message = f"a taint cannot be tested with `{operator}`"
+        help_ = "write  node.taint KEY   or   node.taint KEY=VALUE"
+        raise typer.scope.refuse("P201", message, node.span, help_)
+    values = value.items if isinstance(value, s.Words) else (value,)
+    for one in values if listed else ():
+        field_as_word(typer.scope, one, Severity.ERROR)
+    texts = [fields.fixed_text(typer, one, "the value of a taint") for one in values]
+    reads = [fields.make_read(typer, spec, f"{key}={text}", node.span) for text in texts]
+    test_ = logical(node.span, "or", reads)
+    return turned(node.span, test_, negated=operator in ("!=", "not in"))

@@ -49,7 +49,7 @@ _FORMS: Final = MappingProxyType(
 #: Fields whose values begin with the numbers of a version.
 _VERSIONS: Final = ("node.kernel", "node.kubelet_version")
 #: A day, which is no sum.
-DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _NUMBER: Final = re.compile(r"\d+(\.\d+)?([a-zA-Z]{1,3}|%)?", re.ASCII)
 
 
@@ -60,7 +60,7 @@ def sort_of(kind: Type) -> str:
 
 def converted(scope: Scope, typed: Typed, want: str) -> str:
     """Returns how a value is written where something else is wanted; "" where nobody knows."""
-    have = "number" if isinstance(typed, Flex) else sort_of(typed.type)
+    have = want_of(typed)
     if isinstance(typed, ir.Read) and have in ("text", "time"):
         if typed.field in _VERSIONS:
             have = "version"
@@ -79,23 +79,37 @@ def help_for(scope: Scope, typed: Typed, want: str) -> tuple[str, ...]:
 
 def beside(scope: Scope, one: Typed, other: Typed) -> str:
     """Returns how a text or a time is written beside another kind; "" where that is not sure."""
-    if isinstance(one, Flex) or one.type.kind not in (Kind.TEXT, Kind.TIME):
-        return ""
-    want = "number" if isinstance(other, Flex) else sort_of(other.type)
+    want, text = want_of(other), scope.text(one)
+    if isinstance(one, Flex):
+        return f'time("{text}T00:00:00Z")' if want == "time" and _DATE.fullmatch(text) else ""
     if one.type.kind is Kind.TIME:
         age = want == "seconds" or (isinstance(other, Flex) and other.sort == "milli")
-        return f"now - {scope.text(one)}" if age and scope.text(one) != "now" else ""
-    if isinstance(one, ir.Const):
-        inner, quoted = str(one.value), scope.text(one)[:1] in ('"', "'")
-        if not quoted or want == "text":
-            return ""
-        if want == "condition":
-            return inner.lower() if inner.lower() in ("true", "false") else ""
-        if want == "time":
-            midnight = "T00:00:00Z" * (DATE.fullmatch(inner) is not None)
-            return f'time("{inner}{midnight}")'
-        return inner if _NUMBER.fullmatch(inner) else ""
-    return "" if want == "condition" else converted(scope, one, want)
+        return f"now - {text}" if age and text != "now" else ""
+    if one.type.kind is not Kind.TEXT:
+        return ""
+    if not isinstance(one, ir.Const):
+        return converted(scope, one, want) if want != "condition" else ""
+    inner = str(one.value)
+    if text[:1] not in ('"', "'"):
+        return ""
+    if want == "condition":
+        return inner.lower() if inner.lower() in ("true", "false") else ""
+    if want == "time":
+        midnight = "T00:00:00Z" * (_DATE.fullmatch(inner) is not None)
+        return f'time("{inner}{midnight}")'
+    return inner if _NUMBER.fullmatch(inner) else ""
+
+
+def want_of(typed: Typed) -> str:
+    """Returns what stands beside a value, as the table calls it."""
+    return "number" if isinstance(typed, Flex) else sort_of(typed.type)
+
+
+def hint_beside(scope: Scope, one: Typed, other: Typed) -> tuple[str, ...]:
+    """Returns how a value may be written beside another one: what has a unit keeps it."""
+    want = want_of(other)
+    numbers = want == "number" and want_of(one) in _AMOUNTS.values()
+    return () if numbers or want_of(one) == "text" else help_for(scope, one, want)
 
 
 def _may_hold(read: ir.Read, want: str) -> bool:

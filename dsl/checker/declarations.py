@@ -1,5 +1,8 @@
 """`param` lines and names that a file declares: values of parameters."""
 
+from fractions import Fraction
+from typing import Any
+
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker.literals import read_number, settle
@@ -23,6 +26,7 @@ from dsl.types import (
     TIME,
     Kind,
     Type,
+    is_missing,
 )
 
 
@@ -41,18 +45,31 @@ def declare_name(scope: Scope, name: str, span: Span) -> None:
 def declare_param(scope: Scope, node: s.ParamDecl, given: ParamValue | None) -> None:
     """Declares a parameter; its value is the configured one, else the default."""
     declare_name(scope, node.name, node.name_span)
-    entry = ParamEntry(node, None)
-    scope.params[node.name] = entry
+    scope.params[node.name] = entry = ParamEntry(node, None)
     if node.default is None and given is None:
         message = f"the parameter `{node.name}` has no value"
         help_ = f"give it a default:  param {node.name}: {node.kind or 'string'} = VALUE"
         raise scope.refuse("P104", message, node.name_span, help_)
-    if given is not None:
-        written = _given(node, given)
-        entry.value = _param_value(scope, node, written)
-    elif node.default is not None:
-        entry.value = _param_value(scope, node, node.default)
-    _check_bounds(scope, node, entry)
+    written = node.default if given is None else _given(node, given)
+    assert written is not None
+    entry.value = value = _param_value(scope, node, written)
+    span = node.default.span if node.default is not None else node.name_span
+    if node.bounds is not None:
+        kind = node.kind or "number"
+        sizes = [_worth(_typed_value(scope, kind, one)) for one in node.bounds]
+        floor, size, ceiling = sizes[0], _worth(value), sizes[1]
+        if not all(isinstance(one, float | Fraction) for one in (floor, size, ceiling)):
+            raise scope.refuse("P111", "`from ... to` is for numbers and durations", node.span)
+        if not floor <= size <= ceiling:
+            low, high = (scope.text(one) for one in node.bounds)
+            message = f"the value of `{node.name}` is not from {low} to {high}"
+            raise scope.refuse("P111", message, span)
+    if node.choices is not None:
+        allowed = [_worth(_param_value(scope, node, one)) for one in node.choices.items]
+        texts = [text_of(scope, one) for one in node.choices.items]
+        if _worth(value) not in allowed and not (isinstance(value, Flex) and value.text in texts):
+            message = f"the value of `{node.name}` is none of its choices"
+            raise scope.refuse("P111", message, span, f"it is one of {', '.join(texts)}")
 
 
 def _given(node: s.ParamDecl, given: ParamValue) -> s.Text | s.Word | s.Words:
@@ -79,100 +96,62 @@ def text_of(scope: Scope, node: s.Expr) -> str:
 
 
 def _param_value(scope: Scope, node: s.ParamDecl, written: s.Expr) -> Typed:
-    if node.is_list or isinstance(written, s.Words):
-        return _param_list(scope, node, written)
-    text = text_of(scope, written)
-    kind = node.kind
-    if not kind:
-        quoted = isinstance(written, s.Text)
-        number = None if quoted else read_number(text, written.span)
-        return number if number is not None else constant(written.span, text, TEXT)
-    return _typed_value(scope, kind, text, written)
-
-
-def _typed_value(scope: Scope, kind: str, text: str, written: s.Expr) -> Typed:
     span = written.span
-    if kind == "string":
-        return constant(span, text, TEXT)
-    if kind in ("number", "quantity"):
-        number = read_number(text, span)
-        # A number keeps no unit; a quantity may bring one.
-        if isinstance(number, Flex) or (number is not None and kind == "quantity"):
-            return number
-    elif kind == "duration":
-        seconds = exact_duration(text)
-        if seconds is not None:
-            return constant(span, to_float(seconds), DURATION)
-    elif kind == "bool" and text in ("true", "false"):
-        return constant(span, text == "true", BOOL)
-    elif kind == "time":
-        moment = parse_time(text)
-        if moment == moment:
-            return constant(span, moment, TIME)
-    examples = {"duration": "30s, 5m or 1h", "time": '"2025-03-01T10:00:00Z"', "bool": "true"}
-    helps = (f"write for example {examples[kind]}",) if kind in examples else ()
-    raise scope.refuse("P111", f"`{text}` is not a {kind}", span, *helps)
-
-
-def _param_list(scope: Scope, node: s.ParamDecl, written: s.Expr) -> Typed:
     if not isinstance(written, s.Words):
-        raise scope.refuse("P111", f"`{node.name}` is a list", written.span, "write [a, b]")
+        if node.is_list:
+            raise scope.refuse("P111", f"`{node.name}` is a list", span, "write [a, b]")
+        kind = node.kind or ("string" if isinstance(written, s.Text) else "")
+        return _typed_value(scope, kind, written)
     if node.kind and not node.is_list:
-        raise scope.refuse("P111", f"`{node.name}` is a {node.kind}, not a list", written.span)
-    texts = [text_of(scope, one) for one in written.items]
+        raise scope.refuse("P111", f"`{node.name}` is a {node.kind}, not a list", span)
     if node.kind in ("", "string"):
-        return constant(written.span, tuple(texts), TEXTS)
+        return constant(span, tuple(text_of(scope, one) for one in written.items), TEXTS)
     numbers: list[float] = []
     units = set()
-    for text, item in zip(texts, written.items, strict=True):
-        value = _typed_value(scope, node.kind, text, item)
-        solid = settle(scope, value, PLAIN)
+    for item in written.items:
+        solid = settle(scope, _typed_value(scope, node.kind, item), PLAIN)
         if not isinstance(solid, ir.Const) or not isinstance(solid.value, float):
-            what = f"there is no list of {node.kind}"
             help_ = "a list is of string, number, quantity, duration or time"
-            raise scope.refuse("P111", what, item.span, help_)
+            raise scope.refuse("P111", f"there is no list of {node.kind}", item.span, help_)
         numbers.append(solid.value)
         units.add(solid.type.unit)
     unit = units.pop() if len(units) == 1 else None
-    return constant(written.span, tuple(numbers), Type(Kind.LIST, unit, Kind.NUMBER))
+    return constant(span, tuple(numbers), Type(Kind.LIST, unit, Kind.NUMBER))
 
 
-def _check_bounds(scope: Scope, node: s.ParamDecl, entry: ParamEntry) -> None:
-    value = entry.value
+def _typed_value(scope: Scope, kind: str, written: s.Expr) -> Typed:
+    text, span = text_of(scope, written), written.span
+    value = _read(kind, text, span)
     if value is None:
-        return
-    span = node.default.span if node.default is not None else node.name_span
-    if node.bounds is not None:
-        low, high = (
-            _typed_value(scope, node.kind or "number", text_of(scope, one), one)
-            for one in node.bounds
-        )
-        sizes = [_size(one) for one in (low, value, high)]
-        if any(one is None for one in sizes):
-            raise scope.refuse("P111", "`from ... to` is for numbers and durations", node.span)
-        floor, size, ceiling = (one or 0.0 for one in sizes)
-        if not floor <= size <= ceiling:
-            low_text, high_text = (scope.text(one) for one in node.bounds)
-            message = f"the value of `{node.name}` is not from {low_text} to {high_text}"
-            raise scope.refuse("P111", message, span)
-    if node.choices is not None:
-        allowed = [_worth(_param_value(scope, node, one)) for one in node.choices.items]
-        texts = [text_of(scope, one) for one in node.choices.items]
-        if _worth(value) not in allowed and not (isinstance(value, Flex) and value.text in texts):
-            message = f"the value of `{node.name}` is none of its choices"
-            raise scope.refuse("P111", message, span, f"it is one of {', '.join(texts)}")
+        examples = {"duration": "30s, 5m or 1h", "time": '"2025-03-01T10:00:00Z"', "bool": "true"}
+        helps = (f"write for example {examples[kind]}",) if kind in examples else ()
+        raise scope.refuse("P111", f"`{text}` is not a {kind}", span, *helps)
+    return value
 
 
-def _worth(value: Typed) -> object:
+def _read(kind: str, text: str, span: Span) -> Typed | None:
+    """Returns what a text is as a value of a kind, None if it is none."""
+    match kind:
+        case "string":
+            return constant(span, text, TEXT)
+        case "duration":
+            seconds = exact_duration(text)
+            return None if seconds is None else constant(span, to_float(seconds), DURATION)
+        case "time":
+            moment = parse_time(text)
+            return None if is_missing(moment) else constant(span, moment, TIME)
+        case "bool":
+            known = text in ("true", "false")
+            return constant(span, text == "true", BOOL) if known else None
+        case _:
+            pass
+    number = read_number(text, span)
+    if kind == "number":
+        # It keeps no unit.
+        return number if isinstance(number, Flex) else None
+    return number if number is not None or kind else constant(span, text, TEXT)
+
+
+def _worth(value: Typed) -> Any:  # noqa: ANN401 - whatever a parameter may be
     """Returns what makes two values equal, however they are written: `60s` is `1m`."""
-    if isinstance(value, Flex):
-        return value.exact
-    return value.value if isinstance(value, ir.Const) else None
-
-
-def _size(value: Typed) -> float | None:
-    if isinstance(value, Flex):
-        return None if value.exact is None else to_float(value.exact)
-    if isinstance(value, ir.Const) and isinstance(value.value, float):
-        return value.value
-    return None
+    return value.exact if isinstance(value, Flex) else getattr(value, "value", None)

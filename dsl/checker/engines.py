@@ -2,23 +2,18 @@
 
 from typing import Final
 
-from msgspec.structs import replace
-
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import fields, peers
 from dsl.checker.aggregates import nothing_of_it
-from dsl.checker.convert import help_for
 from dsl.checker.literals import read_number, settle
 from dsl.checker.making import arith, compare, constant, logical, read
-from dsl.checker.resources import name_resource
-from dsl.checker.rules import Draft, Reads, StatementDraft, reads_of
-from dsl.checker.scope import Flex, describe
-from dsl.checker.statements import Clauses, StatementChecker
-from dsl.diagnostics import Severity
+from dsl.checker.rules import Checked, Parts, Rules, holes
+from dsl.checker.statements import keys
+from dsl.checker.typer import Place
 from dsl.schema import FIELDS, request_unit
 from dsl.source import Span
-from dsl.types import DURATION, NUMBER, Level, number_of
+from dsl.types import NUMBER, Level, number_of
 
 _VICTIMS: Final = frozenset(name for name in FIELDS if name.startswith("victims."))
 _MOST_NODES: Final = 4
@@ -26,229 +21,48 @@ _MOST_VICTIMS: Final = 1000
 _GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 _ALL: Final = 100.0
 
+# ---- preempt
 
-class EngineChecker(StatementChecker):
-    """Checks the statements that configure an engine."""
 
-    def _parts(self, node: s.Special, number: int, left: ir.Expr | None, clauses: Clauses) -> Draft:
-        guard = self.pod_guard(node, left)
-        orders = {part.name: part for part in node.parts if isinstance(part, s.KeysClause)}
-        match node.point:
-            case "preempt":
-                core: ir.PreemptCore | ir.GangCore | ir.QuotaCore
-                core = self._preempt(guard, clauses, orders)
-                keys = (*core.order, *core.pick)
-                reads = reads_of(guard, core.where, *(key.value for key in keys))
-            case "gang":
-                core = self._gang(node, guard, clauses)
-                reads = reads_of(guard, core.by, core.minimum, core.wait)
-            case _:
-                core = self._quota(node, guard, clauses, orders)
-                reads = _quota_reads(guard, core)
-        return StatementDraft(number, node, core, reads)
+def preempt(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -> Checked:
+    """Checks a `preempt:`."""
+    guard = rules.pod_guard(node, left)
+    if "never" in parts:
+        return ir.PreemptCore(guard=guard, never=True), (guard,)
+    victims = parts["victims"]
+    where: ir.Expr | None = None
+    with rules.typer.inside(Place(pods=True)):
+        if victims.values:
+            where = rules.typer.condition(victims.values[0], "`where`")
+            _more_important(rules, where)
+            nothing_of_it(rules.typer, "condition", where)
+        order = keys(rules, parts.get("victim_order"))
+    with rules.typer.inside(Place(results=_VICTIMS)):
+        pick = keys(rules, parts.get("pick"))
+    limit, across = parts.get("victim_limit"), parts.get("across")
+    core = ir.PreemptCore(
+        guard=guard,
+        never=False,
+        where=_less_important(where, victims.span.start),
+        order=order,
+        pick=pick,
+        limit=None if limit is None else rules.whole(limit, "limit", 1, _MOST_VICTIMS),
+        across=1 if across is None else rules.whole(across, "across", 1, _MOST_NODES),
+    )
+    return core, (guard, core.where, *(key.value for key in (*order, *pick)))
 
-    # ---- preempt
 
-    def _preempt(
-        self,
-        guard: ir.Expr | None,
-        clauses: Clauses,
-        orders: dict[str, s.KeysClause],
-    ) -> ir.PreemptCore:
-        if "never" in clauses:
-            return ir.PreemptCore(guard=guard, never=True)
-        victims = clauses["victims"]
-        with self.knowing(frozenset(), pods=True):
-            where: ir.Expr | None = None
-            if victims.values:
-                where = self.typer.condition(self.expression(victims.values[0]), "`where`")
-                self._more_important(where)
-                nothing_of_it(self.typer, "condition", where)
-            order = self.keys(orders["victim_order"]) if "victim_order" in orders else ()
-        with self.knowing(_VICTIMS):
-            pick = self.keys(orders["pick"]) if "pick" in orders else ()
-        limit = clauses.get("victim_limit")
-        across = clauses.get("across")
-        return ir.PreemptCore(
-            guard=guard,
-            never=False,
-            where=_less_important(where, victims.span.start),
-            order=order,
-            pick=pick,
-            limit=self.whole(limit, "limit", 1, _MOST_VICTIMS) if limit is not None else None,
-            across=self.whole(across, "across", 1, _MOST_NODES) if across is not None else 1,
-        )
-
-    def _more_important(self, where: ir.Expr) -> None:
-        """Warns of `where it.priority > pod.priority`, which evicts what is most important."""
-        for one in where.operands if isinstance(where, ir.Logical) else (where,):
-            if not isinstance(one, ir.Compare) or not one.operator.startswith((">", "<")):
-                continue
-            fields = [side.field for side in ir.children(one) if isinstance(side, ir.Read)]
-            more = ["it.priority", "pod.priority"]
-            if fields != (more if one.operator.startswith(">") else more[::-1]):
-                continue
+def _more_important(rules: Rules, where: ir.Expr) -> None:
+    """Warns of `where it.priority > pod.priority`, which evicts what is most important."""
+    for one in where.operands if isinstance(where, ir.Logical) else (where,):
+        if not isinstance(one, ir.Compare) or not one.operator.startswith((">", "<")):
+            continue
+        read_by = [side.field for side in ir.children(one) if isinstance(side, ir.Read)]
+        more = ["it.priority", "pod.priority"]
+        if read_by == (more if one.operator.startswith(">") else more[::-1]):
             better = f"it.priority <{one.operator[1:]} pod.priority"
             message = "this evicts pods that are more important than the pod they make room for"
-            self.scope.report("P224", message, one.span, fix=better, severity=Severity.WARNING)
-
-    # ---- gang
-
-    def _gang(self, node: s.Special, guard: ir.Expr | None, clauses: Clauses) -> ir.GangCore:
-        by, member = self._by(guard, clauses)
-        minimum: ir.Expr | None = None
-        if "gang_min" in clauses:
-            minimum = self._number(clauses["gang_min"], "min")
-            known = minimum.value if isinstance(minimum, ir.Const) else None
-            if isinstance(known, float) and (known < 1 or known != int(known)):
-                message = "a gang has a whole number of members from 1"
-                raise self.scope.refuse("P111", message, minimum.span)
-        elif not (isinstance(by, ir.Read) and (by.key == _GROUP_LABEL or by.field == "pod.group")):
-            message = "this `gang` does not say how many members it needs"
-            help_ = "end it with  min 4   or   min number(pod.annotation[KEY])"
-            raise self.scope.refuse("P209", message, node.span, help_)
-        backoff = clauses.get("gang_backoff")
-        above = clauses.get("gang_reject")
-        within = clauses.get("gang_within")
-        return ir.GangCore(
-            guard=guard,
-            by=by,
-            member=member,
-            minimum=minimum,
-            wait=self._wait(clauses["gang_wait"]) if "gang_wait" in clauses else None,
-            backoff_seconds=self.seconds(backoff.values[0], "backoff") if backoff else 0.0,
-            reject_above=self._share(above) if above is not None else None,
-            within=peers.domain(self.typer, within.values[0]) if within is not None else None,
-        )
-
-    def _by(self, guard: ir.Expr | None, clauses: Clauses) -> tuple[ir.Expr, ir.Expr]:
-        by, member = peers.member(self.typer, self.expression(clauses["by"].values[0]), "by")
-        return by, peers.chosen(self.scope, guard, member)
-
-    def _number(self, clause: s.Clause, what: str) -> ir.Expr:
-        value = self.typer.plain(self.typer.expression(self.expression(clause.values[0])))
-        if value.type != NUMBER:
-            message = f"`{what}` wants a number, and this is {describe(value)}"
-            helps = help_for(self.scope, value, "number")
-            raise self.scope.refuse("P201", message, value.span, *helps)
-        self.rules.pod_only(value, f"`{what}` looks at the pod")
-        return value
-
-    def _wait(self, clause: s.Clause) -> ir.Expr:
-        node = self.expression(clause.values[0])
-        if isinstance(node, s.Number | s.Param | s.Word):
-            # A bare number is refused in the words of all durations.
-            value = self.seconds(node, "wait")
-            return ir.Const(span=node.span, type=DURATION, level=Level.CONST, value=value)
-        typed = self.duration(self.typer.expression(node))
-        if isinstance(typed, Flex) or typed.type != DURATION:
-            message = f"`wait` wants a duration, and this is {describe(typed)}"
-            helps = help_for(self.scope, typed, "seconds")
-            raise self.scope.refuse("P206", message, node.span, *helps)
-        self.rules.pod_only(typed, "`wait` looks at the pod")
-        return typed
-
-    def _share(self, clause: s.Clause) -> float:
-        percent = clause.values[0]
-        assert isinstance(percent, s.Percent | s.Word)
-        text = percent.text if isinstance(percent, s.Percent) else percent.value
-        share = float(text.removesuffix("%"))
-        if share > _ALL:
-            raise self.scope.refuse("P111", "a share is at most 100%", clause.span)
-        return share / _ALL
-
-    # ---- quota
-
-    def _quota(
-        self,
-        node: s.Special,
-        guard: ir.Expr | None,
-        clauses: Clauses,
-        orders: dict[str, s.KeysClause],
-    ) -> ir.QuotaCore:
-        by, member = self._by(guard, clauses)
-        lists = {part.name: part for part in node.parts if isinstance(part, s.AmountsClause)}
-        elastic = "quota_elastic" in clauses
-        low = self._amounts(lists["quota_min"]) if "quota_min" in lists else {}
-        high = self._amounts(lists["quota_max"]) if "quota_max" in lists else {}
-        if not (elastic or low or high):
-            what = "this `quota` limits nothing"
-            help_ = "end it with  max cpu 10, memory 32Gi   or   elastic"
-            raise self.scope.refuse("P209", what, node.span, help_)
-        for key, (least, span) in low.items():
-            if key in high and least > high[key][0]:
-                raise self.scope.refuse("P111", f"the minimum of {key} is above its maximum", span)
-        with self.knowing(frozenset(), pods=True):
-            reclaim = self.keys(orders["quota_reclaim"]) if "quota_reclaim" in orders else ()
-        message = self.rules.message(clauses.get("message"))
-        for hole in message.parts if message is not None else ():
-            if not isinstance(hole, str):
-                self.rules.pod_only(hole, "a quota is asked before any node")
-        return ir.QuotaCore(
-            guard=guard,
-            by=by,
-            member=member,
-            minimum=tuple((key, value) for key, (value, _) in low.items()),
-            maximum=tuple((key, value) for key, (value, _) in high.items()),
-            elastic=elastic,
-            reclaim=reclaim,
-            within=tuple(
-                (key, _stays_within(key, value, (by, member), span))
-                for key, (value, span) in high.items()
-            ),
-            message=message,
-            status=self.rules.status(clauses.get("status")),
-        )
-
-    def _amounts(self, part: s.AmountsClause) -> dict[str, tuple[float, Span]]:
-        out: dict[str, tuple[float, Span]] = {}
-        for one in part.amounts:
-            key = fields.key_text(self.typer, one.key)
-            name_resource(self.scope, key, one.key.span)
-            if key in out:
-                raise self.scope.refuse("P109", f"`{key}` is given twice", one.span)
-            out[key] = self._amount(key, one.value), one.span
-        return out
-
-    def _amount(self, key: str, node: s.Literal) -> float:
-        unit = request_unit(key)
-        typed = self.typer.param(node) if isinstance(node, s.Param) else None
-        if isinstance(node, s.Word | s.Text):
-            typed = read_number(node.value, node.span)
-        value = settle(self.scope, typed, unit) if typed is not None else None
-        amount = value.value if isinstance(value, ir.Const) and value.type.unit == unit else None
-        # A parameter that is a text has no unit either.
-        if not isinstance(amount, float) or not amount >= 0:
-            message = f"`{self.scope.text(node)}` is no amount of {key}"
-            example = {"cpu": "10", "memory": "32Gi"}.get(key, "4")
-            help_ = f"write for example  {key} {example}"
-            raise self.scope.refuse("P111", message, node.span, help_)
-        return amount
-
-
-def _quota_reads(guard: ir.Expr | None, core: ir.QuotaCore) -> Reads:
-    """Returns what a quota looks at: whatever its amounts are, the pods that use them."""
-    tests = (test for _, test in core.within)
-    reads = reads_of(guard, core.by, *tests, *(key.value for key in core.reclaim))
-    used = reads.fields | {"cluster.pods", "it.request"}
-    return replace(reads, fields=used, row_local=False, pods=True, changes=True)
-
-
-def _stays_within(key: str, most: float, by: tuple[ir.Expr, ir.Expr], span: Span) -> ir.Expr:
-    """Returns the condition that use and request of a resource stay within an amount."""
-    kind = number_of(request_unit(key))
-    asked = read(span, kind, Level.POD, "pod.request", key)
-    used = ir.PodAggregate(
-        span=span,
-        type=kind,
-        level=Level.POD,
-        function="sum",
-        over="cluster",
-        value=read(span, kind, Level.IT, "it.request", key),
-        where=compare(span, by[1], "==", by[0]),
-    )
-    total = arith(span, kind, ("+",), (used, asked))
-    return compare(span, total, "<=", constant(span, most, kind))
+            rules.scope.warn("P224", message, one.span, fix=better)
 
 
 def _less_important(where: ir.Expr | None, start: int) -> ir.Expr:
@@ -262,3 +76,140 @@ def _less_important(where: ir.Expr | None, start: int) -> ir.Expr:
     theirs = read(span, NUMBER, Level.IT, "it.priority")
     lower = compare(span, theirs, "<", read(span, NUMBER, Level.POD, "pod.priority"))
     return logical(span, "and", (lower, *([] if where is None else [where])))
+
+
+# ---- gang
+
+
+def gang(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -> Checked:
+    """Checks a `gang:`."""
+    guard = rules.pod_guard(node, left)
+    by, member = _by(rules, guard, parts)
+    minimum = wait = None
+    if "gang_min" in parts:
+        typed = rules.typer.expression(parts["gang_min"].values[0])
+        minimum = rules.typer.want(typed, "plain number", "`min`")
+        rules.pod_only("`min` looks at the pod", minimum)
+        known = minimum.value if isinstance(minimum, ir.Const) else None
+        if isinstance(known, float) and (known < 1 or known != int(known)):
+            message = "a gang has a whole number of members from 1"
+            raise rules.scope.refuse("P111", message, minimum.span)
+    elif not (isinstance(by, ir.Read) and (by.key == _GROUP_LABEL or by.field == "pod.group")):
+        message = "this `gang` does not say how many members it needs"
+        help_ = "end it with  min 4   or   min number(pod.annotation[KEY])"
+        raise rules.scope.refuse("P209", message, node.span, help_)
+    if "gang_wait" in parts:
+        wait = rules.duration(parts["gang_wait"].values[0], "wait")
+        rules.pod_only("`wait` looks at the pod", wait)
+    backoff, within = parts.get("gang_backoff"), parts.get("gang_within")
+    core = ir.GangCore(
+        guard=guard,
+        by=by,
+        member=member,
+        minimum=minimum,
+        wait=wait,
+        backoff_seconds=rules.seconds(backoff.values[0], "backoff") if backoff else 0.0,
+        reject_above=_share(rules, parts["gang_reject"]) if "gang_reject" in parts else None,
+        within=peers.domain(rules.typer, within.values[0]) if within else None,
+    )
+    return core, (guard, by, minimum, wait)
+
+
+def _by(rules: Rules, guard: ir.Expr | None, parts: Parts) -> tuple[ir.Expr, ir.Expr]:
+    by, member = peers.member(rules.typer, parts["by"].values[0], "by")
+    return by, peers.chosen(rules.scope, guard, member)
+
+
+def _share(rules: Rules, clause: s.Clause) -> float:
+    share = float(rules.scope.text(clause.values[0]).removesuffix("%"))
+    if share > _ALL:
+        raise rules.scope.refuse("P111", "a share is at most 100%", clause.span)
+    return share / _ALL
+
+
+# ---- quota
+
+
+def quota(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -> Checked:
+    """Checks a `quota:`."""
+    guard = rules.pod_guard(node, left)
+    by, member = _by(rules, guard, parts)
+    low, high = (_amounts(rules, parts.get(name)) for name in ("quota_min", "quota_max"))
+    if not ("quota_elastic" in parts or low or high):
+        what = "this `quota` limits nothing"
+        help_ = "end it with  max cpu 10, memory 32Gi   or   elastic"
+        raise rules.scope.refuse("P209", what, node.span, help_)
+    for key, (least, span) in low.items():
+        if key in high and least > high[key][0]:
+            raise rules.scope.refuse("P111", f"the minimum of {key} is above its maximum", span)
+    with rules.typer.inside(Place(pods=True)):
+        reclaim = keys(rules, parts.get("quota_reclaim"))
+    message = rules.message(parts)
+    rules.pod_only("a quota is asked before any node", *holes(message))
+    within = [
+        (key, _stays_within(key, value, (by, member), span)) for key, (value, span) in high.items()
+    ]
+    core = ir.QuotaCore(
+        guard=guard,
+        by=by,
+        member=member,
+        minimum=tuple((key, value) for key, (value, _) in low.items()),
+        maximum=tuple((key, value) for key, (value, _) in high.items()),
+        elastic="quota_elastic" in parts,
+        reclaim=reclaim,
+        within=tuple(within),
+        message=message,
+        status=rules.status(parts),
+    )
+    # Whatever its amounts are, a quota looks at the pods that use them.
+    used = _used("cpu", None, node.span)
+    tests = (test for _, test in within)
+    return core, (guard, by, used, *tests, *(key.value for key in reclaim))
+
+
+def _amounts(rules: Rules, part: s.AmountsClause | None) -> dict[str, tuple[float, Span]]:
+    out: dict[str, tuple[float, Span]] = {}
+    for one in part.amounts if part is not None else ():
+        key = fields.fixed_text(rules.typer, one.key)
+        fields.name_resource(rules.scope, key, one.key.span)
+        if key in out:
+            raise rules.scope.refuse("P109", f"`{key}` is given twice", one.span)
+        out[key] = _amount(rules, key, one.value), one.span
+    return out
+
+
+def _amount(rules: Rules, key: str, node: s.Literal) -> float:
+    unit = request_unit(key)
+    typed = rules.typer.param(node) if isinstance(node, s.Param) else None
+    if isinstance(node, s.Word | s.Text):
+        typed = read_number(node.value, node.span)
+    value = settle(rules.scope, typed, unit) if typed is not None else None
+    amount = value.value if isinstance(value, ir.Const) and value.type.unit == unit else None
+    # A parameter that is a text has no unit either.
+    if not isinstance(amount, float) or not amount >= 0:
+        message = f"`{rules.scope.text(node)}` is no amount of {key}"
+        example = {"cpu": "10", "memory": "32Gi"}.get(key, "4")
+        help_ = f"write for example  {key} {example}"
+        raise rules.scope.refuse("P111", message, node.span, help_)
+    return amount
+
+
+def _stays_within(key: str, most: float, by: tuple[ir.Expr, ir.Expr], span: Span) -> ir.Expr:
+    """Returns the condition that use and request of a resource stay within an amount."""
+    kind = number_of(request_unit(key))
+    asked = read(span, kind, Level.POD, "pod.request", key)
+    total = arith(span, kind, ("+",), (_used(key, compare(span, by[1], "==", by[0]), span), asked))
+    return compare(span, total, "<=", constant(span, most, kind))
+
+
+def _used(key: str, where: ir.Expr | None, span: Span) -> ir.Expr:
+    kind = number_of(request_unit(key))
+    return ir.PodAggregate(
+        span=span,
+        type=kind,
+        level=Level.POD,
+        function="sum",
+        over="cluster",
+        value=read(span, kind, Level.IT, "it.request", key),
+        where=where,
+    )

@@ -5,21 +5,19 @@ What each other kind of expression means is told by the module of that name.
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import cast
+from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import aggregates, calls, comparisons, fields, names
-from dsl.checker.alternatives import alternatives
-from dsl.checker.convert import converted, help_for, sort_of
+from dsl.checker.convert import help_for, sort_of
 from dsl.checker.literals import fold, read_literal, settle
 from dsl.checker.making import arith, choice, constant, first_of, inverted, level_of, logical
 from dsl.checker.scope import Flex, MetricEntry, Refused, Scope, Typed, describe
 from dsl.checker.typer import Typer
-from dsl.diagnostics import Fix, Label
-from dsl.source import Span
+from dsl.diagnostics import Fix, Severity
 from dsl.types import (
     BOOL,
     DURATION,
@@ -35,68 +33,33 @@ from dsl.types import (
     number_of,
 )
 
+#: What sums of times come to.
+_SUMS: Final = {
+    (TIME, "-", TIME): DURATION,
+    (TIME, "-", DURATION): TIME,
+    (TIME, "+", DURATION): TIME,
+    (DURATION, "+", TIME): TIME,
+}
 
-def typer_of(scope: Scope, find_metric: Callable[[str, Span], MetricEntry | None]) -> Typer:
+
+def typer_of(scope: Scope, find_metric: Callable[[str], MetricEntry | None]) -> Typer:
     """Returns what checks the expressions of one file."""
     return Typer(scope, find_metric, _walk)
 
 
 def _walk(typer: Typer, node: s.Expr) -> Typed:
-    match node:
-        case s.Number() | s.Percent():
-            return read_literal(typer.scope, node)
-        case s.Text() | s.Word():
-            return constant(node.span, node.value, TEXT)
-        case s.Bool():
-            return constant(node.span, node.value, BOOL)
-        case s.Param():
-            return typer.param(node)
-        case s.Name():
-            return _name(typer, node)
-        case s.Field():
-            return fields.read_field(typer, node)
-        case s.LabelTest():
-            return fields.label_test(typer, node)
-        case s.Words():
-            return _list(typer, node)
-        case _:
-            return _compound(typer, node)
+    return _CHECKS[type(node)](typer, node)
 
 
-def _compound(typer: Typer, node: s.Expr) -> Typed:
-    match node:
-        case s.Chain():
-            whole = _sum if node.operators[0] in "+-" else _product
-            return whole(typer, node)
-        case s.Negative():
-            return _negative(typer, node)
-        case s.PercentOf():
-            return _percent_of(typer, node)
-        case s.Logical() | s.Not():
-            return _logic(typer, node)
-        case s.If():
-            return _if(typer, node)
-        case s.Fallback():
-            return _fallback(typer, node)
-        case s.Call():
-            return calls.call(typer, node)
-        case s.Aggregate():
-            return aggregates.aggregate(typer, node)
-        case s.BareAggregate():
-            return aggregates.bare(typer, node)
-        case _:
-            return comparisons.check_test(typer, node)
+def _chain(typer: Typer, node: s.Chain) -> Typed:
+    return (_sum if node.operators[0] in "+-" else _product)(typer, node)
 
 
 def _list(typer: Typer, node: s.Words) -> ir.Expr:
     """Returns a list of fixed words; what they are is decided where they are tested."""
-    texts = []
-    fields.no_fields(typer.scope, node)
-    for item in node.items:
-        value = fields.label_value(typer, item)
-        if not isinstance(value, ir.Const) or not isinstance(value.value, str):
-            raise typer.scope.refuse("P201", "a list holds fixed words here", item.span)
-        texts.append(value.value)
+    for one in node.items:
+        comparisons.field_as_word(typer.scope, one, Severity.ERROR)
+    texts = [fields.fixed_text(typer, one, "an item of a list") for one in node.items]
     return constant(node.span, tuple(texts), TEXTS)
 
 
@@ -105,19 +68,19 @@ def _name(typer: Typer, node: s.Name) -> Typed:
     if entry is not None:
         value = typer.let_value(entry)
         if isinstance(value, Flex):
-            return Flex(node.span, value.exact, value.sort, value.text)
+            return replace(value, span=node.span)
         kind, level = value.type, value.level
         return ir.Named(span=node.span, type=kind, level=level, name=node.name, body=value)
-    if node.name == "it" and typer.item is not None:
-        return replace(typer.item, span=node.span)
+    if node.name == "it" and typer.place.item is not None:
+        return replace(typer.place.item, span=node.span)
     if node.name == "now":
         return ir.Read(span=node.span, type=TIME, level=Level.CYCLE, field="now")
     if node.name in typer.scope.broken:
         raise Refused
-    metric = typer.metric(node.name, node.span)
+    metric = typer.find_metric(node.name)
     if metric is None:
-        raise names.no_name(typer.scope, node, in_pods=typer.in_pods)
-    return metric
+        raise names.no_name(typer.scope, node, in_pods=typer.place.pods)
+    return typer.sample(metric, node.span)
 
 
 # ---- arithmetic
@@ -143,27 +106,15 @@ def _sum(typer: Typer, node: s.Chain) -> Typed:
 
 def _sum_type(typer: Typer, operator: str, kind: Type, left: ir.Expr, right: ir.Expr) -> Type:
     other, scope = right.type, typer.scope
-    if kind.kind is Kind.TIME and other.kind is Kind.TIME and operator == "-":
-        return DURATION
-    if kind.kind is Kind.TIME and other == DURATION:
-        return TIME
-    if kind == DURATION and other.kind is Kind.TIME and operator == "+":
-        return TIME
+    if (kind, operator, other) in _SUMS:
+        return _SUMS[kind, operator, other]
     if not kind.is_number or not other.is_number:
-        guilty = left if not kind.is_number else right
-        helps = help_for(scope, guilty, "number")
-        raise typer.mixed("P201", f"`{operator}` wants two numbers", left, right, *helps)
-    if kind.unit == other.unit:
-        return kind
-    better = converted(scope, right, sort_of(kind)) or converted(scope, left, sort_of(other))
-    raise scope.refuse(
-        "P203",
-        f"cannot {'add' if operator == '+' else 'subtract'} {describe(left)} and {describe(right)}",
-        left.span,
-        *([f"write  {better}"] if better else []),
-        label=describe(left),
-        labels=(Label(right.span, describe(right)),),
-    )
+        helps = help_for(scope, left if not kind.is_number else right, "number")
+        raise typer.scope.clash("P201", f"`{operator}` wants two numbers", left, right, *helps)
+    if kind.unit != other.unit:
+        helps = help_for(scope, right, sort_of(kind)) or help_for(scope, left, sort_of(other))
+        raise typer.scope.clash("P203", f"`{operator}` wants equal units", left, right, *helps)
+    return kind
 
 
 def _product(typer: Typer, node: s.Chain) -> Typed:
@@ -173,8 +124,7 @@ def _product(typer: Typer, node: s.Chain) -> Typed:
     solid = tuple(typer.plain(one) for one in parts)
     unit = PLAIN
     for operator, one in zip(("*", *node.operators), solid, strict=True):
-        if not one.type.is_number:
-            raise typer.no_number(one, f"`{operator}`")
+        typer.want(one, "number", f"`{operator}`")
         unit = unit.times(one.type.unit or PLAIN, 1 if operator == "*" else -1)
     return arith(node.span, number_of(unit), node.operators, solid)
 
@@ -183,7 +133,7 @@ def _negative(typer: Typer, node: s.Negative) -> Typed:
     typed = typer.number(node.operand, "`-`")
     if isinstance(typed, Flex):
         exact = None if typed.exact is None else -typed.exact
-        return Flex(node.span, exact, typed.sort, f"-{typed.text}")
+        return replace(typed, span=node.span, exact=exact, text=f"-{typed.text}")
     return ir.Negate(span=node.span, type=typed.type, level=typed.level, operand=typed)
 
 
@@ -206,9 +156,9 @@ def _logic(typer: Typer, node: s.Logical | s.Not) -> ir.Expr:
     written = (node.operand,) if isinstance(node, s.Not) else node.operands
     word = "not" if isinstance(node, s.Not) else node.operator
     if isinstance(node, s.Logical):
-        alternatives(typer.scope, node)
+        comparisons.alternatives(typer.scope, node)
     parts = typer.each(written)
-    solid = [typer.as_condition(one, one.span, f"`{word}` wants", "P201") for one in parts]
+    solid = [typer.want(one, "condition", f"`{word}`") for one in parts]
     if isinstance(node, s.Not):
         return inverted(node.span, solid[0])
     return logical(node.span, node.operator, solid)
@@ -218,7 +168,7 @@ def _if(typer: Typer, node: s.If) -> ir.Expr:
     conditions = [one for one, _ in node.branches]
     checked = typer.each([*conditions, *(then for _, then in node.branches), node.otherwise])
     count = len(conditions)
-    tests = [typer.as_condition(one, one.span, "`if` wants", "P201") for one in checked[:count]]
+    tests = [typer.want(one, "condition", "`if`") for one in checked[:count]]
     values, kind = typer.unify(checked[count:], "`then` and `else` want")
     if kind.kind is Kind.LIST and level_of((*values, *tests)) > Level.POD:
         message = "a list may not differ from node to node here"
@@ -238,3 +188,30 @@ def _fallback(typer: Typer, node: s.Fallback) -> ir.Expr:
             raise typer.scope.refuse("P201", message, one.span, fix=fix)
     values, kind = typer.unify(parts, "`??` wants")
     return replace(first_of(node.span, values), type=kind)
+
+
+#: How an expression of each kind is understood.
+_CHECKS: Final[dict[type, Callable[[Typer, Any], Typed]]] = {
+    **dict.fromkeys((s.Number, s.Percent), lambda typer, one: read_literal(typer.scope, one)),
+    **dict.fromkeys((s.Text, s.Word), lambda _, one: constant(one.span, one.value, TEXT)),
+    **dict.fromkeys((s.Logical, s.Not), _logic),
+    s.Bool: lambda _, one: constant(one.span, one.value, BOOL),
+    s.Param: Typer.param,
+    s.Name: _name,
+    s.Field: fields.read_field,
+    s.Words: _list,
+    s.Chain: _chain,
+    s.Negative: _negative,
+    s.PercentOf: _percent_of,
+    s.If: _if,
+    s.Fallback: _fallback,
+    s.Call: calls.call,
+    s.Aggregate: aggregates.aggregate,
+    s.BareAggregate: aggregates.bare,
+    s.Compare: comparisons.compared,
+    s.Is: comparisons.is_word,
+    s.IsMissing: comparisons.is_missing_value,
+    s.In: comparisons.in_list,
+    s.TextTest: comparisons.text_test,
+    s.LabelTest: comparisons.label_test,
+}

@@ -8,7 +8,7 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.checker.making import constant
 from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
-from dsl.diagnostics import Fix, Label, Severity
+from dsl.diagnostics import Fix, Label
 from dsl.quantities import exact_decimal, exact_duration, exact_quantity, parse_time, to_float
 from dsl.schema import FIELDS
 from dsl.source import Span
@@ -100,13 +100,12 @@ def _odd_size(scope: Scope, typed: Flex, unit: Unit, neighbour: Typed | None) ->
     of_pod = isinstance(neighbour, ir.Read) and neighbour.level is not Level.NODE
     if unit == CORES and reads and size >= (_MANY_CORES_OF_A_POD if of_pod else _MANY_CORES):
         written = scope.text(typed) == typed.text
-        scope.report(
+        scope.warn(
             "P220",
             f"`{typed.text}` next to cores is {typed.text} whole cores",
             typed.span,
             f"did you mean {typed.text}m? if not, write  cores({scope.text(typed)})",
             fix=f"{typed.text}m" if written else None,
-            severity=Severity.WARNING,
         )
 
 
@@ -120,22 +119,24 @@ def _whole(unit: Unit, neighbour: Typed | None) -> str:
 
 def _settle_milli(scope: Scope, typed: Flex, unit: Unit, neighbour: Typed | None) -> ir.Expr:
     assert typed.exact is not None
-    digits = typed.text[:-1]
     if unit.core == 1 and unit.byte == 0:
         value = typed.exact * Fraction(scale_of(unit))
         return constant(typed.span, to_float(value), number_of(unit))
     if unit == SECONDS:
         return constant(typed.span, to_float(typed.exact * 60_000), number_of(unit))
     if unit.byte:
-        span = neighbour.span if neighbour is not None else typed.span
-        first, second = sorted((span, typed.span), key=lambda one: one.start)
-        message, help_ = f"cannot compare {unit} with cores", f"did you mean {digits}Mi?"
-        milli = "`m` is milli-cores here"
-        said = (milli, str(unit)) if first == typed.span else (str(unit), milli)
-        labels = (Label(second, said[1]),)
-        raise scope.refuse("P203", message, first, help_, label=said[0], labels=labels)
+        first, second = sorted((neighbour or typed, typed), key=lambda one: one.span.start)
+        said = {True: "`m` is milli-cores here", False: str(unit)}
+        raise scope.refuse(
+            "P203",
+            f"cannot compare {unit} with cores",
+            first.span,
+            f"did you mean {typed.text[:-1]}Mi?",
+            label=said[first is typed],
+            labels=(Label(second.span, said[second is typed]),),
+        )
     message = f"`{typed.text}` is minutes or thousandths, and nothing here says which"
-    help_ = f"write {digits}min, or {to_float(typed.exact)!r}"
+    help_ = f"write {typed.text}in, or {to_float(typed.exact)!r}"
     raise scope.refuse("P206", message, typed.span, help_)
 
 
@@ -184,9 +185,7 @@ def read_word(scope: Scope, node: s.Word | s.Text | s.Percent | s.Bool, like: Ty
         settled = settle(scope, number, kind.unit or PLAIN, like)
         if isinstance(settled, ir.Const) and settled.type.unit == (kind.unit or PLAIN):
             return settled
-        message = f"cannot compare {describe(like)} with {describe(settled)}"
-        labels = (Label(node.span, describe(settled)),)
-        raise scope.refuse("P203", message, like.span, label=describe(like), labels=labels)
+        raise scope.clash("P203", "a comparison wants equal units", like, settled)
     if kind.kind is Kind.BOOL and text in ("true", "false"):
         return constant(node.span, text == "true", kind)
     if kind.kind is Kind.TIME:
@@ -197,26 +196,19 @@ def read_word(scope: Scope, node: s.Word | s.Text | s.Percent | s.Bool, like: Ty
 
 
 def _wrong_word(scope: Scope, span: Span, text: str, like: Typed) -> Refused:
-    kind = None if isinstance(like, Flex) else like.type.kind
+    message = f"`{scope.text(like)}` is {describe(like)}, and `{text}` is not"
     fix: Fix | None = None
-    help_: tuple[str, ...] = ()
+    helps: tuple[str, ...] = ()
     if isinstance(like, ir.Read) and like.field == "node.taint":
         better = f"node.taint {quoted_key(str(like.key))}={quoted_key(text)}"
         fix = Fix(Span(like.span.start, span.end), better)
-    elif kind is Kind.BOOL and text.lower() in ("true", "false"):
+    elif describe(like) == "a condition" and text.lower() in ("true", "false"):
         fix = Fix(span, text.lower())
-    elif kind is Kind.NUMBER and re.fullmatch(r"\d+\.\.\d+", text):
-        help_ = (f"write  {scope.text(like)} in {text}",)
-    elif kind is Kind.LIST:
-        help_ = (f"write  {scope.text(like)} contains {quoted_key(text)}",)
+    elif not isinstance(like, Flex) and like.type.kind is Kind.LIST:
+        helps = (f"write  {scope.text(like)} contains {quoted_key(text)}",)
+    labels = (Label(span, "a word"),)
     return scope.refuse(
-        "P201",
-        f"`{scope.text(like)}` is {describe(like)}, and `{text}` is not",
-        like.span,
-        *help_,
-        fix=fix,
-        label=describe(like),
-        labels=(Label(span, "a word"),),
+        "P201", message, like.span, *helps, fix=fix, label=describe(like), labels=labels
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from dsl import ir
 from dsl.source import Span
-from dsl.types import BOOL, Level, Type
+from dsl.types import BOOL, PLAIN, TEXT, Kind, Level, Type, number_of
 
 
 def level_of(nodes: Iterable[ir.Expr]) -> Level:
@@ -17,6 +17,19 @@ def constant(
 ) -> ir.Const:
     """Returns a constant."""
     return ir.Const(span=span, type=kind, level=Level.CONST, value=value)
+
+
+def unnamed(node: ir.Expr) -> ir.Expr:
+    """Returns what a name stands for."""
+    while isinstance(node, ir.Named):
+        node = node.body
+    return node
+
+
+def item_type(items: ir.Expr) -> Type:
+    """Returns the type of the items of a list."""
+    kind = items.type
+    return TEXT if kind.element is Kind.TEXT else number_of(kind.unit or PLAIN)
 
 
 def read(span: Span, kind: Type, level: Level, field: str, key: str | None = None) -> ir.Read:

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final, cast
 
@@ -9,8 +10,8 @@ from msgspec.structs import replace
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import names
 from dsl.checker.declarations import declare_name, text_of
+from dsl.checker.fields import fixed_text
 from dsl.checker.literals import read_number, read_seconds, settle
 from dsl.checker.scope import (
     Flex,
@@ -19,8 +20,8 @@ from dsl.checker.scope import (
     Scope,
     Typed,
     closest,
-    describe,
 )
+from dsl.checker.typer import Typer
 from dsl.functions import number_text
 from dsl.plan import DOMAINS, MetricSpec
 from dsl.quantities import to_float
@@ -48,6 +49,10 @@ _LEVELS: Final = ("cluster", "namespace", "workload", "pod")
 #: Names are unique within a namespace, so the label of that may be written, too.
 _NAMED: Final = ("workload", "pod")
 _PAIR: Final = 2
+_NO_CLAUSES: Final = {
+    "from_annotation": ("metric_by", "metric_every"),
+    "from_object": ("metric_every",),
+}
 _USAGE: Final = {"cpu": CORES, "memory": BYTES}
 #: Words of others for a unit.
 _SAME_UNITS: Final = {
@@ -70,7 +75,7 @@ def find_metric(scope: Scope, name: str) -> MetricEntry | None:
 
 def metric_spec(name: str, definition: MetricDefinition) -> MetricSpec:
     """Returns a metric ready to be asked for; equal sources have equal ids."""
-    unit = _unit_word(definition)
+    unit = _unit_word(definition.unit)
     source = (
         definition.query,
         definition.by or "",
@@ -108,36 +113,31 @@ def owner_of(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     return words[0] if words[0] in _LEVELS else "node", words
 
 
-def _unit_word(definition: MetricDefinition) -> str:
-    unit = definition.unit
-    words = {"bytes": unit.byte, "cores": unit.core}
-    word = next((one for one, power in words.items() if power == 1), "")
-    if unit.second == -1:
-        return f"{word}/s"
-    return "seconds" if unit.second == 1 else word
+def _unit_word(unit: Unit) -> str:
+    word = "bytes" if unit.byte == 1 else "cores" if unit.core == 1 else ""
+    return f"{word}/s" if unit.second == -1 else "seconds" if unit.second == 1 else word
 
 
-def declare_metric(scope: Scope, node: s.MetricDecl) -> None:
+def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
     """Declares a metric of the file."""
+    scope = typer.scope
     declare_name(scope, node.name, node.name_span)
     entry = MetricEntry(node.name, None, PLAIN, node)
     scope.metrics[node.name] = entry
-    clauses: dict[str, s.Clause] = {}
-    for clause in node.clauses:
-        if clause.name in clauses:
-            word = clause.name.removeprefix("metric_")
-            raise scope.refuse("P109", f"`{word}` is given twice", clause.span)
-        clauses[clause.name] = clause
-    unit, percent = _unit(scope, clauses.get("metric_unit"))
+    clauses: dict[str, s.Clause] = scope.clauses(node.clauses)
     source = node.source.removeprefix("from_")
+    unit, percent = _unit(scope, clauses.get("metric_unit"))
+    texts = _texts(typer, node)
     if source == "usage":
-        unit, percent = _usage_unit(scope, node, clauses.get("metric_unit")), False
+        unit, percent = _usage_unit(scope, node, texts[0], clauses.get("metric_unit")), False
+    elif source == "object":
+        _fits_object(scope, texts[0], node.arguments[0].span)
     entry.unit = unit
     words = _by(scope, clauses.get("metric_by"))
     of, keys = owner_of(words)
     every, stale = _times(scope, clauses)
     definition = MetricDefinition(
-        query=_source_text(scope, node),
+        query="#".join(texts),
         by=", ".join(words) or None if source == "promql" else None,
         every_seconds=every,
         stale_seconds=stale,
@@ -147,7 +147,7 @@ def declare_metric(scope: Scope, node: s.MetricDecl) -> None:
     )
     spec = metric_spec(node.name, definition)
     if source != "promql":
-        _fits_source(scope, node, of)
+        _fits_source(scope, node, clauses, of)
         spec = _other_spec(spec, source, of, keys)
     entry.spec = spec
     guilty = clauses.get("metric_stale")
@@ -170,50 +170,34 @@ def _times(scope: Scope, clauses: dict[str, s.Clause]) -> tuple[float, float]:
     return every, stale
 
 
-def _source_text(scope: Scope, node: s.MetricDecl) -> str:
+def _texts(typer: Typer, node: s.MetricDecl) -> list[str]:
     """Returns the query, the key, `cpu` or `memory`, or the kind of object and its field."""
-    texts = []
-    for one in node.arguments:
-        if node.source == "promql" and isinstance(one, s.Text):
-            texts.append(_query(scope, one))
-        elif isinstance(one, s.Param):
-            texts.append(_param_text(scope, one))
-        else:
-            texts.append(text_of(scope, one))
-    if node.source == "from_object" and texts[0].count("/") != 1:
-        message = f"`{texts[0]}` is not a kind of objects"
+    return [
+        _query(typer.scope, one)
+        if node.source == "promql" and isinstance(one, s.Text)
+        else fixed_text(typer, one)
+        for one in node.arguments
+    ]
+
+
+def _fits_object(scope: Scope, kind: str, span: Span) -> None:
+    message, help_ = "", ""
+    if kind.count("/") != 1:
+        message = f"`{kind}` is not a kind of objects"
         help_ = 'write the group and the plural:  object "apps/deployments" field "spec.replicas"'
-        raise scope.refuse("P111", message, node.arguments[0].span, help_)
-    if node.source == "from_object" and texts[0] in _SECRET:
-        raise scope.refuse(
-            "P111",
-            "Secrets are read by no policy: messages and annotations would tell what is in them",
-            node.arguments[0].span,
-            "put what rules may know into a ConfigMap or a label",
+    elif kind in _SECRET:
+        message = (
+            "Secrets are read by no policy: messages and annotations would tell what is in them"
         )
-    return "#".join(texts)
+        help_ = "put what rules may know into a ConfigMap or a label"
+    if message:
+        raise scope.refuse("P111", message, span, help_)
 
 
-def _param_text(scope: Scope, node: s.Param) -> str:
-    entry = scope.params.get(node.name)
-    if entry is None or entry.value is None:
-        if entry is not None or node.name in scope.broken:
-            raise Refused
-        raise names.no_param(scope, node)
-    value = entry.value
-    if isinstance(value, Flex):
-        return value.text
-    if isinstance(value, ir.Const) and isinstance(value.value, str):
-        return value.value
-    raise scope.refuse("P201", f"a key is a text, not {describe(value)}", node.span)
-
-
-def _usage_unit(scope: Scope, node: s.MetricDecl, clause: s.Clause | None) -> Unit:
-    word = text_of(scope, node.arguments[0])
+def _usage_unit(scope: Scope, node: s.MetricDecl, word: str, clause: s.Clause | None) -> Unit:
     unit = _USAGE.get(word)
     if unit is None:
-        message = f"there is no usage of `{word}`"
-        help_ = "write  usage cpu   or   usage memory"
+        message, help_ = f"there is no usage of `{word}`", "write  usage cpu   or   usage memory"
         raise scope.refuse("P111", message, node.arguments[0].span, help_)
     if clause is not None:
         raise scope.refuse("P209", f"the usage of {word} is in {unit}", clause.span)
@@ -222,34 +206,29 @@ def _usage_unit(scope: Scope, node: s.MetricDecl, clause: s.Clause | None) -> Un
 
 def _by(scope: Scope, clause: s.Clause | None) -> tuple[str, ...]:
     """Returns the words behind `by`."""
-    if clause is None:
-        return ()
-    words = tuple(one.value for one in clause.values if isinstance(one, s.Word))
-    if len(words) > _PAIR:
+    values = clause.values if clause is not None else ()
+    words = tuple(one.value for one in values if isinstance(one, s.Word))
+    if clause is not None and len(words) > _PAIR:
         raise scope.refuse("P209", "`by` takes one label, or the two of a pair", clause.span)
     return words
 
 
-def _fits_source(scope: Scope, node: s.MetricDecl, of: str) -> None:
+def _fits_source(
+    scope: Scope, node: s.MetricDecl, clauses: Mapping[str, s.Clause], of: str
+) -> None:
     """Refuses clauses that a source has no use for."""
-    wrong = {
-        "from_annotation": ("metric_by", "metric_every"),
-        "from_object": ("metric_every", "metric_stale"),
-    }.get(node.source, ())
-    for clause in node.clauses:
-        word = clause.name.removeprefix("metric_")
-        if clause.name == "metric_stale" and clause.name in wrong:
-            message = "an object is never stale, so this says nothing"
-            scope.warn("P226", message, clause.span, "leave it out")
-        elif clause.name in wrong:
-            message = f"a metric from an {node.source[5:]} has no `{word}`"
-            raise scope.refuse("P209", message, clause.span, "leave it out")
+    for name in _NO_CLAUSES.get(node.source, ()):
+        if name in clauses:
+            message = f"a metric from an {node.source[5:]} has no `{name.removeprefix('metric_')}`"
+            raise scope.refuse("P209", message, clauses[name].span, "leave it out")
+    if node.source == "from_object" and "metric_stale" in clauses:
+        message = "an object is never stale, so this says nothing"
+        scope.warn("P226", message, clauses["metric_stale"].span, "leave it out")
     if node.source == "from_usage" and of not in ("node", "pod"):
         raise scope.refuse("P209", "there is usage of nodes and of pods", node.span)
     if node.source == "from_object" and of in DOMAINS:
         message = f"an object is found by its name, and none is that of a {of}"
-        place = next(one.span for one in node.clauses if one.name == "metric_by")
-        raise scope.refuse("P209", message, place, "write  by name")
+        raise scope.refuse("P209", message, clauses["metric_by"].span, "write  by name")
 
 
 def _other_spec(spec: MetricSpec, source: str, of: str, keys: tuple[str, ...]) -> MetricSpec:
@@ -276,8 +255,7 @@ def _default(scope: Scope, clause: s.Clause | None, unit: Unit) -> float | None:
     if clause is None:
         return None
     written = clause.values[0]
-    if isinstance(written, s.Template):
-        raise Refused
+    assert not isinstance(written, s.Template)
     text = text_of(scope, written)
     number = read_number(text, written.span)
     if number is None:
@@ -291,21 +269,18 @@ def _default(scope: Scope, clause: s.Clause | None, unit: Unit) -> float | None:
 
 
 def _unit(scope: Scope, clause: s.Clause | None) -> tuple[Unit, bool]:
-    if clause is None:
-        return PLAIN, False
-    word = scope.text(clause).removeprefix("unit").strip()
+    """Returns the unit of a metric, and whether its samples are percentages."""
+    word = scope.text(clause).removeprefix("unit").strip() if clause is not None else ""
     base, _, per = word.partition("/")
-    if per and per != "s":
+    if clause is not None and per not in ("", "s"):
         message = f"a metric may be per second, not per `{per}`"
         raise scope.refuse("P203", message, clause.span, f"write {base}/s")
-    unit = UNIT_WORDS.get(base)
-    if unit is not None:
-        return unit.times(Unit(second=1), -1) if per else unit, base == "percent"
     near = _SAME_UNITS.get(base.lower()) or closest(base, UNIT_WORDS)
-    if near is not None:
+    if clause is not None and base not in UNIT_WORDS and near is not None:
         help_ = f"write unit {near}{'/s' * bool(per)}, multiplied in the query where it is another"
         raise scope.refuse("P203", f"`{word}` is not a unit", clause.span, help_)
-    return (PLAIN.times(Unit(second=1), -1) if per else PLAIN), False
+    unit = UNIT_WORDS.get(base, PLAIN)
+    return unit.times(Unit(second=1), -1) if per else unit, base == "percent"
 
 
 def _query(scope: Scope, query: s.Text) -> str:
@@ -314,13 +289,11 @@ def _query(scope: Scope, query: s.Text) -> str:
         if name == "$":
             return "$"
         entry = scope.params.get(name)
-        if entry is None:
-            if name in scope.broken:
-                return ""
+        if name in scope.broken or (entry is not None and entry.value is None):
+            raise Refused
+        if entry is None or entry.value is None:
             message = f"there is no parameter `${name}`"
             raise scope.refuse("P105", message, query.span, "a dollar itself is written $$")
-        if entry.value is None:
-            raise Refused
         return _quoted(scope, entry.value, query.span)
 
     if not query.value.strip():
@@ -337,9 +310,7 @@ def _quoted(scope: Scope, value: Typed, span: Span) -> str:
     if isinstance(plain, bool):
         return "true" if plain else "false"
     if isinstance(plain, str):
-        return (
-            plain.replace("\\", "\\\\").replace('"', '\\"').replace("'", "\\'").replace("\n", "\\n")
-        )
+        return re.sub(r"""[\\"']""", r"\\\g<0>", plain).replace("\n", "\\n")
     if isinstance(plain, float):
         if value.type == DURATION:
             return _promql_duration(plain)

@@ -3,16 +3,16 @@
 Both become an aggregate over the pods of the domain; a node without the domain's key is missing.
 """
 
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 from msgspec import structs
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker.making import choice, compare, constant, first_of, func, inverted, logical
+from dsl.checker.making import choice, compare, constant, first_of, func, inverted, logical, unnamed
 from dsl.checker.making import missing as missing_of
 from dsl.checker.making import read as read_of
-from dsl.checker.scope import Flex, Refused, Scope, describe
+from dsl.checker.scope import Flex, Refused, Scope, Typed
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Severity
 from dsl.schema import FIELDS, OF_THE_QUEUE
@@ -34,17 +34,17 @@ def domain(typer: Typer, node: s.Expr | s.Template) -> str:
         if isinstance(value, ir.Const) and isinstance(value.value, str):
             return value.value if value.value in _NAMED else f"label:{value.value}"
     if isinstance(node, s.Text) and node.value:
-        if node.value in _NAMED or node.value in _OTHERS:
-            meant = _OTHERS.get(node.value, node.value)
-            # Nobody has a label `node`; a label `zone` there is in small clusters.
-            typer.scope.report(
-                "P317",
+        meant = _OTHERS.get(node.value, node.value)
+        if meant in _NAMED:
+            message = (
                 f"in quotes `{node.value}` is the key of a label, and nodes without it have no"
-                " domain",
-                node.span,
-                f"for the topology write  {meant}",
-                fix=meant,
-                severity=Severity.WARNING if meant == "node" else Severity.NOTE,
+            )
+            help_ = f"for the topology write  {meant}"
+            # Nobody has a label `node`; a label `zone` there is in small clusters.
+            severity = Severity.WARNING if meant == "node" else Severity.NOTE
+            scope = typer.scope
+            scope.report(
+                "P317", f"{message} domain", node.span, help_, fix=meant, severity=severity
             )
         return f"label:{node.value}"
     name = node.name if isinstance(node, s.Name) else ""
@@ -72,65 +72,39 @@ def count(over: str, by: tuple[ir.Expr, ir.Expr] | None, span: Span) -> ir.Expr:
         by: what peers have in common, of the pod and of `it`; None for the workload.
         span: the text it comes from.
     """
-    same = [_equal(by[1], by[0])] if by is not None else _of_one_workload(span)
-    terminating = read_of(span, BOOL, Level.IT, "it.terminating")
-    where = logical(
-        span,
-        "and",
-        (
-            _equal(_of_it("it.namespace", span), _of_pod("pod.namespace", span)),
-            *same,
-            inverted(span, terminating),
-        ),
+    no_kind = constant(span, "", TEXT)
+    owners = ((Level.IT, "it"), (Level.POD, "pod"))
+    namespace, workload, kind = (
+        [read_of(span, TEXT, level, f"{owner}.{one}") for level, owner in owners]
+        for one in ("namespace", "workload", "owner.kind")
     )
+    # Two workloads of one name are told apart by the kind of their owners: a Deployment's pods are
+    # a ReplicaSet's, others' are not.
+    kinds = [first_of(span, (one, no_kind)) for one in kind]
+    same = [workload, kinds] if by is None else [by[::-1]]
+    terminating = read_of(span, BOOL, Level.IT, "it.terminating")
+    equal = [compare(right.span, left, "==", right) for left, right in (namespace, *same)]
+    where = logical(span, "and", (*equal, inverted(span, terminating)))
     total = ir.PodAggregate(
         span=span, type=NUMBER, level=Level.NODE, function="count", over=over, value=None,
         where=where,
     )  # fmt: skip
     if over == "node":
         return total
-    here = read_of(span, TEXT, Level.NODE, *domain_field(over))
+    of_label, _, key = over.partition(":")
+    field = ("node.label", key) if key else (f"node.{of_label}", None)
+    here = read_of(span, TEXT, Level.NODE, *field)
     return choice(span, missing_of(span, here), constant(span, MISSING, NUMBER), total)
-
-
-def _of_one_workload(span: Span) -> list[ir.Expr]:
-    """Returns that two pods have a workload of the same name and kind.
-
-    The kind is told by that of the owner: a Deployment's pods are a ReplicaSet's, others' are not.
-    """
-    name = _equal(_of_it("it.workload", span), _of_pod("pod.workload", span))
-    no_kind = constant(span, "", TEXT)
-    owners = _of_it("it.owner.kind", span), _of_pod("pod.owner.kind", span)
-    return [name, _equal(*(first_of(span, (one, no_kind)) for one in owners))]
-
-
-def domain_field(over: str) -> tuple[str, str | None]:
-    """Returns the field, and its key, in which nodes of one domain are equal."""
-    if over.startswith("label:"):
-        return "node.label", over.removeprefix("label:")
-    return f"node.{over}", None
-
-
-def _of_it(field: str, span: Span) -> ir.Read:
-    return read_of(span, TEXT, Level.IT, field)
-
-
-def _of_pod(field: str, span: Span) -> ir.Read:
-    return read_of(span, TEXT, Level.POD, field)
-
-
-def _equal(left: ir.Expr, right: ir.Expr) -> ir.Expr:
-    return compare(right.span, left, "==", right)
 
 
 def member(typer: Typer, written: s.Expr, what: str) -> tuple[ir.Expr, ir.Expr]:
     """Checks a `by`, and returns it asked of the pod and of a pod of a set."""
-    scope = typer.scope
-    by = typer.expression(written)
-    if isinstance(by, Flex) or by.type.kind not in (Kind.TEXT, Kind.NUMBER):
-        message = f"`{what}` wants a text or a number of the pod, and this is {describe(by)}"
-        raise scope.refuse("P201", message, written.span, "write for example  by pod.label[app]")
-    return by, lifted(scope, by, what)
+    wants, helps = "text or number", ("write for example  by pod.label[app]",)
+    typed = typer.expression(written)
+    if isinstance(typed, Flex):
+        raise _no_member(typer.scope, typed, what)
+    by = typer.want(typed, wants, f"`{what}`", helps=helps)
+    return by, lifted(typer.scope, by, what)
 
 
 def chosen(scope: Scope, guard: ir.Expr | None, member: ir.Expr) -> ir.Expr:
@@ -138,8 +112,9 @@ def chosen(scope: Scope, guard: ir.Expr | None, member: ir.Expr) -> ir.Expr:
 
     What it asks otherwise than of fields that every pod has (the time, lists) leaves nobody out.
     """
-    conjuncts = guard.operands if _is_and(guard) else () if guard is None else (guard,)
-    asked = [one for one in conjuncts if _is_of_every_pod(one)]
+    joined = isinstance(guard, ir.Logical) and guard.operator == "and"
+    conjuncts = guard.operands if isinstance(guard, ir.Logical) and joined else (guard,)
+    asked = [one for one in conjuncts if one is not None and _is_of_every_pod(one)]
     if not asked:
         return member
     parts = tuple([lifted(scope, one, "the left side") for one in asked])
@@ -154,18 +129,12 @@ def chosen(scope: Scope, guard: ir.Expr | None, member: ir.Expr) -> ir.Expr:
     )
 
 
-def _is_and(node: ir.Expr | None) -> TypeGuard[ir.Logical]:
-    return isinstance(node, ir.Logical) and node.operator == "and"
-
-
 def _is_of_every_pod(root: ir.Expr) -> bool:
     met = ir.walk(root)
-    known = (*_LIFTED, ir.Const, ir.Named)
     reads = [one for one in met if isinstance(one, ir.Read)]
-    return (
-        bool(reads)
-        and all(_field_of_it(one) is not None for one in reads)
-        and all(isinstance(one, (*known, ir.Read)) for one in met)
+    return bool(reads) and not any(
+        isinstance(one, _NOT_LIFTED) or (isinstance(one, ir.Read) and _field_of_it(one) is None)
+        for one in met
     )
 
 
@@ -178,34 +147,30 @@ def _field_of_it(node: ir.Read) -> str | None:
     return field if owner in ("pod", "namespace") and known else None
 
 
-#: What is asked of a pod of a set as it is of the pod, part by part.
-_LIFTED: Final = (
-    ir.Func,
-    ir.Coalesce,
-    ir.If,
-    ir.Arith,
-    ir.Negate,
-    ir.Compare,
-    ir.TextTest,
-    ir.Member,
-    ir.Between,
-    ir.Missing,
-    ir.Logical,
-    ir.Not,
+#: What is no value of a pod of a set, or not yet known to be the same for one.
+_NOT_LIFTED: Final = (
+    ir.KeyedRead,
+    ir.ContainerRead,
+    ir.Metric,
+    ir.Pair,
+    ir.NodeAggregate,
+    ir.PodAggregate,
+    ir.ContainerAggregate,
+    ir.Item,
+    ir.ItemAggregate,
+    ir.Rank,
 )
 
 
 def lifted(scope: Scope, node: ir.Expr, what: str) -> ir.Expr:
     """Returns an expression of the pod as one of `it`: each `pod.x` becomes `it.x`."""
+    node = unnamed(node)
     if isinstance(node, ir.Const):
         return node
-    if isinstance(node, ir.Named):
-        return lifted(scope, node.body, what)
-    if isinstance(node, ir.Read):
-        field = _field_of_it(node)
-        if field is not None:
-            return structs.replace(node, field=field, level=Level.IT)
-    if not isinstance(node, _LIFTED):
+    field = _field_of_it(node) if isinstance(node, ir.Read) else None
+    if field is not None:
+        return structs.replace(node, field=field, level=Level.IT)
+    if isinstance(node, (ir.Read, *_NOT_LIFTED)):
         raise _no_member(scope, node, what)
     parts = {id(one): lifted(scope, one, what) for one in ir.children(node)}
     changed: dict[str, Any] = {}
@@ -219,7 +184,7 @@ def lifted(scope: Scope, node: ir.Expr, what: str) -> ir.Expr:
     return structs.replace(node, level=level, **changed)
 
 
-def _no_member(scope: Scope, node: ir.Expr, what: str) -> Refused:
+def _no_member(scope: Scope, node: Typed, what: str) -> Refused:
     what_not = f"`{scope.text(node)}` is not a value of every pod"
     message = f"`{what}` is asked of other pods too, and {what_not}"
     return scope.refuse("P202", message, node.span, "use a field of the pod: pod.label[KEY]")

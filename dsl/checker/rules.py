@@ -1,36 +1,51 @@
 """Rules: a condition or a value behind a keyword, as filters, scores, gates and tiers."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from msgspec import Struct
 
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker.aggregates import OF_NODE, sets_read
-from dsl.checker.convert import help_for
 from dsl.checker.lists import too_long
-from dsl.checker.literals import read_number, settle
-from dsl.checker.making import choice, constant, inverted, logical
-from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
+from dsl.checker.literals import read_number, read_seconds, settle
+from dsl.checker.making import choice, constant, inverted, logical, unnamed
+from dsl.checker.scope import Flex, Refused, Scope
 from dsl.checker.typer import Typer
 from dsl.checker.undecided import Side, decided, demanded
-from dsl.diagnostics import Severity
 from dsl.plan import DOMAINS
 from dsl.quantities import to_float
 from dsl.schema import FIELDS
 from dsl.source import Span
-from dsl.types import NUMBER, PLAIN, Kind, Level
+from dsl.types import DURATION, NUMBER, PLAIN, SECONDS, Kind, Level
 
-_MAX_WEIGHT: Final = 1_000_000.0
+MAX_WEIGHT: Final = 1_000_000.0
 _STATUS: Final = {
     "unschedulable": "Unschedulable",
     "unresolvable": "UnschedulableAndUnresolvable",
 }
 _FULL: Final = 100.0
-_CONDITIONS: Final = ("filter", "forbid", "gate", "prefilter", "reserve")
 _TIME_FIELDS: Final = (
     "now", "time.hour", "time.minute", "time.weekday", "time.day", "time.month",
 )  # fmt: skip
+
+Core = (
+    ir.FilterCore
+    | ir.ScoreCore
+    | ir.TierCore
+    | ir.SortCore
+    | ir.PermitCore
+    | ir.ActionCore
+    | ir.BindCore
+    | ir.PreemptCore
+    | ir.GangCore
+    | ir.QuotaCore
+)
+#: What a statement is understood as, and the expressions in it.
+Checked = tuple[Core, tuple[ir.Expr | None, ...]]
+#: The parts of a statement by their names; the grammar says of what shape each is.
+Parts = Mapping[str, Any]
 
 
 class Reads(Struct, frozen=True):
@@ -44,61 +59,19 @@ class Reads(Struct, frozen=True):
     changes: bool
 
 
-class FilterDraft(Struct, frozen=True):
-    """A filter as understood, before it is lowered."""
+class Draft(Struct, frozen=True):
+    """A statement as understood, before it is lowered."""
 
     number: int
     written: s.Rule | s.Special
-    core: ir.FilterCore
+    core: Core
     reads: Reads
 
     @property
     def status(self) -> str:
         """What a rejection means for preemption."""
-        if self.core.status is not None:
-            return self.core.status
-        return _STATUS["unschedulable" if self.reads.changes else "unresolvable"]
-
-
-class ScoreDraft(Struct, frozen=True):
-    """A score as understood, before it is lowered."""
-
-    number: int
-    written: s.Rule | s.Special
-    core: ir.ScoreCore
-    reads: Reads
-
-
-StatementCore = (
-    ir.TierCore
-    | ir.SortCore
-    | ir.PermitCore
-    | ir.ActionCore
-    | ir.BindCore
-    | ir.PreemptCore
-    | ir.GangCore
-    | ir.QuotaCore
-)
-
-
-class StatementDraft(Struct, frozen=True):
-    """Any other statement as understood."""
-
-    number: int
-    written: s.Rule | s.Special
-    core: StatementCore
-    reads: Reads
-
-    @property
-    def status(self) -> str:
-        """What a rejection means for preemption."""
-        given = getattr(self.core, "status", None)
-        if isinstance(given, str):
-            return given
-        return _STATUS["unschedulable" if self.reads.changes else "unresolvable"]
-
-
-Draft = FilterDraft | ScoreDraft | StatementDraft
+        given: str | None = getattr(self.core, "status", None)
+        return given or _STATUS["unschedulable" if self.reads.changes else "unresolvable"]
 
 
 def reads_of(*roots: ir.Expr | None) -> Reads:
@@ -147,124 +120,64 @@ def _read_by(node: ir.Metric) -> set[str]:
     return fields
 
 
-class RuleChecker:
-    """Checks single rules of one file."""
+class Rules:
+    """What the statements of one file share: the pods they are for, and how parts are read."""
 
-    def __init__(
+    def __init__(self, scope: Scope, typer: Typer) -> None:
+        self.scope = scope
+        self.typer = typer
+        #: Each by itself: what holds for one of them must not loosen another.
+        self.guards: list[ir.Expr] = []
+        self.prescores: list[ir.Expr] = []
+        self.norm: s.Clause | None = None
+
+    # ---- sides
+
+    def left(self, node: s.Rule | s.Special) -> ir.Expr | None:
+        """Returns the side before the arrow."""
+        if node.left is None:
+            return None
+        return self.typer.condition(node.left, "the left side of `->`")
+
+    def right(self, node: s.Rule) -> ir.Expr:
+        """Returns a right side that is a condition."""
+        return self.typer.condition(node.right, f"the right side of `{node.keyword}`")
+
+    def pod_guard(self, node: s.Rule | s.Special, left: ir.Expr | None) -> ir.Expr | None:
+        """Returns the guard of a statement whose left side may look at the pod only."""
+        what = f"the left side of `{node.keyword}` looks at the pod"
+        self.pod_only(what, left, rule=node if isinstance(node, s.Rule) else None)
+        return self.split(left)[0]
+
+    def pod_only(
         self,
-        scope: Scope,
-        typer: Typer,
-        guards: tuple[ir.Expr, ...],
-        norm: s.Clause | None,
-        prescores: tuple[ir.Expr, ...] = (),
+        what: str,
+        *roots: ir.Expr | None,
+        over_nodes: bool = False,
+        rule: s.Rule | None = None,
     ) -> None:
-        self._scope = scope
-        self._typer = typer
-        self._guards = guards
-        self._norm = norm
-        self._prescores = prescores
-
-    def check(self, node: s.Rule, number: int) -> Draft:
-        """Returns the rule as understood. Raises `Refused`."""
-        clauses = self._clauses(node)
-        refused: Refused | None = None
-        left: ir.Expr | None = None
-        try:
-            if node.left is not None:
-                left = self._typer.condition(node.left, "the left side of `->`")
-        except Refused as stop:
-            refused = stop
-        draft: Draft
-        if node.point in _CONDITIONS:
-            draft = self._filter(node, number, left, clauses)
-        elif node.point == "first":
-            draft = self._tier(node, number, left)
-        else:
-            draft = self._score(node, number, left, clauses)
-        if refused is not None:
-            raise refused
-        return draft
-
-    def _clauses(self, node: s.Rule) -> dict[str, s.Clause]:
-        out: dict[str, s.Clause] = {}
-        for clause in node.clauses:
-            if clause.name in out:
-                word = clause.name.partition("_")[0]
-                raise self._scope.refuse("P109", f"`{word}` is given twice", clause.span)
-            out[clause.name] = clause
-        return out
-
-    # ---- filters
-
-    def _filter(
-        self, node: s.Rule, number: int, left: ir.Expr | None, clauses: dict[str, s.Clause]
-    ) -> FilterDraft:
-        right = self._typer.condition(node.right, f"the right side of `{node.keyword}`")
-        message = self.message(clauses.get("message"))
-        status = self.status(clauses.get("status"))
-        if node.point in ("gate", "prefilter"):
-            self._before_nodes(node, [left, right], message)
-        guards, rest = self.split(left, closed=True)
-        test = inverted(right.span, right) if node.point == "forbid" else right
-        longer = too_long(self._typer, guards, rest, right)
-        test = unless(longer, test)
-        if rest is not None:
-            test = logical(node.span, "or", (inverted(rest.span, rest), test))
-        core = ir.FilterCore(
-            guard=guards,
-            test=test,
-            left=left,
-            right=right,
-            forbids=node.point == "forbid",
-            message=message,
-            status=status,
-            longer=longer,
-        )
-        if left is not None and node.left is not None:
-            # There a missing value lets the rule pass by; it does not reject.
-            decided(self._scope, Side(node, node.left, "left"), left, right)
-        decided(self._scope, Side(node, node.right, node.point), right, left)
-        if node.point != "gate":
-            self._scope.demanded |= demanded(core)
-        return FilterDraft(number, node, core, reads_of(guards, test))
-
-    def _before_nodes(
-        self, node: s.Rule, conditions: list[ir.Expr | None], message: ir.Message | None
-    ) -> None:
-        """Refuses what a gate cannot know."""
-        what, over_nodes = f"`{node.keyword}` is asked before any node", node.point == "prefilter"
-        for part in conditions:
-            if part is not None:
-                self.pod_only(part, what, over_nodes=over_nodes)
-        for hole in message.parts if message is not None else ():
-            if not isinstance(hole, str):
-                self.pod_only(hole, what, over_nodes=over_nodes)
-
-    def _tier(self, node: s.Rule, number: int, left: ir.Expr | None) -> StatementDraft:
-        test = self._typer.condition(node.right, "the right side of `first`")
-        if left is not None:
-            self.pod_only(left, "the left side of `first` looks at the pod")
-        core = ir.TierCore(guard=self.split(left)[0], test=test)
-        return StatementDraft(number, node, core, reads_of(core.guard, test))
-
-    def prescore(self, node: s.Rule) -> ir.Expr:
-        """Returns the condition of a `prescore:`, on which all scores of the file depend."""
-        test = self._typer.condition(node.right, f"`{node.keyword}`")
-        self.pod_only(test, f"`{node.keyword}` looks at the pod")
-        return test
-
-    def scored(self, guard: ir.Expr | None) -> ir.Expr | None:
-        """Returns the guard of a score: what the file's `prescore:` lines say comes with it."""
-        return _both([one for one in (guard, *self._prescores) if one is not None])
-
-    def pod_only(self, root: ir.Expr, what: str, *, over_nodes: bool = False) -> None:
         """Refuses what differs from node to node, and aggregates over nodes."""
-        if root.level > Level.POD:
-            raise self.too_high(root, Level.POD, what)
-        for node in () if over_nodes else ir.walk(root):
-            if isinstance(node, ir.NodeAggregate):
-                message = f"{what}, and this aggregates over nodes"
-                raise self._scope.refuse("P202", message, node.span)
+        for root in roots:
+            if root is not None and root.level > Level.POD:
+                raise self._too_high(root, what, rule)
+            for one in ir.walk(root) if root is not None and not over_nodes else ():
+                if isinstance(one, ir.NodeAggregate):
+                    message = f"{what}, and this aggregates over nodes"
+                    raise self.scope.refuse("P202", message, one.span)
+
+    def _too_high(self, root: ir.Expr, what: str, rule: s.Rule | None) -> Refused:
+        # What is asked of each pod of a set is no value of a node.
+        own = (*OF_NODE, ir.NodeAggregate)
+        met = (one for one in ir.walk(root) if isinstance(one, own) and one.level is Level.NODE)
+        guilty = next(met, root)
+        help_ = "fields of the pod and of its namespace fit here"
+        if rule is not None and rule.left is not None:
+            left, right = self.scope.text(rule.left), self.scope.text(rule.right)
+            of_score = rule.point == "score"
+            both = f"if {left} then {right} else 0" if of_score else f"{left} and {right}"
+            help_ = f"write  {rule.keyword}: {both}"
+        message = f"{what}, and `{self.scope.text(guilty)}` differs from node to node"
+        return self.scope.refuse("P202", message, guilty.span, help_)
 
     def split(
         self, left: ir.Expr | None, *, closed: bool = False
@@ -274,182 +187,200 @@ class RuleChecker:
         With `closed`, a part of it holds also where it goes through a list that has more items than
         are looked at: who writes a list does not get past a rule by its length.
         """
-        pod = [*self._guards]
+        pod = [*self.guards]
         node: list[ir.Expr] = []
-        for one in _conjuncts(left, self._typer):
+        for one in _conjuncts(left, self.typer):
             (pod if one.level <= Level.POD and not _over_nodes(one) else node).append(one)
-        if closed and too_long(self._typer, *self._guards, left):
-            pod = [_or_longer(self._typer, one) for one in pod]
-            node = [_or_longer(self._typer, one) for one in node]
-        elif not self._guards and not node:
+        if closed and too_long(self.typer, *self.guards, left):
+            pod = [_or_longer(self.typer, one) for one in pod]
+            node = [_or_longer(self.typer, one) for one in node]
+        elif not self.guards and not node:
             # As it is written, so that an explanation has a text for the whole.
             return left, None
         return _both(pod), _both(node)
 
-    def status(self, clause: s.Clause | None) -> str | None:
-        """Reads a `status`."""
-        if clause is None:
-            return None
-        word = clause.values[0]
-        assert isinstance(word, s.Word)
-        return _STATUS[word.value]
+    def scored(self, guard: ir.Expr | None) -> ir.Expr | None:
+        """Returns the guard of a score: what the file's `prescore:` lines say comes with it."""
+        return _both([one for one in (guard, *self.prescores) if one is not None])
 
-    def message(self, clause: s.Clause | None) -> ir.Message | None:
+    # ---- parts
+
+    def status(self, parts: Parts) -> str | None:
+        """Reads a `status`."""
+        return _STATUS[parts["status"].values[0].value] if "status" in parts else None
+
+    def message(self, parts: Parts, name: str = "message") -> ir.Message | None:
         """Checks a message and the expressions in it."""
-        if clause is None:
+        if name not in parts:
             return None
-        template = clause.values[0]
-        assert isinstance(template, s.Template)
-        _raw_braces(self._scope, template)
-        parts: list[str | ir.Expr] = []
-        for one in template.parts:
-            parts.append(one if isinstance(one, str) else self._hole(one))
-        return ir.Message(template.span, tuple(parts))
+        template: s.Template = parts[name].values[0]
+        _raw_braces(self.scope, template)
+        texts = (one if isinstance(one, str) else self._hole(one) for one in template.parts)
+        return ir.Message(template.span, tuple(texts))
 
     def _hole(self, node: s.Expr) -> ir.Expr:
-        value = self._typer.plain(self._typer.expression(node))
-        inner = value
-        while isinstance(inner, ir.Named):
-            inner = inner.body
+        value = self.typer.plain(self.typer.expression(node))
+        inner = unnamed(value)
         # A quantity is told as it is written, with its unit.
         of_text = isinstance(inner, ir.Func) and inner.name == "quantity"
         return inner.args[0] if isinstance(inner, ir.Func) and of_text else value
 
-    # ---- scores
+    def weight(self, parts: Parts) -> float:
+        """Reads the weight of a score."""
+        return self.number(parts["weight"], "weight", 0, MAX_WEIGHT) if "weight" in parts else 1.0
 
-    def _score(
-        self, node: s.Rule, number: int, left: ir.Expr | None, clauses: dict[str, s.Clause]
-    ) -> ScoreDraft:
-        typed = self._typer.expression(node.right)
-        if node.point == "score":
-            value, norm, reverse = self._plain_score(node, typed, clauses)
-        else:
-            value, norm, reverse = self._preference(node, typed, clauses)
-        if left is not None:
-            if left.level > Level.POD:
-                what = f"the left side of `{node.keyword}` looks at the pod"
-                raise self.too_high(left, Level.POD, what, node)
-            if _over_nodes(left):
-                message = f"the left side of `{node.keyword}` may not aggregate over nodes"
-                raise self._scope.refuse("P202", message, left.span)
-        missing = None
-        if "missing_score" in clauses:
-            missing = self._percent_points(clauses["missing_score"])
-        weight = self.weight(clauses["weight"].values[0]) if "weight" in clauses else 1.0
-        core = ir.ScoreCore(
-            guard=self.scored(_both([one for one in (*self._guards, left) if one is not None])),
-            value=value,
-            norm=norm,
-            reverse=reverse,
-            missing=missing,
-            weight=weight,
-        )
-        return ScoreDraft(number, node, core, reads_of(core.guard, value))
-
-    def _plain_score(
-        self, node: s.Rule, typed: Typed, clauses: dict[str, s.Clause]
-    ) -> tuple[ir.Expr, str, bool]:
-        clause = clauses.get("normalize", self._norm)
-        norm, reverse = "none", False
-        if clause is not None:
-            words = [one.value for one in clause.values if isinstance(one, s.Word)]
-            norm, reverse = words[0], "reverse" in words[1:]
-        value = self._typer.plain(typed)
-        if not value.type.is_number:
-            message = f"a score is a number, and this is {describe(value)}"
-            helps = help_for(self._scope, value, "number")
-            if value.type.kind is Kind.BOOL:
-                helps = (f"write  prefer: {self._scope.text(node.right)}",)
-            raise self._scope.refuse("P205", message, node.right.span, *helps)
-        if norm == "none" and not (value.type.unit or PLAIN).is_plain:
-            message = f"a score is a plain number from 0 to 100, and this is in {value.type.unit}"
-            help_ = (
-                f"to rank the nodes by it write  {self._scope.text(node.right)} normalize minmax"
-            )
-            raise self._scope.refuse("P205", message, node.right.span, help_)
-        return value, norm, reverse
-
-    def _preference(
-        self, node: s.Rule, typed: Typed, clauses: dict[str, s.Clause]
-    ) -> tuple[ir.Expr, str, bool]:
-        scope = self._scope
-        if "normalize" in clauses:
-            message, help_ = f"`{node.keyword}` has a scale of its own", "drop `normalize`"
-            raise scope.refuse("P209", message, clauses["normalize"].span, help_)
-        value = self._typer.plain(typed)
-        text = scope.text(node.right)
-        if node.direction:
-            if node.point == "avoid":
-                other = "most" if node.direction == "least" else "least"
-                help_ = f"write  prefer: {other} {text}"
-                message = f"`avoid: {node.direction}` says no twice"
-                raise scope.refuse("P209", message, node.right.span, help_)
-            if not value.type.is_number and value.type.kind is not Kind.TIME:
-                message = f"`{node.direction}` wants a number, and this is {describe(value)}"
-                helps = help_for(scope, value, "number")
-                raise scope.refuse("P205", message, node.right.span, *helps)
-            return value, "minmax", node.direction == "least"
-        if value.type.kind is not Kind.BOOL:
-            message = f"`{node.keyword}` wants a condition, and this is {describe(value)}"
-            least = "least" if node.point == "avoid" else "most"
-            help_ = f"write  prefer: {least} {text}"
-            helps = (help_,) if value.type.is_number else help_for(scope, value, "condition")
-            raise scope.refuse("P208", message, node.right.span, *helps)
-        if "missing_score" in clauses:
-            message = "a condition is never missing"
-            raise scope.refuse("P209", message, clauses["missing_score"].span)
-        yes, no = (_FULL, 0.0) if node.point == "prefer" else (0.0, _FULL)
-        ends = [constant(node.right.span, one, NUMBER) for one in (yes, no)]
-        return choice(node.right.span, value, *ends), "none", False
-
-    def weight(self, node: s.Expr | s.Template) -> float:
-        """Reads a weight: a number from 0 to 1,000,000."""
-        value = self.clause_number(node, "`weight`")
-        if not 0 <= value <= _MAX_WEIGHT:
-            message = f"a weight is a number from 0 to {_MAX_WEIGHT:,.0f}"
-            raise self._scope.refuse("P111", message, node.span)
-        return value
-
-    def _percent_points(self, clause: s.Clause) -> float:
-        value = self.clause_number(clause.values[0], "`missing`")
-        if not 0 <= value <= _FULL:
-            raise self._scope.refuse("P111", "a score is from 0 to 100", clause.span)
-        return value
-
-    def clause_number(self, node: s.Expr | s.Template, what: str) -> float:
+    def number(
+        self, part: s.Clause | s.Header, what: str, low: float, high: float, *, whole: bool = False
+    ) -> float:
         """Reads a plain number of a clause, which may be a parameter."""
-        typed: Typed | None = None
-        if isinstance(node, s.Param):
-            typed = self._typer.param(node)
-        elif isinstance(node, s.Word):
+        node = part.values[0] if isinstance(part, s.Clause) else part.value
+        typed = self.typer.param(node) if isinstance(node, s.Param) else None
+        if isinstance(node, s.Word):
             typed = read_number(node.value, node.span)
         if not isinstance(typed, Flex) or typed.exact is None:
-            word = self._scope.text(node)
-            known = word in self._scope.params
-            message, fix = f"{what} wants a number", f"${word}" if known else None
-            raise self._scope.refuse("P111", message, node.span, fix=fix)
-        settle(self._scope, typed, PLAIN)
-        return to_float(typed.exact)
+            word = self.scope.text(node)
+            fix = f"${word}" if word in self.scope.params else None
+            raise self.scope.refuse("P111", f"`{what}` wants a number", node.span, fix=fix)
+        settle(self.scope, typed, PLAIN)
+        value = to_float(typed.exact)
+        if not low <= value <= high or (whole and value != int(value)):
+            kind = "whole number" if whole else "number"
+            message = f"`{what}` is a {kind} from {low:,.0f} to {high:,.0f}"
+            raise self.scope.refuse("P111", message, part.span)
+        return value
 
-    def too_high(
-        self, root: ir.Expr, most: Level, what: str, rule: s.Rule | None = None
-    ) -> Refused:
-        """Refuses an expression that reads more than its place allows."""
-        # What is asked of each pod of a set is no value of a node.
-        of_node = (
-            one
-            for one in ir.walk(root)
-            if isinstance(one, (*OF_NODE, ir.NodeAggregate)) and most < one.level <= Level.NODE
-        )
-        guilty = next(of_node, root)
-        help_ = "fields of the pod and of its namespace fit here"
-        if rule is not None and rule.left is not None:
-            left, right = self._scope.text(rule.left), self._scope.text(rule.right)
-            help_ = f"write  {rule.keyword}: {left} and {right}"
-            if rule.point == "score":
-                help_ = f"write  score: if {left} then {right} else 0"
-        message = f"{what}, and `{self._scope.text(guilty)}` differs from node to node"
-        return self._scope.refuse("P202", message, guilty.span, help_)
+    def whole(self, part: s.Clause | s.Header, what: str, low: int, high: int) -> int:
+        """Reads a whole number of a clause."""
+        return int(self.number(part, what, low, high, whole=True))
+
+    def duration(self, node: s.Expr, what: str) -> ir.Expr:
+        """Reads a duration of a clause, which may be an expression: `5m`, but no bare number."""
+        if isinstance(node, s.Number | s.Word):
+            return constant(node.span, read_seconds(self.scope, node, what), DURATION)
+        typed = self.typer.expression(node)
+        if isinstance(typed, Flex) and typed.sort == "milli":
+            typed = settle(self.scope, typed, SECONDS)
+        declare = f"declare it so:  {self.scope.text(node).replace('$', 'param ')}: duration = 60s"
+        helps = (declare,) if isinstance(node, s.Param) else ()
+        return self.typer.want(typed, "duration", f"`{what}`", "P206", helps)
+
+    def seconds(self, node: s.Expr, what: str) -> float:
+        """Reads a duration that is known."""
+        value = self.duration(node, what)
+        assert isinstance(value, ir.Const)
+        assert isinstance(value.value, float)
+        return value.value
+
+
+# ---- filters and tiers
+
+
+def condition(rules: Rules, node: s.Rule, left: ir.Expr | None, parts: Parts) -> Checked:
+    """Checks filters and what is asked before any node."""
+    right = rules.right(node)
+    message = rules.message(parts)
+    if node.point in ("gate", "prefilter"):
+        what, over_nodes = f"`{node.keyword}` is asked before any node", node.point == "prefilter"
+        rules.pod_only(what, left, right, *holes(message), over_nodes=over_nodes)
+    guard, rest = rules.split(left, closed=True)
+    test = inverted(right.span, right) if node.point == "forbid" else right
+    longer = too_long(rules.typer, guard, rest, right)
+    test = unless(longer, test)
+    if rest is not None:
+        test = logical(node.span, "or", (inverted(rest.span, rest), test))
+    core = ir.FilterCore(
+        guard=guard,
+        test=test,
+        left=left,
+        right=right,
+        forbids=node.point == "forbid",
+        message=message,
+        status=rules.status(parts),
+        longer=longer,
+    )
+    if left is not None and node.left is not None:
+        # There a missing value lets the rule pass by; it does not reject.
+        decided(rules.scope, Side(node, node.left, "left"), left, right)
+    decided(rules.scope, Side(node, node.right, node.point), right, left)
+    if node.point != "gate":
+        rules.scope.demanded |= demanded(core)
+    return core, (guard, test)
+
+
+def tier(rules: Rules, node: s.Rule, left: ir.Expr | None, _parts: Parts) -> Checked:
+    """Checks a `first:`."""
+    core = ir.TierCore(guard=rules.pod_guard(node, left), test=rules.right(node))
+    return core, (core.guard, core.test)
+
+
+def holes(message: ir.Message | None) -> list[ir.Expr]:
+    """Returns the expressions in a message."""
+    parts = message.parts if message is not None else ()
+    return [one for one in parts if not isinstance(one, str)]
+
+
+# ---- scores
+
+
+def score(rules: Rules, node: s.Rule, left: ir.Expr | None, parts: Parts) -> Checked:
+    """Checks `score`, `prefer` and `avoid`."""
+    kind = _plain_score if node.point == "score" else _preference
+    value, norm, reverse = kind(rules, node, parts)
+    missing = parts.get("missing_score")
+    core = ir.ScoreCore(
+        guard=rules.scored(rules.pod_guard(node, left)),
+        value=value,
+        norm=norm,
+        reverse=reverse,
+        missing=None if missing is None else rules.number(missing, "missing", 0, _FULL),
+        weight=rules.weight(parts),
+    )
+    return core, (core.guard, value)
+
+
+def _plain_score(rules: Rules, node: s.Rule, parts: Parts) -> tuple[ir.Expr, str, bool]:
+    clause: s.Clause | None = parts.get("normalize", rules.norm)
+    written = clause.values if clause is not None else (s.Word(node.span, "none"),)
+    norm, *turned = [one.value for one in written if isinstance(one, s.Word)]
+    typed, text = rules.typer.expression(node.right), rules.scope.text(node.right)
+    of_bool = not isinstance(typed, Flex) and typed.type.kind is Kind.BOOL
+    helps = (f"write  prefer: {text}",) if of_bool else ()
+    value = rules.typer.want(typed, "number", "a score", "P205", helps)
+    if norm == "none" and not (value.type.unit or PLAIN).is_plain:
+        message = f"a score is a plain number from 0 to 100, and this is in {value.type.unit}"
+        help_ = f"to rank the nodes by it write  {text} normalize minmax"
+        raise rules.scope.refuse("P205", message, node.right.span, help_)
+    return value, norm, "reverse" in turned
+
+
+def _preference(rules: Rules, node: s.Rule, parts: Parts) -> tuple[ir.Expr, str, bool]:
+    scope, span, text = rules.scope, node.right.span, rules.scope.text(node.right)
+    what, avoid = f"`{node.keyword}`", node.point == "avoid"
+    if "normalize" in parts:
+        message, help_ = f"{what} has a scale of its own", "drop `normalize`"
+        raise scope.refuse("P209", message, parts["normalize"].span, help_)
+    typed = rules.typer.expression(node.right)
+    if node.direction:
+        if avoid:
+            other = "most" if node.direction == "least" else "least"
+            message, help_ = (
+                f"`avoid: {node.direction}` says no twice",
+                f"write  prefer: {other} {text}",
+            )
+            raise scope.refuse("P209", message, span, help_)
+        value = rules.typer.want(typed, "number or time", f"`{node.direction}`", "P205")
+        return value, "minmax", node.direction == "least"
+    is_number = isinstance(typed, Flex) or typed.type.is_number
+    helps = (f"write  prefer: {'least' if avoid else 'most'} {text}",) if is_number else ()
+    value = rules.typer.want(typed, "condition", what, "P208", helps)
+    if "missing_score" in parts:
+        message = "a condition is never missing"
+        raise scope.refuse("P209", message, parts["missing_score"].span)
+    yes, no = (0.0, _FULL) if avoid else (_FULL, 0.0)
+    return choice(span, value, *(constant(span, one, NUMBER) for one in (yes, no))), "none", False
+
+
+# ---- conditions put together
 
 
 def _raw_braces(scope: Scope, template: s.Template) -> None:
@@ -458,7 +389,7 @@ def _raw_braces(scope: Scope, template: s.Template) -> None:
     if written[:1] == "'" and "{" in written and '"' not in written and "\\" not in written:
         message = "single quotes take braces as they stand, so no value is put in"
         better = f'"{written[1:-1]}"'
-        scope.report("P317", message, template.span, fix=better, severity=Severity.WARNING)
+        scope.warn("P317", message, template.span, fix=better)
 
 
 def _conjuncts(left: ir.Expr | None, typer: Typer) -> tuple[ir.Expr, ...]:
@@ -472,15 +403,13 @@ def _conjuncts(left: ir.Expr | None, typer: Typer) -> tuple[ir.Expr, ...]:
 
 
 def _or_longer(typer: Typer, part: ir.Expr) -> ir.Expr:
-    longer = too_long(typer, part)
-    return _joined("or", (part, *longer)) if longer else part
+    return _joined("or", (part, *too_long(typer, part)))
 
 
 def unless(longer: tuple[ir.Compare, ...], test: ir.Expr) -> ir.Expr:
     """A test that does not hold where a list has more items than are looked at."""
     nobody = Span(test.span.start, test.span.start)
-    fits = [inverted(nobody, one) for one in longer]
-    return _joined("and", (*fits, test)) if fits else test
+    return _joined("and", (*(inverted(nobody, one) for one in longer), test))
 
 
 def _joined(operator: str, parts: tuple[ir.Expr, ...]) -> ir.Expr:

@@ -1,8 +1,8 @@
 """What names mean in one file, and where findings are collected."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 
@@ -13,7 +13,7 @@ from dsl.foreign import closest as closest
 from dsl.plan import MetricSpec
 from dsl.schema import MetricDefinition
 from dsl.source import SourceFile, Span
-from dsl.types import Kind, Type, Unit
+from dsl.types import Kind, Unit
 
 _RESERVED: Final = """
     if then else and or not in is like matches contains true false max min sum avg count median any
@@ -125,9 +125,30 @@ class Scope(Struct):
         self.report(code, message, span, *helps, label=label, labels=labels, fix=fix)
         return Refused()
 
-    def warn(self, code: str, message: str, span: Span, *helps: str) -> None:
+    def clash(
+        self, code: str, wants: str, left: Typed, right: Typed, *helps: str, fix: Fix | None = None
+    ) -> Refused:
+        """Refuses two values that do not go together, and names both where they stand."""
+        first, second = sorted((left, right), key=lambda one: one.span.start)
+        message = f"{wants}, not {describe(left)} and {describe(right)}"
+        label, labels = describe(first), (Label(second.span, describe(second)),)
+        return self.refuse(code, message, first.span, *helps, label=label, labels=labels, fix=fix)
+
+    def warn(
+        self, code: str, message: str, span: Span, *helps: str, fix: str | Fix | None = None
+    ) -> None:
         """Records a warning."""
-        self.report(code, message, span, *helps, severity=Severity.WARNING)
+        self.report(code, message, span, *helps, fix=fix, severity=Severity.WARNING)
+
+    def clauses(self, parts: Iterable[Any], several: tuple[str, ...] = ()) -> dict[str, Any]:
+        """Returns the parts of a statement by their names; one that stands twice is refused."""
+        out: dict[str, Any] = {}
+        for part in parts:
+            if part.name in out and part.name not in several:
+                word = self.text(part).split()[0]
+                raise self.refuse("P109", f"`{word}` is given twice", part.span)
+            out[part.name] = part
+        return out
 
     def text(self, node: s.Node | ir.Core | Flex) -> str:
         """Returns the text of a node on one line."""
@@ -141,14 +162,6 @@ class Scope(Struct):
 def describe(typed: Typed) -> str:
     """Names the type of an expression in a message."""
     if isinstance(typed, Flex):
-        return {"percent": "a percentage", "milli": "a number with `m`"}.get(
-            typed.sort, "a plain number"
-        )
-    return describe_type(typed.type)
-
-
-def describe_type(kind: Type) -> str:
-    """Names a type in a message."""
-    if kind.kind is Kind.BOOL:
-        return "a condition"
-    return str(kind)
+        words = {"percent": "a percentage", "milli": "a number with `m`"}
+        return words.get(typed.sort, "a plain number")
+    return "a condition" if typed.type.kind is Kind.BOOL else str(typed.type)

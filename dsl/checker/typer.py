@@ -6,16 +6,19 @@ How an expression of each kind is understood is told by those who make a `Typer`
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, cast
+from functools import cache
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import names
-from dsl.checker.convert import help_for
+from dsl.checker.convert import help_for, hint_beside
 from dsl.checker.literals import settle
 from dsl.checker.making import constant, first_of
 from dsl.checker.scope import Flex, LetEntry, MetricEntry, Refused, Scope, Typed, describe
-from dsl.diagnostics import Label
 from dsl.plan import OF_NODES
 from dsl.source import Span
 from dsl.types import DURATION, NUMBER, PLAIN, Kind, Level, Type, number_of
@@ -29,8 +32,47 @@ _METRIC_LEVELS: Final = {
     "pod": Level.POD,
 }
 
+#: What a place may want, and how the table of conversions calls it.
+_IS: Final[dict[str, Callable[[Type], bool]]] = {
+    "number": lambda kind: kind.kind is Kind.NUMBER,
+    "plain number": lambda kind: kind.is_number and (kind.unit or PLAIN).is_plain,
+    "duration": lambda kind: kind == DURATION,
+    "condition": lambda kind: kind.kind is Kind.BOOL,
+    "text": lambda kind: kind.kind is Kind.TEXT,
+    "time": lambda kind: kind.kind is Kind.TIME,
+    "list": lambda kind: kind.kind is Kind.LIST,
+    "single value": lambda kind: kind.kind is not Kind.LIST,
+}
+_SORTS: Final = {"plain number": "number", "duration": "seconds"}
+
+
+@cache
+def _tests(wants: str) -> tuple[Callable[[Type], bool], ...]:
+    return tuple([_IS[one] for one in wants.split(" or ")])
+
+
 #: Understands an expression.
 Walk = Callable[["Typer", s.Expr], Typed]
+
+
+class Place(Struct, frozen=True):
+    """Where an expression stands.
+
+    Attributes:
+        pods: whether `it` means a pod of a set.
+        placed: whether those pods are on nodes.
+        containers: whether `it` means a container.
+        item: what `it` alone means: the item of a list that an aggregate runs over.
+        results: fields that only some statements know: `score.total`, `victims.count`.
+        root: the whole expression, whose subject a bare `max` means.
+    """
+
+    pods: bool = False
+    placed: bool = True
+    containers: bool = False
+    item: ir.Expr | None = None
+    results: frozenset[str] = frozenset()
+    root: s.Expr | None = None
 
 
 class Typer:
@@ -41,27 +83,16 @@ class Typer:
     """
 
     def __init__(
-        self, scope: Scope, find_metric: Callable[[str, Span], MetricEntry | None], walk: Walk
+        self, scope: Scope, find_metric: Callable[[str], MetricEntry | None], walk: Walk
     ) -> None:
         self.scope = scope
         self.find_metric = find_metric
         self._walk = walk
-        #: The expression whose subject a bare `max` means, and what may be its subject.
-        self.root: s.Expr | None = None
-        self.subjects: dict[str, s.Expr] | None = None
-        #: Whether there is none, and a name that nobody knows may well be the subject.
-        self.unnamed = False
-        #: Whether `it` means a pod of a set here, whether those pods are on nodes, and whether it
-        #: means a container.
-        self.in_pods = False
-        self.placed = True
-        self.in_containers = False
-        #: What `it` alone means: the item of a list that an aggregate runs over.
-        self.item: ir.Expr | None = None
+        #: What a bare `max` may mean, by the expression that it stands in.
+        self.subjects: dict[int, dict[str, ir.Expr]] = {}
+        self.place = Place()
         #: Aggregates over lists that are read, and what holds where a list is too long.
         self.bounded: dict[int, tuple[ir.Expr, ir.Compare]] = {}
-        #: Fields that only some statements know: `score.total`, `victims.count`.
-        self.results: frozenset[str] = frozenset()
         #: How deep each expression is, by its id; held here, so that no other one gets that id.
         self._depths: dict[int, tuple[int, ir.Expr]] = {}
         #: How many expressions are being checked, one within the other.
@@ -71,58 +102,60 @@ class Typer:
 
     def expression(self, node: s.Expr) -> Typed:
         """Checks a whole expression; a bare aggregate in it means its subject."""
-        before = self.root, self.subjects
-        self.root, self.subjects = node, None
+        before, self.place = self.place, replace(self.place, root=node)
         try:
             typed = self.check(node)
         finally:
-            self.root, self.subjects = before
+            self.place = before
         if not isinstance(typed, Flex):
             self._limit_depth(typed, node.span)
         return typed
 
     def condition(self, node: s.Expr, what: str) -> ir.Expr:
         """Checks an expression that must be a condition."""
-        return self.as_condition(self.expression(node), node.span, f"{what} is", "P208")
+        return self.want(self.expression(node), "condition", what, "P208")
 
-    def as_condition(self, typed: Typed, span: Span, what: str, code: str) -> ir.Expr:
-        """Returns what must be a condition."""
-        if isinstance(typed, Flex) or typed.type.kind is not Kind.BOOL:
-            message = f"{what} a condition, and this is {describe(typed)}"
-            raise self.scope.refuse(code, message, span, *help_for(self.scope, typed, "condition"))
-        return typed
+    def want(
+        self, typed: Typed, wants: str, what: str, code: str = "P201", helps: tuple[str, ...] = ()
+    ) -> ir.Expr:
+        """Returns a value of a kind that its place wants: `number`, or `text or list`."""
+        kind = NUMBER if isinstance(typed, Flex) else typed.type
+        for fits in _tests(wants):
+            if fits(kind):
+                return self.plain(typed)
+        message = f"{what} wants a {wants}, and this is {describe(typed)}"
+        word = wants.partition(" or ")[0]
+        helps = helps or help_for(self.scope, typed, _SORTS.get(word, word))
+        raise self.scope.refuse(code, message, typed.span, *helps)
 
     def plain(self, typed: Typed) -> ir.Expr:
         """Settles a constant as a plain number."""
         return settle(self.scope, typed, PLAIN)
 
     @contextmanager
-    def inside(
-        self, *, pods: bool = False, placed: bool = True, containers: bool = False
-    ) -> Iterator[None]:
-        """Says what `it` means while an expression is checked."""
-        before = self.in_pods, self.placed, self.in_containers
-        self.in_pods, self.placed, self.in_containers = pods, placed, containers
+    def inside(self, place: Place) -> Iterator[None]:
+        """Says where expressions stand while they are checked."""
+        before, self.place = self.place, place
         try:
             yield
         finally:
-            self.in_pods, self.placed, self.in_containers = before
+            self.place = before
 
     def _limit_depth(self, root: ir.Expr, span: Span) -> None:
-        stack: list[ir.Expr] = [root]
+        depths, stack = self._depths, [root]
         while stack:
             node = stack[-1]
-            if id(node) in self._depths:
+            if id(node) in depths:
                 stack.pop()
                 continue
             parts = ir.children(node)
-            todo = [one for one in parts if id(one) not in self._depths]
+            todo = [one for one in parts if id(one) not in depths]
             if todo:
                 stack.extend(todo)
                 continue
-            below = max((self._depths[id(one)][0] for one in parts), default=0)
-            self._depths[id(node)] = 1 + below, node
-        if self._depths[id(root)][0] > _MAX_TOTAL_DEPTH:
+            below = max((depths[id(one)][0] for one in parts), default=0)
+            depths[id(node)] = 1 + below, node
+        if depths[id(root)][0] > _MAX_TOTAL_DEPTH:
             raise self._too_deep(span)
 
     def _too_deep(self, span: Span) -> Refused:
@@ -134,7 +167,7 @@ class Typer:
     def check(self, node: s.Expr) -> Typed:
         """Returns the typed tree of an expression. Raises `Refused`."""
         if self._nested == _MAX_TOTAL_DEPTH:
-            raise self._too_deep((self.root or node).span)
+            raise self._too_deep((self.place.root or node).span)
         self._nested += 1
         try:
             return self._walk(self, node)
@@ -155,17 +188,9 @@ class Typer:
         return out
 
     def number(self, node: s.Expr, what: str) -> Typed:
-        """Checks an expression that must be a number."""
+        """Checks an expression that must be a number; a constant keeps its unit open."""
         typed = self.check(node)
-        if not isinstance(typed, Flex) and not typed.type.is_number:
-            raise self.no_number(typed, what)
-        return typed
-
-    def no_number(self, typed: ir.Expr, what: str) -> Refused:
-        """Refuses what is no number."""
-        message = f"{what} wants a number, and this is {describe(typed)}"
-        helps = help_for(self.scope, typed, "number")
-        return self.scope.refuse("P201", message, typed.span, *helps)
+        return typed if isinstance(typed, Flex) else self.want(typed, "number", what)
 
     def unify(self, parts: Sequence[Typed], joined: str) -> tuple[tuple[ir.Expr, ...], Type]:
         """Brings values to one type; constants take the unit of the others."""
@@ -178,21 +203,15 @@ class Typer:
             if isinstance(one, Flex) and firm.type.is_number:
                 out.append(settle(self.scope, one, unit, firm))
             elif isinstance(one, Flex) or one.type.kind is not firm.type.kind:
-                raise self.mixed("P201", f"{joined} two values of one kind", firm, one)
+                raise self.scope.clash("P201", f"{joined} two values of one kind", firm, one)
             elif one.type.unit != firm.type.unit:
-                raise self.mixed("P203", f"{joined} equal units", firm, one)
+                pairs = ((one, firm), (firm, one))
+                found = (hint_beside(self.scope, *pair) for pair in pairs)
+                helps = next((one for one in found if one), ())
+                raise self.scope.clash("P203", f"{joined} equal units", firm, one, *helps)
             else:
                 out.append(one)
         return tuple(out), firm.type
-
-    def mixed(self, code: str, wants: str, left: Typed, right: Typed, *helps: str) -> Refused:
-        """Refuses two values that do not go together."""
-        first, second = sorted((left, right), key=lambda one: one.span.start)
-        message = f"{wants}, not {describe(left)} and {describe(right)}"
-        labels = (Label(second.span, describe(second)),)
-        return self.scope.refuse(
-            code, message, first.span, *helps, label=describe(first), labels=labels
-        )
 
     # ---- names
 
@@ -205,31 +224,38 @@ class Typer:
             raise names.no_param(self.scope, node)
         if entry.value is None:
             raise Refused
-        if isinstance(entry.value, Flex):
-            flex = entry.value
-            return Flex(node.span, flex.exact, flex.sort, flex.text)
-        known = cast("ir.Const", entry.value)
-        return constant(node.span, known.value, known.type)
+        return replace(entry.value, span=node.span)
 
-    def metric(self, name: str, span: Span, *, age: bool = False) -> ir.Expr | None:
-        """Returns a read of a metric with its default put in; None if there is none."""
-        entry = self.find_metric(name, span)
-        if entry is None:
-            return None
-        if entry.spec is None:
+    def sample(
+        self,
+        entry: MetricEntry,
+        span: Span,
+        *,
+        age: bool = False,
+        pair: tuple[ir.Expr, ...] = (),
+    ) -> ir.Expr:
+        """Returns a read of a metric with its default put in."""
+        spec, name = entry.spec, entry.name
+        if spec is None:
             raise Refused
-        if entry.spec.of == "pair":
+        if spec.of == "pair" and not pair:
             message = f"`{name}` is a metric of pairs"
             raise self.scope.refuse("P209", message, span, f"write  {name}(node.name, it.node)")
         kind = DURATION if age else number_of(entry.unit)
-        level = _METRIC_LEVELS[entry.spec.of]
-        if level is Level.POD and entry.spec.of == "pod" and self.in_pods:
+        level = max((one.level for one in pair), default=_METRIC_LEVELS.get(spec.of, Level.CYCLE))
+        if spec.of == "pod" and self.place.pods:
             level = Level.IT
-        spec = entry.spec
-        read = ir.Metric(
-            span=span, type=kind, level=level, name=name, id=spec.id, age=age, of=spec.of,
-            source=spec.source,
-        )  # fmt: skip
+        read: ir.Expr
+        if pair:
+            level, (left, right) = max(level, Level.CYCLE), pair
+            read = ir.Pair(
+                span=span, type=kind, level=level, name=name, id=spec.id, left=left, right=right
+            )
+        else:
+            read = ir.Metric(
+                span=span, type=kind, level=level, name=name, id=spec.id, age=age, of=spec.of,
+                source=spec.source,
+            )  # fmt: skip
         if spec.default is None or age:
             return read
         return first_of(span, (read, constant(span, spec.default, kind)))
@@ -245,14 +271,11 @@ class Typer:
             raise self.scope.refuse("P110", message, entry.written.name_span, help_)
         if not entry.done:
             entry.open = True
-            results, self.results = self.results, frozenset()
-            item, self.item = self.item, None
             try:
-                with self.inside():
+                with self.inside(Place()):
                     entry.value = self.expression(entry.written.value)
             finally:
                 entry.open, entry.done = False, True
-                self.results, self.item = results, item
         if entry.value is None:
             raise Refused
         return entry.value

@@ -63,29 +63,29 @@ def _metrics_in(root: ir.Expr) -> set[str]:
 
 def _refuse(scope: Scope, side: Side, root: ir.Expr, read: ir.Metric | ir.Pair) -> Refused:
     name = scope.text(read) if isinstance(read, ir.Pair) else read.name
-    text = scope.text(side.node)
+    text, keyword = scope.text(side.node), side.statement.keyword
     inner = f"({text})" if isinstance(side.node, s.Logical | s.If) else text
+    head = f"{keyword}: " * (isinstance(side.statement, s.Rule) and side.statement.left is None)
+    false, true = {
+        "filter": ("reject such nodes", "keep such nodes"),
+        "forbid": ("keep such nodes", "reject such nodes"),
+        "left": ("without data it does not apply", "it applies"),
+    }.get(side.point, ("without data it is false", "it holds"))
+    helps = [
+        f"{false}:  {head}{name} is present and {inner}",
+        f"{true}:  {head}{name} is missing or {inner}",
+    ]
     if _set_around(root, read) is not None:
         helps = [f"write  {name} ?? 0   there, or  where {name} is present"]
-    else:
-        forms = f"{name} is present and {inner}", f"{name} is missing or {inner}"
-        what = {
-            "filter": ("reject such nodes", "keep such nodes"),
-            "forbid": ("keep such nodes", "reject such nodes"),
-            "left": ("without data it does not apply", "it applies"),
-        }.get(side.point, ("without data it is false", "it holds"))
-        alone = isinstance(side.statement, s.Rule) and side.statement.left is None
-        head = f"{side.statement.keyword}: " if alone else ""
-        helps = [f"{one}:  {head}{form}" for one, form in zip(what, forms, strict=True)]
-    plain = root if isinstance(root, ir.Compare | ir.Between | ir.TextTest) else None
     outcome = {"filter": ": the node would be rejected", "forbid": ": the node would be kept"}
-    where = "filter" if side.point in ("filter", "forbid") else f"`{side.statement.keyword}`"
+    plain = isinstance(root, ir.Compare | ir.Between | ir.TextTest)
+    where = "filter" if side.point in outcome else f"`{keyword}`"
     return scope.refuse(
         "P231",
         f"`{name}` may have no fresh sample, and this {where} does not say what happens then",
         read.span,
         *helps,
-        label=f"without data this is false{outcome.get(side.point, '')}" if plain else "",
+        label=f"without data this is false{outcome.get(side.point, '')}" * plain,
         labels=_when_stale(scope, read.name),
     )
 

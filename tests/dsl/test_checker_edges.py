@@ -369,7 +369,6 @@ def test_a_flag_from_the_configuration_is_that_flag(given):
     ("policy", "label", "others"),
     [
         ("filter: node.taint[a] is b", "a condition", ["a word"]),
-        ("filter: pod.gpu == True", "a plain number", []),
         ("score: count(node.pods where it.ready > 2)", "a condition", ["a plain number"]),
     ],
 )

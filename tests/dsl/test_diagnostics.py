@@ -52,7 +52,7 @@ GOLDEN = {
     "ns.policy": (
         "require: pod.namespace == kube-system\n",
         """\
-        error[P011]: `==` is followed by an expression, and `kube-system` reads as kube minus system
+        error[P011]: `==` is followed by an expression, and `kube-system` is a bare word
          --> ns.policy:1:27
           |
         1 | require: pod.namespace == kube-system
