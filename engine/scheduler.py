@@ -104,7 +104,7 @@ class Scheduler:
             events=edge.events,
             measures=measures,
             in_flight=self._in_flight,
-            stop=lambda uid, why: self._placement.stop(uid, why),
+            stop=lambda uid, why: self.placement.stop(uid, why),
         )
         self._bindings = Bindings(
             basis=self._basis,
@@ -116,7 +116,7 @@ class Scheduler:
         )
         self.changes = self._bindings.changes
         """To be told of every change of an object that a pod may wait for."""
-        self._placement = Placement(
+        self.placement = Placement(
             basis=self._basis,
             queue=queue,
             measures=measures,
@@ -127,11 +127,11 @@ class Scheduler:
         )
         self._setbacks = setbacks
         self._lane: Lane | None = None
-        self.permits = self._placement.permits
+        self.permits = self.placement.permits
         """The pods that wait for leave to be bound."""
         self.gangs = Gangs(
             basis=self._basis,
-            placement=self._placement,
+            placement=self.placement,
             setbacks=setbacks,
             evictions=evictions,
             queue=queue,
@@ -152,11 +152,11 @@ class Scheduler:
 
     def observe(self, observer: Observer) -> None:
         """Adds an observer of every decision; called synchronously, so it must be quick."""
-        self._placement.observers.append(observer)
+        self.placement.observers.append(observer)
 
     def observe_acts(self, observer: ActsObserver) -> None:
         """Adds an observer of what plugins say of pods on their nodes; called as the others are."""
-        self._placement.acts_observers.append(observer)
+        self.placement.acts_observers.append(observer)
 
     def observe_bindings(self, observer: OutcomeObserver) -> None:
         """Adds an observer of what became of bindings; called as the others are."""
@@ -174,7 +174,7 @@ class Scheduler:
             basis=self._basis,
             queue=self._queue,
             in_flight=self._in_flight,
-            placement=self._placement,
+            placement=self.placement,
             setbacks=self._setbacks,
         )
 
@@ -328,8 +328,8 @@ class Scheduler:
             return
         if self._basis.framework_of(pod).gangs and self.gangs.begin(queued):
             return
-        found = self._placement.choose(queued)
+        found = self.placement.choose(queued)
         if isinstance(found, Refused):
-            self._placement.refuse(found)
+            self.placement.refuse(found)
         else:
-            self._placement.go(found)
+            self.placement.go(found)

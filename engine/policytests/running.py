@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -34,6 +34,7 @@ from engine.policytests.objects import FixtureError
 from engine.policytests.policies import Library, PolicyText, Refused, Used, no_parameter
 from engine.policytests.scene import make_scene, new_worlds
 from engine.policytests.values import values_of_rules
+from engine.policytests.world import SceneWorlds
 
 PASSED: Final = "passed"
 FAILED: Final = "failed"
@@ -185,10 +186,15 @@ class Runner:
             return _refusal(case.expected[0], used)
         if isinstance(used, Refused):
             return ERROR, render(_where_given(one, suite, case) for one in used.diagnostics)
-        specs = {spec.id: spec for one in used if one.plan is not None for spec in one.plan.metrics}
+
+        def again() -> ByColumns:
+            others = new_worlds()
+            more = self._library.arrange(found, case, others)
+            assert not isinstance(more, Refused)
+            return _columns(case, folder, more, others, again)
+
         try:
-            scene = make_scene(case, specs, lambda name: _text(folder, name), worlds)
-            return self._judged(suite, case, ByColumns(scene, used, worlds))
+            return self._judged(suite, case, _columns(case, folder, used, worlds, again))
         except (FixtureError, CannotJudgeError) as failed:
             return ERROR, render((_about(suite, case, str(failed)),))
         except PluginError as fault:
@@ -219,6 +225,19 @@ class Runner:
             there = self.report.coverage.setdefault(rule.id, coverage_of(rule))
             for outcome in outcomes:
                 there.outcomes[outcome] = there.outcomes.get(outcome, 0) + 1
+
+
+def _columns(
+    case: Case,
+    folder: Path,
+    used: list[Used],
+    worlds: SceneWorlds,
+    again: Callable[[], ByColumns],
+) -> ByColumns:
+    """The policies of a test on its cluster."""
+    specs = {spec.id: spec for one in used if one.plan is not None for spec in one.plan.metrics}
+    scene = make_scene(case, specs, lambda name: _text(folder, name), worlds)
+    return ByColumns(scene, used, worlds, again)
 
 
 def _text(folder: Path, name: str) -> str:
