@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -36,8 +36,10 @@ from engine.policy.preempting import PolicyPreemption, preempts
 from engine.policy.world import PodSubject, SnapshotWorld
 from engine.policytests.policies import Used
 from engine.policytests.scene import Scene
-from engine.policytests.trial import Preempted, Trial
 from engine.policytests.world import SceneWorlds
+
+if TYPE_CHECKING:
+    from engine.policytests.trial import Preempted, Trial
 
 _WORDS: Final = {
     Code.UNSCHEDULABLE: "unschedulable",
@@ -301,6 +303,9 @@ class ByColumns:
 
     def _trial(self, *, began: float = 0.0) -> Trial:
         """The same test again, in a scheduler that may do with it what it does."""
+        # A scheduler brings its edge, which takes longer to import than most tests to run.
+        from engine.policytests.trial import Trial  # noqa: PLC0415 - see above
+
         other = self._again()
         return Trial(other.scene, other.framework, began=began)
 
