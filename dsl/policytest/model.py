@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dsl.diagnostics import Diagnostic
-from dsl.policytest.attributes import NOW
-from dsl.policytest.words import Plain
+from dsl.policytest.words import NOW, Plain
 from dsl.source import SourceFile, Span
 
 

@@ -12,7 +12,6 @@ from dsl.diagnostics import Diagnostic, Fix, Severity, of_text, sort_key
 from dsl.foreign import closest
 from dsl.parser.build import StatementReader
 from dsl.parser.tests import parse_test
-from dsl.policytest.attributes import OF_GIVEN, OF_NODES
 from dsl.policytest.model import (
     Case,
     Cluster,
@@ -34,6 +33,8 @@ from dsl.policytest.words import (
     EXAMPLES,
     EXPECTATIONS,
     KEYED,
+    OF_GIVEN,
+    OF_NODES,
     SPAN,
     TEXT,
     TEXTS,

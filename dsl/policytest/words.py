@@ -19,6 +19,7 @@ KEYED: Final = (
     "node_selector", "min", "max", "image_size",
 )  # fmt: skip
 DEFAULT_NOW: Final = "2025-03-01T10:00:00Z"
+NOW: Final = parse_time(DEFAULT_NOW)
 MAX_PODS: Final = 10_000
 MAX_DIGITS: Final = 10
 MOST: Final = 2**31 - 1
@@ -130,6 +131,10 @@ EXPECTATIONS: Final[Mapping[str, Shape]] = MappingProxyType(
 PLAIN: Final = tuple(
     sorted({name for known in ATTRIBUTES.values() for name in known}.difference(KEYED))
 )
+
+#: Expectations that name nodes, and those that name given pods.
+OF_NODES: Final = ("feasible", "rejected", "score", "best", "nominated")
+OF_GIVEN: Final = ("order", "gated", "ungated")
 
 #: What something in a cluster may be called, and more.
 NAME: Final = re.compile(r"[\w.-]+")

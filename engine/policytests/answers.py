@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,6 +22,8 @@ from dsl.plan import (
     ScoreRule,
 )
 from dsl.policytest import CannotJudgeError, Rejection
+from engine.basis import rules_of as rules_in_force
+from engine.clock import ManualClock
 from engine.explain.gangs import Group, group_of, start_of
 from engine.explain.scores import Ranking, among
 from engine.framework.acting import Acts
@@ -32,11 +35,13 @@ from engine.framework.runtime import Candidates, Framework, Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
 from engine.plugins.priority_sort import PrioritySort
+from engine.policy import support
 from engine.policy.preempting import PolicyPreemption, preempts
 from engine.policy.world import PodSubject, SnapshotWorld
 from engine.policytests.policies import Used
 from engine.policytests.scene import Scene
 from engine.policytests.world import SceneWorlds
+from engine.queue import SchedulingQueue
 
 if TYPE_CHECKING:
     from engine.policytests.trial import Preempted, Trial
@@ -51,15 +56,7 @@ _DIGITS: Final = 6
 
 def rules_of(plan: Plan) -> list[RuleBase]:
     """All rules of a policy, in the order of the file."""
-    groups = (getattr(plan, name) for name in plan.__struct_fields__)
-    rules = [
-        one
-        for group in groups
-        if isinstance(group, tuple)
-        for one in group
-        if isinstance(one, RuleBase)
-    ]
-    return sorted(rules, key=number_of)
+    return sorted(support.rules_of(plan), key=number_of)
 
 
 def number_of(rule: RuleBase) -> int:
@@ -70,6 +67,14 @@ def number_of(rule: RuleBase) -> int:
 def place_of(rule: RuleBase) -> str:
     """File and line of a rule."""
     return f"{rule.source.name}:{rule.line}"
+
+
+def _let_in(_pod: PodInfo) -> Status:
+    return Status.SUCCESS
+
+
+def _raise(_pod: PodInfo, fault: Exception) -> None:
+    raise fault
 
 
 def _may_score(used: Used) -> bool:
@@ -296,10 +301,21 @@ class ByColumns:
     # ---- the queue
 
     def order(self) -> Sequence[str]:
-        """See `Answers.order`: who says nothing came first."""
-        subjects = {one.uid: self.subject_of(one, self.scene.snapshot) for one in self.scene.pods}
-        times = {uid: one.number("pod.queued_at", None) for uid, one in subjects.items()}
-        return self._trial().order({u: 0.0 if math.isnan(at) else at for u, at in times.items()})
+        """See `Answers.order`: by a queue without gates; who says nothing came first."""
+        snapshot = self.scene.snapshot
+        rules = replace(rules_in_force(self.framework, lambda: snapshot), pre_enqueue=_let_in)
+        queue = SchedulingQueue(
+            clock=ManualClock(snapshot.now), rules=rules, snapshot=lambda: snapshot
+        )
+        queue.on_fault = _raise
+        for pod in self.scene.pods:
+            queue.add(pod)
+            queued = queue.get(pod.uid)
+            assert queued is not None
+            at = self.subject_of(pod, snapshot).number("pod.queued_at", None)
+            queued.queued_at = 0.0 if math.isnan(at) else at
+            queue.update(pod)
+        return [one.pod.name for one in iter(queue.pop, None)]
 
     def _trial(self, *, began: float = 0.0) -> Trial:
         """The same test again, in a scheduler that may do with it what it does."""

@@ -1,4 +1,4 @@
-"""The pods of a test in the scheduler of a lab: in which order they go, and what becomes of one.
+"""The pod of a test in the scheduler of a lab, and what becomes of it there.
 
 What is asked here takes more than one decision, and changes the cluster of the test.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -15,7 +15,6 @@ from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.explain.gangs import group_of
 from engine.framework.decision import Decision
-from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Signals
 from engine.policytests.scene import Scene
@@ -41,23 +40,12 @@ class Trial:
         """The pods of the scene are in no queue yet; what happens began so many seconds ago."""
         self._scene = scene
         self._framework = framework
+        self._began = began
         clock = ManualClock(scene.snapshot.now - began)
         self.lab = Lab(
             framework, clock=clock, signals=_Standing(scene.snapshot.signals), cache=scene.cache
         )
         self.lab.let_in()
-
-    def order(self, queued_at: Mapping[str, float]) -> Sequence[str]:
-        """The given pods as the queue gives them out, by UID when each came into it."""
-        queue = self.lab.queue
-        queue.on_fault = _raise
-        for pod in self._scene.pods:
-            queue.add(pod)
-            queued = queue.get(pod.uid)
-            assert queued is not None
-            queued.queued_at = queued_at[pod.uid]
-            queue.update(pod)
-        return [one.pod.name for one in iter(queue.pop, None)]
 
     def permission(self, decision: Decision) -> tuple[str, str]:
         """What becomes of the pod on the node of its decision, and why, after it has waited."""
@@ -67,7 +55,7 @@ class Trial:
         lab, pod = self.lab, decision.pod
         lab.queue.add(pod)
         lab.place(decision)
-        lab.clock.advance(self._scene.snapshot.now - lab.clock.time())
+        lab.clock.advance(self._began)
         lab.scheduler.permits.step(math.inf)
         held = lab.scheduler.permits.get(pod.uid)
         if held is not None:
@@ -107,10 +95,6 @@ class _Standing:
     def view(self, _cache: Cache, _now: float) -> Signals:
         """See `SignalSource.view`."""
         return self._signals
-
-
-def _raise(_pod: PodInfo, fault: Exception) -> None:
-    raise fault
 
 
 def _within_loop(work: Coroutine[None, None, _T]) -> _T:
