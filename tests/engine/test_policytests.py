@@ -1102,3 +1102,50 @@ def test_attributes_that_no_rule_reads_are_told_once(run, policy, given, said):
     assert len(found) == bool(said)
     for one in found:
         assert all(part in one.message + " ".join(one.helps) for part in said)
+
+
+def test_a_gang_makes_room_for_all_its_members_or_for_none(run):
+    policy = """\
+        gang: by pod.label[gang] min 2
+        preempt: victims where it.priority < pod.priority
+        """
+    head = """\
+        use p
+        use node-resources-fit
+        node: a  cpu 2
+        running: on a  name low  count 2  cpu 1
+        """
+    tests = """\
+        test: "all"
+          given pod name g-1  cpu 1  priority 5  label gang=g
+          given pending name g-2  cpu 1  priority 5  label gang=g
+          expect victims [low-1, low-2]
+          expect nominated a
+        test: "none"
+          given pod name g-1  cpu 1  priority 5  label gang=g
+          expect victims none
+          expect nominated none
+        """
+    assert [one.outcome for one in run(tests, head=head, p=policy)] == ["passed"] * 2
+
+
+def test_samples_are_as_old_as_they_are_said_to_be_however_long_a_pod_waited(run):
+    policy = """\
+        metric heat = promql "heat"
+        permit: wait 5m until heat is present and heat < 3
+        """
+    tests = """\
+        test: "new"
+          given pod waited 4m
+          expect permit allow
+        test: "stale"
+          given node a metric heat 2 age 3m
+          given pod waited 4m
+          expect permit wait
+        test: "too long"
+          given node a metric heat 3
+          given pod waited 5m
+          expect permit reject
+        """
+    results = run(tests, head="use p\nnode: a  metric heat 2\n", p=policy)
+    assert [(one.outcome, one.message) for one in results] == [("passed", "")] * 3
