@@ -24,7 +24,7 @@ Source: kubernetes pkg/scheduler/schedule_one.go.
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from engine.basis import Basis, Rulers, SignalSource, rules_of
 from engine.binding import Bindings, Edge, OutcomeObserver
@@ -32,8 +32,6 @@ from engine.cache import Cache
 from engine.choice import Refused
 from engine.clock import Clock
 from engine.evictions import Evictions
-from engine.extenders.asking import Extenders
-from engine.extenders.lane import Lane, Objects
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
@@ -46,6 +44,10 @@ from engine.queue import QueuedPod, SchedulingQueue, SubQueue
 from engine.setbacks import Setbacks
 from engine.telemetry import Telemetry
 from engine.warming import Warming
+
+if TYPE_CHECKING:
+    from engine.extenders.asking import Extenders
+    from engine.extenders.lane import Lane, Objects
 
 SLICE_SECONDS: Final = 0.002
 MOST_IN_FLIGHT: Final = 200
@@ -168,6 +170,9 @@ class Scheduler:
 
     def extend(self, extenders: Extenders, objects: Objects) -> None:
         """Has extenders asked about the pods that they have a say about."""
+        # They bring HTTP and all of the configuration, which a lab does without.
+        from engine.extenders.lane import Lane  # noqa: PLC0415 - see above
+
         self._lane = Lane(
             extenders,
             objects,

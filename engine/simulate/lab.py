@@ -26,14 +26,11 @@ from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status
 from engine.gangs import waits_alone
-from engine.kube.resources import KINDS
 from engine.objects import Namespace, Node, Pod
 from engine.queue import SchedulingQueue
 from engine.scheduler import Scheduler
 from engine.signals.store import SignalStore
 from engine.telemetry import Telemetry
-
-_WAKES = {kind.name: kind.wakes for kind in KINDS}
 
 
 @dataclass(slots=True)
@@ -144,8 +141,12 @@ class Lab:
 
     def _handler(self, kind: str) -> Any:  # noqa: ANN401 - a handler of any kind
         if kind not in self._others:
+            # The table of kinds brings the client, which most labs do without.
+            from engine.kube.resources import KINDS  # noqa: PLC0415 - see above
+
+            wakes = next(one.wakes for one in KINDS if one.name == kind)
             changed = self.scheduler.changes.changed
-            self._others[kind] = self.handlers.of(_WAKES[kind], changed)
+            self._others[kind] = self.handlers.of(wakes, changed)
         return self._others[kind]
 
     def pending(self) -> list[PodInfo]:
