@@ -73,7 +73,6 @@ class Placement:
         pod, framework = queued.pod, self._basis.framework_of(queued.pod)
         queued.tried_at = self._clock.monotonic()
         snapshot = self._basis.snapshot()
-        now = snapshot.now
         if as_member:
             decision = decide(pod, snapshot, framework)
         else:
@@ -83,6 +82,11 @@ class Placement:
         self._measures.decided(placed)
         for observer in self.observers:
             observer(placed)
+        return self.place(queued, decision, snapshot)
+
+    def place(self, queued: QueuedPod, decision: Decision, snapshot: Snapshot) -> Chosen | Refused:
+        """Gives the pod the node of a decision, and what is reserved for it there."""
+        pod, now, framework = queued.pod, snapshot.now, self._basis.framework_of(queued.pod)
         if decision.node is None:
             return Refused(queued, decision)
         self._cache.assume(pod, decision.node, now)

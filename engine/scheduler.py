@@ -24,7 +24,7 @@ Source: kubernetes pkg/scheduler/schedule_one.go.
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from engine.basis import Basis, Rulers, SignalSource, rules_of
 from engine.binding import Bindings, Edge, OutcomeObserver
@@ -32,8 +32,6 @@ from engine.cache import Cache
 from engine.choice import Refused
 from engine.clock import Clock
 from engine.evictions import Evictions
-from engine.extenders.asking import Extenders
-from engine.extenders.lane import Lane, Objects
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
@@ -46,6 +44,10 @@ from engine.queue import QueuedPod, SchedulingQueue, SubQueue
 from engine.setbacks import Setbacks
 from engine.telemetry import Telemetry
 from engine.warming import Warming
+
+if TYPE_CHECKING:
+    from engine.extenders.asking import Extenders
+    from engine.extenders.lane import Lane, Objects
 
 SLICE_SECONDS: Final = 0.002
 MOST_IN_FLIGHT: Final = 200
@@ -104,7 +106,7 @@ class Scheduler:
             events=edge.events,
             measures=measures,
             in_flight=self._in_flight,
-            stop=lambda uid, why: self._placement.stop(uid, why),
+            stop=lambda uid, why: self.placement.stop(uid, why),
         )
         self._bindings = Bindings(
             basis=self._basis,
@@ -116,7 +118,7 @@ class Scheduler:
         )
         self.changes = self._bindings.changes
         """To be told of every change of an object that a pod may wait for."""
-        self._placement = Placement(
+        self.placement = Placement(
             basis=self._basis,
             queue=queue,
             measures=measures,
@@ -127,11 +129,11 @@ class Scheduler:
         )
         self._setbacks = setbacks
         self._lane: Lane | None = None
-        self.permits = self._placement.permits
+        self.permits = self.placement.permits
         """The pods that wait for leave to be bound."""
         self.gangs = Gangs(
             basis=self._basis,
-            placement=self._placement,
+            placement=self.placement,
             setbacks=setbacks,
             evictions=evictions,
             queue=queue,
@@ -152,11 +154,11 @@ class Scheduler:
 
     def observe(self, observer: Observer) -> None:
         """Adds an observer of every decision; called synchronously, so it must be quick."""
-        self._placement.observers.append(observer)
+        self.placement.observers.append(observer)
 
     def observe_acts(self, observer: ActsObserver) -> None:
         """Adds an observer of what plugins say of pods on their nodes; called as the others are."""
-        self._placement.acts_observers.append(observer)
+        self.placement.acts_observers.append(observer)
 
     def observe_bindings(self, observer: OutcomeObserver) -> None:
         """Adds an observer of what became of bindings; called as the others are."""
@@ -168,13 +170,16 @@ class Scheduler:
 
     def extend(self, extenders: Extenders, objects: Objects) -> None:
         """Has extenders asked about the pods that they have a say about."""
+        # They bring HTTP and all of the configuration, which a lab does without.
+        from engine.extenders.lane import Lane  # noqa: PLC0415 - see above
+
         self._lane = Lane(
             extenders,
             objects,
             basis=self._basis,
             queue=self._queue,
             in_flight=self._in_flight,
-            placement=self._placement,
+            placement=self.placement,
             setbacks=self._setbacks,
         )
 
@@ -328,8 +333,8 @@ class Scheduler:
             return
         if self._basis.framework_of(pod).gangs and self.gangs.begin(queued):
             return
-        found = self._placement.choose(queued)
+        found = self.placement.choose(queued)
         if isinstance(found, Refused):
-            self._placement.refuse(found)
+            self.placement.refuse(found)
         else:
-            self._placement.go(found)
+            self.placement.go(found)

@@ -151,13 +151,27 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """An attribute where it is written: of which kind of fixture, its name and its key."""
+
+    kind: str
+    name: str
+    key: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Suite:
-    """A test file, ready to run unless there are errors among the findings."""
+    """A test file, ready to run unless there are errors among the findings.
+
+    `given` are all attributes, in the order of the file.
+    """
 
     source: SourceFile
     uses: tuple[Use, ...]
     cases: tuple[Case, ...]
     diagnostics: tuple[Diagnostic, ...]
+    given: tuple[Given, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -15,6 +15,7 @@ from dsl.policytest.model import (
     Case,
     Cluster,
     Expected,
+    Given,
     Sample,
     Setting,
     Suite,
@@ -75,6 +76,7 @@ class _Reader:
     def __init__(self, source: SourceFile, found: Sequence[Diagnostic]) -> None:
         self.source = source
         self.found = list(found)
+        self.given: dict[Span, Given] = {}
         # A node whose line could not be read is no node, and naming it no second mistake.
         lines = [source.line(source.position(one.span.start)[0]) for one in found]
         self._lost = {name for line in lines for name in _NAME.findall(line)}
@@ -111,7 +113,8 @@ class _Reader:
         # What stands above the tests is looked at with each of them.
         once = {(one.code, one.span, one.message): one for one in reversed(self.found)}
         found = tuple(sorted(once.values(), key=sort_key))
-        return Suite(self.source, tuple(uses), tuple(cases), found)
+        given = tuple(self.given[span] for span in sorted(self.given, key=lambda one: one.start))
+        return Suite(self.source, tuple(uses), tuple(cases), found, given)
 
     def _same_name(self, tests: list[t.TestCase]) -> None:
         """A report names tests by what they say."""
@@ -212,6 +215,8 @@ class _Reader:
         name = attr.name.text
         if name not in known:
             raise self._unknown(name, attr.name.span, known, f"a `{kind}` has no attribute")
+        key = "" if attr.key is None else attr.key.text
+        self.given[attr.name.span] = Given(kind, name, key, attr.name.span)
         if name == "metric" and attr.key is not None:
             metrics[attr.key.text] = self._sample(attr)
         elif name in KEYED:

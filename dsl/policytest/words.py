@@ -20,9 +20,6 @@ KEYED: Final = (
 )  # fmt: skip
 DEFAULT_NOW: Final = "2025-03-01T10:00:00Z"
 NOW: Final = parse_time(DEFAULT_NOW)
-#: Expectations whose names are those of nodes, and of given pods.
-OF_NODES: Final = ("feasible", "rejected", "score", "best", "nominated")
-OF_GIVEN: Final = ("order", "gated", "ungated")
 MAX_PODS: Final = 10_000
 MAX_DIGITS: Final = 10
 MOST: Final = 2**31 - 1
@@ -134,6 +131,10 @@ EXPECTATIONS: Final[Mapping[str, Shape]] = MappingProxyType(
 PLAIN: Final = tuple(
     sorted({name for known in ATTRIBUTES.values() for name in known}.difference(KEYED))
 )
+
+#: Expectations that name nodes, and those that name given pods.
+OF_NODES: Final = ("feasible", "rejected", "score", "best", "nominated")
+OF_GIVEN: Final = ("order", "gated", "ungated")
 
 #: What something in a cluster may be called, and more.
 NAME: Final = re.compile(r"[\w.-]+")

@@ -39,6 +39,11 @@ def why_unfit(called: str, minimum: float, most: int, within: str) -> str:
     return f"{called}: {most} of the {show(minimum, NUMBER)} members that it needs fit{where}"
 
 
+def why_waiting(called: str, minimum: float, there: int) -> str:
+    """Returns why members of a gang that have nodes are not bound to them yet."""
+    return f"{called}: {there} of {minimum:g} members have a node"
+
+
 def domain_words(within: str) -> str:
     """Returns how messages call a domain."""
     return within.removeprefix(_LABEL)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final
 
 from engine.basis import Basis
-from engine.collective.gangs import why_stopped
+from engine.collective.gangs import why_stopped, why_waiting
 from engine.framework.gang import Membership
 from engine.framework.interface import Permitted
 from engine.framework.runtime import PluginError
@@ -58,13 +58,13 @@ class Holds:
     def hold(self, turn: Turn, words: str) -> None:
         """The members that have nodes wait; `words` are what for."""
         gang, plugin = turn.gang, turn.plugin
-        permitted = Permitted(Status(Code.WAIT, (words,), plugin), gang.wait_seconds)
+        by = _waits(plugin, gang, words)
         hold = self._holds.get(gang.key)
         if hold is None:
             hold = self._holds[gang.key] = Hold(plugin, gang, turn.rank, set(), turn.bound)
         hold.uids |= {one.queued.pod.uid for one in turn.chosen}
         for one in turn.chosen:
-            self._placement.hold(one, {HOLDER + plugin: permitted})
+            self._placement.hold(one, by)
 
     def started(self, gang: Membership) -> None:
         """Enough members have nodes: those that waited go."""
@@ -155,3 +155,16 @@ class Holds:
                     found = framework.gang(held.pod, self._basis.snapshot())
                     return None if found is None else found[1]
         return None
+
+
+def waits_alone(plugin: str, gang: Membership) -> Mapping[str, Permitted]:
+    """Who holds one more member, which has its node, while no others are tried."""
+    there = len(gang.mates()) + 1
+    if there >= gang.minimum:
+        return {}
+    words = why_waiting(gang.title, gang.minimum, there)
+    return _waits(plugin, gang, f"{words} ({gang.place})")
+
+
+def _waits(plugin: str, gang: Membership, words: str) -> dict[str, Permitted]:
+    return {HOLDER + plugin: Permitted(Status(Code.WAIT, (words,), plugin), gang.wait_seconds)}

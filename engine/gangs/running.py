@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from engine.basis import Basis
 from engine.choice import Chosen, Refused
-from engine.collective.gangs import why_stopped, why_unfit
+from engine.collective.gangs import why_stopped, why_unfit, why_waiting
 from engine.collective.packing import Steps
 from engine.eventhandlers import POD_FREED, on_node
 from engine.evictions import Evictions
@@ -416,7 +416,7 @@ class Gangs:
         there = turn.reserved + len(turn.chosen)
         chosen = {one.queued.pod.uid for one in turn.chosen}
         left = [one.pod.name for one in turn.members if one.pod.uid not in chosen]
-        words = f"{gang.title}: {there} of {gang.minimum:g} members have a node"
+        words = why_waiting(gang.title, gang.minimum, there)
         if left:
             words += f"; {_named(left)} missing"
         self._telling.waits(gang, turn.members[0].pod, words)

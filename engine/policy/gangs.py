@@ -158,8 +158,9 @@ def _count(name: str, group: str, pod: PodInfo, snapshot: Snapshot) -> int:
 
 
 def _members(pods: PodColumns, group: str, pod: PodInfo, snapshot: Snapshot) -> list[PodInfo]:
-    code = snapshot.dictionary.find(group)
-    rows = np.flatnonzero((pods.text("group", group_of) == code) & (pods.node >= 0))
+    groups = pods.text("group", group_of)
+    code = snapshot.dictionary.find(group)  # after the column, whose first use names them
+    rows = np.flatnonzero((groups == code) & (pods.node >= 0))
     found = map(pods.pod, rows.tolist() if code >= 0 else ())
     return [one for one in found if one.namespace == pod.namespace and not one.terminating]
 

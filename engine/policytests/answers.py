@@ -6,9 +6,10 @@ Implements `dsl.policytest.Answers`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -21,11 +22,12 @@ from dsl.plan import (
     ScoreRule,
 )
 from dsl.policytest import CannotJudgeError, Rejection
-from engine.cycle import conclude
+from engine.basis import rules_of as rules_in_force
+from engine.clock import ManualClock
 from engine.explain.gangs import Group, group_of, start_of
 from engine.explain.scores import Ranking, among
 from engine.framework.acting import Acts
-from engine.framework.decision import Decision, Details, PluginScore, PostFilterResult
+from engine.framework.decision import Decision, Details, PluginScore
 from engine.framework.effects import Emit, Patch
 from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile, Weighted
@@ -33,11 +35,16 @@ from engine.framework.runtime import Candidates, Framework, Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
 from engine.plugins.priority_sort import PrioritySort
+from engine.policy import support
 from engine.policy.preempting import PolicyPreemption, preempts
 from engine.policy.world import PodSubject, SnapshotWorld
 from engine.policytests.policies import Used
 from engine.policytests.scene import Scene
 from engine.policytests.world import SceneWorlds
+from engine.queue import SchedulingQueue
+
+if TYPE_CHECKING:
+    from engine.policytests.trial import Preempted, Trial
 
 _WORDS: Final = {
     Code.UNSCHEDULABLE: "unschedulable",
@@ -45,21 +52,11 @@ _WORDS: Final = {
     Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "unresolvable",
 }
 _DIGITS: Final = 6
-#: Of these the worst decides.
-_VERDICTS: Final = ("reject", "wait", "allow")
 
 
 def rules_of(plan: Plan) -> list[RuleBase]:
     """All rules of a policy, in the order of the file."""
-    groups = (getattr(plan, name) for name in plan.__struct_fields__)
-    rules = [
-        one
-        for group in groups
-        if isinstance(group, tuple)
-        for one in group
-        if isinstance(one, RuleBase)
-    ]
-    return sorted(rules, key=number_of)
+    return sorted(support.rules_of(plan), key=number_of)
 
 
 def number_of(rule: RuleBase) -> int:
@@ -72,6 +69,14 @@ def place_of(rule: RuleBase) -> str:
     return f"{rule.source.name}:{rule.line}"
 
 
+def _let_in(_pod: PodInfo) -> Status:
+    return Status.SUCCESS
+
+
+def _raise(_pod: PodInfo, fault: Exception) -> None:
+    raise fault
+
+
 def _may_score(used: Used) -> bool:
     """Whether it is a plugin of the tree that scores, or a policy with scores."""
     scores = used.plan.scores if used.plan is not None else True
@@ -81,13 +86,20 @@ def _may_score(used: Used) -> bool:
 class ByColumns:
     """The plugins' own answers."""
 
-    def __init__(self, scene: Scene, used: Sequence[Used], worlds: SceneWorlds) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        used: Sequence[Used],
+        worlds: SceneWorlds,
+        again: Callable[[], ByColumns],
+    ) -> None:
         """Sorts the plugins into a profile.
 
         Args:
             scene: the cluster, and the pods in question.
             used: the plugins, in the order in which a profile asks them.
             worlds: makes what policies read; the plugins have the same.
+            again: makes all of this anew, for who changes it.
         """
         self.scene = scene
         self.used = used
@@ -109,8 +121,9 @@ class ByColumns:
         self._scores: Mapping[str, float] | None = None
         self._scored = False
         self._ranking: Ranking | None = None
-        self._rescue: PostFilterResult | None = None
-        self._concluded = False
+        self._again = again
+        self._permission: tuple[str, str] | None = None
+        self._preempted: Preempted | None = None
 
     def subject_of(self, pod: PodInfo, snapshot: Snapshot) -> PodSubject:
         """A pod as policies read it."""
@@ -171,24 +184,18 @@ class ByColumns:
         no = Rejection(start.reason, word, group.gang.place)
         return {name: no for name, row in scene.rows.items() if row not in start.rows}
 
-    def held(self, snapshot: Snapshot) -> tuple[str, str]:
-        """`allow`, `wait` or `reject`, and why, for the gang of the pod that is on its node."""
-        group = self.gang(snapshot)
-        if group is None or group.reserved + 1 >= group.gang.minimum:
-            return "allow", ""
-        gang = group.gang
-        text = f"{gang.title}: {group.reserved + 1} of {gang.minimum:g} members have a node"
-        return ("reject" if self.scene.waited >= gang.wait_seconds else "wait"), text
-
     def _read(self, status: Status) -> Rejection:
-        """A plugin's reason; policies put their place behind it."""
-        text = ", ".join(status.reasons)
-        word = _WORDS.get(status.code, "error")
+        """A plugin's reason."""
+        message, place = self._placed(", ".join(status.reasons))
+        return Rejection(message, _WORDS.get(status.code, "error"), place or status.plugin)
+
+    def _placed(self, text: str) -> tuple[str, str]:
+        """A reason and the place that policies put behind theirs."""
         for rule in [one for plan in self.plans for one in rules_of(plan)]:
             suffix = f" ({place_of(rule)})"
             if text.endswith(suffix):
-                return Rejection(text.removesuffix(suffix), word, place_of(rule))
-        return Rejection(text, word, status.plugin)
+                return text.removesuffix(suffix), place_of(rule)
+        return text, ""
 
     def _candidates(self) -> Candidates:
         rejected = self.rejections()
@@ -294,14 +301,29 @@ class ByColumns:
     # ---- the queue
 
     def order(self) -> Sequence[str]:
-        """See `Answers.order`."""
+        """See `Answers.order`: by a queue without gates; who says nothing came first."""
         snapshot = self.scene.snapshot
-        keys: dict[str, tuple[Any, ...]] = {}
+        rules = replace(rules_in_force(self.framework, lambda: snapshot), pre_enqueue=_let_in)
+        queue = SchedulingQueue(
+            clock=ManualClock(snapshot.now), rules=rules, snapshot=lambda: snapshot
+        )
+        queue.on_fault = _raise
         for pod in self.scene.pods:
-            queued = self.subject_of(pod, snapshot).number("pod.queued_at", None)
-            queued = 0.0 if math.isnan(queued) else queued
-            keys[pod.name] = (self.framework.sort_key(pod, queued, snapshot), queued, pod.uid)
-        return sorted(keys, key=lambda name: keys[name])
+            queue.add(pod)
+            queued = queue.get(pod.uid)
+            assert queued is not None
+            at = self.subject_of(pod, snapshot).number("pod.queued_at", None)
+            queued.queued_at = 0.0 if math.isnan(at) else at
+            queue.update(pod)
+        return [one.pod.name for one in iter(queue.pop, None)]
+
+    def _trial(self, *, began: float = 0.0) -> Trial:
+        """The same test again, in a scheduler that may do with it what it does."""
+        # A scheduler brings its edge, which takes longer to import than most tests to run.
+        from engine.policytests.trial import Trial  # noqa: PLC0415 - see above
+
+        other = self._again()
+        return Trial(other.scene, other.framework, began=began)
 
     def gate(self, pod: str) -> str | None:
         """See `Answers.gate`."""
@@ -312,25 +334,12 @@ class ByColumns:
     # ---- the chosen node
 
     def permission(self) -> tuple[str, str]:
-        """See `Answers.permission`: one that rejects decides, then one that waits.
-
-        A pod that its node does not take any more at `reserve` never comes to be permitted.
-        """
-        node, waited = self.chosen(), self.scene.waited
-        with self.placed() as (world, _, _):
-            pod, there = self.scene.pod, world.snapshot
-            leave = self.framework.reserve(pod, there, node)
-            if leave.held and waited:
-                leave = self.framework.permit(pod, there, node, waited, leave.held)
-            verdict, message = self.held(there)
-        if not leave.status.ok:
-            return "reject", self._read(leave.status).message
-        said: dict[str, str] = {}
-        for held in leave.held.values():
-            said.setdefault("wait", self._read(held.status).message)
-        said.setdefault(verdict, message)
-        verdict = next((one for one in _VERDICTS if one in said), "allow")
-        return verdict, said.get(verdict, "")
+        """See `Answers.permission`; of a gang the pod is the only one that is tried."""
+        if self._permission is None:
+            trial = self._trial(began=self.scene.waited)
+            verdict, said = trial.permission(self.decision(self.chosen()))
+            self._permission = verdict, self._placed(said)[0]
+        return self._permission
 
     def annotations(self) -> Mapping[str, str]:
         """See `Answers.annotations`."""
@@ -379,14 +388,10 @@ class ByColumns:
 
     def preemption(self) -> tuple[Sequence[str], str | None]:
         """See `Answers.preemption`."""
-        rescue = self.rescue()
-        if rescue is None or not rescue.nominated:
-            return (), None
-        return [one.pod.name for one in rescue.evictions], rescue.nominated
+        return self.preempted().victims, self.preempted().nominated
 
-    def rescue(self) -> PostFilterResult | None:
-        """What is to be done so that the pod fits; None: it does, or nobody knows a way."""
-        if not self._concluded:
-            self._rescue = conclude(self.scene.pod, self.scene.snapshot, self.framework).rescue
-            self._concluded = True
-        return self._rescue
+    def preempted(self) -> Preempted:
+        """What is done so that the pod fits."""
+        if self._preempted is None:
+            self._preempted = self._trial().preemption()
+        return self._preempted

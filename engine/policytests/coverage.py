@@ -180,9 +180,7 @@ def _of_gang(rule: GangRule, answers: ByColumns) -> frozenset[str]:
         return frozenset({"rejected"})
     if not answers.scene.chosen:
         return frozenset({"passed"})
-    with answers.placed() as (world, _, _):
-        verdict, _ = answers.held(world.snapshot)
-    return frozenset({_verdict(verdict != "reject")})
+    return frozenset({_verdict(answers.permission()[0] != "reject")})
 
 
 def _of_quota(rule: QuotaRule, answers: ByColumns) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -12,9 +12,8 @@ from typing import Final
 from dsl.codes import become
 from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, render
-from dsl.foreign import closest
 from dsl.parser.build import StatementReader
-from dsl.plan import DOMAINS, RuleBase, SortRule
+from dsl.plan import RuleBase, SortRule
 from dsl.policytest import (
     NOT_FOUND,
     CannotJudgeError,
@@ -33,7 +32,9 @@ from engine.policytests.coverage import RuleCoverage, coverage_of, rules_covered
 from engine.policytests.objects import FixtureError
 from engine.policytests.policies import Library, PolicyText, Refused, Used, no_parameter
 from engine.policytests.scene import make_scene, new_worlds
+from engine.policytests.unread import unread_attributes, unread_metrics
 from engine.policytests.values import values_of_rules
+from engine.policytests.world import SceneWorlds
 
 PASSED: Final = "passed"
 FAILED: Final = "failed"
@@ -52,27 +53,7 @@ _NEEDED: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = MappingProxyType(
     }
 )
 
-#: Whose metrics an object may have; pods of all kinds have those of pods.
-_OWNERS: Final[Mapping[str, str]] = MappingProxyType(
-    {"node": "node", "namespace": "namespace", "workload": "workload"}
-)
-_FORMS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "node": "node: NODE metric {name} {value}",
-        "namespace": "namespace: NAMESPACE metric {name} {value}",
-        "workload": "workload: WORKLOAD metric {name} {value}",
-        "pod": "given pod metric {name} {value}   or   running: on NODE metric {name} {value}",
-        **{one: f"metric: {{name}} [{one.upper()}] = {{value}}" for one in DOMAINS},
-        "cluster": "metric: {name} = {value}",
-        "pair": "metric: {name} [KEY, KEY] = {value}",
-    }
-)
-
 _DECLARED: Final = re.compile(r"param[ \t]+([A-Za-z_]\w*)")
-_DOMAIN: Final = "domain"
-#: Whose value a metric with none, one and two keys is.
-_OF_KEYS: Final = ("cluster", _DOMAIN, "pair")
-
 Found = list[tuple[Use, PolicyText | str]]
 
 
@@ -185,10 +166,18 @@ class Runner:
             return _refusal(case.expected[0], used)
         if isinstance(used, Refused):
             return ERROR, render(_where_given(one, suite, case) for one in used.diagnostics)
-        specs = {spec.id: spec for one in used if one.plan is not None for spec in one.plan.metrics}
+
+        if case is suite.cases[0]:
+            self.report.warnings.extend(unread_attributes(suite, used))
+
+        def again() -> ByColumns:
+            others = new_worlds()
+            more = self._library.arrange(found, case, others)
+            assert not isinstance(more, Refused)
+            return _columns(case, folder, more, others, again)
+
         try:
-            scene = make_scene(case, specs, lambda name: _text(folder, name), worlds)
-            return self._judged(suite, case, ByColumns(scene, used, worlds))
+            return self._judged(suite, case, _columns(case, folder, used, worlds, again))
         except (FixtureError, CannotJudgeError) as failed:
             return ERROR, render((_about(suite, case, str(failed)),))
         except PluginError as fault:
@@ -207,7 +196,7 @@ class Runner:
             text = f"{suite.source.name}:{expected.line}: {expected.text}\n{failure.message}"
             failures.append(f"{text}\n{values}" if values else text)
         failures.extend(_nobody_asked(suite, case, columns))
-        failures.extend(_unread_metrics(suite, case, columns))
+        failures.extend(unread_metrics(suite, case, columns.plans))
         untouched = _nothing_matched(case, columns)
         if untouched and self._deny_skipped:
             failures.append(f"no rule applies to {columns.scene.pod.key}")
@@ -219,6 +208,19 @@ class Runner:
             there = self.report.coverage.setdefault(rule.id, coverage_of(rule))
             for outcome in outcomes:
                 there.outcomes[outcome] = there.outcomes.get(outcome, 0) + 1
+
+
+def _columns(
+    case: Case,
+    folder: Path,
+    used: list[Used],
+    worlds: SceneWorlds,
+    again: Callable[[], ByColumns],
+) -> ByColumns:
+    """The policies of a test on its cluster."""
+    specs = {spec.id: spec for one in used if one.plan is not None for spec in one.plan.metrics}
+    scene = make_scene(case, specs, lambda name: _text(folder, name), worlds)
+    return ByColumns(scene, used, worlds, again)
 
 
 def _text(folder: Path, name: str) -> str:
@@ -317,50 +319,3 @@ def _asked(rules: list[RuleBase], case: Case) -> list[RuleBase]:
     """Rules of the queue's order have no left side; they count where an order is expected."""
     wants_order = any(one.name == "order" for one in case.expected)
     return [rule for rule in rules if wants_order or not isinstance(rule, SortRule)]
-
-
-def _unread_metrics(suite: Suite, case: Case, columns: ByColumns) -> Iterator[str]:
-    """A metric that no policy reads, or not of that, is a slip of the pen."""
-    read: dict[str, set[str]] = {}
-    for plan in columns.plans:
-        for spec in plan.metrics:
-            read.setdefault(spec.name, set()).add(spec.of)
-    for (name, of), (where, text) in _given_metrics(suite, case).items():
-        if name not in read:
-            near = closest(name, sorted(read))
-            listed = f"; they read {', '.join(sorted(read))}" if read else ""
-            listed = f"; did you mean `{near}`?" if near is not None else listed
-            yield f"{where}no policy used here reads the metric `{name}` that is given{listed}"
-        elif of not in read[name] and not (of == _DOMAIN and read[name] & {*DOMAINS}):
-            wanted = min(read[name])
-            form = _FORMS[wanted].format(name=name, value=text)
-            yield (
-                f"{where}the metric `{name}` is by {wanted}, so nobody reads what is given here;"
-                f" write  {form}"
-            )
-
-
-def _given_metrics(suite: Suite, case: Case) -> dict[tuple[str, str], tuple[str, str]]:
-    """Name and kind of owner of each metric that is given -> where first, and a value."""
-    given = {
-        (name, _OWNERS.get(thing.kind, "pod")): (
-            f"{suite.source.name}:{suite.source.position(thing.span.start)[0]}: ",
-            sample.text,
-        )
-        for thing in reversed(case.cluster.things)
-        for name, sample in thing.metrics.items()
-    }
-    for one in case.cluster.settings:
-        of = _OF_KEYS[len(one.keys)] if len(one.keys) < len(_OF_KEYS) else ""
-        given[one.name, of] = _place_of_metric(suite, case, one.name), one.text
-    return given
-
-
-def _place_of_metric(suite: Suite, case: Case, name: str) -> str:
-    """Where a test, or else its file, gives a metric: `FILE:LINE: `."""
-    text = suite.source.text
-    form = re.compile(rf"\bmetric:?[ \t]+{re.escape(name)}\b")
-    found = form.search(text, case.span.start, case.span.end) or form.search(text)
-    if found is None:
-        return ""
-    return f"{suite.source.name}:{suite.source.position(found.start())[0]}: "

@@ -1,32 +1,24 @@
-"""Samples of metrics that a test gives, in the units of the metrics that read them."""
+"""Samples of metrics that a test gives, as if the source of each metric had just answered."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator
 from typing import Final
-
-import numpy as np
 
 from dsl.plan import DOMAINS, MetricSpec
 from dsl.policytest import Cluster, Sample, Thing
 from dsl.quantities import parse_duration, parse_number
-from dsl.schema import WELL_KNOWN_LABELS
-from dsl.types import MISSING, is_missing
+from dsl.types import is_missing
+from engine.clock import Clock
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import (
-    CodeColumn,
-    Dictionary,
-    FloatColumn,
-    NodeColumns,
-    PodColumns,
-    value_of_each,
-    value_of_each_pair,
-)
+from engine.objects import Node
+from engine.signals.spec import CLUSTER, PAIR, SignalSpec
+from engine.signals.store import Series, SignalStore
 
 _PERCENT: Final = 0.01
 #: Sources whose values hold until they change.
 _STEADY: Final = ("object",)
-Key = tuple[str, ...]
 
 
 def value_of(sample: Sample, spec: MetricSpec) -> float:
@@ -42,99 +34,59 @@ def value_of(sample: Sample, spec: MetricSpec) -> float:
     return value * spec.scale
 
 
-def newest(sample: Sample | None, spec: MetricSpec) -> float:
-    """What a policy reads of a sample: missing where there is none or it is stale."""
-    if sample is None:
-        return MISSING
-    stale = sample.age_seconds > spec.stale_seconds and spec.source not in _STEADY
-    return MISSING if stale else value_of(sample, spec)
-
-
-class FixtureSignals:
-    """The samples that a test gives: of nodes and their domains, and of all else by key.
-
-    Implements `framework.snapshot.Signals`.
-    """
-
-    version = 1
-
-    def __init__(
-        self,
-        nodes: NodeColumns,
-        cluster: Cluster,
-        pods: Iterable[tuple[PodInfo, Thing]],
-        specs: Mapping[str, MetricSpec],
-    ) -> None:
-        """Takes the samples of a cluster; `pods` are all its pods with their fixtures."""
-        self._nodes = nodes
-        self._samples = {thing.name: thing.metrics for thing in cluster.of("node")}
-        self._specs = specs
-        self._values: dict[tuple[str, Key], Sample] = {
-            (one.name, one.keys): Sample(one.text) for one in cluster.settings
-        }
-        owners: list[tuple[Key, Thing]] = [
-            *(((one.name,), one) for one in cluster.of("namespace")),
-            *((("", one.name), one) for one in cluster.of("workload")),
-            *(((pod.namespace, pod.name), one) for pod, one in pods),
+def store_of(
+    cluster: Cluster,
+    nodes: Iterable[Node],
+    pods: Iterable[tuple[PodInfo, Thing]],
+    specs: Iterable[MetricSpec],
+    clock: Clock,
+) -> SignalStore:
+    """What a scheduler knows of these metrics; `pods` are all there are, with their fixtures."""
+    store = SignalStore(clock)
+    for node in nodes:
+        store.nodes_changed(None, node)
+    asked = [(spec, _signal_spec(spec)) for spec in specs]
+    store.set_specs(signal for _, signal in asked)
+    pods = list(pods)
+    for spec, signal in asked:
+        series = [
+            Series(names, value_of(sample, spec), cluster.now - sample.age_seconds)
+            for names, sample in _samples(spec, cluster, pods)
         ]
-        for key, thing in owners:
-            for name, sample in thing.metrics.items():
-                self._values[name, key] = sample
+        store.ingest(signal.question, series)
+    return store
 
-    def column(self, metric: str) -> FloatColumn:
-        """See `Signals.column`: the default where a sample is stale or not given."""
-        spec = self._specs[metric]
-        column = np.full(self._nodes.size, MISSING if spec.default is None else spec.default)
-        for row, sample in self._rows(spec):
-            value = newest(sample, spec)
-            if not is_missing(value):
-                column[row] = value
-        return column
 
-    def age(self, metric: str) -> FloatColumn:
-        """See `Signals.age`."""
-        column = np.full(self._nodes.size, MISSING)
-        for row, sample in self._rows(self._specs[metric]):
-            column[row] = sample.age_seconds
-        return column
+def _signal_spec(spec: MetricSpec) -> SignalSpec:
+    """Samples are given by the name of a metric, in its base unit; no two share an answer."""
+    return SignalSpec(
+        id=spec.id,
+        query=spec.id,
+        of=spec.of,
+        by=spec.labels,
+        stale_seconds=math.inf if spec.source in _STEADY else spec.stale_seconds,
+        default=spec.default,
+        name=spec.name,
+    )
 
-    def value(self, metric: str, key: tuple[str, ...]) -> float:
-        """See `Signals.value`."""
-        spec = self._specs[metric]
-        found = self._values.get((spec.name, key))
-        if found is None and spec.of == "workload":
-            found = self._values.get((spec.name, ("", *key[1:])))
-        return newest(found, spec)
 
-    def values(self, metric: str) -> Mapping[tuple[str, ...], float]:
-        """See `Signals.values`."""
-        keys = (key for name, key in self._values if name == self._specs[metric].name)
-        return {key: self.value(metric, key) for key in keys}
-
-    def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:
-        """See `Signals.of_pods`."""
-        return value_of_each(self, metric, pods)
-
-    def pairs(
-        self, metric: str, ends: tuple[CodeColumn, CodeColumn], dictionary: Dictionary
-    ) -> FloatColumn:
-        """See `Signals.pairs`."""
-        return value_of_each_pair(self, metric, ends, dictionary)
-
-    def _rows(self, spec: MetricSpec) -> list[tuple[int, Sample]]:
-        if spec.of in DOMAINS:
-            return list(self._rows_of_domains(spec))
-        return [
-            (self._nodes.row(name), samples[spec.name])
-            for name, samples in self._samples.items()
-            if spec.name in samples
-        ]
-
-    def _rows_of_domains(self, spec: MetricSpec) -> Iterator[tuple[int, Sample]]:
-        """Each node with what is given for its zone, region or rack."""
-        key = WELL_KNOWN_LABELS[f"node.{spec.of}"]
-        for row in np.flatnonzero(self._nodes.present).tolist():
-            domain = (self._nodes.node(row).metadata.labels or {}).get(key)
-            found = None if domain is None else self._values.get((spec.name, (domain,)))
-            if found is not None:
-                yield row, found
+def _samples(
+    spec: MetricSpec, cluster: Cluster, pods: Iterable[tuple[PodInfo, Thing]]
+) -> Iterator[tuple[tuple[str, ...], Sample]]:
+    """The samples of a metric, with the labels that name what each is of."""
+    if spec.of in (CLUSTER, PAIR, *DOMAINS):
+        keys = {CLUSTER: 0, PAIR: 2}.get(spec.of, 1)
+        for one in cluster.settings:
+            if one.name == spec.name and len(one.keys) == keys:
+                yield one.keys, Sample(one.text)
+        return
+    owners: Iterable[tuple[tuple[str, ...], Thing]]
+    if spec.of == "pod":
+        owners = (((pod.namespace, pod.name), thing) for pod, thing in pods)
+    else:
+        # A workload is given without its namespace.
+        start = ("",) if spec.of == "workload" else ()
+        owners = (((*start, one.name), one) for one in cluster.of(spec.of))
+    for names, thing in owners:
+        if spec.name in thing.metrics:
+            yield names, thing.metrics[spec.name]

@@ -24,6 +24,7 @@ from engine.cache.beside import (
     TIMES,
     VOLUMES,
 )
+from engine.clock import ManualClock
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot, Waiting
 from engine.policy.world import DEFAULT_GPUS
@@ -36,7 +37,7 @@ from engine.policytests.objects import (
     objects_of,
     pods_of,
 )
-from engine.policytests.samples import FixtureSignals, value_of
+from engine.policytests.samples import store_of, value_of
 from engine.policytests.world import SceneWorlds, queue_times
 
 
@@ -88,8 +89,11 @@ def make_scene(
     cluster = case.cluster
     cache = Cache()
     cache.attend(_ATTENDS)
-    for thing in cluster.of("node"):
-        cache.add_node(node_of(_annotated(thing, specs.values(), cluster.now), read))
+    hosts = [
+        node_of(_annotated(one, specs.values(), cluster.now), read) for one in cluster.of("node")
+    ]
+    for host in hosts:
+        cache.add_node(host)
     for thing in cluster.of("namespace"):
         cache.set_namespace(namespace_of(thing))
     things: dict[str, Thing] = {}
@@ -117,12 +121,11 @@ def make_scene(
     quotas: dict[str | float, Limits] = {one.name: limits_of(one) for one in cluster.of("quota")}
     told = [one for one in nodes if "volumes_attached" in one.plain]
     worlds.attached = {one.name: one.number("volumes_attached", 0) for one in told}
-    signals = FixtureSignals(
-        cache.nodes, cluster, [(one, things[one.uid]) for one in everybody], specs
-    )
+    known = [(one, things[one.uid]) for one in everybody]
+    signals = store_of(cluster, hosts, known, specs.values(), ManualClock(cluster.now))
     return Scene(
         cache,
-        cache.snapshot(cluster.now, signals),
+        cache.snapshot(cluster.now, signals.view(cache, cluster.now)),
         tuple(pods),
         tuple(queue),
         given[0].text("chosen"),

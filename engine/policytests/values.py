@@ -229,9 +229,8 @@ def _of_preempt(rule: PreemptRule, answers: ByColumns) -> _Lines:
         may = "may go" if reference.evaluate(core.where, view) else "stays"
         yield f"  {pods.pod(place).name} on {answers.scene.snapshot.nodes.name(row)} {may}"
         yield from table([core.where, *(key.value for key in core.order)], rule, view)
-    rescue = answers.rescue()
-    if rescue is not None and rescue.message:
-        yield f"  {rescue.message}"
+    if answers.preempted().message:
+        yield f"  {answers.preempted().message}"
 
 
 def _of_gang(rule: GangRule, answers: ByColumns) -> _Lines:

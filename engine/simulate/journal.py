@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, Final, TypeVar
 
 import msgspec
@@ -435,13 +436,15 @@ class _Replay:
                 self._decide(number, entry)
             case "reserve" | "permit" | "act":
                 self._act(number, entry)
-            case _:
-                _apply(entry, self.report.cache)
+            case what if what in _APPLIED:
+                _APPLIED[what](self.report.cache, entry)
+            case what:
+                raise ValueError(f"nothing is called {what!r}")
 
     def _decide(self, number: int, entry: Entry) -> None:
         if self._frameworks is None:
             raise ValueError("a decision before any rules")
-        pod = make_pod_info(_needed(entry.pod))
+        pod = _pod(entry)
         self._signals.now = entry.now
         snapshot = self.report.cache.snapshot(entry.now, self._signals)
         framework = self._frameworks.of(pod)
@@ -469,7 +472,7 @@ class _Replay:
 
     def _act(self, number: int, entry: Entry) -> None:
         """What plugins say of a pod on its node."""
-        pod = make_pod_info(_needed(entry.pod))
+        pod = _pod(entry)
         decision = self._decided.get(pod.uid)
         if self._frameworks is None or decision is None:
             raise ValueError("something is done about a pod before any decision")
@@ -495,85 +498,6 @@ def _victims(decision: Decision) -> list[str] | None:
     return None if rescue is None else [one.pod.key for one in rescue.evictions] or None
 
 
-def _apply(entry: Entry, cache: Cache) -> None:
-    match entry.what:
-        case "node":
-            cache.add_node(_needed(entry.node))
-        case "node gone":
-            cache.remove_node(entry.name)
-        case "namespace":
-            cache.set_namespace(_needed(entry.namespace))
-        case "namespace gone":
-            cache.remove_namespace(entry.name)
-        case "assume" | "forget" | "pod" | "pod gone":
-            _apply_pod(entry, cache)
-        case what if what.startswith("object"):
-            _apply_object(entry, cache)
-        case "nominated" | "nomination gone" | "carries" | "waits" | "waits no more":
-            _apply_promise(entry, cache)
-        case "attends" | "queued" | "queued no more" | "finished" | "finished gone" | "time":
-            _apply_beside(entry, cache)
-        case what:
-            raise ValueError(f"nothing is called {what!r}")
-
-
-def _apply_pod(entry: Entry, cache: Cache) -> None:
-    match entry.what:
-        case "assume":
-            pod = make_pod_info(_needed(entry.pod))
-            cache.assume(pod, entry.name, entry.now or math.nan)
-        case "pod":
-            cache.add_pod(make_pod_info(_needed(entry.pod)), entry.name)
-        case _:
-            cache.remove_pod(entry.uid)
-
-
-def _apply_promise(entry: Entry, cache: Cache) -> None:
-    match entry.what:
-        case "nominated":
-            cache.nominate(make_pod_info(_needed(entry.pod)), entry.name)
-        case "nomination gone":
-            cache.withdraw(entry.uid)
-        case "waits":
-            pod, plugins = make_pod_info(_needed(entry.pod)), frozenset(entry.plugins or ())
-            cache.wait(Waiting(pod, entry.name, entry.now, plugins))
-        case "waits no more":
-            cache.wait_no_more(entry.uid)
-        case _:
-            cache.carry(_needed(entry.pod))
-
-
-def _apply_beside(entry: Entry, cache: Cache) -> None:
-    match entry.what:
-        case "attends":
-            cache.attend(frozenset(_needed(entry.names)))
-        case "queued":
-            cache.set_queued(make_pod_info(_needed(entry.pod)), _needed(entry.times))
-        case "queued no more":
-            cache.remove_queued(entry.uid)
-        case "finished":
-            pod = make_pod_info(from_builtins(FinishedPod, _needed(entry.object)))
-            cache.set_finished(pod, entry.now)
-        case "finished gone":
-            cache.remove_finished(entry.uid)
-        case _:
-            cache.expire(entry.now)
-
-
-def _apply_object(entry: Entry, cache: Cache) -> None:
-    match entry.what:
-        case "object":
-            cache.set_object(_object(entry))
-        case "object gone":
-            cache.remove_object(entry.kind, entry.name)
-        case "object assumed":
-            cache.assume_object(_object(entry))
-        case "object restored":
-            cache.restore_object(entry.kind, entry.name, entry.uid)
-        case what:
-            raise ValueError(f"nothing is called {what!r}")
-
-
 def _object(entry: Entry) -> Any:  # noqa: ANN401 - a struct of the kind that is named
     struct = STRUCTS.get(entry.kind)
     if struct is None:
@@ -585,3 +509,45 @@ def _needed(value: _T | None) -> _T:
     if value is None:
         raise ValueError("the object is missing")
     return value
+
+
+def _pod(entry: Entry) -> PodInfo:
+    return make_pod_info(_needed(entry.pod))
+
+
+def _waiting(entry: Entry) -> Waiting:
+    return Waiting(_pod(entry), entry.name, entry.now, frozenset(entry.plugins or ()))
+
+
+def _finished(entry: Entry) -> PodInfo:
+    return make_pod_info(from_builtins(FinishedPod, _needed(entry.object)))
+
+
+#: What is done to the cache for a line that is neither a decision nor about rules or metrics.
+_APPLIED: Final[Mapping[str, Callable[[Cache, Entry], object]]] = MappingProxyType(
+    {
+        "node": lambda cache, one: cache.add_node(_needed(one.node)),
+        "node gone": lambda cache, one: cache.remove_node(one.name),
+        "namespace": lambda cache, one: cache.set_namespace(_needed(one.namespace)),
+        "namespace gone": lambda cache, one: cache.remove_namespace(one.name),
+        "object": lambda cache, one: cache.set_object(_object(one)),
+        "object gone": lambda cache, one: cache.remove_object(one.kind, one.name),
+        "object assumed": lambda cache, one: cache.assume_object(_object(one)),
+        "object restored": lambda cache, one: cache.restore_object(one.kind, one.name, one.uid),
+        "assume": lambda cache, one: cache.assume(_pod(one), one.name, one.now or math.nan),
+        "forget": lambda cache, one: cache.remove_pod(one.uid),
+        "pod": lambda cache, one: cache.add_pod(_pod(one), one.name),
+        "pod gone": lambda cache, one: cache.remove_pod(one.uid),
+        "carries": lambda cache, one: cache.carry(_needed(one.pod)),
+        "waits": lambda cache, one: cache.wait(_waiting(one)),
+        "waits no more": lambda cache, one: cache.wait_no_more(one.uid),
+        "nominated": lambda cache, one: cache.nominate(_pod(one), one.name),
+        "nomination gone": lambda cache, one: cache.withdraw(one.uid),
+        "attends": lambda cache, one: cache.attend(frozenset(_needed(one.names))),
+        "queued": lambda cache, one: cache.set_queued(_pod(one), _needed(one.times)),
+        "queued no more": lambda cache, one: cache.remove_queued(one.uid),
+        "finished": lambda cache, one: cache.set_finished(_finished(one), one.now),
+        "finished gone": lambda cache, one: cache.remove_finished(one.uid),
+        "time": lambda cache, one: cache.expire(one.now),
+    }
+)

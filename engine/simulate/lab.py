@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.basis import SignalSource, rules_of
 from engine.binding import Edge
 from engine.cache import Cache
+from engine.choice import Refused
 from engine.clock import ManualClock
 from engine.eventhandlers import EventHandlers
 from engine.framework.decision import Decision
@@ -23,14 +24,13 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot
-from engine.kube.resources import KINDS
+from engine.framework.status import Status
+from engine.gangs import waits_alone
 from engine.objects import Namespace, Node, Pod
 from engine.queue import SchedulingQueue
 from engine.scheduler import Scheduler
 from engine.signals.store import SignalStore
 from engine.telemetry import Telemetry
-
-_WAKES = {kind.name: kind.wakes for kind in KINDS}
 
 
 @dataclass(slots=True)
@@ -141,13 +141,38 @@ class Lab:
 
     def _handler(self, kind: str) -> Any:  # noqa: ANN401 - a handler of any kind
         if kind not in self._others:
+            # The table of kinds brings the client, which most labs do without.
+            from engine.kube.resources import KINDS  # noqa: PLC0415 - see above
+
+            wakes = next(one.wakes for one in KINDS if one.name == kind)
             changed = self.scheduler.changes.changed
-            self._others[kind] = self.handlers.of(_WAKES[kind], changed)
+            self._others[kind] = self.handlers.of(wakes, changed)
         return self._others[kind]
 
     def pending(self) -> list[PodInfo]:
         """The pods that wait for a node, those of our profiles."""
         return [queued.pod for queued in self.queue.pending()]
+
+    def let_in(self) -> None:
+        """Gates hold nobody from now on: who asks what comes later is not asked about them."""
+        rules = rules_of(self.frameworks, self.snapshot)
+        self.queue.set_rules(replace(rules, pre_enqueue=lambda _: Status.SUCCESS), None)
+
+    def place(self, decision: Decision) -> None:
+        """A pod of the queue gets the node of a decision, and goes on from there.
+
+        Of a gang it is tried alone: it waits for the others while not enough of them have nodes.
+        """
+        queued = self.queue.take(decision.pod.uid)
+        if queued is None:
+            return  # it is not there, or a gate holds it
+        placement, before = self.scheduler.placement, self.snapshot()
+        found = placement.place(queued, decision, before)
+        if isinstance(found, Refused):
+            placement.refuse(found)
+            return
+        gang = self.frameworks.of(queued.pod).gang(queued.pod, before)
+        placement.hold(found, {} if gang is None else waits_alone(*gang))
 
     async def turn(self) -> None:
         """Works until nothing is to be done and nothing is in flight."""

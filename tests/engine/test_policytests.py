@@ -996,7 +996,12 @@ def test_a_rule_about_the_chosen_node_is_seen_to_abstain(point, run):
 def test_few_bytes_are_warned_of(run):
     head = "use p\nnode: a memory 8\nnode: b memory 8Gi storage 2000\n"
     tests = 'test: "t"\n  given pod name x  memory 0\n  expect feasible [a, b]\n'
-    assert outcome(run(tests, head=head, p="filter: pod.memory < 1Gi\n"))[0] == "passed"
+    assert (
+        outcome(
+            run(tests, head=head, p="filter: pod.memory <= node.memory.free + node.storage.free\n")
+        )[0]
+        == "passed"
+    )
     (one,) = run.report.warnings
     assert (one.code, one.severity.value, one.source.slice(one.span)) == ("P220", "warning", "8")
     assert one.helps == ("did you mean 8Gi or 8Mi?",)
@@ -1068,3 +1073,79 @@ def test_an_unknown_parameter_of_a_test_has_a_near_one(run):
     tests = 'test: "t"\n  given pod\n  given param limt = 2\n  expect best a\n'
     _, message = outcome(run(tests, head="use p\nnode: a\n", p=BOUNDED))
     assert "did you mean `limit`?" in message
+
+
+@pytest.mark.parametrize(
+    ("policy", "given", "said"),
+    [
+        ("filter: node.label disktype=ssd", "node: a  cpu 4", ["`cpu` of a node", "defaults"]),
+        ("filter: node.label disktype=ssd", "node: a  label disktpye=ssd",
+         ["`label disktpye` of a node", "did you mean `disktype`?"]),
+        ("filter: pod.priority > 5", "node: a\nrunning: on a  image x  name y",
+         ["`image` of a running"]),
+        # Read, or there to be left alone.
+        ("filter: node.label disktype=ssd", "node: a  label disktype=hdd  label zone=z", []),
+        ("filter: node.cpu.free > 1", "node: a  cpu 4", []),
+        ("filter: pod.qos is BestEffort", "node: a\nrunning: on a  name x  cpu 4", []),
+        ("filter: pod.owner.kind is Job", "node: a\nrunning: on a  owner_name x", []),
+        ("filter: pod.label a=b\nquota: by pod.namespace max cpu 4", "node: a  cpu 4", []),
+        ("use node-resources-fit\nfilter: pod.label a=b", "node: a  cpu 4", []),
+    ],
+)  # fmt: skip
+def test_attributes_that_no_rule_reads_are_told_once(run, policy, given, said):
+    tests = (
+        'test: "t"\n  given pod\n  expect feasible none\ntest: "u"\n  given pod\n  expect best a\n'
+    )
+    results = run(tests, head=f"use p\n{given}\n", p=f"{policy}\n")
+    assert "error" not in {one.outcome for one in results}, results
+    found = [one for one in run.report.warnings if one.code == "P705"]
+    assert len(found) == bool(said)
+    for one in found:
+        assert all(part in one.message + " ".join(one.helps) for part in said)
+
+
+def test_a_gang_makes_room_for_all_its_members_or_for_none(run):
+    policy = """\
+        gang: by pod.label[gang] min 2
+        preempt: victims where it.priority < pod.priority
+        """
+    head = """\
+        use p
+        use node-resources-fit
+        node: a  cpu 2
+        running: on a  name low  count 2  cpu 1
+        """
+    tests = """\
+        test: "all"
+          given pod name g-1  cpu 1  priority 5  label gang=g
+          given pending name g-2  cpu 1  priority 5  label gang=g
+          expect victims [low-1, low-2]
+          expect nominated a
+        test: "none"
+          given pod name g-1  cpu 1  priority 5  label gang=g
+          expect victims none
+          expect nominated none
+        """
+    assert [one.outcome for one in run(tests, head=head, p=policy)] == ["passed"] * 2
+
+
+def test_samples_are_as_old_as_they_are_said_to_be_however_long_a_pod_waited(run):
+    policy = """\
+        metric heat = promql "heat"
+        permit: wait 5m until heat is present and heat < 3
+        """
+    tests = """\
+        test: "new"
+          given pod waited 4m
+          expect permit allow
+        test: "stale"
+          given node a metric heat 2 age 3m
+          given pod waited 4m
+          expect permit wait
+        test: "too long"
+          given node a metric heat 3
+          given pod waited 5m
+          expect permit reject
+        """
+    results = run(tests, head="use p\nnode: a  metric heat 2\n", p=policy)
+    assert [(one.outcome, one.message) for one in results] == [("passed", "")] * 3

@@ -505,6 +505,17 @@ def test_an_assumed_pod_is_on_its_node(cache):
 # ---- fields of their own kind --------------------------------------------------------------------
 
 
+def test_members_of_a_group_are_found_by_who_asks_first():
+    cache = Cache()
+    cache.add_node(make_node("n"))
+    first, second = (
+        make_pod(name, labels={"scheduling.x-k8s.io/pod-group": "g"}) for name in ("p", "q")
+    )
+    cache.assume(first, "n")
+    asked = PodSubject(second, cache.snapshot(NOON), DEFAULT_GPUS)
+    assert asked.number("group.reserved", None) == 1
+
+
 @pytest.fixture
 def rich():
     cache = Cache()

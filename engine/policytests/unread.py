@@ -1,0 +1,172 @@
+"""What a test file gives and nobody reads: metrics, which fail a test, and attributes, told once.
+
+Looks at what rules read, not at what they make of it; knows no cluster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from dsl import ir
+from dsl.analysis.facts import roots
+from dsl.diagnostics import Diagnostic, Severity
+from dsl.foreign import closest
+from dsl.plan import DOMAINS, Plan
+from dsl.policytest import Case, Given, Suite
+from engine.policy.support import rules_of
+from engine.policytests.policies import Used
+
+CODE: Final = "P705"
+#: What says which object it is, or where it stands: no rule has to read that.
+_ALWAYS: Final = frozenset({
+    "name", "namespace", "uid", "count", "from", "metric", "chosen", "waited", "bound", "phase",
+})  # fmt: skip
+#: Attributes that make more of an object than the field of their name.
+_ALSO: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        **dict.fromkeys(("cpu", "memory"), ("qos", "resource", "request", "limit")),
+        **dict.fromkeys(("storage", "gpu"), ("resource", "request", "limit")),
+        "images": ("image",),
+        "image": ("images",),
+        **dict.fromkeys(("owner_kind", "owner_name"), ("owner", "workload", "previous_node")),
+        "workload": ("owner", "previous_node"),
+        **dict.fromkeys(("unschedulable", "tolerates_all"), ("eligible",)),
+        "finished_at": ("finished",),
+        "nominated_node": ("nominated",),
+        "terminating": ("group",),
+    }
+)
+#: Without a `sort:` the queue goes by these.
+_QUEUE: Final = ("priority", "queued_at")
+#: Whose metrics an object may have; pods of all kinds have those of pods.
+_OWNERS: Final[Mapping[str, str]] = MappingProxyType(
+    {"node": "node", "namespace": "namespace", "workload": "workload"}
+)
+_FORMS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "node": "node: NODE metric {name} {value}",
+        "namespace": "namespace: NAMESPACE metric {name} {value}",
+        "workload": "workload: WORKLOAD metric {name} {value}",
+        "pod": "given pod metric {name} {value}   or   running: on NODE metric {name} {value}",
+        **{one: f"metric: {{name}} [{one.upper()}] = {{value}}" for one in DOMAINS},
+        "cluster": "metric: {name} = {value}",
+        "pair": "metric: {name} [KEY, KEY] = {value}",
+    }
+)
+_DOMAIN: Final = "domain"
+#: Whose value a metric with none, one and two keys is.
+_OF_KEYS: Final = ("cluster", _DOMAIN, "pair")
+
+
+# ---- attributes
+
+
+def unread_attributes(suite: Suite, used: Sequence[Used]) -> Iterator[Diagnostic]:
+    """Attributes that make no difference to any rule, where rules are all that is asked.
+
+    Plugins of the tree, gangs, quotas and preemption look at amounts, ages and more of their own.
+    """
+    plans = [one.plan for one in used if one.plan is not None]
+    if len(plans) < len(used) or any(one.gangs or one.quotas or one.preempts for one in plans):
+        return
+    fields = {read.replace(".", "_") for plan in plans for one in rules_of(plan)
+              for read in one.reads}  # fmt: skip
+    if not any(plan.sorts for plan in plans):
+        fields.update(_QUEUE)
+    keys = _keys_read(plans)
+    told: set[tuple[str, str, str]] = set()
+    for given in suite.given:
+        where = given.kind, given.name, given.key
+        found = _of_key(suite, given, keys) if given.key else _of_name(suite, given, fields)
+        if found is not None and where not in told:
+            told.add(where)
+            yield found
+
+
+def _of_name(suite: Suite, given: Given, fields: Collection[str]) -> Diagnostic | None:
+    words = (given.name, *_ALSO.get(given.name, ()))
+    if given.name in _ALWAYS or any(word in field for word in words for field in fields):
+        return None
+    help_ = "leave it out, or let the plugin that reads it take part, as in  use defaults"
+    return _warning(suite, given, f"nothing in this file reads `{given.name}` of a {given.kind}",
+                    help_)  # fmt: skip
+
+
+def _of_key(suite: Suite, given: Given, keys: Mapping[str, Collection[str]]) -> Diagnostic | None:
+    """A key beside those that are read is there to be left alone, unless it is one misspelt."""
+    read = keys.get(given.name, ())
+    near = None if not read or given.key in read or "" in read else closest(given.key, [*read])
+    if near is None:
+        return None
+    message = f"nothing in this file reads `{given.name} {given.key}` of a {given.kind}"
+    return _warning(suite, given, message, f"did you mean `{near}`?")
+
+
+def _warning(suite: Suite, given: Given, message: str, help_: str) -> Diagnostic:
+    return Diagnostic(CODE, message, suite.source, given.span, Severity.WARNING, helps=(help_,))
+
+
+def _keys_read(plans: Sequence[Plan]) -> dict[str, set[str]]:
+    """Last word of a field -> the keys that rules read of it; "" for one that is worked out."""
+    found: dict[str, set[str]] = {}
+    for rule in [one for plan in plans for one in rules_of(plan)]:
+        core = getattr(rule, "core", None)
+        for node in () if core is None else ir.walk(*roots(core)):
+            if isinstance(node, ir.Read) and node.key is not None:
+                found.setdefault(node.field.rpartition(".")[2], set()).add(node.key)
+            elif isinstance(node, ir.KeyedRead):
+                found.setdefault(node.field.rpartition(".")[2], set()).add("")
+    return found
+
+
+# ---- metrics
+
+
+def unread_metrics(suite: Suite, case: Case, plans: Sequence[Plan]) -> Iterator[str]:
+    """A metric that no policy reads, or not of that, is a slip of the pen."""
+    read: dict[str, set[str]] = {}
+    for plan in plans:
+        for spec in plan.metrics:
+            read.setdefault(spec.name, set()).add(spec.of)
+    for (name, of), (where, text) in _given_metrics(suite, case).items():
+        if name not in read:
+            near = closest(name, sorted(read))
+            listed = f"; they read {', '.join(sorted(read))}" if read else ""
+            listed = f"; did you mean `{near}`?" if near is not None else listed
+            yield f"{where}no policy used here reads the metric `{name}` that is given{listed}"
+        elif of not in read[name] and not (of == _DOMAIN and read[name] & {*DOMAINS}):
+            wanted = min(read[name])
+            form = _FORMS[wanted].format(name=name, value=text)
+            yield (
+                f"{where}the metric `{name}` is by {wanted}, so nobody reads what is given here;"
+                f" write  {form}"
+            )
+
+
+def _given_metrics(suite: Suite, case: Case) -> dict[tuple[str, str], tuple[str, str]]:
+    """Name and kind of owner of each metric that is given -> where first, and a value."""
+    given = {
+        (name, _OWNERS.get(thing.kind, "pod")): (
+            f"{suite.source.name}:{suite.source.position(thing.span.start)[0]}: ",
+            sample.text,
+        )
+        for thing in reversed(case.cluster.things)
+        for name, sample in thing.metrics.items()
+    }
+    for one in case.cluster.settings:
+        of = _OF_KEYS[len(one.keys)] if len(one.keys) < len(_OF_KEYS) else ""
+        given[one.name, of] = _place_of_metric(suite, case, one.name), one.text
+    return given
+
+
+def _place_of_metric(suite: Suite, case: Case, name: str) -> str:
+    """Where a test, or else its file, gives a metric: `FILE:LINE: `."""
+    text = suite.source.text
+    form = re.compile(rf"\bmetric:?[ \t]+{re.escape(name)}\b")
+    found = form.search(text, case.span.start, case.span.end) or form.search(text)
+    if found is None:
+        return ""
+    return f"{suite.source.name}:{suite.source.position(found.start())[0]}: "
