@@ -11,6 +11,7 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Signals, Snapshot
+from engine.framework.trials import nominated_node
 from engine.queue import Rules
 
 
@@ -67,8 +68,10 @@ def _alike(framework: Rulers, pod: PodInfo, snapshot: Snapshot) -> Hashable:
     """Pods of which one can be tried for all; None: nobody can be for this one.
 
     Keys that move are not those by which pods were rejected some time ago. Whom a pod may evict is
-    no matter of its class.
+    no matter of its class, and neither is that its own promised room is not taken for it.
     """
+    if nominated_node(pod, snapshot):
+        return None
     key = None if framework.keys_move else framework.class_key(pod, snapshot)
     if framework.gangs:  # what one gang was told says nothing of another
         key = None if key is None else (key, framework.kin(pod, snapshot))

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 import msgspec
 
 from engine.basis import Basis
+from engine.binding import Edge
 from engine.framework.decision import PostFilterResult
-from engine.framework.edge import EffectWriter, EventSink
-from engine.framework.effects import Evict, Patch, pod_event
+from engine.framework.effects import Evict, SetUnschedulable, pod_event
 from engine.framework.podinfo import PodInfo
-from engine.inflight import InFlight, patch
+from engine.inflight import InFlight
 from engine.measures import Measures
 from engine.notices import log
 from engine.objects import Condition, Pod
@@ -29,8 +29,7 @@ class Evictions:
         *,
         basis: Basis,
         queue: SchedulingQueue,
-        writer: EffectWriter,
-        events: EventSink,
+        edge: Edge,
         measures: Measures,
         in_flight: InFlight,
         stop: Callable[[str, str], bool],
@@ -40,8 +39,7 @@ class Evictions:
         Args:
             basis: the cluster, which knows promises and who leaves.
             queue: has the pods that room is made for.
-            writer: asks the server.
-            events: tells the owners of victims.
+            edge: asks the server, takes promises back, tells the owners of victims.
             measures: counts victims.
             in_flight: has the tasks.
             stop: (UID, why) ends the way to its node of a pod that is not bound yet; False: it is
@@ -49,8 +47,7 @@ class Evictions:
         """
         self._cache = basis.cache
         self._queue = queue
-        self._writer = writer
-        self._events = events
+        self._edge = edge
         self._clock = basis.clock
         self._measures = measures
         self._in_flight = in_flight
@@ -68,9 +65,7 @@ class Evictions:
     def _clear(self, pod: PodInfo) -> None:
         """Takes back what a pod is promised, for a more important one."""
         self._cache.withdraw(pod.uid)
-        body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": None}}
-        effect = Patch("Pod", pod.namespace, pod.name, body, "status")
-        self._in_flight.beside(patch(effect, self._writer))
+        self._edge.statuses.set_unschedulable(SetUnschedulable(pod, "", "", nominated=""))
 
     def _begin_evicting(self, pod: PodInfo, node: str, victims: Sequence[Evict]) -> None:
         """The pod is held at the gate until it is done. Who goes already needs no push."""
@@ -102,13 +97,13 @@ class Evictions:
         if self._stop(victim.uid, why):
             note += " (in kube-scheduler memory)."
         else:
-            why_not = await self._writer.evict(effect)
+            why_not = await self._edge.writer.evict(effect)
             if why_not:
                 log.warning('Not evicted pod="%s" reason="%s"', victim.key, why_not)
                 return False
             self._cache.carry(going(victim.pod, effect.message, self._clock.time()))
         log.info('Evicted pod="%s" for="%s" node="%s"', victim.key, effect.preemptor.key, node)
-        self._events.emit(pod_event(victim, "Normal", "Preempted", "Preempting", note))
+        self._edge.events.emit(pod_event(victim, "Normal", "Preempted", "Preempting", note))
         return True
 
 

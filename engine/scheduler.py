@@ -102,8 +102,7 @@ class Scheduler:
         evictions = Evictions(
             basis=self._basis,
             queue=queue,
-            writer=edge.writer,
-            events=edge.events,
+            edge=edge,
             measures=measures,
             in_flight=self._in_flight,
             stop=lambda uid, why: self.placement.stop(uid, why),

@@ -32,7 +32,8 @@ class SetUnschedulable:
 
     `reason` is Unschedulable (rejected), SchedulerError (an error of ours) or SchedulingGated (held
     before the queue): cluster autoscalers read it. `nominated` is written to
-    `status.nominatedNodeName` with it; None leaves that as it is, "" takes it back.
+    `status.nominatedNodeName` with it; None leaves that as it is, "" takes it back. Without a
+    `reason` the condition stays, and only that is written.
     """
 
     pod: PodInfo

@@ -272,22 +272,11 @@ class KubePodStatusWriter:
 
     def set_unschedulable(self, effect: SetUnschedulable) -> None:
         """See `framework.edge.PodStatusWriter.set_unschedulable`."""
-        known = _condition(effect.pod, "PodScheduled")
-        nominated = effect.pod.pod.status.nominated_node_name
-        promises = effect.nominated is not None and effect.nominated != nominated
-        if (
-            not promises
-            and known is not None
-            and (known.status, known.reason, known.message)
-            == (
-                "False",
-                effect.reason,
-                effect.message,
-            )
-        ):
-            self._waiting.pop(effect.pod.uid, None)
+        uid = effect.pod.uid
+        before = self._waiting.get(uid)
+        if before is None and uid not in self._writing and _is_known(effect):
             return
-        self._waiting[effect.pod.uid] = effect
+        self._waiting[uid] = effect if before is None else _both(before, effect)
         self._there.set()
         self._idle.clear()
 
@@ -330,7 +319,8 @@ class KubePodStatusWriter:
             if self._failures == 1:
                 _LOG.warning("condition of pod %s cannot be written: %s", effect.pod.key, error)
             if isinstance(error, Unreachable | Interrupted) and uid not in self._withdrawn:
-                self._waiting.setdefault(uid, effect)
+                newer = self._waiting.get(uid)
+                self._waiting[uid] = effect if newer is None else _both(effect, newer)
         else:
             self._failures = 0
             self._telemetry.add(Count.STATUS_PATCHES)
@@ -349,20 +339,21 @@ class KubePodStatusWriter:
         pod = effect.pod
         known = _condition(pod, "PodScheduled")
         changed = known is None or known.status != "False"
-        condition = _pod_scheduled(effect, self._clock.time() if changed else None)
+        at = self._clock.time() if changed else None
+        said = [_pod_scheduled(effect, at)] if effect.reason else []
         path = f"{pod_path(pod.namespace, pod.name)}/status"
         answer = await self._patch(
-            place, path, _patch(pod, [condition], effect.nominated), STRATEGIC_MERGE_PATCH
+            place, path, _patch(pod, said, effect.nominated), STRATEGIC_MERGE_PATCH
         )
         if answer.status == _UNSUPPORTED_MEDIA_TYPE:
             # A small server that knows merge patches only, where a list replaces the list.
             others = [
                 msgspec.to_builtins(c)
                 for c in pod.pod.status.conditions or ()
-                if c.type != "PodScheduled"
+                if not said or c.type != "PodScheduled"
             ]
             answer = await self._patch(
-                place, path, _patch(pod, [*others, condition], effect.nominated), MERGE_PATCH
+                place, path, _patch(pod, [*others, *said], effect.nominated), MERGE_PATCH
             )
         answer.checked()
 
@@ -374,6 +365,25 @@ class KubePodStatusWriter:
 
 def _condition(pod: PodInfo, kind: str) -> Condition | None:
     return next((c for c in pod.pod.status.conditions or () if c.type == kind), None)
+
+
+def _is_known(effect: SetUnschedulable) -> bool:
+    """The pod says so already, as far as we have heard."""
+    pod = effect.pod.pod
+    known = _condition(effect.pod, "PodScheduled")
+    if known is None or effect.nominated not in (None, pod.status.nominated_node_name):
+        return False
+    return known.status == "False" and (known.reason, known.message) == (
+        effect.reason,
+        effect.message,
+    )
+
+
+def _both(earlier: SetUnschedulable, later: SetUnschedulable) -> SetUnschedulable:
+    """One write for two: what the later one leaves as it is, is as the earlier one wanted it."""
+    said = later if later.reason else earlier
+    nominated = earlier.nominated if later.nominated is None else later.nominated
+    return SetUnschedulable(later.pod, said.reason, said.message, nominated)
 
 
 def _pod_scheduled(effect: SetUnschedulable, changed_at: float | None) -> dict[str, Any]:

@@ -675,8 +675,7 @@ class SchedulingQueue:
         except Exception as fault:  # noqa: BLE001 - told, and one pod's rule may not stop all
             self.on_fault(pod, fault)
             return pod.uid
-        nominated = pod.pod.status.nominated_node_name
-        if key is None or nominated:
+        if key is None:
             return pod.uid
         return pod.priority, pod.pod.spec.preemption_policy, key
 

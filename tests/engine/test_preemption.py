@@ -130,8 +130,27 @@ async def test_a_less_important_promise_is_taken_back():
     await settle(world)
     assert world.cache.promised("uid-default-high") == "n1"
     assert world.cache.promised("uid-default-middle") == ""
-    assert [name for name, _ in world.edge.patches] == ["middle"]
+    assert world.edge.nominations == [("middle", "n1"), ("middle", ""), ("high", "n1")]
     assert world.edge.evictions == ["a"], "it is going already"
+
+
+@in_a_loop
+async def test_those_that_are_promised_a_node_are_no_stand_ins_for_others_of_their_class():
+    world = World()
+    first, _ = full(world, "a", "b")
+    names = [f"middle{number}" for number in range(4)]
+    for name in names:
+        world.comes(name, cpu="1", priority=5)
+        await settle(world)
+    promised = [one.name for one in world.cache.nominations]
+    assert len(promised) == 2
+    # The server was told of no promise, or what it said of one has not come yet.
+    assert not any(queued.pod.pod.status.nominated_node_name for queued in world.queue)
+    for victim in (first, *[pod_object("b", cpu="1", node="n1")]):
+        world.handlers.pods.on_delete(victim)
+        world.clock.advance(20.0)
+        await settle(world)
+    assert sorted(name for name in names if world.assigned(name)) == sorted(promised)
 
 
 @in_a_loop

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -395,14 +395,17 @@ class TestEffectWriter:
 
 class TestPodStatusWriter:
     @staticmethod
-    def written(effect: SetUnschedulable, *answers: Answer) -> tuple[Script, Wiring]:
+    def written(
+        effect: SetUnschedulable, *answers: Answer, before: Sequence[SetUnschedulable] = ()
+    ) -> tuple[Script, Wiring]:
         async def run() -> tuple[Script, Wiring]:
             async with serving(*answers) as script, session_to(script) as session:
                 wires = wiring()
                 writer = KubePodStatusWriter(Gate(session, wires), wires)
                 task = asyncio.create_task(writer.run())
                 sink: PodStatusWriter = writer
-                sink.set_unschedulable(effect)
+                for one in (*before, effect):
+                    sink.set_unschedulable(one)
                 await asyncio.sleep(0.05)
                 await sink.withdraw(effect.pod.uid)
                 task.cancel()
@@ -442,6 +445,28 @@ class TestPodStatusWriter:
         other = SetUnschedulable(pod_info(known), "Unschedulable", "0/2 nodes")
         script, _ = self.written(other, reply(200))
         assert "lastTransitionTime" not in script.asked[0][2].decode()
+
+    @pytest.mark.parametrize(
+        ("effects", "message", "nominated"),
+        [
+            ([("waits", "n1"), ("waits on", None)], "waits on", "n1"),
+            ([("waits", "n1"), (None, "")], "waits", None),
+            ([(None, ""), ("waits", "n2")], "waits", "n2"),
+            ([(None, "")], None, None),
+        ],
+    )
+    def test_two_in_one_patch_lose_neither_words_nor_promise(
+        self, effects: list[tuple[str | None, str | None]], message: str, nominated: str
+    ) -> None:
+        *before, last = [
+            SetUnschedulable(pod_info(), "Unschedulable" if words else "", words or "", node)
+            for words, node in effects
+        ]
+        script, _ = self.written(last, reply(200), before=before)
+        (asked,) = script.asked
+        status = json.loads(asked[2])["status"]
+        assert status["nominatedNodeName"] == nominated
+        assert [one["message"] for one in status["conditions"]] == [message] * bool(message)
 
     def test_a_server_with_merge_patch_only(self) -> None:
         ready = Condition("Ready", "True")
