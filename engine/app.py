@@ -6,7 +6,6 @@ Builds every room, wires them, and owns the one task group. A task that fails en
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import math
 import socket
@@ -21,9 +20,9 @@ import engine.kube.reflector as watch
 from dsl.plan import MetricSpec
 from engine.advising import advice_of, calls_of
 from engine.basis import Rulers, rules_of
-from engine.binding import Edge
 from engine.cache import Cache
 from engine.clock import Clock
+from engine.collector import collecting, keep_sweeping, sweep
 from engine.comparing import Comparer
 from engine.config import Settings
 from engine.eventhandlers import EventHandlers, legible
@@ -32,6 +31,7 @@ from engine.extenders.asking import Extenders
 from engine.extenders.edge import NODES as WHOLE_NODES
 from engine.extenders.edge import ExtenderBinder, WholeObjects
 from engine.framework.decision import Placed
+from engine.framework.edge import Edge
 from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.podinfo import make_pod_info
@@ -209,7 +209,7 @@ class App:
             whole = WholeObjects(gate.lane(Priority.BINDING))
             binder = ExtenderBinder(self._extenders, KubeBinder(gate, wiring), gate.may_write)
             self.scheduler = self._make_scheduler(
-                Edge(binder, statuses, events, KubeEffectWriter(gate, wiring)), whole
+                Edge(binder, statuses, events, KubeEffectWriter(gate, wiring), asyncio.sleep), whole
             )
             advises = self._options.advises
             self.scheduler.leads = not (candidate.election.leader_elect or advises)
@@ -242,12 +242,12 @@ class App:
                 running.append(group.create_task(candidate.hurry(stop)))
                 if candidate.election.leader_elect:
                     running.append(group.create_task(self._lead(candidate)))
-                # The cluster stays: the collector need not walk it again and again.
-                gc.collect()
-                gc.freeze()
+                sweep()
+                running.append(group.create_task(keep_sweeping(self.scheduler.idle)))
                 names = sorted(one.scheduler_name for one in self._profiles)
                 log.info("Caches are filled; for pods whose schedulerName is %s", ", ".join(names))
-                await self.scheduler.run(stop)
+                with collecting():
+                    await self.scheduler.run(stop)
                 if candidate.election.leader_elect:
                     await asyncio.gather(self._confirmed(), statuses.flush(_HAND_OVER_SECONDS))
                     await candidate.resign()
@@ -430,9 +430,7 @@ class App:
         """Puts a bundle in force, between two cycles."""
         assert self.scheduler is not None
         if self.bundle is None:
-            # What compiling needs stays, too: no edit is held up by a look at all of it.
-            gc.collect()
-            gc.freeze()
+            sweep()  # what compiling needs stays, too: no edit is held up by a look at all of it
         self.bundle = bundle
         self.signals.set_specs([signal_spec(spec) for spec in bundle.metrics])
         if self._watching is not None:

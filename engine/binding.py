@@ -5,9 +5,7 @@ The drawing is in `engine/scheduler.py`.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
 import msgspec
@@ -18,7 +16,7 @@ from engine.display import plain
 from engine.executor import Changes, Executor
 from engine.framework.acting import Acts
 from engine.framework.decision import Decision
-from engine.framework.edge import Binder, BindOutcome, EffectWriter, EventSink, PodStatusWriter
+from engine.framework.edge import BindOutcome, Edge
 from engine.framework.effects import Bind, Patch, pod_event
 from engine.inflight import InFlight, patch
 from engine.measures import Measures, Result
@@ -30,20 +28,6 @@ from engine.setbacks import Setbacks
 _RESOLVE_FIRST: Final = 0.2
 _RESOLVE_MOST: Final = 5.0
 _HAND_OVER_SECONDS: Final = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """The API server, as far as the scheduler writes to it.
-
-    `pause` waits between two questions about a binding of unknown outcome.
-    """
-
-    binder: Binder
-    statuses: PodStatusWriter
-    events: EventSink
-    writer: EffectWriter
-    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
 OutcomeObserver = Callable[[Bind, BindOutcome, str], None]

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from engine.basis import Basis
-from engine.binding import Edge
 from engine.framework.decision import PostFilterResult
+from engine.framework.edge import Edge
 from engine.framework.effects import Evict, SetUnschedulable, pod_event
 from engine.framework.podinfo import PodInfo
 from engine.inflight import InFlight

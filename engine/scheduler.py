@@ -27,11 +27,12 @@ import asyncio
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from engine.basis import Basis, Rulers, SignalSource, rules_of
-from engine.binding import Bindings, Edge, OutcomeObserver
+from engine.binding import Bindings, OutcomeObserver
 from engine.cache import Cache
 from engine.choice import Refused
 from engine.clock import Clock
 from engine.evictions import Evictions
+from engine.framework.edge import Edge
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
@@ -222,6 +223,10 @@ class Scheduler:
     def in_flight(self) -> int:
         """Bindings that are being written."""
         return self._in_flight.bindings
+
+    def idle(self) -> bool:
+        """Nobody can be tried now, and nobody is being bound."""
+        return not (self._queue.ready or self.in_flight)
 
     def report(self, pod: PodInfo, reason: str, message: str) -> None:
         """Tells the user why the pod waits; nothing while another replica leads."""

@@ -6,6 +6,8 @@ outcome that cannot be known is said, not guessed.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
@@ -94,3 +96,17 @@ class PodReader(Protocol):
             KubeError: the server could not be asked.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """The API server, as far as the scheduler writes to it.
+
+    `pause` waits between two questions about a binding of unknown outcome.
+    """
+
+    binder: Binder
+    statuses: PodStatusWriter
+    events: EventSink
+    writer: EffectWriter
+    pause: Callable[[float], Awaitable[None]]

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.basis import SignalSource, rules_of
-from engine.binding import Edge
 from engine.cache import Cache
 from engine.choice import Refused
 from engine.clock import ManualClock
 from engine.eventhandlers import EventHandlers
 from engine.framework.decision import Decision
-from engine.framework.edge import BindOutcome
+from engine.framework.edge import BindOutcome, Edge
 from engine.framework.effects import Bind, Emit, Evict, Patch, SetUnschedulable
 from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import PodInfo
@@ -105,7 +104,7 @@ class Lab:
             cache=self.cache,
             queue=self.queue,
             framework=frameworks,
-            edge=Edge(every, every, every, every) if edge is None else edge,
+            edge=Edge(every, every, every, every, asyncio.sleep) if edge is None else edge,
             signals=self._signals,
             clock=clock,
             telemetry=self.telemetry,

@@ -65,12 +65,27 @@ class Nodes:
     def _run(self) -> None:
         while not self._stop.wait(_EVERY):
             try:
+                _, answer = self._plane.request("GET", "/api/v1/nodes")
+                for node in answer["items"]:
+                    self._offer(node)
                 _, answer = self._plane.request("GET", "/api/v1/pods")
                 for pod in answer["items"]:
                     if pod["spec"].get("nodeName"):
                         self._serve(pod)
             except (urllib.error.URLError, TimeoutError, json.JSONDecodeError):
                 continue  # The server is busy or ending; the next look is soon.
+
+    def _offer(self, node: Json) -> None:
+        """What somebody adds to a node's capacity may be had, as a kubelet sees to it."""
+        status = node["status"]
+        missing = {
+            name: amount
+            for name, amount in status["capacity"].items()
+            if status["allocatable"].get(name) != amount
+        }
+        if missing:
+            path = f"/api/v1/nodes/{node['metadata']['name']}/status"
+            self._plane.request("PATCH", path, {"status": {"allocatable": missing}})
 
     def _serve(self, pod: Json) -> None:
         meta, phase = pod["metadata"], pod["status"].get("phase")

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.binding import Edge
 from engine.cache import Cache
 from engine.clock import ManualClock
-from engine.framework.edge import BindOutcome
+from engine.framework.edge import BindOutcome, Edge
 from engine.framework.interface import SKIP_FILTER, Points
 from engine.framework.podinfo import make_pod_info
 from engine.framework.profile import Profile, Weighted

@@ -1,0 +1,69 @@
+"""What the garbage collector looks at: what is new, and now and then everything."""
+
+import asyncio
+import gc
+import weakref
+
+import pytest
+
+from engine.collector import SWEEP_GROWTH, SWEEP_SECONDS, collecting, keep_sweeping, sweep
+
+
+class _Circle:
+    def __init__(self):
+        self.me = self
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set_aside():
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+
+
+def test_what_was_looked_at_is_looked_at_no_more():
+    with collecting():
+        kept = [[] for _ in range(10_000)]
+        gc.collect()
+        assert gc.get_freeze_count() >= len(kept)
+        assert not gc.get_objects(generation=2)
+        lost = weakref.ref(_Circle())
+        gc.collect()
+        assert lost() is None, "what is new and goes in circles is found"
+    before = gc.get_freeze_count()
+    gc.collect()
+    assert gc.get_freeze_count() == before, "nothing is left of it at the end"
+
+
+def test_a_sweep_finds_circles_among_what_was_set_aside():
+    with collecting():
+        circle = _Circle()
+        gc.collect()
+        lost = weakref.ref(circle)
+        del circle
+        gc.collect()
+        assert lost() is not None
+        sweep()
+        assert lost() is None
+        assert gc.get_freeze_count()
+
+
+@pytest.mark.parametrize(
+    ("grown", "idle", "sweeps"), [(True, True, 1), (False, True, 0), (True, False, 0)]
+)
+def test_it_sweeps_when_much_is_set_aside_and_nobody_waits(monkeypatch, grown, idle, sweeps):
+    counts = iter([1000, int(1000 * SWEEP_GROWTH) + grown, 2000, 2000, 2000])
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: next(counts))
+    swept = []
+    monkeypatch.setattr("engine.collector.sweep", lambda: swept.append(True))
+    slept = []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+        if len(slept) == 2:
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(keep_sweeping(lambda: idle, sleep))
+    assert len(swept) == sweeps
+    assert slept == [SWEEP_SECONDS] * 2
