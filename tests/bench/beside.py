@@ -20,6 +20,7 @@ from typing import Any, Final
 import click
 
 from engine.clock import ManualClock
+from engine.collector import collecting, sweep
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.objects import Node, Pod, from_builtins
@@ -125,9 +126,15 @@ class World:
         for number, one in enumerate(written_out([pod("plain")], pods // 10)):
             self.add(one, f"first-{number}")
         await self.settle()
-        gc.collect()
-        gc.freeze()
+        sweep()
         self.longest.clear()
+        with collecting():
+            taken = await self._bound(pods)
+        gc.unfreeze()
+        return pods / taken
+
+    async def _bound(self, pods: int) -> float:
+        """CPU seconds until so many plain pods more are bound."""
         self.lab.written.bound.clear()
         events = self._events()
         for number, one in enumerate(written_out([pod("plain")], pods)):
@@ -140,9 +147,7 @@ class World:
                     self.tell(event)
             self.slice()
             await asyncio.sleep(0)
-        taken = time.thread_time() - began
-        gc.unfreeze()
-        return pods / taken
+        return time.thread_time() - began
 
     def _events(self) -> Iterator[list[Callable[[], Any]]]:
         """What happens each time."""
