@@ -32,14 +32,6 @@ _Whose = tuple[Params, Mapping[str, MetricDefinition], Tenant | None]
 _LANGUAGE: Final = "1"
 
 
-def _meant(name: str, args: Sequence[str]) -> tuple[str, bool, str]:
-    """Says how a call of another language is written here."""
-    # Loaded when something is wrong, not before.
-    from dsl.foreign_calls import call_for  # noqa: PLC0415 - see above
-
-    return call_for(name, args) or ("", False, "")
-
-
 class Options(TypedDict, total=False):
     """What a compile may be told.
 
@@ -88,7 +80,7 @@ class Compiler:
     """
 
     def __init__(self, memo: Memo | None = None, plugins: Collection[str] = ()) -> None:
-        self._parser = Parser(_meant)
+        self._parser = Parser()
         self._plugins = plugins
         self._memo = memo or Memo()
 

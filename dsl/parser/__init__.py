@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dsl.diagnostics import Diagnostic, of_text
 from dsl.parser.build import Kept, StatementReader
 from dsl.parser.layout import Chunk, cut, too_long
-from dsl.parser.refusal import Meant
 from dsl.parser.statements import is_statement
 from dsl.parser.tests import parse_test
 from dsl.source import SourceFile, Span
@@ -19,9 +18,8 @@ from dsl.syntax import Broken, Expr, Lexeme, Statement
 class Parser:
     """Reads policy files; holds the tables of the grammar."""
 
-    def __init__(self, meant: Meant | None = None) -> None:
-        """Makes a parser; `meant` says how calls of other languages are written here."""
-        self._reader = StatementReader(meant)
+    def __init__(self) -> None:
+        self._reader = StatementReader()
 
     def warm(self) -> None:
         """Makes now, in a twentieth of a second, what is made when a statement needs it."""

@@ -15,7 +15,6 @@ from dsl.parser.automaton import Automaton
 from dsl.parser.expressions import Raw, StopError, _Expressions
 from dsl.parser.lexemes import lexemes_of
 from dsl.parser.reading import reaches, read
-from dsl.parser.refusal import Meant
 from dsl.parser.tables import load_tables
 from dsl.source import SourceFile, Span
 
@@ -30,10 +29,8 @@ _KEYWORD: Final = re.compile(r"[A-Za-z]+")
 class StatementReader:
     """Parses one statement or one expression at a time."""
 
-    def __init__(self, meant: Meant | None = None) -> None:
-        """Makes a reader; `meant` says how calls of other languages are written here."""
+    def __init__(self) -> None:
         self._loaded: Automaton | None = None
-        self._meant = meant
         self._wrong = 0
 
     def begin(self) -> None:
@@ -109,7 +106,7 @@ class StatementReader:
         words: list[Token] | None = None,
     ) -> Raw:
         tries = self._wrong < _MAX_TRIED
-        tree, found = read(self._automaton(), text, start, words, self._meant, tries=tries)
+        tree, found = read(self._automaton(), text, start, words, tries=tries)
         self._wrong += bool(found)
         for refusal in found:
             builder.report(refusal)
