@@ -15,12 +15,12 @@ from dsl import tenants
 from dsl.analysis import FileFacts, Inventory, RuleFacts, Size, analyse
 from dsl.assembly import assembled
 from dsl.checker import CheckedPolicy, FileChecker, ParamValue, policy_name
-from dsl.diagnostics import Diagnostic, of_text, sort_key
+from dsl.diagnostics import Diagnostic, sort_key
+from dsl.files import read_source
 from dsl.lower import Memo
 from dsl.parser import Parser
 from dsl.plan import Plan, UseLine
 from dsl.schema import MetricDefinition
-from dsl.source import read_source
 from dsl.syntax import Statement
 from dsl.tenants import Tenant
 from dsl.usage import Instance, Library, Parsed
@@ -151,7 +151,7 @@ class Compiler:
         facts, parsed = out
         source, problems = read_source(name, data)
         if problems:
-            found.extend(of_text(source, one) for one in problems)
+            found.extend(problems)
             return None
         statements: list[Statement] = []
         broken = False
@@ -183,7 +183,7 @@ class Compiler:
     def _parsed(self, name: str, text: str, found: list[Diagnostic]) -> Parsed | None:
         """Returns a bundled policy; None, and why in `found`, if it cannot be read."""
         source, problems = read_source(name, text)
-        found.extend(of_text(source, one) for one in problems)
+        found.extend(problems)
         statements: list[Statement] = []
         for statement, findings in self._parser.statements(source):
             found.extend(findings)

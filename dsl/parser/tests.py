@@ -8,7 +8,7 @@ import re
 from typing import Any, Final
 
 from dsl import testsyntax as t
-from dsl.diagnostics import Diagnostic, Fix, of_text
+from dsl.diagnostics import Diagnostic, Fix
 from dsl.parser.build import Kept, StatementReader, _Builder
 from dsl.parser.expressions import Raw
 from dsl.parser.layout import cut
@@ -26,17 +26,16 @@ def parse_test(
     """
     reader = reader or StatementReader()
     reader.begin()
-    chunks, problems = cut(source)
-    found = [of_text(source, one) for one in problems]
+    chunks, found = cut(source)
     statements: list[t.TestStatement] = []
     behind = False
     for chunk in chunks:
-        early = _early(source, chunk.span, behind=behind)
-        behind = behind or source.slice(chunk.span).startswith("test")
+        early = _early(source, chunk, behind=behind)
+        behind = behind or source.slice(chunk).startswith("test")
         if early is not None:
             found.append(early)
             continue
-        made, findings = reader.built(source, chunk.span, ("testfile", _statement), keep)
+        made, findings = reader.built(source, chunk, ("testfile", _statement), keep)
         found.extend(findings)
         if made is not None:
             statements.append(made)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from dsl import testsyntax as t
-from dsl.diagnostics import Diagnostic, Fix, Severity, of_text, sort_key
+from dsl.diagnostics import Diagnostic, Fix, Severity, sort_key
+from dsl.files import read_source
 from dsl.foreign import closest
 from dsl.parser.build import StatementReader
 from dsl.parser.tests import parse_test
@@ -42,7 +43,7 @@ from dsl.policytest.words import (
     read_value,
 )
 from dsl.quantities import parse_duration, parse_number, parse_time
-from dsl.source import SourceFile, Span, read_source
+from dsl.source import SourceFile, Span
 from dsl.types import is_missing
 
 
@@ -50,8 +51,7 @@ def read_suite(name: str, data: str | bytes, reader: StatementReader | None = No
     """Reads a test file; whatever is wrong with it is among the findings. Never raises."""
     source, problems = read_source(name, data)
     if problems:
-        found = tuple(of_text(source, one) for one in problems)
-        return Suite(source, (), (), found)
+        return Suite(source, (), (), problems)
     file, findings = parse_test(source, reader)
     return _Reader(source, findings).suite(file)
 

@@ -61,7 +61,7 @@ def statements():
     for start, text in texts:
         source = make_source("a", text)
         for chunk in cut(source)[0]:
-            yield start, source.slice(chunk.span).rstrip("\n") + "\n"
+            yield start, source.slice(chunk).rstrip("\n") + "\n"
 
 
 def told(tree):

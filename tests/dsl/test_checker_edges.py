@@ -11,8 +11,8 @@ import pytest
 from dsl import ir, reference
 from dsl.checker import FileChecker
 from dsl.diagnostics import sort_key
+from dsl.files import read_source
 from dsl.parser import Parser
-from dsl.source import read_source
 from dsl.types import Kind, Level
 from tests.dsl.bothways import passing, plan_of
 from tests.dsl.worlds import FakePod, FakeWorld

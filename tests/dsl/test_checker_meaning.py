@@ -5,9 +5,10 @@ import pytest
 from dsl import ir
 from dsl.checker import FileChecker
 from dsl.checker.metrics import metric_spec
+from dsl.files import read_source
 from dsl.parser import Parser
 from dsl.schema import MetricDefinition
-from dsl.source import Span, read_source
+from dsl.source import Span
 from tests.dsl.bothways import COMPILER, passing, plan_of
 from tests.dsl.worlds import FakePod, FakeWorld
 

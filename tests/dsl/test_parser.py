@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from dsl import syntax as s
+from dsl.files import read_source
 from dsl.parser import Parser
 from dsl.parser.build import _Builder
 from dsl.parser.expressions import _OF_PARTS
 from dsl.parser.tables import build_tables, grammar_text, load_tables, write_tables
-from dsl.source import make_source, read_source
+from dsl.source import make_source
 
 EXAMPLES = (Path(__file__).parent / "data" / "examples.txt").read_text(encoding="utf-8")
 PARSER = Parser()
