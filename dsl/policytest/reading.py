@@ -1,7 +1,7 @@
 """The tree of a test file becomes its model: names are looked up, values read, fixtures merged."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -52,8 +52,8 @@ def read_suite(name: str, data: str | bytes, reader: StatementReader | None = No
     source, problems = read_source(name, data)
     if problems:
         return Suite(source, (), (), problems)
-    file, findings = parse_test(source, reader)
-    return _Reader(source, findings).suite(file)
+    statements, findings = parse_test(source, reader)
+    return _Reader(source, findings).suite(statements)
 
 
 _TEST_LINE: Final = re.compile(r"(?m)^test\b")
@@ -81,12 +81,12 @@ class _Reader:
         lines = [source.line(source.position(one.span.start)[0]) for one in found]
         self._lost = {name for line in lines for name in _NAME.findall(line)}
 
-    def suite(self, file: t.TestFile) -> Suite:
+    def suite(self, statements: Sequence[t.TestStatement]) -> Suite:
         """Returns the whole file's model."""
         uses: list[Use] = []
         base = Cluster()
         tests: list[t.TestCase] = []
-        for statement in file.statements:
+        for statement in statements:
             if isinstance(statement, t.UseStatement):
                 uses.extend(self._use(statement))
             elif isinstance(statement, t.TestCase):
@@ -166,22 +166,20 @@ class _Reader:
         yield Use(node.name.text, node.name.span, params, alias, weight, places)
 
     def _given(self, cluster: Cluster, node: t.Given) -> Cluster:
-        match node:
-            case t.NowSetting():
-                now = parse_time(node.time.text)
-                if is_missing(now):
-                    help_ = f'write  "{DEFAULT_NOW}"'
-                    self._report("P702", "this is not a time", node.time.span, help_)
-                    return cluster
+        if isinstance(node, t.Fixture):
+            return cluster.with_thing(self._thing(node))
+        if node.kind == "metric":
+            return self._metric(cluster, node)
+        if node.kind == "now":
+            now = parse_time(node.name.text)
+            if is_missing(now):
+                help_ = f'write  "{DEFAULT_NOW}"'
+                self._report("P702", "this is not a time", node.name.span, help_)
+            else:
                 return replace(cluster, now=now)
-            case t.MetricSetting():
-                return self._metric(cluster, node)
-            case t.Fixture():
-                return cluster.with_thing(self._thing(node))
-            case t.ParamSetting():
-                return cluster
+        return cluster
 
-    def _metric(self, cluster: Cluster, node: t.MetricSetting) -> Cluster:
+    def _metric(self, cluster: Cluster, node: t.Setting) -> Cluster:
         keys = tuple(one.text for one in node.keys.items) if node.keys else ()
         if isinstance(node.value, t.Values) or not _is_sample(node.value.text):
             self._report("P702", _NO_SAMPLE, node.value.span, _SAMPLE)
@@ -220,12 +218,9 @@ class _Reader:
         if name == "metric" and attr.key is not None:
             metrics[attr.key.text] = self._sample(attr)
         elif name in KEYED:
-            if attr.key is None:
+            if attr.key is None or (attr.key.text.startswith((".", "-")) and not attr.key.quoted):
                 message, help_ = f"`{name}` takes a key and a value", f"write  {name} KEY=VALUE"
-                raise self._refuse("P702", message, attr.value.span, help_)
-            if attr.key.text.startswith((".", "-")) and not attr.key.quoted:
-                message, help_ = f"`{name}` takes a key and a value", f"write  {name} KEY=VALUE"
-                raise self._refuse("P702", message, attr.key.span, help_)
+                raise self._refuse("P702", message, (attr.key or attr.value).span, help_)
             value = self._value(known[name], name, attr.value)
             maps.setdefault(name, {})[attr.key.text] = str(value)
         else:
@@ -258,23 +253,17 @@ class _Reader:
 
     def _value(self, kind: str, name: str, value: t.Operand) -> Plain:
         read: Plain | None = None
-        if isinstance(value, t.Values):
-            read = tuple(one.text for one in value.items) if kind == TEXTS else None
-        elif kind == TEXT:
-            return self._text(name, value)
-        else:
+        if isinstance(value, t.Value):
             read = read_value(kind, name, value.text)
+        elif kind == TEXTS:
+            read = tuple(one.text for one in value.items)
+        if read is None and kind == TEXT and isinstance(value, t.Value):
+            choices = CHOICES.get(name, ())
+            help_ = f"it is {listed(choices, 'or')}" if choices else "names have no blanks"
+            raise self._refuse("P702", f"`{name}` is never `{value.text}`", value.span, help_)
         if read is None:
             raise self._not(kind, name, value)
         return read
-
-    def _text(self, name: str, value: t.Value) -> str:
-        if read_value(TEXT, name, value.text) is None:
-            choices = CHOICES.get(name, ())
-            help_ = f"it is {listed(choices, 'or')}" if choices else "names have no blanks"
-            message = f"`{name}` is never `{value.text}`"
-            raise self._refuse("P702", message, value.span, help_)
-        return value.text
 
     # ---- tests
 
@@ -282,7 +271,7 @@ class _Reader:
         cluster = base
         params: dict[str, tuple[str | tuple[str, ...], Span]] = {}
         for one in node.given:
-            if isinstance(one, t.ParamSetting):
+            if isinstance(one, t.Setting) and one.kind == "param":
                 params[one.name.text] = (_plain(one.value), one.name.span)
             else:
                 cluster = self._given(cluster, one)
@@ -338,15 +327,14 @@ class _Reader:
         made = Expected(name, node.span, self._line(node.span), text)
         made = self._subject(made, shape, node)
         for reply in node.replies:
-            allowed = shape.message if reply.name == "message" else shape.status
-            if not allowed:
+            if not (shape.message if reply.name == "message" else shape.status):
                 message = f"`expect {name}` has no {reply.name}"
                 raise self._refuse("P702", message, reply.span, f"write  expect {shape.example}")
-            said = reply.value.text
-            if reply.name == "message":
-                made = replace(made, message=said)
-            else:
-                made = replace(made, status=said)
+            made = (
+                replace(made, message=reply.value.text)
+                if reply.name == "message"
+                else replace(made, status=reply.value.text)
+            )
         self._named(made, node, cluster)
         return made
 
@@ -387,43 +375,42 @@ class _Reader:
 
     def _named(self, made: Expected, node: t.Expectation, cluster: Cluster) -> None:
         """Names that the test does not give are slips of the pen."""
-        spans = [node.subject.span]
-        if isinstance(node.subject, t.Values):
-            spans = [one.span for one in node.subject.items]
-        if made.name in OF_NODES:
-            nodes = [one.name for one in cluster.of("node")]
-            for name, span in zip(made.names, spans, strict=False):
-                if name not in nodes:
-                    self._no_node(name, span, nodes)
+        subject = node.subject
+        parts = subject.items if isinstance(subject, t.Values) else (subject,)
+        nodes = [one.name for one in cluster.of("node")]
         pods = [name for one in cluster.of("pod") for name in pod_names(one)]
-        if made.name in OF_GIVEN:
-            for name, span in zip(made.names, spans, strict=False):
-                if name not in pods:
-                    near = closest(name, pods)
-                    help_ = _did_you_mean(near) or f"given are {_some(pods)}"
-                    fix = Fix(span, near) if near is not None else None
-                    self._report("P701", f"no pod `{name}` is given", span, help_, fix=fix)
+        for name, part in zip(made.names, parts, strict=False):
+            if made.name in OF_NODES and name not in nodes:
+                self._no_node(name, part.span, nodes)
+            elif made.name in OF_GIVEN and name not in pods:
+                message, help_ = f"no pod `{name}` is given", f"given are {_some(pods)}"
+                self._nobody(name, part.span, message, help_, pods)
 
     # ---- findings
 
     def _no_node(self, name: str, span: Span, nodes: Sequence[str]) -> None:
-        if name in self._lost:
-            return
-        near = closest(name, nodes)
-        fix = Fix(span, near) if near is not None else None
-        help_ = _did_you_mean(near) or f"the nodes are {_some(nodes)}"
-        if not nodes:
+        message = f"there is no node `{name}`"
+        if nodes and name not in self._lost:
+            self._nobody(name, span, message, f"the nodes are {_some(nodes)}", nodes)
+        elif name not in self._lost:
+            line = f"node: {name} cpu 4"
             first = _TEST_LINE.search(self.source.text)
-            help_ = f"add above the tests:  node: {name} cpu 4"
-            fix = None if first is None else Fix(Span(first.start(), first.start()),
-                                                 f"node: {name} cpu 4\n")  # fmt: skip
-        self._report("P701", f"there is no node `{name}`", span, help_, fix=fix)
+            fix = None if first is None else Fix(Span(*[first.start()] * 2), f"{line}\n")
+            self._report("P701", message, span, f"add above the tests:  {line}", fix=fix)
+
+    def _nobody(
+        self, name: str, span: Span, message: str, help_: str, known: Iterable[str]
+    ) -> None:
+        near = closest(name, known)
+        if near is not None:
+            help_ = f"did you mean `{near}`?"
+        fix = Fix(span, near) if near is not None and near not in _CLAUSES else None
+        self._report("P701", message, span, help_, fix=fix)
 
     def _unknown(self, name: str, span: Span, known: Mapping[str, object], what: str) -> _Refused:
-        near = closest(name, [*known, *_CLAUSES])
-        help_ = _did_you_mean(near) or f"there are {listed(sorted(known))}"
-        fix = Fix(span, near) if near is not None and near in known else None
-        return self._refuse("P701", f"{what} `{name}`", span, help_, fix=fix)
+        there = f"there are {listed(sorted(known))}"
+        self._nobody(name, span, f"{what} `{name}`", there, [*known, *_CLAUSES])
+        return _Refused()
 
     def _not(self, kind: str, name: str, value: t.Operand) -> _Refused:
         shown = " ".join(self.source.slice(value.span).split())
@@ -453,7 +440,3 @@ def _some(names: Sequence[str]) -> str:
     if len(names) <= _MOST_NAMES:
         return listed(names)
     return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES} more"
-
-
-def _did_you_mean(near: str | None) -> str:
-    return f"did you mean `{near}`?" if near else ""
