@@ -22,12 +22,13 @@ PARSER = Parser()
 
 
 def read_page():
-    """Returns the policy and the findings of each section."""
+    """Returns the lines of each section: a policy, what is found in a line behind it."""
     parts = re.split(r"^=== (.*)\n", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
-    return {
-        title: (body + "---\n").split("---\n")[:2]
-        for title, body in zip(parts[::2], parts[1::2], strict=True)
-    }
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def policy_of(section):
+    return re.sub(r"(?m)  ~~  .*", "", section)
 
 
 def checked(policy, **params):
@@ -43,29 +44,22 @@ def checked(policy, **params):
     return sorted([*found, *checker.result()[1]], key=sort_key)
 
 
-def findings(policy):
-    """Returns all findings, a line each: code, place, what is said, and the fix."""
-    out = []
+def findings(section):
+    """Returns a section with all findings: code, place, what is said, and the fix."""
+    policy = policy_of(section)
+    lines = policy.split("\n")
     for one in checked(policy):
         line, column = one.source.position(one.span.start)
         _, end = one.source.position(one.span.end)
         fix = "" if one.fix is None else f"  =>  {one.fix.text!r}"
-        out.append(f"{one.code} {line}:{column}-{end} {one.message}{fix}")
-    return "\n".join(out) + "\n"
-
-
-def written():
-    sections = (
-        f"=== {title}\n{policy}---\n{findings(policy)}"
-        for title, (policy, _) in read_page().items()
-    )
-    return "\n".join(sections).replace("\n\n===", "\n===")
+        lines[line - 1] += f"  ~~  {one.code} {column}-{end} {one.message}{fix}"
+    return "\n".join(lines)
 
 
 @pytest.mark.parametrize("title", read_page())
 def test_findings(title):
-    policy, expected = read_page()[title]
-    assert findings(policy).rstrip() == expected.rstrip()
+    section = read_page()[title]
+    assert findings(section) == section
 
 
 def said(policy, **params):
@@ -472,4 +466,5 @@ def test_whether_a_rule_depends_on_the_time(test, expected):
 
 
 if __name__ == "__main__":
-    PAGE.write_text(written(), encoding="utf-8")
+    written = (f"=== {title}\n{findings(one)}" for title, one in read_page().items())
+    PAGE.write_text("".join(written), encoding="utf-8")

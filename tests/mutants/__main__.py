@@ -23,7 +23,7 @@ EQUIVALENT = Path(__file__).parent / "equivalent.txt"
 TARGETS = ("dsl/plan.py", "dsl/turns.py", "dsl/words.py", "dsl/reference.py", "dsl/lower/*.py")
 TESTS = (
     "tests/mutants/each_text.py", "tests/spec", "tests/dsl",
-    "tests/properties/test_several_evaluators.py", "tests/properties/test_kept_columns.py",
+    "tests/properties/test_several_evaluators.py",
     "tests/properties/test_language_evaluators.py", "tests/properties/test_told_alike.py",
 )  # fmt: skip
 #: These measure time.
