@@ -16,7 +16,7 @@ import click
 from tests.mutants.covering import Covering
 from tests.mutants.operators import Mutant, mutants_of
 from tests.mutants.results import Equivalent, Report, Results
-from tests.mutants.sessions import Plan, at_import, in_functions
+from tests.mutants.sessions import Plan, in_functions
 
 ROOT = Path(__file__).parents[2]
 EQUIVALENT = Path(__file__).parent / "equivalent.txt"
@@ -96,8 +96,6 @@ def check(project: Project, files: Sequence[str], runs: Runs) -> Report:
     options = [*OPTIONS, f"--rootdir={project.root}"]
     in_functions(plan, [*options, *project.tests])
     plan.results = results = Results(kept / "results.jsonl")
-    plan.covering = covering.again()
-    at_import(plan, options, project.tests)
     return Report({path: some for path, (_, some) in read.items()}, results, equivalent)
 
 
