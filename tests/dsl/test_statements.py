@@ -249,52 +249,6 @@ def test_the_first_binder_that_applies():
 # ---- refused
 
 
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("gate: node.ready", "P202"),
-        ("gate: count(nodes where node.ready) > 1", "P202"),
-        ('gate: pod.label a message "{node.name}"', "P202"),
-        ("prefilter: node.label a=b", "P202"),
-        ("sort: now - pod.created", "P202"),
-        ("sort: node.name", "P202"),
-        ("sort: pod.images", "P201"),
-        ("sort: pod.qos [Best]", "P210"),
-        ("sort: pod.priority\nsort: pod.name", "P501"),
-        ("prescore: node.ready", "P202"),
-        ("first: 5", "P208"),
-        ("first: node.ready -> node.ready", "P202"),
-        ("spread: over row", "P209"),
-        ("spread: over zone skew 0", "P111"),
-        ("spread: over zone hard weight 2", "P209"),
-        ("spread: over zone peers by node.name", "P202"),
-        ("permit: wait 60 until node.ready", "P206"),
-        ("permit: cpu_usage > 1 -> reject", "P231"),
-        ("permit: wait 1m until cpu_usage < 1", "P231"),
-        ("reserve: cpu_usage < 1", "P231"),
-        ("prebind: annotate a = pod.images", "P201"),
-        ("prebind: annotate node.kubernetes.io/x = pod.name", "P117"),
-        ('prebind: label "a b" = pod.name', "P117"),
-        ("prebind: annotate a = pod.name, annotate a = pod.uid", "P109"),
-        ("bind: node.ready -> dry run", "P202"),
-        ("preempt: victims where node.name > 1", "P201"),
-        ("preempt: victims limit 0", "P111"),
-        ("preempt: victims across 9 nodes", "P111"),
-        ("preempt: victims limit 1 limit 2", "P109"),
-        ("gang: by pod.label[a]", "P209"),
-        ("gang: by node.name min 2", "P202"),
-        ("gang: by pod.label[a] min pod.name", "P201"),
-        ("gang: by pod.label[a] min 2 wait 60", "P206"),
-        ("quota: by pod.namespace", "P209"),
-        ("quota: by pod.namespace min cpu 4 max cpu 2", "P111"),
-        ("quota: by pod.namespace max cpu lots", "P111"),
-        ("mode: canary 200%", "P111"),
-    ],
-)
-def test_refused(text, code):
-    assert codes(text) == [code]
-
-
 def test_two_sorts_of_two_files():
     files = {"a.policy": "sort: pod.name", "b.policy": "sort: pod.uid"}
     assert [one.code for one in COMPILER.compile(files).diagnostics] == ["P501"]
