@@ -1,6 +1,5 @@
 """Where metrics come from and whose they are: what is declared, read and refused."""
 
-import numpy as np
 import pytest
 
 from dsl import reference
@@ -119,39 +118,6 @@ score: max(hot over node.pods)
     first, second = plan.scores
     assert reference.scores(first.core, world, pod, [0, 1]) == [46.0, 26.0]
     assert reference.scores(second.core, world, pod, [0, 1]) == [9.0, 0.0]
-
-
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
-        ("avg(rtt(node.name, it.node) over cluster.pods where it.label app=db)", [30.0, 15.0]),
-        ("max(rtt(node.name, it.node) over cluster.pods)", [40.0, 20.0]),
-        ("sum((rtt(it.node, node.name) ?? 1) over zone.pods)", [2.0, 1.0]),
-        ("sum(2 * rtt(node.name, it.node) over cluster.pods)", [100.0, 60.0]),
-        ("10*count(cluster.pods where rtt(node.name, it.node) > 15)", [30.0, 10.0]),
-        ("if any(zone.pods where rtt(node.name, it.node) <= 10) then 1 else 2", [2.0, 1.0]),
-        ("sum(clamp(rtt(node.name, it.node), 6, 30) over zone.pods)", [40.0, 6.0]),
-    ],
-)
-def test_pairs_over_the_pods_of_other_nodes(rule, expected):
-    text = f'metric rtt = promql "q" by src, dst\nscore: {rule}\n'
-    plan = COMPILER.compile({"a.policy": text}).plans[0]
-    times = {("a", "b"): 40.0, ("a", "a"): 10.0, ("b", "a"): 20.0, ("b", "b"): 5.0}
-    nodes = [{"node.name": "a", "node.zone": "z"}, {"node.name": "b", "node.zone": "y"}]
-    pods = [
-        {"on": 0, "it.node": "a", "it.label[app]": "db"},
-        {"on": 1, "it.node": "b", "it.label[app]": "db"},
-        {"on": 0, "it.node": "b"},
-    ]
-    if "??" in rule:
-        times = {}
-    elif "where" in rule:
-        times |= {("a", "a"): 20.0, ("b", "b"): 10.0}
-    world = FakeWorld(nodes, pods, given={"rtt": times}).knows(plan)
-    pod, rows = FakePod.of({"pod.name": "p"}).knows(plan), np.array([0, 1], np.intp)
-    (score,) = plan.scores
-    assert score.finish(score.column((), world, rows, rows)).tolist() == expected
-    assert reference.scores(score.core, world, pod, [0, 1]) == expected
 
 
 def test_pairs_over_other_nodes_have_no_other_value_of_the_node():

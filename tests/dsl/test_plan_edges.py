@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from dsl import reference
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
-from dsl.plan import MetricSpec, Permission
+from dsl.plan import Permission
 from tests.dsl.worlds import FakePod, FakeWorld
 
 COMPILER = Compiler()
@@ -55,11 +55,6 @@ def test_messages_are_silent_about_numbers_that_are_none():
     assert plan.postbind(pod, world, 0, {})[0].text == "<none> of <none>"
 
 
-def test_a_pod_has_not_waited_before_it_is_first_asked_about():
-    plan = plan_of("permit: wait 1s until node.zone is present")
-    assert plan.permitted(FakePod.of(POD), FakeWorld(NODES), 1).verdict == "wait"
-
-
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -91,11 +86,6 @@ def test_what_a_file_does_not_say_of_itself():
     assert (plan.name, plan.description, plan.version, plan.variant) == ("p", "", "", "")
     assert (plan.mode, plan.order, plan.weight) == ("enforce", 100, 1.0)
     assert plan.metrics == ()
-
-
-def test_a_metric_is_of_nodes_asked_of_prometheus_and_as_it_comes_unless_said_otherwise():
-    asked = MetricSpec("id", "m", "q", None, 15.0, 120.0, None, "")
-    assert (asked.scale, asked.source, asked.of, asked.keys) == (1.0, "promql", "node", ())
 
 
 def test_a_tier_among_no_candidates_prefers_none():
