@@ -161,7 +161,6 @@ def _base(source: SourceFile, draft: Draft) -> dict[str, Any]:
         "source": source,
         "reads": reads.fields,
         "row_local": reads.row_local,
-        "reads_pods": reads.pods,
         "reads_metrics": reads.metrics,
         "reads_time": reads.time,
     }

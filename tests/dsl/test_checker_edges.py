@@ -205,7 +205,7 @@ def test_what_a_quota_keeps_within():
         view = reference.View(world, pod, -1)
         both = cpu_within, memory_within
         assert tuple(reference.evaluate(one, view) for one in both) == fits
-    assert (draft.reads.row_local, draft.reads.pods, draft.reads.changes) == (False, True, True)
+    assert (draft.reads.row_local, draft.reads.changes) == (False, True)
 
 
 def test_a_preemption_looks_at_one_node_unless_told_otherwise():
@@ -411,30 +411,6 @@ def test_what_a_rule_reads(rule, reads):
     assert (*plan.filters, *plan.prebinds)[0].reads == reads
 
 
-@pytest.mark.parametrize(
-    "test", ["now > time(pod.label[t])", "time.hour > 3", "time.minute > 3", "time.weekday is mon",
-             "time.day > 3", "time.month > 3"],
-)  # fmt: skip
-def test_a_rule_that_reads_a_clock_is_known_to(test):
-    assert plan_of(f"filter: node.ready or {test}").filters[0].reads_time
-    assert not plan_of("filter: node.ready or cluster.nodes > 3").filters[0].reads_time
-
-
-@pytest.mark.parametrize(
-    ("by", "value", "of", "keys"),
-    [
-        ("node", "m", "node", ()),
-        ("namespace, workload", "m", "workload", ("namespace", "workload")),
-        ("namespace, pod", "sum(m over node.pods)", "pod", ("namespace", "pod")),
-        ("namespace, tenant", "m(pod.namespace, pod.name)", "pair", ("namespace", "tenant")),
-        ("tenant, pod", "m(pod.namespace, pod.name)", "pair", ("tenant", "pod")),
-    ],
-)
-def test_whose_a_metric_is_by_one_label_or_two(by, value, of, keys):
-    (spec,) = plan_of(f'metric m = promql "x" by {by}\nfilter: ({value} ?? 0) < 3').metrics
-    assert (spec.of, spec.keys) == (of, keys)
-
-
 def test_what_evicting_may_change_decides_the_status():
     text = "filter: node.resource[(pod.label[a])].free > 1\nfilter: node.label[(pod.label[a])] is x"
     assert [one.status for one in plan_of(text).filters] == [
@@ -449,20 +425,6 @@ def test_what_evicting_may_change_decides_the_status():
 
 def test_a_spread_weighs_as_much_as_any_score():
     assert [one.weight for one in plan_of("spread: over zone\nscore: 1").scores] == [1.0, 1.0]
-
-
-@pytest.mark.parametrize(
-    ("test", "expected"),
-    [
-        ("now - node.created > 5m", True),
-        ("time.hour > 3", True),
-        ("metric_age(cpu_usage) is missing", True),
-        ("node.ready", False),
-        ("node.created is missing", False),
-    ],
-)
-def test_whether_a_rule_depends_on_the_time(test, expected):
-    assert plan_of(f"filter: {test}").filters[0].reads_time is expected
 
 
 if __name__ == "__main__":

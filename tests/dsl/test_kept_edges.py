@@ -284,7 +284,6 @@ def test_a_rule_says_which_set_of_pods_it_reads(name):
     rule = plan_of(f"filter: count({name} where it.priority > 0) < 3").filters[0]
     same_place = {one for one, place in POD_SETS.items() if place == POD_SETS[name]}
     assert rule.reads & set(POD_SETS) == same_place
-    assert rule.reads_pods
     assert rule.row_local == (POD_SETS[name][0] == "node")
 
 
