@@ -230,7 +230,8 @@ class _Expressions:
         name = str(node.data)
         make = _OF_PARTS.get(name)
         if make is not None:
-            return make(self.span(node), *map(self.expr, node.children))
+            parts = [None if one is None else self.expr(one) for one in node.children]
+            return make(self.span(node), *parts)
         build: Callable[[Raw], s.Expr] = getattr(self, f"ex_{name}")
         return build(node)
 

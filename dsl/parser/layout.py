@@ -28,7 +28,7 @@ def cut(source: SourceFile) -> tuple[list[Span], list[Diagnostic]]:
     text = source.text
     bare = blanked(text)
     starts = [found.start() for found in re.finditer(r"^\S", bare, re.MULTILINE)]
-    limit = _limits(source, starts)
+    limit = _limits(source, text, starts)
     if limit is not None:
         return [], [limit]
     problems = []
@@ -42,8 +42,8 @@ def cut(source: SourceFile) -> tuple[list[Span], list[Diagnostic]]:
     return [Span(*ends) for ends in pairwise([*starts, len(text)])], problems
 
 
-def _limits(source: SourceFile, starts: list[int]) -> Diagnostic | None:
-    places = _words(source, Span(0, len(source.text)))
+def _limits(source: SourceFile, text: str, starts: list[int]) -> Diagnostic | None:
+    places = _words(text, Span(0, len(text)))
     for found, most, what in (
         (starts, MAX_STATEMENTS, "statements"),
         (places, MAX_TOKENS, "words and signs"),
@@ -51,13 +51,12 @@ def _limits(source: SourceFile, starts: list[int]) -> Diagnostic | None:
         if len(found) > most:
             message = f"the file has more than {most:,} {what}"
             return _limit(source, found[most], message, "split the file")
-    ends = pairwise([*starts, len(source.text)])
+    ends = pairwise([*starts, len(text)])
     long = (_too_long(source, places, Span(*one)) for one in ends)
     return next((one for one in long if one is not None), None)
 
 
-def _words(source: SourceFile, span: Span) -> list[int]:
-    text = source.text
+def _words(text: str, span: Span) -> list[int]:
     found = (one.start() for one in _TOKEN.finditer(text, span.start, span.end))
     return [one for one in found if text[one] != "#"]
 
@@ -77,4 +76,4 @@ def _too_long(source: SourceFile, places: list[int], span: Span) -> Diagnostic |
 
 def too_long(source: SourceFile, span: Span) -> Diagnostic | None:
     """Returns what is said of an expression of its own that has too many words."""
-    return _too_long(source, _words(source, span), span)
+    return _too_long(source, _words(source.text, span), span)
