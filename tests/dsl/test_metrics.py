@@ -126,25 +126,3 @@ def test_pairs_over_other_nodes_have_no_other_value_of_the_node():
     ((code, words),) = refusals(text + rule)
     assert code == "P202"
     assert "may not read a field of the node" in words
-
-
-@pytest.mark.parametrize(
-    ("text", "code", "part"),
-    [
-        ("metric x = usage disk", "P111", "no usage of `disk`"),
-        ("metric x = usage cpu unit bytes", "P209", "in cores"),
-        ("metric x = annotation a by node", "P209", "has no `by`"),
-        ('metric x = object "deployments" field "a" by name', "P111", "kind of objects"),
-        ('metric x = object "core/secrets" field "data.a"', "P111", "read by no policy"),
-        ('metric x = promql "q" by a, b, c', "P209", "two of a pair"),
-        ('metric x = promql "q" by a, b\nscore: x', "P209", "metric of pairs"),
-        ('metric x = promql "q" by a, b\nscore: x(node.name)', "P209", "two texts"),
-        ('metric x = promql "q"\nscore: x(node.name, "b")', "P209", "one value a node"),
-        ("metric x = annotation a\nfilter: x < 3", "P231", "may have no fresh sample"),
-        ('metric x = promql "q" by a, b\nfilter: x(node.name, "b") < 3', "P231", "no fresh"),
-    ],
-)
-def test_what_is_refused(text, code, part):
-    ((found, words),) = refusals(text + "\n")
-    assert found == code
-    assert part in words

@@ -5,20 +5,12 @@ import pytest
 from msgspec.structs import replace
 
 from dsl import reference
-from dsl.compiler import Compiler
-from dsl.diagnostics import render
 from dsl.plan import Permission
+from tests.dsl.bothways import plan_of
 from tests.dsl.worlds import FakePod, FakeWorld
 
-COMPILER = Compiler()
 NODES = [{"node.name": "a", "node.zone": "z1"}, {"node.name": "b"}]
 POD = {"pod.name": "p", "pod.namespace": "default", "pod.uid": "u", "pod.gpu": 1.0}
-
-
-def plan_of(text):
-    result = COMPILER.compile({"p.policy": text})
-    assert result.ok, render(result.diagnostics)
-    return result.plans[0]
 
 
 @pytest.mark.parametrize("text", ["score: 1", "preempt: pod.label a=b -> victims"])

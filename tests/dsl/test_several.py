@@ -6,25 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsl.collective import Limits, QuotaUse, pool_of
-from dsl.compiler import Compiler
-from dsl.diagnostics import render
 from dsl.several import ByReference, rules
 from engine.collective import quotas
+from tests.dsl.bothways import plan_of
 from tests.dsl.worlds import FakePod, FakeWorld
 
-COMPILER = Compiler()
 NODES = [
     {"node.name": "a", "node.zone": "z1"},
     {"node.name": "b", "node.zone": "z1"},
     {"node.name": "c", "node.zone": "z2"},
     {"node.name": "d"},
 ]
-
-
-def plan_of(text):
-    result = COMPILER.compile({"p.policy": text})
-    assert result.ok, render(result.diagnostics)
-    return result.plans[0]
 
 
 def pod(**fields):

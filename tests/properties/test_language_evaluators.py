@@ -8,11 +8,13 @@ import math
 import random
 import re
 from collections import Counter
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, reject, settings
 from hypothesis import strategies as st
+from hypothesis.errors import UnsatisfiedAssumption
 from msgspec import structs
 
 from dsl import ir, reference, words
@@ -677,6 +679,21 @@ def test_every_function_aggregate_and_operator_is_written():
     for over in ("pods", "nodes", "candidates", "containers", "zone", "region", "rack", "label:k"):
         assert {(name, over) for name in AGGREGATES} <= set(signs), over
     assert {"==", "<", "<=", ">", ">=", *p.TEXT_TESTS} <= set(signs)
+
+
+@pytest.mark.slow
+def test_what_is_always_written_agrees():
+    """Conditions and values of all kinds, the same on every run."""
+
+    def change(world):
+        return world.after([0], "new"), np.array([0])
+
+    for number in range(400):
+        w, world, pod = Seeded(number), a_world(number % 3), RandomPod(f"s{number}")
+        with suppress(UnsatisfiedAssumption):
+            check_filter(compiled(f"filter: {w.flag(p.DECIDES, 3)}"), world, pod, change)
+            plan = compiled(f"score: {w.number(p.NODE, 3)}")
+            check_score(plan, world, pod, rows_of(world), change)
 
 
 def test_every_statement_is_written():
