@@ -341,43 +341,29 @@ class MetricDefinition(Struct, frozen=True):
     doc: str = ""
 
 
-_PER_SECOND: Final = Unit(byte=1, second=-1)
 _VIRTUAL: Final = 'device!~"lo|veth.*|docker.*|cni.*|flannel.*|cali.*|br-.*|virbr.*|tunl.*"'
-
+#: A metric a line: its name, unit (`-`: none), what it is, and its query; two blanks part them.
+_CATALOGUE: Final = f"""
+bandwidth  byte/s  receive bytes/s per node  \
+sum by (instance) (rate(node_network_receive_bytes_total{{{_VIRTUAL}}}[3m]))
+transmit  byte/s  transmit bytes/s per node  \
+sum by (instance) (rate(node_network_transmit_bytes_total{{{_VIRTUAL}}}[3m]))
+cpu_usage  -  share of the CPUs in use, 0..1  \
+1 - avg by (instance) (rate(node_cpu_seconds_total{{mode="idle"}}[3m]))
+memory_usage  -  share of the memory in use, 0..1  \
+1 - max by (instance) (node_memory_MemAvailable_bytes) \
+/ max by (instance) (node_memory_MemTotal_bytes)
+load  -  load of the last minute  max by (instance) (node_load1)
+disk_io  byte/s  bytes/s read and written by the disks  \
+sum by (instance) (rate(node_disk_read_bytes_total[3m]) + rate(node_disk_written_bytes_total[3m]))
+latency  s  seconds a probe of the node takes  max by (instance) (probe_duration_seconds)
+"""
+_CATALOGUE_UNITS: Final = {"-": PLAIN, "s": SECONDS, "byte/s": Unit(byte=1, second=-1)}
 #: The metrics that every policy may name without declaring them.
 CATALOGUE: Final[Mapping[str, MetricDefinition]] = MappingProxyType(
     {
-        "bandwidth": MetricDefinition(
-            f"sum by (instance) (rate(node_network_receive_bytes_total{{{_VIRTUAL}}}[3m]))",
-            unit=_PER_SECOND,
-            doc="receive bytes/s per node",
-        ),
-        "transmit": MetricDefinition(
-            f"sum by (instance) (rate(node_network_transmit_bytes_total{{{_VIRTUAL}}}[3m]))",
-            unit=_PER_SECOND,
-            doc="transmit bytes/s per node",
-        ),
-        "cpu_usage": MetricDefinition(
-            '1 - avg by (instance) (rate(node_cpu_seconds_total{mode="idle"}[3m]))',
-            doc="share of the CPUs in use, 0..1",
-        ),
-        "memory_usage": MetricDefinition(
-            "1 - max by (instance) (node_memory_MemAvailable_bytes)"
-            " / max by (instance) (node_memory_MemTotal_bytes)",
-            doc="share of the memory in use, 0..1",
-        ),
-        "load": MetricDefinition("max by (instance) (node_load1)", doc="load of the last minute"),
-        "disk_io": MetricDefinition(
-            "sum by (instance) (rate(node_disk_read_bytes_total[3m])"
-            " + rate(node_disk_written_bytes_total[3m]))",
-            unit=_PER_SECOND,
-            doc="bytes/s read and written by the disks",
-        ),
-        "latency": MetricDefinition(
-            "max by (instance) (probe_duration_seconds)",
-            unit=Unit(second=1),
-            doc="seconds a probe of the node takes",
-        ),
+        name: MetricDefinition(query, unit=_CATALOGUE_UNITS[unit], doc=doc)
+        for name, unit, doc, query in (one.split("  ") for one in _CATALOGUE.strip().splitlines())
     }
 )
 

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from dsl import reference
 from dsl.plan import Permission
+from tests.dsl.bothways import effects as effects_meant
 from tests.dsl.bothways import plan_of
 from tests.dsl.worlds import FakePod, FakeWorld
 
@@ -70,7 +71,7 @@ def test_what_a_node_was_given_is_known_wherever_it_is_asked_for(value, expected
     effects = plan.postbind(pod, world, 0, results)
     assert [one.text for one in effects] == [expected]
     view = reference.View(world, pod, 0, results=results)
-    assert reference.effects(plan.postbinds[0].core, view) == effects
+    assert effects_meant(plan.postbinds[0].core, view) == effects
 
 
 def test_what_a_file_does_not_say_of_itself():
