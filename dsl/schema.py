@@ -302,19 +302,14 @@ FIELDS: Final = MappingProxyType(
 WEEKDAYS: Final = FIELDS["time.weekday"].words
 QOS: Final = FIELDS["pod.qos"].words
 
-#: Plural and other spellings of the last word of a field.
+#: Plurals of the words of fields.
 PLURALS: Final = MappingProxyType(
     {
-        "labels": "label",
-        "annotations": "annotation",
-        "taints": "taint",
-        "requests": "request",
-        "limits": "limit",
-        "resources": "resource",
-        "conditions": "condition",
-        "tolerations": "toleration",
+        f"{one}s": one
+        for one in ("label", "annotation", "taint", "request", "limit", "resource", "condition",
+                    "toleration")
     }
-)
+)  # fmt: skip
 
 STALE_SECONDS: Final = 120.0
 
@@ -369,15 +364,8 @@ CATALOGUE: Final[Mapping[str, MetricDefinition]] = MappingProxyType(
 
 #: Words of `unit`, their unit, and whether samples are percentages.
 UNIT_WORDS: Final = MappingProxyType(
-    {
-        "bytes": BYTES,
-        "cores": CORES,
-        "seconds": SECONDS,
-        "percent": PLAIN,
-    }
+    {"bytes": BYTES, "cores": CORES, "seconds": SECONDS, "percent": PLAIN}
 )
-
-
 #: Fields of the outcome, and where alone they are known.
 RESULTS: Final = MappingProxyType(
     {"score": "in `prebind` and `postbind`", "victims": "in `pick` of `preempt`"}

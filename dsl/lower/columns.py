@@ -215,7 +215,7 @@ class Builder:
             case ir.Rank():
                 return self._rank(node)
             case _:
-                return conditions.condition(self, node, domain)
+                return conditions.CONDITIONS[type(node)](self, node, domain)
 
     # ---- leaves
 

@@ -3,6 +3,7 @@
 import math
 import operator
 from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,35 +22,6 @@ from dsl.lower.reads import (
     several_columns,
 )
 from dsl.types import Kind, Level
-
-
-def condition(builder: Building, node: ir.Expr, domain: str) -> Run:  # noqa: C901 - one case a kind
-    """Returns the closure of a comparison, a test, or a choice between values."""
-    match node:
-        case ir.Compare():
-            return _compare(builder, node, domain)
-        case ir.TextTest():
-            function = functions.TEXT_TESTS[node.operator]
-            return text_function(builder, function, (node.left, node.right), domain, BOOLEAN)
-        case ir.Member():
-            return _member(builder, node, domain)
-        case ir.Between():
-            return _between(builder, node, domain)
-        case ir.Missing():
-            return _missing(builder, node, domain)
-        case ir.Coalesce():
-            return _coalesce(builder, node, domain)
-        case ir.Logical():
-            return _logical(builder, node, domain)
-        case ir.Not():
-            operand = builder.build(node.operand, domain)
-            if node.level <= Level.POD:
-                return lambda frame: not operand(frame)
-            return lambda frame: ~operand(frame)
-        case ir.If():
-            return _if(builder, node, domain)
-        case _:
-            raise AssertionError(node)
 
 
 def text_function(
@@ -236,3 +208,29 @@ def plain_list(node: ir.Expr) -> ir.Read:
 
 def _in_split(item: str, text: str, separator: str) -> bool:
     return item in (functions.split(text, separator) or ())
+
+
+def _text_test(builder: Building, node: ir.TextTest, domain: str) -> Run:
+    function = functions.TEXT_TESTS[node.operator]
+    return text_function(builder, function, (node.left, node.right), domain, BOOLEAN)
+
+
+def _not(builder: Building, node: ir.Not, domain: str) -> Run:
+    operand = builder.build(node.operand, domain)
+    if node.level <= Level.POD:
+        return lambda frame: not operand(frame)
+    return lambda frame: ~operand(frame)
+
+
+#: What builds the closure of a comparison, a test, or a choice between values, in a domain.
+CONDITIONS: Final[dict[type, Callable[[Building, Any, str], Run]]] = {
+    ir.Compare: _compare,
+    ir.TextTest: _text_test,
+    ir.Member: _member,
+    ir.Between: _between,
+    ir.Missing: _missing,
+    ir.Coalesce: _coalesce,
+    ir.Logical: _logical,
+    ir.Not: _not,
+    ir.If: _if,
+}
