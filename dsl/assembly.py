@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl import ir, reference, words
+from dsl import ir, plan, reference, words
 from dsl.checker import CheckedPolicy, Draft
 from dsl.lower import Memo, combine, finished, lower_column, lower_filter
 from dsl.lower.statements import (
@@ -17,18 +17,6 @@ from dsl.lower.statements import (
     lower_condition,
     lower_key,
     lower_turns,
-)
-from dsl.plan import (
-    ActionRule,
-    BindRule,
-    ConditionRule,
-    FilterRule,
-    PermitRule,
-    Plan,
-    RuleBase,
-    ScoreRule,
-    SortRule,
-    TierRule,
 )
 from dsl.several import gang_rule, preempt_rule, quota_rule
 from dsl.source import SourceFile
@@ -45,12 +33,12 @@ def _slot(point: str) -> str:
     return "tiers" if point == "first" else f"{point}s"
 
 
-def assembled(policy: CheckedPolicy, memo: Memo) -> Generator[None, None, Plan]:
+def assembled(policy: CheckedPolicy, memo: Memo) -> Generator[None, None, plan.Plan]:
     """Returns the plan of a policy; stops after each rule."""
-    filters: list[FilterRule] = []
-    scores: list[ScoreRule] = []
+    filters: list[plan.FilterRule] = []
+    scores: list[plan.ScoreRule] = []
     others: defaultdict[str, list[Any]] = defaultdict(list)
-    rules: list[RuleBase] = []
+    rules: list[plan.RuleBase] = []
     for draft in policy.rules:
         core = draft.core
         if isinstance(core, ir.ScoreCore):
@@ -65,7 +53,7 @@ def assembled(policy: CheckedPolicy, memo: Memo) -> Generator[None, None, Plan]:
         yield
     reads = frozenset(one for rule in rules for one in rule.reads)
     slots: dict[str, Any] = {name: tuple(found) for name, found in others.items()}
-    return Plan(
+    return plan.Plan(
         name=policy.name,
         name_span=policy.name_span,
         source=policy.source,
@@ -109,7 +97,9 @@ def _message(
     return lambda *place: words.message(core, text, values(*place))
 
 
-def _filter(policy: CheckedPolicy, draft: Draft, core: ir.FilterCore, memo: Memo) -> FilterRule:
+def _filter(
+    policy: CheckedPolicy, draft: Draft, core: ir.FilterCore, memo: Memo
+) -> plan.FilterRule:
     source = policy.source
     prepare, verdict = lower_filter(core, memo)
 
@@ -126,7 +116,7 @@ def _filter(policy: CheckedPolicy, draft: Draft, core: ir.FilterCore, memo: Memo
             known[key] = lower_alike(parts, memo)
         return known[key](subject, world, rows)
 
-    return FilterRule(
+    return plan.FilterRule(
         **_base(source, draft),
         prepare=prepare,
         turns=_turns(draft.reads.fields, memo, core.guard, core.test),
@@ -138,9 +128,9 @@ def _filter(policy: CheckedPolicy, draft: Draft, core: ir.FilterCore, memo: Memo
     )
 
 
-def _score(policy: CheckedPolicy, draft: Draft, core: ir.ScoreCore, memo: Memo) -> ScoreRule:
+def _score(policy: CheckedPolicy, draft: Draft, core: ir.ScoreCore, memo: Memo) -> plan.ScoreRule:
     prepare, column = lower_column(core.guard, core.value, memo)
-    return ScoreRule(
+    return plan.ScoreRule(
         **_base(policy.source, draft),
         prepare=prepare,
         core=core,
@@ -166,7 +156,7 @@ def _base(source: SourceFile, draft: Draft) -> dict[str, Any]:
     }
 
 
-def _statement(source: SourceFile, draft: Draft, memo: Memo) -> RuleBase:
+def _statement(source: SourceFile, draft: Draft, memo: Memo) -> plan.RuleBase:
     """Returns the rule of any statement but filters and scores."""
     core = draft.core
     base = _base(source, draft)
@@ -176,15 +166,15 @@ def _statement(source: SourceFile, draft: Draft, memo: Memo) -> RuleBase:
         return _tier(base, core, memo)
     if isinstance(core, ir.SortCore):
         key = lower_key(core, memo)
-        return SortRule(**base, prepare=_always, core=core, key=key)
+        return plan.SortRule(**base, prepare=_always, core=core, key=key)
     base["prepare"] = _guarded(core.guard, memo)
     match core:
         case ir.PermitCore():
             return _permit(base, core, draft.status, memo)
         case ir.ActionCore():
-            return ActionRule(**base, core=core, effects=lower_actions(core, memo))
+            return plan.ActionRule(**base, core=core, effects=lower_actions(core, memo))
         case ir.BindCore():
-            return BindRule(**base, core=core)
+            return plan.BindRule(**base, core=core)
         case ir.PreemptCore():
             return preempt_rule(base, core, memo)
         case ir.GangCore():
@@ -194,13 +184,13 @@ def _statement(source: SourceFile, draft: Draft, memo: Memo) -> RuleBase:
             return quota_rule(base, core, draft.status, memo)
 
 
-def _tier(base: dict[str, Any], core: ir.TierCore, memo: Memo) -> TierRule:
+def _tier(base: dict[str, Any], core: ir.TierCore, memo: Memo) -> plan.TierRule:
     prepare, column = lower_column(core.guard, core.test, memo)
 
     def mask(parts: Parts, world: World, rows: NDArray[np.intp]) -> Mask:
         return column(parts, world, rows, rows).astype(np.bool_, copy=False)
 
-    return TierRule(**base, prepare=prepare, core=core, mask=mask)
+    return plan.TierRule(**base, prepare=prepare, core=core, mask=mask)
 
 
 def _always(_subject: Subject, _world: World) -> Parts:
@@ -214,14 +204,16 @@ def _guarded(guard: ir.Expr | None, memo: Memo) -> Callable[[Subject, World], Pa
     return lambda subject, world: () if holds(subject, world, -1) else None
 
 
-def _condition(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) -> ConditionRule:
+def _condition(
+    base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo
+) -> plan.ConditionRule:
     prepare = _guarded(core.guard, memo)
     test = lower_condition((core.test,), memo)
 
     def holds(subject: Subject, world: World, row: int) -> bool:
         return prepare(subject, world) is None or test(subject, world, row)
 
-    return ConditionRule(
+    return plan.ConditionRule(
         **base,
         prepare=prepare,
         turns=_turns(base["reads"], memo, core.guard, core.test),
@@ -232,7 +224,7 @@ def _condition(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Mem
     )
 
 
-def _permit(base: dict[str, Any], core: ir.PermitCore, status: str, memo: Memo) -> PermitRule:
+def _permit(base: dict[str, Any], core: ir.PermitCore, status: str, memo: Memo) -> plan.PermitRule:
     until = lower_condition((core.until,), memo)
     rule, text, values = base["text"], base["source"].text, _values(memo)
 
@@ -243,7 +235,7 @@ def _permit(base: dict[str, Any], core: ir.PermitCore, status: str, memo: Memo) 
                 return words.beyond(one, text, ask)
         return str(rule) if core.message is None else words.filled(core.message, ask)
 
-    return PermitRule(
+    return plan.PermitRule(
         **base,
         turns=_turns(base["reads"], memo, core.guard, core.left, core.until),
         core=core,

@@ -9,17 +9,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from dsl import ir
-from dsl.collective import (
-    Amounts,
-    Claims,
-    Evictions,
-    GangTerms,
-    Limits,
-    QuotaUse,
-    Rank,
-    pool_of,
-)
+from dsl import collective, ir
 from dsl.lower.frame import Memo
 from dsl.plan import GangRule, PreemptRule, QuotaRule
 from dsl.reference import View, asked
@@ -35,7 +25,7 @@ _OF_THE_QUEUE: Final = {one.replace("it.", "pod.") for one in OF_THE_QUEUE}
 WAIT_SECONDS: Final = 60.0
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=ir.Core)
-Limited = Mapping[str | float, Limits]
+Limited = Mapping[str | float, collective.Limits]
 _NOWHERE: Final = Span(0, 0)
 #: Later than any start: a pod that did not start yet is the youngest.
 _LATE: Final = 1e18
@@ -119,12 +109,12 @@ def _answer(columns: Columns, function: Callable[..., _T], of: object) -> Callab
 # ---- preempt
 
 
-def evictions(core: ir.PreemptCore, values: Values) -> Evictions | None:
+def evictions(core: ir.PreemptCore, values: Values) -> collective.Evictions | None:
     """Returns who may be evicted for the pod; None for `never`."""
     if core.never or core.where is None:
         return None
     ordered = values.ordered(values.chosen(core.where), (*(core.order or ORDER), *_BY_NAME))
-    return Evictions(
+    return collective.Evictions(
         ordered=ordered,
         ranks=_ranks(core.pick or PICK, values),
         limit=core.limit,
@@ -132,7 +122,7 @@ def evictions(core: ir.PreemptCore, values: Values) -> Evictions | None:
     )
 
 
-def _ranks(keys: tuple[ir.SortKey, ...], values: Values) -> tuple[Rank, ...]:
+def _ranks(keys: tuple[ir.SortKey, ...], values: Values) -> tuple[collective.Rank, ...]:
     return tuple(partial(values.rank, key) for key in (*keys, *_NODE_NAME))
 
 
@@ -162,7 +152,7 @@ def gang_key(parts: GangParts, values: Values) -> str | float | None:
     return None if is_missing(key) else key
 
 
-def gang_terms(parts: GangParts, values: Values) -> GangTerms | None:
+def gang_terms(parts: GangParts, values: Values) -> collective.GangTerms | None:
     """Returns what the gang of the pod asks for; None: it is in none."""
     core, subject = parts.core, values.subject
     key = gang_key(parts, values)
@@ -175,7 +165,7 @@ def gang_terms(parts: GangParts, values: Values) -> GangTerms | None:
     wait: Any = subject.number("group.schedule_timeout", None)
     if is_missing(wait) and core.wait is not None:
         wait = values.one(core.wait)
-    return GangTerms(
+    return collective.GangTerms(
         key=key,
         minimum=float(minimum),
         wait_seconds=WAIT_SECONDS if is_missing(wait) else float(wait),
@@ -231,13 +221,13 @@ def owner_of(core: ir.QuotaCore, values: Values) -> str | float | None:
     return key
 
 
-def quota_use(parts: QuotaParts, values: Values, objects: Limited) -> QuotaUse:
+def quota_use(parts: QuotaParts, values: Values, objects: Limited) -> collective.QuotaUse:
     """Returns the quotas as the pod finds them.
 
     `objects` are those that the cluster has, by namespace; lists of the policy itself count before.
     """
     core, key = parts.core, owner_of(parts.core, values)
-    explicit = Limits(dict(core.minimum), dict(core.maximum))
+    explicit = collective.Limits(dict(core.minimum), dict(core.maximum))
     listed = bool(core.minimum or core.maximum)
     resources = sorted(
         {name for one in (explicit, *objects.values()) for part in (one.minimum, one.maximum)
@@ -255,11 +245,11 @@ def quota_use(parts: QuotaParts, values: Values, objects: Limited) -> QuotaUse:
     used = {one: amounts for one, amounts in used.items() if one in limits}
     asked = {name: float(values.one(parts.amount(name)[1])) for name in resources}
     own, others = _nominated(parts, values, limits, theirs, resources, key)
-    return QuotaUse(
+    return collective.QuotaUse(
         key=key if key in limits else None,
         limits=limits,
         used=used,
-        pool=pool_of(limits, used),
+        pool=collective.pool_of(limits, used),
         asked=asked,
         before=own,
         nominated=others,
@@ -273,16 +263,16 @@ def _nominated(
     amounts: Sequence[ir.Expr],
     resources: Sequence[str],
     key: str | float | None,
-) -> tuple[Amounts, Mapping[str | float, Amounts]]:
+) -> tuple[collective.Amounts, Mapping[str | float, collective.Amounts]]:
     """Returns what pods nominated to nodes will take, of the pod's own quota and of others."""
     if not parts.core.elastic:
         return {}, {}
 
-    def sums(where: ir.Expr) -> dict[str | float, Amounts]:
+    def sums(where: ir.Expr) -> dict[str | float, collective.Amounts]:
         found = values.totals(parts.core.member, amounts, where, "nominated")
         return {one: dict(zip(resources, row, strict=True)) for one, row in found.items()}
 
-    own: Amounts = {} if key is None else sums(_BEFORE).get(key, {})
+    own: collective.Amounts = {} if key is None else sums(_BEFORE).get(key, {})
     others = sums(_OTHERS)
     known = (one for one in sorted(others, key=repr) if one != key and one in limits)
     return own, {one: others[one] for one in known}
@@ -293,13 +283,13 @@ def quota_message(core: ir.QuotaCore, view: View) -> str | None:
     return None if core.message is None else filled(core.message, asked(view))
 
 
-def claims(parts: QuotaParts, values: Values, use: QuotaUse) -> Claims:
+def claims(parts: QuotaParts, values: Values, use: collective.QuotaUse) -> collective.Claims:
     """Returns the pods that an elastic quota may look at to make room for the pod."""
     core = parts.core
     ordered = values.ordered(values.chosen(_OTHERS), (*(core.reclaim or ORDER), *_BY_NAME))
     rows = np.array(ordered, np.intp)
     keys, key = values.distinct(core.member, rows)
-    return Claims(
+    return collective.Claims(
         ordered=rows,
         nodes=values.world.pod_node[rows].astype(np.intp),
         keys=tuple(None if is_missing(one) else one for one in keys),
@@ -333,7 +323,7 @@ def quota_rule(base: dict[str, Any], core: ir.QuotaCore, status: str, memo: Memo
 
 def _used(
     parts: QuotaParts, values: Values, resources: Sequence[str]
-) -> Mapping[str | float, Amounts]:
+) -> Mapping[str | float, collective.Amounts]:
     amounts = [parts.amount(name)[0] for name in resources]
     sums = values.totals(parts.core.member, amounts, None)
     return {one: dict(zip(resources, row, strict=True)) for one, row in sums.items()}
