@@ -1,6 +1,5 @@
 """A policy as understood becomes a plan: each statement with its closures and its words."""
 
-from collections import defaultdict
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
@@ -28,31 +27,23 @@ from dsl.world import Mask, Parts, Subject, World
 _FILTERS: Final = ("filter", "forbid", "spread")
 
 
-def _slot(point: str) -> str:
-    """Returns where the rules of any other point stand in a plan."""
+def _slot(draft: Draft) -> str:
+    """Returns where a rule stands in a plan."""
+    point = draft.written.point
+    if isinstance(draft.core, ir.ScoreCore):
+        return "scores"
+    if isinstance(draft.core, ir.FilterCore) and point in _FILTERS:
+        return "filters"
     return "tiers" if point == "first" else f"{point}s"
 
 
 def assembled(policy: CheckedPolicy, memo: Memo) -> Generator[None, None, plan.Plan]:
     """Returns the plan of a policy; stops after each rule."""
-    filters: list[plan.FilterRule] = []
-    scores: list[plan.ScoreRule] = []
-    others: defaultdict[str, list[Any]] = defaultdict(list)
-    rules: list[plan.RuleBase] = []
+    slots: dict[str, list[Any]] = {"filters": [], "scores": []}
     for draft in policy.rules:
-        core = draft.core
-        if isinstance(core, ir.ScoreCore):
-            scores.append(_score(policy, draft, core, memo))
-            rules.append(scores[-1])
-        elif isinstance(core, ir.FilterCore) and draft.written.point in _FILTERS:
-            filters.append(_filter(policy, draft, core, memo))
-            rules.append(filters[-1])
-        else:
-            rules.append(_statement(policy.source, draft, memo))
-            others[_slot(draft.written.point)].append(rules[-1])
+        slots.setdefault(_slot(draft), []).append(_rule(policy.source, draft, memo))
         yield
-    reads = frozenset(one for rule in rules for one in rule.reads)
-    slots: dict[str, Any] = {name: tuple(found) for name, found in others.items()}
+    named: dict[str, Any] = {name: tuple(rules) for name, rules in slots.items()}
     return plan.Plan(
         name=policy.name,
         name_span=policy.name_span,
@@ -64,11 +55,9 @@ def assembled(policy: CheckedPolicy, memo: Memo) -> Generator[None, None, plan.P
         order=policy.order,
         weight=policy.weight,
         metrics=policy.metrics,
-        reads=reads,
-        filters=tuple(filters),
-        scores=tuple(scores),
+        reads=frozenset(one for rules in slots.values() for rule in rules for one in rule.reads),
         combine=combine,
-        **slots,
+        **named,
     )
 
 
@@ -97,12 +86,8 @@ def _message(
     return lambda *place: words.message(core, text, values(*place))
 
 
-def _filter(
-    policy: CheckedPolicy, draft: Draft, core: ir.FilterCore, memo: Memo
-) -> plan.FilterRule:
-    source = policy.source
+def _filter(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) -> plan.FilterRule:
     prepare, verdict = lower_filter(core, memo)
-
     values = _values(memo)
     # By what decides the words: another part of the rule may be what rejects other nodes.
     known: dict[tuple[int, ...], Callable[[Subject, World, NDArray[np.intp]], bool]] = {}
@@ -117,26 +102,22 @@ def _filter(
         return known[key](subject, world, rows)
 
     return plan.FilterRule(
-        **_base(source, draft),
+        **base,
         prepare=prepare,
-        turns=_turns(draft.reads.fields, memo, core.guard, core.test),
+        turns=_turns(base["reads"], memo, core.guard, core.test),
         core=core,
-        status=draft.status,
+        status=status,
         verdict=verdict,
-        message=_message(core, source.text, values),
+        message=_message(core, base["source"].text, values),
         alike=alike,
     )
 
 
-def _score(policy: CheckedPolicy, draft: Draft, core: ir.ScoreCore, memo: Memo) -> plan.ScoreRule:
+def _score(base: dict[str, Any], core: ir.ScoreCore, memo: Memo) -> plan.ScoreRule:
     prepare, column = lower_column(core.guard, core.value, memo)
+    finish = finished(core)
     return plan.ScoreRule(
-        **_base(policy.source, draft),
-        prepare=prepare,
-        core=core,
-        weight=core.weight,
-        column=column,
-        finish=finished(core),
+        **base, prepare=prepare, core=core, weight=core.weight, column=column, finish=finish
     )
 
 
@@ -156,12 +137,13 @@ def _base(source: SourceFile, draft: Draft) -> dict[str, Any]:
     }
 
 
-def _statement(source: SourceFile, draft: Draft, memo: Memo) -> plan.RuleBase:
-    """Returns the rule of any statement but filters and scores."""
-    core = draft.core
-    base = _base(source, draft)
+def _rule(source: SourceFile, draft: Draft, memo: Memo) -> plan.RuleBase:
+    core, base = draft.core, _base(source, draft)
+    if isinstance(core, ir.ScoreCore):
+        return _score(base, core, memo)
     if isinstance(core, ir.FilterCore):
-        return _condition(base, core, draft.status, memo)
+        made = _filter if draft.written.point in _FILTERS else _condition
+        return made(base, core, draft.status, memo)
     if isinstance(core, ir.TierCore):
         return _tier(base, core, memo)
     if isinstance(core, ir.SortCore):

@@ -383,13 +383,6 @@ def test_a_pod_that_the_left_side_of_a_gang_leaves_out_has_nothing_in_common_wit
     assert reference.evaluate(member.other, view) != reference.evaluate(member.other, view)
 
 
-def test_an_elastic_quota_looks_at_more_than_one_node():
-    source, _ = read_source("p.policy", "quota: by pod.namespace elastic")
-    checker = FileChecker(source, [one for one, _ in PARSER.statements(source)])
-    list(checker.steps())
-    assert checker.result()[0].rules[0].reads.row_local is False
-
-
 @pytest.mark.parametrize(
     ("rule", "reads"),
     [

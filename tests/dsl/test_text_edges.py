@@ -72,14 +72,6 @@ def test_tables_are_kept_by_the_other_arguments_and_forgotten_when_there_are_man
     assert tables.of(0, ("a",)) is not first
 
 
-def test_the_place_of_the_column_among_the_arguments():
-    order = Tables(lambda *texts: len(texts[0]) * 100.0 + len(texts[1]), np.nan)
-    known = Texts()
-    codes = np.array([known.code("xyz")], np.int32)
-    assert order.of(0, ("a",)).take(codes, known).tolist() == [301.0]
-    assert order.of(1, ("a",)).take(codes, known).tolist() == [103.0]
-
-
 @pytest.mark.parametrize(
     ("test", "expected"),
     [
