@@ -144,12 +144,9 @@ class _Load:
     def read(self, name: str, text: str) -> Parsed | None:
         """Returns a bundled policy; None, and why among what is found, if it cannot be read."""
         source, problems = read_source(name, text)
-        self.found.extend(problems)
-        statements = []
-        for statement, findings in self._parser.statements(source):
-            self.found.extend(findings)
-            statements.extend([] if statement is None else [statement])
-        return None if problems else (source, tuple(statements))
+        statements, findings = self._parser.whole(source)
+        self.found.extend((*problems, *findings))
+        return None if problems else (source, statements)
 
     def file(
         self, name: str, data: str | bytes, parsed: list[Parsed]

@@ -91,18 +91,14 @@ def declaration_name(parser: Parser, text: str) -> str | None:
     source, problems = read_source("declaration", text)
     if problems:
         return None
-    there = [one for one, _ in parser.statements(source)]
+    there, _ = parser.whole(source)
     one = there[0] if len(there) == 1 else None
     return one.name if isinstance(one, s.LetDecl | s.ParamDecl | s.MetricDecl) else None
 
 
 def _checked(parser: Parser, source: SourceFile, declarations: SourceFile) -> FileChecker:
     """Returns what has checked the declarations of `source`, which is how its text begins."""
-    found: list[Diagnostic] = []
-    statements: list[s.Statement] = []
-    for statement, findings in parser.statements(declarations):
-        found.extend(findings)
-        statements.extend([] if statement is None else [statement])
+    statements, found = parser.whole(declarations)
     checker = FileChecker(source, statements)
     checker.typer.scope.found.extend(found)
     for _ in checker.steps():

@@ -227,6 +227,7 @@ Expr = (
     | Compare | TextTest | Member | Between | Missing | Coalesce | Logical | Not | If
     | NodeAggregate | PodAggregate | ContainerAggregate | Item | ItemAggregate | Rank
 )  # fmt: skip
+Aggregate = NodeAggregate | PodAggregate | ContainerAggregate | ItemAggregate
 
 
 _operands: Final = attrgetter("operands")

@@ -271,10 +271,7 @@ def _domain(over: str, world: World) -> list[int]:
     return codes
 
 
-def _reduce(
-    node: ir.NodeAggregate | ir.PodAggregate | ir.ContainerAggregate | ir.ItemAggregate,
-    views: Iterator[View],
-) -> Value:
+def _reduce(node: ir.Aggregate, views: Iterator[View]) -> Value:
     value, where, function = node.value, node.where, node.function
     if function == "all" and value is None:
         # Of a condition alone, all must fulfil it; with a value, those that it selects.

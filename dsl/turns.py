@@ -15,9 +15,6 @@ from dsl.types import SECONDS, Kind, Level, Type
 
 _NOW: Final = "now"
 _SECONDS: Final = Type(Kind.NUMBER, SECONDS)
-_AGGREGATES: Final = (
-    ir.NodeAggregate, ir.PodAggregate, ir.ContainerAggregate, ir.ItemAggregate
-)  # fmt: skip
 
 
 class _UnsteadyError(Exception):
@@ -78,7 +75,7 @@ def _look(node: ir.Expr, known: Callable[[ir.Expr], _Moved | None]) -> _Moved | 
         return 0.0 if part is None else part.slope
 
     left = {at: one for part in moved for at, one in part.left.items()}
-    if isinstance(node, _AGGREGATES):
+    if isinstance(node, ir.Aggregate):
         soonest = [_soonest(node, one) for one in left.values()]
         left = {id(one): one for one in soonest}
     for one in _ends(node, slope):
@@ -148,10 +145,7 @@ def _left(left: ir.Expr, right: ir.Expr, gain: float, of: ir.Compare | ir.Betwee
     return structs.replace(gap, operators=("/",), operands=operands)
 
 
-def _soonest(
-    aggregate: ir.NodeAggregate | ir.PodAggregate | ir.ContainerAggregate | ir.ItemAggregate,
-    left: ir.Expr,
-) -> ir.Expr:
+def _soonest(aggregate: ir.Aggregate, left: ir.Expr) -> ir.Expr:
     """The least of the seconds that are left over a set."""
     ahead = ir.Compare(
         span=left.span,

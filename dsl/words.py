@@ -14,8 +14,7 @@ from dsl.types import NUMBER, quoted, show
 Ask = Callable[[ir.Expr], Any]
 #: What an explanation shows the value of.
 _SHOWN = (
-    ir.Read | ir.KeyedRead | ir.Metric | ir.Pair | ir.Named | ir.Rank | ir.NodeAggregate
-    | ir.PodAggregate | ir.ContainerAggregate | ir.ItemAggregate
+    ir.Read | ir.KeyedRead | ir.Metric | ir.Pair | ir.Named | ir.Rank | ir.Aggregate
 )  # fmt: skip
 
 

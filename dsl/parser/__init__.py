@@ -45,6 +45,12 @@ class Parser:
             broken = bool(found)
             yield statement or _broken(source, chunk), tuple(found)
 
+    def whole(self, source: SourceFile) -> tuple[tuple[Statement, ...], list[Diagnostic]]:
+        """Returns the statements of a file that could be read, and all findings."""
+        read = list(self.statements(source))
+        statements = tuple(one for one, _ in read if one is not None)
+        return statements, [one for _, findings in read for one in findings]
+
     def expression(self, source: SourceFile, span: Span) -> tuple[Expr | None, Diagnostic | None]:
         """Reads the text under a span as one expression."""
         long = too_long(source, span)
