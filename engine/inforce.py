@@ -181,7 +181,9 @@ class InForce:
         for section in selected:
             assert section.namespace is not None
             self._selects.append((section.namespace, section.selector or ""))
-            handler = SelectedSources(self._selected, self._leave)
+            listed = partial(self._listed, f"{section.selector} in {section.namespace}")
+            self.reloader.await_listed(*listed.args)
+            handler = SelectedSources(self._selected, self._leave, listed)
             resource = config_maps(section.namespace, label_selector=section.selector or "")
             self.watched.append((resource, handler))
         if self._tenants is not None and policies.tenants is not None:
@@ -204,6 +206,10 @@ class InForce:
         if f"{namespace}/{name}" in self._named:
             return None
         return self._of(selected_source(namespace, name), namespace, name)
+
+    def _listed(self, selection: str) -> None:
+        self.reloader.listed(selection)
+        self._ears.wake()
 
     def source_of(self, meta: ObjectMeta) -> Source | None:
         """The source that a ConfigMap of this name and these labels is; None: it is none.

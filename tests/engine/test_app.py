@@ -415,6 +415,22 @@ def test_config_maps_of_a_selector_are_sources_and_leave_with_their_label():
     run(main)
 
 
+@pytest.mark.parametrize("kept", [{"state": f"{NAMESPACE}/berth"}, {}])
+def test_a_selector_that_finds_nothing_yet_holds_nobody(kept):
+    async def main():
+        sources = [{"selector": "policies=yes", "namespace": NAMESPACE}]
+        settings = settings_of(policies={"sources": sources, **kept})
+        async with embedded() as cluster, process(cluster, settings) as berth:
+            assert await berth.lands(berth.pod("before"))
+            meta = {"name": "one", "labels": {"policies": "yes"}}
+            data = {"one.policy": "filter: node.name is node-02\n"}
+            cluster.create("configmaps", {"metadata": meta, "data": data}, namespace=NAMESPACE)
+            await berth.until(lambda: berth.bundles and berth.bundles[-1].plans)
+            assert await berth.lands(berth.pod("after")) == "node-02"
+
+    run(main)
+
+
 def test_a_namespace_rules_its_own_pods_and_a_broken_one_stops_nobody():
     tenants = {"configMap": "berth-policies", "namespaces": ["default", "team-b"]}
 
