@@ -116,7 +116,7 @@ class VolumeBinding:
             acts_on=is_stored,
             warm=self._storage.warm,
         )
-        # Which volumes a node would use is the filter's: without it none is bound, nor its room seen.
+        # Which volumes a node would use the filter finds: without it none is bound or rated.
         return replace(points, unfiltered=replace(points, score=_no_score, reserve=None))
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
