@@ -25,7 +25,7 @@ THEMES = (
     *("taints", "affinity", "ports", "images", "resources", "spread", "interpod", "volumes"),
     *("nominated", "features"),
 )
-OFTEN = {"volumes": 18, "spread": 6, "interpod": 5, "affinity": 8, "resources": 7, "taints": 4}
+OFTEN = {"volumes": 22, "spread": 12, "interpod": 12, "affinity": 14, "resources": 8, "taints": 6}
 RICH = tuple(theme for theme, times in OFTEN.items() for _ in range(times))
 """Themes with many answers, drawn more often."""
 APP = "app"
@@ -100,7 +100,7 @@ class Drawn:
 
     def case(self) -> Json:
         kind = self.chance.choices(KINDS, (10, 3.5, 2, 4))[0]
-        if self.odds(8.5):
+        if self.odds(9):
             self.themes = set(self.some((*THEMES, *RICH), 2, 1))
             if kind == "preempt":
                 self.themes.add("resources")
@@ -457,7 +457,7 @@ class Drawn:
                 ("none", "kubernetes.io/no-provisioner", "WaitForFirstConsumer"),
             )
         ]
-        shelved = self.spacious and self.odds(6)
+        shelved = self.spacious and self.odds(9)
         for number in range(5):
             out += (
                 self.unbound(f"c{number}") if shelved and number % 2 else self.claim(f"c{number}")
