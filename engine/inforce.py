@@ -433,7 +433,7 @@ class InForce:
     # ---- telling -----------------------------------------------------------------------------
 
     def _tell_in_force(self, source: Source, bundle: Bundle) -> None:
-        own = [plan.name for plan in bundle.plans if file_of(plan).startswith(source.folder)]
+        own = _called(bundle, source)
         note = f"in force: {', '.join(own) or 'no policy'} (bundle {bundle.hash})"
         warnings = [
             one
@@ -496,16 +496,21 @@ class InForce:
 
     def _standing(self, source: Source, bundle: Bundle | None) -> dict[str, Any]:
         refusal = self._refusal_of(source)
-        plans = () if bundle is None else bundle.plans
         awaited = self.reloader_of(source).awaited_by(source)
         why = f"waits for {', '.join(awaited)}" if awaited else ""
         why = why if refusal is None else refusal.text
         return {
             "source": source.title,
             "state": refusal.reason if refusal else "Waiting" if awaited else "InForce",
-            "policies": [one.name for one in plans if file_of(one).startswith(source.folder)],
+            "policies": [] if bundle is None else _called(bundle, source),
             "why": why[:_EVENT_NOTE] if source.tenant else why,
         }
+
+
+def _called(bundle: Bundle, source: Source) -> list[str]:
+    """The names of a source's policies, with the mode of those that are not simply in force."""
+    own = [plan for plan in bundle.plans if file_of(plan).startswith(source.folder)]
+    return [one.name if one.mode == "enforce" else f"{one.name} ({one.mode})" for one in own]
 
 
 def _files(bundle: Bundle, source: Source) -> dict[str, str]:

@@ -503,3 +503,10 @@ class Plugin(Protocol):
     def points(self) -> Points:
         """What it does. Asked once, when a profile is made."""
         ...
+
+
+class PluginArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What a plugin takes in `pluginConfig[].args`: fields of a subclass; others are refused."""
+
+    api_version: str = ""
+    kind: str = ""

@@ -182,13 +182,14 @@ def test_two_policies_in_a_config_map_place_our_pods_and_no_others():
 def test_the_event_about_policies_in_force_has_the_first_of_their_warnings():
     async def main():
         rules = "filter: node.label a != null\n"
-        files = {"a.policy": rules + "filter: pod.label[b] is null\n", "b.policy": "score: 1\n"}
+        files = {"a.policy": rules + "filter: pod.label[b] is null\n"}
+        files["b.policy"] = "mode: shadow\nscore: 1\n"
         async with embedded(nodes=1, files=files) as cluster, process(cluster) as berth:
             await berth.until(lambda: "PoliciesInForce" in dict(berth.events("ConfigMap")))
             note = dict(berth.events("ConfigMap"))["PoliciesInForce"]
             (bundle,) = berth.bundles
             assert note == (
-                f"in force: a, b (bundle {bundle.hash}); 3 warnings: "
+                f"in force: a, b (shadow) (bundle {bundle.hash}); 3 warnings: "
                 "a.policy:1:25: P317 `null` is an ordinary word here"
             )
 

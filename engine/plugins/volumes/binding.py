@@ -26,6 +26,7 @@ from engine.framework.events import (
 )
 from engine.framework.interface import (
     SKIP_FILTER,
+    PluginArgs,
     Points,
     PreFilterResult,
     PreScoreResult,
@@ -75,11 +76,9 @@ _NO_VOLUMES: Final = PreScoreResult(causes=Cause(0), shared="no volumes")
 _NONE: Final = Wanted((), ())
 
 
-class VolumeBindingArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class VolumeBindingArgs(PluginArgs, frozen=True):
     """`pluginConfig` of VolumeBinding."""
 
-    api_version: str = ""
-    kind: str = ""
     bind_timeout_seconds: int | None = None
     shape: tuple[ShapePoint, ...] | None = None
 
