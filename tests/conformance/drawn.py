@@ -25,7 +25,8 @@ THEMES = (
     *("taints", "affinity", "ports", "images", "resources", "spread", "interpod", "volumes"),
     *("nominated", "features"),
 )
-OFTEN = {"volumes": 22, "spread": 12, "interpod": 12, "affinity": 14, "resources": 8, "taints": 6}
+OFTEN = {"volumes": 24, "spread": 14, "interpod": 12, "affinity": 16, "resources": 10, "taints": 9}
+OFTEN["images"] = 4
 RICH = tuple(theme for theme, times in OFTEN.items() for _ in range(times))
 """Themes with many answers, drawn more often."""
 APP = "app"
@@ -99,7 +100,7 @@ class Drawn:
     # ---- the case ----------------------------------------------------------------------------
 
     def case(self) -> Json:
-        kind = self.chance.choices(KINDS, (10, 3.5, 2, 4))[0]
+        kind = self.chance.choices(KINDS, (11, 3, 1.5, 5))[0]
         if self.odds(9):
             self.themes = set(self.some((*THEMES, *RICH), 2, 1))
             if kind == "preempt":
@@ -341,7 +342,7 @@ class Drawn:
             node["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
         if self.odds(8 if self.spacious else 6):
             node["preferredDuringSchedulingIgnoredDuringExecution"] = self.many(
-                lambda: {"weight": self.one(1, 10, 100), "preference": self.node_term()}, 4, 1
+                lambda: {"weight": self.one(10, 40, 50, 100), "preference": self.node_term()}, 4, 2
             )
         spec.setdefault("affinity", {})["nodeAffinity"] = node
         spec |= self.maybe(1, nodeSelector=lambda: {"disk": self.one("1", "2")})
@@ -378,7 +379,7 @@ class Drawn:
             hard = self.odds(3 if self.spacious else 6)
             out: Json = {
                 "maxSkew": self.one(1, 1, 2),
-                "topologyKey": self.one(ZONE, HOST, REGION, "disk"),
+                "topologyKey": self.one(ZONE, ZONE, HOST, HOST, REGION, "disk"),
                 "whenUnsatisfiable": "DoNotSchedule" if hard else "ScheduleAnyway",
             }
             out |= self.maybe(9, labelSelector=self.selector)
@@ -636,7 +637,8 @@ class Drawn:
         """One of the objects comes, goes or changes; `objects` become the state after it."""
         skip = ("Namespace", "Service", "ReplicaSet", "StatefulSet", "PodDisruptionBudget")
         kinds = sorted({one["kind"] for one in objects} - set(skip))
-        meant = self.one("Node", *kinds) if self.odds(5) else self.one(*kinds)
+        more = {"CSINode", "VolumeAttachment"} & set(kinds)
+        meant = self.one("Node", "Node", *sorted(more)) if self.odds(6) else self.one(*kinds)
         new = self.chance.choice([one for one in objects if one["kind"] == meant])
         kind, name = new["kind"], new["metadata"]["name"]
         action = self.one("Add", "Delete", "Update", "Update", "Update")
