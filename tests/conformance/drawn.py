@@ -25,7 +25,7 @@ THEMES = (
     *("taints", "affinity", "ports", "images", "resources", "spread", "interpod", "volumes"),
     *("nominated", "features"),
 )
-OFTEN = {"volumes": 24, "spread": 14, "interpod": 12, "affinity": 16, "resources": 10, "taints": 9}
+OFTEN = {"volumes": 28, "spread": 14, "interpod": 15, "affinity": 16, "resources": 10, "taints": 9}
 OFTEN["images"] = 4
 RICH = tuple(theme for theme, times in OFTEN.items() for _ in range(times))
 """Themes with many answers, drawn more often."""
@@ -100,7 +100,7 @@ class Drawn:
     # ---- the case ----------------------------------------------------------------------------
 
     def case(self) -> Json:
-        kind = self.chance.choices(KINDS, (11, 3, 1.5, 5))[0]
+        kind = self.chance.choices(KINDS, (11, 3.4, 0.8, 5.6))[0]
         if self.odds(9):
             self.themes = set(self.some((*THEMES, *RICH), 2, 1))
             if kind == "preempt":
@@ -295,7 +295,7 @@ class Drawn:
     def pod(self, name: str, priority: int | None = None) -> Json:
         spec: Json = {"containers": [self.container(f"c{i}") for i in range(self.one(1, 1, 2))]}
         spec["priority"] = self.one(*self.priorities) if priority is None else priority
-        spec |= self.maybe(0.7, preemptionPolicy=lambda: "Never")
+        spec |= self.maybe(0.8, preemptionPolicy=lambda: "Never")
         for theme in THEMES:
             if theme in self.themes and self.odds(2.5 if len(self.themes) > 2 else 8):
                 getattr(self, f"add_{theme}", lambda _: None)(spec)
@@ -637,8 +637,8 @@ class Drawn:
         """One of the objects comes, goes or changes; `objects` become the state after it."""
         skip = ("Namespace", "Service", "ReplicaSet", "StatefulSet", "PodDisruptionBudget")
         kinds = sorted({one["kind"] for one in objects} - set(skip))
-        more = {"CSINode", "VolumeAttachment"} & set(kinds)
-        meant = self.one("Node", "Node", *sorted(more)) if self.odds(6) else self.one(*kinds)
+        more = sorted({"CSINode", "VolumeAttachment", "CSIStorageCapacity"} & set(kinds))
+        meant = self.one("Node", "Node", *more) if self.odds(5) else self.one(*kinds)
         new = self.chance.choice([one for one in objects if one["kind"] == meant])
         kind, name = new["kind"], new["metadata"]["name"]
         action = self.one("Add", "Delete", "Update", "Update", "Update")
