@@ -109,8 +109,9 @@ def _sum_type(typer: Typer, operator: str, kind: Type, left: ir.Expr, right: ir.
     if (kind, operator, other) in _SUMS:
         return _SUMS[kind, operator, other]
     if not kind.is_number or not other.is_number:
-        odd, beside = (left, other) if kind.kind is Kind.TEXT or other.is_number else (right, kind)
-        want = {"+": "seconds", "-": "time"}[operator] if beside.kind is Kind.TIME else "number"
+        odd, beside = (right, kind) if other.kind is Kind.TEXT or kind.is_number else (left, other)
+        at_time = odd.type.kind is Kind.TEXT and beside.kind is Kind.TIME
+        want = {"+": "seconds", "-": "time"}[operator] if at_time else "number"
         helps = help_for(scope, odd, want)
         raise typer.scope.clash("P201", f"`{operator}` wants two numbers", left, right, *helps)
     if kind.unit != other.unit:
