@@ -253,6 +253,19 @@ class Gangs:
                 turn.chosen.append(found)
             else:
                 turn.refused.append(found)
+        self._forget_gone(turn)
+
+    def _forget_gone(self, turn: Turn) -> None:
+        """Between two steps a member may have gone, or its node."""
+        there = []
+        for one in turn.chosen:
+            if not self._cache.is_assumed(one.queued.pod.uid):
+                one.undo()
+            elif self._cache.nodes.row(one.node) < 0:
+                self._placement.give_back(one, tell=False)
+            else:
+                there.append(one)
+        turn.chosen = there
 
     def _place_as(self, turn: Turn, found: Mapping[str, int]) -> Steps[None]:
         names = self._cache.nodes
@@ -281,6 +294,8 @@ class Gangs:
         Nothing if a plugin raises; None if nodes went meanwhile.
         """
         pods = [one.pod for one in turn.members if self._waits(one)]
+        if not pods:  # they all went between two steps
+            return {}, False
         of = self._basis.framework_of
         wanted = max(1, math.ceil(turn.gang.minimum) - turn.reserved)
         rehearsal = Rehearsal(pods, self._cache, self._basis.snapshot, of)
@@ -342,6 +357,8 @@ class Gangs:
     def _rescued(self, turn: Turn) -> Steps[bool]:
         """Evicts pods if that lets the gang start; it is tried again as they go."""
         members = [one for one in turn.members if self._waits(one)]
+        if not members:
+            return False
         rescuers = Rescuers(self._basis, self._placement, self._waits)
         try:
             domains = yield from self._to_be_emptied(turn, members)
@@ -389,14 +406,6 @@ class Gangs:
     # ---- how it ends
 
     def _end(self, turn: Turn) -> None:
-        # Between two steps a member may have gone, or its node.
-        there = []
-        for one in turn.chosen:
-            if self._cache.is_assumed(one.queued.pod.uid):
-                there.append(one)
-            else:
-                one.undo()
-        turn.chosen = there
         if turn.started:
             self._start(turn)
         elif turn.may_wait and (turn.chosen or turn.gang.key in self.holds):

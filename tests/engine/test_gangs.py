@@ -499,6 +499,37 @@ async def test_a_member_deleted_while_its_gang_is_being_tried():
 
 
 @in_a_loop
+async def test_a_node_that_goes_while_a_gang_is_being_tried_takes_no_member_of_a_whole_gang():
+    made = world(nodes=("n1", "n2", "n3", "n4"))
+    for number in range(3):
+        member(made, "a", number)
+    made.scheduler.schedule_one(made.queue.pop())
+    for _ in range(3):
+        made.scheduler.gangs.step()
+    made.scheduler.gangs.pause()
+    node = next(iter(made.cache.assigned().values()))[0]
+    made.handlers.nodes.on_delete(make_node(node))
+    await made.turn()
+    assert len(made.edge.binds) in (0, 3)
+    made.clock.advance(11.0)
+    await made.turn()
+    assert len(made.edge.binds) == 3
+
+
+@in_a_loop
+async def test_all_members_deleted_while_their_gang_is_being_tried():
+    made = world(nodes=("n1", "n2"))
+    pods = [member(made, "a", number) for number in range(3)]
+    made.scheduler.schedule_one(made.queue.pop())
+    made.scheduler.gangs.step()
+    made.scheduler.gangs.pause()
+    for pod in pods:
+        deleted(made, pod)
+    await made.turn()
+    assert (made.edge.binds, made.cache.assigned(), len(made.queue)) == ([], {}, 0)
+
+
+@in_a_loop
 async def test_after_a_restart_members_on_nodes_count():
     made = world()
     for number in range(2):
