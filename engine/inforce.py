@@ -496,10 +496,12 @@ class InForce:
 
     def _standing(self, source: Source, bundle: Bundle | None) -> dict[str, Any]:
         refusal = self._refusal_of(source)
-        why = "" if refusal is None else refusal.text
+        awaited = self.reloader_of(source).awaited_by(source)
+        why = f"waits for {', '.join(awaited)}" if awaited else ""
+        why = why if refusal is None else refusal.text
         return {
             "source": source.title,
-            "state": "InForce" if refusal is None else refusal.reason,
+            "state": refusal.reason if refusal else "Waiting" if awaited else "InForce",
             "policies": [] if bundle is None else _called(bundle, source),
             "why": why[:_EVENT_NOTE] if source.tenant else why,
         }

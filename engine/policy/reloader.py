@@ -256,6 +256,18 @@ class Reloader:
         state = self._states.get(source.title)
         return None if state is None else state.refusal
 
+    def awaited_by(self, source: Source) -> tuple[str, ...]:
+        """What the newest texts of a source wait for, which by themselves are good."""
+        state = self._states.get(source.title)
+        if state is None or state.refusal is not None or state.offered in (None, state.good):
+            return ()
+        lacking = [
+            title
+            for title, one in self._states.items()
+            if one.expected and one.good is None and one.refusal is not None
+        ]
+        return (*lacking, *self.awaited) or ("what is being compiled",)
+
     def kept(self) -> dict[str, Kept]:
         """What is to be kept beyond this process, by title."""
         return {
@@ -341,8 +353,16 @@ class Reloader:
             if bundle is not None:
                 waits = {name: one.source.title for one in lacking for name in one.source.profiles}
                 self._take(replace(bundle, waits=waits), chosen)
+        else:
+            self._no_more_refused(chosen)
         for state, why in refused:
             self._refuse(state, why)
+
+    def _no_more_refused(self, chosen: Chosen) -> None:
+        """What is good by now, but waits for others."""
+        for title, texts in chosen.items():
+            if texts == self._states[title].newest:
+                self._states[title].refusal = None
 
     def _made(self, chosen: Chosen, title: str) -> Generator[None, None, Bundle | Refusal]:
         files = {

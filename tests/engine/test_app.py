@@ -659,7 +659,7 @@ GATE = "gate: pod.label wait = yes -> pod.label[go] is present\n"
 
 def elects(cluster, **more):
     settings = settings_of(cluster)
-    election = LeaderElection(retry_period="100ms", renew_deadline="500ms", lease_duration="1s")
+    election = LeaderElection(retry_period="100ms", renew_deadline="60s", lease_duration="90s")
     return settings.model_copy(update={"election": election, **more})
 
 
