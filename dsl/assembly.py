@@ -1,13 +1,12 @@
 """A policy as understood becomes a plan: each statement with its closures and its words."""
 
-from collections import defaultdict
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl import ir, reference, words
+from dsl import ir, plan, reference, words
 from dsl.checker import CheckedPolicy, Draft
 from dsl.lower import Memo, combine, finished, lower_column, lower_filter
 from dsl.lower.statements import (
@@ -17,18 +16,6 @@ from dsl.lower.statements import (
     lower_condition,
     lower_key,
     lower_turns,
-)
-from dsl.plan import (
-    ActionRule,
-    BindRule,
-    ConditionRule,
-    FilterRule,
-    PermitRule,
-    Plan,
-    RuleBase,
-    ScoreRule,
-    SortRule,
-    TierRule,
 )
 from dsl.several import gang_rule, preempt_rule, quota_rule
 from dsl.source import SourceFile
@@ -40,32 +27,24 @@ from dsl.world import Mask, Parts, Subject, World
 _FILTERS: Final = ("filter", "forbid", "spread")
 
 
-def _slot(point: str) -> str:
-    """Returns where the rules of any other point stand in a plan."""
+def _slot(draft: Draft) -> str:
+    """Returns where a rule stands in a plan."""
+    point = draft.written.point
+    if isinstance(draft.core, ir.ScoreCore):
+        return "scores"
+    if isinstance(draft.core, ir.FilterCore) and point in _FILTERS:
+        return "filters"
     return "tiers" if point == "first" else f"{point}s"
 
 
-def assembled(policy: CheckedPolicy, memo: Memo) -> Generator[None, None, Plan]:
+def assembled(policy: CheckedPolicy, memo: Memo) -> Generator[None, None, plan.Plan]:
     """Returns the plan of a policy; stops after each rule."""
-    filters: list[FilterRule] = []
-    scores: list[ScoreRule] = []
-    others: defaultdict[str, list[Any]] = defaultdict(list)
-    rules: list[RuleBase] = []
+    slots: dict[str, list[Any]] = {"filters": [], "scores": []}
     for draft in policy.rules:
-        core = draft.core
-        if isinstance(core, ir.ScoreCore):
-            scores.append(_score(policy, draft, core, memo))
-            rules.append(scores[-1])
-        elif isinstance(core, ir.FilterCore) and draft.written.point in _FILTERS:
-            filters.append(_filter(policy, draft, core, memo))
-            rules.append(filters[-1])
-        else:
-            rules.append(_statement(policy.source, draft, memo))
-            others[_slot(draft.written.point)].append(rules[-1])
+        slots.setdefault(_slot(draft), []).append(_rule(policy.source, draft, memo))
         yield
-    reads = frozenset(one for rule in rules for one in rule.reads)
-    slots: dict[str, Any] = {name: tuple(found) for name, found in others.items()}
-    return Plan(
+    named: dict[str, Any] = {name: tuple(rules) for name, rules in slots.items()}
+    return plan.Plan(
         name=policy.name,
         name_span=policy.name_span,
         source=policy.source,
@@ -76,11 +55,9 @@ def assembled(policy: CheckedPolicy, memo: Memo) -> Generator[None, None, Plan]:
         order=policy.order,
         weight=policy.weight,
         metrics=policy.metrics,
-        reads=reads,
-        filters=tuple(filters),
-        scores=tuple(scores),
+        reads=frozenset(one for rules in slots.values() for rule in rules for one in rule.reads),
         combine=combine,
-        **slots,
+        **named,
     )
 
 
@@ -109,10 +86,8 @@ def _message(
     return lambda *place: words.message(core, text, values(*place))
 
 
-def _filter(policy: CheckedPolicy, draft: Draft, core: ir.FilterCore, memo: Memo) -> FilterRule:
-    source = policy.source
+def _filter(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) -> plan.FilterRule:
     prepare, verdict = lower_filter(core, memo)
-
     values = _values(memo)
     # By what decides the words: another part of the rule may be what rejects other nodes.
     known: dict[tuple[int, ...], Callable[[Subject, World, NDArray[np.intp]], bool]] = {}
@@ -126,27 +101,23 @@ def _filter(policy: CheckedPolicy, draft: Draft, core: ir.FilterCore, memo: Memo
             known[key] = lower_alike(parts, memo)
         return known[key](subject, world, rows)
 
-    return FilterRule(
-        **_base(source, draft),
+    return plan.FilterRule(
+        **base,
         prepare=prepare,
-        turns=_turns(draft.reads.fields, memo, core.guard, core.test),
+        turns=_turns(base["reads"], memo, core.guard, core.test),
         core=core,
-        status=draft.status,
+        status=status,
         verdict=verdict,
-        message=_message(core, source.text, values),
+        message=_message(core, base["source"].text, values),
         alike=alike,
     )
 
 
-def _score(policy: CheckedPolicy, draft: Draft, core: ir.ScoreCore, memo: Memo) -> ScoreRule:
+def _score(base: dict[str, Any], core: ir.ScoreCore, memo: Memo) -> plan.ScoreRule:
     prepare, column = lower_column(core.guard, core.value, memo)
-    return ScoreRule(
-        **_base(policy.source, draft),
-        prepare=prepare,
-        core=core,
-        weight=core.weight,
-        column=column,
-        finish=finished(core),
+    finish = finished(core)
+    return plan.ScoreRule(
+        **base, prepare=prepare, core=core, weight=core.weight, column=column, finish=finish
     )
 
 
@@ -161,31 +132,31 @@ def _base(source: SourceFile, draft: Draft) -> dict[str, Any]:
         "source": source,
         "reads": reads.fields,
         "row_local": reads.row_local,
-        "reads_pods": reads.pods,
         "reads_metrics": reads.metrics,
         "reads_time": reads.time,
     }
 
 
-def _statement(source: SourceFile, draft: Draft, memo: Memo) -> RuleBase:
-    """Returns the rule of any statement but filters and scores."""
-    core = draft.core
-    base = _base(source, draft)
+def _rule(source: SourceFile, draft: Draft, memo: Memo) -> plan.RuleBase:
+    core, base = draft.core, _base(source, draft)
+    if isinstance(core, ir.ScoreCore):
+        return _score(base, core, memo)
     if isinstance(core, ir.FilterCore):
-        return _condition(base, core, draft.status, memo)
+        made = _filter if draft.written.point in _FILTERS else _condition
+        return made(base, core, draft.status, memo)
     if isinstance(core, ir.TierCore):
         return _tier(base, core, memo)
     if isinstance(core, ir.SortCore):
         key = lower_key(core, memo)
-        return SortRule(**base, prepare=_always, core=core, key=key)
+        return plan.SortRule(**base, prepare=_always, core=core, key=key)
     base["prepare"] = _guarded(core.guard, memo)
     match core:
         case ir.PermitCore():
             return _permit(base, core, draft.status, memo)
         case ir.ActionCore():
-            return ActionRule(**base, core=core, effects=lower_actions(core, memo))
+            return plan.ActionRule(**base, core=core, effects=lower_actions(core, memo))
         case ir.BindCore():
-            return BindRule(**base, core=core)
+            return plan.BindRule(**base, core=core)
         case ir.PreemptCore():
             return preempt_rule(base, core, memo)
         case ir.GangCore():
@@ -195,13 +166,13 @@ def _statement(source: SourceFile, draft: Draft, memo: Memo) -> RuleBase:
             return quota_rule(base, core, draft.status, memo)
 
 
-def _tier(base: dict[str, Any], core: ir.TierCore, memo: Memo) -> TierRule:
+def _tier(base: dict[str, Any], core: ir.TierCore, memo: Memo) -> plan.TierRule:
     prepare, column = lower_column(core.guard, core.test, memo)
 
     def mask(parts: Parts, world: World, rows: NDArray[np.intp]) -> Mask:
         return column(parts, world, rows, rows).astype(np.bool_, copy=False)
 
-    return TierRule(**base, prepare=prepare, core=core, mask=mask)
+    return plan.TierRule(**base, prepare=prepare, core=core, mask=mask)
 
 
 def _always(_subject: Subject, _world: World) -> Parts:
@@ -215,14 +186,16 @@ def _guarded(guard: ir.Expr | None, memo: Memo) -> Callable[[Subject, World], Pa
     return lambda subject, world: () if holds(subject, world, -1) else None
 
 
-def _condition(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) -> ConditionRule:
+def _condition(
+    base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo
+) -> plan.ConditionRule:
     prepare = _guarded(core.guard, memo)
     test = lower_condition((core.test,), memo)
 
     def holds(subject: Subject, world: World, row: int) -> bool:
         return prepare(subject, world) is None or test(subject, world, row)
 
-    return ConditionRule(
+    return plan.ConditionRule(
         **base,
         prepare=prepare,
         turns=_turns(base["reads"], memo, core.guard, core.test),
@@ -233,7 +206,7 @@ def _condition(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Mem
     )
 
 
-def _permit(base: dict[str, Any], core: ir.PermitCore, status: str, memo: Memo) -> PermitRule:
+def _permit(base: dict[str, Any], core: ir.PermitCore, status: str, memo: Memo) -> plan.PermitRule:
     until = lower_condition((core.until,), memo)
     rule, text, values = base["text"], base["source"].text, _values(memo)
 
@@ -244,7 +217,7 @@ def _permit(base: dict[str, Any], core: ir.PermitCore, status: str, memo: Memo) 
                 return words.beyond(one, text, ask)
         return str(rule) if core.message is None else words.filled(core.message, ask)
 
-    return PermitRule(
+    return plan.PermitRule(
         **base,
         turns=_turns(base["reads"], memo, core.guard, core.left, core.until),
         core=core,

@@ -15,29 +15,21 @@ from dsl import tenants
 from dsl.analysis import FileFacts, Inventory, RuleFacts, Size, analyse
 from dsl.assembly import assembled
 from dsl.checker import CheckedPolicy, FileChecker, ParamValue, policy_name
-from dsl.diagnostics import Diagnostic, of_text, sort_key
+from dsl.diagnostics import Diagnostic, sort_key
+from dsl.files import read_source
 from dsl.lower import Memo
 from dsl.parser import Parser
 from dsl.plan import Plan, UseLine
 from dsl.schema import MetricDefinition
-from dsl.source import read_source
+from dsl.source import SourceFile
 from dsl.syntax import Statement
 from dsl.tenants import Tenant
 from dsl.usage import Instance, Library, Parsed
 
 Params = Mapping[str, Mapping[str, ParamValue]]
 Files = Mapping[str, str | bytes]
-_Whose = tuple[Params, Mapping[str, MetricDefinition], Tenant | None]
 
 _LANGUAGE: Final = "1"
-
-
-def _meant(name: str, args: Sequence[str]) -> tuple[str, bool, str]:
-    """Says how a call of another language is written here."""
-    # Loaded when something is wrong, not before.
-    from dsl.foreign_calls import call_for  # noqa: PLC0415 - see above
-
-    return call_for(name, args) or ("", False, "")
 
 
 class Options(TypedDict, total=False):
@@ -88,7 +80,7 @@ class Compiler:
     """
 
     def __init__(self, memo: Memo | None = None, plugins: Collection[str] = ()) -> None:
-        self._parser = Parser(_meant)
+        self._parser = Parser()
         self._plugins = plugins
         self._memo = memo or Memo()
 
@@ -110,124 +102,110 @@ class Compiler:
         self, files: Files, **options: Unpack[Options]
     ) -> Generator[None, None, CompileResult]:
         """Does the same step by step; the generator's return value is the result."""
-        params, metrics = options.get("params") or {}, options.get("metrics") or {}
-        size, tenant = options.get("size") or Size(), options.get("tenant")
-        found: list[Diagnostic] = []
-        plans: list[Plan] = []
-        facts: list[FileFacts] = []
-        given = _own(params, tenant)
+        load = _Load(self._parser, self._memo, options)
+        found, plans = load.found, load.plans
         parsed: list[Parsed] = []
-        whose = given, metrics, tenant
         for name in sorted(files):
-            plan = yield from self._file(name, files[name], whose, found, (facts, parsed))
-            if plan is not None:
-                plans.append(plan)
-
-        def read(name: str, text: str) -> Parsed | None:
-            return self._parsed(name, text, found)
-
+            yield from load.file(name, files[name], parsed)
         bundled = options.get("bundled") or {}
-        library = Library(tuple(parsed), bundled, read, self._plugins, given, found)
+        library = Library(tuple(parsed), bundled, load.read, self._plugins, load.params, found)
         for instance in library.instances():
-            plan = yield from self._instance(instance, whose, found, facts)
-            if plan is not None:
-                plans.append(plan)
+            yield from load.instance(instance)
+        tenant, size = load.tenant, options.get("size") or Size()
         if tenant is not None:
             found.extend(tenants.too_many(tenant, plans))
-            found.extend(tenants.too_dear(tenant, facts, size))
+            found.extend(tenants.too_dear(tenant, load.facts, size))
             plans = [replace(plan, name=tenant.own(plan.name)) for plan in plans]
         found.extend(_same_names(plans))
         found.extend(_two_sorts(plans))
-        for one in analyse(facts, size, options.get("stock")):
+        for one in analyse(load.facts, size, options.get("stock")):
             if one is not None and one not in found:
                 found.append(one)
             yield
         diagnostics = tuple(sorted(found, key=sort_key))
         refused = any(one.is_error for one in diagnostics)
         ordered = tuple(sorted(plans, key=lambda one: (one.order, one.name, one.source.name)))
-        digest = _digest(files, params, metrics)
+        digest = _digest(files, options.get("params") or {}, load.metrics)
         return CompileResult(() if refused else ordered, diagnostics, digest, ordered)
 
-    def _file(
-        self,
-        name: str,
-        data: str | bytes,
-        whose: _Whose,
-        found: list[Diagnostic],
-        out: tuple[list[FileFacts], list[Parsed]],
-    ) -> Generator[None, None, Plan | None]:
-        facts, parsed = out
+
+class _Load:
+    """One compile, file by file: what was found, the plans, and what the analysis looks at."""
+
+    def __init__(self, parser: Parser, memo: Memo, options: Options) -> None:
+        self.tenant = options.get("tenant")
+        self.params = _own(options.get("params") or {}, self.tenant)
+        self.metrics = options.get("metrics") or {}
+        self.found: list[Diagnostic] = []
+        self.plans: list[Plan] = []
+        self.facts: list[FileFacts] = []
+        self._parser, self._memo = parser, memo
+
+    def read(self, name: str, text: str) -> Parsed | None:
+        """Returns a bundled policy; None, and why among what is found, if it cannot be read."""
+        source, problems = read_source(name, text)
+        self.found.extend(problems)
+        statements = []
+        for statement, findings in self._parser.statements(source):
+            self.found.extend(findings)
+            statements.extend([] if statement is None else [statement])
+        return None if problems else (source, tuple(statements))
+
+    def file(
+        self, name: str, data: str | bytes, parsed: list[Parsed]
+    ) -> Generator[None, None, None]:
+        """Compiles a file; `parsed` gets its statements."""
         source, problems = read_source(name, data)
+        self.found.extend(problems)
         if problems:
-            found.extend(of_text(source, one) for one in problems)
-            return None
+            return
         statements: list[Statement] = []
         broken = False
         for statement, findings in self._parser.statements(source):
-            found.extend(findings)
+            self.found.extend(findings)
             broken = broken or any(one.is_error for one in findings)
-            if statement is not None:
-                statements.append(statement)
+            statements.extend([] if statement is None else [statement])
             yield
         parsed.append((source, tuple(statements)))
-        params, metrics, tenant = whose
-        found.extend(() if tenant is None else tenants.refused(source, statements))
-        checker = FileChecker(
-            source,
-            statements,
-            params=params.get(policy_name(source, statements)),
-            metrics=metrics,
-            namespace=None if tenant is None else tenant.namespace,
-        )
-        yield from checker.steps()
-        policy, findings = checker.result()
-        found.extend(findings)
+        params = self.params.get(policy_name(source, statements))
+        policy, findings = yield from self._checked(source, statements, params)
+        self.found.extend(findings)
         wrong = broken or any(one.is_error for one in findings)
-        facts.append(_facts(policy, statements, sound=not wrong))
-        if wrong:
-            return None
-        return (yield from assembled(policy, self._memo))
+        self.facts.append(_facts(policy, statements, sound=not wrong))
+        if not wrong:
+            self.plans.append((yield from assembled(policy, self._memo)))
 
-    def _parsed(self, name: str, text: str, found: list[Diagnostic]) -> Parsed | None:
-        """Returns a bundled policy; None, and why in `found`, if it cannot be read."""
-        source, problems = read_source(name, text)
-        found.extend(of_text(source, one) for one in problems)
-        statements: list[Statement] = []
-        for statement, findings in self._parser.statements(source):
-            found.extend(findings)
-            if statement is not None:
-                statements.append(statement)
-        return None if problems else (source, tuple(statements))
-
-    def _instance(
-        self,
-        instance: Instance,
-        whose: _Whose,
-        found: list[Diagnostic],
-        facts: list[FileFacts],
-    ) -> Generator[None, None, Plan | None]:
+    def instance(self, instance: Instance) -> Generator[None, None, None]:
         """Compiles what a `use` asks for."""
-        _, metrics, tenant = whose
-        if tenant is not None:
-            found.extend(tenants.refused(instance.source, instance.statements, instance.used))
-        checker = FileChecker(
-            instance.source,
-            instance.statements,
-            params=instance.params,
-            metrics=metrics,
-            namespace=None if tenant is None else tenant.namespace,
-        )
-        yield from checker.steps()
-        policy, findings = checker.result()
-        found.extend(one for one in findings if one not in found)
+        source, statements, used = instance.source, instance.statements, instance.used
+        policy, findings = yield from self._checked(source, statements, instance.params, used)
+        self.found.extend(one for one in findings if one not in self.found)
         if any(one.is_error for one in findings):
-            return None
+            return
         weight = policy.weight if instance.weight is None else instance.weight
         policy = replace(policy, name=instance.name, weight=weight)
-        facts.append(_facts(policy, instance.statements, sound=True, used=instance.used))
+        self.facts.append(_facts(policy, statements, sound=True, used=used))
         plan = yield from assembled(policy, self._memo)
         variant = repr(sorted(instance.params.items()))
-        return replace(plan, variant=variant, used=instance.used)
+        self.plans.append(replace(plan, variant=variant, used=used))
+
+    def _checked(
+        self,
+        source: SourceFile,
+        statements: Sequence[Statement],
+        params: Mapping[str, ParamValue] | None,
+        used: UseLine | None = None,
+    ) -> Generator[None, None, tuple[CheckedPolicy, tuple[Diagnostic, ...]]]:
+        """Checks the statements of a file, those that a tenant may not say first."""
+        tenant = self.tenant
+        if tenant is not None:
+            self.found.extend(tenants.refused(source, statements, used))
+        namespace = None if tenant is None else tenant.namespace
+        checker = FileChecker(
+            source, statements, params=params, metrics=self.metrics, namespace=namespace
+        )
+        yield from checker.steps()
+        return checker.result()
 
 
 def _own(params: Params, tenant: Tenant | None) -> dict[str, Mapping[str, ParamValue]]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dsl.source import SourceFile, Span, TextProblem
+from dsl.source import SourceFile, Span
 
 #: Longer lines are shown in part.
 _MAX_LINE: Final = 200
@@ -61,13 +61,6 @@ class Diagnostic(Struct, frozen=True):
     def is_error(self) -> bool:
         """Whether the policy is refused because of it."""
         return self.severity is Severity.ERROR
-
-
-def of_text(source: SourceFile, problem: TextProblem) -> Diagnostic:
-    """Returns a finding about the bare text."""
-    helps = (problem.help,) if problem.help else ()
-    fix = Fix(problem.span, problem.fix) if problem.fix is not None else None
-    return Diagnostic(problem.code, problem.message, source, problem.span, helps=helps, fix=fix)
 
 
 def sort_key(diagnostic: Diagnostic) -> tuple[str, int, int, str]:

@@ -15,11 +15,12 @@ from dsl.analysis import Size
 from dsl.analysis.cost import BUDGET, units_of
 from dsl.checker import FileChecker
 from dsl.checker.scope import Refused
-from dsl.diagnostics import Diagnostic, of_text
+from dsl.diagnostics import Diagnostic
+from dsl.files import read_source
 from dsl.parser import Parser
 from dsl.plan import MetricSpec
 from dsl.schema import FIELDS, NODE_SETS, POD_SETS
-from dsl.source import SourceFile, Span, read_source
+from dsl.source import SourceFile, Span
 from dsl.types import Level
 
 __all__ = ["BUDGET", "SIZE", "Understood", "check_declarations", "declaration_name", "understand"]
@@ -59,7 +60,7 @@ def understand(
     """Reads an expression; `declarations` are lines that it may use, each ends with a line end."""
     source, problems = read_source(name, declarations + text.rstrip())
     if problems:
-        return None, tuple(of_text(source, one) for one in problems)
+        return None, problems
     before, _ = read_source(name, declarations)
     span = Span(len(before.text), len(source.text))
     written, refused = parser.expression(source, span)
@@ -81,7 +82,7 @@ def check_declarations(parser: Parser, text: str, *, declarations: str = "") -> 
     """Returns what is wrong with a line of `let`, `param` or `metric` after others."""
     source, problems = read_source("line", declarations + text.rstrip() + "\n")
     if problems:
-        return tuple(of_text(source, one) for one in problems)
+        return problems
     return _checked(parser, source, source).result()[1]
 
 

@@ -86,7 +86,6 @@ class RuleBase(Struct, frozen=True, eq=False, kw_only=True):
     source: SourceFile
     reads: frozenset[str]
     row_local: bool
-    reads_pods: bool
     reads_metrics: bool
     reads_time: bool
     prepare: Callable[[Subject, World], Parts | None]

@@ -9,28 +9,15 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from dsl.types import MILLI, MISSING
+from dsl.types import MISSING
 
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
-_SUFFIXES: Final = MappingProxyType(
-    {
-        "n": Fraction(1, 10**9),
-        "u": Fraction(1, 10**6),
-        "m": Fraction(1, MILLI),
-        "k": Fraction(10**3),
-        "M": Fraction(10**6),
-        "G": Fraction(10**9),
-        "T": Fraction(10**12),
-        "P": Fraction(10**15),
-        "E": Fraction(10**18),
-        "Ki": Fraction(2**10),
-        "Mi": Fraction(2**20),
-        "Gi": Fraction(2**30),
-        "Ti": Fraction(2**40),
-        "Pi": Fraction(2**50),
-        "Ei": Fraction(2**60),
-    }
-)
+_POWERS_OF_TEN: Final = {
+    "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18,
+}  # fmt: skip
+_SUFFIXES: Final = {one: Fraction(10) ** power for one, power in _POWERS_OF_TEN.items()} | {
+    f"{one}i": Fraction(1024) ** power for power, one in enumerate("KMGTPE", 1)
+}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|min|[smhd])", re.ASCII)
 DURATION_SECONDS: Final = MappingProxyType(
     {

@@ -9,10 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from dsl import functions, ir, quantities
-from dsl.plan import Effect
 from dsl.schema import AMOUNTS, FIELDS, request_unit
-from dsl.types import MISSING, TEXT, Kind, Level, is_missing, scale_of, show
-from dsl.words import filled
+from dsl.types import MISSING, TEXT, Kind, Level, is_missing, scale_of
 from dsl.world import Subject, World
 
 #: A float, text, flag or tuple; NaN or None where it is missing.
@@ -346,42 +344,9 @@ def order_key(keys: Sequence[ir.SortKey], view: View) -> tuple[Any, ...]:
     )
 
 
-def sort_key(core: ir.SortCore, world: World, subject: Subject) -> tuple[Any, ...]:
-    """Returns the place of a pod in the queue; then comes who waits longer, then the UID."""
-    queued_at = subject.number("pod.queued_at", None)
-    last = (queued_at != queued_at, 0.0 if queued_at != queued_at else queued_at)
-    own = order_key(core.keys, View(world, subject, -1))
-    return (*own, last, subject.text("pod.uid", None) or "")
-
-
-def prefers(
-    core: ir.TierCore, world: World, subject: Subject, candidates: Sequence[int]
-) -> list[bool] | None:
-    """Returns which candidates a `first:` prefers; None where it does not apply."""
-    if not applies(core.guard, world, subject):
-        return None
-    rows = tuple(candidates)
-    return [bool(evaluate(core.test, View(world, subject, row, rows))) for row in rows]
-
-
 # ---- the chosen node
 
 
 def at_node(guard: ir.Expr | None, left: ir.Expr | None, view: View) -> bool:
     """Whether a rule about the chosen node applies."""
     return all(one is None or bool(evaluate(one, view)) for one in (guard, left))
-
-
-def effects(core: ir.ActionCore, view: View) -> tuple[Effect, ...]:
-    """Returns what actions come to; what has no value is not set."""
-    if not at_node(core.guard, core.left, view):
-        return ()
-    out = []
-    for one in core.actions:
-        if one.text is not None:
-            out.append(Effect(one.kind, one.key, filled(one.text, asked(view))))
-        elif one.value is not None:
-            value = evaluate(one.value, view)
-            if not is_missing(value):
-                out.append(Effect(one.kind, one.key, show(value, one.value.type)))
-    return tuple(out)

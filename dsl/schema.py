@@ -11,24 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from dsl.types import (
-    BOOL,
-    BYTES,
-    CORES,
-    DURATION,
-    NODES,
-    NUMBER,
-    PLAIN,
-    PODS,
-    SECONDS,
-    TEXT,
-    TEXTS,
-    TIME,
-    Level,
-    Type,
-    Unit,
-    number_of,
-)
+from dsl import types as t
 
 
 class FieldSpec(Struct, frozen=True):
@@ -50,8 +33,8 @@ class FieldSpec(Struct, frozen=True):
     """
 
     name: str
-    type: Type
-    level: Level
+    type: t.Type
+    level: t.Level
     doc: str
     keyed: bool = False
     optional: bool = False
@@ -237,9 +220,9 @@ victims.count  number?  -  number of victims
 victims.latest_start  time?  -  latest start among the most important victims
 """
 _TYPES: Final = MappingProxyType(
-    {"text": TEXT, "number": NUMBER, "time": TIME, "flag": BOOL, "seconds": DURATION,
-     "texts": TEXTS, "pods": PODS, "nodes": NODES, "cores": number_of(CORES),
-     "bytes": number_of(BYTES)}
+    {"text": t.TEXT, "number": t.NUMBER, "time": t.TIME, "flag": t.BOOL, "seconds": t.DURATION,
+     "texts": t.TEXTS, "pods": t.PODS, "nodes": t.NODES, "cores": t.number_of(t.CORES),
+     "bytes": t.number_of(t.BYTES)}
 )  # fmt: skip
 _AMOUNTS: Final = MappingProxyType(
     {"cpu": "cores", "memory": "bytes", "storage": "bytes", "gpu": "number"}
@@ -251,7 +234,7 @@ _WAKES: Final = MappingProxyType(
 )  # fmt: skip
 
 
-def _fields(text: str, level: Level, owner: str = "") -> Iterator[FieldSpec]:
+def _fields(text: str, level: t.Level, owner: str = "") -> Iterator[FieldSpec]:
     """Yields the fields of a table; a name in braces stands for several."""
     for line in text.strip().splitlines():
         path, facts, wakes, doc = line.split("  ")
@@ -263,7 +246,7 @@ def _fields(text: str, level: Level, owner: str = "") -> Iterator[FieldSpec]:
             yield _field(name, amount.split(" "), level, (wakes, doc.replace("{}", what)))
 
 
-def _field(path: str, facts: list[str], level: Level, rest: tuple[str, str]) -> FieldSpec:
+def _field(path: str, facts: list[str], level: t.Level, rest: tuple[str, str]) -> FieldSpec:
     more: dict[str, Any] = {"keyed": path.endswith("[]"), "optional": facts[0].endswith("?")}
     name, (wakes, doc) = path.removesuffix("[]"), rest
     for fact in facts[1:]:
@@ -288,13 +271,13 @@ FIELDS: Final = MappingProxyType(
     {
         spec.name: spec
         for table in (
-            _fields(_CYCLE, Level.CYCLE),
-            _fields(_ANY_POD, Level.POD, "pod."),
-            _fields(_POD, Level.POD),
-            _fields(_NODE, Level.NODE),
-            _fields(_ANY_POD, Level.IT, "it."),
-            _fields(_IT, Level.IT),
-            _fields(_RESULTS, Level.NODE),
+            _fields(_CYCLE, t.Level.CYCLE),
+            _fields(_ANY_POD, t.Level.POD, "pod."),
+            _fields(_POD, t.Level.POD),
+            _fields(_NODE, t.Level.NODE),
+            _fields(_ANY_POD, t.Level.IT, "it."),
+            _fields(_IT, t.Level.IT),
+            _fields(_RESULTS, t.Level.NODE),
         )
         for spec in table
     }
@@ -302,19 +285,14 @@ FIELDS: Final = MappingProxyType(
 WEEKDAYS: Final = FIELDS["time.weekday"].words
 QOS: Final = FIELDS["pod.qos"].words
 
-#: Plural and other spellings of the last word of a field.
+#: Plurals of the words of fields.
 PLURALS: Final = MappingProxyType(
     {
-        "labels": "label",
-        "annotations": "annotation",
-        "taints": "taint",
-        "requests": "request",
-        "limits": "limit",
-        "resources": "resource",
-        "conditions": "condition",
-        "tolerations": "toleration",
+        f"{one}s": one
+        for one in ("label", "annotation", "taint", "request", "limit", "resource", "condition",
+                    "toleration")
     }
-)
+)  # fmt: skip
 
 STALE_SECONDS: Final = 120.0
 
@@ -336,62 +314,41 @@ class MetricDefinition(Struct, frozen=True):
     every_seconds: float = 15.0
     stale_seconds: float = STALE_SECONDS
     default: float | None = None
-    unit: Unit = PLAIN
+    unit: t.Unit = t.PLAIN
     percent: bool = False
     doc: str = ""
 
 
-_PER_SECOND: Final = Unit(byte=1, second=-1)
 _VIRTUAL: Final = 'device!~"lo|veth.*|docker.*|cni.*|flannel.*|cali.*|br-.*|virbr.*|tunl.*"'
-
+#: A metric a line: its name, unit (`-`: none), what it is, and its query; two blanks part them.
+_CATALOGUE: Final = f"""
+bandwidth  byte/s  receive bytes/s per node  \
+sum by (instance) (rate(node_network_receive_bytes_total{{{_VIRTUAL}}}[3m]))
+transmit  byte/s  transmit bytes/s per node  \
+sum by (instance) (rate(node_network_transmit_bytes_total{{{_VIRTUAL}}}[3m]))
+cpu_usage  -  share of the CPUs in use, 0..1  \
+1 - avg by (instance) (rate(node_cpu_seconds_total{{mode="idle"}}[3m]))
+memory_usage  -  share of the memory in use, 0..1  \
+1 - max by (instance) (node_memory_MemAvailable_bytes) \
+/ max by (instance) (node_memory_MemTotal_bytes)
+load  -  load of the last minute  max by (instance) (node_load1)
+disk_io  byte/s  bytes/s read and written by the disks  \
+sum by (instance) (rate(node_disk_read_bytes_total[3m]) + rate(node_disk_written_bytes_total[3m]))
+latency  s  seconds a probe of the node takes  max by (instance) (probe_duration_seconds)
+"""
+_CATALOGUE_UNITS: Final = {"-": t.PLAIN, "s": t.SECONDS, "byte/s": t.Unit(byte=1, second=-1)}
 #: The metrics that every policy may name without declaring them.
 CATALOGUE: Final[Mapping[str, MetricDefinition]] = MappingProxyType(
     {
-        "bandwidth": MetricDefinition(
-            f"sum by (instance) (rate(node_network_receive_bytes_total{{{_VIRTUAL}}}[3m]))",
-            unit=_PER_SECOND,
-            doc="receive bytes/s per node",
-        ),
-        "transmit": MetricDefinition(
-            f"sum by (instance) (rate(node_network_transmit_bytes_total{{{_VIRTUAL}}}[3m]))",
-            unit=_PER_SECOND,
-            doc="transmit bytes/s per node",
-        ),
-        "cpu_usage": MetricDefinition(
-            '1 - avg by (instance) (rate(node_cpu_seconds_total{mode="idle"}[3m]))',
-            doc="share of the CPUs in use, 0..1",
-        ),
-        "memory_usage": MetricDefinition(
-            "1 - max by (instance) (node_memory_MemAvailable_bytes)"
-            " / max by (instance) (node_memory_MemTotal_bytes)",
-            doc="share of the memory in use, 0..1",
-        ),
-        "load": MetricDefinition("max by (instance) (node_load1)", doc="load of the last minute"),
-        "disk_io": MetricDefinition(
-            "sum by (instance) (rate(node_disk_read_bytes_total[3m])"
-            " + rate(node_disk_written_bytes_total[3m]))",
-            unit=_PER_SECOND,
-            doc="bytes/s read and written by the disks",
-        ),
-        "latency": MetricDefinition(
-            "max by (instance) (probe_duration_seconds)",
-            unit=Unit(second=1),
-            doc="seconds a probe of the node takes",
-        ),
+        name: MetricDefinition(query, unit=_CATALOGUE_UNITS[unit], doc=doc)
+        for name, unit, doc, query in (one.split("  ") for one in _CATALOGUE.strip().splitlines())
     }
 )
 
 #: Words of `unit`, their unit, and whether samples are percentages.
 UNIT_WORDS: Final = MappingProxyType(
-    {
-        "bytes": BYTES,
-        "cores": CORES,
-        "seconds": SECONDS,
-        "percent": PLAIN,
-    }
+    {"bytes": t.BYTES, "cores": t.CORES, "seconds": t.SECONDS, "percent": t.PLAIN}
 )
-
-
 #: Fields of the outcome, and where alone they are known.
 RESULTS: Final = MappingProxyType(
     {"score": "in `prebind` and `postbind`", "victims": "in `pick` of `preempt`"}
@@ -420,10 +377,10 @@ OF_THE_QUEUE: Final = ("it.queued_at", "it.first_attempt_at", "it.attempts")
 NODE_SETS: Final = MappingProxyType({f"{one}.nodes": one for one in ("zone", "region", "rack")})
 
 
-def request_unit(resource: str) -> Unit:
+def request_unit(resource: str) -> t.Unit:
     """Returns the unit of `pod.request[resource]` and `node.resource[resource]`."""
     if resource == "cpu":
-        return CORES
+        return t.CORES
     if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
-        return BYTES
-    return PLAIN
+        return t.BYTES
+    return t.PLAIN

@@ -1,18 +1,9 @@
 """A test file as written: what the parser hands to `policytest`.
 
-Data only; every node carries the span of its text. Names are not looked up here: an attribute that
-does not exist is still an `Attr`.
+Data only. Names are not looked up here: an attribute that does not exist is still an `Attr`.
 """
 
-from msgspec import Struct
-
-from dsl.source import SourceFile, Span
-
-
-class Node(Struct, frozen=True, gc=False):
-    """Anything with a place in the file."""
-
-    span: Span
+from dsl.syntax import Node
 
 
 class Value(Node, frozen=True):
@@ -51,34 +42,25 @@ class Fixture(Node, frozen=True):
     attrs: tuple[Attr, ...]
 
 
-class NowSetting(Node, frozen=True):
-    """`now: "TIME"` or `given now "TIME"`."""
+class Setting(Node, frozen=True):
+    """`now: "TIME"`, `metric: NAME [K1, K2] = V`, the same after `given`, `given param NAME = V`.
 
-    time: Value
+    `name` is what stands in front of the value; of `now` it is the time itself.
+    """
 
-
-class MetricSetting(Node, frozen=True):
-    """`metric: NAME = V`, `metric: NAME [K1, K2] = V`, or the same after `given`."""
-
-    name: Value
-    keys: Values | None
-    value: Operand
-
-
-class ParamSetting(Node, frozen=True):
-    """`given param NAME = V`."""
-
+    kind: str
     name: Value
     value: Operand
+    keys: Values | None = None
 
 
 class UseStatement(Node, frozen=True):
     """`use NAME (a = 1) as ALIAS weight 2`."""
 
     name: Value
-    args: tuple[tuple[Value, Operand], ...] = ()
-    alias: Value | None = None
-    weight: Value | None = None
+    args: tuple[tuple[Value, Operand], ...]
+    alias: Value | None
+    weight: Value | None
 
 
 class Reply(Node, frozen=True):
@@ -93,11 +75,11 @@ class Expectation(Node, frozen=True):
 
     name: Value
     subject: Operand
-    value: Operand | None = None
-    replies: tuple[Reply, ...] = ()
+    value: Operand | None
+    replies: tuple[Reply, ...]
 
 
-Given = Fixture | NowSetting | MetricSetting | ParamSetting
+Given = Fixture | Setting
 
 
 class TestCase(Node, frozen=True):
@@ -110,13 +92,4 @@ class TestCase(Node, frozen=True):
     expected: tuple[Expectation, ...]
 
 
-TestStatement = UseStatement | NowSetting | MetricSetting | Fixture | TestCase
-
-
-class TestFile(Struct, frozen=True):
-    """All statements of a test file that could be read, in their order."""
-
-    __test__ = False
-
-    source: SourceFile
-    statements: tuple[TestStatement, ...]
+TestStatement = UseStatement | Given | TestCase

@@ -116,41 +116,29 @@ class Library:
     ) -> Instance | None:
         if node.name in self._plugins:
             if node.args or node.alias or node.weight is not None:
-                raise scope.refuse(
-                    "P108",
-                    f"`{node.name}` is a plugin of the scheduler and takes nothing here",
-                    node.span,
-                    "its arguments and weight stand in the configuration of the scheduler",
-                )
+                message = f"`{node.name}` is a plugin of the scheduler and takes nothing here"
+                help_ = "its arguments and weight stand in the configuration of the scheduler"
+                raise scope.refuse("P108", message, node.span, help_)
             return None
         target = self._find(node.name, scope.source)
         if target is None:
             near = closest(node.name.removesuffix(".policy"), self._names())
-            raise scope.refuse(
-                "P107",
-                f"there is no policy `{node.name}`",
-                node.name_span,
-                f"did you mean `{near}`?"
-                if near
-                else "`berth policies` lists the bundled ones; others are files in this folder",
-                fix=near,
-            )
+            help_ = "`berth policies` lists the bundled ones; others are files in this folder"
+            help_ = f"did you mean `{near}`?" if near else help_
+            message = f"there is no policy `{node.name}`"
+            raise scope.refuse("P107", message, node.name_span, help_, fix=near)
         if target[0].name in path:
             raise scope.refuse("P503", f"`{node.name}` is used by way of itself", node.span)
         if len(path) > MAX_DEPTH:
-            raise scope.refuse(
-                "P503", f"policies use each other more than {MAX_DEPTH} deep", node.span
-            )
+            message = f"policies use each other more than {MAX_DEPTH} deep"
+            raise scope.refuse("P503", message, node.span)
         name = node.alias or policy_name(*target)
         params = {**self._arguments(scope, node, target), **self._params.get(name, {})}
         for decl in target[1]:
             if isinstance(decl, s.ParamDecl) and decl.default is None and decl.name not in params:
-                raise scope.refuse(
-                    "P104",
-                    f"`{node.name}` needs a value for `{decl.name}`",
-                    node.span,
-                    f"write  use {node.name} ({decl.name} = VALUE)",
-                )
+                message = f"`{node.name}` needs a value for `{decl.name}`"
+                help_ = f"write  use {node.name} ({decl.name} = VALUE)"
+                raise scope.refuse("P104", message, node.span, help_)
         return Instance(*target, name, params, _weight(scope, node), used)
 
     def _arguments(self, scope: Scope, node: s.Use, target: Parsed) -> dict[str, ParamValue]:
@@ -159,13 +147,10 @@ class Library:
         for arg in node.args:
             if arg.name not in declared:
                 near = closest(arg.name, declared)
-                raise scope.refuse(
-                    "P108",
-                    f"`{node.name}` has no parameter `{arg.name}`",
-                    arg.span,
-                    *([f"did you mean `{near}`?"] if near else []),
-                    "it has " + ", ".join(declared) if declared else "it has no parameters",
-                )
+                message = f"`{node.name}` has no parameter `{arg.name}`"
+                has = f"it has {', '.join(declared) or 'no parameters'}"
+                helps = (f"did you mean `{near}`?", has) if near else (has,)
+                raise scope.refuse("P108", message, arg.span, *helps)
             if arg.name in out:
                 raise scope.refuse("P108", f"`{arg.name}` is given twice", arg.span)
             out[arg.name] = _value(scope, arg.value)

@@ -25,11 +25,11 @@ from dsl.checker.making import (
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Fix, Severity
+from dsl.foreign.fields import ABSENT, DAYS, NOTHING, THERE
 from dsl.patterns import why_refused
 from dsl.quantities import parse_number
 from dsl.schema import FIELDS
 from dsl.source import Span
-from dsl.spelling import ABSENT, DAYS, NOTHING, THERE
 from dsl.types import BOOL, NUMBER, PLAIN, TEXT, Kind, Level, Type, is_missing
 
 #: Days as others count them, from Sunday on, which is both 0 and 7.

@@ -10,11 +10,11 @@ from typing import Final
 from dsl import syntax as s
 from dsl.checker.scope import Refused, Scope, closest
 from dsl.diagnostics import Fix
-from dsl.foreign_calls import call_for
+from dsl.foreign.calls import call_for
+from dsl.foreign.fields import Spelling, closest_field, field_for
 from dsl.functions import AGGREGATES, FUNCTIONS
 from dsl.schema import CATALOGUE, FIELDS
 from dsl.source import Span
-from dsl.spelling import Spelling, closest_field, field_for
 from dsl.types import Kind
 
 _MAX_LISTED: Final = 9

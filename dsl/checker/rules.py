@@ -53,7 +53,6 @@ class Reads(Struct, frozen=True):
 
     fields: frozenset[str]
     row_local: bool
-    pods: bool
     metrics: bool
     time: bool
     changes: bool
@@ -77,7 +76,7 @@ class Draft(Struct, frozen=True):
 def reads_of(*roots: ir.Expr | None) -> Reads:
     """Collects what expressions look at."""
     fields: set[str] = set()
-    local, pods, metrics, changes, time = True, False, False, False, False
+    local, metrics, changes, time = True, False, False, False
     for node in ir.walk(*(one for one in roots if one is not None)):
         match node:
             case ir.Read():
@@ -102,12 +101,12 @@ def reads_of(*roots: ir.Expr | None) -> Reads:
                 fields.add("pod.containers")
             case ir.PodAggregate():
                 fields.update(sets_read(node))
-                pods = changes = True
+                changes = True
                 local = local and node.over == "node"
             case _:
                 pass
     time = time or any(one in _TIME_FIELDS for one in fields)
-    return Reads(frozenset(fields), local, pods, metrics, time, changes)
+    return Reads(frozenset(fields), local, metrics, time, changes)
 
 
 def _read_by(node: ir.Metric) -> set[str]:

@@ -1,4 +1,4 @@
-"""What others write, and how it is written here: one table, one matcher, one nearest name.
+"""What others write, and how it is written here: forms of statements, fields, calls, near names.
 
 Knows neither the grammar nor the tree; what it proposes is tried by others.
 """

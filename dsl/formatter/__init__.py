@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from dsl.diagnostics import Diagnostic
+from dsl.files import read_source
 from dsl.formatter.canon import canonical_texts
 from dsl.formatter.lines import statement_lines
 from dsl.formatter.pieces import make_pieces, remarks
-from dsl.source import SourceFile, read_source
+from dsl.source import SourceFile
 from dsl.syntax import Lexeme
 
 __all__ = ["WIDTH", "Formatted", "Reader", "format_source"]

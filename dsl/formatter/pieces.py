@@ -25,9 +25,7 @@ _CLAUSES: Final = frozenset(
     }
 )  # fmt: skip
 _ACTIONS: Final = frozenset({"annotate", "set_label", "event"})
-_ATTRIBUTES: Final = frozenset(
-    {"attr", "attr_label", "attr_metric", "attr_keyed", "attr_annotation", "attr_file"}
-)
+_ATTRIBUTES: Final = frozenset({"attr", "attr_metric", "attr_keyed", "attr_file"})
 #: Words that start a clause without a rule of their own: rule around them, and the word.
 _BARE_CLAUSES: Final = frozenset({("use", "as"), ("use", "weight"), ("wait_then", "then")})
 _STEPS: Final = ("given_", "expect_")
@@ -35,7 +33,7 @@ _STEPS: Final = ("given_", "expect_")
 _TIGHT_BEFORE: Final = frozenset({"COMMA", "RPAR", "RSQB", "COLON", "INDEX", "DOTTAIL"})
 _TIGHT_AFTER: Final = frozenset({"LPAR", "LSQB", "INDEX"})
 _TIGHT: Final = frozenset({"STAR", "SLASH"})
-_TIGHT_EQUALS: Final = frozenset({"label_op", "attr_label", "attr_keyed", "attr_annotation"})
+_TIGHT_EQUALS: Final = frozenset({"label_op", "attr_keyed"})
 _OPENING: Final = frozenset({"LPAR", "LSQB", "INDEX"})
 _CLOSING: Final = frozenset({"RPAR", "RSQB"})
 

@@ -25,17 +25,6 @@ from dsl.lower.across import (
 from dsl.lower.conditions import text_function
 from dsl.lower.frame import Frame, Kept, Memo, Run, Value
 from dsl.lower.lasting import Facts, Known, is_dear, works
-from dsl.lower.reads import (
-    ALL,
-    CODE,
-    FLOAT,
-    GROUPS,
-    ITS,
-    ROWS,
-    element_wise,
-    frame_count,
-    string,
-)
 from dsl.schema import FIELDS
 from dsl.types import MISSING, Kind, Level
 
@@ -69,18 +58,18 @@ class Builder:
 
     # ---- hoisting
 
-    def build(self, node: ir.Expr, domain: str = ROWS) -> Run:
+    def build(self, node: ir.Expr, domain: str = reads.ROWS) -> Run:
         """Returns the closure of an expression in a domain."""
         of_item = self._reads_item(node)
         if self.hoist and node.level is Level.POD and not of_item and _without_aggregates(node):
             return self._slot(node)
-        if domain != ROWS and node.level <= Level.NODE:
+        if domain != reads.ROWS and node.level <= Level.NODE:
             run = self.build(node)
             return self._gathered(run) if node.level is Level.NODE else run
         key = (id(node), domain)
         found = self._built.get(key)
         if found is None:
-            last = domain == ROWS and not of_item
+            last = domain == reads.ROWS and not of_item
             found = self._lasting(node) if last else self._build(node, domain)
             if self._in_items and not of_item and node.level > Level.POD:
                 found = _outside(found, key)
@@ -106,11 +95,11 @@ class Builder:
         of_rows = node.level is Level.NODE or (node.level is Level.CYCLE and aggregate)
         facts = self._known.of(node) if of_rows and works(node) else None
         if facts is None or not facts.lasting:
-            return self._build(node, ROWS)
+            return self._build(node, reads.ROWS)
         # A part of what is kept is kept by itself only if somebody else has it, too.
         whole, self._within = not self._within, True
         try:
-            run = self._build(node, ROWS)
+            run = self._build(node, reads.ROWS)
         finally:
             self._within = not whole
         return self._keeping(run, facts, whole=whole, scalar=node.level is Level.CYCLE)
@@ -215,7 +204,7 @@ class Builder:
             case ir.Rank():
                 return self._rank(node)
             case _:
-                return conditions.condition(self, node, domain)
+                return conditions.CONDITIONS[type(node)](self, node, domain)
 
     # ---- leaves
 
@@ -296,11 +285,11 @@ class Builder:
         if name == "plain":
             return runs[0]
         if name in ("min", "max", "median"):
-            return element_wise(name, runs, scalar=scalar)
+            return reads.element_wise(name, runs, scalar=scalar)
         if name == "string":
-            return string(runs[0], scalar=scalar)
+            return reads.string(runs[0], scalar=scalar)
         if name in functions.TEXT_FUNCTIONS:
-            kind = FLOAT if node.type.is_number or node.type.kind is Kind.TIME else CODE
+            kind = reads.FLOAT if node.type.is_number or node.type.kind is Kind.TIME else reads.CODE
             return text_function(self, functions.TEXT_FUNCTIONS[name], node.args, domain, kind)
         if scalar:
             function = functions.NUMBER_FUNCTIONS[name]
@@ -310,7 +299,7 @@ class Builder:
 
     # ---- aggregates
 
-    def _value(self, node: ir.Expr | None, domain: str = ROWS) -> Run | None:
+    def _value(self, node: ir.Expr | None, domain: str = reads.ROWS) -> Run | None:
         """Builds what an aggregate is of; texts as codes, also where one text is that of all."""
         if node is None or node.type.kind is not Kind.TEXT:
             return None if node is None else self.build(node, domain)
@@ -329,7 +318,7 @@ class Builder:
         parts = asked(node)
         if parts is not None:
             return self._across(node, parts)
-        domain = ITS if node.over == "node" else ALL
+        domain = reads.ITS if node.over == "node" else reads.ALL
         value = self._value(node.value, domain)
         where = self.build(node.where, domain) if node.where is not None else None
         run = pods.pod_aggregate(pods.PodSum(node.function, node.over, value, where, self.memo))
@@ -340,19 +329,19 @@ class Builder:
 
     def _across(self, node: ir.PodAggregate, parts: Asked) -> Run:
         """Returns an aggregate over pods of other nodes of what differs with the node, too."""
-        of_pods = tuple(self.build(one, ALL) for one in parts.of_pods)
+        of_pods = tuple(self.build(one, reads.ALL) for one in parts.of_pods)
         of_node = []
         for place, one in enumerate(parts.of_pods):
-            self._built[id(one), GROUPS] = of_group(place)
+            self._built[id(one), reads.GROUPS] = of_group(place)
         for place, pair in enumerate(parts.pairs):
             node_first = pair.left.level is Level.NODE
             here, there = (pair.left, pair.right) if node_first else (pair.right, pair.left)
             of_node.append(self.build(here))
-            end = self.build(there, GROUPS)
+            end = self.build(there, reads.GROUPS)
             found = pair_of_group(pair.id, place, end, node_first=node_first)
-            self._built[id(pair), GROUPS] = found
-        value = self._value(node.value, GROUPS)
-        where = self.build(node.where, GROUPS) if node.where is not None else None
+            self._built[id(pair), reads.GROUPS] = found
+        value = self._value(node.value, reads.GROUPS)
+        where = self.build(node.where, reads.GROUPS) if node.where is not None else None
         first = None
         # Of a condition alone, which `all` asks of all pods, there is none: pairs are in it.
         if node.where is not None and not any(map(is_across, ir.walk(node.where))):
@@ -396,7 +385,7 @@ class Builder:
         if node.level <= Level.POD:
             value = self.build(node.value) if is_text else value
             return pods.one_by_one(function, value, where, each)
-        reduce = pods.of_items(function, (value, where), frame_count(domain), is_text=is_text)
+        reduce = pods.of_items(function, (value, where), reads.frame_count(domain), is_text=is_text)
         return lambda frame: reduce(frame, each(frame))
 
     def _rank(self, node: ir.Rank) -> Run:

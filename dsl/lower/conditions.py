@@ -3,72 +3,33 @@
 import math
 import operator
 from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 
 from dsl import functions, ir
 from dsl.lower import reads, texts
 from dsl.lower.frame import Frame, Run, Value
-from dsl.lower.reads import (
-    BOOLEAN,
-    CODE,
-    ROWS,
-    Building,
-    Result,
-    map_codes,
-    missing_of,
-    scalar_text,
-    several_columns,
-)
 from dsl.types import Kind, Level
 
 
-def condition(builder: Building, node: ir.Expr, domain: str) -> Run:  # noqa: C901 - one case a kind
-    """Returns the closure of a comparison, a test, or a choice between values."""
-    match node:
-        case ir.Compare():
-            return _compare(builder, node, domain)
-        case ir.TextTest():
-            function = functions.TEXT_TESTS[node.operator]
-            return text_function(builder, function, (node.left, node.right), domain, BOOLEAN)
-        case ir.Member():
-            return _member(builder, node, domain)
-        case ir.Between():
-            return _between(builder, node, domain)
-        case ir.Missing():
-            return _missing(builder, node, domain)
-        case ir.Coalesce():
-            return _coalesce(builder, node, domain)
-        case ir.Logical():
-            return _logical(builder, node, domain)
-        case ir.Not():
-            operand = builder.build(node.operand, domain)
-            if node.level <= Level.POD:
-                return lambda frame: not operand(frame)
-            return lambda frame: ~operand(frame)
-        case ir.If():
-            return _if(builder, node, domain)
-        case _:
-            raise AssertionError(node)
-
-
 def text_function(
-    builder: Building,
+    builder: reads.Building,
     function: Callable[..., Value],
     args: tuple[ir.Expr, ...],
     domain: str,
-    kind: Result,
+    kind: reads.Result,
 ) -> Run:
     """Returns a function of texts: of columns each distinct text is looked at once."""
     runs = [builder.build(one, domain) for one in args]
     columns = [place for place, one in enumerate(args) if one.level > Level.POD]
     if not columns:
-        return scalar_text(function, runs, kind)
+        return reads.scalar_text(function, runs, kind)
     if len(columns) > 1:
-        return several_columns(function, runs, kind)
+        return reads.several_columns(function, runs, kind)
     place = columns[0]
     tables = texts.Tables(function, kind.missing)
-    interns = kind is CODE
+    interns = kind is reads.CODE
 
     def one_column(frame: Frame) -> Value:
         values = [run(frame) for run in runs]
@@ -77,13 +38,13 @@ def text_function(
             return np.full(len(codes), kind.missing)
         dictionary = frame.world.dictionary
         if interns:
-            return map_codes(function, place, codes, values, dictionary)
+            return reads.map_codes(function, place, codes, values, dictionary)
         return tables.of(place, tuple(values)).take(codes, dictionary)
 
     return one_column
 
 
-def _compare(builder: Building, node: ir.Compare, domain: str) -> Run:
+def _compare(builder: reads.Building, node: ir.Compare, domain: str) -> Run:
     left, right = builder.build(node.left, domain), builder.build(node.right, domain)
     scalar = node.level <= Level.POD
     if node.left.type.kind is Kind.TEXT:
@@ -104,10 +65,10 @@ def _compare(builder: Building, node: ir.Compare, domain: str) -> Run:
     return lambda frame: test(left(frame), right(frame))
 
 
-def _member(builder: Building, node: ir.Member, domain: str) -> Run:
+def _member(builder: reads.Building, node: ir.Member, domain: str) -> Run:
     made = split_of(node.items)
     if made is not None:
-        return text_function(builder, _in_split, (node.item, *made.args), domain, BOOLEAN)
+        return text_function(builder, _in_split, (node.item, *made.args), domain, reads.BOOLEAN)
     if node.items.level is Level.NODE:
         field = plain_list(node.items).field
         return reads.in_list(field, builder.build(node.item, domain), domain)
@@ -120,7 +81,7 @@ def _member(builder: Building, node: ir.Member, domain: str) -> Run:
     return lambda frame: np.isin(item(frame), items(frame))
 
 
-def _between(builder: Building, node: ir.Between, domain: str) -> Run:
+def _between(builder: reads.Building, node: ir.Between, domain: str) -> Run:
     item, low, high = builder.build(node.item, domain), node.low, node.high
     if node.level <= Level.POD:
         return lambda frame: low <= item(frame) <= high
@@ -132,7 +93,7 @@ def _between(builder: Building, node: ir.Between, domain: str) -> Run:
     return between
 
 
-def _missing(builder: Building, node: ir.Missing, domain: str) -> Run:
+def _missing(builder: reads.Building, node: ir.Missing, domain: str) -> Run:
     operand = builder.build(node.operand, domain)
     is_text = node.operand.type.kind is Kind.TEXT
     if node.level <= Level.POD:
@@ -144,7 +105,7 @@ def _missing(builder: Building, node: ir.Missing, domain: str) -> Run:
     return lambda frame: np.isnan(operand(frame))
 
 
-def _coalesce(builder: Building, node: ir.Coalesce, domain: str) -> Run:
+def _coalesce(builder: reads.Building, node: ir.Coalesce, domain: str) -> Run:
     runs = [builder.build(one, domain) for one in node.operands]
     is_text = node.type.kind is Kind.TEXT
     if node.level <= Level.POD:
@@ -154,7 +115,7 @@ def _coalesce(builder: Building, node: ir.Coalesce, domain: str) -> Run:
                 value = run(frame)
                 if value is not None and value == value:
                     return value
-            return missing_of(node.type)
+            return reads.missing_of(node.type)
 
         return first
 
@@ -173,14 +134,14 @@ def _coalesce(builder: Building, node: ir.Coalesce, domain: str) -> Run:
     return columns
 
 
-def _logical(builder: Building, node: ir.Logical, domain: str) -> Run:
+def _logical(builder: reads.Building, node: ir.Logical, domain: str) -> Run:
     runs = [builder.build(one, domain) for one in node.operands]
     if node.level <= Level.POD:
         if node.operator == "and":
             return lambda frame: all(run(frame) for run in runs)
         return lambda frame: any(run(frame) for run in runs)
     join = operator.and_ if node.operator == "and" else operator.or_
-    decides, of_rows = node.operator == "or", domain == ROWS
+    decides, of_rows = node.operator == "or", domain == reads.ROWS
 
     def logical(frame: Frame) -> Value:
         result = runs[0](frame)
@@ -194,14 +155,14 @@ def _logical(builder: Building, node: ir.Logical, domain: str) -> Run:
     return logical
 
 
-def _if(builder: Building, node: ir.If, domain: str) -> Run:
+def _if(builder: reads.Building, node: ir.If, domain: str) -> Run:
     condition = builder.build(node.condition, domain)
     then, other = builder.build(node.then, domain), builder.build(node.other, domain)
     if node.level <= Level.POD:
         return lambda frame: then(frame) if condition(frame) else other(frame)
     is_text = node.type.kind is Kind.TEXT
     # The pod alone decides: what is not chosen, the rest of a long list say, costs nothing.
-    once = node.condition.level <= Level.POD and domain == ROWS
+    once = node.condition.level <= Level.POD and domain == reads.ROWS
 
     def choose(frame: Frame) -> Value:
         if once:
@@ -236,3 +197,29 @@ def plain_list(node: ir.Expr) -> ir.Read:
 
 def _in_split(item: str, text: str, separator: str) -> bool:
     return item in (functions.split(text, separator) or ())
+
+
+def _text_test(builder: reads.Building, node: ir.TextTest, domain: str) -> Run:
+    function = functions.TEXT_TESTS[node.operator]
+    return text_function(builder, function, (node.left, node.right), domain, reads.BOOLEAN)
+
+
+def _not(builder: reads.Building, node: ir.Not, domain: str) -> Run:
+    operand = builder.build(node.operand, domain)
+    if node.level <= Level.POD:
+        return lambda frame: not operand(frame)
+    return lambda frame: ~operand(frame)
+
+
+#: What builds the closure of a comparison, a test, or a choice between values, in a domain.
+CONDITIONS: Final[dict[type, Callable[[reads.Building, Any, str], Run]]] = {
+    ir.Compare: _compare,
+    ir.TextTest: _text_test,
+    ir.Member: _member,
+    ir.Between: _between,
+    ir.Missing: _missing,
+    ir.Coalesce: _coalesce,
+    ir.Logical: _logical,
+    ir.Not: _not,
+    ir.If: _if,
+}

@@ -264,20 +264,16 @@ def finish(raw: Column, norm: str, missing: float | None, *, reverse: bool) -> C
     """Turns the raw values of all candidates into scores; None when the statement abstains."""
     if len(raw) == 0:
         return None
-    if np.isfinite(np.add.reduce(raw)):
-        return rounded(_scaled(raw, norm, reverse=reverse))
     gone = np.isnan(raw)
     if gone.all():
         return None if missing is None else np.full(len(raw), missing)
-    there = raw[~gone]
+    score = _normalised(raw if not gone.any() else raw[~gone], norm)
+    found = rounded(100.0 - score if reverse else score)
+    if not gone.any():
+        return found
     out = np.full(len(raw), 0.0 if missing is None else missing)
-    out[~gone] = rounded(_scaled(there, norm, reverse=reverse))
+    out[~gone] = found
     return out
-
-
-def _scaled(raw: Column, norm: str, *, reverse: bool) -> Column:
-    score = _normalised(raw, norm)
-    return 100.0 - score if reverse else score
 
 
 def _normalised(raw: Column, norm: str) -> Column:

@@ -1,7 +1,6 @@
 """Aggregates: pods reduced to their node, zone, region or cluster, and nodes to one value."""
 
 from collections.abc import Callable
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -18,19 +17,12 @@ Items = Callable[[Frame, list[Frame]], Value]
 _LABEL: Final = "label:"
 _MANY: Final = 2048
 #: What an aggregate of no pods gives.
-_NOTHING: Final = MappingProxyType(
-    {
-        "count": 0.0,
-        "sum": 0.0,
-        "any": False,
-        "all": True,
-        "max": MISSING,
-        "min": MISSING,
-        "avg": MISSING,
-        "median": MISSING,
-        "distinct": 0.0,
-    }
-)
+_NOTHING: Final = {
+    "any": False,
+    "all": True,
+    **dict.fromkeys(("count", "sum", "distinct"), 0.0),
+    **dict.fromkeys(("max", "min", "avg", "median"), MISSING),
+}
 
 
 def all_pods(frame: Frame) -> tuple[Pods, Group]:

@@ -6,10 +6,9 @@ any text. A `Parser` is a value; its tables are built when first needed.
 
 from collections.abc import Iterator
 
-from dsl.diagnostics import Diagnostic, of_text
+from dsl.diagnostics import Diagnostic
 from dsl.parser.build import Kept, StatementReader
-from dsl.parser.layout import Chunk, cut, too_long
-from dsl.parser.refusal import Meant
+from dsl.parser.layout import cut, too_long
 from dsl.parser.statements import is_statement
 from dsl.parser.tests import parse_test
 from dsl.source import SourceFile, Span
@@ -19,9 +18,8 @@ from dsl.syntax import Broken, Expr, Lexeme, Statement
 class Parser:
     """Reads policy files; holds the tables of the grammar."""
 
-    def __init__(self, meant: Meant | None = None) -> None:
-        """Makes a parser; `meant` says how calls of other languages are written here."""
-        self._reader = StatementReader(meant)
+    def __init__(self) -> None:
+        self._reader = StatementReader()
 
     def warm(self) -> None:
         """Makes now, in a twentieth of a second, what is made when a statement needs it."""
@@ -34,24 +32,24 @@ class Parser:
         self._reader.begin()
         chunks, problems = cut(source)
         for problem in problems:
-            yield None, (of_text(source, problem),)
+            yield None, (problem,)
         alien = broken = False
         for chunk in chunks:
-            known = is_statement(source.slice(chunk.span))
+            known = is_statement(source.slice(chunk))
             stray = None if known else _stray(source, chunk, alien=alien, broken=broken)
             if stray is not None:
                 alien = alien or bool(stray[1])
                 yield stray
                 continue
-            statement, found = self._reader.statement(source, chunk.span, keep)
+            statement, found = self._reader.statement(source, chunk, keep)
             broken = bool(found)
             yield statement or _broken(source, chunk), tuple(found)
 
     def expression(self, source: SourceFile, span: Span) -> tuple[Expr | None, Diagnostic | None]:
         """Reads the text under a span as one expression."""
-        long = too_long(source.text, span)
+        long = too_long(source, span)
         if long is not None:
-            return None, of_text(source, long)
+            return None, long
         tree, problems = self._reader.expression(source, span)
         return tree, problems[0] if problems else None
 
@@ -71,14 +69,14 @@ class Parser:
 # ---- lines that are no statements: what is known of them is loaded when there is one
 
 
-def _broken(source: SourceFile, chunk: Chunk) -> Broken:
+def _broken(source: SourceFile, chunk: Span) -> Broken:
     from dsl.parser.lines import declares  # noqa: PLC0415 - see above
 
-    return Broken(chunk.span, declares(source.slice(chunk.span)))
+    return Broken(chunk, declares(source.slice(chunk)))
 
 
 def _stray(
-    source: SourceFile, chunk: Chunk, *, alien: bool, broken: bool
+    source: SourceFile, chunk: Span, *, alien: bool, broken: bool
 ) -> tuple[Broken, tuple[Diagnostic, ...]] | None:
     """Returns what is said of a line that no statement is, None where reading has to tell.
 
@@ -87,12 +85,12 @@ def _stray(
     """
     from dsl.parser import lines  # noqa: PLC0415 - see above
 
-    text = source.slice(chunk.span)
+    text = source.slice(chunk)
     if lines.is_ours(text):
         return None
     language = None if alien else lines.foreign(text)
     if language is not None:
         refusal = lines.wrong_language(language, 0, len(text.split(maxsplit=1)[0]))
-        found = refusal.diagnostic(source, chunk.span.start, len(source.text))
+        found = refusal.diagnostic(source, chunk.start, len(source.text))
         return _broken(source, chunk), (found,)
     return (_broken(source, chunk), ()) if alien or (broken and lines.is_closing(text)) else None

@@ -15,7 +15,6 @@ from dsl.parser.automaton import Automaton
 from dsl.parser.expressions import Raw, StopError, _Expressions
 from dsl.parser.lexemes import lexemes_of
 from dsl.parser.reading import reaches, read
-from dsl.parser.refusal import Meant
 from dsl.parser.tables import load_tables
 from dsl.source import SourceFile, Span
 
@@ -30,10 +29,8 @@ _KEYWORD: Final = re.compile(r"[A-Za-z]+")
 class StatementReader:
     """Parses one statement or one expression at a time."""
 
-    def __init__(self, meant: Meant | None = None) -> None:
-        """Makes a reader; `meant` says how calls of other languages are written here."""
+    def __init__(self) -> None:
         self._loaded: Automaton | None = None
-        self._meant = meant
         self._wrong = 0
 
     def begin(self) -> None:
@@ -109,7 +106,7 @@ class StatementReader:
         words: list[Token] | None = None,
     ) -> Raw:
         tries = self._wrong < _MAX_TRIED
-        tree, found = read(self._automaton(), text, start, words, self._meant, tries=tries)
+        tree, found = read(self._automaton(), text, start, words, tries=tries)
         self._wrong += bool(found)
         for refusal in found:
             builder.report(refusal)
@@ -137,22 +134,17 @@ class _Builder(_Expressions):
 
     def st_param(self, tree: Raw) -> s.ParamDecl:
         name, kind, default, check, doc = tree.children
-        bounds: tuple[s.Literal, s.Literal] | None = None
-        choices: s.Words | None = None
-        if check is not None and check.data == "range_check":
-            low, high = (cast("s.Literal", self.expr(one)) for one in check.children)
-            bounds = (low, high)
-        elif check is not None:
-            choices = self.words(check.children[0])
+        checked = None if check is None else tuple(self.expr(one) for one in check.children)
+        ranges = check is not None and check.data == "range_check"
         return s.ParamDecl(
             self.span(tree),
             str(name),
             self.span(name),
             str(kind.children[0]) if kind is not None else "",
             kind is not None and kind.data == "list_type",
-            cast("s.Literal", self.expr(default)) if default is not None else None,
-            bounds,
-            choices,
+            self.expr(default),
+            cast("tuple[s.Literal, s.Literal] | None", checked if ranges else None),
+            cast("s.Words", checked[0]) if checked is not None and not ranges else None,
             self.quoted(doc) if doc is not None else "",
         )
 
@@ -160,18 +152,13 @@ class _Builder(_Expressions):
         """Reads a `use`, the one declaration that is a rule of its own in the grammar."""
         (tree,) = tree.children
         name, *args, alias, weight = tree.children
-        return s.Use(
-            self.span(tree),
-            str(name),
-            self.span(name),
-            tuple(
-                s.Argument(self.span(one), str(one.children[0]), self.expr(one.children[1]))
-                for one in args
-                if one is not None
-            ),
-            str(alias) if alias is not None else "",
-            self.expr(weight) if weight is not None else None,
+        given = (
+            s.Argument(self.span(one), str(one.children[0]), self.expr(one.children[1]))
+            for one in args
+            if one is not None
         )
+        span, alias = self.span(tree), str(alias or "")
+        return s.Use(span, str(name), self.span(name), tuple(given), alias, self.expr(weight))
 
     def st_let(self, tree: Raw) -> s.LetDecl:
         name, value = tree.children
@@ -184,52 +171,43 @@ class _Builder(_Expressions):
             str(name),
             self.span(name),
             str(source.data),
-            tuple(self.expr(one) for one in source.children),
-            tuple(self.clause(one) for one in clauses),
+            tuple(map(self.expr, source.children)),
+            tuple(map(self.clause, clauses)),
         )
 
-    def _rule(self, tree: Raw) -> s.Rule:
-        rule, *clauses = tree.children
-        left, right = rule.children
-        if right is None:
-            left, right = None, left
-        return self._make_rule(tree, left, right, clauses)
+    def _keyword(self, tree: Raw) -> str:
+        """Returns the word of a statement as it is written: a point has two."""
+        word = _KEYWORD.match(self.source.text, self.span(tree).start)
+        return word.group() if word else str(tree.data)
 
-    def _make_rule(
-        self, tree: Raw, left: Raw, right: Raw, clauses: list[Raw], direction: str = ""
-    ) -> s.Rule:
-        span = self.span(tree)
-        word = _KEYWORD.match(self.source.text, span.start)
+    def _rule(self, tree: Raw) -> s.Rule:
+        first, *clauses = tree.children
+        direction, left, right = "", None, first
+        if tree.data in ("prefer", "avoid"):
+            target, *clauses = clauses
+            direction = "" if target.data == "plain" else str(target.data)
+            left, right = first and first.children[0], target.children[0]
+        elif tree.data != "prescore":
+            left, right = first.children
+            if right is None:
+                left, right = None, left
         return s.Rule(
-            span,
-            word.group() if word else str(tree.data),
+            self.span(tree),
+            self._keyword(tree),
             str(tree.data),
-            self.expr(left) if left is not None else None,
+            self.expr(left),
             self.expr(right),
-            tuple(self.clause(one) for one in clauses),
+            tuple(map(self.clause, clauses)),
             direction,
         )
 
     st_filter = st_forbid = st_score = st_gate = st_prefilter = st_reserve = st_first = _rule
-
-    def st_prescore(self, tree: Raw) -> s.Rule:
-        return self._make_rule(tree, None, tree.children[0], [])
-
-    def _preference(self, tree: Raw) -> s.Rule:
-        cond, target, *clauses = tree.children
-        left = cond.children[0] if cond is not None else None
-        direction = "" if target.data == "plain" else str(target.data)
-        return self._make_rule(tree, left, target.children[0], clauses, direction)
-
-    st_prefer = st_avoid = _preference
+    st_prescore = st_prefer = st_avoid = _rule
 
     def st_normalize(self, tree: Raw) -> s.NormalizeDecl:
         return s.NormalizeDecl(self.span(tree), self._norm(tree.children[0]))
 
     def _special(self, tree: Raw) -> s.Special:
-        span = self.span(tree)
-        word = _KEYWORD.match(self.source.text, span.start)
-        keyword = word.group() if word else str(tree.data)
         left: s.Expr | None = None
         parts: list[s.Clause | s.KeysClause | s.AmountsClause] = []
         for child in tree.children:
@@ -239,7 +217,7 @@ class _Builder(_Expressions):
                 left = self.expr(child.children[0])
             else:
                 parts.extend(self._parts(child))
-        return s.Special(span, keyword, str(tree.data), left, tuple(parts))
+        return s.Special(self.span(tree), self._keyword(tree), str(tree.data), left, tuple(parts))
 
     st_sort = st_preempt = st_spread = st_permit = st_prebind = _special
     st_bind = st_postbind = st_gang = st_quota = _special

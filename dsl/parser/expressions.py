@@ -21,7 +21,9 @@ Raw = Any
 #: Reads an expression that stands in a message.
 ReadHole = Callable[[SourceFile, Span, str], tuple[s.Expr | None, list[Diagnostic]]]
 _LEAVES: Final = ("true", "false", "name", "bare_agg", "field")
-_WRAPPERS: Final = ("word", "lit", "key", "num", "glob", "members", "set_ref")
+_WRAPPERS: Final = (
+    "word", "lit", "key", "num", "glob", "members", "set_ref", "agg_name", "label_op",
+)  # fmt: skip
 _ESCAPES: Final = {'\\"': '"', "\\\\": "\\", "\\n": "\n", "\\t": "\t"}
 #: The parts of a message; what stands in a hole may hold braces in quotes.
 _PIECE: Final = re.compile(
@@ -30,7 +32,29 @@ _PIECE: Final = re.compile(
     re.DOTALL,
 )
 _ESCAPE: Final = re.compile(r"\\.", re.DOTALL)
-#: Nodes that are made of their span and their parts, in order.
+
+
+def _text(word: s.Word | None) -> str:
+    return "" if word is None else " ".join(word.value.split())
+
+
+def _field(
+    span: Span, path: s.Word, _: s.Word | None, key: Raw = None, tail: s.Word | None = None
+) -> s.Field:
+    return s.Field(span, path.value, key, None, _text(tail))
+
+
+def _label(
+    span: Span, path: s.Word, key: Raw, operator: s.Word | None = None, value: Raw = None
+) -> s.LabelTest:
+    return s.LabelTest(span, path.value, path.span, key, _text(operator), value)
+
+
+def _label_in(sign: str) -> Callable[..., s.LabelTest]:
+    return lambda span, path, key, value: s.LabelTest(span, path.value, path.span, key, sign, value)
+
+
+#: Nodes that are made of their span and their parts, in order; what is not there is None.
 _OF_PARTS: Final[dict[str, Callable[..., s.Expr]]] = {
     "true": partial(s.Bool, value=True),
     "false": partial(s.Bool, value=False),
@@ -42,12 +66,29 @@ _OF_PARTS: Final[dict[str, Callable[..., s.Expr]]] = {
     "and_expr": lambda span, *parts: s.Logical(span, "and", parts),
     "like": lambda span, left, right: s.TextTest(span, "like", left, right),
     "matches": lambda span, left, right: s.TextTest(span, "matches", left, right),
+    "text_test": lambda span, left, sign, right: s.TextTest(span, _text(sign), left, right),
+    "compare": lambda span, left, sign, right: s.Compare(span, sign.value, sign.span, left, right),
     "is_in": partial(s.In, negated=False),
     "not_in": partial(s.In, negated=True),
     "is_": partial(s.Is, negated=False),
     "is_not": partial(s.Is, negated=True),
     "is_missing": partial(s.IsMissing, negated=False),
     "is_present": partial(s.IsMissing, negated=True),
+    "has_label": _label,
+    "label_test": _label,
+    "label_in": _label_in("in"),
+    "label_not_in": _label_in("not in"),
+    "name": lambda span, name: s.Name(span, name.value),
+    "call": lambda span, name, *args: s.Call(
+        span, name.value, name.span, tuple(one for one in args if one is not None)
+    ),
+    "field": _field,
+    "keyed_name": _field,
+    "field_computed": lambda span, path, _, key, tail: s.Field(
+        span, path.value, None, key, _text(tail)
+    ),
+    "bare_agg": lambda span, name: s.BareAggregate(span, name.value),
+    "agg": lambda span, name, *rest: s.Aggregate(span, name.value, rest[:-2], *rest[-2:]),
 }
 
 
@@ -160,7 +201,9 @@ class _Expressions:
     # ---- expressions
 
     def expr(self, node: Raw) -> Raw:
-        """Returns our tree of one of Lark's; untyped because Lark's trees are."""
+        """Returns our tree of one of Lark's, None of none; untyped because Lark's trees are."""
+        if node is None:
+            return None
         while isinstance(node, Tree) and node.data in _WRAPPERS:
             node = node.children[0]
         if isinstance(node, Token):
@@ -187,7 +230,8 @@ class _Expressions:
         name = str(node.data)
         make = _OF_PARTS.get(name)
         if make is not None:
-            return make(self.span(node), *(self.expr(one) for one in node.children))
+            parts = [None if one is None else self.expr(one) for one in node.children]
+            return make(self.span(node), *parts)
         build: Callable[[Raw], s.Expr] = getattr(self, f"ex_{name}")
         return build(node)
 
@@ -221,46 +265,6 @@ class _Expressions:
         return s.Words(self.span(tree), tuple(self.expr(one) for one in items))
 
     words = ex_words
-
-    def ex_name(self, tree: Raw) -> s.Name:
-        return s.Name(self.span(tree), str(tree.children[0]))
-
-    def ex_call(self, tree: Raw) -> s.Call:
-        name, *args = tree.children
-        built = tuple(self.expr(one) for one in args if one is not None)
-        return s.Call(self.span(tree), str(name), self.span(name), built)
-
-    def ex_field(self, tree: Raw) -> s.Field:
-        path, _, key, tail = tree.children
-        return s.Field(
-            self.span(tree),
-            str(path),
-            self.expr(key) if key is not None else None,
-            None,
-            str(tail) if tail is not None else "",
-        )
-
-    def ex_keyed_name(self, tree: Raw) -> s.Field:
-        name, _, key = tree.children
-        return s.Field(self.span(tree), str(name), self.expr(key))
-
-    def ex_field_computed(self, tree: Raw) -> s.Field:
-        path, _, key, tail = tree.children
-        text = str(tail) if tail is not None else ""
-        return s.Field(self.span(tree), str(path), None, self.expr(key), text)
-
-    def ex_bare_agg(self, tree: Raw) -> s.BareAggregate:
-        return s.BareAggregate(self.span(tree), str(tree.children[0].children[0]))
-
-    def ex_agg(self, tree: Raw) -> s.Aggregate:
-        name, *args, over, where = tree.children
-        return s.Aggregate(
-            self.span(tree),
-            str(name.children[0]),
-            tuple(self.expr(one) for one in args),
-            self.expr(over) if over is not None else None,
-            self.expr(where) if where is not None else None,
-        )
 
     def ex_if_(self, tree: Raw) -> s.If:
         span = self.span(tree)
@@ -301,29 +305,3 @@ class _Expressions:
             first, node = node.children
             operands.append(self.expr(first))
         return s.Fallback(span, (*operands, self.expr(node)))
-
-    def ex_compare(self, tree: Raw) -> s.Compare:
-        left, operator, right = tree.children
-        return s.Compare(
-            self.span(tree), str(operator), self.span(operator), self.expr(left), self.expr(right)
-        )
-
-    def ex_text_test(self, tree: Raw) -> s.TextTest:
-        left, operator, right = tree.children
-        word = " ".join(str(operator).split())
-        return s.TextTest(self.span(tree), word, self.expr(left), self.expr(right))
-
-    def _label(self, tree: Raw) -> s.LabelTest:
-        path, key, *rest = tree.children
-        operator, value = "", None
-        if tree.data == "label_test":
-            operator = str(rest[0].children[0])
-            value = self.expr(rest[1])
-        elif tree.data in ("label_in", "label_not_in"):
-            operator = "in" if tree.data == "label_in" else "not in"
-            value = self.expr(rest[0])
-        return s.LabelTest(
-            self.span(tree), str(path), self.span(path), self.expr(key), operator, value
-        )
-
-    ex_has_label = ex_label_test = ex_label_in = ex_label_not_in = _label

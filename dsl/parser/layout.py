@@ -5,17 +5,16 @@ Knows lines and quotes, not the grammar.
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from dsl.diagnostics import Diagnostic
 from dsl.source import (
     MAX_STATEMENTS,
     MAX_TOKENS,
     MAX_TOKENS_OF_STATEMENT,
     SourceFile,
     Span,
-    TextProblem,
     blanked,
 )
 
@@ -24,63 +23,57 @@ _TOKEN: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """The text of one statement, from its first column to the start of the next."""
-
-    span: Span
-
-
-def cut(source: SourceFile) -> tuple[list[Chunk], list[TextProblem]]:
-    """Returns the statements of a file and what is wrong with its layout."""
+def cut(source: SourceFile) -> tuple[list[Span], list[Diagnostic]]:
+    """Returns the statements of a file, each up to the next, and what is wrong with its layout."""
     text = source.text
     bare = blanked(text)
     starts = [found.start() for found in re.finditer(r"^\S", bare, re.MULTILINE)]
-    limit = _limits(text, starts)
+    limit = _limits(source, text, starts)
     if limit is not None:
         return [], [limit]
     problems = []
     head = bare[: starts[0]] if starts else bare
     if head.strip():
         first = len(head) - len(head.lstrip())
-        end = first + len(head[first:].split(maxsplit=1)[0])
-        problems.append(
-            TextProblem(
-                "P012",
-                "the first statement is indented, so there is nothing it could continue",
-                Span(first, end),
-                "remove the leading spaces: a statement starts in column 1",
-            )
-        )
-    ends = [*starts[1:], len(text)] if starts else []
-    chunks = [Chunk(Span(start, end)) for start, end in zip(starts, ends, strict=True)]
-    return chunks, problems
+        span = Span(first, first + len(head[first:].split(maxsplit=1)[0]))
+        message = "the first statement is indented, so there is nothing it could continue"
+        help_ = "remove the leading spaces: a statement starts in column 1"
+        problems.append(Diagnostic("P012", message, source, span, helps=(help_,)))
+    return [Span(*ends) for ends in pairwise([*starts, len(text)])], problems
 
 
-def _limits(text: str, starts: list[int]) -> TextProblem | None:
-    if len(starts) > MAX_STATEMENTS:
-        start = starts[MAX_STATEMENTS]
-        message = f"the file has more than {MAX_STATEMENTS:,} statements"
-        return TextProblem("P006", message, Span(start, start + 1), "split the file")
-    places = [one.start() for one in _TOKEN.finditer(text) if text[one.start()] != "#"]
-    if len(places) > MAX_TOKENS:
-        at = places[MAX_TOKENS]
-        message = f"the file has more than {MAX_TOKENS:,} words and signs"
-        return TextProblem("P006", message, Span(at, at + 1), "split the file")
-    long = (_too_long(places, Span(*ends)) for ends in pairwise([*starts, len(text)]))
+def _limits(source: SourceFile, text: str, starts: list[int]) -> Diagnostic | None:
+    places = _words(text, Span(0, len(text)))
+    for found, most, what in (
+        (starts, MAX_STATEMENTS, "statements"),
+        (places, MAX_TOKENS, "words and signs"),
+    ):
+        if len(found) > most:
+            message = f"the file has more than {most:,} {what}"
+            return _limit(source, found[most], message, "split the file")
+    ends = pairwise([*starts, len(text)])
+    long = (_too_long(source, places, Span(*one)) for one in ends)
     return next((one for one in long if one is not None), None)
 
 
-def _too_long(places: list[int], span: Span) -> TextProblem | None:
+def _words(text: str, span: Span) -> list[int]:
+    found = (one.start() for one in _TOKEN.finditer(text, span.start, span.end))
+    return [one for one in found if text[one] != "#"]
+
+
+def _limit(source: SourceFile, at: int, message: str, help_: str) -> Diagnostic:
+    return Diagnostic("P006", message, source, Span(at, at + 1), helps=(help_,))
+
+
+def _too_long(source: SourceFile, places: list[int], span: Span) -> Diagnostic | None:
     first = bisect_left(places, span.start) + MAX_TOKENS_OF_STATEMENT
     if first >= len(places) or places[first] >= span.end:
         return None
     message = f"this statement has more than {MAX_TOKENS_OF_STATEMENT:,} words and signs"
     help_ = "write several: what two filters demand both must hold, and scores are added"
-    return TextProblem("P006", message, Span(places[first], places[first] + 1), help_)
+    return _limit(source, places[first], message, help_)
 
 
-def too_long(text: str, span: Span) -> TextProblem | None:
+def too_long(source: SourceFile, span: Span) -> Diagnostic | None:
     """Returns what is said of an expression of its own that has too many words."""
-    places = [one.start() for one in _TOKEN.finditer(text, span.start, span.end)]
-    return _too_long([one for one in places if text[one] != "#"], span)
+    return _too_long(source, _words(source.text, span), span)

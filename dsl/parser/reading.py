@@ -6,14 +6,13 @@ a mistake that is not understood may be its consequence. Lark's tree is handed o
 """
 
 import re
-from collections.abc import Callable
 from typing import Any, Final
 
 from lark import Token
 from msgspec.structs import replace
 
 from dsl.parser.automaton import END, Automaton, Stop
-from dsl.parser.refusal import Halt, Meant, Refusal
+from dsl.parser.refusal import Refusal
 from dsl.source import MAX_DEPTH, blanked
 
 #: Findings of one statement, at most.
@@ -27,7 +26,6 @@ def read(
     text: str,
     start: str,
     words: list[Token] | None = None,
-    meant: Meant | None = None,
     *,
     tries: bool = True,
 ) -> tuple[Any, list[Refusal]]:
@@ -46,22 +44,11 @@ def read(
         if stop is None:
             return (None if found else tree), found
         tries = tries and len(text) * (2 * len(found) + 1) < _MAX_TRIED
-        far = (lambda one: reaches(automaton, one, start)) if tries else None
         # What is known of other languages is loaded when something is wrong, not before.
         from dsl.parser.repair import tell  # noqa: PLC0415 - see above
+        from dsl.parser.told import Place  # noqa: PLC0415 - see above
 
-        refusal = tell(
-            Halt(
-                now,
-                *_met(stop, now),
-                start == "expr",
-                start == "testfile",
-                far,
-                automaton.spelt,
-                meant,
-                _fits(automaton, now, start) if tries else None,
-            )
-        )
+        refusal = tell(Place(automaton, now, start, stop), tries=tries)
         back = _as_written(refusal, edits)
         if back is None or (found and back.start <= found[-1].start):
             break
@@ -81,16 +68,6 @@ def read(
         # What is left cannot be read: nobody knows whether it was meant so.
         return None, [replace(found[0], fix=None, fix_at=None)]
     return None, found[:1]
-
-
-def _fits(automaton: Automaton, text: str, start: str) -> Callable[[int], frozenset[str]]:
-    """Returns what says which words could stand at a place of a text."""
-
-    def fits(at: int) -> frozenset[str]:
-        _, stop = automaton.read(text[:at], start)
-        return stop.accepts() if stop is not None and stop.kind == END else frozenset()
-
-    return fits
 
 
 def _covers(repair: tuple[int, int, str], edits: list[tuple[int, int, str]]) -> bool:
@@ -120,18 +97,17 @@ def reaches(automaton: Automaton, text: str, start: str) -> int:
     if too_deep(text) is not None:
         return 0
     _, stop = automaton.read(text, start)
-    return len(text) + 1 if stop is None else _met(stop, text, ask=False)[0]
+    return len(text) + 1 if stop is None else stopped(stop, text)[0]
 
 
-def _met(stop: Stop, text: str, *, ask: bool = True) -> tuple[int, int, frozenset[str], str]:
-    """Returns start, end, acceptable terminals (if asked) and the kind of what was met."""
-    start, end, kind, accepts = stop
-    if kind == END:
-        start = end = len(text)
-    elif kind == "_NL":
-        start = end = len(text[:start].rstrip(" \t"))
-    name = "end" if kind in (END, "_NL") else kind or "character"
-    return start, end, accepts() if ask else frozenset(), name
+def stopped(stop: Stop, text: str) -> tuple[int, int, bool]:
+    """Returns where what was met starts and ends, and whether it is the end of the text."""
+    if stop.kind == END:
+        return len(text), len(text), True
+    if stop.kind == "_NL":
+        end = len(text[: stop.start].rstrip(" \t"))
+        return end, end, True
+    return stop.start, stop.end, False
 
 
 def too_deep(text: str) -> Refusal | None:

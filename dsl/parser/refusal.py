@@ -1,16 +1,9 @@
-"""Where reading stopped, and what is said about it. Data only."""
-
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+"""What is said of a statement that cannot be read. Data only."""
 
 from msgspec import Struct
 
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.source import SourceFile, Span
-
-#: How a call of another language is written here, by its name and the texts of its arguments: the
-#: text or nothing, whether it is sure, and what there is to know.
-Meant = Callable[[str, Sequence[str]], tuple[str, bool, str]]
 
 
 class Refusal(Struct, frozen=True):
@@ -53,33 +46,3 @@ class Refusal(Struct, frozen=True):
         return Diagnostic(
             self.code, message, source, span, label=self.label, helps=self.helps, fix=fix
         )
-
-
-class Halt(Struct, frozen=True):
-    """Where reading stopped, as the grammar tells it; `Place` is that with what stands there.
-
-    Attributes:
-        text: the statement, or an expression alone.
-        start: where reading stopped.
-        end: where what was met there ends.
-        accepts: what the grammar would have taken.
-        kind: what was met, as the grammar calls it; `end` and `character` besides.
-        alone: whether the text is an expression, not a statement.
-        of_test: whether it is a statement of a test file.
-        read: says how far a text can be read, where somebody knows.
-        spelt: the words and signs that the grammar's names stand for.
-        meant: says how a call of another language is written here.
-        fits: says what the grammar would have taken at an earlier place.
-    """
-
-    text: str
-    start: int
-    end: int
-    accepts: frozenset[str]
-    kind: str
-    alone: bool = False
-    of_test: bool = False
-    read: Callable[[str], int] | None = None
-    spelt: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    meant: Meant | None = None
-    fits: Callable[[int], frozenset[str]] | None = None

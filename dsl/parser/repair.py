@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from dsl.foreign import Match, closest, edit_distance, known_forms
-from dsl.parser.refusal import Halt, Meant, Refusal
+from dsl.foreign.calls import call_for
+from dsl.foreign.fields import Spelling
+from dsl.parser.refusal import Refusal
 from dsl.parser.statements import DECLARATIONS, HEADS, STATEMENTS, known_word
-from dsl.parser.told import Place, closed, place_of, told
+from dsl.parser.told import Place, closed, told
 
 #: Signs that may be too much.
 _SPARE: Final = {",": "P023", ";": "P023", ":": "P023", "=": "P023", ")": "P002", "]": "P002"}
@@ -47,13 +49,12 @@ class Edit(NamedTuple):
     order: int = 0
 
 
-def tell(halt: Halt) -> Refusal:
-    """Names what is wrong where reading stopped."""
-    place = place_of(halt)
+def tell(place: Place, *, tries: bool) -> Refusal:
+    """Names what is wrong where reading stopped; without `tries` nothing else is read for it."""
     early = _indented(place)
     if early is not None:
         return early
-    best = _best(place)
+    best = _best(place) if tries and len(place.text) <= _MOST_READ else None
     unclosed = closed(place)
     if best is not None and (unclosed is None or (best[0] == 0 and best[1].cost < _ALL)):
         return best[1].refusal
@@ -62,8 +63,6 @@ def tell(halt: Halt) -> Refusal:
 
 def _best(place: Place) -> tuple[int, Edit] | None:
     """Returns the edit with which the least is left unread, and that; cheap ones first."""
-    if place.read is None or len(place.text) > _MOST_READ:
-        return None
     best: tuple[int, Edit] | None = None
     edits = sorted(_edits(place), key=lambda one: (one.cost, one.order))
     # Each try reads the statement: of a long one there are fewer.
@@ -80,8 +79,6 @@ def _best(place: Place) -> tuple[int, Edit] | None:
 
 def _left(place: Place, edit: Edit) -> int | None:
     """Returns how much cannot be read behind an edit; None where it does not help."""
-    if place.read is None:
-        return None
     text = place.text[: edit.start] + edit.better + place.text[edit.end :]
     reached = place.read(text)
     if reached > len(text):
@@ -166,10 +163,10 @@ def _called(place: Place) -> Iterator[Edit]:
     """`pod.name.startsWith("a")`: values have no functions of their own."""
     found = _METHOD.search(place.text, 0, place.start) if place.met == "(" else None
     arguments = _arguments(place) if found is not None else None
-    if found is None or arguments is None or place.meant is None or found[2] in _LABELLED:
+    if found is None or arguments is None or found[2] in _LABELLED:
         return
     end, parts = arguments
-    better, sure, note = _meant(place.meant, found[1], found[2], parts)
+    better, sure, note = _meant(found[1], found[2], parts)
     help_ = f"write  {better}" if better else note
     span = found.start(), end
     refusal = Refusal(
@@ -187,16 +184,20 @@ _LOOPS: Final = {
 _INNER: Final = re.compile(rf"({_PATH})\.([A-Za-z_]\w*)\(([^()]*)\)")
 
 
-def _meant(meant: Meant, owner: str, name: str, parts: list[str]) -> tuple[str, bool, str]:
+def _meant(owner: str, name: str, parts: list[str]) -> Spelling:
     """Returns how a call of a value's function is written here, those in its arguments too."""
     inner = [
-        _INNER.sub(lambda one: meant(f"{one[1]}.{one[2]}", one[3].split(","))[0] or one[0], part)
+        _INNER.sub(lambda one: _call(f"{one[1]}.{one[2]}", one[3].split(",")).text or one[0], part)
         for part in parts
     ]
     if name in _LOOPS and len(parts) > 1 and parts[0].isidentifier():
         asked = re.sub(rf"\b{parts[0]}\.", "it.", inner[1])
-        return f"{_LOOPS[name]}({owner} where {asked})", True, ""
-    return meant(f"{owner}.{name}", inner)
+        return Spelling(f"{_LOOPS[name]}({owner} where {asked})")
+    return _call(f"{owner}.{name}", inner)
+
+
+def _call(name: str, parts: list[str]) -> Spelling:
+    return call_for(name, parts) or Spelling("", sure=False)
 
 
 def _arguments(place: Place) -> tuple[int, list[str]] | None:
@@ -235,7 +236,7 @@ def _spellings(place: Place) -> Iterator[Edit]:
         at = owned.start(), owned.end(2)
         yield _spelt(place, at, f"{owned[1]}.{kind}", "P101", f"there is no field `{field}`")
     word = re.compile(r"[A-Za-z_]+(?=[ \t]+\Z)").search(place.text, 0, place.start)
-    if word is not None and place.fits is not None and word.start() > 0:
+    if word is not None and word.start() > 0:
         # The word in front was read as a name: what could have stood there?
         fitting = place.named(place.fits(word.start()))
         yield from _near(place, word.span(), fitting)
@@ -267,7 +268,7 @@ _BINDS: Final = re.compile(r"\b(?:and|or|not|if)\b|->|\?\?|[*/]|(?<=[ \t])[+-](?
 
 def _spare(place: Place) -> Iterator[Edit]:
     """A sign too much, or anything else that all can be read without."""
-    if place.kind == "end" or not place.met:
+    if place.at_end or not place.met:
         return
     at = place.start, place.end
     code = _SPARE.get(place.met)
@@ -290,11 +291,11 @@ def _spare(place: Place) -> Iterator[Edit]:
 
 def _missing(place: Place) -> Iterator[Edit]:
     """A comma or a word in front, without which nothing can be read."""
-    at = place.start if place.kind != "end" else len(place.before)
+    at = place.start if not place.at_end else len(place.before)
     first = ("of", "then", "->") if "." in place.met else ("of", "then", "is", "contains", "->")
     fitting = [*place.fitting(), *(("->",) if "_ARROW" in place.accepts else ())]
     fitting.sort(key=lambda one: first.index(one) if one in first else len(first))
-    comma = "COMMA" in place.accepts and place.kind != "end"
+    comma = "COMMA" in place.accepts and not place.at_end
     for word in (*((",",) if comma else ()), *fitting):
         if place.met and (word.islower() or word in ("->", ",")):
             message = f"no `{word}` stands in front of `{place.met}`"

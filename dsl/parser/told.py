@@ -1,15 +1,15 @@
-"""Where nothing is known of a mistake: what stands there, and what could.
+"""Where reading stopped: what stands there, and what could; told where nothing better is known.
 
-Works on text and on what the grammar would have taken; knows no parser. Quotes and brackets without
+Works on text and on what the grammar would have taken. Quotes and brackets without
 their partner are told of here too: what they hide makes all else unsure.
 """
 
 import re
 from typing import Final
 
-from msgspec.structs import asdict
-
-from dsl.parser.refusal import Halt, Refusal
+from dsl.parser.automaton import END, Automaton, Stop
+from dsl.parser.reading import reaches, stopped
+from dsl.parser.refusal import Refusal
 from dsl.parser.statements import DECLARATIONS, HEADS, SHAPES, is_statement
 from dsl.source import QUOTED_OR_COMMENT, blanked
 
@@ -29,16 +29,48 @@ _LOOKED_AT: Final = 256
 _WORD: Final = re.compile(r"[A-Za-z_$][\w.]*|\d[\w.%]*|[&|=<>!~?*^+%-]+")
 
 
-class Place(Halt, frozen=True):
+class Place:
     """Where reading stopped, and what stands there.
 
     Attributes:
-        bare: the text, comments and the insides of texts blanked out.
+        text: the statement, or an expression alone.
+        bare: the same, comments and the insides of texts blanked out.
+        start: where reading stopped, at the start of a word.
+        end: where what was met there ends.
         met: a word, a sign, or nothing at the end.
+        at_end: whether the text ends there.
+        accepts: what the grammar would have taken.
+        spelt: the words and signs that the grammar's names stand for.
+        alone: whether the text is an expression, not a statement.
+        of_test: whether it is a statement of a test file.
     """
 
-    bare: str = ""
-    met: str = ""
+    def __init__(self, automaton: Automaton, text: str, symbol: str, stop: Stop) -> None:
+        self.text, self.bare, self.met = text, blanked(text), ""
+        self.start, self.end, self.at_end = stopped(stop, text)
+        self.accepts, self.spelt = stop.accepts(), automaton.spelt
+        self.alone, self.of_test = symbol == "expr", symbol == "testfile"
+        self._automaton, self._symbol = automaton, symbol
+        bare = self.bare
+        if self.at_end:
+            self.start = self.end = len(bare[: self.start].rstrip())
+            return
+        # Where a keyword is the beginning of a word, the grammar stops within: `desc|ending`.
+        while self.start > 0 and re.match(r"\w\w", bare[self.start - 1 : self.start + 1]):
+            self.start -= 1
+        found = _WORD.match(text, self.start)
+        whole = text[self.start : max(self.end, self.start + 1)]
+        self.met = whole if found is None else found.group().rstrip(".")
+        self.end = max(self.start + len(self.met), self.start + 1)
+
+    def read(self, text: str) -> int:
+        """Returns how far a text in the place of this one can be read."""
+        return reaches(self._automaton, text, self._symbol)
+
+    def fits(self, at: int) -> frozenset[str]:
+        """Returns what the grammar would have taken at an earlier place."""
+        _, stop = self._automaton.read(self.text[:at], self._symbol)
+        return stop.accepts() if stop is not None and stop.kind == END else frozenset()
 
     @property
     def before(self) -> str:
@@ -69,22 +101,6 @@ class Place(Halt, frozen=True):
         """Returns the words among what the grammar would take."""
         words = (one for name in sorted(accepts) for one in self.spelt.get(name, ()))
         return [one for one in words if one[:1].isalpha()]
-
-
-def place_of(halt: Halt) -> Place:
-    """Returns the place with what stands there, a word whole."""
-    text, start, end = halt.text, halt.start, halt.end
-    bare, met = blanked(text), ""
-    if halt.kind == "end":
-        start = end = len(bare[:start].rstrip()) if start < len(bare) else len(bare.rstrip())
-    else:
-        # Where a keyword is the beginning of a word, the grammar stops within: `desc|ending`.
-        while start > 0 and re.match(r"\w\w", bare[start - 1 : start + 1]):
-            start -= 1
-        found = _WORD.match(text, start)
-        met = found.group().rstrip(".") if found is not None else text[start : max(end, start + 1)]
-        end = max(start + len(met), start + 1)
-    return Place(**{**asdict(halt), "start": start, "end": end, "bare": bare, "met": met})
 
 
 # ---- quotes and brackets
@@ -128,7 +144,7 @@ def _open_bracket(place: Place) -> Refusal | None:
         return Refusal(
             "P002", f"`{place.met}` closes nothing", place.start, place.end, helps=(help_,)
         )
-    if place.kind != "end" and place.met != "->":
+    if not place.at_end and place.met != "->":
         return None
     sign = place.bare[opened[-1]]
     close, at = (")" if sign == "(" else "]"), len(place.before)
@@ -149,11 +165,11 @@ def told(place: Place) -> Refusal:
     if head is not None:
         return head
     wants, shape = _wants(place), SHAPES.get(place.keyword)
-    verb = "is needed" if place.kind == "end" else "fits here"
+    verb = "is needed" if place.at_end else "fits here"
     helps: tuple[str, ...] = (f"{wants} {verb}",) if wants else ()
     if shape and not wants:
         helps = (f"write for example  {shape}",)
-    if place.kind == "end":
+    if place.at_end:
         last = _LAST_WORD.search(place.before[-_LOOKED_AT:])
         word = last.group() if last else ""
         message = f"nothing follows `{word}`" if word else "the statement ends too early"

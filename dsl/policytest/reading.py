@@ -1,59 +1,31 @@
 """The tree of a test file becomes its model: names are looked up, values read, fixtures merged."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 from dsl import testsyntax as t
-from dsl.diagnostics import Diagnostic, Fix, Severity, of_text, sort_key
+from dsl.diagnostics import Diagnostic, Fix, Severity, sort_key
+from dsl.files import read_source
 from dsl.foreign import closest
 from dsl.parser.build import StatementReader
 from dsl.parser.tests import parse_test
-from dsl.policytest.model import (
-    Case,
-    Cluster,
-    Expected,
-    Given,
-    Sample,
-    Setting,
-    Suite,
-    Thing,
-    Use,
-    listed,
-    pod_names,
-    same_object,
-)  # fmt: skip
-from dsl.policytest.words import (
-    ATTRIBUTES,
-    CHOICES,
-    DEFAULT_NOW,
-    EXAMPLES,
-    EXPECTATIONS,
-    KEYED,
-    OF_GIVEN,
-    OF_NODES,
-    SPAN,
-    TEXT,
-    TEXTS,
-    Plain,
-    Shape,
-    read_value,
-)
+from dsl.policytest import model as m
+from dsl.policytest import words as w
 from dsl.quantities import parse_duration, parse_number, parse_time
-from dsl.source import SourceFile, Span, read_source
+from dsl.source import SourceFile, Span
 from dsl.types import is_missing
 
 
-def read_suite(name: str, data: str | bytes, reader: StatementReader | None = None) -> Suite:
+def read_suite(name: str, data: str | bytes, reader: StatementReader | None = None) -> m.Suite:
     """Reads a test file; whatever is wrong with it is among the findings. Never raises."""
     source, problems = read_source(name, data)
     if problems:
-        found = tuple(of_text(source, one) for one in problems)
-        return Suite(source, (), (), found)
-    file, findings = parse_test(source, reader)
-    return _Reader(source, findings).suite(file)
+        return m.Suite(source, (), (), problems)
+    statements, findings = parse_test(source, reader)
+    return _Reader(source, findings).suite(statements)
 
 
 _TEST_LINE: Final = re.compile(r"(?m)^test\b")
@@ -76,17 +48,17 @@ class _Reader:
     def __init__(self, source: SourceFile, found: Sequence[Diagnostic]) -> None:
         self.source = source
         self.found = list(found)
-        self.given: dict[Span, Given] = {}
+        self.given: dict[Span, m.Given] = {}
         # A node whose line could not be read is no node, and naming it no second mistake.
         lines = [source.line(source.position(one.span.start)[0]) for one in found]
         self._lost = {name for line in lines for name in _NAME.findall(line)}
 
-    def suite(self, file: t.TestFile) -> Suite:
+    def suite(self, statements: Sequence[t.TestStatement]) -> m.Suite:
         """Returns the whole file's model."""
-        uses: list[Use] = []
-        base = Cluster()
+        uses: list[m.Use] = []
+        base = m.Cluster()
         tests: list[t.TestCase] = []
-        for statement in file.statements:
+        for statement in statements:
             if isinstance(statement, t.UseStatement):
                 uses.extend(self._use(statement))
             elif isinstance(statement, t.TestCase):
@@ -114,7 +86,7 @@ class _Reader:
         once = {(one.code, one.span, one.message): one for one in reversed(self.found)}
         found = tuple(sorted(once.values(), key=sort_key))
         given = tuple(self.given[span] for span in sorted(self.given, key=lambda one: one.start))
-        return Suite(self.source, tuple(uses), tuple(cases), found, given)
+        return m.Suite(self.source, tuple(uses), tuple(cases), found, given)
 
     def _same_name(self, tests: list[t.TestCase]) -> None:
         """A report names tests by what they say."""
@@ -126,14 +98,14 @@ class _Reader:
                 self._report("P703", message, one.name.span, "say what this one is about")
             lines.setdefault(name, self._line(one.span))
 
-    def _twice(self, base: Cluster, node: t.Given) -> None:
+    def _twice(self, base: m.Cluster, node: t.Given) -> None:
         """Above the tests each object stands once; changing it is for tests."""
         if not isinstance(node, t.Fixture):
             return
         found = len(self.found)
         new = self._thing(node)
         del self.found[found:]
-        if new.name and any(same_object(old, new) for old in base.things):
+        if new.name and any(m.same_object(old, new) for old in base.things):
             written = self.source.slice(node.span).split(":", 1)
             rest = " ".join(written[-1].split())
             help_ = f"write all of it in one place; in a test  given {node.kind} {rest}"
@@ -153,7 +125,7 @@ class _Reader:
 
     # ---- what is given
 
-    def _use(self, node: t.UseStatement) -> Iterator[Use]:
+    def _use(self, node: t.UseStatement) -> Iterator[m.Use]:
         weight = None
         if node.weight is not None:
             weight = parse_number(node.weight.text)
@@ -163,37 +135,35 @@ class _Reader:
         params = {name.text: _plain(value) for name, value in node.args}
         alias = node.alias.text if node.alias else ""
         places = {name.text: name.span for name, _ in node.args}
-        yield Use(node.name.text, node.name.span, params, alias, weight, places)
+        yield m.Use(node.name.text, node.name.span, params, alias, weight, places)
 
-    def _given(self, cluster: Cluster, node: t.Given) -> Cluster:
-        match node:
-            case t.NowSetting():
-                now = parse_time(node.time.text)
-                if is_missing(now):
-                    help_ = f'write  "{DEFAULT_NOW}"'
-                    self._report("P702", "this is not a time", node.time.span, help_)
-                    return cluster
+    def _given(self, cluster: m.Cluster, node: t.Given) -> m.Cluster:
+        if isinstance(node, t.Fixture):
+            return cluster.with_thing(self._thing(node))
+        if node.kind == "metric":
+            return self._metric(cluster, node)
+        if node.kind == "now":
+            now = parse_time(node.name.text)
+            if is_missing(now):
+                help_ = f'write  "{w.DEFAULT_NOW}"'
+                self._report("P702", "this is not a time", node.name.span, help_)
+            else:
                 return replace(cluster, now=now)
-            case t.MetricSetting():
-                return self._metric(cluster, node)
-            case t.Fixture():
-                return cluster.with_thing(self._thing(node))
-            case t.ParamSetting():
-                return cluster
+        return cluster
 
-    def _metric(self, cluster: Cluster, node: t.MetricSetting) -> Cluster:
+    def _metric(self, cluster: m.Cluster, node: t.Setting) -> m.Cluster:
         keys = tuple(one.text for one in node.keys.items) if node.keys else ()
         if isinstance(node.value, t.Values) or not _is_sample(node.value.text):
             self._report("P702", _NO_SAMPLE, node.value.span, _SAMPLE)
             return cluster
-        setting = Setting(node.name.text, keys, node.value.text)
+        setting = m.Setting(node.name.text, keys, node.value.text)
         others = [one for one in cluster.settings if (one.name, one.keys) != (setting.name, keys)]
         return replace(cluster, settings=(*others, setting))
 
-    def _thing(self, node: t.Fixture) -> Thing:
-        plain: dict[str, Plain] = {}
+    def _thing(self, node: t.Fixture) -> m.Thing:
+        plain: dict[str, w.Plain] = {}
         maps: dict[str, dict[str, str]] = {}
-        metrics: dict[str, Sample] = {}
+        metrics: dict[str, m.Sample] = {}
         for attr in node.attrs:
             with suppress(_Refused):
                 self._attr(node.kind, attr, plain, maps, metrics)
@@ -201,31 +171,28 @@ class _Reader:
         on = ""
         if node.kind in ("running", "finished"):
             on, name = name, str(plain.get("name", ""))
-        return Thing(node.kind, name, node.span, on, plain, maps, metrics)
+        return m.Thing(node.kind, name, node.span, on, plain, maps, metrics)
 
     def _attr(
         self,
         kind: str,
         attr: t.Attr,
-        plain: dict[str, Plain],
+        plain: dict[str, w.Plain],
         maps: dict[str, dict[str, str]],
-        metrics: dict[str, Sample],
+        metrics: dict[str, m.Sample],
     ) -> None:
-        known = ATTRIBUTES[kind]
+        known = w.ATTRIBUTES[kind]
         name = attr.name.text
         if name not in known:
             raise self._unknown(name, attr.name.span, known, f"a `{kind}` has no attribute")
         key = "" if attr.key is None else attr.key.text
-        self.given[attr.name.span] = Given(kind, name, key, attr.name.span)
+        self.given[attr.name.span] = m.Given(kind, name, key, attr.name.span)
         if name == "metric" and attr.key is not None:
             metrics[attr.key.text] = self._sample(attr)
-        elif name in KEYED:
-            if attr.key is None:
+        elif name in w.KEYED:
+            if attr.key is None or (attr.key.text.startswith((".", "-")) and not attr.key.quoted):
                 message, help_ = f"`{name}` takes a key and a value", f"write  {name} KEY=VALUE"
-                raise self._refuse("P702", message, attr.value.span, help_)
-            if attr.key.text.startswith((".", "-")) and not attr.key.quoted:
-                message, help_ = f"`{name}` takes a key and a value", f"write  {name} KEY=VALUE"
-                raise self._refuse("P702", message, attr.key.span, help_)
+                raise self._refuse("P702", message, (attr.key or attr.value).span, help_)
             value = self._value(known[name], name, attr.value)
             maps.setdefault(name, {})[attr.key.text] = str(value)
         else:
@@ -246,43 +213,37 @@ class _Reader:
                 )
             )
 
-    def _sample(self, attr: t.Attr) -> Sample:
+    def _sample(self, attr: t.Attr) -> m.Sample:
         if isinstance(attr.value, t.Values) or not _is_sample(attr.value.text):
             raise self._refuse("P702", _NO_SAMPLE, attr.value.span, _SAMPLE)
         age = 0.0
         if attr.age is not None:
             age = parse_duration(attr.age.text)
             if is_missing(age):
-                raise self._not(SPAN, "age", attr.age)
-        return Sample(attr.value.text, age)
+                raise self._not(w.SPAN, "age", attr.age)
+        return m.Sample(attr.value.text, age)
 
-    def _value(self, kind: str, name: str, value: t.Operand) -> Plain:
-        read: Plain | None = None
-        if isinstance(value, t.Values):
-            read = tuple(one.text for one in value.items) if kind == TEXTS else None
-        elif kind == TEXT:
-            return self._text(name, value)
-        else:
-            read = read_value(kind, name, value.text)
+    def _value(self, kind: str, name: str, value: t.Operand) -> w.Plain:
+        read: w.Plain | None = None
+        if isinstance(value, t.Value):
+            read = w.read_value(kind, name, value.text)
+        elif kind == w.TEXTS:
+            read = tuple(one.text for one in value.items)
+        if read is None and kind == w.TEXT and isinstance(value, t.Value):
+            choices = w.CHOICES.get(name, ())
+            help_ = f"it is {m.listed(choices, 'or')}" if choices else "names have no blanks"
+            raise self._refuse("P702", f"`{name}` is never `{value.text}`", value.span, help_)
         if read is None:
             raise self._not(kind, name, value)
         return read
 
-    def _text(self, name: str, value: t.Value) -> str:
-        if read_value(TEXT, name, value.text) is None:
-            choices = CHOICES.get(name, ())
-            help_ = f"it is {listed(choices, 'or')}" if choices else "names have no blanks"
-            message = f"`{name}` is never `{value.text}`"
-            raise self._refuse("P702", message, value.span, help_)
-        return value.text
-
     # ---- tests
 
-    def _case(self, base: Cluster, node: t.TestCase) -> Case:
+    def _case(self, base: m.Cluster, node: t.TestCase) -> m.Case:
         cluster = base
         params: dict[str, tuple[str | tuple[str, ...], Span]] = {}
         for one in node.given:
-            if isinstance(one, t.ParamSetting):
+            if isinstance(one, t.Setting) and one.kind == "param":
                 params[one.name.text] = (_plain(one.value), one.name.span)
             else:
                 cluster = self._given(cluster, one)
@@ -290,13 +251,13 @@ class _Reader:
         for wanted in node.expected:
             with suppress(_Refused):
                 expected.append(self._expected(wanted, cluster))
-        case = Case(
+        case = m.Case(
             node.name.text, self._line(node.span), node.span, cluster, params, tuple(expected)
         )
         self._check(case, node)
         return case
 
-    def _check(self, case: Case, node: t.TestCase) -> None:
+    def _check(self, case: m.Case, node: t.TestCase) -> None:
         nodes = [one.name for one in case.cluster.of("node")]
         for one in case.cluster.of("running", "finished", "pod"):
             where = one.node or one.text("chosen")
@@ -319,38 +280,37 @@ class _Reader:
         found = form.search(self.source.text, span.start, span.end)
         return span if found is None else Span(*found.span(1))
 
-    def _check_names(self, case: Case) -> None:
+    def _check_names(self, case: m.Case) -> None:
         """Expectations go by the names of the given pods."""
         seen: set[str] = set()
         for one in case.cluster.of("pod"):
-            names = pod_names(one)
+            names = m.pod_names(one)
             for name in (known for known in names if known in seen):
                 message = f"two of the pods that this test gives are called `{name}`"
                 self._report("P703", message, one.span, "give each of them a `name` of its own")
             seen.update(names)
 
-    def _expected(self, node: t.Expectation, cluster: Cluster) -> Expected:
+    def _expected(self, node: t.Expectation, cluster: m.Cluster) -> m.Expected:
         name = node.name.text
-        shape = EXPECTATIONS.get(name)
+        shape = w.EXPECTATIONS.get(name)
         if shape is None:
-            raise self._unknown(name, node.name.span, EXPECTATIONS, "there is no expectation")
+            raise self._unknown(name, node.name.span, w.EXPECTATIONS, "there is no expectation")
         text = " ".join(self.source.slice(node.span).split())
-        made = Expected(name, node.span, self._line(node.span), text)
+        made = m.Expected(name, node.span, self._line(node.span), text)
         made = self._subject(made, shape, node)
         for reply in node.replies:
-            allowed = shape.message if reply.name == "message" else shape.status
-            if not allowed:
+            if not (shape.message if reply.name == "message" else shape.status):
                 message = f"`expect {name}` has no {reply.name}"
                 raise self._refuse("P702", message, reply.span, f"write  expect {shape.example}")
-            said = reply.value.text
-            if reply.name == "message":
-                made = replace(made, message=said)
-            else:
-                made = replace(made, status=said)
+            made = (
+                replace(made, message=reply.value.text)
+                if reply.name == "message"
+                else replace(made, status=reply.value.text)
+            )
         self._named(made, node, cluster)
         return made
 
-    def _subject(self, made: Expected, shape: Shape, node: t.Expectation) -> Expected:
+    def _subject(self, made: m.Expected, shape: w.Shape, node: t.Expectation) -> m.Expected:
         subject, value = node.subject, node.value
         usage = f"write  expect {shape.example}"
         name = node.name.text
@@ -370,7 +330,7 @@ class _Reader:
         else:
             names = () if shape.none and subject.text == "none" else (subject.text,)
             if shape.words and subject.text not in shape.words:
-                message = f"`expect {name}` takes {listed(shape.words, 'or')}"
+                message = f"`expect {name}` takes {m.listed(shape.words, 'or')}"
                 raise self._refuse("P702", message, subject.span, usage)
         if isinstance(value, t.Values):
             raise self._refuse("P702", "this is one value, not a list", value.span, usage)
@@ -385,49 +345,48 @@ class _Reader:
             raise self._refuse("P702", f"`expect {name}` takes a number", span, usage)
         return replace(made, names=names, value=text, number=number)
 
-    def _named(self, made: Expected, node: t.Expectation, cluster: Cluster) -> None:
+    def _named(self, made: m.Expected, node: t.Expectation, cluster: m.Cluster) -> None:
         """Names that the test does not give are slips of the pen."""
-        spans = [node.subject.span]
-        if isinstance(node.subject, t.Values):
-            spans = [one.span for one in node.subject.items]
-        if made.name in OF_NODES:
-            nodes = [one.name for one in cluster.of("node")]
-            for name, span in zip(made.names, spans, strict=False):
-                if name not in nodes:
-                    self._no_node(name, span, nodes)
-        pods = [name for one in cluster.of("pod") for name in pod_names(one)]
-        if made.name in OF_GIVEN:
-            for name, span in zip(made.names, spans, strict=False):
-                if name not in pods:
-                    near = closest(name, pods)
-                    help_ = _did_you_mean(near) or f"given are {_some(pods)}"
-                    fix = Fix(span, near) if near is not None else None
-                    self._report("P701", f"no pod `{name}` is given", span, help_, fix=fix)
+        subject = node.subject
+        parts = subject.items if isinstance(subject, t.Values) else (subject,)
+        nodes = [one.name for one in cluster.of("node")]
+        pods = [name for one in cluster.of("pod") for name in m.pod_names(one)]
+        for name, part in zip(made.names, parts, strict=False):
+            if made.name in w.OF_NODES and name not in nodes:
+                self._no_node(name, part.span, nodes)
+            elif made.name in w.OF_GIVEN and name not in pods:
+                message, help_ = f"no pod `{name}` is given", f"given are {_some(pods)}"
+                self._nobody(name, part.span, message, help_, pods)
 
     # ---- findings
 
     def _no_node(self, name: str, span: Span, nodes: Sequence[str]) -> None:
-        if name in self._lost:
-            return
-        near = closest(name, nodes)
-        fix = Fix(span, near) if near is not None else None
-        help_ = _did_you_mean(near) or f"the nodes are {_some(nodes)}"
-        if not nodes:
+        message = f"there is no node `{name}`"
+        if nodes and name not in self._lost:
+            self._nobody(name, span, message, f"the nodes are {_some(nodes)}", nodes)
+        elif name not in self._lost:
+            line = f"node: {name} cpu 4"
             first = _TEST_LINE.search(self.source.text)
-            help_ = f"add above the tests:  node: {name} cpu 4"
-            fix = None if first is None else Fix(Span(first.start(), first.start()),
-                                                 f"node: {name} cpu 4\n")  # fmt: skip
-        self._report("P701", f"there is no node `{name}`", span, help_, fix=fix)
+            fix = None if first is None else Fix(Span(*[first.start()] * 2), f"{line}\n")
+            self._report("P701", message, span, f"add above the tests:  {line}", fix=fix)
+
+    def _nobody(
+        self, name: str, span: Span, message: str, help_: str, known: Iterable[str]
+    ) -> None:
+        near = closest(name, known)
+        if near is not None:
+            help_ = f"did you mean `{near}`?"
+        fix = Fix(span, near) if near is not None and near not in _CLAUSES else None
+        self._report("P701", message, span, help_, fix=fix)
 
     def _unknown(self, name: str, span: Span, known: Mapping[str, object], what: str) -> _Refused:
-        near = closest(name, [*known, *_CLAUSES])
-        help_ = _did_you_mean(near) or f"there are {listed(sorted(known))}"
-        fix = Fix(span, near) if near is not None and near in known else None
-        return self._refuse("P701", f"{what} `{name}`", span, help_, fix=fix)
+        there = f"there are {m.listed(sorted(known))}"
+        self._nobody(name, span, f"{what} `{name}`", there, [*known, *_CLAUSES])
+        return _Refused()
 
     def _not(self, kind: str, name: str, value: t.Operand) -> _Refused:
         shown = " ".join(self.source.slice(value.span).split())
-        example = EXAMPLES.get(kind)
+        example = w.EXAMPLES.get(kind)
         helps = (f"write something like {example}",) if example else ()
         return self._refuse("P702", f"`{name}` is {kind}, not `{shown}`", value.span, *helps)
 
@@ -451,9 +410,5 @@ def _is_sample(text: str) -> bool:
 def _some(names: Sequence[str]) -> str:
     """Returns names as a list that can be read, however many they are."""
     if len(names) <= _MOST_NAMES:
-        return listed(names)
+        return m.listed(names)
     return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES} more"
-
-
-def _did_you_mean(near: str | None) -> str:
-    return f"did you mean `{near}`?" if near else ""

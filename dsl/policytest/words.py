@@ -4,13 +4,13 @@ Tables, and the reading of one value; nothing else.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from dsl.quantities import parse_duration, parse_quantity, parse_time
-from dsl.schema import QOS
+from dsl.schema import FIELDS, QOS
 from dsl.types import is_missing
 
 #: Attributes written NAME KEY=VALUE.
@@ -37,59 +37,53 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "qos": QOS,
         "phase": ("Pending", "Running", "Succeeded", "Failed"),
-        "preemption_policy": ("PreemptLowerPriority", "Never"),
+        "preemption_policy": FIELDS["pod.preemption_policy"].words,
     }
 )
-_POD: Final = {
-    **dict.fromkeys(("name", "namespace", "uid", "qos", "workload", "owner_kind"), TEXT),
-    **dict.fromkeys(("owner_name", "image", "scheduler", "service_account"), TEXT),
-    **dict.fromkeys(("preemption_policy", "priority_class", "nominated_node"), TEXT),
-    "runtime_class": TEXT,
-    "active_deadline": SPAN,
-    **dict.fromkeys(("previous_node", "phase", "from"), TEXT),
-    **dict.fromkeys(("count", "priority", "attempts", "volumes", "restarts"), WHOLE),
-    **dict.fromkeys(("cpu", "memory", "storage", "gpu", "request", "limit"), AMOUNT),
-    **dict.fromkeys(("label", "annotation", "node_selector", "toleration"), TEXT),
-    "images": TEXTS,
-    **dict.fromkeys(("host_network", "ready", "bound", "terminating", "tolerates_all"), FLAG),
-    **dict.fromkeys(("created", "queued_at", "first_attempt_at", "started_at"), TIME),
-    **dict.fromkeys(("scheduled_at", "finished_at"), TIME),
-    "metric": AMOUNT,
-}
+#: Of which kind the values of attributes are.
+_KINDS: Final = MappingProxyType(
+    {
+        name: kind
+        for kind, names in (
+            (AMOUNT, "cpu memory storage gpu request limit resource image_size min max metric"),
+            (WHOLE, "count priority attempts volumes restarts pods ips volumes_limit"
+                    " volumes_attached replicas min_member allowed"),
+            (FLAG, "host_network ready bound terminating tolerates_all unschedulable"),
+            (TIME, "created queued_at first_attempt_at started_at scheduled_at finished_at"
+                   " heartbeat last_failure"),
+            (SPAN, "active_deadline waited schedule_timeout"),
+            (TEXTS, "images"),
+        )
+        for name in names.split()
+    }
+)  # fmt: skip
+_POD: Final = (
+    "name namespace uid qos workload owner_kind owner_name image scheduler service_account"
+    " preemption_policy priority_class nominated_node runtime_class active_deadline previous_node"
+    " phase from count priority attempts volumes restarts cpu memory storage gpu request limit"
+    " label annotation node_selector toleration images host_network ready terminating"
+    " tolerates_all created queued_at first_attempt_at started_at scheduled_at finished_at metric"
+)
+#: Kind of fixture -> attribute -> what its value is.
 ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
-        "node": {
-            **dict.fromkeys(("cpu", "memory", "storage", "gpu", "resource", "image_size"), AMOUNT),
-            **dict.fromkeys(("label", "annotation", "taint", "condition", "kernel", "from"), TEXT),
-            **dict.fromkeys(("kubelet_version", "os_image", "container_runtime"), TEXT),
-            **dict.fromkeys(("pods", "ips", "volumes_limit", "volumes_attached"), WHOLE),
-            **dict.fromkeys(("ready", "unschedulable"), FLAG),
-            **dict.fromkeys(("created", "heartbeat"), TIME),
-            "metric": AMOUNT,
-        },
-        "pod": {**_POD, "chosen": TEXT, "waited": SPAN},
-        "running": _POD,
-        "finished": {name: kind for name, kind in _POD.items() if name != "bound"},
-        "pending": _POD,
-        "namespace": {"label": TEXT, "annotation": TEXT, "metric": AMOUNT},
-        "workload": {
-            "replicas": WHOLE,
-            "label": TEXT,
-            "annotation": TEXT,
-            "metric": AMOUNT,
-        },
-        "group": {
-            "namespace": TEXT,
-            "min_member": WHOLE,
-            "schedule_timeout": SPAN,
-            "created": TIME,
-            "last_failure": TIME,
-        },
-        "quota": {"min": AMOUNT, "max": AMOUNT},
-        "pdb": {"namespace": TEXT, "label": TEXT, "allowed": WHOLE},
+        kind: {name: _KINDS.get(name, TEXT) for name in names.split()}
+        for kind, names in {
+            "node": "cpu memory storage gpu resource image_size label annotation taint condition"
+            " kernel from kubelet_version os_image container_runtime pods ips volumes_limit"
+            " volumes_attached ready unschedulable created heartbeat metric",
+            "pod": f"{_POD} bound chosen waited",
+            "running": f"{_POD} bound",
+            "finished": _POD,
+            "pending": f"{_POD} bound",
+            "namespace": "label annotation metric",
+            "workload": "replicas label annotation metric",
+            "group": "namespace min_member schedule_timeout created last_failure",
+            "quota": "min max",
+            "pdb": "namespace label allowed",
+        }.items()
     }
 )
-"""Kind of fixture -> attribute -> what its value is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +121,6 @@ EXPECTATIONS: Final[Mapping[str, Shape]] = MappingProxyType(
     }
 )
 
-#: Attributes written NAME VALUE.
-PLAIN: Final = tuple(
-    sorted({name for known in ATTRIBUTES.values() for name in known}.difference(KEYED))
-)
-
 #: Expectations that name nodes, and those that name given pods.
 OF_NODES: Final = ("feasible", "rejected", "score", "best", "nominated")
 OF_GIVEN: Final = ("order", "gated", "ungated")
@@ -142,41 +131,30 @@ NAME: Final = re.compile(r"[\w.-]+")
 Plain = str | int | float | bool | tuple[str, ...]
 
 
-def _amount(text: str) -> str | None:
-    amount = parse_quantity(text)
-    return None if is_missing(amount) or amount < 0 else text
-
-
-def _whole(text: str) -> int | None:
+def _whole(name: str, text: str) -> int | None:
     digits = text.removeprefix("-")
-    short = digits.isascii() and digits.isdecimal() and len(digits) <= MAX_DIGITS
-    return int(text) if short else None
-
-
-def _seconds(text: str) -> float | None:
-    seconds = parse_duration(text)
-    return None if is_missing(seconds) else seconds
-
-
-_READERS: Final[Mapping[str, Callable[[str], Plain | None]]] = MappingProxyType(
-    {
-        AMOUNT: _amount,
-        WHOLE: _whole,
-        FLAG: {"true": True, "false": False}.get,
-        TIME: lambda text: None if is_missing(parse_time(text)) else text,
-        SPAN: _seconds,
-    }
-)
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= MAX_DIGITS):
+        return None
+    low = 1 if name == "count" else -MOST if name == "priority" else 0
+    return int(text) if low <= int(text) <= (MAX_PODS if name == "count" else MOST) else None
 
 
 def read_value(kind: str, name: str, text: str) -> Plain | None:
     """Returns what a text is as the value of an attribute; None where it is none of its kind."""
-    if kind == TEXT:
-        if name == "name" and NAME.fullmatch(text) is None:
+    match kind:
+        case "a text":
+            right = (name != "name" or NAME.fullmatch(text)) and text in CHOICES.get(name, (text,))
+            return text if right else None
+        case "an amount":
+            return text if parse_quantity(text) >= 0 else None
+        case "a whole number":
+            return _whole(name, text)
+        case "true or false":
+            return {"true": True, "false": False}.get(text)
+        case "a time":
+            return None if is_missing(parse_time(text)) else text
+        case "a duration":
+            seconds = parse_duration(text)
+            return None if is_missing(seconds) else seconds
+        case _:
             return None
-        return None if text not in CHOICES.get(name, (text,)) else text
-    read = _READERS[kind](text) if kind in _READERS else None
-    if isinstance(read, int) and not isinstance(read, bool):
-        low = 1 if name == "count" else -MOST if name == "priority" else 0
-        return read if low <= read <= (MAX_PODS if name == "count" else MOST) else None
-    return read

@@ -9,17 +9,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from dsl import ir
-from dsl.collective import (
-    Amounts,
-    Claims,
-    Evictions,
-    GangTerms,
-    Limits,
-    QuotaUse,
-    Rank,
-    pool_of,
-)
+from dsl import collective, ir
 from dsl.lower.frame import Memo
 from dsl.plan import GangRule, PreemptRule, QuotaRule
 from dsl.reference import View, asked
@@ -34,7 +24,8 @@ _OF_THE_QUEUE: Final = {one.replace("it.", "pod.") for one in OF_THE_QUEUE}
 #: How long members of a gang wait for each other where the policy does not say.
 WAIT_SECONDS: Final = 60.0
 _T = TypeVar("_T")
-Limited = Mapping[str | float, Limits]
+_E = TypeVar("_E", bound=ir.Core)
+Limited = Mapping[str | float, collective.Limits]
 _NOWHERE: Final = Span(0, 0)
 #: Later than any start: a pod that did not start yet is the youngest.
 _LATE: Final = 1e18
@@ -42,82 +33,70 @@ _LATE: Final = 1e18
 _A_VICTIM: Final = float(1 << 31)
 
 
+def _made(made: type[_E], kind: Type, level: Level, **parts: object) -> _E:
+    return made(span=_NOWHERE, type=kind, level=level, **parts)
+
+
 def _read(field: str, kind: Type, level: Level, key: str | None = None) -> ir.Read:
-    return ir.Read(span=_NOWHERE, type=kind, level=level, field=field, key=key)
+    return _made(ir.Read, kind, level, field=field, key=key)
 
 
-def _const(value: float, kind: Type) -> ir.Const:
-    return ir.Const(span=_NOWHERE, type=kind, level=Level.CONST, value=value)
+def _late(field: str, level: Level) -> ir.SortKey:
+    late = _made(ir.Const, TIME, Level.CONST, value=_LATE)
+    parts = (_read(field, TIME, level), late)
+    return ir.SortKey(value=_made(ir.Coalesce, TIME, level, operands=parts), direction="desc")
 
 
-def _late(field: str, level: Level) -> ir.Expr:
-    parts = (_read(field, TIME, level), _const(_LATE, TIME))
-    return ir.Coalesce(span=_NOWHERE, type=TIME, level=level, operands=parts)
-
-
-def _same(left: ir.Expr, right: ir.Expr) -> ir.Expr:
-    return ir.Compare(
-        span=_NOWHERE, type=BOOL, level=Level.IT, operator="==", left=left, right=right
-    )
+def _compare(left: ir.Expr, operator: str, right: ir.Expr) -> ir.Compare:
+    return _made(ir.Compare, BOOL, Level.IT, operator=operator, left=left, right=right)
 
 
 def _both(*parts: ir.Expr) -> ir.Expr:
-    return ir.Logical(span=_NOWHERE, type=BOOL, level=Level.IT, operator="and", operands=parts)
+    return _made(ir.Logical, BOOL, Level.IT, operator="and", operands=parts)
 
 
 def _not(part: ir.Expr) -> ir.Expr:
-    return ir.Not(span=_NOWHERE, type=BOOL, level=Level.IT, operand=part)
+    return _made(ir.Not, BOOL, Level.IT, operand=part)
 
 
-_NAMESPACE: Final = _same(
-    _read("it.namespace", TEXT, Level.IT), _read("pod.namespace", TEXT, Level.POD)
-)
-_ITSELF: Final = _same(_read("it.uid", TEXT, Level.IT), _read("pod.uid", TEXT, Level.POD))
+def _like_own(field: str) -> ir.Compare:
+    its, own = _read(f"it.{field}", TEXT, Level.IT), _read(f"pod.{field}", TEXT, Level.POD)
+    return _compare(its, "==", own)
+
+
+def _of_victims(left: ir.Expr, sign: str, right: ir.Expr) -> ir.Expr:
+    return _made(ir.Arith, NUMBER, Level.NODE, operators=(sign,), operands=(left, right))
+
+
+_OTHERS: Final = _not(_like_own("uid"))
 _PRIORITY: Final = _read("it.priority", NUMBER, Level.IT)
 _OWN_PRIORITY: Final = _read("pod.priority", NUMBER, Level.POD)
 #: A member of a gang that is being deleted is one no more.
 _LEAVING: Final = _read("it.terminating", BOOL, Level.IT)
-_LESS: Final = ir.Compare(
-    span=_NOWHERE, type=BOOL, level=Level.IT, operator="<", left=_PRIORITY, right=_OWN_PRIORITY
-)
+_LESS: Final = _compare(_PRIORITY, "<", _OWN_PRIORITY)
+#: Pods that a pod of a quota comes behind.
+_BEFORE: Final = _both(_compare(_OWN_PRIORITY, "<=", _PRIORITY), _OTHERS)
 #: Least important first, of those who started last; then by name, never by row.
 _BY_NAME: Final = tuple(
     ir.SortKey(value=_read(field, TEXT, Level.IT)) for field in ("it.namespace", "it.name")
 )
-ORDER: Final = (
-    ir.SortKey(value=_PRIORITY),
-    ir.SortKey(value=_late("it.started_at", Level.IT), direction="desc"),
-)
-
-
-def _victims(field: str) -> ir.Read:
-    return _read(f"victims.{field}", NUMBER, Level.NODE)
-
-
+ORDER: Final = (ir.SortKey(value=_PRIORITY), _late("it.started_at", Level.IT))
+_VICTIMS: Final = {
+    name: _read(f"victims.{name}", NUMBER, Level.NODE)
+    for name in ("pdb_violations", "max_priority", "sum_priority", "count")
+}
+_WEIGHT: Final = _made(ir.Const, NUMBER, Level.CONST, value=_A_VICTIM)
 #: Source: kubernetes preemption.go, pickOneNodeForPreemption.
 PICK: Final = (
-    ir.SortKey(value=_victims("pdb_violations")),
-    ir.SortKey(value=_victims("max_priority")),
+    ir.SortKey(value=_VICTIMS["pdb_violations"]),
+    ir.SortKey(value=_VICTIMS["max_priority"]),
     ir.SortKey(
-        value=ir.Arith(
-            span=_NOWHERE,
-            type=NUMBER,
-            level=Level.NODE,
-            operators=("+",),
-            operands=(
-                _victims("sum_priority"),
-                ir.Arith(
-                    span=_NOWHERE,
-                    type=NUMBER,
-                    level=Level.NODE,
-                    operators=("*",),
-                    operands=(_victims("count"), _const(_A_VICTIM, NUMBER)),
-                ),
-            ),
+        value=_of_victims(
+            _VICTIMS["sum_priority"], "+", _of_victims(_VICTIMS["count"], "*", _WEIGHT)
         )
     ),
-    ir.SortKey(value=_victims("count")),
-    ir.SortKey(value=_late("victims.latest_start", Level.NODE), direction="desc"),
+    ir.SortKey(value=_VICTIMS["count"]),
+    _late("victims.latest_start", Level.NODE),
 )
 _NODE_NAME: Final = (ir.SortKey(value=_read("node.name", TEXT, Level.NODE)),)
 
@@ -130,12 +109,12 @@ def _answer(columns: Columns, function: Callable[..., _T], of: object) -> Callab
 # ---- preempt
 
 
-def evictions(core: ir.PreemptCore, values: Values) -> Evictions | None:
+def evictions(core: ir.PreemptCore, values: Values) -> collective.Evictions | None:
     """Returns who may be evicted for the pod; None for `never`."""
     if core.never or core.where is None:
         return None
     ordered = values.ordered(values.chosen(core.where), (*(core.order or ORDER), *_BY_NAME))
-    return Evictions(
+    return collective.Evictions(
         ordered=ordered,
         ranks=_ranks(core.pick or PICK, values),
         limit=core.limit,
@@ -143,7 +122,7 @@ def evictions(core: ir.PreemptCore, values: Values) -> Evictions | None:
     )
 
 
-def _ranks(keys: tuple[ir.SortKey, ...], values: Values) -> tuple[Rank, ...]:
+def _ranks(keys: tuple[ir.SortKey, ...], values: Values) -> tuple[collective.Rank, ...]:
     return tuple(partial(values.rank, key) for key in (*keys, *_NODE_NAME))
 
 
@@ -160,8 +139,8 @@ class GangParts:
 
     def __init__(self, core: ir.GangCore) -> None:
         self.core = core
-        same = _both(_NAMESPACE, _same(core.member, core.by), _not(_LEAVING))
-        self.pending = _both(same, _not(_ITSELF))
+        same = _compare(core.member, "==", core.by)
+        self.pending = _both(_like_own("namespace"), same, _not(_LEAVING), _OTHERS)
 
 
 def gang_key(parts: GangParts, values: Values) -> str | float | None:
@@ -173,7 +152,7 @@ def gang_key(parts: GangParts, values: Values) -> str | float | None:
     return None if is_missing(key) else key
 
 
-def gang_terms(parts: GangParts, values: Values) -> GangTerms | None:
+def gang_terms(parts: GangParts, values: Values) -> collective.GangTerms | None:
     """Returns what the gang of the pod asks for; None: it is in none."""
     core, subject = parts.core, values.subject
     key = gang_key(parts, values)
@@ -186,7 +165,7 @@ def gang_terms(parts: GangParts, values: Values) -> GangTerms | None:
     wait: Any = subject.number("group.schedule_timeout", None)
     if is_missing(wait) and core.wait is not None:
         wait = values.one(core.wait)
-    return GangTerms(
+    return collective.GangTerms(
         key=key,
         minimum=float(minimum),
         wait_seconds=WAIT_SECONDS if is_missing(wait) else float(wait),
@@ -199,7 +178,6 @@ def gang_terms(parts: GangParts, values: Values) -> GangTerms | None:
 def gang_rule(base: dict[str, Any], core: ir.GangCore, memo: Memo) -> GangRule:
     """Compiles a `gang:`."""
     columns, parts = Columns(memo), GangParts(core)
-
     return GangRule(
         **base,
         core=core,
@@ -217,16 +195,10 @@ def _mates(parts: GangParts, values: Values) -> tuple[int, ...]:
 
 
 class QuotaParts:
-    """What a `quota:` reads of each pod: its key, what it asks for, whether it comes before."""
+    """What a `quota:` reads of each pod: its key, and what it asks for."""
 
     def __init__(self, core: ir.QuotaCore) -> None:
         self.core = core
-        own = _read("pod.priority", NUMBER, Level.POD)
-        before = ir.Compare(
-            span=_NOWHERE, type=BOOL, level=Level.IT, operator="<=", left=own, right=_PRIORITY
-        )
-        self.before = _both(before, _not(_ITSELF))
-        self.others = _not(_ITSELF)
         self._amounts: dict[str, tuple[ir.Expr, ir.Expr]] = {}
 
     def amount(self, resource: str) -> tuple[ir.Expr, ir.Expr]:
@@ -249,13 +221,13 @@ def owner_of(core: ir.QuotaCore, values: Values) -> str | float | None:
     return key
 
 
-def quota_use(parts: QuotaParts, values: Values, objects: Limited) -> QuotaUse:
+def quota_use(parts: QuotaParts, values: Values, objects: Limited) -> collective.QuotaUse:
     """Returns the quotas as the pod finds them.
 
     `objects` are those that the cluster has, by namespace; lists of the policy itself count before.
     """
     core, key = parts.core, owner_of(parts.core, values)
-    explicit = Limits(dict(core.minimum), dict(core.maximum))
+    explicit = collective.Limits(dict(core.minimum), dict(core.maximum))
     listed = bool(core.minimum or core.maximum)
     resources = sorted(
         {name for one in (explicit, *objects.values()) for part in (one.minimum, one.maximum)
@@ -263,7 +235,7 @@ def quota_use(parts: QuotaParts, values: Values, objects: Limited) -> QuotaUse:
     )  # fmt: skip
     theirs = [parts.amount(name)[0] for name in resources]
     # The pod itself is in the table once it has a node; what it asks for is counted apart.
-    sums = values.totals(core.member, theirs, parts.others)
+    sums = values.totals(core.member, theirs, _OTHERS)
     # In order, so that what is told of them does not depend on rows.
     used = {one: dict(zip(resources, sums[one], strict=True)) for one in sorted(sums, key=repr)}
     if listed:
@@ -273,11 +245,11 @@ def quota_use(parts: QuotaParts, values: Values, objects: Limited) -> QuotaUse:
     used = {one: amounts for one, amounts in used.items() if one in limits}
     asked = {name: float(values.one(parts.amount(name)[1])) for name in resources}
     own, others = _nominated(parts, values, limits, theirs, resources, key)
-    return QuotaUse(
+    return collective.QuotaUse(
         key=key if key in limits else None,
         limits=limits,
         used=used,
-        pool=pool_of(limits, used),
+        pool=collective.pool_of(limits, used),
         asked=asked,
         before=own,
         nominated=others,
@@ -291,17 +263,17 @@ def _nominated(
     amounts: Sequence[ir.Expr],
     resources: Sequence[str],
     key: str | float | None,
-) -> tuple[Amounts, Mapping[str | float, Amounts]]:
+) -> tuple[collective.Amounts, Mapping[str | float, collective.Amounts]]:
     """Returns what pods nominated to nodes will take, of the pod's own quota and of others."""
     if not parts.core.elastic:
         return {}, {}
 
-    def sums(where: ir.Expr) -> dict[str | float, Amounts]:
+    def sums(where: ir.Expr) -> dict[str | float, collective.Amounts]:
         found = values.totals(parts.core.member, amounts, where, "nominated")
         return {one: dict(zip(resources, row, strict=True)) for one, row in found.items()}
 
-    own: Amounts = {} if key is None else sums(parts.before).get(key, {})
-    others = sums(parts.others)
+    own: collective.Amounts = {} if key is None else sums(_BEFORE).get(key, {})
+    others = sums(_OTHERS)
     known = (one for one in sorted(others, key=repr) if one != key and one in limits)
     return own, {one: others[one] for one in known}
 
@@ -311,13 +283,13 @@ def quota_message(core: ir.QuotaCore, view: View) -> str | None:
     return None if core.message is None else filled(core.message, asked(view))
 
 
-def claims(parts: QuotaParts, values: Values, use: QuotaUse) -> Claims:
+def claims(parts: QuotaParts, values: Values, use: collective.QuotaUse) -> collective.Claims:
     """Returns the pods that an elastic quota may look at to make room for the pod."""
     core = parts.core
-    ordered = values.ordered(values.chosen(parts.others), (*(core.reclaim or ORDER), *_BY_NAME))
+    ordered = values.ordered(values.chosen(_OTHERS), (*(core.reclaim or ORDER), *_BY_NAME))
     rows = np.array(ordered, np.intp)
     keys, key = values.distinct(core.member, rows)
-    return Claims(
+    return collective.Claims(
         ordered=rows,
         nodes=values.world.pod_node[rows].astype(np.intp),
         keys=tuple(None if is_missing(one) else one for one in keys),
@@ -351,7 +323,7 @@ def quota_rule(base: dict[str, Any], core: ir.QuotaCore, status: str, memo: Memo
 
 def _used(
     parts: QuotaParts, values: Values, resources: Sequence[str]
-) -> Mapping[str | float, Amounts]:
+) -> Mapping[str | float, collective.Amounts]:
     amounts = [parts.amount(name)[0] for name in resources]
     sums = values.totals(parts.core.member, amounts, None)
     return {one: dict(zip(resources, row, strict=True)) for one, row in sums.items()}

@@ -14,7 +14,7 @@ from dsl import functions, ir, reference
 from dsl.lower import numbers
 from dsl.lower.columns import Builder
 from dsl.lower.frame import Frame, Memo, Run
-from dsl.lower.reads import ITS
+from dsl.lower.reads import ITS, ROWS
 from dsl.types import Kind, Level, is_missing
 from dsl.world import Subject, World
 
@@ -110,8 +110,7 @@ class Columns:
     """The compiled expressions of one statement; `of` looks at them for a pod."""
 
     def __init__(self, memo: Memo) -> None:
-        self._memo = memo
-        self._runs: dict[int, tuple[ir.Expr, Run]] = {}
+        self._builder = Builder(memo, hoist=False)
 
     def of(self, subject: Subject, world: World) -> "_ByColumns":
         """Returns the values for one pod on one snapshot."""
@@ -119,13 +118,7 @@ class Columns:
 
     def run(self, expr: ir.Expr) -> Run:
         """Returns the closure of an expression, made once."""
-        found = self._runs.get(id(expr))
-        if found is None:
-            builder = Builder(self._memo, hoist=False)
-            domain = ITS if expr.level is Level.IT else "rows"
-            # The expression is kept, so that its id is not taken by another one.
-            found = self._runs[id(expr)] = expr, builder.build(expr, domain)
-        return found[1]
+        return self._builder.build(expr, ITS if expr.level is Level.IT else ROWS)
 
 
 class _ByColumns:

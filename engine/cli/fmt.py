@@ -117,13 +117,12 @@ def _format(parser: Parser, path: str, stdin_name: str) -> _Outcome:
 
 
 def _formatted(parser: Parser, name: str, data: bytes) -> Formatted:
-    from dsl.diagnostics import of_text
+    from dsl.files import read_source
     from dsl.formatter import Formatted, format_source
-    from dsl.source import read_source
 
     source, problems = read_source(name, data)
     if problems:
-        return Formatted(None, tuple(of_text(source, one) for one in problems))
+        return Formatted(None, problems)
     return format_source(source, partial(parser.lexemes, tests=name.endswith(_TESTS)))
 
 

@@ -7,6 +7,9 @@ import numpy as np
 
 from dsl import functions, reference
 from dsl.diagnostics import render
+from dsl.plan import Effect
+from dsl.types import is_missing, show
+from dsl.words import filled
 from engine.policy.support import new_compiler
 from tests.dsl.worlds import FakePod
 
@@ -169,3 +172,40 @@ def policy_score(parts):
         totals = [a + b * weight for a, b in zip(totals, column, strict=True)]
         weights += weight
     return [functions.round_score(one / weights) for one in totals]
+
+
+# ---- what only tests ask of the reference
+
+
+def sort_key(core, world, subject):
+    """Returns the place of a pod in the queue; then comes who waits longer, then the UID."""
+    queued_at = subject.number("pod.queued_at", None)
+    last = (queued_at != queued_at, 0.0 if queued_at != queued_at else queued_at)
+    own = reference.order_key(core.keys, reference.View(world, subject, -1))
+    return (*own, last, subject.text("pod.uid", None) or "")
+
+
+def prefers(core, world, subject, candidates):
+    """Returns which candidates a `first:` prefers; None where it does not apply."""
+    if not reference.applies(core.guard, world, subject):
+        return None
+    rows = tuple(candidates)
+    return [
+        bool(reference.evaluate(core.test, reference.View(world, subject, row, rows)))
+        for row in rows
+    ]
+
+
+def effects(core, view):
+    """Returns what actions come to; what has no value is not set."""
+    if not reference.at_node(core.guard, core.left, view):
+        return ()
+    out = []
+    for one in core.actions:
+        if one.text is not None:
+            out.append(Effect(one.kind, one.key, filled(one.text, reference.asked(view))))
+        elif one.value is not None:
+            value = reference.evaluate(one.value, view)
+            if not is_missing(value):
+                out.append(Effect(one.kind, one.key, show(value, one.value.type)))
+    return tuple(out)

@@ -1,17 +1,16 @@
 """Realistic policies that are right: the analysis, and the whole compiler, say nothing of them."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from dsl.analysis import Size
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
+from tests.scoreboard.__main__ import right
 
 COMPILER = Compiler()
-TEXT = (Path(__file__).parent / "data" / "right.txt").read_text(encoding="utf-8")
-POLICIES = [part.partition("\n")[::2] for part in re.split(r"(?m)^=== ", TEXT)[1:]]
+POLICIES = list(right())
 
 
 def test_there_are_many():

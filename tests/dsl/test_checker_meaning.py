@@ -5,9 +5,10 @@ import pytest
 from dsl import ir
 from dsl.checker import FileChecker
 from dsl.checker.metrics import metric_spec
+from dsl.files import read_source
 from dsl.parser import Parser
 from dsl.schema import MetricDefinition
-from dsl.source import Span, read_source
+from dsl.source import Span
 from tests.dsl.bothways import COMPILER, passing, plan_of
 from tests.dsl.worlds import FakePod, FakeWorld
 
@@ -145,7 +146,7 @@ def test_what_a_gang_says_and_what_it_does_not():
 def test_a_quota_looks_at_the_pods_of_the_cluster_whatever_it_limits():
     (rule,) = plan_of("quota: by pod.namespace elastic").quotas
     assert rule.reads == {"pod.namespace", "cluster.pods", "it.request"}
-    assert (rule.reads_pods, rule.row_local) == (True, False)
+    assert rule.row_local is False
 
 
 def test_a_preempt_line_that_says_never_evicts_nobody():
@@ -257,9 +258,10 @@ def test_a_line_whose_left_side_is_wrong_is_no_rule(line):
     ("test", "expected"),
     [
         ("node.created < now", True),
-        ("time.hour < 3", True),
-        ("time.minute < 3", True),
+        ("node.ready or now > time(pod.label[t])", True),
+        *((f"{one} < 3", True) for one in ("time.hour", "time.minute", "time.day", "time.month")),
         ("time.weekday is mon", True),
+        ("node.ready or cluster.nodes > 3", False),
         ("metric_age(load) is present", True),
         ("load is present", False),
         ("node.created is present", False),

@@ -39,7 +39,7 @@ def test_what_a_column_depends_on(value, samples, chosen, local):
     assert (facts.samples, facts.chosen, facts.local) == (samples, chosen, local)
 
 
-NOTHING = {"row_local": True, "pods": False, "metrics": False, "time": False, "changes": False}
+NOTHING = {"row_local": True, "metrics": False, "time": False, "changes": False}
 
 
 @pytest.mark.parametrize(
@@ -50,16 +50,12 @@ NOTHING = {"row_local": True, "pods": False, "metrics": False, "time": False, "c
         ("node.annotation[(pod.name)] is x", {"node.annotation", "pod.name"}, {}),
         ("any(pod.containers where it.image is x)", {"pod.containers"}, {}),
         ("now > time('2026-01-01T00:00:00Z')", {"now"}, {"time": True}),
-        *((f"{one} == 3", {one}, {"time": True})
-          for one in ("time.hour", "time.minute", "time.day", "time.month")),
-        ("time.weekday is mon", {"time.weekday"}, {"time": True}),
     ],
 )  # fmt: skip
 def test_what_a_rule_reads(test, fields, rest):
     rule = plan_of(f"filter: {test}").filters[0]
     found = {
         "row_local": rule.row_local,
-        "pods": rule.reads_pods,
         "metrics": rule.reads_metrics,
         "time": rule.reads_time,
         "changes": rule.status == "Unschedulable",

@@ -6,7 +6,8 @@ import pytest
 
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
-from dsl.source import SourceFile, read_source
+from dsl.files import read_source
+from dsl.source import SourceFile
 
 COMPILER = Compiler()
 

@@ -9,17 +9,15 @@ from dsl import reference
 from tests.dsl.bothways import (
     HEADER,
     HOSTS,
-    POD,
     SET,
     SET_PAIRS,
-    WITH_PAIRS,
     passing,
     plan_of,
     raw,
     same,
     subject,
 )
-from tests.dsl.worlds import FakePod, FakeWorld
+from tests.dsl.worlds import FakeWorld
 
 
 def nodes(field, *values):
@@ -317,208 +315,6 @@ def test_conditions_of_the_pods_of_the_cluster(test, also):
     assert 0 < found[0] < len(SET)
     zones = raw(f"{HEADER}score: count(zone.pods where ({test}){also})", world, pod)
     assert max(zones) <= found[0]
-
-
-# ---- every kind of condition of the nodes, and of the pod
-
-OF_NODE = [
-    "not node.ready",
-    "node.ready and node.gpu.free > 2",
-    "node.ready == (node.gpu.free > 2)",
-    "node.gpu.free in 1..2",
-    "node.gpu.free in 3..4",
-    "node.gpu.free in 2..3",
-    "node.gpu.free in [1, 2]",
-    "node.pods.free in [3, 4, 9]",
-    "node.gpu.free + pod.gpu > 3",
-    "node.gpu.free - 1 + node.pods.free * 2 > 4",
-    "1 / (node.gpu.free - 3) < 0",
-    "-node.pods.free < -4",
-    "abs(node.pods.free) < 4",
-    "floor(node.pods.free / 2) == 1",
-    "ceil(node.pods.free / 2) == 2",
-    "round(node.pods.free / 2) == 3",
-    "round(-node.pods.free / 2) == -2",
-    "sqrt(node.pods.free) < 2",
-    "sqrt(node.gpu.free - 2) is missing",
-    "log2(node.gpu.free) > 1",
-    "exp(node.pods.free) > 100",
-    "mod(node.pods.free, 2) == 1",
-    "mod(2, node.pods.free - 3) == 0",
-    "pow(node.pods.free, 2) == 25",
-    "pow(node.pods.free, 2.5) > 20",
-    "max(node.pods.free, node.gpu.free, 2) > 2",
-    "min(node.gpu.free, 2) < 2",
-    "median(node.pods.free, node.gpu.free, 2) > 2",
-    "median(node.pods.free, 4) > 4",
-    "number(node.label[k]) > 1",
-    "(number(node.label[k]) ?? node.pods.free) > 4",
-    "m is missing",
-    "node.zone is present",
-    "node.zone == node.label[k]",
-    "node.zone != node.label[k]",
-    "(node.zone ?? node.name) is web",
-    "(node.zone ?? pod.name ?? node.name) is web",
-    "(if node.ready then pod.name else node.zone) is web",
-    "(if node.ready then node.pods.free else 9) > 4",
-    "node.name in [n0, a]",
-    "node.zone in $words",
-    "node.zone in [web, (pod.name)]",
-    "node.zone in split(node.label[k], '-')",
-    "node.zone in split(pod.label[app], '-')",
-    "node.images contains web",
-    "pod.name in node.images",
-    "len(node.images) > 1",
-    "len(node.images) == 0",
-    "len(pod.images) > node.gpu.free",
-    "len(node.zone) > 1",
-    "len(split(node.label[k], '-')) > 1",
-    "item(split(node.label[k], '-'), 1) is db",
-    "item(split(pod.label[app], '-'), node.pods.free - 3) is web",
-    "item(pod.images, node.gpu.free) is x",
-    "item($words, node.gpu.free - 2) is db",
-    "item($sizes, node.gpu.free) > 5",
-    "node.label[k] matches 'w.*'",
-    "node.label[k] starts with (node.zone)",
-    "node.label[k] starts with (pod.name)",
-    "before(node.label[k], '-') is web",
-    "after(node.label[k], '-') is db",
-    "join(node.name, '-', node.zone) is n0-web",
-    "upper(node.zone) is WEB",
-    "len(upper(node.label[k])) > 2",
-    "len(string(node.gpu.free + pod.gpu)) > 0",
-    "len(pod.label[(node.zone)]) > 0",
-    "len(item($words, node.gpu.free - pod.gpu)) == 3",
-    "len(join(node.name, node.zone)) > 4",
-    "len(pod.label[none]) > 0 or node.ready",
-    "string(node.pods.free) is 3",
-    "node.label[(node.zone)] is present",
-    "node.label[(pod.name)] is present",
-    "pod.label[(node.zone)] is web",
-    "(rtt(node.zone, node.name) ?? 0) > 1",
-    "(rtt(node.zone, pod.name) ?? 0) > 1",
-    "(rtt(pod.name, node.zone) ?? 0) > 2",
-    "ordinal(node.name) > 1",
-    "quantity(node.label[k]) == 7",
-    "hash(node.name, pod.name) > 0.5",
-    "(if pod.gpu > 0 then node.zone else pod.name) is web",
-    "(if pod.gpu > 1 then pod.name else node.zone) is web",
-    "node.zone is (if pod.gpu > 0 then 'web' else node.name)",
-    "(if pod.gpu > 0 then 3 else node.gpu.free) > node.gpu.free",
-    "max(node.pods.free * it over $sizes) > 30",
-    "max(node.pods.free * len(it) over $one) > 12",
-    "distinct(upper(it) over $words) > node.gpu.free",
-    "min(node.pods.free * it over $sizes where it > 5) > 20",
-    "avg(node.pods.free * it over $sizes) == 18",
-    "median(node.pods.free * it over $sizes where it > 5 or node.ready) > 20",
-    "distinct(if node.name == it then node.zone else node.label[k] over $words) == 1",
-    "distinct(if node.zone == it then node.name else node.label[k] over $one) == 1 and node.ready",
-    "distinct(it over split(node.label[k], '-')) == 2",
-]
-OF_POD_TO_PLACE = [
-    "not pod.label app=web-b",
-    "pod.gpu in 1..2",
-    "pod.gpu in 0..0.5",
-    "pod.gpu in 2..3",
-    "pod.gpu in [1, 5]",
-    "pod.gpu + 1 - pod.priority > 0",
-    "pod.gpu * 2 / pod.priority > 0.5",
-    "1 / (pod.gpu - 1) is missing",
-    "-pod.gpu < 0",
-    "abs(0 - pod.gpu) == 1",
-    "floor(pod.gpu / 2) == 1",
-    "ceil(pod.gpu / 2) == 1",
-    "round(pod.gpu / 2) == 1",
-    "sqrt(pod.gpu) > 1",
-    "sqrt(pod.gpu - 1) is missing",
-    "log2(pod.gpu) == 1",
-    "exp(pod.gpu) > 5",
-    "mod(pod.gpu, 2) == 1",
-    "mod(1, pod.gpu) is missing",
-    "pow(pod.gpu, 2) == 4",
-    "min(pod.gpu, 1) == 1",
-    "max(pod.gpu, 1, pod.priority) == 2",
-    "median(pod.gpu, 1, 5) == 2",
-    "number(pod.label[n]) > 1",
-    "(number(pod.label[n]) ?? pod.gpu) > 1",
-    "(number(pod.label[n]) ?? number(pod.label[none])) is missing",
-    "pod.label[app] is missing",
-    "(pod.label[app] ?? pod.name) is web-b",
-    "(pod.label[none] ?? pod.label[app]) is missing",
-    "(if pod.gpu < 2 then pod.name else pod.label[app]) is web",
-    "pod.name in [web, b]",
-    "pod.name in $words",
-    "pod.name in pod.images",
-    "pod.images contains x",
-    "pod.name in split(pod.label[app], '-')",
-    "len(pod.images) > 1",
-    "len(pod.name) > 2",
-    "len(split(pod.label[app], '-')) == 2",
-    "item(split(pod.label[app], '-'), 1) is b",
-    "item(pod.images, pod.gpu) is x",
-    "item($sizes, pod.gpu) > 5",
-    "item(pod.images, pod.gpu) is missing",
-    "item($sizes, pod.gpu + 1) is missing",
-    "pod.name matches 'w.*'",
-    "pod.label[app] starts with (pod.name)",
-    "join(pod.name, '-', pod.label[app]) is web-web-b",
-    "upper(pod.name) is WEB",
-    "string(pod.gpu) is 2",
-    "string(number(pod.label[n])) is missing",
-    "pod.label[(pod.name)] is present",
-    "(rtt(pod.name, pod.label[app]) ?? 0) > 1",
-    "rtt(pod.name, pod.label[app]) is missing",
-    "any(it.name is main over pod.containers)",
-    "count(pod.containers where it.limit[cpu] > 1) > 0",
-    "count(pod.containers) == 1",
-    "sum(it.limit[cpu] over pod.containers) > 1.5",
-    "all(it.limit[cpu] > 1 over pod.containers where it.name is main)",
-    "all(pod.containers where it.name is main)",
-    "any(pod.containers where it.image is x)",
-    "pod.host_network",
-    "pod.host_network == (pod.gpu > 0)",
-    "string(pod.limit[(pod.label[n])]) is missing and pod.tolerates_all",
-    "median(pod.gpu * it over $sizes) == 12",
-    "max(pod.gpu * it over $sizes where it < 7) == 6",
-    "avg(number(it) over split(pod.label[n], '-')) == 7",
-    "distinct(it over split(pod.label[app], '-')) == 2",
-]
-SUBJECTS = [
-    {"pod.name": "web", "pod.gpu": 1.0, "pod.label[app]": "web-b", "pod.images": ("web", "x")},
-    {"pod.name": "b", "pod.gpu": 2.0, "pod.priority": 1.0, "pod.label[n]": "7"},
-    {"pod.name": "x", "pod.label[x]": "1", "pod.label[n]": "x", "pod.priority": 2.0},
-]
-SUBJECTS[1]["pod.host_network"] = SUBJECTS[2]["pod.tolerates_all"] = True
-SUBJECTS[0]["pod.containers"] = [{"name": "main", "limit[cpu]": 2000.0}]
-SUBJECTS[1]["pod.containers"] = [
-    {"name": "main", "limit[cpu]": 500.0, "image": "x"},
-    {"name": "side", "limit[cpu]": 1000.0},
-]
-
-
-@pytest.mark.parametrize("test", OF_NODE)
-def test_conditions_of_nodes(test):
-    world = FakeWorld(HOSTS, SET, given={"rtt": WITH_PAIRS})
-    pod = FakePod.of({**POD, **SUBJECTS[0], "pod.label[web]": "web"})
-    found = passing(f"{HEADER}filter: {test}", world, pod)
-    assert any(found)
-    assert not all(found)
-
-
-@pytest.mark.parametrize("test", OF_POD_TO_PLACE)
-def test_conditions_of_the_pod(test):
-    """Before the nodes, and as a filter that says the same of every node."""
-    before, of_nodes = plan_of(f"{HEADER}prefilter: {test}"), f"{HEADER}filter: {test}"
-    answers = []
-    for fields in SUBJECTS:
-        pod = FakePod.of({**POD, **fields}).knows(before)
-        world = FakeWorld(HOSTS, SET, given={"rtt": WITH_PAIRS}).knows(before)
-        expected = reference.passes(before.prefilters[0].core, world, pod, -1)
-        assert (before.stopped(pod, world) is None) == expected
-        assert passing(of_nodes, world, pod) == [expected] * len(HOSTS)
-        answers.append(expected)
-    assert any(answers)
-    assert not all(answers)
 
 
 # ---- keys that are computed

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec.structs import fields
 
 from dsl.compiler import Compiler
+from dsl.files import read_source
 from dsl.parser import Parser
 from dsl.plan import RuleBase
-from dsl.source import read_source
 from dsl.syntax import Broken, Rule, Special
 from tests.dsl.corpus import policies
 from tests.effort import EVERY, examples

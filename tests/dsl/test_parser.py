@@ -1,6 +1,5 @@
 """The grammar: builds strictly, reads every example, and treats bare words as text."""
 
-import inspect
 import re
 import subprocess
 import sys
@@ -9,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from dsl import syntax as s
+from dsl.files import read_source
 from dsl.parser import Parser
-from dsl.parser.build import _Builder
-from dsl.parser.expressions import _OF_PARTS
 from dsl.parser.tables import build_tables, grammar_text, load_tables, write_tables
-from dsl.source import make_source, read_source
+from dsl.source import make_source
 
 EXAMPLES = (Path(__file__).parent / "data" / "examples.txt").read_text(encoding="utf-8")
 PARSER = Parser()
@@ -76,49 +74,6 @@ def test_no_literal_hides_a_pattern_in_any_state():
             for pattern in accepts & patterns.keys():
                 if re.fullmatch(patterns[pattern], literals[literal]):
                     assert re.fullmatch(r"[A-Za-z_]+|-", literals[literal]), (literal, pattern)
-
-
-def test_every_expression_of_the_grammar_has_a_builder():
-    tables = load_tables()
-    built = {name for name, _ in inspect.getmembers(_Builder)}
-    built |= {f"ex_{name}" for name in _OF_PARTS}
-    made = {str(one.alias or one.origin.name) for one in tables.rules}
-    inside = {
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "if_",
-        "neg",
-        "percent_of",
-        "name",
-        "call",
-        "field",
-        "field_computed",
-        "bare_agg",
-        "agg",
-        "true",
-        "false",
-        "compare",
-        "is_in",
-        "not_in",
-        "text_test",
-        "like",
-        "matches",
-        "is_",
-        "is_not",
-        "is_missing",
-        "is_present",
-        "has_label",
-        "label_test",
-        "label_in",
-        "label_not_in",
-        "not_",
-        "range",
-        "words",
-    }
-    assert inside <= made
-    assert not {one for one in inside if f"ex_{one}" not in built}
 
 
 def keywords():

@@ -5,20 +5,13 @@ import pytest
 from msgspec.structs import replace
 
 from dsl import reference
-from dsl.compiler import Compiler
-from dsl.diagnostics import render
-from dsl.plan import MetricSpec, Permission
+from dsl.plan import Permission
+from tests.dsl.bothways import effects as effects_meant
+from tests.dsl.bothways import plan_of
 from tests.dsl.worlds import FakePod, FakeWorld
 
-COMPILER = Compiler()
 NODES = [{"node.name": "a", "node.zone": "z1"}, {"node.name": "b"}]
 POD = {"pod.name": "p", "pod.namespace": "default", "pod.uid": "u", "pod.gpu": 1.0}
-
-
-def plan_of(text):
-    result = COMPILER.compile({"p.policy": text})
-    assert result.ok, render(result.diagnostics)
-    return result.plans[0]
 
 
 @pytest.mark.parametrize("text", ["score: 1", "preempt: pod.label a=b -> victims"])
@@ -55,11 +48,6 @@ def test_messages_are_silent_about_numbers_that_are_none():
     assert plan.postbind(pod, world, 0, {})[0].text == "<none> of <none>"
 
 
-def test_a_pod_has_not_waited_before_it_is_first_asked_about():
-    plan = plan_of("permit: wait 1s until node.zone is present")
-    assert plan.permitted(FakePod.of(POD), FakeWorld(NODES), 1).verdict == "wait"
-
-
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -83,7 +71,7 @@ def test_what_a_node_was_given_is_known_wherever_it_is_asked_for(value, expected
     effects = plan.postbind(pod, world, 0, results)
     assert [one.text for one in effects] == [expected]
     view = reference.View(world, pod, 0, results=results)
-    assert reference.effects(plan.postbinds[0].core, view) == effects
+    assert effects_meant(plan.postbinds[0].core, view) == effects
 
 
 def test_what_a_file_does_not_say_of_itself():
@@ -91,11 +79,6 @@ def test_what_a_file_does_not_say_of_itself():
     assert (plan.name, plan.description, plan.version, plan.variant) == ("p", "", "", "")
     assert (plan.mode, plan.order, plan.weight) == ("enforce", 100, 1.0)
     assert plan.metrics == ()
-
-
-def test_a_metric_is_of_nodes_asked_of_prometheus_and_as_it_comes_unless_said_otherwise():
-    asked = MetricSpec("id", "m", "q", None, 15.0, 120.0, None, "")
-    assert (asked.scale, asked.source, asked.of, asked.keys) == (1.0, "promql", "node", ())
 
 
 def test_a_tier_among_no_candidates_prefers_none():

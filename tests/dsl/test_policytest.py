@@ -11,7 +11,7 @@ from dsl.parser.build import StatementReader
 from dsl.parser.statements import HEADS
 from dsl.parser.tests import parse_test
 from dsl.policytest import Rejection, judge, read_suite
-from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS, KEYED, PLAIN
+from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS, KEYED
 from dsl.quantities import parse_time
 from dsl.source import make_source
 from tests.effort import examples
@@ -417,8 +417,3 @@ def test_words_of_other_tools_may_be_names():
     test = 'test: "t"\n  given pod name p\n  expect feasible [\n    check,\n    then]\n'
     test += "  expect best\n    check\n"
     assert suite(head + test).ok
-
-
-def test_the_parser_knows_every_attribute():
-    names = {name for attributes in ATTRIBUTES.values() for name in attributes}
-    assert names == {*KEYED, *PLAIN}

@@ -6,25 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsl.collective import Limits, QuotaUse, pool_of
-from dsl.compiler import Compiler
-from dsl.diagnostics import render
 from dsl.several import ByReference, rules
 from engine.collective import quotas
+from tests.dsl.bothways import plan_of
 from tests.dsl.worlds import FakePod, FakeWorld
 
-COMPILER = Compiler()
 NODES = [
     {"node.name": "a", "node.zone": "z1"},
     {"node.name": "b", "node.zone": "z1"},
     {"node.name": "c", "node.zone": "z2"},
     {"node.name": "d"},
 ]
-
-
-def plan_of(text):
-    result = COMPILER.compile({"p.policy": text})
-    assert result.ok, render(result.diagnostics)
-    return result.plans[0]
 
 
 def pod(**fields):
@@ -42,15 +34,6 @@ def running(on, **fields):
 # ---- who may be evicted
 
 
-VICTIMS = [
-    running(0, priority=5.0, cpu=1.0, started_at=10.0),
-    running(0, priority=1.0, cpu=1.0, started_at=20.0),
-    running(0, priority=1.0, cpu=1.0, started_at=30.0),
-    running(0, priority=1.0, cpu=1.0, **{"label[critical]": "true"}),
-    running(1, priority=0.0, cpu=9.0),
-]
-
-
 def evictions(text, subject, world):
     rule = plan_of(text).preempts[0]
     by_columns = rule.evictions(subject, world)
@@ -59,25 +42,6 @@ def evictions(text, subject, world):
     if by_columns is not None:
         assert by_columns.ordered == meant.ordered
     return by_columns
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("preempt: victims where not it.label critical=true", (4, 2, 1)),
-        ("preempt: victims", (4, 3, 2, 1)),
-        ("preempt: victims order it.started_at asc", (1, 2, 3, 4)),
-        ("preempt: victims where it.priority > 1", (0,)),
-        ("preempt: victims where it.priority > 9", ()),
-    ],
-)
-def test_who_may_go_and_in_which_order(text, expected):
-    world, subject = FakeWorld(NODES, VICTIMS), pod(priority=3.0)
-    assert evictions(text, subject, world).ordered == expected
-
-
-def test_never_evicts_nobody():
-    assert evictions("preempt: never", pod(priority=3.0), FakeWorld(NODES, VICTIMS)) is None
 
 
 # ---- what a node costs
@@ -300,40 +264,6 @@ def of(namespace, cpu, **fields):
 
 def asker(namespace, cpu, **fields):
     return pod(**{"namespace": namespace, **asks(cpu * 1000.0), **fields})
-
-
-def test_what_others_do_not_use_may_be_borrowed():
-    pods = [of("a", 6)]
-    assert elastic(pods, asker("a", 2))[0] is None
-    assert elastic(pods, asker("a", 3))[0] == "quota of a: no more cpu"
-    assert elastic([*pods, of("b", 4)], asker("a", 2))[0] is None
-    assert elastic([*pods, of("b", 5)], asker("a", 2))[0] == "quota of a: no cpu left to borrow"
-    assert elastic(pods, asker("other", 99))[0] is None
-
-
-def test_a_minimum_is_taken_back_from_those_above_theirs():
-    pods = [of("a", 2, priority=float(priority)) for priority in (3, 1, 9, 2)]
-    stop, victims = elastic([*pods, of("b", 4)], asker("b", 4))
-    assert stop == "quota of b: no cpu left to borrow"
-    # Two of them bring `a` down to its minimum, the least important ones.
-    assert victims == (1, 3)
-
-
-def test_everything_in_use_is_no_reason_not_to_take_back():
-    """Source: kubernetes-sigs/scheduler-plugins#683."""
-    stop, victims = elastic([of("a", 8), of("b", 4)], asker("b", 4))
-    assert (stop, victims) == ("quota of b: no cpu left to borrow", (0,))
-
-
-def test_beyond_its_minimum_a_quota_replaces_its_own_less_important_pods():
-    pods = [
-        of("a", 1, priority=1.0),
-        of("a", 1, priority=7.0),
-        of("b", 9, priority=0.0),
-        of("none", 1),
-    ]
-    assert elastic(pods, asker("a", 3, priority=5.0))[1] == (0,)
-    assert elastic(pods, asker("a", 1, priority=5.0))[1] == (2,)
 
 
 def test_pods_without_a_quota_replace_those_without():

@@ -1,4 +1,4 @@
-"""Columns of texts as the dictionary grows; tiers, reservations and orders at their edges."""
+"""Columns of texts as the dictionary grows; reservations and orders at their edges."""
 
 import re
 
@@ -72,14 +72,6 @@ def test_tables_are_kept_by_the_other_arguments_and_forgotten_when_there_are_man
     assert tables.of(0, ("a",)) is not first
 
 
-def test_the_place_of_the_column_among_the_arguments():
-    order = Tables(lambda *texts: len(texts[0]) * 100.0 + len(texts[1]), np.nan)
-    known = Texts()
-    codes = np.array([known.code("xyz")], np.int32)
-    assert order.of(0, ("a",)).take(codes, known).tolist() == [301.0]
-    assert order.of(1, ("a",)).take(codes, known).tolist() == [103.0]
-
-
 @pytest.mark.parametrize(
     ("test", "expected"),
     [
@@ -126,40 +118,7 @@ def test_pods_of_a_label_are_those_of_the_nodes_with_an_equal_one():
     assert raw(text, world, subject()) == [7.0, 2.0, 7.0, 0.0]
 
 
-# ---- tiers, reservations, orders
-
-
-def preferred(plan, world, pod, rows):
-    """The mask of a tier, which the reference must give, too."""
-    rule = plan.tiers[0]
-    parts = rule.prepare(pod, world)
-    assert parts == rule.prepare(pod, world)
-    mask = rule.mask(parts, world, np.array(rows, np.intp))
-    assert mask.dtype == np.bool_
-    assert mask.tolist() == reference.prefers(rule.core, world, pod, rows)
-    return mask.tolist()
-
-
-@pytest.mark.parametrize(
-    ("test", "expected"),
-    [
-        ("node.gpu.free >= pod.gpu", [True, False, True]),
-        ("node.gpu.free >= number(pod.label[n])", [False, False, False]),
-        ("not node.gpu.free >= number(pod.label[n])", [True, True, True]),
-        ("node.gpu.free >= max(node.gpu.free over candidates)", [False, False, True]),
-        ("pod.gpu > 1", [True, True, True]),
-        ("pod.gpu > 9", [False, False, False]),
-        ("1 / node.gpu.free > 0.3", [False, False, False]),
-    ],
-)
-def test_tiers(test, expected):
-    world = FakeWorld([{"node.gpu.free": one} for one in (99.0, 4.0, 0.0, 5.0)])
-    pod = subject(gpu=4.5 if "number" not in test else 0.0, **{"label[n]": "x"})
-    if test.startswith("node.gpu.free >= pod.gpu"):
-        assert preferred(plan_of(f"first: {test}"), world, pod, [3, 1, 0]) == expected
-        return
-    rows = [1, 2, 3]
-    assert preferred(plan_of(f"first: {test}"), world, pod, rows) == expected
+# ---- reservations, orders
 
 
 def test_reservations_are_silent_about_zeros_and_say_plainly_yes_or_no():

@@ -19,11 +19,11 @@ from dsl.analysis import read_inventory
 from dsl.compiler import Compiler, CompileResult
 from dsl.diagnostics import render, to_json
 from dsl.evaluate import understand
+from dsl.files import read_source
 from dsl.formatter import format_source
 from dsl.parser import Parser
 from dsl.parser.build import StatementReader
 from dsl.policytest import read_suite
-from dsl.source import read_source
 from engine.policytests.report import as_json, as_junit, as_text
 from engine.policytests.running import ERROR, Runner
 from tests.fuzz.inputs import ROOT, SEPARATOR, WORLD

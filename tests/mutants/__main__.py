@@ -16,14 +16,14 @@ import click
 from tests.mutants.covering import Covering
 from tests.mutants.operators import Mutant, mutants_of
 from tests.mutants.results import Equivalent, Report, Results
-from tests.mutants.sessions import Plan, at_import, in_functions
+from tests.mutants.sessions import Plan, in_functions
 
 ROOT = Path(__file__).parents[2]
 EQUIVALENT = Path(__file__).parent / "equivalent.txt"
 TARGETS = ("dsl/plan.py", "dsl/turns.py", "dsl/words.py", "dsl/reference.py", "dsl/lower/*.py")
 TESTS = (
     "tests/mutants/each_text.py", "tests/spec", "tests/dsl",
-    "tests/properties/test_several_evaluators.py", "tests/properties/test_kept_columns.py",
+    "tests/properties/test_several_evaluators.py",
     "tests/properties/test_language_evaluators.py", "tests/properties/test_told_alike.py",
 )  # fmt: skip
 #: These measure time.
@@ -96,8 +96,6 @@ def check(project: Project, files: Sequence[str], runs: Runs) -> Report:
     options = [*OPTIONS, f"--rootdir={project.root}"]
     in_functions(plan, [*options, *project.tests])
     plan.results = results = Results(kept / "results.jsonl")
-    plan.covering = covering.again()
-    at_import(plan, options, project.tests)
     return Report({path: some for path, (_, some) in read.items()}, results, equivalent)
 
 

@@ -85,7 +85,7 @@ class Covering:
 
     def around(self, mutant: Mutant) -> Function | None:
         for one in self.functions[mutant.path]:
-            if one.first <= mutant.line <= one.last and not mutant.at_import:
+            if one.first <= mutant.line <= one.last:
                 return one
         return None
 

@@ -4,9 +4,9 @@ Swapped are comparisons, arithmetic, `and` with `or`; negated are conditions, fi
 numbers grow by one, flags turn, words get two letters more; statements, cases, arguments and signs
 are removed; values returned or assigned become None (but not False, 0 or an empty text: a test
 could tell those from None only by their type, which is checked otherwise). Left alone are
-docstrings, annotations, decorators, messages (texts with a blank or a backquote), assertions,
-errors that are our own (`AssertionError`, `NotImplementedError`), `strict=` of zip, and unions of
-types in module tables.
+what is in no function, docstrings, annotations, decorators, messages (texts with a blank or a
+backquote), assertions, errors that are our own (`AssertionError`, `NotImplementedError`), and
+`strict=` of zip.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ SWAPPED: Final[dict[type[ast.AST], type[ast.AST]]] = {
     ast.And: ast.Or, ast.Or: ast.And,
 }  # fmt: skip
 OUR_ERRORS: Final = ("AssertionError", "NotImplementedError")
-TYPES: Final = frozenset({"Callable", "NDArray", "Mapping", "Sequence", "tuple", "dict", "list"})
 #: Calls whose arguments are types, and keywords that only guard against our own mistakes.
 TYPE_CALLS: Final = frozenset({"cast", "TypeVar"})
 GUARDS: Final = frozenset({"strict"})
@@ -50,8 +49,6 @@ class Mutant:
     source: str
     #: Of the file, the name, the line's text, the column and the change: edits elsewhere keep it.
     ident: str
-    #: It takes effect when the module is imported: it is in no function.
-    at_import: bool
     apply: Apply
 
 
@@ -77,6 +74,8 @@ class _Finder:
         self._times: dict[str, int] = {}
 
     def add(self, node: ast.expr | ast.stmt | ast.pattern, what: str, apply: Apply) -> None:
+        if not self._functions:
+            return
         source = self._lines[node.lineno - 1].strip()
         name = ".".join(self._names)
         key = f"{self._path}|{name or None}|{source}|{node.col_offset}|{what}"
@@ -85,8 +84,7 @@ class _Finder:
         ident = ident if times == 1 else f"{ident}-{times}"
         self.found.append(
             Mutant(
-                self._path, node.lineno, self._span, name, what, source, ident,
-                not self._functions, apply,
+                self._path, node.lineno, self._span, name, what, source, ident, apply,
             )
         )  # fmt: skip
 
@@ -137,21 +135,14 @@ class _Finder:
         self.expr(one.value, one, "value")
 
     def _assign(self, one: ast.Assign, *_: object) -> None:
-        names = [target.id for target in one.targets if isinstance(target, ast.Name)]
-        if "__slots__" in names or "__all__" in names or self._is_alias(one, names):
-            return
         self._assigned(one, one.value)
-
-    def _is_alias(self, one: ast.Assign, names: list[str]) -> bool:
-        union = isinstance(one.value, ast.BinOp) and isinstance(one.value.op, ast.BitOr)
-        return bool(names) and union and not self._functions
 
     def _annassign(self, one: ast.AnnAssign, *_: object) -> None:
         if one.value is not None:
             self._assigned(one, one.value)
 
     def _assigned(self, one: ast.Assign | ast.AnnAssign, value: ast.expr) -> None:
-        if self._functions and not isinstance(value, ast.Constant):
+        if not isinstance(value, ast.Constant):
             self.add(one, "assigned None", swap(one, "value", ast.Constant(None)))
         self.expr(value, one, "value")
 
@@ -310,11 +301,6 @@ class _Finder:
 
     def _lambda(self, one: ast.Lambda, *_: object) -> None:
         self.expr(one.body, one, "body")
-
-    def _subscript(self, one: ast.Subscript, *_: object) -> None:
-        is_type = isinstance(one.value, ast.Name) and one.value.id in TYPES
-        if self._functions or not is_type:
-            self._parts(one)
 
 
 def swap(holder: Any, key: Any, new: ast.AST) -> Apply:

@@ -49,15 +49,6 @@ class Results:
     def of(self, mutant: Mutant) -> Result | None:
         return self._known.get((mutant.path, mutant.ident))
 
-    def killers(self, path: str) -> list[str]:
-        """The tests that killed mutants of a file, each once, the last one first."""
-        dead = [
-            one.test
-            for one in self._known.values()
-            if one.path == path and one.test and not one.outcome.is_open
-        ]
-        return list(dict.fromkeys(reversed(dead)))
-
 
 Key = tuple[str, str, str, str]
 

@@ -1,19 +1,11 @@
-"""Two pytest sessions that run mutants: of code in functions, and of what runs at import.
-
-A mutant of a function is put into the functions that stand, in a fork of a session that has
-collected all tests. What takes effect at import, as tables and defaults do, is changed in a fork
-that has imported nothing of what is tested, and collects all tests itself.
-"""
+"""A pytest session that runs mutants, each put into the functions that stand, in a fork of it."""
 
 from __future__ import annotations
 
 import ast
 import functools
 import gc
-import importlib
-import importlib.machinery
 import os
-import signal
 import sys
 import time
 import types
@@ -26,20 +18,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.mutants.covering import Covering, Tracer
+from tests.mutants.covering import Covering
 from tests.mutants.forks import Outcome, Pipe, Verdict, fork, passes, run, watch
 from tests.mutants.operators import Mutant
 from tests.mutants.results import Result, Results
 
 #: So many of the tests that killed last in a function are tried first.
 NEAR = 8
-#: Importing and collecting may take so long, in seconds of the processor.
-IMPORT = 60.0
-#: So many modules of tests are collected first for what takes effect at import.
-BEST = 2
-RUN_AT_IMPORT = "at import"
-#: Imported once for all forks, as nothing of them is tested.
-LIBRARIES = ("lark", "msgspec", "numpy", "rich")
 Functions = Mapping[tuple[str, int], Sequence[types.FunctionType]]
 
 
@@ -125,12 +110,6 @@ class InFunctions(FixedSeeds):
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        #: What runs already when tests are imported and collected.
-        self._importing = Tracer(str(plan.root / path) for path in plan.mutants)
-        self._importing.start()
-
-    def pytest_collection_finish(self) -> None:
-        self._importing.stop()
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         plan = self._plan
@@ -150,9 +129,8 @@ class InFunctions(FixedSeeds):
         gc.freeze()
         for path, mutants in plan.mutants.items():
             for one in mutants:
-                if not one.at_import:
-                    started = time.monotonic()
-                    plan.note(one, self._judge(one, items, standing[path]), started)
+                started = time.monotonic()
+                plan.note(one, self._judge(one, items, standing[path]), started)
         return True
 
     def _judge(
@@ -161,10 +139,7 @@ class InFunctions(FixedSeeds):
         plan = self._plan
         tests = plan.order(mutant, plan.covering.of(mutant) & items.keys())
         if not tests:
-            seen = self._importing.seen[str(plan.root / mutant.path)]
-            first, last = mutant.lines
-            imported = seen.intersection(range(first, last + 1))
-            return Verdict(Outcome.UNCOVERED, RUN_AT_IMPORT if imported else "")
+            return Verdict(Outcome.UNCOVERED)
         try:
             code = compiled(plan.trees[mutant.path], mutant, str(plan.root / mutant.path))
         except (SyntaxError, ValueError) as error:
@@ -194,30 +169,6 @@ class InFunctions(FixedSeeds):
         raise AssertionError("the child has ended")
 
 
-class AtImport(FixedSeeds):
-    """In a fork that has imported a mutant: collects, and runs all tests that run its file."""
-
-    def __init__(self, plan: Plan, mutant: Mutant | None, pipe: Pipe) -> None:
-        self._plan, self._mutant, self._pipe = plan, mutant, pipe
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed:
-            self._pipe.ends(Outcome.KILLED, f"{report.nodeid} (at import)")
-
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        if self._mutant is None:
-            named = session.items if len(session.items) == 1 else []
-            run(self._pipe, named, self._plan.covering.seconds, self._plan.budget)
-            raise AssertionError("the child has ended")
-        plan, path = self._plan, self._mutant.path
-        items = plan.usable(session.items)
-        tests = plan.order(self._mutant, plan.covering.of_file(path) & items.keys())
-        near = [one for one in plan.results.killers(path) if one in items][:NEAR]
-        ordered = list(dict.fromkeys([*near, *tests]))
-        run(self._pipe, [items[one] for one in ordered], plan.covering.seconds, plan.budget)
-        raise AssertionError("the child has ended")
-
-
 def in_functions(plan: Plan, options: Sequence[str]) -> None:
     """Traces what is to be traced, and runs the mutants of functions; in a fork of its own."""
     sys.stdout.flush()
@@ -229,69 +180,6 @@ def in_functions(plan: Plan, options: Sequence[str]) -> None:
     _, status = os.waitpid(child, 0)
     if os.waitstatus_to_exitcode(status) not in (pytest.ExitCode.OK, pytest.ExitCode.INTERRUPTED):
         raise RuntimeError("the session of tests did not come to its end")
-
-
-def at_import(plan: Plan, options: Sequence[str], tests: Sequence[str]) -> None:
-    """Runs the mutants that take effect at import, each in a fork that imports all anew.
-
-    As collecting is what takes long, the modules of tests that killed most in the file are
-    collected first, and all if those pass. Also taken are mutants that the other session has left.
-    """
-    for name in LIBRARIES:
-        importlib.import_module(name)
-    there = {getattr(one, "__file__", None) for one in sys.modules.values()}
-    assert not there & {str(plan.root / path) for path in plan.covering.functions}
-    gc.freeze()
-    if _imported(plan, None, [*options, *tests]).outcome is not Outcome.SURVIVED:
-        raise RuntimeError("the tests are not collected, even without a change")
-    for path, mutants in plan.mutants.items():
-        modules = Counter(one.partition("::")[0] for one in plan.results.killers(path))
-        most = [plan.root / one for one, _ in modules.most_common(BEST)]
-        best = [str(one) for one in most if one.is_file()]
-        for one in mutants:
-            if one.at_import or _is_left(plan.results.of(one)):
-                started = time.monotonic()
-                verdict = _sound(plan, one, options, best) if best else None
-                if verdict is None or verdict.outcome.is_open:
-                    verdict = _sound(plan, one, options, tests)
-                plan.note(one, verdict, started)
-
-
-def _sound(plan: Plan, mutant: Mutant, options: Sequence[str], tests: Sequence[str]) -> Verdict:
-    """The verdict of tests that pass when nothing is changed."""
-    while True:
-        verdict = _imported(plan, mutant, [*options, *tests])
-        test = verdict.test
-        if verdict.outcome.is_open or "::" not in test:
-            return verdict
-        if test not in plan.sound:
-            alone = _imported(plan, None, [*options, str(plan.root / test)])
-            plan.sound[test] = alone.outcome is Outcome.SURVIVED
-        if plan.sound[test]:
-            return verdict
-
-
-def _is_left(known: Result | None) -> bool:
-    """Whether a mutant of a function runs at import alone, or could not be put in place.
-
-    A function that stands takes no code with fewer variables from around it: `super()` gone.
-    """
-    return known is not None and (known.test == RUN_AT_IMPORT or known.outcome is Outcome.ERROR)
-
-
-def _imported(plan: Plan, mutant: Mutant | None, arguments: list[str]) -> Verdict:
-    """Imports and runs; without a mutant it runs what is named by itself, or only collects."""
-    child, end = fork()
-    if child:
-        return watch(child, end)
-    pipe = Pipe(end)
-    if mutant is not None:
-        mutant.apply()
-        _replace(str(plan.root / mutant.path), plan.trees[mutant.path])
-    signal.setitimer(signal.ITIMER_PROF, IMPORT)
-    pytest.main(arguments, plugins=[AtImport(plan, mutant, pipe)])
-    pipe.ends(Outcome.KILLED, "the session (at import)")
-    raise AssertionError("the child has ended")
 
 
 def compiled(tree: ast.Module, mutant: Mutant, file: str) -> types.CodeType:
@@ -368,14 +256,3 @@ def _warm() -> None:
     for one in gc.get_objects():
         if isinstance(one, functools._lru_cache_wrapper):
             one.cache_clear()
-
-
-def _replace(file: str, tree: ast.Module) -> None:
-    """From now on this file's module is made of this tree."""
-    code = compile(ast.fix_missing_locations(tree), file, "exec", dont_inherit=True)
-    usual = importlib.machinery.SourceFileLoader.get_code
-
-    def get_code(self: importlib.machinery.SourceFileLoader, name: str) -> types.CodeType | None:
-        return code if self.path == file else usual(self, name)
-
-    importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[assignment,method-assign]  # for this process alone

@@ -8,11 +8,13 @@ import math
 import random
 import re
 from collections import Counter
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, reject, settings
 from hypothesis import strategies as st
+from hypothesis.errors import UnsatisfiedAssumption
 from msgspec import structs
 
 from dsl import ir, reference, words
@@ -25,7 +27,7 @@ from dsl.lower.statements import Values
 from dsl.plan import Effect, Plan
 from dsl.schema import FIELDS, POD_SETS
 from dsl.types import Kind, show
-from tests.dsl.bothways import policy_score
+from tests.dsl.bothways import effects, policy_score, prefers, sort_key
 from tests.dsl.random_worlds import RandomPod, RandomWorld, Rows
 from tests.dsl.worlds import FakePod, FakeWorld
 from tests.effort import examples
@@ -367,7 +369,7 @@ def check_actions(plan, world, pod):
     for row in rows_of(world).tolist():
         view = reference.View(world, pod, row, results=RESULTS)
         for rules, done in ((plan.prebinds, plan.prebind), (plan.postbinds, plan.postbind)):
-            expected = [one for rule in rules for one in reference.effects(rule.core, view)]
+            expected = [one for rule in rules for one in effects(rule.core, view)]
             assert list(done(pod, world, row, RESULTS)) == expected
         both = [*plan.prebind(pod, world, row, RESULTS), *plan.postbind(pod, world, row, RESULTS)]
         assert plan.annotations(pod, world, row, RESULTS) == {
@@ -393,7 +395,7 @@ def orders(draw):
 def check_orders(plan, world, pods):
     core = plan.sorts[0].core
     found = [plan.sort_key(pod, world) for pod in pods]
-    expected = [reference.sort_key(core, world, pod) for pod in pods]
+    expected = [sort_key(core, world, pod) for pod in pods]
     assert [repr(one) for one in found] == [repr(one) for one in expected]
     assert sorted(found) == sorted(expected)
 
@@ -411,7 +413,7 @@ def tiers(draw):
 def check_tiers(plan, world, pod, candidates):
     best = [True] * len(candidates)
     for rule in plan.tiers:
-        expected = reference.prefers(rule.core, world, pod, candidates.tolist())
+        expected = prefers(rule.core, world, pod, candidates.tolist())
         parts = rule.prepare(pod, world)
         assert (parts is None) == (expected is None)
         if parts is None or expected is None:
@@ -677,6 +679,21 @@ def test_every_function_aggregate_and_operator_is_written():
     for over in ("pods", "nodes", "candidates", "containers", "zone", "region", "rack", "label:k"):
         assert {(name, over) for name in AGGREGATES} <= set(signs), over
     assert {"==", "<", "<=", ">", ">=", *p.TEXT_TESTS} <= set(signs)
+
+
+@pytest.mark.slow
+def test_what_is_always_written_agrees():
+    """Conditions and values of all kinds, the same on every run."""
+
+    def change(world):
+        return world.after([0], "new"), np.array([0])
+
+    for number in range(400):
+        w, world, pod = Seeded(number), a_world(number % 3), RandomPod(f"s{number}")
+        with suppress(UnsatisfiedAssumption):
+            check_filter(compiled(f"filter: {w.flag(p.DECIDES, 3)}"), world, pod, change)
+            plan = compiled(f"score: {w.number(p.NODE, 3)}")
+            check_score(plan, world, pod, rows_of(world), change)
 
 
 def test_every_statement_is_written():

@@ -149,16 +149,24 @@ def said(text, origin):
         yield f"{'' if one.is_error else 'w'}{one.code}", f"{line}:{column}", to
 
 
+def right():
+    """Names and texts of policies that are right, a line each in data/right.txt."""
+    text = (ROOT / "tests" / "dsl" / "data" / "right.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        name, _, policy = line.partition("\t")
+        yield name, f"{unescaped(policy)}\n"
+
+
 def loud():
     """Right policies of which something is said; of examples, that they are wrong."""
-    for name, harmless in (("right.txt", False), ("examples.txt", True)):
-        text = (ROOT / "tests" / "dsl" / "data" / name).read_text(encoding="utf-8")
-        for part in re.split(r"(?m)^=== ", text)[1:]:
-            title, _, policy = part.partition("\n")
-            findings = COMPILER.compile({f"{title.strip()}.policy": policy}).diagnostics
-            # Examples use other policies, and parameters that a configuration gives.
-            wrong = [one for one in findings if not harmless or one.code < "P1"]
-            yield title, render(wrong)
+    for name, policy in right():
+        yield name, render(COMPILER.compile({f"{name}.policy": policy}).diagnostics)
+    text = (ROOT / "tests" / "dsl" / "data" / "examples.txt").read_text(encoding="utf-8")
+    for part in re.split(r"(?m)^=== ", text)[1:]:
+        title, _, policy = part.partition("\n")
+        findings = COMPILER.compile({f"{title.strip()}.policy": policy}).diagnostics
+        # Examples use other policies, and parameters that a configuration gives.
+        yield title, render([one for one in findings if one.code < "P1"])
     for folder in ("policies", "examples"):
         for path in sorted((ROOT / folder).rglob("*.policy")):
             findings = COMPILER.compile({path.name: path.read_text(encoding="utf-8")}).diagnostics

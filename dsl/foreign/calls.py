@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Final
 
-from dsl.foreign import closest
+from dsl.foreign.fields import Spelling, plain
+from dsl.foreign.nearest import closest
 from dsl.functions import AGGREGATES, FUNCTIONS
 from dsl.schema import FIELDS, PLURALS, POD_SETS
-from dsl.spelling import Spelling, plain
 
 _SHORT: Final = 4
 #: Calls of other languages. `{0}` is the first argument, or what stands before the dot.

@@ -10,10 +10,9 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from dsl.foreign import closest, edit_distance
+from dsl.foreign.nearest import MAX_DISTANCE, closest, edit_distance
 from dsl.schema import FIELDS, PLURALS, WEEKDAYS
 
-_MAX_DISTANCE: Final = 2
 #: Values that mean "nothing" elsewhere and are ordinary words here.
 NOTHING: Final = frozenset({"null", "none", "nil", "undefined", "nan", "nothing"})
 #: Further words that ask whether there is a value: their meaning is `is missing` or `is present`.
@@ -41,7 +40,7 @@ class Spelling(NamedTuple):
 def closest_field(name: str) -> str | None:
     """Returns the field with a close name: word by word, so that `pod.age` is not `pod.name`."""
     words = name.lower().split(".")
-    best, best_distance = None, _MAX_DISTANCE + 1
+    best, best_distance = None, MAX_DISTANCE + 1
     for field in FIELDS:
         others = field.split(".")
         if len(others) != len(words):
@@ -60,7 +59,7 @@ def closest_field(name: str) -> str | None:
 def _apart(word: str, other: str) -> int:
     """Returns the edit distance of two words, something large where they are not close at all."""
     near = word == other or closest(word, (other,)) is not None
-    return edit_distance(word, other) if near else _MAX_DISTANCE + 1
+    return edit_distance(word, other) if near else MAX_DISTANCE + 1
 
 
 #: The words of `time.weekday`.
