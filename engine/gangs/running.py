@@ -376,6 +376,9 @@ class Gangs:
         for queued, result in found.found:
             self._evictions.evict(queued.pod, result)
         nominated = {queued.pod.uid: result.nominated for queued, result in found.found}
+        for pod, node in found.there:  # or others take it before the victims are gone
+            self._cache.nominate(pod, node)
+            nominated[pod.uid] = node
         plugins = self._plugins(turn)
         for queued in turn.members:
             uid = queued.pod.uid

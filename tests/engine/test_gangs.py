@@ -243,6 +243,23 @@ async def test_a_gang_takes_the_place_of_less_important_pods_and_starts_as_they_
 
 
 @in_a_loop
+async def test_while_its_victims_go_nobody_takes_the_room_that_a_gang_has_already():
+    made = world()
+    low = await filled(made, "n1", "n2")
+    await gang(made, "a", 3, priority=10)
+    assert await evicted(made) == ["low-n1", "low-n2"]
+    made.comes("new", cpu="1500m")
+    await made.turn()
+    assert made.edge.binds == []
+    for pod in low:
+        deleted(made, pod)
+    made.clock.advance(11.0)
+    await made.turn()
+    assert sorted(name for name, _ in made.edge.binds) == ["a-0", "a-1", "a-2"]
+    assert len(made.cache.nominations) == 0
+
+
+@in_a_loop
 async def test_nobody_is_evicted_for_a_gang_that_could_not_start_even_then():
     made = world(nodes=("n1", "n2"))
     before = made.cache.assigned
