@@ -25,7 +25,7 @@ THEMES = (
     *("taints", "affinity", "ports", "images", "resources", "spread", "interpod", "volumes"),
     *("nominated", "features"),
 )
-OFTEN = {"volumes": 28, "spread": 14, "interpod": 15, "affinity": 16, "resources": 10, "taints": 9}
+OFTEN = {"volumes": 28, "spread": 14, "interpod": 15, "affinity": 16, "resources": 12, "taints": 9}
 OFTEN["images"] = 4
 RICH = tuple(theme for theme, times in OFTEN.items() for _ in range(times))
 """Themes with many answers, drawn more often."""
@@ -100,7 +100,7 @@ class Drawn:
     # ---- the case ----------------------------------------------------------------------------
 
     def case(self) -> Json:
-        kind = self.chance.choices(KINDS, (11, 3.4, 0.8, 5.6))[0]
+        kind = self.chance.choices(KINDS, (11, 3.8, 0.8, 5.4))[0]
         if self.odds(9):
             self.themes = set(self.some((*THEMES, *RICH), 2, 1))
             if kind == "preempt":
