@@ -181,6 +181,7 @@ class Gangs:
             gang=gang,
             members=[queued, *others],
             rank=rank_of(gang, [one.pod for one in (queued, *others)]),
+            mates=frozenset(one.uid for one in pods),
             reserved=len(mates),
             bound=frozenset(one.uid for one in pods if self._permits.get(one.uid) is None),
         )
@@ -256,16 +257,20 @@ class Gangs:
         self._forget_gone(turn)
 
     def _forget_gone(self, turn: Turn) -> None:
-        """Between two steps a member may have gone, or its node."""
+        """Between two steps a member may have gone, or its node, or a wait for others has ended."""
         there = []
         for one in turn.chosen:
             if not self._cache.is_assumed(one.queued.pod.uid):
                 one.undo()
-            elif self._cache.nodes.row(one.node) < 0:
-                self._placement.give_back(one, tell=False)
-            else:
+            elif self._is_there(one.node):
                 there.append(one)
+            else:
+                self._placement.give_back(one, tell=False)
         turn.chosen = there
+        turn.reserved = sum(self._is_there(self._cache.node_of(uid)) for uid in turn.mates)
+
+    def _is_there(self, node: str | None) -> bool:
+        return node is not None and self._cache.nodes.row(node) >= 0
 
     def _place_as(self, turn: Turn, found: Mapping[str, int]) -> Steps[None]:
         names = self._cache.nodes

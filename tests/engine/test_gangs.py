@@ -534,6 +534,22 @@ async def test_a_node_that_goes_while_a_gang_is_being_tried_takes_no_member_of_a
 
 
 @in_a_loop
+async def test_members_that_go_while_the_others_are_being_tried_count_no_more():
+    made = world(WAITS, nodes=("n1", "n2"))
+    pods = await gang(made, "a", 3)
+    held = sorted(made.cache.assigned())
+    assert len(held) == 2
+    made.clock.advance(11.0)
+    made.handlers.nodes.on_add(make_node("n4"))
+    made.scheduler.schedule_one(made.queue.pop())
+    made.scheduler.gangs.step()
+    made.scheduler.gangs.pause()
+    deleted(made, next(pod for pod in pods if pod.metadata.uid in held))
+    await made.turn()
+    assert made.edge.binds == []
+
+
+@in_a_loop
 async def test_all_members_deleted_while_their_gang_is_being_tried():
     made = world(nodes=("n1", "n2"))
     pods = [member(made, "a", number) for number in range(3)]
