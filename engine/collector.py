@@ -3,7 +3,7 @@
 What the collector has looked at once and found in use is set aside ("frozen"), so that a collection
 takes as long as what is new is much, not as what is there: a few milliseconds, not some hundred.
 Nearly all that is set aside goes by itself when its last user does. What went in circles is found
-by a sweep, a look at everything: when much is set aside, nothing waits, and not often.
+by a sweep, a look at everything: when much is set aside and nobody waits, and not often.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ SWEEP_SECONDS: Final = 600.0
 """How long at the least is between two sweeps."""
 SWEEP_GROWTH: Final = 1.25
 """How many times more has to be set aside than after the last one."""
+SWEEP_AT_LAST: Final = 2.0
+"""So many times more is swept though somebody waits, lest circles fill the memory."""
 #: New objects until the first generation is looked at, and how often one is until the next one is:
 #: the oldest after some 15,000 objects, for it holds no more than those.
 _THRESHOLDS: Final = 700, 10, 1
@@ -53,7 +55,8 @@ async def keep_sweeping(
     kept = gc.get_freeze_count()
     while True:
         await sleep(SWEEP_SECONDS)
-        if idle() and gc.get_freeze_count() > SWEEP_GROWTH * kept:
+        grown = gc.get_freeze_count() / max(1, kept)
+        if grown > SWEEP_AT_LAST or (grown > SWEEP_GROWTH and idle()):
             sweep()
             kept = gc.get_freeze_count()
 

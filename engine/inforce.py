@@ -181,7 +181,9 @@ class InForce:
         for section in selected:
             assert section.namespace is not None
             self._selects.append((section.namespace, section.selector or ""))
-            handler = SelectedSources(self._selected, self._leave)
+            listed = partial(self._listed, f"{section.selector} in {section.namespace}")
+            self.reloader.await_listed(*listed.args)
+            handler = SelectedSources(self._selected, self._leave, listed)
             resource = config_maps(section.namespace, label_selector=section.selector or "")
             self.watched.append((resource, handler))
         if self._tenants is not None and policies.tenants is not None:
@@ -204,6 +206,10 @@ class InForce:
         if f"{namespace}/{name}" in self._named:
             return None
         return self._of(selected_source(namespace, name), namespace, name)
+
+    def _listed(self, selection: str) -> None:
+        self.reloader.listed(selection)
+        self._ears.wake()
 
     def source_of(self, meta: ObjectMeta) -> Source | None:
         """The source that a ConfigMap of this name and these labels is; None: it is none.
@@ -427,7 +433,7 @@ class InForce:
     # ---- telling -----------------------------------------------------------------------------
 
     def _tell_in_force(self, source: Source, bundle: Bundle) -> None:
-        own = [plan.name for plan in bundle.plans if file_of(plan).startswith(source.folder)]
+        own = _called(bundle, source)
         note = f"in force: {', '.join(own) or 'no policy'} (bundle {bundle.hash})"
         warnings = [
             one
@@ -490,14 +496,21 @@ class InForce:
 
     def _standing(self, source: Source, bundle: Bundle | None) -> dict[str, Any]:
         refusal = self._refusal_of(source)
-        plans = () if bundle is None else bundle.plans
-        why = "" if refusal is None else refusal.text
+        awaited = self.reloader_of(source).awaited_by(source)
+        why = f"waits for {', '.join(awaited)}" if awaited else ""
+        why = why if refusal is None else refusal.text
         return {
             "source": source.title,
-            "state": "InForce" if refusal is None else refusal.reason,
-            "policies": [one.name for one in plans if file_of(one).startswith(source.folder)],
+            "state": refusal.reason if refusal else "Waiting" if awaited else "InForce",
+            "policies": [] if bundle is None else _called(bundle, source),
             "why": why[:_EVENT_NOTE] if source.tenant else why,
         }
+
+
+def _called(bundle: Bundle, source: Source) -> list[str]:
+    """The names of a source's policies, with the mode of those that are not simply in force."""
+    own = [plan for plan in bundle.plans if file_of(plan).startswith(source.folder)]
+    return [one.name if one.mode == "enforce" else f"{one.name} ({one.mode})" for one in own]
 
 
 def _files(bundle: Bundle, source: Source) -> dict[str, str]:

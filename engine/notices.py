@@ -20,7 +20,7 @@ _MESSAGE: Final = 4096
 
 
 class Notices:
-    """Tells by an Event each time, and by the condition if it says something new."""
+    """Tells by an Event and the condition each time; who writes leaves out what is known."""
 
     def __init__(
         self, *, statuses: PodStatusWriter, events: EventSink, leads: Callable[[], bool]
@@ -39,7 +39,7 @@ class Notices:
     def report(self, pod: PodInfo, reason: str, message: str, nominated: str | None = None) -> None:
         """Tells the user why the pod waits.
 
-        An Event, and the condition if it says something new; nothing while another replica leads.
+        An Event and the condition; nothing while another replica leads.
         """
         if not self._leads():
             return
@@ -89,10 +89,7 @@ class Notices:
     def _set_condition(
         self, pod: PodInfo, reason: str, message: str, nominated: str | None = None
     ) -> None:
-        moves = nominated is not None and nominated != pod.pod.status.nominated_node_name
-        if moves or not _says(pod, reason, message):
-            effect = SetUnschedulable(pod, reason, message, nominated)
-            self._statuses.set_unschedulable(effect)
+        self._statuses.set_unschedulable(SetUnschedulable(pod, reason, message, nominated))
 
 
 def _why_gated(queued: QueuedPod) -> str:

@@ -1,6 +1,8 @@
 """Comparisons and tests: `==`, `is`, `in`, `contains`, `like`, `matches`, `is missing`, labels."""
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from dsl import ir
@@ -26,7 +28,7 @@ from dsl.diagnostics import Fix, Severity
 from dsl.foreign.fields import ABSENT, DAYS, NOTHING, THERE
 from dsl.patterns import why_refused
 from dsl.quantities import parse_number
-from dsl.schema import FIELDS, FieldSpec
+from dsl.schema import FIELDS
 from dsl.source import Span
 from dsl.types import BOOL, NUMBER, PLAIN, TEXT, Kind, Level, Type, is_missing
 
@@ -402,7 +404,7 @@ def _pattern(typer: Typer, node: s.Expr) -> ir.Const:
 def label_test(typer: Typer, node: s.LabelTest) -> ir.Expr:
     """Returns the condition of `node.label k`, `node.label k=v`, `node.taint k` ..."""
     name = fields.canonical(node.path)
-    spec = FIELDS.get(name)
+    spec, of_its_node = fields.spec_of(name)
     if spec is None:
         field = s.Field(node.path_span, node.path)
         raise names.no_field(typer.scope, field, name, has_key=True)
@@ -413,9 +415,10 @@ def label_test(typer: Typer, node: s.LabelTest) -> ir.Expr:
         # A parameter or quoted text alone may hold `key`, `key=value` or `key!=value`.
         key, operator, text = inner.groups()
         value = s.Text(node.key.span, text)
+    make = partial(fields.make_read, typer, spec, span=node.span, of_its_node=of_its_node)
     if spec.type is BOOL:
-        return _taint(typer, node, spec, key, (operator, value))
-    read = fields.make_read(typer, spec, key, node.span)
+        return _taint(typer, node, key, (operator, value), make)
+    read = make(key)
     if value is None:
         return inverted(node.span, missing(node.span, read))
     negated = operator in ("!=", "not in")
@@ -443,11 +446,15 @@ def _as_number(typer: Typer, value: ir.Expr) -> ir.Expr:
 
 
 def _taint(
-    typer: Typer, node: s.LabelTest, spec: FieldSpec, key: str, test: tuple[str, s.Expr | None]
+    typer: Typer,
+    node: s.LabelTest,
+    key: str,
+    test: tuple[str, s.Expr | None],
+    make: Callable[[str], ir.Expr],
 ) -> ir.Expr:
     operator, value = test
     if value is None:
-        return fields.make_read(typer, spec, key, node.span)
+        return make(key)
     listed = operator in ("in", "not in") and isinstance(value, s.Words)
     if not listed and operator not in ("=", "==", "!="):
         message = f"a taint cannot be tested with `{operator}`"
@@ -457,6 +464,6 @@ def _taint(
     for one in values if listed else ():
         field_as_word(typer.scope, one, Severity.ERROR)
     texts = [fields.fixed_text(typer, one, "the value of a taint") for one in values]
-    reads = [fields.make_read(typer, spec, f"{key}={text}", node.span) for text in texts]
+    reads = [make(f"{key}={text}") for text in texts]
     test_ = logical(node.span, "or", reads)
     return turned(node.span, test_, negated=operator in ("!=", "not in"))

@@ -78,10 +78,12 @@ def help_for(scope: Scope, typed: Typed, want: str) -> tuple[str, ...]:
 
 
 def beside(scope: Scope, one: Typed, other: Typed) -> str:
-    """Returns how a text or a time is written beside another kind; "" where that is not sure."""
+    """Returns how a value is written beside another kind; "" where that is not sure."""
     want, text = want_of(other), scope.text(one)
     if isinstance(one, Flex):
         return f'time("{text}T00:00:00Z")' if want == "time" and _DATE.fullmatch(text) else ""
+    if isinstance(one, ir.Const) and one.type.kind is Kind.BOOL and want == "text":
+        return f'"{text}"'
     if one.type.kind is Kind.TIME:
         age = want == "seconds" or (isinstance(other, Flex) and other.sort == "milli")
         return f"now - {text}" if age and text != "now" else ""

@@ -109,7 +109,10 @@ def _sum_type(typer: Typer, operator: str, kind: Type, left: ir.Expr, right: ir.
     if (kind, operator, other) in _SUMS:
         return _SUMS[kind, operator, other]
     if not kind.is_number or not other.is_number:
-        helps = help_for(scope, left if not kind.is_number else right, "number")
+        odd, beside = (right, kind) if other.kind is Kind.TEXT or kind.is_number else (left, other)
+        at_time = odd.type.kind is Kind.TEXT and beside.kind is Kind.TIME
+        want = {"+": "seconds", "-": "time"}[operator] if at_time else "number"
+        helps = help_for(scope, odd, want)
         raise typer.scope.clash("P201", f"`{operator}` wants two numbers", left, right, *helps)
     if kind.unit != other.unit:
         helps = help_for(scope, right, sort_of(kind)) or help_for(scope, left, sort_of(other))

@@ -37,12 +37,17 @@ def canonical(path: str) -> str:
     return ".".join(PLURALS.get(part, part) for part in path.split("."))
 
 
+def spec_of(name: str) -> tuple[FieldSpec | None, bool]:
+    """Returns the field of a name, and whether it is read of the node of a pod of a set."""
+    of_its_node = name.startswith("it.node.")
+    return FIELDS.get(name.removeprefix("it.") if of_its_node else name), of_its_node
+
+
 def read_field(typer: Typer, node: s.Field) -> ir.Expr:
     """Returns the read of a field."""
     name = canonical(node.path) + node.tail
     has_key = node.key is not None or node.computed is not None
-    of_its_node = name.startswith("it.node.")
-    spec = FIELDS.get(name.removeprefix("it.") if of_its_node else name)
+    spec, of_its_node = spec_of(name)
     if spec is None:
         raise names.no_field(typer.scope, node, name, has_key=has_key)
     if spec.keyed != has_key:

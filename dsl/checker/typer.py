@@ -125,6 +125,8 @@ class Typer:
                 return self.plain(typed)
         message = f"{what} wants a {wants}, and this is {describe(typed)}"
         word = wants.partition(" or ")[0]
+        if isinstance(typed, Flex) and word == "text":
+            helps = helps or (f'write  "{self.scope.text(typed)}"',)
         helps = helps or help_for(self.scope, typed, _SORTS.get(word, word))
         raise self.scope.refuse(code, message, typed.span, *helps)
 

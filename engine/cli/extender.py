@@ -17,7 +17,9 @@ _PORT: Final = 8888
 
 @click.command("extender", help="Serve policies to a kube-scheduler that may not be replaced.")
 @click.option(
-    "--kubeconfig", metavar="FILE", help="Cluster to use; without it, the one it runs in."
+    "--kubeconfig",
+    metavar="FILE",
+    help="Cluster to use; else its pod's, $KUBECONFIG, ~/.kube/config.",
 )
 @click.option("--config", metavar="FILE", help="Configuration file: policies and metrics.")
 @click.option("--policies", metavar="DIR", help="Folder of .policy files.")

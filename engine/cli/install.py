@@ -33,7 +33,9 @@ _WEBHOOK: Final = "components/webhook/webhook.yaml"
 )
 @click.option("--monitoring", is_flag=True, help="With what the Prometheus operator reads.")
 @click.option("--webhook", is_flag=True, help="With the admission webhook.")
-@click.option("--kubeconfig", metavar="FILE", help="Cluster; without it, the one it runs in.")
+@click.option(
+    "--kubeconfig", metavar="FILE", help="Cluster; else its pod's, $KUBECONFIG, ~/.kube/config."
+)
 def command(
     *,
     dry_run: bool,

@@ -26,7 +26,9 @@ _FINISHED: Final = ("Succeeded", "Failed")
 
 @click.command("inventory", help="Write down labels, namespaces and images of a cluster.")
 @click.option(
-    "--kubeconfig", metavar="FILE", help="Cluster to ask; without it, the one it runs in."
+    "--kubeconfig",
+    metavar="FILE",
+    help="Cluster to ask; else its pod's, $KUBECONFIG, ~/.kube/config.",
 )
 @click.option(
     "-o", "output", metavar="FILE", type=click.Path(path_type=Path), help="Where to write it."

@@ -23,7 +23,9 @@ _WHY = 5
 
 @click.command("run", help="Run the scheduler against a cluster.")
 @click.option(
-    "--kubeconfig", metavar="FILE", help="Cluster to use; without it, the one it runs in."
+    "--kubeconfig",
+    metavar="FILE",
+    help="Cluster to use; else its pod's, $KUBECONFIG, ~/.kube/config.",
 )
 @click.option("--config", metavar="FILE", help="Configuration file.")
 @click.option("--policies", metavar="DIR", help="Folder of .policy files.")

@@ -28,7 +28,9 @@ class Status(msgspec.Struct):
 @click.command("status", help="Show which policies are in force in a cluster.")
 @click.argument("state", default="berth-system/berth", metavar="[NAMESPACE/NAME]")
 @click.option(
-    "--kubeconfig", metavar="FILE", help="Cluster to ask; without it, the one it runs in."
+    "--kubeconfig",
+    metavar="FILE",
+    help="Cluster to ask; else its pod's, $KUBECONFIG, ~/.kube/config.",
 )
 @click.option("--json", "as_json", is_flag=True, help="What the ConfigMap says, as it is.")
 def command(state: str, kubeconfig: str | None, *, as_json: bool) -> None:

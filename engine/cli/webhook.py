@@ -16,7 +16,9 @@ _NAME: Final = "berth-system/berth-webhook"
 
 @click.command("webhook", help="Judge policies while somebody applies them.")
 @click.option(
-    "--kubeconfig", metavar="FILE", help="Cluster to use; without it, the one it runs in."
+    "--kubeconfig",
+    metavar="FILE",
+    help="Cluster to use; else its pod's, $KUBECONFIG, ~/.kube/config.",
 )
 @click.option("--config", metavar="FILE", help="The scheduler's configuration file.")
 @click.option("--policy-configmap", metavar="NS/NAME", help="ConfigMap of NAME.policy keys.")

@@ -411,6 +411,8 @@ class Points:
         filter: once a class for all rows, then for changed rows.
         filter_row: makes the same answer about single rows: for a class a function of a row. It
             may keep columns' cells: it is made anew when `snapshot.layout` moves.
+        unfiltered: what the plugin has in a profile that turns its filter off, where the rest of it
+            builds on what the filter finds.
         pre_score: once a class.
         score: raw scores of rows; None: the plugin abstains.
         score_row: as `filter_row`, for scores.
@@ -465,6 +467,7 @@ class Points:
     pre_filter: Callable[[PodInfo, Snapshot], PreFilterResult] | None = None
     filter: Callable[[State, PodInfo, Snapshot, Rows], Verdicts] | None = None
     filter_row: Callable[[State, PodInfo, Snapshot], Callable[[int], bool]] | None = None
+    unfiltered: Points | None = None
     pre_score: Callable[[PodInfo, Snapshot], PreScoreResult] | None = None
     score: Callable[[State, PodInfo, Snapshot, Rows], Scores | None] | None = None
     score_row: Callable[[State, PodInfo, Snapshot], Callable[[int], float]] | None = None
@@ -500,3 +503,10 @@ class Plugin(Protocol):
     def points(self) -> Points:
         """What it does. Asked once, when a profile is made."""
         ...
+
+
+class PluginArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What a plugin takes in `pluginConfig[].args`: fields of a subclass; others are refused."""
+
+    api_version: str = ""
+    kind: str = ""

@@ -32,7 +32,10 @@ class Restricted:
     def points(self) -> Points:
         """See `Plugin.points`."""
         without: dict[str, Any] = dict.fromkeys(self.off)
-        return replace(self.plugin.points(), **without)
+        points = self.plugin.points()
+        if "filter" in self.off and points.unfiltered is not None:
+            points = points.unfiltered
+        return replace(points, **without)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from engine.collective.packing import Steps
 from engine.collective.search import cheapest
 from engine.collective.victims import started_at
 from engine.framework.decision import PostFilterResult, Rejections
+from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import PluginError, Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import unschedulable
@@ -41,10 +42,12 @@ _NOTHING: Final = PostFilterResult(unschedulable(), nominated="")
 class Rescue:
     """What helps: for each member that evicting makes room for, where and whom.
 
-    `waits`: nothing is to be done but to wait for victims that are going already.
+    `there` are members that have room without, and where. `waits`: nothing is to be done
+    but to wait for victims that are going already.
     """
 
     found: Sequence[tuple[QueuedPod, PostFilterResult]] = ()
+    there: Sequence[tuple[PodInfo, str]] = ()
     waits: bool = False
 
 
@@ -116,7 +119,9 @@ class Rescuers:
             for chosen in reversed(there):
                 self._placement.give_back(chosen, tell=False)
             self.absent.recall()
-        return Rescue(found) if enough and found else Rescue(waits=waits)
+        if not enough or not found:
+            return Rescue(waits=waits)
+        return Rescue(found, [(one.queued.pod, one.node) for one in there])
 
     def _asked_for(
         self, queued: QueuedPod, rows: NDArray[np.intp] | None, there: list[Chosen]

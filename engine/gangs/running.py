@@ -181,6 +181,7 @@ class Gangs:
             gang=gang,
             members=[queued, *others],
             rank=rank_of(gang, [one.pod for one in (queued, *others)]),
+            mates=frozenset(one.uid for one in pods),
             reserved=len(mates),
             bound=frozenset(one.uid for one in pods if self._permits.get(one.uid) is None),
         )
@@ -253,6 +254,23 @@ class Gangs:
                 turn.chosen.append(found)
             else:
                 turn.refused.append(found)
+        self._forget_gone(turn)
+
+    def _forget_gone(self, turn: Turn) -> None:
+        """Between two steps a member may have gone, or its node, or a wait for others has ended."""
+        there = []
+        for one in turn.chosen:
+            if not self._cache.is_assumed(one.queued.pod.uid):
+                one.undo()
+            elif self._is_there(one.node):
+                there.append(one)
+            else:
+                self._placement.give_back(one, tell=False)
+        turn.chosen = there
+        turn.reserved = sum(self._is_there(self._cache.node_of(uid)) for uid in turn.mates)
+
+    def _is_there(self, node: str | None) -> bool:
+        return node is not None and self._cache.nodes.row(node) >= 0
 
     def _place_as(self, turn: Turn, found: Mapping[str, int]) -> Steps[None]:
         names = self._cache.nodes
@@ -281,6 +299,8 @@ class Gangs:
         Nothing if a plugin raises; None if nodes went meanwhile.
         """
         pods = [one.pod for one in turn.members if self._waits(one)]
+        if not pods:  # they all went between two steps
+            return {}, False
         of = self._basis.framework_of
         wanted = max(1, math.ceil(turn.gang.minimum) - turn.reserved)
         rehearsal = Rehearsal(pods, self._cache, self._basis.snapshot, of)
@@ -342,6 +362,8 @@ class Gangs:
     def _rescued(self, turn: Turn) -> Steps[bool]:
         """Evicts pods if that lets the gang start; it is tried again as they go."""
         members = [one for one in turn.members if self._waits(one)]
+        if not members:
+            return False
         rescuers = Rescuers(self._basis, self._placement, self._waits)
         try:
             domains = yield from self._to_be_emptied(turn, members)
@@ -359,6 +381,9 @@ class Gangs:
         for queued, result in found.found:
             self._evictions.evict(queued.pod, result)
         nominated = {queued.pod.uid: result.nominated for queued, result in found.found}
+        for pod, node in found.there:  # or others take it before the victims are gone
+            self._cache.nominate(pod, node)
+            nominated[pod.uid] = node
         plugins = self._plugins(turn)
         for queued in turn.members:
             uid = queued.pod.uid
@@ -389,14 +414,6 @@ class Gangs:
     # ---- how it ends
 
     def _end(self, turn: Turn) -> None:
-        # Between two steps a member may have gone, or its node.
-        there = []
-        for one in turn.chosen:
-            if self._cache.is_assumed(one.queued.pod.uid):
-                there.append(one)
-            else:
-                one.undo()
-        turn.chosen = there
         if turn.started:
             self._start(turn)
         elif turn.may_wait and (turn.chosen or turn.gang.key in self.holds):

@@ -31,6 +31,7 @@ class Hold:
 class Turn:
     """A gang that is being tried.
 
+    `mates` are the members that had nodes when it began, `reserved` how many of them have them yet.
     `promised` are the nodes that members were promised before, kept where victims are still going,
     else `broken` with the attempt. `most` is how many members would have nodes at best.
     """
@@ -39,6 +40,7 @@ class Turn:
     gang: Membership
     members: list[QueuedPod]
     rank: tuple[int, float, str]
+    mates: frozenset[str]
     reserved: int
     bound: frozenset[str]
     chosen: list[Chosen] = field(default_factory=list)

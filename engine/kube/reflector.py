@@ -269,7 +269,7 @@ class Reflector(Generic[T]):
         if forbidden or isinstance(error, NotFound):
             if not self._state.missed:
                 level = logging.WARNING if forbidden else logging.INFO
-                _LOG.log(level, "%s: nothing is known of them (%s)", self._resource.name, error)
+                _LOG.log(level, "%s: nothing is known of them (%s)", self._resource.path, error)
             self._failures = 0
             return Missing(forbidden)
         self._failed(error)

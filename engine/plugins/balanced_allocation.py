@@ -11,12 +11,12 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
-import msgspec
 import numpy as np
 
 from engine.framework.interface import (
     MAX_SCORE,
     SKIP_SCORE,
+    PluginArgs,
     Points,
     PreScoreResult,
     Scores,
@@ -34,13 +34,9 @@ _Usage = tuple[IntColumn, IntColumn, int]
 """What there is, what is requested and what the pod adds."""
 
 
-class BalancedAllocationArgs(
-    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
-):
+class BalancedAllocationArgs(PluginArgs, frozen=True):
     """`pluginConfig` of NodeResourcesBalancedAllocation."""
 
-    api_version: str = ""
-    kind: str = ""
     resources: tuple[ResourceSpec, ...] = (ResourceSpec(CPU), ResourceSpec(MEMORY))
 
 

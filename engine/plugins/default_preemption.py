@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,7 +28,12 @@ from engine.framework.events import (
     Resource,
     Seen,
 )
-from engine.framework.interface import Points, Trial, WhatIf
+from engine.framework.interface import (
+    PluginArgs,
+    Points,
+    Trial,
+    WhatIf,
+)
 from engine.framework.opinion import LEFT_OUT
 from engine.framework.podinfo import CPU, MEMORY, PodInfo
 from engine.framework.selectors import NOTHING, Selector, SelectorError, parse_selector
@@ -58,13 +62,9 @@ _RANKS: Final[Sequence[Rank]] = (
 """What `choose` goes by, of several nodes' victims together."""
 
 
-class DefaultPreemptionArgs(
-    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
-):
+class DefaultPreemptionArgs(PluginArgs, frozen=True):
     """`pluginConfig` of DefaultPreemption; both numbers are read and do nothing."""
 
-    api_version: str = ""
-    kind: str = ""
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,6 +27,7 @@ from engine.framework.interface import (
     SKIP_FILTER,
     SKIP_SCORE,
     Normalization,
+    PluginArgs,
     Points,
     PreFilterResult,
     PreScoreResult,
@@ -61,11 +61,9 @@ _MOST_WEIGHT: Final = 100
 _NO_NAMESPACE: Final = Namespace()
 
 
-class InterPodAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class InterPodAffinityArgs(PluginArgs, frozen=True):
     """`pluginConfig` of InterPodAffinity."""
 
-    api_version: str = ""
-    kind: str = ""
     hard_pod_affinity_weight: int = 1
     ignore_preferred_terms_of_existing_pods: bool = False
 

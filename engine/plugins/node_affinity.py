@@ -25,6 +25,7 @@ from engine.framework.interface import (
     SKIP_FILTER,
     SKIP_SCORE,
     Normalization,
+    PluginArgs,
     Points,
     PreFilterResult,
     PreScoreResult,
@@ -60,11 +61,9 @@ _BYTES_OF_A_REQUIREMENT: Final = 250
 _LONG: Final = 1024
 
 
-class NodeAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class NodeAffinityArgs(PluginArgs, frozen=True):
     """`pluginConfig` of NodeAffinity."""
 
-    api_version: str = ""
-    kind: str = ""
     added_affinity: NodeAffinity | None = None
 
 

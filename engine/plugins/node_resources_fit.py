@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +26,7 @@ from engine.framework.events import (
     Seen,
 )
 from engine.framework.interface import (
+    PluginArgs,
     Points,
     PreFilterResult,
     PreScoreResult,
@@ -69,11 +69,9 @@ _MOST_IN_A_KEY: Final = 62
 _INT64_MAX: Final = (1 << 63) - 1
 
 
-class NodeResourcesFitArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class NodeResourcesFitArgs(PluginArgs, frozen=True):
     """`pluginConfig` of NodeResourcesFit."""
 
-    api_version: str = ""
-    kind: str = ""
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
     scoring_strategy: ScoringStrategy | None = None

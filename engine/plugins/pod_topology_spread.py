@@ -12,7 +12,6 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import Final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,6 +29,7 @@ from engine.framework.interface import (
     SKIP_FILTER,
     SKIP_SCORE,
     Normalization,
+    PluginArgs,
     Points,
     PreFilterResult,
     PreScoreResult,
@@ -75,13 +75,9 @@ _NO_DOMAIN: Final = (1 << 31) - 1
 _PASSES, _SKEWED, _NO_LABEL = range(3)
 
 
-class PodTopologySpreadArgs(
-    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
-):
+class PodTopologySpreadArgs(PluginArgs, frozen=True):
     """`pluginConfig` of PodTopologySpread."""
 
-    api_version: str = ""
-    kind: str = ""
     default_constraints: list[TopologySpreadConstraint] | None = None
     defaulting_type: str = ""
 

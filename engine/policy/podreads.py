@@ -155,12 +155,15 @@ def _sum(parts: Iterable[Mapping[str, float]]) -> Counter[str]:
 
 
 def reader_of(wire: str) -> Callable[[Any], Any]:
-    """What stands at a path as the API writes it, `status.nodeInfo.kernelVersion`, or None."""
+    """What stands at a path as the API writes it, `status.nodeInfo.kernelVersion`, or None.
+
+    A path of which our structs decode nothing is a bug, and raises AttributeError.
+    """
     path = _CAPITAL.sub(lambda found: f"_{found.group().lower()}", wire).split(".")
 
     def read(there: Any) -> Any:  # noqa: ANN401 - an object of the cluster, and what is in it
         for part in path:
-            there = getattr(there, part, None)
+            there = None if there is None else getattr(there, part)
         return there
 
     return read

@@ -39,6 +39,7 @@ from engine.policy.sources import Source, Texts
 _OF_COST: Final = ("P320", "P321")
 _LOOK_SECONDS: Final = 0.25
 """How often it is looked whether what a bundle waits for is there."""
+_KEPT: Final = "what was kept"
 Work = Generator[None, None, None]
 
 
@@ -136,7 +137,7 @@ class Reloader:
         self._there = there
         self._size = Size()
         self._states: dict[str, _State] = {}
-        self._awaits_kept = False
+        self._awaits: set[str] = set()
         self._work: Work | None = None
         # What is to come into force, and what was told of what it waits for.
         self._next: tuple[Bundle, Chosen] | None = None
@@ -151,11 +152,20 @@ class Reloader:
 
     def await_kept(self) -> None:
         """Nothing comes into force before `restore`."""
-        self._awaits_kept = True
+        self._awaits.add(_KEPT)
+
+    def await_listed(self, selection: str) -> None:
+        """Nothing comes into force before it is `listed` which sources there are of these."""
+        self._awaits.add(selection)
+
+    def listed(self, selection: str) -> None:
+        """Every source of these that there is has been offered."""
+        self._awaits.discard(selection)
+        self._begin()
 
     def restore(self, kept: Mapping[str, Kept]) -> None:
         """What was kept of sources, by title: for those whose own texts are no good."""
-        self._awaits_kept = False
+        self._awaits.discard(_KEPT)
         for title, one in kept.items():
             if title in self._states:
                 self._states[title].kept = one.files
@@ -246,6 +256,18 @@ class Reloader:
         state = self._states.get(source.title)
         return None if state is None else state.refusal
 
+    def awaited_by(self, source: Source) -> tuple[str, ...]:
+        """What the newest texts of a source wait for, which by themselves are good."""
+        state = self._states.get(source.title)
+        if state is None or state.refusal is not None or state.offered in (None, state.good):
+            return ()
+        lacking = [
+            title
+            for title, one in self._states.items()
+            if one.expected and one.good is None and one.refusal is not None
+        ]
+        return (*lacking, *self.awaited) or ("what is being compiled",)
+
     def kept(self) -> dict[str, Kept]:
         """What is to be kept beyond this process, by title."""
         return {
@@ -285,7 +307,7 @@ class Reloader:
 
     def _begin(self) -> None:
         silent = [one for one in self._states.values() if one.expected and not one.spoken]
-        self._work = None if silent or self._awaits_kept else self._settle()
+        self._work = None if silent or self._awaits else self._settle()
         self._next = None
 
     def _settle(self) -> Work:
@@ -331,8 +353,16 @@ class Reloader:
             if bundle is not None:
                 waits = {name: one.source.title for one in lacking for name in one.source.profiles}
                 self._take(replace(bundle, waits=waits), chosen)
+        else:
+            self._no_more_refused(chosen)
         for state, why in refused:
             self._refuse(state, why)
+
+    def _no_more_refused(self, chosen: Chosen) -> None:
+        """What is good by now, but waits for others."""
+        for title, texts in chosen.items():
+            if texts == self._states[title].newest:
+                self._states[title].refusal = None
 
     def _made(self, chosen: Chosen, title: str) -> Generator[None, None, Bundle | Refusal]:
         files = {

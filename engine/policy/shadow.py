@@ -29,6 +29,8 @@ from dsl.world import Parts, Subject
 from engine.clock import Clock
 from engine.display import plain
 from engine.framework.decision import Placed
+from engine.framework.edge import BindOutcome
+from engine.framework.effects import Bind
 from engine.framework.frameworks import Frameworks
 from engine.framework.podclass import NOWHERE, steps_of
 from engine.framework.runtime import Framework
@@ -49,6 +51,8 @@ MOST_SAVED: Final = 0.05
 FIRST_SECONDS: Final = 5.0
 EVERY_SECONDS: Final = 60.0
 _SHOWN: Final = 6
+_MOST_MEMBERS: Final = 10_000
+"""Members of gangs whose binding is waited for; those that go before it are forgotten so."""
 _OUTCOMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "rejected": "would have rejected the node",
@@ -122,6 +126,16 @@ class _Tried:
 
 
 @dataclass(frozen=True, slots=True)
+class _Found:
+    """What a policy would have done with one pod; a `sample` is of one that it would have moved."""
+
+    tried: _Tried
+    rules: Mapping[str, Sequence[RuleBase]]
+    sample: str = ""
+    elsewhere: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class _Case:
     """One decision, as a policy in shadow sees it."""
 
@@ -165,6 +179,7 @@ class Shadow:
         self._tried: dict[str, _Tried] = {}
         self._budget = _Budget(clock.monotonic())
         self._tell_at: float | None = None
+        self._members: dict[str, Sequence[_Found] | None] = {}
 
     def use(self, plans: Sequence[Plan]) -> None:
         """These policies are there now; one that is as before goes on with its tally."""
@@ -205,24 +220,50 @@ class Shadow:
     # ---- a decision
 
     def placed(self, placed: Placed) -> None:
-        """Tries the policies on a pod that got a node, as long as there is time for it."""
+        """Tries the policies on a pod that got a node, as long as there is time for it.
+
+        A member of a gang may lose it again with the others, so it counts once it is bound.
+        """
         if not self._tried or placed.decision.node is None:
             return
-        now = self._clock.monotonic()
+        found = self._found(placed)
+        if not placed.as_member:
+            self._enter(found)
+            return
+        if len(self._members) >= _MOST_MEMBERS:
+            del self._members[next(iter(self._members))]
+        self._members[placed.decision.pod.uid] = found
+
+    def ended(self, effect: Bind, outcome: BindOutcome, _why: str) -> None:
+        """An observer of bindings."""
+        uid = effect.pod.uid
+        if uid in self._members and outcome is BindOutcome.BOUND:
+            self._enter(self._members.pop(uid))
+
+    def _enter(self, found: Sequence[_Found] | None) -> None:
+        """Counts a pod: what was found, None if it was not looked at."""
         if self._tell_at is None:
             first = not any(one.told for one in self._tried.values())
-            self._tell_at = now + (FIRST_SECONDS if first else EVERY_SECONDS)
-        if not self._budget.suffices(now):
+            wait = FIRST_SECONDS if first else EVERY_SECONDS
+            self._tell_at = self._clock.monotonic() + wait
+        if found is None:
             self._telemetry.add(Count.SHADOW_LEFT_OUT)
             for one in self._tried.values():
                 one.tally.left_out += 1
             return
         self._telemetry.add(Count.SHADOW_PODS)
-        case = self._case(placed)
+        for what in found:
+            self._count(what)
+
+    def _found(self, placed: Placed) -> Sequence[_Found] | None:
+        now = self._clock.monotonic()
+        if not self._budget.suffices(now):
+            return None
+        case, found = self._case(placed), []
         for name, one in self._tried.items() if case is not None else ():
             assert case is not None
             try:
-                self._try(one, case)
+                found.append(self._try(one, case))
             except Exception:
                 self._telemetry.add(Count.PLUGIN_ERRORS)
                 if not one.faulty:
@@ -231,6 +272,7 @@ class Shadow:
                     )
                 one.faulty = True
         self._budget.spend(self._clock.monotonic() - now)
+        return found
 
     def _case(self, placed: Placed) -> _Case | None:
         rulers = self._rulers()
@@ -245,33 +287,34 @@ class Shadow:
             placed.decision.row,
         )
 
-    def _try(self, one: _Tried, case: _Case) -> None:
-        tally = one.tally
+    def _try(self, one: _Tried, case: _Case) -> _Found:
         held = list(_holding(one.plan, case))
         rejected = list(_rejecting(one.plan, case))
         after = self._after(one.plan, case)
         held += [rule for verdict, rule in after if verdict == "wait"]
-        tally.pods += 1
-        self._count("held", one, held)
-        self._count("rejected", one, rejected)
-        refused = [rule for verdict, rule in after if verdict == "reject"]
-        self._count("rejected", one, refused)
         winner, moved = _winner(one.plan, case, rejects=bool(rejected))
-        if winner == case.row:
-            return
-        self._count("moved", one, moved)
+        rejected += [rule for verdict, rule in after if verdict == "reject"]
         name, pod = case.snapshot.nodes.name, case.placed.decision.pod
+        rules = {"held": held, "rejected": rejected}
+        if winner == case.row:
+            return _Found(one, rules)
+        rules["moved"] = moved
         if winner < 0:
-            tally.nowhere += 1
-            tally.sample = f", such as {pod.key}, which is on {name(case.row)}"
-        else:
-            tally.elsewhere += 1
-            tally.sample = f", such as {pod.key} on {name(winner)} instead of {name(case.row)}"
+            return _Found(one, rules, f", such as {pod.key}, which is on {name(case.row)}")
+        sample = f", such as {pod.key} on {name(winner)} instead of {name(case.row)}"
+        return _Found(one, rules, sample, elsewhere=True)
 
-    def _count(self, outcome: str, one: _Tried, rules: Sequence[RuleBase]) -> None:
-        for rule in rules:
-            one.tally.rules[outcome][place_of(rule)] += 1
-            self._telemetry.count(SHADOW_OUTCOMES, outcome, rule.source.name, str(rule.line))
+    def _count(self, found: _Found) -> None:
+        tally = found.tried.tally
+        tally.pods += 1
+        for outcome, rules in found.rules.items():
+            for rule in rules:
+                tally.rules[outcome][place_of(rule)] += 1
+                self._telemetry.count(SHADOW_OUTCOMES, outcome, rule.source.name, str(rule.line))
+        if found.sample:
+            tally.elsewhere += found.elsewhere
+            tally.nowhere += not found.elsewhere
+            tally.sample = found.sample
 
     def _after(self, plan: Plan, case: _Case) -> list[tuple[str, RuleBase]]:
         """Who would stop the pod on its node, where it is counted already: `reject` or `wait`."""

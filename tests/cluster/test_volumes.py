@@ -36,9 +36,11 @@ class Cluster:
         return answer
 
     def change(self, path: str, change) -> None:
-        _, item = self.plane.request("GET", path)
-        change(item)
-        status, answer = self.plane.request("PUT", path, item)
+        status, answer = 409, {}
+        while status == 409:  # others write it, too
+            _, item = self.plane.request("GET", path)
+            change(item)
+            status, answer = self.plane.request("PUT", path, item)
         assert status == 200, answer
 
     def path(self, plural: str, name: str = "") -> str:

@@ -25,7 +25,9 @@ THEMES = (
     *("taints", "affinity", "ports", "images", "resources", "spread", "interpod", "volumes"),
     *("nominated", "features"),
 )
-RICH = (*["volumes"] * 4, *["spread"] * 3, *["interpod"] * 2, "affinity", "affinity", "resources")
+OFTEN = {"volumes": 30, "spread": 14, "interpod": 18, "affinity": 16, "resources": 12, "taints": 9}
+OFTEN["images"] = 4
+RICH = tuple(theme for theme, times in OFTEN.items() for _ in range(times))
 """Themes with many answers, drawn more often."""
 APP = "app"
 CSI = "csi.example.com"
@@ -98,12 +100,12 @@ class Drawn:
     # ---- the case ----------------------------------------------------------------------------
 
     def case(self) -> Json:
-        kind = self.chance.choices(KINDS, (7, 3, 2, 4))[0]
-        if self.odds(7):
+        kind = self.chance.choices(KINDS, (11, 3.8, 0.8, 5.4))[0]
+        if self.odds(9):
             self.themes = set(self.some((*THEMES, *RICH), 2, 1))
             if kind == "preempt":
                 self.themes.add("resources")
-        self.spacious = kind != "preempt" and self.odds(4)
+        self.spacious = kind != "preempt" and self.odds(5)
         self.alike = kind == "preempt" and self.odds(2)
         sizes = (5, 6, 8) if self.spacious else (1, 2, 3, 4, 6)
         self.nodes = [f"n{i}" for i in range(self.chance.choice(sizes))]
@@ -111,7 +113,7 @@ class Drawn:
         objects = self.equals() if self.alike else self.mixed(kind)
         objects += self.around()
         out: Json = {"id": f"fuzz-{self.seed}", "kind": kind, "objects": objects}
-        if self.odds(2):
+        if self.odds(3):
             out["profile"] = self.profile()
         if kind == "sequence":
             out["pods"] = [self.pod(f"p{i}") for i in range(self.chance.randint(2, 4))]
@@ -154,7 +156,7 @@ class Drawn:
                 out.append(self.owner(kind))
         if "volumes" in self.themes:
             out += self.volumes()
-        if self.odds(8 if self.alike else 5):
+        if self.odds(9 if self.priorities[-1] else 3):
             out += [self.budget(f"pdb{i}") for i in range(self.chance.randint(1, 2))]
         if "nominated" in self.themes:
             for i in range(self.chance.randint(1, 2)):
@@ -228,7 +230,10 @@ class Drawn:
 
     def image(self) -> Json:
         names = self.some(("img:latest", "img", "img:2", "reg/img@sha256:00", "big:1"), 2, 1)
-        return {"names": names, "sizeBytes": self.one(0, 23 << 20, 90 << 20, 700 << 20, 3 << 30)}
+        return {
+            "names": names,
+            "sizeBytes": self.one(0, 23 << 20, 90 << 20, 700 << 20, 3 << 30, 9 << 30),
+        }
 
     # ---- pods --------------------------------------------------------------------------------
 
@@ -290,9 +295,9 @@ class Drawn:
     def pod(self, name: str, priority: int | None = None) -> Json:
         spec: Json = {"containers": [self.container(f"c{i}") for i in range(self.one(1, 1, 2))]}
         spec["priority"] = self.one(*self.priorities) if priority is None else priority
-        spec |= self.maybe(0.7, preemptionPolicy=lambda: "Never")
+        spec |= self.maybe(0.8, preemptionPolicy=lambda: "Never")
         for theme in THEMES:
-            if theme in self.themes and self.odds(2.5 if len(self.themes) > 2 else 7):
+            if theme in self.themes and self.odds(2.5 if len(self.themes) > 2 else 8):
                 getattr(self, f"add_{theme}", lambda _: None)(spec)
         meta: Json = {"name": name, "labels": self.labels(), "creationTimestamp": TIMES[0]}
         meta |= self.maybe(2, namespace=lambda: "other")
@@ -337,7 +342,7 @@ class Drawn:
             node["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
         if self.odds(8 if self.spacious else 6):
             node["preferredDuringSchedulingIgnoredDuringExecution"] = self.many(
-                lambda: {"weight": self.one(1, 10, 100), "preference": self.node_term()}, 4, 1
+                lambda: {"weight": self.one(10, 40, 50, 100), "preference": self.node_term()}, 4, 2
             )
         spec.setdefault("affinity", {})["nodeAffinity"] = node
         spec |= self.maybe(1, nodeSelector=lambda: {"disk": self.one("1", "2")})
@@ -374,7 +379,7 @@ class Drawn:
             hard = self.odds(3 if self.spacious else 6)
             out: Json = {
                 "maxSkew": self.one(1, 1, 2),
-                "topologyKey": self.one(ZONE, HOST, REGION, "disk"),
+                "topologyKey": self.one(ZONE, ZONE, HOST, HOST, REGION, "disk"),
                 "whenUnsatisfiable": "DoNotSchedule" if hard else "ScheduleAnyway",
             }
             out |= self.maybe(9, labelSelector=self.selector)
@@ -413,7 +418,7 @@ class Drawn:
         into |= self.maybe(5, podAffinity=terms, podAntiAffinity=terms)
 
     def add_volumes(self, spec: Json) -> None:
-        names = self.some([f"c{i}" for i in range(5)], 2)
+        names = self.some([f"c{i}" for i in range(5)], 3)
         names += ["absent"] if self.odds(0.7) else []
         volumes = [
             {"name": f"v-{name}", "persistentVolumeClaim": {"claimName": name}} for name in names
@@ -437,7 +442,10 @@ class Drawn:
         size = {"requests": {"storage": self.one("1Gi", "5Gi", "20Gi")}}
         out: Json = {"accessModes": modes, "resources": size}
         return out | self.maybe(
-            9, storageClassName=lambda: self.one("late", "late", "now", "none", "none", "lost", "")
+            9,
+            storageClassName=lambda: self.one(
+                "late", "late", "now", "none", "none", "lost", "lost", ""
+            ),
         )
 
     def volumes(self) -> list[Json]:
@@ -450,16 +458,21 @@ class Drawn:
                 ("none", "kubernetes.io/no-provisioner", "WaitForFirstConsumer"),
             )
         ]
+        shelved = self.spacious and self.odds(9)
         for number in range(5):
-            out += self.claim(f"c{number}")
+            out += (
+                self.unbound(f"c{number}") if shelved and number % 2 else self.claim(f"c{number}")
+            )
         out += [self.free(f"free{i}") for i in range(self.one(0, 2, 5))]
+        if shelved:
+            out += [self.shelf(name) for name in self.nodes]
         for node in self.some(self.nodes, 4):
             count: Json = {"allocatable": {"count": self.one(0, 1, 2)}} if self.odds(7) else {}
             driver = {"name": self.one(CSI, CSI, "pd.csi.storage.gke.io"), "nodeID": node, **count}
             out.append(self.named("CSINode", node, spec={"drivers": [driver]}))
-        if self.odds(6):
+        if self.odds(8):
             out.append(self.named("CSIDriver", CSI, spec={"storageCapacity": self.odds(8)}))
-            out += [self.capacity(f"cap{i}") for i in range(self.one(0, 2, 3))]
+            out += [self.capacity(f"cap{i}") for i in range(self.one(0, 2, 3, 4))]
         if self.odds(6):
             source = {"persistentVolumeName": self.one("pv-c0", "pv-c1")}
             spec = {"attacher": CSI, "nodeName": self.one(*self.nodes), "source": source}
@@ -473,7 +486,7 @@ class Drawn:
     def capacity(self, name: str) -> Json:
         out = self.named("CSIStorageCapacity", name, storageClassName=self.one("late", "now"))
         out["metadata"]["namespace"] = "default"
-        out["capacity"] = self.one("1Gi", "10Gi", "100Gi", "0")
+        out["capacity"] = self.one("1Gi", "10Gi", "100Gi", "0", "0")
         out |= self.maybe(2, maximumVolumeSize=lambda: self.one("1Gi", "5Gi"))
         return out | self.maybe(8, nodeTopology=lambda: {"matchLabels": {ZONE: self.one("a", "b")}})
 
@@ -525,6 +538,21 @@ class Drawn:
             out["spec"]["capacity"] = {"storage": self.one("5Gi", "20Gi", "50Gi")}
         return out
 
+    def unbound(self, name: str) -> list[Json]:
+        """A claim that only a volume on the pod's node will do for."""
+        size = {"requests": {"storage": self.one("1Gi", "5Gi")}}
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": size, "storageClassName": "none"}
+        meta = {"namespace": "default"}
+        return [self.named("PersistentVolumeClaim", name, meta=meta, spec=spec)]
+
+    def shelf(self, node: str) -> Json:
+        """A volume that only this node has, so that nodes differ in the room that is left."""
+        out = self.free(f"shelf-{node}")
+        out["spec"] |= {"storageClassName": "none", "accessModes": ["ReadWriteOnce"]}
+        term = {"matchExpressions": [{"key": HOST, "operator": "In", "values": [node]}]}
+        out["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
+        return out
+
     def owner(self, kind: str) -> Json:
         selector: Any = {APP: self.one("a", "b")}
         if kind == "Service":
@@ -537,7 +565,7 @@ class Drawn:
         return self.named(kind, kind.lower(), meta={"namespace": "default"}, spec=spec)
 
     def budget(self, name: str) -> Json:
-        status: Json = {"disruptionsAllowed": self.one(0, 0, 1, 2), "currentHealthy": 1}
+        status: Json = {"disruptionsAllowed": self.one(0, 0, 0, 1), "currentHealthy": 1}
         status |= {"desiredHealthy": 1, "expectedPods": 1}
         status |= self.maybe(2, disruptedPods=lambda: {"b0": TIMES[0]})
         spec = self.maybe(9, selector=self.selector)
@@ -609,7 +637,8 @@ class Drawn:
         """One of the objects comes, goes or changes; `objects` become the state after it."""
         skip = ("Namespace", "Service", "ReplicaSet", "StatefulSet", "PodDisruptionBudget")
         kinds = sorted({one["kind"] for one in objects} - set(skip))
-        meant = self.one("Node", *kinds) if self.odds(5) else self.one(*kinds)
+        more = sorted({"CSINode", "VolumeAttachment", "CSIStorageCapacity"} & set(kinds))
+        meant = self.one("Node", "Node", *more) if self.odds(5) else self.one(*kinds)
         new = self.chance.choice([one for one in objects if one["kind"] == meant])
         kind, name = new["kind"], new["metadata"]["name"]
         action = self.one("Add", "Delete", "Update", "Update", "Update")

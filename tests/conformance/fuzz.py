@@ -38,6 +38,9 @@ HOW = (
 )
 LIST = Path(__file__).parent / "reached.txt"
 OFTEN, OUT_OF = 100, 20_000
+AGAIN = 20
+"""How often a case that differs is asked again: where kube-scheduler takes what a map has first,
+one of its answers is ours."""
 KEPT = {
     "id",
     "kind",
@@ -256,6 +259,12 @@ def run(given: argparse.Namespace, oracle: Oracle) -> int:
         asked[case["kind"]] += 1
         counts.update(reached(want))
         if not found:
+            continue
+        oracle.receive()
+        by_chance = any(not judge(case, oracle.ask(case)) for _ in range(AGAIN))
+        oracle.send(ahead)
+        if by_chance:
+            asked["by chance"] += 1
             continue
         asked["differ"] += 1
         place = kind_of(found[0][0])

@@ -66,6 +66,25 @@ def said(policy, **params):
     return [(one.code, one.message, *one.helps) for one in checked(policy, **params)]
 
 
+@pytest.mark.parametrize(
+    ("sum_", "better"),
+    [
+        ("node.annotation[end] - now", "time(node.annotation[end])"),
+        ("now - node.annotation[begin]", "time(node.annotation[begin])"),
+        ("now + pod.annotation[runtime]", "duration(pod.annotation[runtime])"),
+        ("node.label[cores] - 1", "number(node.label[cores])"),
+    ],
+)
+def test_a_text_in_a_sum_is_made_what_stands_beside_it(sum_, better):
+    [(code, _, *helps)] = said(f"filter: {sum_} > 2\n")
+    assert (code, helps) == ("P201", [f"write  {better}"])
+
+
+def test_a_number_where_a_text_is_wanted_is_told_its_quotes():
+    [(code, _, *helps)] = said("filter: version(node.kernel) >= version(6.1)\n")
+    assert (code, helps) == ("P209", ['write  "6.1"'])
+
+
 def test_values_of_parameters_that_the_policy_has_not():
     wrong = ("P105", "the configuration sets `x`, and this policy has no such parameter")
     assert said("score: 1", x=5) == [(*wrong, "it has no parameters")]

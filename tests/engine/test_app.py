@@ -182,13 +182,14 @@ def test_two_policies_in_a_config_map_place_our_pods_and_no_others():
 def test_the_event_about_policies_in_force_has_the_first_of_their_warnings():
     async def main():
         rules = "filter: node.label a != null\n"
-        files = {"a.policy": rules + "filter: pod.label[b] is null\n", "b.policy": "score: 1\n"}
+        files = {"a.policy": rules + "filter: pod.label[b] is null\n"}
+        files["b.policy"] = "mode: shadow\nscore: 1\n"
         async with embedded(nodes=1, files=files) as cluster, process(cluster) as berth:
             await berth.until(lambda: "PoliciesInForce" in dict(berth.events("ConfigMap")))
             note = dict(berth.events("ConfigMap"))["PoliciesInForce"]
             (bundle,) = berth.bundles
             assert note == (
-                f"in force: a, b (bundle {bundle.hash}); 3 warnings: "
+                f"in force: a, b (shadow) (bundle {bundle.hash}); 3 warnings: "
                 "a.policy:1:25: P317 `null` is an ordinary word here"
             )
 
@@ -411,6 +412,22 @@ def test_config_maps_of_a_selector_are_sources_and_leave_with_their_label():
             cluster.patch("configmaps", "one", gone, namespace=NAMESPACE)
             await berth.until(lambda: len(berth.bundles[-1].plans) == 3)
             assert "rules/two/two.policy" in berth.bundles[-1].files
+
+    run(main)
+
+
+@pytest.mark.parametrize("kept", [{"state": f"{NAMESPACE}/berth"}, {}])
+def test_a_selector_that_finds_nothing_yet_holds_nobody(kept):
+    async def main():
+        sources = [{"selector": "policies=yes", "namespace": NAMESPACE}]
+        settings = settings_of(policies={"sources": sources, **kept})
+        async with embedded() as cluster, process(cluster, settings) as berth:
+            assert await berth.lands(berth.pod("before"))
+            meta = {"name": "one", "labels": {"policies": "yes"}}
+            data = {"one.policy": "filter: node.name is node-02\n"}
+            cluster.create("configmaps", {"metadata": meta, "data": data}, namespace=NAMESPACE)
+            await berth.until(lambda: berth.bundles and berth.bundles[-1].plans)
+            assert await berth.lands(berth.pod("after")) == "node-02"
 
     run(main)
 
@@ -642,7 +659,7 @@ GATE = "gate: pod.label wait = yes -> pod.label[go] is present\n"
 
 def elects(cluster, **more):
     settings = settings_of(cluster)
-    election = LeaderElection(retry_period="100ms", renew_deadline="500ms", lease_duration="1s")
+    election = LeaderElection(retry_period="100ms", renew_deadline="60s", lease_duration="90s")
     return settings.model_copy(update={"election": election, **more})
 
 

@@ -6,7 +6,14 @@ import weakref
 
 import pytest
 
-from engine.collector import SWEEP_GROWTH, SWEEP_SECONDS, collecting, keep_sweeping, sweep
+from engine.collector import (
+    SWEEP_AT_LAST,
+    SWEEP_GROWTH,
+    SWEEP_SECONDS,
+    collecting,
+    keep_sweeping,
+    sweep,
+)
 
 
 class _Circle:
@@ -49,10 +56,16 @@ def test_a_sweep_finds_circles_among_what_was_set_aside():
 
 
 @pytest.mark.parametrize(
-    ("grown", "idle", "sweeps"), [(True, True, 1), (False, True, 0), (True, False, 0)]
+    ("now", "idle", "sweeps"),
+    [
+        (1000 * SWEEP_GROWTH + 1, True, 1),
+        (1000 * SWEEP_GROWTH, True, 0),
+        (1000 * SWEEP_AT_LAST, False, 0),
+        (1000 * SWEEP_AT_LAST + 1, False, 1),
+    ],
 )
-def test_it_sweeps_when_much_is_set_aside_and_nobody_waits(monkeypatch, grown, idle, sweeps):
-    counts = iter([1000, int(1000 * SWEEP_GROWTH) + grown, 2000, 2000, 2000])
+def test_it_sweeps_when_much_is_set_aside_and_nobody_waits(monkeypatch, now, idle, sweeps):
+    counts = iter([1000, now, 1000])
     monkeypatch.setattr(gc, "get_freeze_count", lambda: next(counts))
     swept = []
     monkeypatch.setattr("engine.collector.sweep", lambda: swept.append(True))

@@ -243,6 +243,23 @@ async def test_a_gang_takes_the_place_of_less_important_pods_and_starts_as_they_
 
 
 @in_a_loop
+async def test_while_its_victims_go_nobody_takes_the_room_that_a_gang_has_already():
+    made = world()
+    low = await filled(made, "n1", "n2")
+    await gang(made, "a", 3, priority=10)
+    assert await evicted(made) == ["low-n1", "low-n2"]
+    made.comes("new", cpu="1500m")
+    await made.turn()
+    assert made.edge.binds == []
+    for pod in low:
+        deleted(made, pod)
+    made.clock.advance(11.0)
+    await made.turn()
+    assert sorted(name for name, _ in made.edge.binds) == ["a-0", "a-1", "a-2"]
+    assert len(made.cache.nominations) == 0
+
+
+@in_a_loop
 async def test_nobody_is_evicted_for_a_gang_that_could_not_start_even_then():
     made = world(nodes=("n1", "n2"))
     before = made.cache.assigned
@@ -496,6 +513,53 @@ async def test_a_member_deleted_while_its_gang_is_being_tried():
     assert made.edge.binds == []
     assert made.cache.assigned() == {}
     assert len(made.queue) == 2
+
+
+@in_a_loop
+async def test_a_node_that_goes_while_a_gang_is_being_tried_takes_no_member_of_a_whole_gang():
+    made = world(nodes=("n1", "n2", "n3", "n4"))
+    for number in range(3):
+        member(made, "a", number)
+    made.scheduler.schedule_one(made.queue.pop())
+    for _ in range(3):
+        made.scheduler.gangs.step()
+    made.scheduler.gangs.pause()
+    node = next(iter(made.cache.assigned().values()))[0]
+    made.handlers.nodes.on_delete(make_node(node))
+    await made.turn()
+    assert len(made.edge.binds) in (0, 3)
+    made.clock.advance(11.0)
+    await made.turn()
+    assert len(made.edge.binds) == 3
+
+
+@in_a_loop
+async def test_members_that_go_while_the_others_are_being_tried_count_no_more():
+    made = world(WAITS, nodes=("n1", "n2"))
+    pods = await gang(made, "a", 3)
+    held = sorted(made.cache.assigned())
+    assert len(held) == 2
+    made.clock.advance(11.0)
+    made.handlers.nodes.on_add(make_node("n4"))
+    made.scheduler.schedule_one(made.queue.pop())
+    made.scheduler.gangs.step()
+    made.scheduler.gangs.pause()
+    deleted(made, next(pod for pod in pods if pod.metadata.uid in held))
+    await made.turn()
+    assert made.edge.binds == []
+
+
+@in_a_loop
+async def test_all_members_deleted_while_their_gang_is_being_tried():
+    made = world(nodes=("n1", "n2"))
+    pods = [member(made, "a", number) for number in range(3)]
+    made.scheduler.schedule_one(made.queue.pop())
+    made.scheduler.gangs.step()
+    made.scheduler.gangs.pause()
+    for pod in pods:
+        deleted(made, pod)
+    await made.turn()
+    assert (made.edge.binds, made.cache.assigned(), len(made.queue)) == ([], {}, 0)
 
 
 @in_a_loop

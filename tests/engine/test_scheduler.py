@@ -48,6 +48,7 @@ class FakeEdge:
         self.patch_answers = deque()
         self.evictions, self.patches, self.nominations = [], [], []
         self.conditions, self.events, self.pauses, self.calls = [], [], [], []
+        self.told_of = []
 
     async def bind(self, effect):
         self.binds.append((effect.pod.name, effect.node))
@@ -68,6 +69,7 @@ class FakeEdge:
         return answer
 
     def set_unschedulable(self, effect):
+        self.told_of.append(effect.pod.pod)
         self.conditions.append((effect.pod.name, effect.reason, effect.message))
         if effect.nominated is not None:
             self.nominations.append((effect.pod.name, effect.nominated))
@@ -486,40 +488,18 @@ async def test_without_nodes_that_is_said():
     assert world.assigned() == ("n1", True)
 
 
-def condition(message, reason="Unschedulable"):
-    return {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
-
-
-@pytest.mark.parametrize(
-    ("conditions", "patches"),
-    [
-        ([], 1),
-        ([condition(TOO_BIG)], 0),
-        ([condition("something else")], 1),
-        ([condition(TOO_BIG, "SchedulerError")], 1),
-        ([{"type": "Ready", "status": "False"}, condition(TOO_BIG)], 0),
-    ],
-)
 @in_a_loop
-async def test_the_condition_is_patched_only_when_it_changes(conditions, patches):
-    world = World()
-    world.comes(cpu="99", status={"conditions": conditions})
-    await world.turn()
-    assert len(world.edge.conditions) == patches
-    assert len(world.edge.events) == 1
-
-
-@in_a_loop
-async def test_the_condition_is_compared_with_the_newest_pod():
+async def test_the_condition_is_told_of_the_newest_pod():
     world = World()
     pod = world.comes()
     world.edge.bind_answers.append(REFUSED)
     world.scheduler.work()
-    said = condition("binding rejected: quota", "SchedulerError")
+    said = {"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": "m"}
     newer = pod_object("p", status={"conditions": [said]})
     world.handlers.pods.on_update(pod, newer)
     await world.turn()
-    assert world.edge.conditions == []
+    assert world.edge.told_of[-1] is newer
+    assert world.edge.conditions == [("p", "SchedulerError", "binding rejected: quota")]
     assert world.where() is SubQueue.BACKOFF
 
 

@@ -9,7 +9,7 @@ Source: kubernetes plugins/volumebinding/volume_binding.go, binder.go.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +26,7 @@ from engine.framework.events import (
 )
 from engine.framework.interface import (
     SKIP_FILTER,
+    PluginArgs,
     Points,
     PreFilterResult,
     PreScoreResult,
@@ -75,11 +76,9 @@ _NO_VOLUMES: Final = PreScoreResult(causes=Cause(0), shared="no volumes")
 _NONE: Final = Wanted((), ())
 
 
-class VolumeBindingArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class VolumeBindingArgs(PluginArgs, frozen=True):
     """`pluginConfig` of VolumeBinding."""
 
-    api_version: str = ""
-    kind: str = ""
     bind_timeout_seconds: int | None = None
     shape: tuple[ShapePoint, ...] | None = None
 
@@ -105,7 +104,7 @@ class VolumeBinding:
 
     def points(self) -> Points:
         """Claims, volumes, classes, capacities, drivers and labels of nodes may change."""
-        return Points(
+        points = Points(
             events=_EVENTS,
             class_key=volumes_key,
             pre_filter=_pre_filter,
@@ -116,6 +115,8 @@ class VolumeBinding:
             acts_on=is_stored,
             warm=self._storage.warm,
         )
+        # Which volumes a node would use the filter finds: without it none is bound or rated.
+        return replace(points, unfiltered=replace(points, score=_no_score, reserve=None))
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         found = self._storage.find(state, snapshot, rows)
@@ -170,6 +171,10 @@ def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
     if wanted is _NONE:
         return SKIP_FILTER
     return PreFilterResult(state=wanted, causes=Cause.LABELS, version=_version)
+
+
+def _no_score(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+    return np.zeros(len(snapshot.nodes.present[rows]))
 
 
 def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:

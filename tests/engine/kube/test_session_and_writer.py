@@ -442,9 +442,10 @@ class TestPodStatusWriter:
         known = Condition("PodScheduled", "False", "Unschedulable", "0/1 nodes")
         same = SetUnschedulable(pod_info(known), "Unschedulable", "0/1 nodes")
         assert not self.written(same, reply(200))[0].asked
-        other = SetUnschedulable(pod_info(known), "Unschedulable", "0/2 nodes")
-        script, _ = self.written(other, reply(200))
-        assert "lastTransitionTime" not in script.asked[0][2].decode()
+        for reason, message in (("Unschedulable", "0/2 nodes"), ("SchedulerError", "0/1 nodes")):
+            other = SetUnschedulable(pod_info(known), reason, message)
+            script, _ = self.written(other, reply(200))
+            assert "lastTransitionTime" not in script.asked[0][2].decode()
 
     @pytest.mark.parametrize(
         ("effects", "message", "nominated"),

@@ -46,6 +46,7 @@ class Tried:
         )
         self.shadow.use(compiled(self.files).plans)
         self.world.scheduler.observe(self.shadow.placed)
+        self.world.scheduler.observe_bindings(self.shadow.ended)
         self.world.scheduler.add_background(self.shadow)
 
     async def places(self, *names, **how):
@@ -110,6 +111,19 @@ async def test_a_pod_that_would_fit_nowhere_and_a_prefilter_are_told():
     tally = made.tally()
     assert (tally.nowhere, tally.elsewhere) == (1, 0)
     assert dict(tally.rules["rejected"]) == {"p1.policy:2": 1, "p1.policy:3": 1}
+
+
+@in_a_loop
+async def test_members_of_a_gang_are_counted_when_they_are_bound_and_once():
+    made = Tried("mode: shadow\nfilter: node.label zone=z3\n", "gang: by pod.label[gang] min 4\n")
+    pods = ("g-1", "g-2", "g-3", "g-4")
+    assert await made.places(*pods, labels={"gang": "g"}, cpu="3") == []
+    assert made.tally().pods == 0
+    made.world.handlers.nodes.on_add(make_node("n4", cpu="4", labels={"zone": "z4"}))
+    made.world.clock.advance(20.0)
+    assert len(await made.places()) == 4
+    tally = made.tally()
+    assert (tally.pods, dict(tally.rules["rejected"])) == (4, {"p1.policy:2": 3})
 
 
 @in_a_loop

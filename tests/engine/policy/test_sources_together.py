@@ -87,6 +87,18 @@ def test_a_source_that_is_broken_at_the_start_keeps_all_from_being_scheduled():
     assert world.reloader.refusal_of(A) is None
 
 
+def test_what_is_mended_says_what_it_waits_for_and_not_what_was_wrong():
+    world = World(A, B)
+    world.offer(A, BROKEN)
+    world.offer(B, BROKEN)
+    assert world.reloader.awaited_by(A) == ()
+    assert world.offer(A, TEST) == []
+    assert world.reloader.refusal_of(A) is None
+    assert world.reloader.awaited_by(A) == (B.title,)
+    world.offer(B, SORTS)
+    assert world.reloader.awaited_by(A) == ()
+
+
 def test_a_broken_edit_of_one_leaves_edits_of_the_other_free():
     world = World(A, B)
     world.offer(A, TEST)

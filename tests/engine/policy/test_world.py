@@ -16,6 +16,7 @@ from engine.framework.podinfo import make_pod_info
 from engine.framework.workloads import owned_by, workload_of
 from engine.objects import Namespace, Node, OwnerReference, Pod, from_builtins
 from engine.policy.images import ImageIndex
+from engine.policy.podreads import reader_of
 from engine.policy.world import (
     DEFAULT_GPUS,
     PodSubject,
@@ -658,3 +659,10 @@ def test_metrics_from_annotations(rich):
     assert np.isnan(world.metric("annotation:30.0:1.0:cpu:avg")[0])
     assert world.metric_age("annotation:30.0:1.0:cpu:avg")[0] == 60
     assert np.isnan(world.metric_age("annotation:30.0:1.0:cpu:avg")[1])
+
+
+def test_a_field_that_no_struct_decodes_is_no_missing_value():
+    pod = make_pod("p")
+    assert reader_of("pod.spec.affinity.nodeAffinity")(pod) is None
+    with pytest.raises(AttributeError, match="restart_policy"):
+        reader_of("pod.spec.restartPolicy")(pod)
