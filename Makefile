@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run-stamp
 DEV := $(VENV)/.dev-stamp
 WORKERS ?= 2
+# Where it is set, each worker and each command that a test starts compiles all of Berth and its tests anew.
+unexport PYTHONDONTWRITEBYTECODE
 FUZZ_SECONDS ?= 1800
 OLDER ?= 1.36.3 1.35.4
 

@@ -105,7 +105,8 @@ def make_profile(document: ProfileDocument, seed: int = 0) -> Profile:
     made = {one.name: make_plugin(one.name, arguments.get(one.name)) for one in (*multi, *named)}
     for name in arguments.keys() - made.keys():
         make_plugin(name, arguments[name])  # kube-scheduler checks them all the same
-    at = {point: _at_point(point, plugins.at(point), multi, made) for point in FIELDS}
+    has = {name: fields_of(plugin) for name, plugin in made.items()}
+    at = {point: _at_point(point, plugins.at(point), multi, has) for point in FIELDS}
     if not at["bind"]:
         raise ValueError("at least one bind plugin is needed")
     order = [one.name for one in multi]
@@ -113,7 +114,12 @@ def make_profile(document: ProfileDocument, seed: int = 0) -> Profile:
     weights = {one.name: one.weight or 1 for one in at["score"]}
     return Profile(
         document.scheduler_name,
-        tuple([Weighted(_restricted(made[name], at), weights.get(name, 1)) for name in order]),
+        tuple(
+            [
+                Weighted(_restricted(made[name], has[name], at), weights.get(name, 1))
+                for name in order
+            ]
+        ),
         seed,
         {
             point: names
@@ -135,18 +141,18 @@ def _merged(defaults: Sequence[EnabledPlugin], custom: PluginSet) -> list[Enable
 
 
 def _at_point(
-    point: str, own: PluginSet, multi: Sequence[EnabledPlugin], made: Mapping[str, Plugin]
+    point: str, own: PluginSet, multi: Sequence[EnabledPlugin], has: Mapping[str, frozenset[str]]
 ) -> list[EnabledPlugin]:
     """Who is asked there: named for it and by multiPoint, then by multiPoint alone, then others."""
     for one in own.enabled:
-        if not extends(made[one.name], point):
+        if has[one.name].isdisjoint(FIELDS[point]):
             raise ValueError(f"plugins.{point}: plugin {one.name!r} has no such point")
     off = {one.name for one in own.disabled}
     by_name = {one.name: one for one in own.enabled}
     if len(by_name) < len(own.enabled):
         raise ValueError(f"plugins.{point}: a plugin is enabled twice")
     everywhere = [one for one in multi if _ALL not in off and one.name not in off]
-    everywhere = [one for one in everywhere if extends(made[one.name], point)]
+    everywhere = [one for one in everywhere if not has[one.name].isdisjoint(FIELDS[point])]
     both = {one.name for one in everywhere} & by_name.keys()
     return [
         *(one for one in own.enabled if one.name in both),
@@ -155,20 +161,22 @@ def _at_point(
     ]
 
 
-def extends(plugin: Plugin, point: str) -> bool:
-    """Whether the plugin has the point, by its name in a configuration."""
+def fields_of(plugin: Plugin) -> frozenset[str]:
+    """The fields of `Points` that the plugin fills."""
     if plugin.name == _BINDER:
-        return point == "bind"
+        return frozenset(FIELDS["bind"])
     points = plugin.points()
-    return any(getattr(points, field) is not None for field in FIELDS[point])
+    every = [one for fields in FIELDS.values() for one in fields]
+    return frozenset([one for one in every if getattr(points, one) is not None])
 
 
-def _restricted(plugin: Plugin, at: Mapping[str, Sequence[EnabledPlugin]]) -> Plugin:
-    off = [
+def _restricted(
+    plugin: Plugin, has: frozenset[str], at: Mapping[str, Sequence[EnabledPlugin]]
+) -> Plugin:
+    off = has - {
         field
         for point, fields in FIELDS.items()
-        if all(one.name != plugin.name for one in at[point])
+        if any(one.name == plugin.name for one in at[point])
         for field in fields
-        if getattr(plugin.points(), field) is not None
-    ]
-    return Restricted(plugin, frozenset(off)) if off else plugin
+    }
+    return Restricted(plugin, off) if off else plugin

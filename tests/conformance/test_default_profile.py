@@ -12,7 +12,7 @@ import pytest
 from engine.config import ProfileDocument
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.runtime import Framework
-from engine.plugins.profiles import FIELDS, extends, make_profile
+from engine.plugins.profiles import FIELDS, fields_of, make_profile
 from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
 
 THEIRS = json.loads((Path(__file__).parent / "data" / "default-profile.json").read_text("utf-8"))
@@ -52,8 +52,9 @@ def test_the_plugins_in_order_with_their_weights():
 @pytest.mark.parametrize("point", sorted(THEIRS["extensionPoints"].keys() | FIELDS))
 def test_who_is_asked_at_a_point(point):
     theirs = [name_of(one) for one in THEIRS["extensionPoints"].get(point, ())]
+    fields = FIELDS.get(point, ())
     ours = [
-        one.plugin.name for one in OURS.plugins if point in FIELDS and extends(one.plugin, point)
+        p.name for p in (one.plugin for one in OURS.plugins) if not fields_of(p).isdisjoint(fields)
     ]
     missing = {(point, name) for name in theirs if name not in ours}
     assert missing == {one for one in NOT_THERE if one[0] == point}

@@ -1,4 +1,4 @@
-"""Puts so many pods on nodes, as the watch brings them, and prints the resident bytes."""
+"""Puts pods on nodes, as the watch brings them, and prints the resident bytes at each count."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def manifest(i: int) -> dict[str, object]:
     }
 
 
-def main(count: int) -> None:
+def main(counts: list[int]) -> None:
     cache = Cache()
     queue = SchedulingQueue(
         clock=ManualClock(),
@@ -70,18 +70,19 @@ def main(count: int) -> None:
     for i in range(NODES):
         handlers.nodes.on_add(make_node(f"node-{i:05}"))
     decoders, share, known = Decoders(Pod), PodSharing(frozenset()), {}
-    for start in range(0, count, PAGE):
+    for start in range(0, counts[-1], PAGE):
         items = [manifest(i) for i in range(start, start + PAGE)]
         _, pods = decoders.items(json.dumps({"metadata": {}, "items": items}).encode())
         for pod in pods:
             share(pod)
             known[object_key(pod.metadata)] = pod
             handlers.pods.on_add(pod)
-    assert cache.pods.size == len(known) == count
-    del items, pods
-    gc.collect()
-    print(int(resident_mib() * (1 << 20)))
+        if start + PAGE in counts:
+            assert cache.pods.size == len(known) == start + PAGE
+            del items, pods, pod
+            gc.collect()
+            print(int(resident_mib() * (1 << 20)))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main([int(one) for one in sys.argv[1:]])
