@@ -236,7 +236,7 @@ class Cache:
         self.nominations = Nominations()
         self.waiting: dict[str, Waiting] = {}
         self.stores: dict[str, ObjectStore] = {}
-        self.topology = TopologyCounts(self.pods.alike)
+        self.topology = TopologyCounts(self.pods)
         self.generation = 0
         self.last = -1, NOWHERE, 0
         """See `Snapshot.last`."""

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cache.podsets import Alike, Counts, Log, PodSetIndex, add
+from engine.cache.podsets import Counts, Log, Pods, PodSetIndex, add
 from engine.cache.terms import TermIndex
 from engine.framework.podinfo import PodInfo
 from engine.framework.podterms import terms_of
@@ -232,7 +232,7 @@ class Table(Log):
 class TopologyCounts:
     """Pod sets, terms and domains of one cache; see `framework.topology.Topology`."""
 
-    def __init__(self, pods: Alike) -> None:
+    def __init__(self, pods: Pods) -> None:
         """Starts empty; for `pods` see `PodSetIndex`."""
         self._sets = PodSetIndex(pods)
         self._terms = TermIndex()

@@ -1,56 +1,188 @@
-"""Kinds of pods: those that no selector can tell apart have one number.
+"""Kinds of pods: those that no selector can tell apart have one number, found by what they have.
 
 That is their namespace, their labels and whether they are being deleted. Equal labels are one
 object for most pods (`kube.sharing`); where they are not, there is a kind more, and nothing else.
+
+What selects kinds may come with any pod, and each pod may have labels of its own. So a label that
+is asked for the first time costs a step for each kind that has it, not for all; from then on a
+selector costs a few passes over numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Collection, Mapping
+from operator import itemgetter
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from engine.framework.podinfo import PodInfo
+from engine.framework.selectors import Requirement, Selector
 
 Kind = tuple[str, Mapping[str, str], bool]
 """Namespace, labels, whether the pod is being deleted."""
 _NO_LABELS: Mapping[str, str] = {}
+_LEAST_STALE: Final = 4096
+
+
+class _AnyLabel(dict[str, str]):
+    """Labels of what is gone, which nobody asks about: each is empty."""
+
+    def __missing__(self, label: str) -> str:
+        return ""
+
+
+_GONE: Final[Kind] = ("", _AnyLabel(), False)
 
 
 class Kinds:
-    """Numbers of kinds, given again when no pod has them any more."""
+    """Numbers of kinds, given again some time after no pod has them any more."""
 
     def __init__(self) -> None:
-        self.each: list[Kind | None] = []
-        """By number; None: of no pod now."""
+        self._each: list[Kind] = []
         self._numbers: dict[tuple[str, int, bool], int] = {}
         self._pods: list[int] = []
         self._free: list[int] = []
+        # By number: hash of the namespace; whether pods of this kind are being deleted.
+        self._spaces = array("q")
+        self._deleting = array("b")
+        self._with: dict[str, array[int]] = {}
+        self._values: dict[str, NDArray[np.int64]] = {}
+        self._labels = 0
+        # What is in `_with` of kinds that no pod has, until it is swept. No pod leads there.
+        self._gone: list[int] = []
+        self._stale: set[str] = set()
+        self._stale_labels = 0
 
     def take(self, pod: PodInfo) -> int:
         """The number of a pod that comes."""
         meta = pod.pod.metadata
         labels = meta.labels or _NO_LABELS
-        # INVARIANT: `each` holds the labels, so that their identity is nobody else's.
+        # INVARIANT: `_each` holds the labels, so that their identity is nobody else's.
         key = meta.namespace, id(labels), meta.deletion_timestamp is not None
         number = self._numbers.get(key)
         if number is not None:
             self._pods[number] += 1
             return number
         kind = meta.namespace, labels, key[2]
+        space = hash(meta.namespace)
         if self._free:
             number = self._free.pop()
-            self.each[number], self._pods[number] = kind, 1
+            self._each[number], self._pods[number] = kind, 1
+            self._spaces[number], self._deleting[number] = space, key[2]
         else:
-            number = len(self.each)
-            self.each.append(kind)
+            number = len(self._each)
+            self._each.append(kind)
             self._pods.append(1)
+            self._spaces.append(space)
+            self._deleting.append(key[2])
         self._numbers[key] = number
+        for label in labels:
+            found = self._with.get(label)
+            if found is None:
+                found = self._with[label] = array("i")
+            found.append(number)
+        self._labels += len(labels)
         return number
 
     def give_back(self, number: int) -> None:
         """A pod of this kind goes."""
         self._pods[number] -= 1
-        kind = self.each[number]
-        if not self._pods[number] and kind is not None:
-            del self._numbers[kind[0], id(kind[1]), kind[2]]
-            self.each[number] = None
-            self._free.append(number)
+        kind = self._each[number]
+        if self._pods[number]:
+            return
+        del self._numbers[kind[0], id(kind[1]), kind[2]]
+        self._each[number] = _GONE
+        self._gone.append(number)
+        self._stale.update(kind[1])
+        self._stale_labels += 1 + len(kind[1])
+        if self._stale_labels > max(_LEAST_STALE, self._labels >> 2):
+            self._sweep()
+
+    def matching(
+        self, namespaces: Collection[str] | None, selector: Selector, *, terminating: bool
+    ) -> NDArray[np.bool_] | None:
+        """(K,) by number, which kinds are selected; None: none are. Namespaces None: of any."""
+        if selector.requirements is None:
+            return None
+        found, without = None, []
+        for requirement in selector.requirements:
+            numbers = self._met(requirement)
+            if requirement.operator not in ("In", "Exists"):
+                without.append(numbers)
+            elif not len(numbers):
+                return None
+            else:
+                found = self._marked(numbers, among=found)
+        if found is None:
+            found = np.ones(len(self._each), np.bool_)
+        for numbers in without:
+            found[numbers] = False
+        if not terminating:
+            found &= np.frombuffer(self._deleting, np.bool_) ^ True
+        if namespaces is not None:
+            found &= _among(np.frombuffer(self._spaces, np.int64), namespaces)
+        return found if found.any() else None
+
+    def forget(self, label: str) -> None:
+        """Nobody selects by the values of this label any more."""
+        self._values.pop(label, None)
+
+    def _met(self, requirement: Requirement) -> NDArray[np.int32]:
+        """Who has the label, and one of the values if there are any."""
+        numbers = self._having(requirement.key)
+        if not requirement.values or not len(numbers):
+            return numbers
+        values = self._values_of(requirement.key, numbers)
+        return numbers[_among(values, requirement.values)]
+
+    def _values_of(self, label: str, numbers: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Hashes of the label's values, of these kinds, which have it or are gone."""
+        values = self._values.get(label)
+        known = 0 if values is None else len(values)
+        if values is None or known < len(numbers):
+            kinds = map(self._each.__getitem__, numbers[known:].tolist())
+            texts = map(itemgetter(label), map(itemgetter(1), kinds))
+            added = np.fromiter(map(hash, texts), np.int64, len(numbers) - known)
+            values = added if values is None else np.concatenate((values, added))
+            self._values[label] = values
+        return values
+
+    def _having(self, label: str) -> NDArray[np.int32]:
+        # INVARIANT: a view, which holds the array at its length; not kept beyond a call.
+        return np.frombuffer(self._with.get(label, b""), np.int32)
+
+    def _marked(
+        self, numbers: NDArray[np.int32], among: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.bool_]:
+        marked = np.zeros(len(self._each), np.bool_)
+        marked[numbers] = True if among is None else among[numbers]
+        return marked
+
+    def _sweep(self) -> None:
+        """Takes kinds that are gone out of what is known of their labels."""
+        gone = self._marked(np.array(self._gone, np.int32))
+        for label in self._stale:
+            numbers = self._having(label)
+            kept = ~gone[numbers]
+            if label in self._values:
+                values = self._values[label]
+                self._values[label] = values[kept[: len(values)]]
+            if kept.any():
+                self._with[label] = array("i", numbers[kept].tobytes())
+            else:
+                del self._with[label]
+        self._labels -= self._stale_labels - len(self._gone)
+        self._free += self._gone
+        self._gone, self._stale, self._stale_labels = [], set(), 0
+
+
+def _among(hashes: NDArray[np.int64], texts: Collection[str]) -> NDArray[np.bool_]:
+    """Which are of one of the texts.
+
+    By hash: it has 64 bits and a seed of the process, so that nobody makes two texts of one.
+    """
+    wanted = [hash(text) for text in texts]
+    return hashes == wanted[0] if len(wanted) == 1 else np.isin(hashes, wanted)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.cache.columns import FIRST_CAPACITY, Column, Derived, TextDictionary
-from engine.cache.kinds import Kind, Kinds
+from engine.cache.kinds import Kinds
 from engine.framework.podinfo import PodInfo
+from engine.framework.selectors import Selector
 from engine.framework.snapshot import BoolColumn, CodeColumn, FloatColumn, IntColumn, Ledger
 
 _DERIVED_BYTES: Final = 128 << 20
@@ -80,34 +81,21 @@ class PodTable:
                 break
         return np.array(sorted(found), np.intp)
 
-    def alike(
-        self, labelled: frozenset[str], key_of: Callable[[Kind], Hashable]
-    ) -> Iterator[tuple[Hashable, dict[int, int]]]:
-        """Pods that have one of these labels (none: all) by a key of their kind, counted by row.
+    def counted(
+        self, namespaces: frozenset[str] | None, selector: Selector, *, terminating: bool
+    ) -> dict[int, int]:
+        """How many of these pods are on each node row; see `Topology.pod_set`."""
+        kinds = self._kinds.matching(namespaces, selector, terminating=terminating)
+        if kinds is None:
+            return {}
+        node = self.node
+        rows = node[kinds[self._kind.view(self.size)] & (node >= 0)]
+        there, counts = np.unique(rows, return_counts=True)
+        return dict(zip(there.tolist(), counts.tolist(), strict=True))
 
-        Looks at each kind, and at the columns of all pods, not at each pod.
-        """
-        numbers: dict[Hashable, int] = {}
-        of_kind = np.array(
-            [
-                -1
-                if one is None or (labelled and labelled.isdisjoint(one[1]))
-                else numbers.setdefault(key_of(one), len(numbers))
-                for one in self._kinds.each
-            ],
-            np.int64,
-        )
-        if not numbers:
-            return
-        number, node = of_kind[self._kind.view(self.size)], self.node
-        there = np.flatnonzero((node >= 0) & (number >= 0))
-        span = 1 + int(node.max(initial=0))
-        places, counts = np.unique(number[there] * span + node[there], return_counts=True)
-        starts = np.searchsorted(places, span * np.arange(len(numbers) + 1)).tolist()
-        rows, many = (places % span).tolist(), counts.tolist()
-        for key, start, end in zip(numbers, starts, starts[1:], strict=False):
-            if start < end:
-                yield key, dict(zip(rows[start:end], many[start:end], strict=True))
+    def forget_label(self, label: str) -> None:
+        """Nobody counts by the values of this label any more."""
+        self._kinds.forget(label)
 
     def request(self, resource: str) -> IntColumn:
         """See `PodColumns.request`."""

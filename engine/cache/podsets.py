@@ -1,16 +1,17 @@
 """Pod sets: pods by labels and namespace in, how many of them are on each node row out.
 
 Sets are counted from when they are first asked for until they are the ones not asked for longest.
-Pods with equal labels, as far as any set's selector names them, share a profile, so that a change
-of a pod costs as many steps as there are sets that match it. Knows nothing of who asks.
+Which sets a pod is in is kept for all pods with equal labels, as far as any set's selector names
+them, so that a change of a pod costs as many steps as there are sets that match it. Knows nothing
+of who asks.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from engine.cache.kinds import Kind
 from engine.framework.selectors import Selector
@@ -20,13 +21,10 @@ MOST_COUNTS: Final = 1 << 20
 _LOG: Final = 256
 _FEW_NAMESPACES: Final = 8
 _FEW_VALUES: Final = 8
-_IDLE_KEYS: Final = 256
+_MOST_PROFILES: Final = 1 << 16
 _WEIGHED_EVERY: Final = 64
 
 Labels = Mapping[str, str]
-Alike = Callable[[frozenset[str], Callable[[Kind], Any]], Iterable[tuple[Any, dict[int, int]]]]
-"""Counts by row of the pods on known nodes that have one of some labels (none: of all), by a key of
-their kind."""
 _Pair = tuple[str | None, str | None, str | None]
 _T = TypeVar("_T")
 
@@ -179,32 +177,33 @@ class _SetKey(NamedTuple):
         return self.namespaces is None or namespace in self.namespaces
 
 
-class _Profile:
-    """Pods of one namespace that no set can tell apart."""
-
-    __slots__ = ("key", "rows", "sets")
-
-    def __init__(self, key: _ProfileKey, sets: list[_Set]) -> None:
-        self.key = key
-        self.sets = sets
-        self.rows: dict[int, int] = {}
+_Profile = tuple[str, bool, tuple[tuple[str, str], ...]]
+"""All that sets can tell of a pod: namespace, whether it is being deleted, labels they name."""
 
 
-_ProfileKey = tuple[str, bool, tuple[tuple[str, str], ...]]
+class Pods(Protocol):
+    """The pods on known nodes."""
+
+    def counted(
+        self, namespaces: frozenset[str] | None, selector: Selector, *, terminating: bool
+    ) -> dict[int, int]:
+        """How many of a set are on each row."""
+
+    def forget_label(self, label: str) -> None:
+        """No set names the label any more."""
 
 
 class PodSetIndex:
-    """All pod sets that are counted, and the profiles of all pods on known nodes."""
+    """All pod sets that are counted."""
 
-    def __init__(self, pods: Alike) -> None:
-        """Starts with no sets; `pods` gives what pods on known nodes have one of some labels."""
+    def __init__(self, pods: Pods) -> None:
+        """Starts with no sets; `pods` counts those that are there when a set is first asked for."""
         self._pods = pods
         self.sets: OrderedDict[_SetKey, _Set] = OrderedDict()
         """Those that are counted; without any, changes of pods need not be told."""
         self._index: SelectorIndex[_Set] = SelectorIndex()
-        self._profiles: dict[_ProfileKey, _Profile] = {}
-        self._with: dict[tuple[str, str], dict[_ProfileKey, _Profile]] = {}
-        self._named: dict[str, int] = {}  # label key -> sets that name it; 0 until forgotten
+        self._sets_of: dict[_Profile, list[_Set]] = {}
+        self._named: dict[str, int] = {}  # label key -> sets that name it
         self._made = 0
 
     def get(
@@ -216,14 +215,12 @@ class PodSetIndex:
         if known is not None:
             self.sets.move_to_end(key)
             return known
-        first = not self.sets
         known = self.sets[key] = _Set(key)
-        self._name(selector, first=first)
-        for profile in self._matching(known):
-            profile.sets.append(known)
-            for row, count in profile.rows.items():
-                known.counts[row] = known.counts.get(row, 0) + count
+        known.counts.update(self._pods.counted(namespaces, selector, terminating=terminating))
         self._index.put(namespaces, selector, known)
+        for label in _labels(selector):
+            self._named[label] = self._named.get(label, 0) + 1
+        self._sets_of.clear()
         self._made += 1
         if len(self.sets) > MOST_SETS or self._made % _WEIGHED_EVERY == 0:
             self._bound()
@@ -231,84 +228,21 @@ class PodSetIndex:
 
     def change(self, kind: Kind, row: int, sign: int) -> None:
         """A pod came to a row (sign 1) or went from it (sign -1)."""
-        profile = self._profile(self._key_of(kind))
-        add(profile.rows, row, sign)
-        for one in profile.sets:
-            one.count(row, sign)
-        if not profile.rows:
-            self._drop_profile(profile)
-
-    # ---- inside ----------------------------------------------------------------------------
-
-    def _key_of(self, kind: Kind) -> _ProfileKey:
         namespace, labels, terminating = kind
         named = self._named
-        return namespace, terminating, tuple([one for one in labels.items() if one[0] in named])
-
-    def _profile(self, key: _ProfileKey) -> _Profile:
-        profile = self._profiles.get(key)
-        if profile is None:
-            namespace, terminating, seen = key
+        seen = tuple([one for one in labels.items() if one[0] in named])
+        profile = namespace, terminating, seen
+        sets = self._sets_of.get(profile)
+        if sets is None:
             found = self._index.find(namespace, dict(seen))
             sets = [s for s in found if s.key.covers(namespace, terminating=terminating)]
-            profile = self._profiles[key] = _Profile(key, sets)
-            for pair in seen:
-                self._with.setdefault(pair, {})[key] = profile
-        return profile
+            if len(self._sets_of) >= _MOST_PROFILES:
+                self._sets_of.clear()
+            self._sets_of[profile] = sets
+        for one in sets:
+            one.count(row, sign)
 
-    def _drop_profile(self, profile: _Profile) -> None:
-        del self._profiles[profile.key]
-        for pair in profile.key[2]:
-            others = self._with[pair]
-            del others[profile.key]
-            if not others:
-                del self._with[pair]
-
-    def _matching(self, one: _Set) -> list[_Profile]:
-        """The profiles whose pods are in the set."""
-        selector, key = one.key.selector, one.key
-        _, label, value = _pairs(None, selector)[0]
-        exact = label is not None and value is not None
-        exact = exact and len(_pairs(None, selector)) == 1
-        among = self._with.get((label or "", value or ""), {}) if exact else self._profiles
-        return [
-            profile
-            for (namespace, terminating, labels), profile in among.items()
-            if key.covers(namespace, terminating=terminating) and selector.matches(dict(labels))
-        ]
-
-    def _name(self, selector: Selector, *, first: bool) -> None:
-        """Profiles tell apart from now on what the selector looks at."""
-        keys = {requirement.key for requirement in selector.requirements or ()}
-        fresh = keys - self._named.keys()
-        if first or len(self._named) - sum(map(bool, self._named.values())) > _IDLE_KEYS:
-            self._named = {key: n for key, n in self._named.items() if n}
-            self._profiles.clear()
-            self._with.clear()
-            self._take_in(frozenset(), keys)
-        elif fresh:
-            self._take_in(fresh, fresh)
-        for key in keys:
-            self._named[key] = self._named.get(key, 0) + 1
-
-    def _take_in(self, holding: Iterable[str], fresh: Iterable[str]) -> None:
-        """Counts the pods that have one of the labels (without labels: all) by the fresh keys."""
-        holding = frozenset(holding)
-        for key, rows in self._pods(holding, self._key_of) if holding else ():
-            old = self._profile(key)
-            for row, count in rows.items():
-                add(old.rows, row, -count)
-            if not old.rows:
-                self._drop_profile(old)
-        for label in fresh:
-            self._named.setdefault(label, 0)
-        for key, rows in self._pods(holding, self._key_of):
-            profile = self._profile(key)
-            if not profile.rows:
-                profile.rows = rows
-                continue
-            for row, count in rows.items():
-                add(profile.rows, row, count)
+    # ---- inside ----------------------------------------------------------------------------
 
     def _bound(self) -> None:
         weight = sum(len(one.counts) for one in self.sets.values())
@@ -324,7 +258,13 @@ class PodSetIndex:
         one.live = False
         del self.sets[one.key]
         self._index.remove(one.key.namespaces, one.key.selector, one)
-        for profile in self._matching(one):
-            profile.sets.remove(one)
-        for key in {requirement.key for requirement in one.key.selector.requirements or ()}:
-            self._named[key] -= 1
+        self._sets_of.clear()
+        for label in _labels(one.key.selector):
+            self._named[label] -= 1
+            if not self._named[label]:
+                del self._named[label]
+                self._pods.forget_label(label)
+
+
+def _labels(selector: Selector) -> set[str]:
+    return {requirement.key for requirement in selector.requirements or ()}

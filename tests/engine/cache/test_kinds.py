@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import msgspec
 
 from engine.cache import Cache
@@ -31,19 +33,77 @@ def test_a_new_label_looks_at_kinds_and_not_at_pods():
         cache.add_pod(pod(i, LABELS[i % 3]), f"n{i % 4}")
     cache.add_pod(pod(600, LABELS[0]), "unknown")
     cache.pods.pod = cache.pods.on = None  # not one pod is looked at
-    assert len(cache.pods._kinds.each) == 3
+    assert len(cache.pods._kinds._each) == 3
     assert counted(cache, "app", "a1") == dict.fromkeys(range(4), 50)
     assert counted(cache, "team", "t") == dict.fromkeys(range(4), 150)
     assert counted(cache, "other", "x") == {}
 
 
+class Looked(dict):
+    """Labels that count how often a value is read."""
+
+    reads = 0
+
+    def __getitem__(self, key):
+        Looked.reads += 1
+        return super().__getitem__(key)
+
+
+def test_a_new_label_looks_at_those_that_have_it_and_once():
+    cache = Cache()
+    cache.add_node(make_node("n"))
+    for i in range(1000):
+        labels = {"app": f"a{i % 10}", "own": str(i)} | ({"few": "x"} if i % 100 == 0 else {})
+        cache.add_pod(pod(i, Looked(labels)), "n")
+    looks = []
+    for key, value in [("none", "x"), ("few", "x"), ("few", "y"), ("own", "7"), ("own", "8")]:
+        Looked.reads = 0
+        assert sum(counted(cache, key, value).values()) == {"x": 10, "7": 1, "8": 1}.get(
+            value if key != "none" else "", 0
+        )
+        looks.append(Looked.reads)
+    assert looks == [0, 10, 0, 1000, 0]
+
+
+def test_every_selector_counts_what_it_matches():
+    """Kinds come and go meanwhile, many enough for numbers to be given again."""
+    cache = Cache()
+    cache.add_node(make_node("n"))
+    there: dict[str, dict[str, str]] = {}
+    rng = random.Random(7)
+    keys = ("a", "b", "c")
+    requirements = [
+        Requirement(key, operator) for key in keys for operator in ("Exists", "DoesNotExist")
+    ]
+    requirements += [
+        Requirement(key, operator, values)
+        for key in keys
+        for operator in ("In", "NotIn")
+        for values in (("0",), ("1", "2"))
+    ]
+    for step in range(6000):
+        if there and rng.random() < 0.48:
+            cache.remove_pod(there_uid := rng.choice(list(there)))
+            del there[there_uid]
+        else:
+            labels = {key: str(rng.randrange(4)) for key in keys if rng.random() < 0.6}
+            one = pod(step, labels)
+            there[one.uid] = labels
+            cache.add_pod(one, "n")
+        if step % 40 == 0:
+            selector = Selector(tuple(rng.sample(requirements, rng.randrange(3))))
+            cache.topology._sets.sets.clear()  # so that it is counted anew
+            found = cache.topology.pod_set(None, selector, terminating=rng.random() < 0.5)
+            assert found.counts.get(0, 0) == sum(map(selector.matches, there.values()))
+
+
 def test_numbers_of_kinds_are_given_again():
     cache = Cache()
     cache.add_node(make_node("n"))
-    for i in range(50):
+    for i in range(3000):
         cache.add_pod(pod(i, {"app": f"a{i}"}), "n")
         cache.update_pod(pod(i, {"app": "b"}), "n")
         cache.remove_pod(pod(i, None).uid)
     assert cache.pods.size == 0
-    assert len(cache.pods._kinds.each) <= 2
+    assert len(cache.pods._kinds._each) < 2200
     assert counted(cache, "app", "b") == {}

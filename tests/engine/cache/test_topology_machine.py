@@ -200,7 +200,6 @@ TestTopology = TopologyMachine.TestCase
 
 def test_sets_not_asked_for_longest_are_dropped_and_counted_again(monkeypatch):
     monkeypatch.setattr(podsets, "MOST_SETS", 3)
-    monkeypatch.setattr(podsets, "_IDLE_KEYS", 2)
     cache = Cache()
     cache.add_node(make_node("n"))
     for i in range(6):
