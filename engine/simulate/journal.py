@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import Any, BinaryIO, Concatenate, Final, ParamSpec, TypeVar
 
 import msgspec
 import numpy as np
@@ -48,6 +48,7 @@ FORMAT: Final = 5
 5: what extenders said of a pod.
 """
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 Columns = dict[str, dict[str, float]]
 """metric id -> node name -> value; nodes without a value are left out."""
 Values = dict[str, list[tuple[list[str], float]]]
@@ -165,144 +166,85 @@ class Recorder:
         return {name: float(column[row]) for name, row in rows if not np.isnan(column[row])}
 
 
+def _written(
+    done: Callable[Concatenate[Any, _P], _T], line: Callable[_P, Entry]
+) -> Callable[Concatenate[Any, _P], _T]:
+    """A method of the cache, of which a line is written before it is done."""
+
+    def method(cache: RecordingCache, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        cache.write(line(*args, **kwargs))
+        return done(cache, *args, **kwargs)
+
+    return method
+
+
+def _object_line(what: str, item: Any) -> Entry:  # noqa: ANN401 - any struct with metadata
+    return Entry(what, kind=type(item).__name__, object=msgspec.to_builtins(item))
+
+
+def _wait_line(waiting: Waiting) -> Entry:
+    plugins = sorted(waiting.plugins)
+    return Entry(
+        "waits", pod=waiting.pod.pod, name=waiting.node, now=waiting.since, plugins=plugins
+    )
+
+
+def _assume_line(pod: PodInfo, node_name: str, at: float = math.nan) -> Entry:
+    # Zero is left out of a line, and means that no time is known.
+    return Entry("assume", pod=pod.pod, name=node_name, now=0.0 if math.isnan(at) else at)
+
+
 class RecordingCache(Cache):
-    """A cache that writes down what is done to it."""
+    """A cache that writes down what is done to it; `_APPLIED` reads the lines."""
 
     def __init__(self, write: Callable[[Entry], None]) -> None:
         super().__init__()
-        self._write = write
+        self.write = write
 
-    def add_node(self, node: Node) -> None:
-        """See `Cache.add_node`."""
-        self._write(Entry("node", node=node))
-        super().add_node(node)
-
-    def update_node(self, node: Node) -> None:
-        """See `Cache.update_node`."""
-        self._write(Entry("node", node=node))
-        super().update_node(node)
-
-    def remove_node(self, name: str) -> None:
-        """See `Cache.remove_node`."""
-        self._write(Entry("node gone", name=name))
-        super().remove_node(name)
-
-    def set_namespace(self, namespace: Namespace) -> bool:
-        """See `Cache.set_namespace`."""
-        self._write(Entry("namespace", namespace=namespace))
-        return super().set_namespace(namespace)
-
-    def remove_namespace(self, name: str) -> bool:
-        """See `Cache.remove_namespace`."""
-        self._write(Entry("namespace gone", name=name))
-        return super().remove_namespace(name)
-
-    def set_object(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
-        """See `Cache.set_object`."""
-        self._write_object("object", item)
-        super().set_object(item)
-
-    def remove_object(self, kind: str, key: str) -> None:
-        """See `Cache.remove_object`."""
-        self._write(Entry("object gone", kind=kind, name=key))
-        super().remove_object(kind, key)
-
-    def assume_object(self, item: Any) -> bool:  # noqa: ANN401 - any struct with metadata
-        """See `Cache.assume_object`."""
-        self._write_object("object assumed", item)
-        return super().assume_object(item)
-
-    def restore_object(self, kind: str, key: str, resource_version: str) -> None:
-        """See `Cache.restore_object`."""
-        self._write(Entry("object restored", kind=kind, name=key, uid=resource_version))
-        super().restore_object(kind, key, resource_version)
-
-    def _write_object(self, what: str, item: Any) -> None:  # noqa: ANN401 - any struct
-        self._write(Entry(what, kind=type(item).__name__, object=msgspec.to_builtins(item)))
-
-    def assume(self, pod: PodInfo, node_name: str, at: float = math.nan) -> None:
-        """See `Cache.assume`."""
-        # Zero is left out of a line, and means that no time is known.
-        self._write(Entry("assume", pod=pod.pod, name=node_name, now=0.0 if math.isnan(at) else at))
-        super().assume(pod, node_name, at)
-
-    def forget(self, uid: str) -> bool:
-        """See `Cache.forget`."""
-        self._write(Entry("forget", uid=uid))
-        return super().forget(uid)
-
-    def add_pod(self, pod: PodInfo, node_name: str) -> None:
-        """See `Cache.add_pod`."""
-        self._write(Entry("pod", pod=pod.pod, name=node_name))
-        super().add_pod(pod, node_name)
-
-    def carry(self, pod: Pod) -> None:
-        """See `Cache.carry`."""
-        self._write(Entry("carries", pod=pod))
-        super().carry(pod)
-
-    def wait(self, waiting: Waiting) -> None:
-        """See `Cache.wait`."""
-        self._write(
-            Entry(
-                "waits",
-                pod=waiting.pod.pod,
-                name=waiting.node,
-                now=waiting.since,
-                plugins=sorted(waiting.plugins),
-            )
-        )
-        super().wait(waiting)
-
-    def wait_no_more(self, uid: str) -> None:
-        """See `Cache.wait_no_more`."""
-        self._write(Entry("waits no more", uid=uid))
-        super().wait_no_more(uid)
-
-    def nominate(self, pod: PodInfo, node_name: str) -> None:
-        """See `Cache.nominate`."""
-        self._write(Entry("nominated", pod=pod.pod, name=node_name))
-        super().nominate(pod, node_name)
-
-    def withdraw(self, uid: str) -> bool:
-        """See `Cache.withdraw`."""
-        self._write(Entry("nomination gone", uid=uid))
-        return super().withdraw(uid)
-
-    def remove_pod(self, uid: str) -> None:
-        """See `Cache.remove_pod`."""
-        self._write(Entry("pod gone", uid=uid))
-        super().remove_pod(uid)
-
-    def attend(self, to: frozenset[str]) -> None:
-        """See `Cache.attend`."""
-        self._write(Entry("attends", names=sorted(to)))
-        super().attend(to)
-
-    def set_queued(self, pod: PodInfo, times: QueueTimes) -> None:
-        """See `Cache.set_queued`."""
-        self._write(Entry("queued", pod=pod.pod, times=times))
-        super().set_queued(pod, times)
-
-    def remove_queued(self, uid: str) -> None:
-        """See `Cache.remove_queued`."""
-        self._write(Entry("queued no more", uid=uid))
-        super().remove_queued(uid)
-
-    def set_finished(self, pod: PodInfo, at: float) -> None:
-        """See `Cache.set_finished`."""
-        self._write(Entry("finished", object=msgspec.to_builtins(pod.pod), now=at))
-        super().set_finished(pod, at)
-
-    def remove_finished(self, uid: str) -> None:
-        """See `Cache.remove_finished`."""
-        self._write(Entry("finished gone", uid=uid))
-        super().remove_finished(uid)
-
-    def expire(self, now: float) -> None:
-        """See `Cache.expire`."""
-        self._write(Entry("time", now=now))
-        super().expire(now)
+    add_node = _written(Cache.add_node, lambda node: Entry("node", node=node))
+    update_node = _written(Cache.update_node, lambda node: Entry("node", node=node))
+    remove_node = _written(Cache.remove_node, lambda name: Entry("node gone", name=name))
+    set_namespace = _written(
+        Cache.set_namespace, lambda namespace: Entry("namespace", namespace=namespace)
+    )
+    remove_namespace = _written(
+        Cache.remove_namespace, lambda name: Entry("namespace gone", name=name)
+    )
+    set_object = _written(Cache.set_object, lambda item: _object_line("object", item))
+    remove_object = _written(
+        Cache.remove_object, lambda kind, key: Entry("object gone", kind=kind, name=key)
+    )
+    assume_object = _written(Cache.assume_object, lambda item: _object_line("object assumed", item))
+    restore_object = _written(
+        Cache.restore_object,
+        lambda kind, key, resource_version: Entry(
+            "object restored", kind=kind, name=key, uid=resource_version
+        ),
+    )
+    assume = _written(Cache.assume, _assume_line)
+    forget = _written(Cache.forget, lambda uid: Entry("forget", uid=uid))
+    add_pod = _written(
+        Cache.add_pod, lambda pod, node_name: Entry("pod", pod=pod.pod, name=node_name)
+    )
+    remove_pod = _written(Cache.remove_pod, lambda uid: Entry("pod gone", uid=uid))
+    carry = _written(Cache.carry, lambda pod: Entry("carries", pod=pod))
+    wait = _written(Cache.wait, _wait_line)
+    wait_no_more = _written(Cache.wait_no_more, lambda uid: Entry("waits no more", uid=uid))
+    nominate = _written(
+        Cache.nominate, lambda pod, node_name: Entry("nominated", pod=pod.pod, name=node_name)
+    )
+    withdraw = _written(Cache.withdraw, lambda uid: Entry("nomination gone", uid=uid))
+    attend = _written(Cache.attend, lambda to: Entry("attends", names=sorted(to)))
+    set_queued = _written(
+        Cache.set_queued, lambda pod, times: Entry("queued", pod=pod.pod, times=times)
+    )
+    remove_queued = _written(Cache.remove_queued, lambda uid: Entry("queued no more", uid=uid))
+    set_finished = _written(
+        Cache.set_finished,
+        lambda pod, at: Entry("finished", object=msgspec.to_builtins(pod.pod), now=at),
+    )
+    remove_finished = _written(Cache.remove_finished, lambda uid: Entry("finished gone", uid=uid))
+    expire = _written(Cache.expire, lambda now: Entry("time", now=now))
 
 
 class _RecordedSignals:
