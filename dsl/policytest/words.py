@@ -47,7 +47,7 @@ _KINDS: Final = MappingProxyType(
         for kind, names in (
             (AMOUNT, "cpu memory storage gpu request limit resource image_size min max metric"),
             (WHOLE, "count priority attempts volumes restarts pods ips volumes_limit"
-                    " volumes_attached replicas min_member allowed"),
+                    " replicas min_member allowed"),
             (FLAG, "host_network ready bound terminating tolerates_all unschedulable"),
             (TIME, "created queued_at first_attempt_at started_at scheduled_at finished_at"
                    " heartbeat last_failure"),
@@ -71,7 +71,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         for kind, names in {
             "node": "cpu memory storage gpu resource image_size label annotation taint condition"
             " kernel from kubelet_version os_image container_runtime pods ips volumes_limit"
-            " volumes_attached ready unschedulable created heartbeat metric",
+            " ready unschedulable created heartbeat metric",
             "pod": f"{_POD} bound chosen waited",
             "running": f"{_POD} bound",
             "finished": _POD,

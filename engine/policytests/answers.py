@@ -36,11 +36,11 @@ from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
 from engine.plugins.priority_sort import PrioritySort
 from engine.policy import support
+from engine.policy.plugin import Worlds
 from engine.policy.preempting import PolicyPreemption, preempts
 from engine.policy.world import PodSubject, SnapshotWorld
 from engine.policytests.policies import Used
 from engine.policytests.scene import Scene
-from engine.policytests.world import SceneWorlds
 from engine.queue import SchedulingQueue
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class ByColumns:
         self,
         scene: Scene,
         used: Sequence[Used],
-        worlds: SceneWorlds,
+        worlds: Worlds,
         again: Callable[[], ByColumns],
     ) -> None:
         """Sorts the plugins into a profile.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -26,15 +27,15 @@ from dsl.policytest import (
 )
 from dsl.source import MAX_BYTES, Span
 from engine.framework.runtime import PluginError
+from engine.policy.plugin import Worlds
 from engine.policy.podreads import UnreadFieldError
 from engine.policytests.answers import ByColumns, rules_of
 from engine.policytests.coverage import RuleCoverage, coverage_of, rules_covered
 from engine.policytests.objects import FixtureError
 from engine.policytests.policies import Library, PolicyText, Refused, Used, no_parameter
-from engine.policytests.scene import make_scene, new_worlds
+from engine.policytests.scene import make_scene
 from engine.policytests.unread import unread_attributes, unread_metrics
 from engine.policytests.values import values_of_rules
-from engine.policytests.world import SceneWorlds
 
 PASSED: Final = "passed"
 FAILED: Final = "failed"
@@ -160,7 +161,7 @@ class Runner:
         unknown = _unknown_param(suite, case, found)
         if unknown is not None:
             return ERROR, render((unknown,))
-        worlds = new_worlds()
+        worlds = Worlds(UTC)
         used = self._library.arrange(found, case, worlds)
         if case.wants_error:
             return _refusal(case.expected[0], used)
@@ -171,7 +172,7 @@ class Runner:
             self.report.warnings.extend(unread_attributes(suite, used))
 
         def again() -> ByColumns:
-            others = new_worlds()
+            others = Worlds(UTC)
             more = self._library.arrange(found, case, others)
             assert not isinstance(more, Refused)
             return _columns(case, folder, more, others, again)
@@ -214,12 +215,12 @@ def _columns(
     case: Case,
     folder: Path,
     used: list[Used],
-    worlds: SceneWorlds,
+    worlds: Worlds,
     again: Callable[[], ByColumns],
 ) -> ByColumns:
     """The policies of a test on its cluster."""
     specs = {spec.id: spec for one in used if one.plan is not None for spec in one.plan.metrics}
-    scene = make_scene(case, specs, lambda name: _text(folder, name), worlds)
+    scene = make_scene(case, specs, lambda name: _text(folder, name))
     return ByColumns(scene, used, worlds, again)
 
 

@@ -26,8 +26,7 @@ from engine.cache.beside import (
 )
 from engine.clock import ManualClock
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import Snapshot, Waiting
-from engine.policy.world import DEFAULT_GPUS
+from engine.framework.snapshot import QueueTimes, Snapshot, Waiting
 from engine.policytests.objects import (
     FixtureError,
     ReadText,
@@ -38,13 +37,6 @@ from engine.policytests.objects import (
     pods_of,
 )
 from engine.policytests.samples import store_of, value_of
-from engine.policytests.world import SceneWorlds, queue_times
-
-
-def new_worlds() -> SceneWorlds:
-    """The world of a test: UTC and the usual GPUs."""
-    return SceneWorlds(UTC, DEFAULT_GPUS)
-
 
 #: All that may be kept beside nodes and the pods on them.
 _ATTENDS: Final = frozenset({QUEUE, TIMES, NOMINATED, FINISHED, PREVIOUS, HEARTBEATS, VOLUMES})
@@ -72,16 +64,13 @@ class Scene:
         return self.pods[0]
 
 
-def make_scene(
-    case: Case, specs: Mapping[str, MetricSpec], read: ReadText, worlds: SceneWorlds
-) -> Scene:
+def make_scene(case: Case, specs: Mapping[str, MetricSpec], read: ReadText) -> Scene:
     """Builds the cluster of a test.
 
     Args:
         case: the test.
         specs: the metrics that its policies read, by id.
         read: gives the text of a manifest.
-        worlds: what policies read it through, to be told of what no object says.
 
     Raises:
         FixtureError: an object cannot be made.
@@ -97,7 +86,6 @@ def make_scene(
     for thing in cluster.of("namespace"):
         cache.set_namespace(namespace_of(thing))
     things: dict[str, Thing] = {}
-    worlds.pods = things
     given, pending = cluster.of("pod"), cluster.of("pending")
     running = list(_all(cluster.of("running", "finished"), "running-{}", read, things))
     pods = list(_all(given, "pod-{}", read, things, first="pod"))
@@ -110,8 +98,8 @@ def make_scene(
         node = things[one.uid].text("previous_node")
         if node:
             cache.beside.leaves(one, node)
+        cache.set_queued(one, _queue_times(things[one.uid]))
     for one in queue:
-        cache.set_queued(one, queue_times(things[one.uid]))
         cache.nominate(one, one.pod.status.nominated_node_name)
     everybody = [*pods, *queue, *running]
     for item in objects_of(cluster, everybody):
@@ -119,8 +107,6 @@ def make_scene(
     waited = given[0].plain.get("waited", 0.0)
     nodes = cluster.of("node")
     quotas: dict[str | float, Limits] = {one.name: limits_of(one) for one in cluster.of("quota")}
-    told = [one for one in nodes if "volumes_attached" in one.plain]
-    worlds.attached = {one.name: one.number("volumes_attached", 0) for one in told}
     known = [(one, things[one.uid]) for one in everybody]
     signals = store_of(cluster, hosts, known, specs.values(), ManualClock(cluster.now))
     return Scene(
@@ -173,6 +159,16 @@ def _all(
                 raise FixtureError(f"two {what} {pod.key}")
             things[pod.uid] = thing
             yield pod
+
+
+def _queue_times(thing: Thing) -> QueueTimes:
+    """What the queue knows of a pod."""
+    first = parse_time(thing.text("first_attempt_at"))
+    return QueueTimes(
+        parse_time(thing.text("queued_at")),
+        None if is_missing(first) else first,
+        thing.number("attempts", 0),
+    )
 
 
 def limits_of(thing: Thing) -> Limits:
