@@ -1,80 +1,46 @@
-"""What policies say of one test's cluster, by their columns, as a scheduling cycle asks them.
+"""What policies say of one test's cluster: the answers of a scheduler's framework, in a lab.
 
-Implements `dsl.policytest.Answers`.
+Implements `dsl.policytest.Answers`. What takes more than one decision, and changes the cluster,
+happens in a lab of its own.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 import numpy as np
 
-from dsl.plan import (
-    GangRule,
-    PermitRule,
-    Plan,
-    QuotaRule,
-    RuleBase,
-    ScoreRule,
-)
+from dsl.plan import Plan, RuleBase
 from dsl.policytest import CannotJudgeError, Rejection
-from engine.basis import rules_of as rules_in_force
-from engine.clock import ManualClock
 from engine.explain.gangs import Group, group_of, start_of
 from engine.explain.scores import Ranking, among
 from engine.framework.acting import Acts
 from engine.framework.decision import Decision, Details, PluginScore
 from engine.framework.effects import Emit, Patch
 from engine.framework.podinfo import PodInfo
-from engine.framework.profile import Profile, Weighted
-from engine.framework.runtime import Candidates, Framework, Unfit
+from engine.framework.runtime import Candidates, Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
-from engine.plugins.priority_sort import PrioritySort
-from engine.policy import support
+from engine.policy.acting import place_of
 from engine.policy.plugin import Worlds
-from engine.policy.preempting import PolicyPreemption, preempts
 from engine.policy.world import PodSubject, SnapshotWorld
 from engine.policytests.policies import Used
+from engine.policytests.rules import number_in_file, outcomes_of, rules_of
 from engine.policytests.scene import Scene
-from engine.queue import SchedulingQueue
 
-if TYPE_CHECKING:
-    from engine.policytests.trial import Preempted, Trial
-
+_T = TypeVar("_T")
 _WORDS: Final = {
     Code.UNSCHEDULABLE: "unschedulable",
     Code.PENDING: "unschedulable",
     Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "unresolvable",
 }
 _DIGITS: Final = 6
-
-
-def rules_of(plan: Plan) -> list[RuleBase]:
-    """All rules of a policy, in the order of the file."""
-    return sorted(support.rules_of(plan), key=number_of)
-
-
-def number_of(rule: RuleBase) -> int:
-    """The number of a rule in its file, from 1."""
-    return int(rule.id.rpartition("#")[2])
-
-
-def place_of(rule: RuleBase) -> str:
-    """File and line of a rule."""
-    return f"{rule.source.name}:{rule.line}"
-
-
-def _let_in(_pod: PodInfo) -> Status:
-    return Status.SUCCESS
-
-
-def _raise(_pod: PodInfo, fault: Exception) -> None:
-    raise fault
+_WAITS: Final = "WaitingOnPermit"
 
 
 def _may_score(used: Used) -> bool:
@@ -83,47 +49,48 @@ def _may_score(used: Used) -> bool:
     return bool(scores) and used.plugin.points().score is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Preempted:
+    """The pods that are evicted for a pod, the node it is promised, and what is said of that."""
+
+    victims: tuple[str, ...]
+    nominated: str | None
+    message: str
+
+
 class ByColumns:
-    """The plugins' own answers."""
+    """See the module."""
 
     def __init__(
         self,
         scene: Scene,
         used: Sequence[Used],
         worlds: Worlds,
-        again: Callable[[], ByColumns],
+        again: Callable[[], Scene],
     ) -> None:
-        """Sorts the plugins into a profile.
-
-        Args:
-            scene: the cluster, and the pods in question.
-            used: the plugins, in the order in which a profile asks them.
-            worlds: makes what policies read; the plugins have the same.
-            again: makes all of this anew, for who changes it.
-        """
+        """The plugins of the scene's framework; `again` makes the scene anew, to be changed."""
         self.scene = scene
         self.used = used
         self.worlds = worlds
         self.plans = [one.plan for one in used if one.plan is not None]
-        self.world = worlds.of(scene.snapshot)
-        self.subject = self.subject_of(scene.pod, scene.snapshot)
-        weighted = [Weighted(one.plugin, one.weight) for one in used]
-        if any(map(preempts, self.plans)):
-            # Before plugins of the tree, as in a scheduler.
-            weighted.insert(0, Weighted(PolicyPreemption(self.plans, worlds)))
-        sorts = [one.plugin.points().sort_key is not None for one in used]
-        if sum(sorts) > 1:
-            raise CannotJudgeError("two of the policies sort the queue; a profile has one order")
-        if not any(sorts):
-            weighted.append(Weighted(PrioritySort()))
-        self.framework = Framework(Profile("berth", tuple(weighted)))
+        self.framework = scene.framework
+        self.rescued: Preempted | None = None
+        """What was done so that the pod fits, once that was asked."""
         self._rejections: dict[str, Rejection] | None = None
-        self._scores: Mapping[str, float] | None = None
-        self._scored = False
         self._ranking: Ranking | None = None
+        self._outcomes: dict[str, frozenset[str]] = {}
         self._again = again
         self._permission: tuple[str, str] | None = None
-        self._preempted: Preempted | None = None
+
+    @property
+    def world(self) -> SnapshotWorld:
+        """What the pod's rules read beside it."""
+        return self.worlds.of(self.scene.snapshot, self.scene.pod.uid)
+
+    @property
+    def subject(self) -> PodSubject:
+        """The pod as policies read it."""
+        return self.subject_of(self.scene.pod, self.scene.snapshot)
 
     def subject_of(self, pod: PodInfo, snapshot: Snapshot) -> PodSubject:
         """A pod as policies read it."""
@@ -167,7 +134,7 @@ class ByColumns:
 
     def gang(self, snapshot: Snapshot) -> Group | None:
         """The gang of the pod; None: it is in none."""
-        return group_of(self.scene.pod, self.scene.queue, snapshot, self.framework)
+        return _gang(self.scene, snapshot)
 
     def _not_started(self) -> dict[str, Rejection]:
         """The nodes on which the pod's gang does not start."""
@@ -177,9 +144,9 @@ class ByColumns:
             return {}
 
         def newest() -> Snapshot:
-            return scene.cache.snapshot(scene.snapshot.now, scene.snapshot.signals)
+            return scene.lab.cache.snapshot(scene.snapshot.now, scene.snapshot.signals)
 
-        start = start_of(group, scene.cache, newest, self.framework)
+        start = start_of(group, scene.lab.cache, newest, self.framework)
         word = "unresolvable" if start.never else "unschedulable"
         no = Rejection(start.reason, word, group.gang.place)
         return {name: no for name, row in scene.rows.items() if row not in start.rows}
@@ -197,7 +164,8 @@ class ByColumns:
                 return text.removesuffix(suffix), place_of(rule)
         return text, ""
 
-    def _candidates(self) -> Candidates:
+    def candidates(self) -> Candidates:
+        """The rows of the nodes that are left."""
         rejected = self.rejections()
         rows = [row for name, row in self.scene.rows.items() if name not in rejected]
         return np.array(sorted(rows), np.intp)
@@ -206,12 +174,6 @@ class ByColumns:
 
     def scores(self) -> Mapping[str, float] | None:
         """See `Answers.scores`: one policy's own score, of several the weighted sum."""
-        if not self._scored:
-            self._scores = self._sum()
-            self._scored = True
-        return self._scores
-
-    def _sum(self) -> Mapping[str, float] | None:
         ranked = {one.row: one for one in self.ranking().nodes}
         rows = {name: row for name, row in self.scene.rows.items() if row in ranked}
         if not any(one.given for one in ranked.values()):
@@ -225,7 +187,7 @@ class ByColumns:
     def ranking(self) -> Ranking:
         """The nodes that are left as a scheduling cycle orders them."""
         if self._ranking is None:
-            rows = self._candidates()
+            rows = self.candidates()
             pod, snapshot = self.scene.pod, self.scene.snapshot
             self._ranking = among(pod, snapshot, self.framework, rows) if len(rows) else Ranking()
         return self._ranking
@@ -256,7 +218,7 @@ class ByColumns:
 
     def rule_numbers(self) -> Sequence[int]:
         """See `Answers.rule_numbers`."""
-        return [number_of(rule) for rule in rules_of(self._one_plan())]
+        return [number_in_file(rule) for rule in rules_of(self._one_plan())]
 
     def _one_plan(self) -> Plan:
         if len(self.plans) == 1:
@@ -267,63 +229,36 @@ class ByColumns:
     def skipped(self, number: int) -> bool | None:
         """See `Answers.skipped`."""
         for rule in rules_of(self._one_plan()):
-            if number_of(rule) == number:
+            if number_in_file(rule) == number:
                 return not self.applies(rule)
         return None
 
+    def outcomes(self, rule: RuleBase) -> frozenset[str]:
+        """What coverage counts of a rule."""
+        if rule.id not in self._outcomes:
+            self._outcomes[rule.id] = outcomes_of(rule, self)
+        return self._outcomes[rule.id]
+
     def applies(self, rule: RuleBase) -> bool:
         """Whether a rule has a say about the pod; a score that abstains has none."""
-        match rule:
-            case GangRule():
-                return rule.key(self.subject, self.world) is not None
-            case QuotaRule():
-                use = rule.use(self.subject, self.world, self.scene.quotas)
-                return use.key is not None
-            case PermitRule() if rule.core.left is not None:
-                return self._applies_at_node(rule)
-            case _:
-                parts = rule.prepare(self.subject, self.world)
-        if parts is None or not isinstance(rule, ScoreRule):
-            return parts is not None
-        rows = self._candidates()
-        if not len(rows):
-            return False
-        return rule.finish(rule.column(parts, self.world, rows, rows)) is not None
-
-    def _applies_at_node(self, rule: PermitRule) -> bool:
-        """Whether the left side of a permit holds, which may look at the chosen node."""
-        try:
-            with self.placed() as (world, subject, row):
-                return rule.applies(subject, world, row)
-        except CannotJudgeError:
-            return rule.prepare(self.subject, self.world) is not None
+        return self.outcomes(rule) != {"abstained"}
 
     # ---- the queue
 
     def order(self) -> Sequence[str]:
         """See `Answers.order`: by a queue without gates; who says nothing came first."""
-        snapshot = self.scene.snapshot
-        rules = replace(rules_in_force(self.framework, lambda: snapshot), pre_enqueue=_let_in)
-        queue = SchedulingQueue(
-            clock=ManualClock(snapshot.now), rules=rules, snapshot=lambda: snapshot
-        )
+        other = self._again()
+        queue, known = other.lab.queue, other.snapshot.beside
+        other.lab.let_in()
         queue.on_fault = _raise
-        for pod in self.scene.pods:
+        for pod in other.pods:
             queue.add(pod)
-            queued = queue.get(pod.uid)
+            queued, times = queue.get(pod.uid), known.times(pod.uid)
             assert queued is not None
-            at = self.subject_of(pod, snapshot).number("pod.queued_at", None)
-            queued.queued_at = 0.0 if math.isnan(at) else at
+            assert times is not None
+            queued.queued_at = 0.0 if math.isnan(times.queued_at) else times.queued_at
             queue.update(pod)
         return [one.pod.name for one in iter(queue.pop, None)]
-
-    def _trial(self, *, began: float = 0.0) -> Trial:
-        """The same test again, in a scheduler that may do with it what it does."""
-        # A scheduler brings its edge, which takes longer to import than most tests to run.
-        from engine.policytests.trial import Trial  # noqa: PLC0415 - see above
-
-        other = self._again()
-        return Trial(other.scene, other.framework, began=began)
 
     def gate(self, pod: str) -> str | None:
         """See `Answers.gate`."""
@@ -336,8 +271,8 @@ class ByColumns:
     def permission(self) -> tuple[str, str]:
         """See `Answers.permission`; of a gang the pod is the only one that is tried."""
         if self._permission is None:
-            trial = self._trial(began=self.scene.waited)
-            verdict, said = trial.permission(self.decision(self.chosen()))
+            decision = self.decision(self.chosen())
+            verdict, said = _within_loop(_permitted(self._again(), decision))
             self._permission = verdict, self._placed(said)[0]
         return self._permission
 
@@ -376,22 +311,72 @@ class ByColumns:
     def placed(self) -> Iterator[tuple[SnapshotWorld, PodSubject, int]]:
         """The world in which the pod is assumed on its node, as it is from reserve on."""
         node, scene = self.chosen(), self.scene
-        scene.cache.assume(scene.pod, node, scene.snapshot.now)
+        scene.lab.cache.assume(scene.pod, node, scene.snapshot.now)
         try:
-            snapshot = scene.cache.snapshot(scene.snapshot.now, scene.snapshot.signals)
+            snapshot = scene.lab.cache.snapshot(scene.snapshot.now, scene.snapshot.signals)
             subject = self.subject_of(scene.pod, snapshot)
             yield self.worlds.of(snapshot), subject, scene.rows[node]
         finally:
-            scene.cache.forget(scene.pod.uid)
+            scene.lab.cache.forget(scene.pod.uid)
 
     # ---- preemption
 
     def preemption(self) -> tuple[Sequence[str], str | None]:
         """See `Answers.preemption`."""
-        return self.preempted().victims, self.preempted().nominated
+        if self.rescued is None:
+            self.rescued = _within_loop(_preempted(self._again()))
+        return self.rescued.victims, self.rescued.nominated
 
-    def preempted(self) -> Preempted:
-        """What is done so that the pod fits."""
-        if self._preempted is None:
-            self._preempted = self._trial().preemption()
-        return self._preempted
+
+# ---- in a lab of its own
+
+
+def _raise(_pod: PodInfo, fault: Exception) -> None:
+    raise fault
+
+
+def _within_loop(work: Coroutine[None, None, _T]) -> _T:
+    """What needs a loop to write to nobody in."""
+    with asyncio.Runner() as runner:
+        return runner.run(work)
+
+
+def _gang(scene: Scene, snapshot: Snapshot) -> Group | None:
+    return group_of(scene.pod, scene.queue, snapshot, scene.framework)
+
+
+async def _permitted(scene: Scene, decision: Decision) -> tuple[str, str]:
+    """What becomes of the pod on the node of its decision, after it has waited."""
+    lab, pod = scene.lab, decision.pod
+    lab.let_in()
+    lab.queue.add(pod)
+    lab.place(decision)
+    lab.clock.advance(scene.waited)
+    lab.scheduler.permits.step(math.inf)
+    held = lab.scheduler.permits.get(pod.uid)
+    if held is not None:
+        return "wait", next(word for one in held.by.values() for word in one.status.reasons)
+    for told in lab.written.conditions:
+        if told.pod.uid == pod.uid and told.reason != _WAITS:
+            start = f"node {decision.node} was chosen and refused: "
+            return "reject", told.message.removeprefix(start)
+    return "allow", ""
+
+
+async def _preempted(scene: Scene) -> Preempted:
+    """What the scheduler does about the pod, of whose gang all members wait."""
+    lab = scene.lab
+    lab.clock.advance(scene.waited)
+    lab.let_in()
+    group = _gang(scene, scene.snapshot)
+    pods = (scene.pod,) if group is None else group.pods
+    for pod in pods:
+        lab.queue.add(pod)
+    lab.scheduler.work()
+    evicting = True
+    while evicting:
+        await asyncio.sleep(0)
+        evicting = any(lab.cache.nominations.is_evicting(one.uid) for one in pods)
+    told = [one.rescue.message for one in lab.decisions if one.rescue is not None]
+    victims = tuple(one.pod.name for one in lab.written.evicted)
+    return Preempted(victims, lab.cache.promised(scene.pod.uid) or None, "".join(told[-1:]))

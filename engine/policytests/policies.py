@@ -14,11 +14,15 @@ from dsl.checker.scope import closest
 from dsl.compiler import Compiler, CompileResult
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.plan import Plan
-from dsl.policytest import NOT_FOUND, Case, Suite, Use
+from dsl.policytest import NOT_FOUND, CannotJudgeError, Case, Suite, Use
 from dsl.source import Span
 from engine.framework.interface import Plugin
+from engine.framework.profile import Profile, Weighted
+from engine.framework.runtime import Framework
+from engine.plugins.priority_sort import PrioritySort
 from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
 from engine.policy.plugin import Worlds
+from engine.policy.preempting import PolicyPreemption, preempts
 from engine.policy.quotas import plugin_of
 from engine.policy.support import PLUGINS, new_compiler
 
@@ -71,6 +75,25 @@ class Refused:
     """The policies of a test do not compile."""
 
     diagnostics: tuple[Diagnostic, ...]
+
+
+def framework_of(used: Sequence[Used], worlds: Worlds) -> Framework:
+    """The plugins as a profile.
+
+    Raises:
+        CannotJudgeError: they are none.
+    """
+    plans = [one.plan for one in used if one.plan is not None]
+    weighted = [Weighted(one.plugin, one.weight) for one in used]
+    if any(map(preempts, plans)):
+        # Before plugins of the tree, as in a scheduler.
+        weighted.insert(0, Weighted(PolicyPreemption(plans, worlds)))
+    sorts = [one.plugin.points().sort_key is not None for one in used]
+    if sum(sorts) > 1:
+        raise CannotJudgeError("two of the policies sort the queue; a profile has one order")
+    if not any(sorts):
+        weighted.append(Weighted(PrioritySort()))
+    return Framework(Profile("berth", tuple(weighted)))
 
 
 class Library:

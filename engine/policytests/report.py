@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from engine.policytests.coverage import OUTCOMES
+from engine.policytests.rules import OUTCOMES
 from engine.policytests.running import ERROR, FAILED, PASSED, SKIPPED, Report, Result
 
 _COUNTED: Final = (

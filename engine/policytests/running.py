@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
 from pathlib import Path
@@ -29,13 +29,19 @@ from dsl.source import MAX_BYTES, Span
 from engine.framework.runtime import PluginError
 from engine.policy.plugin import Worlds
 from engine.policy.podreads import UnreadFieldError
-from engine.policytests.answers import ByColumns, rules_of
-from engine.policytests.coverage import RuleCoverage, coverage_of, rules_covered
+from engine.policytests.answers import ByColumns
 from engine.policytests.objects import FixtureError
-from engine.policytests.policies import Library, PolicyText, Refused, Used, no_parameter
-from engine.policytests.scene import make_scene
+from engine.policytests.policies import (
+    Library,
+    PolicyText,
+    Refused,
+    Used,
+    framework_of,
+    no_parameter,
+)
+from engine.policytests.rules import RuleCoverage, coverage_of, rules_of, values_of_rules
+from engine.policytests.scene import Scene, make_scene
 from engine.policytests.unread import unread_attributes, unread_metrics
-from engine.policytests.values import values_of_rules
 
 PASSED: Final = "passed"
 FAILED: Final = "failed"
@@ -171,14 +177,14 @@ class Runner:
         if case is suite.cases[0]:
             self.report.warnings.extend(unread_attributes(suite, used))
 
-        def again() -> ByColumns:
-            others = Worlds(UTC)
-            more = self._library.arrange(found, case, others)
+        def again() -> Scene:
+            more = self._library.arrange(found, case, others := Worlds(UTC))
             assert not isinstance(more, Refused)
-            return _columns(case, folder, more, others, again)
+            return _scene(case, folder, more, others)
 
         try:
-            return self._judged(suite, case, _columns(case, folder, used, worlds, again))
+            scene = _scene(case, folder, used, worlds)
+            return self._judged(suite, case, ByColumns(scene, used, worlds, again))
         except (FixtureError, CannotJudgeError) as failed:
             return ERROR, render((_about(suite, case, str(failed)),))
         except PluginError as fault:
@@ -205,23 +211,16 @@ class Runner:
         return (FAILED, "\n".join(failures)) if failures else (PASSED, "")
 
     def _cover(self, columns: ByColumns) -> None:
-        for rule, outcomes in rules_covered(columns):
+        for rule in [one for plan in columns.plans for one in rules_of(plan)]:
             there = self.report.coverage.setdefault(rule.id, coverage_of(rule))
-            for outcome in outcomes:
+            for outcome in columns.outcomes(rule):
                 there.outcomes[outcome] = there.outcomes.get(outcome, 0) + 1
 
 
-def _columns(
-    case: Case,
-    folder: Path,
-    used: list[Used],
-    worlds: Worlds,
-    again: Callable[[], ByColumns],
-) -> ByColumns:
+def _scene(case: Case, folder: Path, used: list[Used], worlds: Worlds) -> Scene:
     """The policies of a test on its cluster."""
     specs = {spec.id: spec for one in used if one.plan is not None for spec in one.plan.metrics}
-    scene = make_scene(case, specs, lambda name: _text(folder, name))
-    return ByColumns(scene, used, worlds, again)
+    return make_scene(case, specs, lambda name: _text(folder, name), framework_of(used, worlds))
 
 
 def _text(folder: Path, name: str) -> str:

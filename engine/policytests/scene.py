@@ -1,4 +1,4 @@
-"""One test's cluster: a real cache, metrics at their ages, the pods in question."""
+"""One test's cluster: a lab with its objects, metrics at their ages, the pods in question."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from engine.cache.beside import (
 )
 from engine.clock import ManualClock
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import QueueTimes, Snapshot, Waiting
+from engine.framework.runtime import Framework
+from engine.framework.snapshot import QueueTimes, Signals, Snapshot, Waiting
 from engine.policytests.objects import (
     FixtureError,
     ReadText,
@@ -37,6 +38,7 @@ from engine.policytests.objects import (
     pods_of,
 )
 from engine.policytests.samples import store_of, value_of
+from engine.simulate.lab import Lab
 
 #: All that may be kept beside nodes and the pods on them.
 _ATTENDS: Final = frozenset({QUEUE, TIMES, NOMINATED, FINISHED, PREVIOUS, HEARTBEATS, VOLUMES})
@@ -46,10 +48,12 @@ _ATTENDS: Final = frozenset({QUEUE, TIMES, NOMINATED, FINISHED, PREVIOUS, HEARTB
 class Scene:
     """The cluster of a test, and the pods it is about; the first is the pod of the cycle.
 
-    `queue` are those that wait beside them.
+    `queue` are those that wait beside them. The snapshot is as of the time of the test, the lab's
+    clock before the pod has waited.
     """
 
-    cache: Cache
+    lab: Lab
+    framework: Framework
     snapshot: Snapshot
     pods: tuple[PodInfo, ...]
     queue: tuple[PodInfo, ...]
@@ -64,13 +68,16 @@ class Scene:
         return self.pods[0]
 
 
-def make_scene(case: Case, specs: Mapping[str, MetricSpec], read: ReadText) -> Scene:
+def make_scene(
+    case: Case, specs: Mapping[str, MetricSpec], read: ReadText, framework: Framework
+) -> Scene:
     """Builds the cluster of a test.
 
     Args:
         case: the test.
         specs: the metrics that its policies read, by id.
         read: gives the text of a manifest.
+        framework: decides there.
 
     Raises:
         FixtureError: an object cannot be made.
@@ -109,16 +116,31 @@ def make_scene(case: Case, specs: Mapping[str, MetricSpec], read: ReadText) -> S
     quotas: dict[str | float, Limits] = {one.name: limits_of(one) for one in cluster.of("quota")}
     known = [(one, things[one.uid]) for one in everybody]
     signals = store_of(cluster, hosts, known, specs.values(), ManualClock(cluster.now))
+    waited = waited if isinstance(waited, float) else 0.0
+    view = signals.view(cache, cluster.now)
+    clock = ManualClock(cluster.now - waited)
     return Scene(
-        cache,
-        cache.snapshot(cluster.now, signals.view(cache, cluster.now)),
+        Lab(framework, clock=clock, signals=_Standing(view), cache=cache),
+        framework,
+        cache.snapshot(cluster.now, view),
         tuple(pods),
         tuple(queue),
         given[0].text("chosen"),
-        waited if isinstance(waited, float) else 0.0,
+        waited,
         {one.name: cache.nodes.row(one.name) for one in nodes},
         quotas,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """Samples are as old as the test says, however long the pod has waited; a `SignalSource`."""
+
+    signals: Signals
+
+    def view(self, _cache: Cache, _now: float) -> Signals:
+        """See `SignalSource.view`."""
+        return self.signals
 
 
 def _annotated(thing: Thing, specs: Iterable[MetricSpec], now: float) -> Thing:

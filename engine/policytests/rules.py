@@ -1,0 +1,395 @@
+"""What each rule did in a test: what coverage counts, and what a failed test shows of it.
+
+A verdict is that of the plan, as a scheduling cycle has it; the values of its parts are looked up
+one by one. Of a rule that says yes or no both must be seen, of one with a left side that it
+abstains, of any other that it is applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from dsl import ir, reference, words
+from dsl.analysis import facts
+from dsl.collective import QuotaUse
+from dsl.plan import (
+    ActionRule,
+    ConditionRule,
+    FilterRule,
+    GangRule,
+    PermitRule,
+    Plan,
+    PreemptRule,
+    QuotaRule,
+    RuleBase,
+    ScoreRule,
+    SortRule,
+    TierRule,
+)
+from dsl.policytest import CannotJudgeError, Expected
+from dsl.reference import View
+from dsl.schema import FIELDS, request_unit
+from dsl.types import NUMBER, number_of, show
+from engine.collective.quotas import coming, why_not
+from engine.explain.parts import asked, table
+from engine.framework.podinfo import PodInfo
+from engine.policy import support
+from engine.policy.acting import place_of, results_of
+
+if TYPE_CHECKING:
+    from engine.policytests.answers import ByColumns
+
+#: In the order in which they are shown.
+OUTCOMES: Final = ("rejected", "passed", "abstained", "scored", "applied")
+_MOST_NODES: Final = 3
+_MOST_PODS: Final = 6
+#: Of which points the rules are shown that an expectation is about.
+_FILTERS: Final = ("filters", "prefilters", "quotas", "gangs")
+_POINTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "score": ("scores",),
+        "best": ("tiers", "scores"),
+        "order": ("sorts",),
+        "gated": ("gates",),
+        "ungated": ("gates",),
+        "permit": ("reserves", "permits", "gangs"),
+        "annotation": ("prebinds", "postbinds"),
+        "victims": ("preempts", "quotas"),
+        "nominated": ("preempts", "quotas"),
+    }
+)
+
+
+def rules_of(plan: Plan) -> list[RuleBase]:
+    """All rules of a policy, in the order of the file."""
+    return sorted(support.rules_of(plan), key=number_in_file)
+
+
+def number_in_file(rule: RuleBase) -> int:
+    """The number of a rule in its file, from 1."""
+    return int(rule.id.rpartition("#")[2])
+
+
+@dataclass(slots=True)
+class RuleCoverage:
+    """In how many tests a rule had each outcome, and which it can have."""
+
+    place: str
+    text: str
+    possible: frozenset[str]
+    outcomes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> list[str]:
+        """The outcomes that no test has shown."""
+        return [one for one in OUTCOMES if one in self.possible and not self.outcomes.get(one)]
+
+
+def coverage_of(rule: RuleBase) -> RuleCoverage:
+    """A rule that no test has shown yet."""
+    return RuleCoverage(place_of(rule), rule.text, _possible(rule))
+
+
+def _possible(rule: RuleBase) -> frozenset[str]:
+    match rule:
+        case FilterRule() | ConditionRule() | QuotaRule() | GangRule():
+            found = {"rejected", "passed"}
+        case PermitRule():
+            only = {"allow": {"passed"}, "reject": {"rejected"}}
+            found = only.get(rule.core.decision, {"rejected", "passed"})
+        case ScoreRule():
+            found = {"scored"}
+        case _:
+            found = {"applied"}
+    return frozenset(found | {"abstained"} if _can_abstain(rule) else found)
+
+
+def _can_abstain(rule: RuleBase) -> bool:
+    core = getattr(rule, "core", None)
+    if getattr(core, "guard", None) is not None:
+        return True
+    if isinstance(core, ir.PermitCore | ir.ActionCore):
+        return core.left is not None
+    if isinstance(core, ir.GangCore | ir.QuotaCore):
+        elastic = isinstance(core, ir.QuotaCore) and core.elastic
+        return elastic or not isinstance(core.by, ir.Read) or FIELDS[core.by.field].optional
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a rule did with a pod or a node, in a word for coverage (or none) and in words.
+
+    `of` is the name of a node, or of one of the given pods, where there may be several; `roots` are
+    the parts whose values make the difference, in `view`.
+    """
+
+    outcome: str
+    said: str
+    of: str = ""
+    view: View | None = None
+    roots: Sequence[ir.Expr] = ()
+
+
+_Looks = Iterator[Look]
+
+
+def values_of_rules(answers: ByColumns, nodes: tuple[str, ...], expected: Expected) -> str:
+    """What the rules made of these nodes, each part with its value; empty if there is no rule.
+
+    Those rules are shown that the expectation is about.
+    """
+    lines: list[str] = []
+    held = expected.name in ("gated", "ungated")
+    of = ("", *(expected.names if held else nodes[:_MOST_NODES]))
+    for plan in answers.plans:
+        rules: Iterable[RuleBase]
+        if expected.name == "skipped":
+            rules = [one for one in rules_of(plan) if number_in_file(one) == int(expected.number)]
+        else:
+            rules = [one for part in _POINTS.get(expected.name, _FILTERS)
+                     for one in getattr(plan, part)]  # fmt: skip
+        for rule in rules:
+            lines.append(f"{place_of(rule)}: {rule.text}")
+            for look in looks(rule, answers):
+                if look.of in of:
+                    lines.extend(_shown(rule, look))
+    return "\n".join(lines)
+
+
+def _shown(rule: RuleBase, look: Look) -> Iterator[str]:
+    if look.said:
+        yield f"  {look.said}"
+    view, core = look.view, getattr(rule, "core", None)
+    if view is None:
+        return
+    for one in core.longer if isinstance(core, ir.FilterCore) else ():
+        if reference.evaluate(one, view):
+            of_list = words.beyond(one, rule.source.text, reference.asked(view))
+            yield f"    {of_list}: the rule rejects"
+    yield from table(look.roots, rule, view)
+
+
+def outcomes_of(rule: RuleBase, answers: ByColumns) -> frozenset[str]:
+    """What coverage counts of a rule in this test."""
+    return frozenset(look.outcome for look in looks(rule, answers) if look.outcome)
+
+
+def looks(rule: RuleBase, answers: ByColumns) -> _Looks:
+    """What the rule did in this test."""
+    match rule:
+        case SortRule():
+            return _of_sort(rule, answers)
+        case ConditionRule() if any(rule in plan.gates for plan in answers.plans):
+            return _of_gate(rule, answers)
+        case ConditionRule() if any(rule in plan.prefilters for plan in answers.plans):
+            return iter(
+                [_before_nodes(rule, answers, answers.scene.pod, ("passes", "is rejected"))]
+            )
+        case ConditionRule() | PermitRule() | ActionRule():
+            return _at_chosen(rule, answers)
+        case PreemptRule():
+            return _of_preempt(rule, answers)
+        case GangRule():
+            return _of_gang(rule, answers)
+        case QuotaRule():
+            return _of_quota(rule, answers)
+        case _:
+            return _of_nodes(rule, answers)
+
+
+# ---- before any node
+
+
+def _guard(rule: RuleBase, answers: ByColumns, otherwise: str = "") -> Look:
+    """Whether the rule is for the pod at all; if so it comes to what is said `otherwise`."""
+    core = getattr(rule, "core", None)
+    guard = getattr(core, "guard", None)
+    applies = rule.prepare(answers.subject, answers.world) is not None
+    said = f"{'applies' if applies else 'does not apply'} to {answers.scene.pod.key}"
+    said = "" if applies and guard is None else said
+    return Look(
+        otherwise if applies else "abstained",
+        said,
+        view=View(answers.world, answers.subject, -1),
+        roots=[] if guard is None else [guard],
+    )
+
+
+def _of_sort(rule: SortRule, answers: ByColumns) -> _Looks:
+    keys = [one.value for one in rule.core.keys]
+    several = len(answers.scene.pods) > 1
+    for pod in answers.scene.pods[:_MOST_PODS]:
+        view = View(answers.world, answers.subject_of(pod, answers.scene.snapshot), -1)
+        yield Look("applied" if several else "", pod.name, view=view, roots=keys)
+
+
+def _of_gate(rule: ConditionRule, answers: ByColumns) -> _Looks:
+    for pod in answers.scene.pods:
+        look = _before_nodes(rule, answers, pod, ("is let through", "is held"))
+        yield replace(look, of=pod.name)
+
+
+def _before_nodes(
+    rule: ConditionRule, answers: ByColumns, pod: PodInfo, words_: tuple[str, str]
+) -> Look:
+    world, subject = answers.world, answers.subject_of(pod, answers.scene.snapshot)
+    passes = rule.holds(subject, world, -1)
+    applies = rule.prepare(subject, world) is not None
+    said = f"{pod.key} {words_[0] if passes else words_[1]}"
+    view = View(world, subject, -1)
+    return Look(_verdict(passes) if applies else "abstained", said, view=view, roots=_roots(rule))
+
+
+def _verdict(passes: bool) -> str:  # noqa: FBT001 - the fact itself
+    return "passed" if passes else "rejected"
+
+
+def _roots(rule: ConditionRule | PermitRule | ActionRule) -> list[ir.Expr]:
+    return list(dict.fromkeys(facts.roots(rule.core)))
+
+
+# ---- nodes
+
+
+def _of_nodes(rule: RuleBase, answers: ByColumns) -> _Looks:
+    core = getattr(rule, "core", None)
+    yield _guard(rule, answers)
+    own = rule.prepare(answers.subject, answers.world)
+    if own is None:
+        return
+    rows = np.array(list(answers.scene.rows.values()), np.intp)
+    if isinstance(rule, FilterRule):
+        passes = rule.verdict(own, answers.world, rows).tolist()
+        said = [(_verdict(one), "passes" if one else "is rejected") for one in passes]
+    elif isinstance(rule, TierRule):
+        first = rule.mask(own, answers.world, rows).tolist()
+        said = [("applied", "comes first" if one else "comes later") for one in first]
+    elif isinstance(rule, ScoreRule):
+        said = _scored(rule, answers, rows.tolist())
+    else:
+        yield Look("applied", "")
+        return
+    candidates = None if isinstance(rule, FilterRule) else tuple(answers.candidates().tolist())
+    guard = getattr(core, "guard", None)
+    roots = [asked(one) for one in facts.parts(rule.core) if one is not guard]
+    for (name, row), (outcome, word) in zip(answers.scene.rows.items(), said, strict=True):
+        view = View(answers.world, answers.subject, row, candidates)
+        yield Look(outcome, f"{name} {word}", name, view, roots)
+
+
+def _scored(rule: ScoreRule, answers: ByColumns, rows: Sequence[int]) -> list[tuple[str, str]]:
+    candidates = answers.candidates()
+    own = rule.prepare(answers.subject, answers.world)
+    if own is None or not len(candidates):
+        return [("abstained", "is not scored: it does not pass")] * len(rows)
+    scores = rule.finish(rule.column(own, answers.world, candidates, candidates))
+    if scores is None:
+        return [("abstained", "has no value, and no other node has")] * len(rows)
+    by_row = dict(zip(candidates.tolist(), scores.tolist(), strict=True))
+    return [
+        ("scored", f"gets {show(by_row[row], NUMBER)}")
+        if row in by_row
+        else ("", "is not scored: it does not pass")
+        for row in rows
+    ]
+
+
+def _at_chosen(rule: ConditionRule | PermitRule | ActionRule, answers: ByColumns) -> _Looks:
+    """A rule about the chosen node, with the pod on it already."""
+    try:
+        results = results_of(answers.decision(answers.chosen()))
+        with answers.placed() as (world, subject, row):
+            view = View(world, subject, row, results=results)
+            if isinstance(rule, PermitRule):
+                applies = rule.applies(subject, world, row)
+                waits = rule.core.decision == "wait" and not rule.until(subject, world, row)
+                outcome = _verdict(not (waits or rule.core.decision == "reject"))
+            elif isinstance(rule, ActionRule):
+                applies = bool(rule.effects(subject, world, row, results))
+                outcome = "applied"
+            else:
+                applies = rule.prepare(subject, world) is not None
+                outcome = _verdict(rule.holds(subject, world, row))
+            said = f"{answers.scene.pod.key} on {answers.chosen()}"
+            yield Look(outcome if applies else "abstained", said, "", view, _roots(rule))
+    except CannotJudgeError as none:
+        # Without a chosen node the pod alone may decide, as `expect skipped` has it.
+        yield replace(_guard(rule, answers), said=str(none), view=None)
+
+
+# ---- several pods
+
+
+def _of_preempt(rule: PreemptRule, answers: ByColumns) -> _Looks:
+    core, world = rule.core, answers.world
+    fits = len(answers.rejections()) < len(answers.scene.rows)
+    asked_ = any(one.preemption(answers.subject, world) is rule for one in answers.plans)
+    yield _guard(rule, answers, "applied" if asked_ and not fits else "")
+    if core.where is None:
+        return
+    pods = answers.scene.snapshot.pods
+    there = [place for place, node in enumerate(pods.node.tolist()) if node >= 0]
+    for place in there[:_MOST_PODS]:
+        row = int(pods.node[place])
+        view = View(world, answers.subject, row, pod=place)
+        may = "may go" if reference.evaluate(core.where, view) else "stays"
+        said = f"{pods.pod(place).name} on {answers.scene.snapshot.nodes.name(row)} {may}"
+        yield Look("", said, "", view, [core.where, *(key.value for key in core.order)])
+    if answers.rescued is not None and answers.rescued.message:
+        yield Look("", answers.rescued.message)
+
+
+def _of_gang(rule: GangRule, answers: ByColumns) -> _Looks:
+    found = answers.gang(answers.scene.snapshot)
+    if found is None or found.gang.place != place_of(rule):
+        yield replace(_guard(rule, answers), outcome="abstained")
+        yield Look("", f"{answers.scene.pod.key} is in no gang")
+        return
+    said = answers.rejections().values()
+    stopped = len(said) == len(answers.scene.rows)
+    if stopped and found.gang.place in {one.place for one in said}:
+        outcome = "rejected"
+    elif not answers.scene.chosen:
+        outcome = "passed"
+    else:
+        outcome = _verdict(answers.permission()[0] != "reject")
+    yield _guard(rule, answers, outcome)
+    yield Look("", str(found))
+
+
+def _of_quota(rule: QuotaRule, answers: ByColumns) -> _Looks:
+    subject, world, objects = answers.subject, answers.world, answers.scene.quotas
+    use = rule.use(subject, world, objects)
+    if use.key is None:
+        yield replace(_guard(rule, answers), outcome="abstained")
+        yield Look("", f"{answers.scene.pod.key} has no quota")
+        return
+    yield _guard(rule, answers, _verdict(why_not(rule, subject, world, objects) is None))
+    for key, limits in use.limits.items():
+        for name in sorted({*limits.minimum, *limits.maximum}):
+            kind = number_of(request_unit(name))
+            used = show(use.used.get(key, {}).get(name, 0.0), kind)
+            said = f"{key}: {used} {name} used"
+            if key == use.key:
+                said += f", {show(use.asked.get(name, 0.0), kind)} asked for"
+            for bound, amounts in (("min", limits.minimum), ("max", limits.maximum)):
+                said += f", {bound} {show(amounts[name], kind)}" if name in amounts else ""
+            yield Look("", said)
+    if rule.core.elastic:
+        yield from _pool(use)
+
+
+def _pool(use: QuotaUse) -> _Looks:
+    """What all quotas guarantee together, which is what they lend each other."""
+    for name, whole in use.pool.minimum.items():
+        kind = number_of(request_unit(name))
+        used = use.pool.used[name] + sum(one.get(name, 0.0) for one in coming(use))
+        known = "1 quota is" if len(use.limits) == 1 else f"{len(use.limits)} quotas are"
+        said = f"all together: {show(used, kind)} of {show(whole, kind)} {name} used; {known} known"
+        yield Look("", said)
