@@ -1,16 +1,11 @@
-"""The text of a test file becomes tests to run, and answers become verdicts on them.
+"""The text of a test file becomes tests to run.
 
-Parses, looks up attributes, merges fixtures and judges; `engine.policytests` builds the cluster and
-asks the policies. Knows no compiler and no cluster.
+Parses, looks up attributes and merges fixtures; `engine.policytests` builds the cluster, asks the
+policies and judges. Knows no compiler and no cluster.
 """
 
 from typing import Final
 
-from dsl.policytest.judging import Answers as Answers
-from dsl.policytest.judging import CannotJudgeError as CannotJudgeError
-from dsl.policytest.judging import Failure as Failure
-from dsl.policytest.judging import Rejection as Rejection
-from dsl.policytest.judging import judge as judge
 from dsl.policytest.model import Case as Case
 from dsl.policytest.model import Cluster as Cluster
 from dsl.policytest.model import Expected as Expected
@@ -19,6 +14,7 @@ from dsl.policytest.model import Sample as Sample
 from dsl.policytest.model import Suite as Suite
 from dsl.policytest.model import Thing as Thing
 from dsl.policytest.model import Use as Use
+from dsl.policytest.model import listed as listed
 from dsl.policytest.model import pod_names as pod_names
 from dsl.policytest.reading import read_suite as read_suite
 

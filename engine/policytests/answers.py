@@ -1,6 +1,6 @@
 """What policies say of one test's cluster: the answers of a scheduler's framework, in a lab.
 
-Implements `dsl.policytest.Answers`. What takes more than one decision, and changes the cluster,
+What takes more than one decision, and changes the cluster,
 happens in a lab of its own.
 """
 
@@ -16,7 +16,6 @@ from typing import Final, TypeVar
 import numpy as np
 
 from dsl.plan import Plan, RuleBase
-from dsl.policytest import CannotJudgeError, Rejection
 from engine.explain.gangs import Group, group_of, start_of
 from engine.explain.scores import Ranking, among
 from engine.framework.acting import Acts
@@ -29,7 +28,7 @@ from engine.framework.status import Code, Status
 from engine.policy.acting import place_of
 from engine.policy.plugin import Worlds
 from engine.policy.world import PodSubject, SnapshotWorld
-from engine.policytests.policies import Used
+from engine.policytests.judging import CannotJudgeError, Rejection
 from engine.policytests.rules import number_in_file, outcomes_of, rules_of
 from engine.policytests.scene import Scene
 
@@ -43,12 +42,6 @@ _DIGITS: Final = 6
 _WAITS: Final = "WaitingOnPermit"
 
 
-def _may_score(used: Used) -> bool:
-    """Whether it is a plugin of the tree that scores, or a policy with scores."""
-    scores = used.plan.scores if used.plan is not None else True
-    return bool(scores) and used.plugin.points().score is not None
-
-
 @dataclass(frozen=True, slots=True)
 class Preempted:
     """The pods that are evicted for a pod, the node it is promised, and what is said of that."""
@@ -58,21 +51,20 @@ class Preempted:
     message: str
 
 
-class ByColumns:
+class Answers:
     """See the module."""
 
     def __init__(
         self,
         scene: Scene,
-        used: Sequence[Used],
+        plans: Sequence[Plan],
         worlds: Worlds,
         again: Callable[[], Scene],
     ) -> None:
         """The plugins of the scene's framework; `again` makes the scene anew, to be changed."""
         self.scene = scene
-        self.used = used
         self.worlds = worlds
-        self.plans = [one.plan for one in used if one.plan is not None]
+        self.plans = plans
         self.framework = scene.framework
         self.rescued: Preempted | None = None
         """What was done so that the pod fits, once that was asked."""
@@ -99,11 +91,11 @@ class ByColumns:
     # ---- nodes
 
     def nodes(self) -> Sequence[str]:
-        """See `Answers.nodes`."""
+        """All nodes, in the order of the file."""
         return list(self.scene.rows)
 
     def rejections(self) -> Mapping[str, Rejection]:
-        """See `Answers.rejections`."""
+        """The nodes that do not pass, and why: the first who rejects each."""
         if self._rejections is None:
             rows = self.scene.rows
             said = self._rejected(rows)
@@ -173,12 +165,16 @@ class ByColumns:
     # ---- scores
 
     def scores(self) -> Mapping[str, float] | None:
-        """See `Answers.scores`: one policy's own score, of several the weighted sum."""
+        """Scores of the feasible nodes: one policy's own, of several the weighted sum.
+
+        None when every scoring rule abstained.
+        """
         ranked = {one.row: one for one in self.ranking().nodes}
         rows = {name: row for name, row in self.scene.rows.items() if row in ranked}
         if not any(one.given for one in ranked.values()):
             return None
-        alone = sum(map(_may_score, self.used)) == 1
+        plugins = self.framework.profile.plugins
+        alone = sum(one.plugin.points().score is not None for one in plugins) == 1
         return {
             name: round(ranked[row].given[0].score if alone else ranked[row].total, _DIGITS)
             for name, row in rows.items()
@@ -209,7 +205,7 @@ class ByColumns:
         )
 
     def best(self) -> Sequence[str]:
-        """See `Answers.best`."""
+        """The feasible nodes of the highest rank."""
         found = self.ranking()
         rows = {one.row for one in found.nodes[: found.ties]}
         return [name for name, row in self.scene.rows.items() if row in rows]
@@ -217,7 +213,7 @@ class ByColumns:
     # ---- rules
 
     def rule_numbers(self) -> Sequence[int]:
-        """See `Answers.rule_numbers`."""
+        """The rules that can be named by `skipped`."""
         return [number_in_file(rule) for rule in rules_of(self._one_plan())]
 
     def _one_plan(self) -> Plan:
@@ -227,7 +223,7 @@ class ByColumns:
         raise CannotJudgeError(f"this file uses {what}; `skipped` counts the rules of one")
 
     def skipped(self, number: int) -> bool | None:
-        """See `Answers.skipped`."""
+        """Whether a rule did not apply; None if there is no such rule."""
         for rule in rules_of(self._one_plan()):
             if number_in_file(rule) == number:
                 return not self.applies(rule)
@@ -246,7 +242,7 @@ class ByColumns:
     # ---- the queue
 
     def order(self) -> Sequence[str]:
-        """See `Answers.order`: by a queue without gates; who says nothing came first."""
+        """The given pods by a queue without gates; who says nothing came first."""
         other = self._again()
         queue, known = other.lab.queue, other.snapshot.beside
         other.lab.let_in()
@@ -261,7 +257,7 @@ class ByColumns:
         return [one.pod.name for one in iter(queue.pop, None)]
 
     def gate(self, pod: str) -> str | None:
-        """See `Answers.gate`."""
+        """Why a given pod is held before the queue; None if it is not."""
         (one,) = [each for each in self.scene.pods if each.name == pod]
         status = self.framework.pre_enqueue(one, self.scene.snapshot)
         return None if status.ok else self._read(status).message
@@ -269,7 +265,7 @@ class ByColumns:
     # ---- the chosen node
 
     def permission(self) -> tuple[str, str]:
-        """See `Answers.permission`; of a gang the pod is the only one that is tried."""
+        """`allow`, `reject` or `wait`, and the message; of a gang the pod alone is tried."""
         if self._permission is None:
             decision = self.decision(self.chosen())
             verdict, said = _within_loop(_permitted(self._again(), decision))
@@ -277,14 +273,14 @@ class ByColumns:
         return self._permission
 
     def annotations(self) -> Mapping[str, str]:
-        """See `Answers.annotations`."""
+        """What prebind and postbind would set."""
         acts = self._acts()
         patched = [one.body["metadata"] for one in acts.after if isinstance(one, Patch)]
         later = [one.get("annotations", {}) for one in patched]
         return {**acts.annotations, **{key: text for one in later for key, text in one.items()}}
 
     def events(self) -> Sequence[str]:
-        """See `Answers.events`."""
+        """What the Events of prebind and postbind would say."""
         acts = self._acts()
         return [one.note for one in (*acts.before, *acts.after) if isinstance(one, Emit)]
 
@@ -322,7 +318,7 @@ class ByColumns:
     # ---- preemption
 
     def preemption(self) -> tuple[Sequence[str], str | None]:
-        """See `Answers.preemption`."""
+        """The pods that would be evicted, and the node that is chosen."""
         if self.rescued is None:
             self.rescued = _within_loop(_preempted(self._again()))
         return self.rescued.victims, self.rescued.nominated

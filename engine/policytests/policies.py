@@ -14,17 +14,17 @@ from dsl.checker.scope import closest
 from dsl.compiler import Compiler, CompileResult
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.plan import Plan
-from dsl.policytest import NOT_FOUND, CannotJudgeError, Case, Suite, Use
+from dsl.policytest import NOT_FOUND, Case, Suite, Use
 from dsl.source import Span
-from engine.framework.interface import Plugin
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.plugins.priority_sort import PrioritySort
 from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
+from engine.policy import chain
+from engine.policy.bundle import Bundle
 from engine.policy.plugin import Worlds
-from engine.policy.preempting import PolicyPreemption, preempts
-from engine.policy.quotas import plugin_of
 from engine.policy.support import PLUGINS, new_compiler
+from engine.policytests.judging import CannotJudgeError
 
 _HEADER: Final = re.compile(rb"^policy:[ \t]*([A-Za-z0-9._/-]+)", re.MULTILINE)
 _PARAM: Final = re.compile(rb"^param[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
@@ -63,11 +63,10 @@ class PolicyText:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """One plugin that takes part; `plan` is None for plugins of the tree."""
+    """What takes part in a test: new plugins of the tree, in the default order, and policies."""
 
-    plugin: Plugin
-    weight: float
-    plan: Plan | None = None
+    plugins: tuple[Weighted, ...]
+    plans: tuple[Plan, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +76,17 @@ class Refused:
     diagnostics: tuple[Diagnostic, ...]
 
 
-def framework_of(used: Sequence[Used], worlds: Worlds) -> Framework:
-    """The plugins as a profile.
+def framework_of(used: Used, worlds: Worlds) -> Framework:
+    """All of them as a scheduler has them.
 
     Raises:
-        CannotJudgeError: they are none.
+        CannotJudgeError: they make no profile.
     """
-    plans = [one.plan for one in used if one.plan is not None]
-    weighted = [Weighted(one.plugin, one.weight) for one in used]
-    if any(map(preempts, plans)):
-        # Before plugins of the tree, as in a scheduler.
-        weighted.insert(0, Weighted(PolicyPreemption(plans, worlds)))
-    sorts = [one.plugin.points().sort_key is not None for one in used]
-    if sum(sorts) > 1:
+    if sum(bool(plan.sorts) for plan in used.plans) > 1:
         raise CannotJudgeError("two of the policies sort the queue; a profile has one order")
-    if not any(sorts):
-        weighted.append(Weighted(PrioritySort()))
-    return Framework(Profile("berth", tuple(weighted)))
+    sorts = any(one.plugin.points().sort_key is not None for one in used.plugins)
+    plugins = used.plugins if sorts else (*used.plugins, Weighted(PrioritySort()))
+    return chain.framework_of(Profile("berth", plugins), Bundle("", used.plans, {}), worlds=worlds)
 
 
 class Library:
@@ -167,35 +160,32 @@ class Library:
         message = f"there is no policy `{use.name}`"
         return Diagnostic(NOT_FOUND, message, suite.source, use.span, helps=(help_,), fix=fix)
 
-    def arrange(
-        self, found: Sequence[tuple[Use, PolicyText | str]], case: Case, worlds: Worlds
-    ) -> list[Used] | Refused:
-        """The plugins of one test, new ones, in the order in which a profile asks them."""
-        in_tree: list[Used] = []
-        policies: list[Used] = []
+    def arrange(self, found: Sequence[tuple[Use, PolicyText | str]], case: Case) -> Used | Refused:
+        """What takes part in one test."""
+        plugins: list[Weighted] = []
+        plans: list[Plan] = []
         refused: list[Diagnostic] = []
         for use, there in found:
             if isinstance(there, str):
                 weight = use.weight if use.weight is not None else DEFAULT_WEIGHTS[there]
-                in_tree.append(Used(make_plugin(there), weight))
+                plugins.append(Weighted(make_plugin(there), weight))
                 continue
             own = {name: value for name, (value, _) in case.params.items() if name in there.params}
             result = self._compile(there, {**use.params, **own})
             if not result.ok:
                 refused.extend(one for one in result.diagnostics if one.is_error)
-            policies.extend(_used(use, there, plan, worlds) for plan in result.plans)
-            taken = {one.plugin.name for one in in_tree} | {one for _, one in found}
-            in_tree.extend(
-                Used(make_plugin(name), DEFAULT_WEIGHTS[name])
+            plans.extend(_named(use, there, plan) for plan in result.plans)
+            taken = {one.plugin.name for one in plugins} | {one for _, one in found}
+            plugins.extend(
+                Weighted(make_plugin(name), DEFAULT_WEIGHTS[name])
                 for name in there.in_tree
                 if name not in taken
             )
         if refused:
             return Refused(tuple(refused))
         order = list(DEFAULT_WEIGHTS)
-        in_tree.sort(key=lambda one: order.index(one.plugin.name))
-        policies.sort(key=lambda one: (one.plan.order, one.plan.name) if one.plan else (0, ""))
-        return [*in_tree, *policies]
+        plugins.sort(key=lambda one: order.index(one.plugin.name))
+        return Used(tuple(plugins), tuple(plans))
 
     def _compile(self, there: PolicyText, params: Params) -> CompileResult:
         key = there.path, there.text, repr(sorted(params.items()))
@@ -232,12 +222,12 @@ def no_parameter(
     return Diagnostic("P105", message, suite.source, span, helps=(help_,), fix=fix)
 
 
-def _used(use: Use, there: PolicyText, plan: Plan, worlds: Worlds) -> Used:
-    """One plan as a plugin; alias and weight are for the policy itself, not for what it uses."""
-    if plan.name == there.name:
-        weight = use.weight if use.weight is not None else plan.weight
-        plan = replace(plan, name=use.alias or plan.name, weight=weight)
-    return Used(plugin_of(plan, worlds), plan.weight, plan)
+def _named(use: Use, there: PolicyText, plan: Plan) -> Plan:
+    """Each is in force; alias and weight are for the policy itself, not for what it uses."""
+    if plan.name != there.name:
+        return replace(plan, mode="enforce")
+    weight = use.weight if use.weight is not None else plan.weight
+    return replace(plan, name=use.alias or plan.name, weight=weight, mode="enforce")
 
 
 def _name_of(path: Path, text: bytes) -> str:

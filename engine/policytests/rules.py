@@ -31,18 +31,21 @@ from dsl.plan import (
     SortRule,
     TierRule,
 )
-from dsl.policytest import CannotJudgeError, Expected
+from dsl.policytest import Expected
 from dsl.reference import View
 from dsl.schema import FIELDS, request_unit
 from dsl.types import NUMBER, number_of, show
-from engine.collective.quotas import coming, why_not
+from engine.collective.quotas import coming
 from engine.explain.parts import asked, table
+from engine.explain.rules import policies_of
 from engine.framework.podinfo import PodInfo
 from engine.policy import support
 from engine.policy.acting import place_of, results_of
+from engine.policy.quotas import QuotaPlugin
+from engine.policytests.judging import CannotJudgeError
 
 if TYPE_CHECKING:
-    from engine.policytests.answers import ByColumns
+    from engine.policytests.answers import Answers
 
 #: In the order in which they are shown.
 OUTCOMES: Final = ("rejected", "passed", "abstained", "scored", "applied")
@@ -139,7 +142,7 @@ class Look:
 _Looks = Iterator[Look]
 
 
-def values_of_rules(answers: ByColumns, nodes: tuple[str, ...], expected: Expected) -> str:
+def values_of_rules(answers: Answers, nodes: tuple[str, ...], expected: Expected) -> str:
     """What the rules made of these nodes, each part with its value; empty if there is no rule.
 
     Those rules are shown that the expectation is about.
@@ -175,12 +178,12 @@ def _shown(rule: RuleBase, look: Look) -> Iterator[str]:
     yield from table(look.roots, rule, view)
 
 
-def outcomes_of(rule: RuleBase, answers: ByColumns) -> frozenset[str]:
+def outcomes_of(rule: RuleBase, answers: Answers) -> frozenset[str]:
     """What coverage counts of a rule in this test."""
     return frozenset(look.outcome for look in looks(rule, answers) if look.outcome)
 
 
-def looks(rule: RuleBase, answers: ByColumns) -> _Looks:
+def looks(rule: RuleBase, answers: Answers) -> _Looks:
     """What the rule did in this test."""
     match rule:
         case SortRule():
@@ -206,7 +209,7 @@ def looks(rule: RuleBase, answers: ByColumns) -> _Looks:
 # ---- before any node
 
 
-def _guard(rule: RuleBase, answers: ByColumns, otherwise: str = "") -> Look:
+def _guard(rule: RuleBase, answers: Answers, otherwise: str = "") -> Look:
     """Whether the rule is for the pod at all; if so it comes to what is said `otherwise`."""
     core = getattr(rule, "core", None)
     guard = getattr(core, "guard", None)
@@ -221,7 +224,7 @@ def _guard(rule: RuleBase, answers: ByColumns, otherwise: str = "") -> Look:
     )
 
 
-def _of_sort(rule: SortRule, answers: ByColumns) -> _Looks:
+def _of_sort(rule: SortRule, answers: Answers) -> _Looks:
     keys = [one.value for one in rule.core.keys]
     several = len(answers.scene.pods) > 1
     for pod in answers.scene.pods[:_MOST_PODS]:
@@ -229,14 +232,14 @@ def _of_sort(rule: SortRule, answers: ByColumns) -> _Looks:
         yield Look("applied" if several else "", pod.name, view=view, roots=keys)
 
 
-def _of_gate(rule: ConditionRule, answers: ByColumns) -> _Looks:
+def _of_gate(rule: ConditionRule, answers: Answers) -> _Looks:
     for pod in answers.scene.pods:
         look = _before_nodes(rule, answers, pod, ("is let through", "is held"))
         yield replace(look, of=pod.name)
 
 
 def _before_nodes(
-    rule: ConditionRule, answers: ByColumns, pod: PodInfo, words_: tuple[str, str]
+    rule: ConditionRule, answers: Answers, pod: PodInfo, words_: tuple[str, str]
 ) -> Look:
     world, subject = answers.world, answers.subject_of(pod, answers.scene.snapshot)
     passes = rule.holds(subject, world, -1)
@@ -257,7 +260,7 @@ def _roots(rule: ConditionRule | PermitRule | ActionRule) -> list[ir.Expr]:
 # ---- nodes
 
 
-def _of_nodes(rule: RuleBase, answers: ByColumns) -> _Looks:
+def _of_nodes(rule: RuleBase, answers: Answers) -> _Looks:
     core = getattr(rule, "core", None)
     yield _guard(rule, answers)
     own = rule.prepare(answers.subject, answers.world)
@@ -283,7 +286,7 @@ def _of_nodes(rule: RuleBase, answers: ByColumns) -> _Looks:
         yield Look(outcome, f"{name} {word}", name, view, roots)
 
 
-def _scored(rule: ScoreRule, answers: ByColumns, rows: Sequence[int]) -> list[tuple[str, str]]:
+def _scored(rule: ScoreRule, answers: Answers, rows: Sequence[int]) -> list[tuple[str, str]]:
     candidates = answers.candidates()
     own = rule.prepare(answers.subject, answers.world)
     if own is None or not len(candidates):
@@ -300,7 +303,7 @@ def _scored(rule: ScoreRule, answers: ByColumns, rows: Sequence[int]) -> list[tu
     ]
 
 
-def _at_chosen(rule: ConditionRule | PermitRule | ActionRule, answers: ByColumns) -> _Looks:
+def _at_chosen(rule: ConditionRule | PermitRule | ActionRule, answers: Answers) -> _Looks:
     """A rule about the chosen node, with the pod on it already."""
     try:
         results = results_of(answers.decision(answers.chosen()))
@@ -326,7 +329,7 @@ def _at_chosen(rule: ConditionRule | PermitRule | ActionRule, answers: ByColumns
 # ---- several pods
 
 
-def _of_preempt(rule: PreemptRule, answers: ByColumns) -> _Looks:
+def _of_preempt(rule: PreemptRule, answers: Answers) -> _Looks:
     core, world = rule.core, answers.world
     fits = len(answers.rejections()) < len(answers.scene.rows)
     asked_ = any(one.preemption(answers.subject, world) is rule for one in answers.plans)
@@ -345,7 +348,7 @@ def _of_preempt(rule: PreemptRule, answers: ByColumns) -> _Looks:
         yield Look("", answers.rescued.message)
 
 
-def _of_gang(rule: GangRule, answers: ByColumns) -> _Looks:
+def _of_gang(rule: GangRule, answers: Answers) -> _Looks:
     found = answers.gang(answers.scene.snapshot)
     if found is None or found.gang.place != place_of(rule):
         yield replace(_guard(rule, answers), outcome="abstained")
@@ -363,14 +366,15 @@ def _of_gang(rule: GangRule, answers: ByColumns) -> _Looks:
     yield Look("", str(found))
 
 
-def _of_quota(rule: QuotaRule, answers: ByColumns) -> _Looks:
-    subject, world, objects = answers.subject, answers.world, answers.scene.quotas
-    use = rule.use(subject, world, objects)
+def _of_quota(rule: QuotaRule, answers: Answers) -> _Looks:
+    policies = [one for one in policies_of(answers.framework) if isinstance(one, QuotaPlugin)]
+    quota = next(one for policy in policies for one in policy.quotas if one.rule is rule)
+    use = quota.use(answers.scene.pod, answers.scene.snapshot)
     if use.key is None:
         yield replace(_guard(rule, answers), outcome="abstained")
         yield Look("", f"{answers.scene.pod.key} has no quota")
         return
-    yield _guard(rule, answers, _verdict(why_not(rule, subject, world, objects) is None))
+    yield _guard(rule, answers, _verdict(quota.says(use) is None))
     for key, limits in use.limits.items():
         for name in sorted({*limits.minimum, *limits.maximum}):
             kind = number_of(request_unit(name))

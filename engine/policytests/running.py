@@ -17,19 +17,18 @@ from dsl.parser.build import StatementReader
 from dsl.plan import RuleBase, SortRule
 from dsl.policytest import (
     NOT_FOUND,
-    CannotJudgeError,
     Case,
     Expected,
     Suite,
     Use,
-    judge,
     read_suite,
 )
 from dsl.source import MAX_BYTES, Span
 from engine.framework.runtime import PluginError
 from engine.policy.plugin import Worlds
 from engine.policy.podreads import UnreadFieldError
-from engine.policytests.answers import ByColumns
+from engine.policytests.answers import Answers
+from engine.policytests.judging import CannotJudgeError, judge
 from engine.policytests.objects import FixtureError
 from engine.policytests.policies import (
     Library,
@@ -167,8 +166,7 @@ class Runner:
         unknown = _unknown_param(suite, case, found)
         if unknown is not None:
             return ERROR, render((unknown,))
-        worlds = Worlds(UTC)
-        used = self._library.arrange(found, case, worlds)
+        used = self._library.arrange(found, case)
         if case.wants_error:
             return _refusal(case.expected[0], used)
         if isinstance(used, Refused):
@@ -178,13 +176,14 @@ class Runner:
             self.report.warnings.extend(unread_attributes(suite, used))
 
         def again() -> Scene:
-            more = self._library.arrange(found, case, others := Worlds(UTC))
+            more = self._library.arrange(found, case)
             assert not isinstance(more, Refused)
-            return _scene(case, folder, more, others)
+            return _scene(case, folder, more, Worlds(UTC))
 
         try:
+            worlds = Worlds(UTC)
             scene = _scene(case, folder, used, worlds)
-            return self._judged(suite, case, ByColumns(scene, used, worlds, again))
+            return self._judged(suite, case, Answers(scene, used.plans, worlds, again))
         except (FixtureError, CannotJudgeError) as failed:
             return ERROR, render((_about(suite, case, str(failed)),))
         except PluginError as fault:
@@ -192,7 +191,7 @@ class Runner:
         except UnreadFieldError as fault:
             return SKIPPED, f"this version has nothing to read for {fault} yet"
 
-    def _judged(self, suite: Suite, case: Case, columns: ByColumns) -> tuple[str, str]:
+    def _judged(self, suite: Suite, case: Case, columns: Answers) -> tuple[str, str]:
         self._cover(columns)
         failures: list[str] = []
         for expected in case.expected:
@@ -210,16 +209,16 @@ class Runner:
         self.report.untouched += untouched and not failures
         return (FAILED, "\n".join(failures)) if failures else (PASSED, "")
 
-    def _cover(self, columns: ByColumns) -> None:
+    def _cover(self, columns: Answers) -> None:
         for rule in [one for plan in columns.plans for one in rules_of(plan)]:
             there = self.report.coverage.setdefault(rule.id, coverage_of(rule))
             for outcome in columns.outcomes(rule):
                 there.outcomes[outcome] = there.outcomes.get(outcome, 0) + 1
 
 
-def _scene(case: Case, folder: Path, used: list[Used], worlds: Worlds) -> Scene:
+def _scene(case: Case, folder: Path, used: Used, worlds: Worlds) -> Scene:
     """The policies of a test on its cluster."""
-    specs = {spec.id: spec for one in used if one.plan is not None for spec in one.plan.metrics}
+    specs = {spec.id: spec for plan in used.plans for spec in plan.metrics}
     return make_scene(case, specs, lambda name: _text(folder, name), framework_of(used, worlds))
 
 
@@ -282,7 +281,7 @@ def _where_given(finding: Diagnostic, suite: Suite, case: Case) -> Diagnostic:
     return Diagnostic(finding.code, finding.message, suite.source, place, helps=helps)
 
 
-def _refusal(expected: Expected, used: list[Used] | Refused) -> tuple[str, str]:
+def _refusal(expected: Expected, used: Used | Refused) -> tuple[str, str]:
     wanted = expected.names[0]
     if not isinstance(used, Refused):
         return FAILED, f"{expected.text}\nthe policy is accepted"
@@ -296,14 +295,14 @@ def _refusal(expected: Expected, used: list[Used] | Refused) -> tuple[str, str]:
     return FAILED, text + render(used.diagnostics)
 
 
-def _nothing_matched(case: Case, columns: ByColumns) -> bool:
+def _nothing_matched(case: Case, columns: Answers) -> bool:
     """Whether no rule has a part in a test, which does not say so itself."""
     rules = [rule for plan in columns.plans for rule in rules_of(plan)]
     said = any(one.name == "skipped" for one in case.expected)
     return bool(rules) and not said and not any(map(columns.applies, _asked(rules, case)))
 
 
-def _nobody_asked(suite: Suite, case: Case, columns: ByColumns) -> Iterator[str]:
+def _nobody_asked(suite: Suite, case: Case, columns: Answers) -> Iterator[str]:
     """An expectation that no policy could break, for want of a rule of its kind."""
     for expected in case.expected:
         points = _NEEDED.get((expected.name, *expected.names))

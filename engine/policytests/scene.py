@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from dsl.collective import Limits
-from dsl.plan import MetricSpec, Quotas
+from dsl.plan import MetricSpec
 from dsl.policytest import Case, Thing
-from dsl.quantities import parse_quantity, parse_time
-from dsl.schema import request_unit
-from dsl.types import is_missing, scale_of
+from dsl.quantities import parse_time
+from dsl.types import is_missing
 from engine.cache import Cache
 from engine.cache.beside import (
     FINISHED,
@@ -60,7 +58,6 @@ class Scene:
     chosen: str
     waited: float
     rows: Mapping[str, int]
-    quotas: Quotas
 
     @property
     def pod(self) -> PodInfo:
@@ -112,8 +109,6 @@ def make_scene(
     for item in objects_of(cluster, everybody):
         cache.set_object(item)
     waited = given[0].plain.get("waited", 0.0)
-    nodes = cluster.of("node")
-    quotas: dict[str | float, Limits] = {one.name: limits_of(one) for one in cluster.of("quota")}
     known = [(one, things[one.uid]) for one in everybody]
     signals = store_of(cluster, hosts, known, specs.values(), ManualClock(cluster.now))
     waited = waited if isinstance(waited, float) else 0.0
@@ -127,8 +122,7 @@ def make_scene(
         tuple(queue),
         given[0].text("chosen"),
         waited,
-        {one.name: cache.nodes.row(one.name) for one in nodes},
-        quotas,
+        {one.name: cache.nodes.row(one.name) for one in cluster.of("node")},
     )
 
 
@@ -191,13 +185,3 @@ def _queue_times(thing: Thing) -> QueueTimes:
         None if is_missing(first) else first,
         thing.number("attempts", 0),
     )
-
-
-def limits_of(thing: Thing) -> Limits:
-    """An ElasticQuota's amounts in base units."""
-
-    def amounts(of: str) -> dict[str, float]:
-        given = thing.maps.get(of, {}).items()
-        return {key: parse_quantity(text) * scale_of(request_unit(key)) for key, text in given}
-
-    return Limits(amounts("min"), amounts("max"))

@@ -64,13 +64,13 @@ _OF_KEYS: Final = ("cluster", _DOMAIN, "pair")
 # ---- attributes
 
 
-def unread_attributes(suite: Suite, used: Sequence[Used]) -> Iterator[Diagnostic]:
+def unread_attributes(suite: Suite, used: Used) -> Iterator[Diagnostic]:
     """Attributes that make no difference to any rule, where rules are all that is asked.
 
     Plugins of the tree, gangs, quotas and preemption look at amounts, ages and more of their own.
     """
-    plans = [one.plan for one in used if one.plan is not None]
-    if len(plans) < len(used) or any(one.gangs or one.quotas or one.preempts for one in plans):
+    plans = used.plans
+    if used.plugins or any(one.gangs or one.quotas or one.preempts for one in plans):
         return
     fields = {read.replace(".", "_") for plan in plans for one in rules_of(plan)
               for read in one.reads}  # fmt: skip

@@ -10,10 +10,11 @@ from dsl.diagnostics import render
 from dsl.parser.build import StatementReader
 from dsl.parser.statements import HEADS
 from dsl.parser.tests import parse_test
-from dsl.policytest import Rejection, judge, read_suite
+from dsl.policytest import read_suite
 from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS, KEYED
 from dsl.quantities import parse_time
 from dsl.source import make_source
+from engine.policytests.judging import Rejection, judge
 from tests.effort import examples
 
 READER = StatementReader()

@@ -1,10 +1,15 @@
-"""An expectation and the answers become a verdict. Asks `Answers` only; knows no policy."""
+"""An expectation and the answers of a lab become a verdict. Knows no policy."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from dsl.policytest.model import Expected, listed
+from dsl.policytest import Expected, listed
+
+if TYPE_CHECKING:
+    from engine.policytests.answers import Answers
 
 TOLERANCE: Final = 2e-6
 #: Where no node is feasible, of so many is told why.
@@ -22,49 +27,6 @@ class Rejection:
     message: str
     status: str
     place: str
-
-
-class Answers(Protocol):
-    """What the policies say of one test; each part is worked out when it is asked for.
-
-    Any method may raise `CannotJudgeError`.
-    """
-
-    def nodes(self) -> Sequence[str]:
-        """All nodes, in the order of the file."""
-
-    def rejections(self) -> Mapping[str, Rejection]:
-        """The nodes that do not pass."""
-
-    def scores(self) -> Mapping[str, float] | None:
-        """Scores of the feasible nodes; None when every scoring rule abstained."""
-
-    def best(self) -> Sequence[str]:
-        """The feasible nodes of the highest rank."""
-
-    def skipped(self, number: int) -> bool | None:
-        """Whether a rule did not apply; None if there is no such rule."""
-
-    def rule_numbers(self) -> Sequence[int]:
-        """The rules that can be named by `skipped`."""
-
-    def order(self) -> Sequence[str]:
-        """The given pods in queue order."""
-
-    def gate(self, pod: str) -> str | None:
-        """Why a given pod is held before the queue; None if it is not."""
-
-    def permission(self) -> tuple[str, str]:
-        """`allow`, `reject` or `wait`, and the message."""
-
-    def annotations(self) -> Mapping[str, str]:
-        """What prebind and postbind would set."""
-
-    def events(self) -> Sequence[str]:
-        """What the Events of prebind and postbind would say."""
-
-    def preemption(self) -> tuple[Sequence[str], str | None]:
-        """The pods that would be evicted, and the node that is chosen."""
 
 
 @dataclass(frozen=True, slots=True)
