@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 import msgspec
 
 from engine.cache import Cache
 from engine.framework.podinfo import PodInfo, UnreadablePod, make_pod_info
-from engine.framework.workloads import owned_by
+from engine.framework.workloads import TEMPLATES, pod_of_manifest
 from engine.objects import Namespace, Node, Pod, from_builtins
-
-_TEMPLATES: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob")
 
 
 @dataclass(slots=True)
@@ -73,7 +71,7 @@ class Objects:
             elif kind == "Namespace":
                 namespace = from_builtins(Namespace, tree)
                 self.namespaces[namespace.metadata.name] = namespace
-            elif kind == "Pod" or kind in _TEMPLATES:
+            elif kind == "Pod" or kind in TEMPLATES:
                 self._add_pod(make_pod_info(from_builtins(Pod, _pod(tree))))
             else:
                 return self._add_other(kind, tree)
@@ -121,19 +119,8 @@ def _flat(document: object) -> Iterator[dict[str, Any]]:
 
 def _pod(tree: dict[str, Any]) -> dict[str, Any]:
     """The pod of a manifest: its own, or the one of a workload's template; named and numbered."""
-    meta = dict(tree.get("metadata") or {})
-    if tree.get("kind") != "Pod":
-        kind, owner, spec = tree["kind"], meta, tree.get("spec") or {}
-        if kind == "CronJob":
-            spec = (spec.get("jobTemplate") or {}).get("spec") or {}
-        tree = spec.get("template") or {}
-        meta = {"namespace": owner.get("namespace"), **(tree.get("metadata") or {})}
-        name = owner.get("name") or "pod"
-        meta.setdefault("name", name)
-        # As in a policy test: peers are those of the workload.
-        reference, labels = owned_by(kind, name)
-        meta["ownerReferences"] = [reference]
-        meta["labels"] = {**(meta.get("labels") or {}), **labels}
+    tree = pod_of_manifest(tree)
+    meta = tree["metadata"]
     meta["namespace"] = meta.get("namespace") or "default"
     meta["name"] = meta.get("name") or "pod"
     meta["uid"] = meta.get("uid") or f"{meta['namespace']}/{meta['name']}"

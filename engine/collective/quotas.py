@@ -15,10 +15,8 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from dsl.collective import Amounts, Claims, Evictions, Limits, QuotaUse
-from dsl.plan import QuotaRule, Quotas
 from dsl.schema import request_unit
 from dsl.types import NUMBER, TEXT, number_of, quoted, show
-from dsl.world import Subject, World
 
 _NONE: Final = Limits()
 #: Quotas that a rejection names.
@@ -123,15 +121,6 @@ def _borrowers(use: QuotaUse, name: str) -> str:
         for key in most[:_BORROWERS]
     ]
     return f" ({', '.join(told)})" if told else ""
-
-
-def why_not(rule: QuotaRule, subject: Subject, world: World, objects: Quotas) -> str | None:
-    """Returns why the pod does not fit into its quota, in the policy's words if it has some."""
-    said = exceeded(rule.use(subject, world, objects), elastic=rule.core.elastic)
-    if said is None:
-        return None
-    text = rule.message(subject, world)
-    return said if text is None else text
 
 
 def reclaim(use: QuotaUse, claims: Claims) -> Evictions:

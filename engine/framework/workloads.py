@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from engine.framework.podinfo import PodInfo
 
+#: Of which kinds the objects have a template of pods.
+TEMPLATES: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob")
 _TEMPLATE_HASH: Final = "pod-template-hash"
 #: A Job of a CronJob ends with the minutes from 1970 to its time, and there were no CronJobs
 #: before 2015; who numbers Jobs by the day (20261121) is below that.
@@ -47,6 +50,27 @@ def workload_of(pod: PodInfo) -> str | None:
     """The top owner's name."""
     owner = top_owner(pod)
     return None if owner is None else owner[1]
+
+
+def pod_of_manifest(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The pod that a manifest describes: its own, or of a workload the one of its template."""
+    meta, spec = _mapping(tree.get("metadata")), _mapping(tree.get("spec"))
+    if tree.get("kind") == "Pod":
+        return {**tree, "metadata": meta}
+    kind, name = str(tree.get("kind")), str(meta.get("name") or "")
+    if kind == "CronJob":
+        spec = _mapping(_mapping(spec.get("jobTemplate")).get("spec"))
+    template = _mapping(spec.get("template"))
+    own = _mapping(template.get("metadata"))
+    reference, labels = owned_by(kind, name)
+    own |= {"name": name, "ownerReferences": [reference]}
+    own["namespace"] = own.get("namespace") or meta.get("namespace")
+    own["labels"] = _mapping(own.get("labels")) | labels
+    return {"metadata": own, "spec": _mapping(template.get("spec"))}
+
+
+def _mapping(there: object) -> dict[str, Any]:
+    return dict(there) if isinstance(there, dict) else {}
 
 
 def owned_by(kind: str, name: str) -> tuple[dict[str, object], dict[str, str]]:

@@ -6,16 +6,17 @@ happens in a lab of its own.
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from dsl.plan import Plan, RuleBase
+from engine.basis import rules_of as rules_in_force
+from engine.clock import ManualClock
 from engine.explain.gangs import Group, group_of, start_of
 from engine.explain.scores import Ranking, among
 from engine.framework.acting import Acts
@@ -31,8 +32,11 @@ from engine.policy.world import PodSubject, SnapshotWorld
 from engine.policytests.judging import CannotJudgeError, Rejection
 from engine.policytests.rules import number_in_file, outcomes_of, rules_of
 from engine.policytests.scene import Scene
+from engine.queue import SchedulingQueue
 
-_T = TypeVar("_T")
+if TYPE_CHECKING:
+    from engine.policytests.trial import Preempted
+
 _WORDS: Final = {
     Code.UNSCHEDULABLE: "unschedulable",
     Code.PENDING: "unschedulable",
@@ -40,15 +44,6 @@ _WORDS: Final = {
 }
 _DIGITS: Final = 6
 _WAITS: Final = "WaitingOnPermit"
-
-
-@dataclass(frozen=True, slots=True)
-class Preempted:
-    """The pods that are evicted for a pod, the node it is promised, and what is said of that."""
-
-    victims: tuple[str, ...]
-    nominated: str | None
-    message: str
 
 
 class Answers:
@@ -126,7 +121,7 @@ class Answers:
 
     def gang(self, snapshot: Snapshot) -> Group | None:
         """The gang of the pod; None: it is in none."""
-        return _gang(self.scene, snapshot)
+        return group_of(self.scene.pod, self.scene.queue, snapshot, self.framework)
 
     def _not_started(self) -> dict[str, Rejection]:
         """The nodes on which the pod's gang does not start."""
@@ -136,9 +131,9 @@ class Answers:
             return {}
 
         def newest() -> Snapshot:
-            return scene.lab.cache.snapshot(scene.snapshot.now, scene.snapshot.signals)
+            return scene.cache.snapshot(scene.snapshot.now, scene.snapshot.signals)
 
-        start = start_of(group, scene.lab.cache, newest, self.framework)
+        start = start_of(group, scene.cache, newest, self.framework)
         word = "unresolvable" if start.never else "unschedulable"
         no = Rejection(start.reason, word, group.gang.place)
         return {name: no for name, row in scene.rows.items() if row not in start.rows}
@@ -243,13 +238,14 @@ class Answers:
 
     def order(self) -> Sequence[str]:
         """The given pods by a queue without gates; who says nothing came first."""
-        other = self._again()
-        queue, known = other.lab.queue, other.snapshot.beside
-        other.lab.let_in()
+        snapshot = self.scene.snapshot
+        rules = replace(rules_in_force(self.framework, lambda: snapshot), pre_enqueue=_let_in)
+        clock = ManualClock(snapshot.now)
+        queue = SchedulingQueue(clock=clock, rules=rules, snapshot=lambda: snapshot)
         queue.on_fault = _raise
-        for pod in other.pods:
+        for pod in self.scene.pods:
             queue.add(pod)
-            queued, times = queue.get(pod.uid), known.times(pod.uid)
+            queued, times = queue.get(pod.uid), snapshot.beside.times(pod.uid)
             assert queued is not None
             assert times is not None
             queued.queued_at = 0.0 if math.isnan(times.queued_at) else times.queued_at
@@ -267,8 +263,11 @@ class Answers:
     def permission(self) -> tuple[str, str]:
         """`allow`, `reject` or `wait`, and the message; of a gang the pod alone is tried."""
         if self._permission is None:
+            # A scheduler takes longer to import than most tests to run.
+            from engine.policytests import trial  # noqa: PLC0415 - see above
+
             decision = self.decision(self.chosen())
-            verdict, said = _within_loop(_permitted(self._again(), decision))
+            verdict, said = trial.permission(self._again(), decision)
             self._permission = verdict, self._placed(said)[0]
         return self._permission
 
@@ -307,72 +306,29 @@ class Answers:
     def placed(self) -> Iterator[tuple[SnapshotWorld, PodSubject, int]]:
         """The world in which the pod is assumed on its node, as it is from reserve on."""
         node, scene = self.chosen(), self.scene
-        scene.lab.cache.assume(scene.pod, node, scene.snapshot.now)
+        scene.cache.assume(scene.pod, node, scene.snapshot.now)
         try:
-            snapshot = scene.lab.cache.snapshot(scene.snapshot.now, scene.snapshot.signals)
+            snapshot = scene.cache.snapshot(scene.snapshot.now, scene.snapshot.signals)
             subject = self.subject_of(scene.pod, snapshot)
             yield self.worlds.of(snapshot), subject, scene.rows[node]
         finally:
-            scene.lab.cache.forget(scene.pod.uid)
+            scene.cache.forget(scene.pod.uid)
 
     # ---- preemption
 
     def preemption(self) -> tuple[Sequence[str], str | None]:
         """The pods that would be evicted, and the node that is chosen."""
         if self.rescued is None:
-            self.rescued = _within_loop(_preempted(self._again()))
+            # A scheduler takes longer to import than most tests to run.
+            from engine.policytests import trial  # noqa: PLC0415 - see above
+
+            self.rescued = trial.preemption(self._again())
         return self.rescued.victims, self.rescued.nominated
 
 
-# ---- in a lab of its own
+def _let_in(_pod: PodInfo) -> Status:
+    return Status.SUCCESS
 
 
 def _raise(_pod: PodInfo, fault: Exception) -> None:
     raise fault
-
-
-def _within_loop(work: Coroutine[None, None, _T]) -> _T:
-    """What needs a loop to write to nobody in."""
-    with asyncio.Runner() as runner:
-        return runner.run(work)
-
-
-def _gang(scene: Scene, snapshot: Snapshot) -> Group | None:
-    return group_of(scene.pod, scene.queue, snapshot, scene.framework)
-
-
-async def _permitted(scene: Scene, decision: Decision) -> tuple[str, str]:
-    """What becomes of the pod on the node of its decision, after it has waited."""
-    lab, pod = scene.lab, decision.pod
-    lab.let_in()
-    lab.queue.add(pod)
-    lab.place(decision)
-    lab.clock.advance(scene.waited)
-    lab.scheduler.permits.step(math.inf)
-    held = lab.scheduler.permits.get(pod.uid)
-    if held is not None:
-        return "wait", next(word for one in held.by.values() for word in one.status.reasons)
-    for told in lab.written.conditions:
-        if told.pod.uid == pod.uid and told.reason != _WAITS:
-            start = f"node {decision.node} was chosen and refused: "
-            return "reject", told.message.removeprefix(start)
-    return "allow", ""
-
-
-async def _preempted(scene: Scene) -> Preempted:
-    """What the scheduler does about the pod, of whose gang all members wait."""
-    lab = scene.lab
-    lab.clock.advance(scene.waited)
-    lab.let_in()
-    group = _gang(scene, scene.snapshot)
-    pods = (scene.pod,) if group is None else group.pods
-    for pod in pods:
-        lab.queue.add(pod)
-    lab.scheduler.work()
-    evicting = True
-    while evicting:
-        await asyncio.sleep(0)
-        evicting = any(lab.cache.nominations.is_evicting(one.uid) for one in pods)
-    told = [one.rescue.message for one in lab.decisions if one.rescue is not None]
-    victims = tuple(one.pod.name for one in lab.written.evicted)
-    return Preempted(victims, lab.cache.promised(scene.pod.uid) or None, "".join(told[-1:]))

@@ -23,7 +23,7 @@ from engine.framework.podinfo import (
     UnreadablePod,
     make_pod_info,
 )
-from engine.framework.workloads import owned_by, top_owner
+from engine.framework.workloads import TEMPLATES, pod_of_manifest, top_owner
 from engine.objects import (
     CSINode,
     ElasticQuota,
@@ -47,7 +47,6 @@ GPU: Final = "nvidia.com/gpu"
 _RESOURCES: Final = (("cpu", CPU), ("memory", MEMORY), ("storage", EPHEMERAL_STORAGE), ("gpu", GPU))
 _SLOTS: Final = "110"
 _FINISHED: Final = ("Succeeded", "Failed")
-_TEMPLATES: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 #: The label that tells the ReplicaSets of a Deployment apart.
 _TEMPLATE_HASH: Final = "pod-template-hash"
 _DELETED: Final = "2025-03-01T10:00:00Z"
@@ -297,7 +296,8 @@ def pods_of(thing: Thing, default: str, read: ReadText) -> list[PodInfo]:
     Raises:
         FixtureError: its manifest cannot be used.
     """
-    tree = _pod_manifest(thing, read)
+    tree = _manifest(thing, ("Pod", *TEMPLATES), read)
+    tree = pod_of_manifest(tree) if tree else tree
     name = thing.name or str(_part(tree, "metadata").get("name") or default)
     count = thing.number("count", 1)
     names = pod_names(thing, name)
@@ -306,25 +306,6 @@ def pods_of(thing: Thing, default: str, read: ReadText) -> list[PodInfo]:
         [uid] if uid and count == 1 else [f"{uid}-{n}" if uid else "" for n in range(1, count + 1)]
     )
     return [_pod(thing, dict(tree), one, id_) for one, id_ in zip(names, uids, strict=True)]
-
-
-def _pod_manifest(thing: Thing, read: ReadText) -> Tree:
-    """A pod's manifest; of a workload its template, owned by it."""
-    tree = _manifest(thing, ("Pod", *_TEMPLATES, "CronJob"), read)
-    if not tree or tree.get("kind") == "Pod":
-        return tree
-    name = str(_part(tree, "metadata").get("name", ""))
-    owner, labels = owned_by(tree["kind"], name)
-    namespace = _part(tree, "metadata").get("namespace")
-    spec = _part(tree, "spec")
-    if tree["kind"] == "CronJob":
-        spec = _part(_part(spec, "jobTemplate"), "spec")
-    template = _part(spec, "template")
-    meta = _part(template, "metadata")
-    meta |= {"name": name, "ownerReferences": [owner]}
-    meta["labels"] = _part(meta, "labels") | labels
-    meta |= {"namespace": namespace} if namespace else {}
-    return {"metadata": meta, "spec": _part(template, "spec")}
 
 
 def _pod(thing: Thing, tree: Tree, name: str, uid: str) -> PodInfo:

@@ -1,4 +1,4 @@
-"""One test's cluster: a lab with its objects, metrics at their ages, the pods in question."""
+"""One test's cluster: its objects in a cache, metrics at their ages, the pods in question."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from engine.cache.beside import (
 from engine.clock import ManualClock
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
-from engine.framework.snapshot import QueueTimes, Signals, Snapshot, Waiting
+from engine.framework.snapshot import QueueTimes, Snapshot, Waiting
 from engine.policytests.objects import (
     FixtureError,
     ReadText,
@@ -36,7 +36,6 @@ from engine.policytests.objects import (
     pods_of,
 )
 from engine.policytests.samples import store_of, value_of
-from engine.simulate.lab import Lab
 
 #: All that may be kept beside nodes and the pods on them.
 _ATTENDS: Final = frozenset({QUEUE, TIMES, NOMINATED, FINISHED, PREVIOUS, HEARTBEATS, VOLUMES})
@@ -46,11 +45,10 @@ _ATTENDS: Final = frozenset({QUEUE, TIMES, NOMINATED, FINISHED, PREVIOUS, HEARTB
 class Scene:
     """The cluster of a test, and the pods it is about; the first is the pod of the cycle.
 
-    `queue` are those that wait beside them. The snapshot is as of the time of the test, the lab's
-    clock before the pod has waited.
+    `queue` are those that wait beside them.
     """
 
-    lab: Lab
+    cache: Cache
     framework: Framework
     snapshot: Snapshot
     pods: tuple[PodInfo, ...]
@@ -112,29 +110,16 @@ def make_scene(
     known = [(one, things[one.uid]) for one in everybody]
     signals = store_of(cluster, hosts, known, specs.values(), ManualClock(cluster.now))
     waited = waited if isinstance(waited, float) else 0.0
-    view = signals.view(cache, cluster.now)
-    clock = ManualClock(cluster.now - waited)
     return Scene(
-        Lab(framework, clock=clock, signals=_Standing(view), cache=cache),
+        cache,
         framework,
-        cache.snapshot(cluster.now, view),
+        cache.snapshot(cluster.now, signals.view(cache, cluster.now)),
         tuple(pods),
         tuple(queue),
         given[0].text("chosen"),
         waited,
         {one.name: cache.nodes.row(one.name) for one in cluster.of("node")},
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Standing:
-    """Samples are as old as the test says, however long the pod has waited; a `SignalSource`."""
-
-    signals: Signals
-
-    def view(self, _cache: Cache, _now: float) -> Signals:
-        """See `SignalSource.view`."""
-        return self.signals
 
 
 def _annotated(thing: Thing, specs: Iterable[MetricSpec], now: float) -> Thing:
