@@ -9,7 +9,7 @@ from dataclasses import replace as replaced
 from fnmatch import fnmatchcase
 from functools import cache
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -23,7 +23,6 @@ from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
 from dsl.source import SourceFile, Span, make_source
 from dsl.tenants import Tenant
 from dsl.types import PLAIN, SECONDS
-from engine.config import BerthDocument, MetricSection
 from engine.framework.profile import Profile
 from engine.policy.preempting import preempts
 from engine.policy.sources import Texts
@@ -34,7 +33,11 @@ from engine.policy.support import (
     names_of_plugins,
     without_policy,
 )
-from engine.policysections import PoliciesSection, PolicyOverride
+
+if TYPE_CHECKING:
+    # Half of what `berth test` would import, and only named here.
+    from engine.config import BerthDocument, MetricSection
+    from engine.policysections import PoliciesSection, PolicyOverride
 
 _HASH_DIGITS: Final = 12
 _PERCENT: Final = 100
