@@ -393,7 +393,7 @@ def _pool(use: QuotaUse) -> _Looks:
     """What all quotas guarantee together, which is what they lend each other."""
     for name, whole in use.pool.minimum.items():
         kind = number_of(request_unit(name))
-        used = use.pool.used[name] + sum(one.get(name, 0.0) for one in coming(use))
+        used = use.pool.used.get(name, 0.0) + sum(one.get(name, 0.0) for one in coming(use))
         known = "1 quota is" if len(use.limits) == 1 else f"{len(use.limits)} quotas are"
         said = f"all together: {show(used, kind)} of {show(whole, kind)} {name} used; {known} known"
         yield Look("", said)

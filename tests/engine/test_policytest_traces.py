@@ -143,6 +143,13 @@ def test_what_an_elastic_quota_may_borrow_from_is_shown(said, cpu, pool):
     assert pool in lines
 
 
+def test_an_elastic_quota_that_nobody_uses_is_shown(said):
+    nodes = "node: a  cpu 16\nquota: default  min cpu=1  max cpu=3\n"
+    rule = "quota: by pod.namespace elastic"
+    lines = said(rule, "given pod cpu 1; expect rejected [a]", nodes)
+    assert "all together: 0 of 1 cpu used; 1 quota is known" in lines
+
+
 @pytest.mark.parametrize("wanted", ["victims none", "nominated none", "permit allow"])
 def test_what_no_rule_could_change_is_no_expectation(said, wanted):
     lines = said("filter: node.ready", f"given pod chosen a; expect {wanted}")
