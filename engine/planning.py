@@ -195,15 +195,25 @@ def _bounds(asked: _Asked, column: CodeColumn, homes: Sequence[int]) -> Steps[_D
     rows = rows[column[rows].argsort(kind="stable")]
     (starts,) = np.nonzero(np.diff(column[rows], prepend=-1))
     most, liked = np.zeros(len(starts), np.int64), np.zeros(len(starts), np.int64)
+    left = np.asfortranarray(asked.left[rows])
     for kind in asked.kinds if len(starts) else ():
         yield
         count = len(kind.members)
-        takes = np.where(kind.open[rows], asked.times(kind.needs, rows, count), 0)
+        takes = np.where(kind.open[rows], _times(kind.needs, left, count), 0)
         most += np.minimum(np.add.reduceat(takes, starts), count)
         np.maximum(liked, np.maximum.reduceat(kind.keys[rows], starts), out=liked)
     if len(starts):
-        most = np.minimum(most, asked.most_by_amounts(rows, starts))
+        most = np.minimum(most, asked.most_by_amounts(left, starts))
     return _Domains(rows, starts, column[rows[starts]], most, liked)
+
+
+def _times(needs: NDArray[np.int64], left: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """(n,) how many of these needs each row covers with what it has left, up to `most`."""
+    times = np.full(len(left), most)
+    for column, need in zip(left.T, needs.tolist(), strict=True):
+        if need > 0:  # by one number at a time: a division by a row of them takes thrice as long
+            np.minimum(times, column // need, out=times)
+    return times
 
 
 class _Asked:
@@ -269,26 +279,17 @@ class _Asked:
         """The members, if there were these rows only."""
         return [Alike(one.members, one.open[rows], one.needs, one.keys[rows]) for one in self.kinds]
 
-    def times(
-        self, needs: NDArray[np.int64], rows: NDArray[np.intp], most: int
-    ) -> NDArray[np.int64]:
-        """(n,) how many of these needs each of the rows covers, up to `most`."""
-        asks = needs > 0
-        each = self.left[rows][:, asks] // needs[asks]
-        times: NDArray[np.int64] = each.min(axis=1, initial=most)
-        return times
-
     def most_by_amounts(
-        self, rows: NDArray[np.intp], starts: NDArray[np.intp]
+        self, left: NDArray[np.int64], starts: NDArray[np.intp]
     ) -> NDArray[np.int64]:
         """(D,) a bound on how many members each domain takes, its rows beginning at `starts`.
 
         No more than there are of the least needs of any, nor than the smallest of each amount add
         up to what all of its rows have left.
         """
-        least = self.times(self._needs.min(axis=0), rows, len(self._needs))
+        least = _times(self._needs.min(axis=0), left, len(self._needs))
         most = np.add.reduceat(least, starts)
-        totals = np.add.reduceat(self.left[rows], starts, axis=0)
+        totals = np.add.reduceat(left, starts, axis=0)
         for total, needs in zip(totals.T, np.sort(self._needs, axis=0).T, strict=True):
             most = np.minimum(most, needs.cumsum().searchsorted(total, side="right"))
         return most

@@ -414,7 +414,7 @@ class PolicyPlugin:
 
     def masks(self, pod: PodInfo, snapshot: Snapshot) -> list[tuple[FilterRule, BoolColumn]]:
         """What each filter that applies to the pod says of all rows."""
-        world, everyone = self._worlds.of(snapshot), slice(0, snapshot.nodes.size)
+        world, everyone = self._worlds.of(snapshot, pod.uid), slice(0, snapshot.nodes.size)
         own = zip(self.plan.filters, self._ask(pod, snapshot).filters, strict=True)
         return [
             (rule, rule.verdict(parts, world, everyone)) for rule, parts in own if parts is not None
@@ -422,18 +422,18 @@ class PolicyPlugin:
 
     def stop(self, pod: PodInfo, snapshot: Snapshot) -> Stop | None:
         """Why the pod waits before the queue, or fits nowhere whatever the nodes are."""
-        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
+        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid)
         return self.plan.gated(subject, world) or self.plan.stopped(subject, world)
 
     def looks(self, pod: PodInfo, snapshot: Snapshot, row: int) -> View:
         """Where the rules' expressions are looked at: the pod on a node, -1 for none."""
-        return View(self._worlds.of(snapshot), self._subject(pod, snapshot), row)
+        return View(self._worlds.of(snapshot, pod.uid), self._subject(pod, snapshot), row)
 
     def line_scores(
         self, pod: PodInfo, snapshot: Snapshot, candidates: NDArray[np.intp]
     ) -> list[tuple[ScoreRule, Scores]]:
         """What each line that has a say gives the candidates, 0..100."""
-        world = self._worlds.of(snapshot)
+        world = self._worlds.of(snapshot, pod.uid)
         found = []
         for rule, own in zip(self.plan.scores, self._ask(pod, snapshot).scores, strict=True):
             if own is not None:

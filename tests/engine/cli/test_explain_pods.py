@@ -8,11 +8,14 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from engine.cache import Cache
 from engine.cli import main
+from engine.explain.pods import explain
 from engine.framework.podinfo import make_pod_info
+from engine.framework.snapshot import QueueTimes
 from engine.objects import Pod, from_builtins
-from tests.builders import make_node
-from tests.engine.policy.builders import compiler
+from tests.builders import make_node, make_pod
+from tests.engine.policy.builders import NOW, chain, compiler
 from tests.engine.test_simulate import Recording
 
 POLICY = """\
@@ -20,6 +23,7 @@ filter: pod.name contains web -> node.label test=test and count(node.pods) < 20
 score: node.cpu.free normalize minmax
 score: 100 - bandwidth/max*100
 """
+RULE_OF_QUEUE = "filter: count(queue.pods) < 1 and node.name is n1\n"
 METRICS = ("--metric", "bandwidth@n1=50", "--metric", "bandwidth@n2=10")
 
 
@@ -247,3 +251,14 @@ def test_a_pod_that_preempts_is_told_where_and_whom(tmp_path):
     result = CliRunner().invoke(main, ["explain", "pod", "high", "-f", str(tmp_path / "all.yaml")])
     assert "It is promised n1, from which default/low would be evicted." in result.output
     assert "n1 would fit with 2 more cpu" in result.output
+
+
+def test_a_pod_is_none_of_those_that_wait_beside_it():
+    cache, waiting = Cache(), make_pod("web")
+    cache.attend(frozenset({"queue"}))
+    cache.add_node(make_node("n1"))
+    cache.set_queued(waiting, QueueTimes(NOW, None, 0))
+    told = explain(waiting, cache.snapshot(NOW), chain({"p.policy": RULE_OF_QUEUE}))
+    assert told.decision.node == "n1"
+    assert told.misses is not None
+    assert len(told.misses) == 0
