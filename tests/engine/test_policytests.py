@@ -950,7 +950,8 @@ CROWDED = """\
         ("given pod label gang=g namespace x\n  expect feasible [a]",
          ['"gang g has 1 of the 2 members that it needs"',
           "g: the pod, and 0 bound, 0 assumed, 0 pending; 2 are needed"]),
-        ("given pod gpu 1\n  expect skipped 3", ["rule 3 did apply", "pod.gpu > 0                  true"]),
+        ("given pod gpu 1\n  expect skipped 3",
+         ["rule 3 did apply", "pod.gpu > 0" + " " * 18 + "true"]),
         ("given pod\n  expect skipped 99", ["there is no rule 99; the rules that can be asked"]),
     ],
 )  # fmt: skip
