@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import subprocess
 import sys
 
@@ -16,7 +17,7 @@ from tests.cluster import binaries, manifests
 from tests.cluster.berth import node
 from tests.cluster.certificates import Authority
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.deployed import Deployed
+from tests.cluster.deployed import Deployed, page
 from tests.cluster.process import Process, free_port, wait_until
 from tests.cluster.test_deployed import allowed
 
@@ -37,7 +38,7 @@ class Hook:
         self.plane = plane
         self.deployed = Deployed(plane, folder, webhook=True)
         self.log = folder / "webhook.log"
-        port = free_port()
+        self.port = port = free_port()
         # No kube-proxy is here that would know the Service.
         where = f"--url=https://127.0.0.1:{port}"
         kubeconfig = f"--kubeconfig={self.deployed.kubeconfig(NAME)}"
@@ -150,13 +151,29 @@ def test_a_certificate_that_is_lost_is_made_anew_while_reviews_are_answered(hook
     assert (code, "denied the request" in said) == (1, True)
 
 
+def test_reviews_are_counted_and_shown_to_those_who_may(hook):
+    def counted(result):
+        text = page(hook.port, "/metrics", token)[1]
+        found = re.search(rf'^berth_webhook_reviews_total{{result="{result}"}} (\d+)', text, re.M)
+        return int(found[1]) if found else 0
+
+    token = hook.deployed.scraper()
+    wait_until("the scraper may", lambda: page(hook.port, "/metrics", token)[0] == 200)
+    assert page(hook.port, "/metrics")[0] == 403
+    before = counted("allowed"), counted("refused")
+    assert [hook.apply(text)[0] for text in (GOOD + "# counted\n", BROKEN, BROKEN)] == [0, 1, 1]
+    assert (counted("allowed"), counted("refused")) == (before[0] + 1, before[1] + 2)
+
+
 def test_its_role_allows_what_it_does_and_nothing_else(hook):
     own = [one for one in hook.deployed.objects if one["metadata"]["name"] == NAME]
     did = hook.deployed.did(NAME)
     assert {asked for asked, codes in did.items() if 403 in codes} == set()
     assert set(did) == allowed(own)
-    named = [rule for one in own for rule in one.get("rules", ()) if "resourceNames" not in rule]
-    assert named == [], "every rule is about objects by their names"
+    rules = [rule for one in own for rule in one.get("rules", ()) if "resourceNames" not in rule]
+    others = {(*rule["resources"], *rule["verbs"]) for rule in rules}
+    reviews = {(f"{kind}reviews", "create") for kind in ("token", "subjectaccess")}
+    assert others == reviews, "every other rule is about objects by their names"
 
 
 def test_with_the_webhook_down_all_is_let_in_and_the_scheduler_keeps_the_old_rules(hook):
