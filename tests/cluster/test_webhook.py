@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
+import socket
 import subprocess
 import sys
 
@@ -38,13 +40,16 @@ class Hook:
         self.plane = plane
         self.deployed = Deployed(plane, folder, webhook=True)
         self.log = folder / "webhook.log"
-        self.port = port = free_port()
-        # No kube-proxy is here that would know the Service.
-        where = f"--url=https://127.0.0.1:{port}"
-        kubeconfig = f"--kubeconfig={self.deployed.kubeconfig(NAME)}"
-        flags = self.deployed.arguments(NAME, "webhook", port)
-        self.command = [sys.executable, "-m", "engine", "webhook", *flags, where, kubeconfig]
         self.log.write_text("")
+        self.port = free_port()
+        # No kube-proxy is here that would know the Service.
+        self.listens(f"--url=https://127.0.0.1:{self.port}")
+
+    def listens(self, *where):
+        kubeconfig = self.deployed.kubeconfig(NAME)
+        flags = self.deployed.arguments(NAME, "webhook", self.port)
+        words = ["webhook", *flags, *where, f"--kubeconfig={kubeconfig}"]
+        self.command = [sys.executable, "-m", "engine", *words]
 
     def start(self, *flags, until="Serves the certificate"):
         self.process = Process("webhook", [*self.command, *flags], self.log)
@@ -58,14 +63,15 @@ class Hook:
             seconds=90.0,
         )
 
-    def apply(self, text, *flags, name="policies", namespace=manifests.NAMESPACE, key="a.policy"):
+    def apply(
+        self, text, *flags,
+        name="policies", namespace=manifests.NAMESPACE, key="a.policy", labels=(),
+    ):  # fmt: skip
         """`kubectl apply`: exit code and what it prints on stderr."""
-        lines = "".join(f"    {line}\n" for line in text.splitlines())
-        manifest = (
-            "apiVersion: v1\nkind: ConfigMap\n"
-            f"metadata: {{name: {name}, namespace: {namespace}}}\ndata:\n  {key}: |\n{lines}"
-        )
-        return self.kubectl("apply", "--filename=-", *flags, stdin=manifest)
+        meta = {"name": name, "namespace": namespace}
+        meta["labels"] = dict(label.split("=") for label in labels)
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {key: text}}
+        return self.kubectl("apply", "--filename=-", *flags, stdin=json.dumps(manifest))
 
     def kubectl(self, *arguments, stdin=None):
         program, admin = binaries.binary("kubectl"), self.plane.kubeconfig_file()
@@ -78,9 +84,11 @@ class Hook:
     def in_cluster(self):
         return self.plane.request("GET", f"{OF}/configmaps/policies")[1]["data"]
 
+    def configured(self):
+        return self.plane.request("GET", CONFIGURATION)[1].get("webhooks", [])
+
     def trusted(self):
-        found = self.plane.request("GET", CONFIGURATION)[1].get("webhooks", [])
-        return [one["clientConfig"]["caBundle"] for one in found]
+        return [one["clientConfig"]["caBundle"] for one in self.configured()]
 
 
 @pytest.fixture(scope="module")
@@ -206,6 +214,69 @@ def test_a_certificate_of_others_is_served_and_trusted(hook, tmp_path):
     assert base64.b64decode(trusted) == authority.certificate.read_bytes()
     assert hook.apply(GOOD)[0] == 0
     wait_until("it is asked", lambda: hook.apply(BROKEN, "--dry-run=server")[0] == 1)
+
+
+SERVICES = "127.0.8.0/24"
+"""Addresses of Services that this machine has itself, as no kube-proxy is here."""
+
+
+@pytest.fixture
+def by_service(tmp_path):
+    """A webhook that the API server finds by its Service, of sources of all kinds."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.8.1", 443))
+        except OSError as why:
+            pytest.skip(f"a Service has the port 443, which nobody may listen on here: {why}")
+    flags = (f"--service-cluster-ip-range={SERVICES}",)
+    plane, made = ControlPlane(tmp_path / "control-plane", apiserver_flags=flags), None
+    try:
+        plane.start()
+        made = Hook(plane, tmp_path / "berth")
+        policies = {
+            "sources": [{"selector": "berth=policy", "namespace": "teams"}],
+            "tenants": {"configMap": "berth-policies", "namespaces": ["team-*"]},
+        }
+        document = {"apiVersion": "berth.dev/v1", "kind": "BerthConfiguration"}
+        config = made.deployed.folder / "config.yaml"
+        config.write_text(json.dumps(document | {"policies": policies}))
+        for name in ("teams", "team-red", "elsewhere"):
+            made.deployed.create("/api/v1/namespaces", {"metadata": {"name": name}})
+        # As the chart allows it for such sources.
+        rbac = "/apis/rbac.authorization.k8s.io/v1"
+        rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}
+        made.deployed.create(f"{rbac}/clusterroles", {"metadata": {"name": "x"}, "rules": [rule]})
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "x"}
+        account = {"kind": "ServiceAccount", "name": NAME, "namespace": manifests.NAMESPACE}
+        bound = {"metadata": {"name": "x"}, "roleRef": role, "subjects": [account]}
+        made.deployed.create(f"{rbac}/clusterrolebindings", bound)
+        address = plane.request("GET", f"{OF}/services/{NAME}")[1]["spec"]["clusterIP"]
+        made.port = 443
+        made.listens(f"--bind-address={address}")
+        made.start()
+        yield made
+    finally:
+        if made is not None:
+            made.process.stop(seconds=5)
+        plane.stop()
+
+
+def test_it_is_found_by_its_service_for_namespaces_own_policies_and_for_selected_ones(by_service):
+    def apply(text, name, namespace, *labels):
+        said = by_service.apply(text, name=name, namespace=namespace, labels=labels)
+        return said[0], "^^^^" in said[1]
+
+    assert all("service" in one["clientConfig"] for one in by_service.configured())
+    wait_until(
+        "the API server asks", lambda: apply(BROKEN, "berth-policies", "team-red") == (1, True)
+    )
+    assert apply(GOOD, "berth-policies", "team-red") == (0, False)
+    assert apply(BROKEN, "others", "team-red") == (0, False)
+    assert apply(BROKEN, "berth-policies", "elsewhere") == (0, False)
+    assert apply(BROKEN, "any", "teams", "berth=policy") == (1, True)
+    assert apply(GOOD, "any", "teams", "berth=policy") == (0, False)
+    assert apply(BROKEN, "other", "teams", "berth=none") == (0, False)
+    assert apply(BROKEN, "other", "teams", "berth=policy") == (1, True)
 
 
 def test_what_is_written_for_all_kinds_of_sources_is_taken(hook):
