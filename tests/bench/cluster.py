@@ -46,7 +46,7 @@ TEMPLATES = (
     ("batch", "60m", "48Mi"),
 )
 IN_FLIGHT = 50
-PATIENCE = 180.0
+PATIENCE = 600.0
 EVENTS_PATIENCE = 30.0
 BINDING = b'"subresource":"binding"'
 CREATED = b'"resource":"pods"'
