@@ -214,6 +214,19 @@ REVIEW_SECONDS: Final = Metric(
     (),
     _MILLIS,
 )
+EXTENDER_REQUESTS: Final = Metric(
+    "berth_extender_requests_total",
+    _C,
+    "Questions to HTTP extenders, by result: ok, error.",
+    ("extender", "verb", "result"),
+)
+EXTENDER_SECONDS: Final = Metric(
+    "berth_extender_request_duration_seconds",
+    _H,
+    "A question to an HTTP extender until there is an answer, or none.",
+    ("extender", "verb"),
+    _MILLIS,
+)
 AWAY: Final = Metric("berth_api_server_away", _G, "1 while the API server does not answer.")
 WRITES: Final = Metric("berth_writes_waiting", _G, "Writes under way or waiting for a place.")
 
