@@ -191,7 +191,7 @@ class Cases(Comparison):
 
     def cold(self, side: Side, number: int) -> tuple[float, float]:
         """Seconds from the start of the process to its first binding, and its MiB then."""
-        [one] = self._pods(f"new-{number}", [pod("plain")], 1, side)
+        [one] = self._pods(f"new-{side.name}-{number}", [pod("plain")], 1, side)
         asyncio.run(cluster.create(self.plane, PODS, [one]))
         self.audit.forget()
         began = time.time()
