@@ -138,7 +138,7 @@ class App:
         berth = self.settings.berth
         self._worlds = worlds_of(ZoneInfo(berth.time_zone), berth.gpu_resources)
         self._profiles = make_profiles(self.settings)
-        self._extenders = Extenders(self.settings.extenders)
+        self._extenders = Extenders(self.settings.extenders, self.telemetry)
         plain = self.frameworks_of(NO_POLICIES)
         self.queue = SchedulingQueue(
             clock=clock,

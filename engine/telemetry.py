@@ -201,6 +201,32 @@ QUIET: Final = Metric(
     "Time since anything was heard about a resource.",
     ("resource",),
 )
+REVIEWS: Final = Metric(
+    "berth_webhook_reviews_total",
+    _C,
+    "Changes of ConfigMaps that were reviewed: allowed, refused, or let in without being judged.",
+    ("result",),
+)
+REVIEW_SECONDS: Final = Metric(
+    "berth_webhook_review_duration_seconds",
+    _H,
+    "A review, from its body to its answer.",
+    (),
+    _MILLIS,
+)
+EXTENDER_REQUESTS: Final = Metric(
+    "berth_extender_requests_total",
+    _C,
+    "Questions to HTTP extenders, by result: ok, error.",
+    ("extender", "verb", "result"),
+)
+EXTENDER_SECONDS: Final = Metric(
+    "berth_extender_request_duration_seconds",
+    _H,
+    "A question to an HTTP extender until there is an answer, or none.",
+    ("extender", "verb"),
+    _MILLIS,
+)
 AWAY: Final = Metric("berth_api_server_away", _G, "1 while the API server does not answer.")
 WRITES: Final = Metric("berth_writes_waiting", _G, "Writes under way or waiting for a place.")
 

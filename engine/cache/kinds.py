@@ -25,6 +25,7 @@ Kind = tuple[str, Mapping[str, str], bool]
 """Namespace, labels, whether the pod is being deleted."""
 _NO_LABELS: Mapping[str, str] = {}
 _LEAST_STALE: Final = 4096
+_MOST_FRESH: Final = 1024
 
 
 class _AnyLabel(dict[str, str]):
@@ -48,6 +49,9 @@ class Kinds:
         # By number: hash of the namespace; whether pods of this kind are being deleted.
         self._spaces = array("q")
         self._deleting = array("b")
+        # Labels of new kinds are looked at when somebody asks: most pods that are assumed get the
+        # labels that others have once their binding is seen.
+        self._fresh: dict[int, None] = {}
         self._with: dict[str, array[int]] = {}
         self._values: dict[str, NDArray[np.int64]] = {}
         self._labels = 0
@@ -79,12 +83,9 @@ class Kinds:
             self._spaces.append(space)
             self._deleting.append(key[2])
         self._numbers[key] = number
-        for label in labels:
-            found = self._with.get(label)
-            if found is None:
-                found = self._with[label] = array("i")
-            found.append(number)
-        self._labels += len(labels)
+        self._fresh[number] = None
+        if len(self._fresh) > _MOST_FRESH:
+            self._index()
         return number
 
     def give_back(self, number: int) -> None:
@@ -95,6 +96,10 @@ class Kinds:
             return
         del self._numbers[kind[0], id(kind[1]), kind[2]]
         self._each[number] = _GONE
+        if number in self._fresh:
+            del self._fresh[number]
+            self._free.append(number)
+            return
         self._gone.append(number)
         self._stale.update(kind[1])
         self._stale_labels += 1 + len(kind[1])
@@ -107,6 +112,7 @@ class Kinds:
         """(K,) by number, which kinds are selected; None: none are. Namespaces None: of any."""
         if selector.requirements is None:
             return None
+        self._index()
         found, without = None, []
         for requirement in selector.requirements:
             numbers = self._met(requirement)
@@ -129,6 +135,17 @@ class Kinds:
     def forget(self, label: str) -> None:
         """Nobody selects by the values of this label any more."""
         self._values.pop(label, None)
+
+    def _index(self) -> None:
+        for number in self._fresh:
+            labels = self._each[number][1]
+            for label in labels:
+                found = self._with.get(label)
+                if found is None:
+                    found = self._with[label] = array("i")
+                found.append(number)
+            self._labels += len(labels)
+        self._fresh.clear()
 
     def _met(self, requirement: Requirement) -> NDArray[np.int32]:
         """Who has the label, and one of the values if there are any."""

@@ -46,11 +46,17 @@ _PORT: Final = 8888
     metavar="ADDRESS",
     default="127.0.0.1",
     show_default=True,
-    help="Where that is; whoever reaches it may ask.",
+    help="Where that is; whoever reaches it may ask, without --client-ca-file.",
 )
 @click.option("--plain-http", is_flag=True, help="HTTP instead of HTTPS.")
 @click.option("--tls-cert-file", metavar="FILE", default="", help="A certificate.  [default: own]")
 @click.option("--tls-private-key-file", metavar="FILE", default="", help="Its key.")
+@click.option(
+    "--client-ca-file",
+    metavar="FILE",
+    default="",
+    help="Whose certificate kube-scheduler has to show (tlsConfig.certFile).",
+)
 @click.option(
     "--url",
     metavar="URL",
@@ -150,7 +156,10 @@ def _options(flags: dict[str, Any]) -> Any:  # noqa: ANN401 - see engine.cli
         "authorization_always_allow_paths": ",".join(("/healthz", "/readyz", "/livez", *PATHS)),
     }
     serving = runflags.server_options({**flags, **more})
-    serving = dataclasses.replace(serving, plain=flags["plain_http"])
+    plain, client_ca = flags["plain_http"], flags["client_ca_file"]
+    if plain and client_ca:
+        raise ConfigError("--client-ca-file needs HTTPS: leave --plain-http out")
+    serving = dataclasses.replace(serving, plain=plain, client_ca=client_ca)
     return RunOptions(settings, flags["kubeconfig"], serving=serving, advises=True)
 
 

@@ -23,6 +23,7 @@ from engine.extenders.messages import BadAnswer
 from engine.extendersections import ExtenderDocument, ExtenderTLS
 from engine.kube.channels import Broken, Channels, NotConnected, head_of
 from engine.sections import seconds
+from engine.telemetry import EXTENDER_REQUESTS, EXTENDER_SECONDS, Telemetry
 
 T = TypeVar("T")
 
@@ -39,19 +40,21 @@ class ExtenderError(Exception):
 class Client:
     """See the module; used inside one event loop."""
 
-    def __init__(self, document: ExtenderDocument) -> None:
-        """Reads the certificates.
+    def __init__(self, document: ExtenderDocument, telemetry: Telemetry) -> None:
+        """Reads the certificates; questions are counted in `telemetry`.
 
         Raises:
             ConfigError: they cannot be used.
         """
         self.url = document.url_prefix.rstrip("/")
         self._seconds = seconds(document.http_timeout)
+        self._telemetry = telemetry
         target = urlsplit(self.url)
         secure = target.scheme == "https"
         tls = document.tls_config or ExtenderTLS()
         self._path = target.path
         self._host = target.netloc.rpartition("@")[-1]
+        self._shown = f"{target.scheme}://{self._host}{self._path}"
         self._channels = Channels(
             target.hostname or "",
             target.port or (443 if secure else 80),
@@ -76,6 +79,27 @@ class Client:
         Raises:
             ExtenderError: there is no answer in time, or none that `read` understands.
         """
+        loop = asyncio.get_running_loop()
+        began, result = loop.time(), "error"
+        try:
+            answer = await self._asked(verb, body, read, may_leave)
+            result = "ok"
+            return answer
+        finally:
+            self._telemetry.count(EXTENDER_REQUESTS, self._shown, verb, result)
+            self._telemetry.observe(EXTENDER_SECONDS, loop.time() - began, self._shown, verb)
+
+    def close(self) -> None:
+        """Closes its connections."""
+        self._channels.close()
+
+    async def _asked(
+        self,
+        verb: str,
+        body: bytes,
+        read: Callable[[bytes], T],
+        may_leave: Callable[[], bool] | None,
+    ) -> T:
         headers = {
             "User-Agent": f"berth/{__version__}",
             "Content-Type": "application/json",
@@ -110,10 +134,6 @@ class Client:
             return read(answer.body)
         except BadAnswer as bad:
             raise ExtenderError(f"extender {self.url}/{verb}: {bad}") from bad
-
-    def close(self) -> None:
-        """Closes its connections."""
-        self._channels.close()
 
 
 def _context(url: str, document: ExtenderDocument) -> ssl.SSLContext:

@@ -134,7 +134,11 @@ HintFn = Callable[[PodInfo, Seen, Seen, Snapshot], QueueingHint]
 
 @dataclass(frozen=True, slots=True)
 class ClusterEventWithHint:
-    """A registration: the event, and the function that looks closer (None: always QUEUE)."""
+    """A registration: the event, and the function that looks closer (None: always QUEUE).
+
+    Where that says QUEUE, `finer` has the last word: what kube-scheduler does not ask.
+    """
 
     event: ClusterEvent
     hint: HintFn | None = None
+    finer: HintFn | None = None

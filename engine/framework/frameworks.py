@@ -70,7 +70,7 @@ class Frameworks:
         for framework in self:
             for plugin, registered in framework.hints().items():
                 found.setdefault(plugin, []).extend(
-                    ClusterEventWithHint(one.event, self._only(framework, one.hint))
+                    ClusterEventWithHint(one.event, self._only(framework, one.hint), one.finer)
                     for one in registered
                 )
         return found

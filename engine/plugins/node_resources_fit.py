@@ -106,7 +106,7 @@ class NodeResourcesFit:
         grows = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE
         return Points(
             events=(
-                _on(Resource.ASSIGNED_POD, Action.DELETE, _after_pod_delete),
+                _on(Resource.ASSIGNED_POD, Action.DELETE, _after_pod_delete, self._room_there),
                 _on(Resource.NODE, grows, _after_node_change),
                 _on(Resource.ASSIGNED_POD, shrinks, _after_pod_scale_down),
                 _on(Resource.TARGET_POD, shrinks, _after_own_change),
@@ -195,6 +195,28 @@ class NodeResourcesFit:
     def _score_row(self, state: State, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], float]:
         return self._scorer.row(self._usages(pod, snapshot.nodes))
 
+    def _room_there(
+        self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
+    ) -> QueueingHint:
+        """SKIP if the pod waits for room of its own elsewhere, and still cannot go there.
+
+        Whose victims are being evicted has no more to gain from those of others.
+        """
+        nominations = snapshot.nominations
+        promised = nominations.node_of(pod.uid)
+        node = before.node_name if isinstance(before, Pod) else None
+        if not node or not promised or promised == node:
+            return QueueingHint.QUEUE
+        row = snapshot.nodes.row(node)
+        if row < 0:
+            return QueueingHint.SKIP
+        ahead = [one for one in nominations.on(node) if one.priority >= pod.priority]
+        for room in self._rooms(pod, snapshot):
+            left = room.limit.item(row) - room.used.item(row) - sum(map(room.held, ahead))
+            if left < room.need:
+                return QueueingHint.SKIP
+        return QueueingHint.QUEUE
+
     def _ignores(self, resource: str) -> bool:
         if not is_extended_resource(resource):
             return False
@@ -226,8 +248,10 @@ class NodeResourcesFit:
         ]
 
 
-def _on(resource: Resource, action: Action, hint: HintFn) -> ClusterEventWithHint:
-    return ClusterEventWithHint(ClusterEvent(resource, action), hint)
+def _on(
+    resource: Resource, action: Action, hint: HintFn, finer: HintFn | None = None
+) -> ClusterEventWithHint:
+    return ClusterEventWithHint(ClusterEvent(resource, action), hint, finer)
 
 
 def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:

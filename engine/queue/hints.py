@@ -15,7 +15,6 @@ from enum import IntEnum
 from engine.framework.events import (
     ClusterEvent,
     ClusterEventWithHint,
-    HintFn,
     QueueingHint,
     Resource,
     Seen,
@@ -51,39 +50,44 @@ class Registrations:
     ) -> None:
         self._snapshot = snapshot
         self._hints = {plugin: tuple(registered) for plugin, registered in hints.items()}
-        self._of: dict[ClusterEvent, dict[str, tuple[HintFn | None, ...]]] = {}
+        self._of: dict[ClusterEvent, dict[str, tuple[ClusterEventWithHint, ...]]] = {}
         self.faults: Counter[str] = Counter()
         """How often a plugin's hint raised."""
 
     def __contains__(self, plugin: str) -> bool:
         return plugin in self._hints
 
-    def of(self, event: ClusterEvent) -> Mapping[str, tuple[HintFn | None, ...]]:
-        """The plugins that registered the event, each with its hints for it. O(1) but for once."""
+    def of(self, event: ClusterEvent) -> Mapping[str, tuple[ClusterEventWithHint, ...]]:
+        """The plugins that registered the event, each with how. O(1) but for once."""
         known = self._of.get(event)
         if known is None:
             known = self._of[event] = {
                 plugin: matching
                 for plugin, registered in self._hints.items()
-                if (matching := tuple(r.hint for r in registered if r.event.matches(event)))
+                if (matching := tuple(one for one in registered if one.event.matches(event)))
             }
         return known
 
-    def says_queue(
-        self, plugin: str, hints: Sequence[HintFn | None], pod: PodInfo, old: Seen, new: Seen
+    def _says_queue(
+        self,
+        plugin: str,
+        registered: Sequence[ClusterEventWithHint],
+        pod: PodInfo,
+        old: Seen,
+        new: Seen,
     ) -> bool:
         """True if any of the plugin's hints says QUEUE; None as a hint always does."""
-        for hint in hints:
-            if hint is None:
-                return True
+        for one in registered:
             try:
-                answer = hint(pod, old, new, self._snapshot())
+                if all(
+                    hint is None or hint(pod, old, new, self._snapshot()) is QueueingHint.QUEUE
+                    for hint in (one.hint, one.finer)
+                ):
+                    return True
             except Exception:
                 self.faults[plugin] += 1
                 if self.faults[plugin] == 1:
                     log.warning("queueing hint of %s failed: queueing", plugin, exc_info=True)
-                return True
-            if answer is QueueingHint.QUEUE:
                 return True
         return False
 
@@ -95,11 +99,11 @@ class Registrations:
             return Wake.AFTER_BACKOFF
         best = Wake.NOT
         plugins, waiting = verdict
-        for plugin, hints in self.of(event).items():
+        for plugin, registered in self.of(event).items():
             pending = plugin in waiting
             if plugin not in plugins or (best and not pending):
                 continue
-            if self.says_queue(plugin, hints, pod, old, new):
+            if self._says_queue(plugin, registered, pod, old, new):
                 if pending:
                     return Wake.AT_ONCE
                 best = Wake.AFTER_BACKOFF

@@ -19,12 +19,13 @@ from aiohttp import web
 from engine.clock import Clock
 from engine.display import one_line
 from engine.serving.access import Access
-from engine.serving.certificates import CertificateFiles, Certificates, Holder
+from engine.serving.certificates import CertificateError, CertificateFiles, Certificates, Holder
 from engine.serving.health import Check, told
 
 _LOG = logging.getLogger(__name__)
 
-_OK, _BAD, _NOT_FOUND, _BAD_METHOD, _TOO_LARGE, _FAULT = 200, 400, 404, 405, 413, 500
+_OK, _BAD, _UNAUTHORIZED, _NOT_FOUND = 200, 400, 401, 404
+_BAD_METHOD, _TOO_LARGE, _FAULT = 405, 413, 500
 _SHUTDOWN_SECONDS: Final = 0.5
 _ANY: Final = ("0.0.0.0", "::", "")
 
@@ -70,6 +71,8 @@ class ServerOptions:
     min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
     plain: bool = False
     """HTTP without TLS, for who asks on the same machine."""
+    client_ca: str = ""
+    """A file with whom to trust: calls are then for those who show a certificate of theirs."""
 
 
 @dataclass(slots=True)
@@ -105,6 +108,8 @@ class Server:
             self._certificates = Certificates(
                 options.files, clock, host=host, min_version=options.min_version
             )
+        if options.client_ca and self._certificates is not None:
+            _ask_clients(self._certificates.context, options.client_ca)
         self.access = Access(clock, options.always_allowed)
         self._runner: web.AppRunner | None = None
         self._failing: dict[str, str] = {}
@@ -160,6 +165,8 @@ class Server:
             return _text(refusal.status, refusal.text)
         call = self._site.calls.get(path)
         if call is not None:
+            if self._options.client_ca and not request.get_extra_info("peercert"):
+                return _text(_UNAUTHORIZED, "a client certificate is needed")
             return await self._called(call, request)
         if request.method not in ("GET", "HEAD"):
             return _text(_BAD_METHOD, "only GET")
@@ -216,6 +223,20 @@ class Server:
         groups = [f"/{group}" for group in self._site.checks]
         each = [f"/{g}/{check.name}" for g, checks in self._site.checks.items() for check in checks]
         return sorted([*groups, *each, *self._site.pages, *self._site.calls])
+
+
+def _ask_clients(context: ssl.SSLContext, authority: str) -> None:
+    """Has clients show a certificate if they have one; who shows a wrong one is not spoken to.
+
+    Raises:
+        CertificateError: the file cannot be used.
+    """
+    try:
+        context.load_verify_locations(authority)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise CertificateError(f"--client-ca-file: {authority}: {one_line(why)}") from error
+    context.verify_mode = ssl.CERT_OPTIONAL
 
 
 def _text(status: int, text: str) -> web.Response:

@@ -23,6 +23,7 @@ from engine.inforce import Ears, InForce
 from engine.joining import connect
 from engine.kube.errors import KubeError
 from engine.kube.keeper import Keeper
+from engine.kube.objects import ObjectWriter
 from engine.kube.reach import keep_asking
 from engine.kube.reflector import Reflector
 from engine.kube.session import KubeClient, Session
@@ -31,9 +32,11 @@ from engine.plugins.profiles import make_profiles
 from engine.policy import keeping
 from engine.policy.guard import Load
 from engine.policy.reloader import Kept
+from engine.serving import process
 from engine.serving.certificates import Certificates, Holder
+from engine.serving.exposition import CONTENT_TYPE, exposition
 from engine.serving.health import PING, Check
-from engine.serving.server import Call, Server, ServerOptions, Site
+from engine.serving.server import Call, Page, Server, ServerOptions, Site
 from engine.serving.shared import SharedPair, repeated
 from engine.tasks import tasks
 from engine.telemetry import Telemetry
@@ -91,12 +94,14 @@ class Webhook:
         self._cluster = _Cluster()
         self._work = asyncio.Event()
         self._told = ""
+        self.telemetry = Telemetry()
+        process.measure(self.telemetry)
         self.in_force = InForce(
             options.settings,
             Ears(lambda _, __: None, lambda _, __: (), self._work.set),
             make_profiles(options.settings),
             clock=clock,
-            telemetry=Telemetry(),
+            telemetry=self.telemetry,
             there=lambda: (self._cluster.nodes, self._cluster.pods),
             load=lambda: Load(0, 0),
         )
@@ -122,7 +127,8 @@ class Webhook:
 
     async def _run(self, session: Session, stop: asyncio.Event) -> None:
         options = self._options
-        wiring = Wiring(self._clock, session.telemetry, Random())
+        session.telemetry = self.telemetry
+        wiring = Wiring(self._clock, self.telemetry, Random())
         registration = Registration(session, options.place, options.settings.berth.policies)
         self._reflectors = [
             Reflector(session, resource, handler, wiring)
@@ -131,6 +137,7 @@ class Webhook:
         judge = Judge(
             self.in_force,
             self._clock,
+            self.telemetry,
             remembered=self._remembering(session, wiring),
             not_ready=self._not_synced,
         )
@@ -141,6 +148,7 @@ class Webhook:
         )
         site = Site(
             {"livez": (PING,), "healthz": (PING,), "readyz": ready},
+            {"/metrics": Page(CONTENT_TYPE, lambda _: exposition(self.telemetry.families()))},
             calls={PATH: Call(judge.answered, MOST_BYTES)},
         )
         holder, beside = self._certificates(session, registration, wiring)
@@ -151,6 +159,7 @@ class Webhook:
             host=options.place.host,
             certificates=holder,
         )
+        server.access.ask(ObjectWriter(session), lambda: wiring.reach.away)
         await server.start()
         try:
             async with tasks() as group:

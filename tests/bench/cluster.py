@@ -46,7 +46,7 @@ TEMPLATES = (
     ("batch", "60m", "48Mi"),
 )
 IN_FLIGHT = 50
-PATIENCE = 180.0
+PATIENCE = 600.0
 EVENTS_PATIENCE = 30.0
 BINDING = b'"subresource":"binding"'
 CREATED = b'"resource":"pods"'
@@ -359,6 +359,16 @@ class Comparison:
     @contextlib.contextmanager
     def running(self, side: Side) -> Iterator[Process]:
         """The side's process, and an empty namespace after it."""
+        try:
+            with self.started(side) as process:
+                yield process
+        finally:
+            for path in (PODS, EVENTS):
+                self._empty(path)
+
+    @contextlib.contextmanager
+    def started(self, side: Side) -> Iterator[Process]:
+        """The side's process."""
         self._runs += 1
         process = side.make(self._runs).process
         process.start()
@@ -366,8 +376,6 @@ class Comparison:
             yield process
         finally:
             process.stop(seconds=5)
-            for path in (PODS, EVENTS):
-                self._empty(path)
 
     def _watch(self, process: Process) -> Run:
         sizes, audit = self.sizes, self.audit

@@ -9,6 +9,7 @@ import yaml
 
 from engine.cli.extender import stanza
 from tests.cluster.berth import node, pod
+from tests.cluster.certificates import Authority
 from tests.cluster.process import Process, free_port, wait_until
 from tests.cluster.test_extenders import STOCK
 from tests.cluster.test_extenders import Cluster as Base
@@ -24,6 +25,9 @@ class Cluster(Base):
     def serves(self, text, *flags):
         self.policies = self._folder / "policies"
         self.policies.mkdir()
+        if "--client-ca-file" in flags:
+            self.authority = Authority(self._folder / "authority")
+            flags = (*flags, self.authority.certificate)
         self.says(text)
         port = free_port()
         command = [sys.executable, "-m", "engine", "extender", "--port", str(port)]
@@ -34,7 +38,11 @@ class Cluster(Base):
         self.logged("Policies in force")
         scheme = "http" if "--plain-http" in flags else "https"
         printed = stanza(f"{scheme}://127.0.0.1:{port}")
-        self._kube_scheduler(extenders=yaml.safe_load(printed)["extenders"])
+        [extender] = yaml.safe_load(printed)["extenders"]
+        if "--client-ca-file" in flags:
+            pair = self.authority.client("kube-scheduler")
+            extender["tlsConfig"] = {"certFile": str(pair.certificate), "keyFile": str(pair.key)}
+        self._kube_scheduler(extenders=[extender])
 
     def says(self, text):
         (self.policies / "a.policy").write_text(text)
@@ -67,7 +75,7 @@ def cluster(control_plane, namespace, no_nodes, kubectl, tmp_path, kube_schedule
     made.stop()
 
 
-@pytest.mark.parametrize("flags", [(), ("--plain-http",)])
+@pytest.mark.parametrize("flags", [(), ("--plain-http",), ("--client-ca-file",)])
 def test_nginx_lands_where_the_policy_says_and_an_edit_is_obeyed(cluster, flags):
     for n in range(4):
         cluster.creates("Node", node(f"n{n}", {"test": "test"} if n == 3 else {}))

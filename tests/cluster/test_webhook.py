@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
+import re
+import socket
 import subprocess
 import sys
 
@@ -16,7 +19,7 @@ from tests.cluster import binaries, manifests
 from tests.cluster.berth import node
 from tests.cluster.certificates import Authority
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.deployed import Deployed
+from tests.cluster.deployed import Deployed, page
 from tests.cluster.process import Process, free_port, wait_until
 from tests.cluster.test_deployed import allowed
 
@@ -37,13 +40,16 @@ class Hook:
         self.plane = plane
         self.deployed = Deployed(plane, folder, webhook=True)
         self.log = folder / "webhook.log"
-        port = free_port()
-        # No kube-proxy is here that would know the Service.
-        where = f"--url=https://127.0.0.1:{port}"
-        kubeconfig = f"--kubeconfig={self.deployed.kubeconfig(NAME)}"
-        flags = self.deployed.arguments(NAME, "webhook", port)
-        self.command = [sys.executable, "-m", "engine", "webhook", *flags, where, kubeconfig]
         self.log.write_text("")
+        self.port = free_port()
+        # No kube-proxy is here that would know the Service.
+        self.listens(f"--url=https://127.0.0.1:{self.port}")
+
+    def listens(self, *where):
+        kubeconfig = self.deployed.kubeconfig(NAME)
+        flags = self.deployed.arguments(NAME, "webhook", self.port)
+        words = ["webhook", *flags, *where, f"--kubeconfig={kubeconfig}"]
+        self.command = [sys.executable, "-m", "engine", *words]
 
     def start(self, *flags, until="Serves the certificate"):
         self.process = Process("webhook", [*self.command, *flags], self.log)
@@ -57,14 +63,15 @@ class Hook:
             seconds=90.0,
         )
 
-    def apply(self, text, *flags, name="policies", namespace=manifests.NAMESPACE, key="a.policy"):
+    def apply(
+        self, text, *flags,
+        name="policies", namespace=manifests.NAMESPACE, key="a.policy", labels=(),
+    ):  # fmt: skip
         """`kubectl apply`: exit code and what it prints on stderr."""
-        lines = "".join(f"    {line}\n" for line in text.splitlines())
-        manifest = (
-            "apiVersion: v1\nkind: ConfigMap\n"
-            f"metadata: {{name: {name}, namespace: {namespace}}}\ndata:\n  {key}: |\n{lines}"
-        )
-        return self.kubectl("apply", "--filename=-", *flags, stdin=manifest)
+        meta = {"name": name, "namespace": namespace}
+        meta["labels"] = dict(label.split("=") for label in labels)
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {key: text}}
+        return self.kubectl("apply", "--filename=-", *flags, stdin=json.dumps(manifest))
 
     def kubectl(self, *arguments, stdin=None):
         program, admin = binaries.binary("kubectl"), self.plane.kubeconfig_file()
@@ -77,9 +84,11 @@ class Hook:
     def in_cluster(self):
         return self.plane.request("GET", f"{OF}/configmaps/policies")[1]["data"]
 
+    def configured(self):
+        return self.plane.request("GET", CONFIGURATION)[1].get("webhooks", [])
+
     def trusted(self):
-        found = self.plane.request("GET", CONFIGURATION)[1].get("webhooks", [])
-        return [one["clientConfig"]["caBundle"] for one in found]
+        return [one["clientConfig"]["caBundle"] for one in self.configured()]
 
 
 @pytest.fixture(scope="module")
@@ -150,13 +159,29 @@ def test_a_certificate_that_is_lost_is_made_anew_while_reviews_are_answered(hook
     assert (code, "denied the request" in said) == (1, True)
 
 
+def test_reviews_are_counted_and_shown_to_those_who_may(hook):
+    def counted(result):
+        text = page(hook.port, "/metrics", token)[1]
+        found = re.search(rf'^berth_webhook_reviews_total{{result="{result}"}} (\d+)', text, re.M)
+        return int(found[1]) if found else 0
+
+    token = hook.deployed.scraper()
+    wait_until("the scraper may", lambda: page(hook.port, "/metrics", token)[0] == 200)
+    assert page(hook.port, "/metrics")[0] == 403
+    before = counted("allowed"), counted("refused")
+    assert [hook.apply(text)[0] for text in (GOOD + "# counted\n", BROKEN, BROKEN)] == [0, 1, 1]
+    assert (counted("allowed"), counted("refused")) == (before[0] + 1, before[1] + 2)
+
+
 def test_its_role_allows_what_it_does_and_nothing_else(hook):
     own = [one for one in hook.deployed.objects if one["metadata"]["name"] == NAME]
     did = hook.deployed.did(NAME)
     assert {asked for asked, codes in did.items() if 403 in codes} == set()
     assert set(did) == allowed(own)
-    named = [rule for one in own for rule in one.get("rules", ()) if "resourceNames" not in rule]
-    assert named == [], "every rule is about objects by their names"
+    rules = [rule for one in own for rule in one.get("rules", ()) if "resourceNames" not in rule]
+    others = {(*rule["resources"], *rule["verbs"]) for rule in rules}
+    reviews = {(f"{kind}reviews", "create") for kind in ("token", "subjectaccess")}
+    assert others == reviews, "every other rule is about objects by their names"
 
 
 def test_with_the_webhook_down_all_is_let_in_and_the_scheduler_keeps_the_old_rules(hook):
@@ -189,6 +214,69 @@ def test_a_certificate_of_others_is_served_and_trusted(hook, tmp_path):
     assert base64.b64decode(trusted) == authority.certificate.read_bytes()
     assert hook.apply(GOOD)[0] == 0
     wait_until("it is asked", lambda: hook.apply(BROKEN, "--dry-run=server")[0] == 1)
+
+
+SERVICES = "127.0.8.0/24"
+"""Addresses of Services that this machine has itself, as no kube-proxy is here."""
+
+
+@pytest.fixture
+def by_service(tmp_path):
+    """A webhook that the API server finds by its Service, of sources of all kinds."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.8.1", 443))
+        except OSError as why:
+            pytest.skip(f"a Service has the port 443, which nobody may listen on here: {why}")
+    flags = (f"--service-cluster-ip-range={SERVICES}",)
+    plane, made = ControlPlane(tmp_path / "control-plane", apiserver_flags=flags), None
+    try:
+        plane.start()
+        made = Hook(plane, tmp_path / "berth")
+        policies = {
+            "sources": [{"selector": "berth=policy", "namespace": "teams"}],
+            "tenants": {"configMap": "berth-policies", "namespaces": ["team-*"]},
+        }
+        document = {"apiVersion": "berth.dev/v1", "kind": "BerthConfiguration"}
+        config = made.deployed.folder / "config.yaml"
+        config.write_text(json.dumps(document | {"policies": policies}))
+        for name in ("teams", "team-red", "elsewhere"):
+            made.deployed.create("/api/v1/namespaces", {"metadata": {"name": name}})
+        # As the chart allows it for such sources.
+        rbac = "/apis/rbac.authorization.k8s.io/v1"
+        rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}
+        made.deployed.create(f"{rbac}/clusterroles", {"metadata": {"name": "x"}, "rules": [rule]})
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "x"}
+        account = {"kind": "ServiceAccount", "name": NAME, "namespace": manifests.NAMESPACE}
+        bound = {"metadata": {"name": "x"}, "roleRef": role, "subjects": [account]}
+        made.deployed.create(f"{rbac}/clusterrolebindings", bound)
+        address = plane.request("GET", f"{OF}/services/{NAME}")[1]["spec"]["clusterIP"]
+        made.port = 443
+        made.listens(f"--bind-address={address}")
+        made.start()
+        yield made
+    finally:
+        if made is not None:
+            made.process.stop(seconds=5)
+        plane.stop()
+
+
+def test_it_is_found_by_its_service_for_namespaces_own_policies_and_for_selected_ones(by_service):
+    def apply(text, name, namespace, *labels):
+        said = by_service.apply(text, name=name, namespace=namespace, labels=labels)
+        return said[0], "^^^^" in said[1]
+
+    assert all("service" in one["clientConfig"] for one in by_service.configured())
+    wait_until(
+        "the API server asks", lambda: apply(BROKEN, "berth-policies", "team-red") == (1, True)
+    )
+    assert apply(GOOD, "berth-policies", "team-red") == (0, False)
+    assert apply(BROKEN, "others", "team-red") == (0, False)
+    assert apply(BROKEN, "berth-policies", "elsewhere") == (0, False)
+    assert apply(BROKEN, "any", "teams", "berth=policy") == (1, True)
+    assert apply(GOOD, "any", "teams", "berth=policy") == (0, False)
+    assert apply(BROKEN, "other", "teams", "berth=none") == (0, False)
+    assert apply(BROKEN, "other", "teams", "berth=policy") == (1, True)
 
 
 def test_what_is_written_for_all_kinds_of_sources_is_taken(hook):

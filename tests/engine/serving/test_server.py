@@ -326,3 +326,49 @@ def test_a_call_answers_a_body_of_bounded_size():
         await server.close()
 
     asyncio.run(main())
+
+
+def test_calls_are_for_those_who_show_a_certificate_where_that_is_asked(tmp_path):
+    authority, other = Authority(tmp_path / "one"), Authority(tmp_path / "other")
+
+    def shows(pair):
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if pair is not None:
+            context.load_cert_chain(pair.certificate, pair.key)
+        return context
+
+    async def answer(body):
+        return body
+
+    async def main():
+        site = Site({"livez": (PING,)}, calls={"/call": Call(answer, 4)})
+        options = ServerOptions(
+            "127.0.0.1",
+            0,
+            CertificateFiles(maker=SelfMade()),
+            always_allowed=("/*",),
+            client_ca=str(authority.certificate),
+        )
+        server = Server(options, site, ManualClock(), host="here")
+        await server.start()
+        url = f"https://127.0.0.1:{server.port}"
+        async with aiohttp.ClientSession() as client:
+
+            async def called(pair):
+                async with client.post(f"{url}/call", data=b"1", ssl=shows(pair)) as got:
+                    return got.status
+
+            assert await called(authority.client("kube-scheduler")) == 200
+            assert await called(None) == 401
+            with pytest.raises(aiohttp.ClientError):
+                await called(other.client("kube-scheduler"))
+            async with client.get(f"{url}/livez", ssl=shows(None)) as got:
+                assert got.status == 200
+        await server.close()
+
+    asyncio.run(main())
+    files = CertificateFiles(maker=SelfMade())
+    wrong = ServerOptions("127.0.0.1", 0, files, client_ca=str(tmp_path / "none"))
+    with pytest.raises(CertificateError, match=r"--client-ca-file: .*none: No such file"):
+        Server(wrong, Site(), ManualClock(), host="here")
