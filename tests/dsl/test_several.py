@@ -211,6 +211,12 @@ def asks(cpu, memory=0.0):
     return {"request[cpu]": cpu, "request[memory]": memory}
 
 
+def why_not(rule, subject, world, objects):
+    """Why the pod does not fit into its quota, in the policy's words if it has some."""
+    said = quotas.exceeded(rule.use(subject, world, objects), elastic=rule.core.elastic)
+    return said if said is None else rule.message(subject, world) or said
+
+
 def test_a_quota_counts_what_is_asked_for():
     text = 'quota: by pod.namespace max cpu 2, memory 1Gi message "{pod.namespace} is full"'
     pods = [
@@ -221,11 +227,11 @@ def test_a_quota_counts_what_is_asked_for():
     world = FakeWorld(NODES, pods)
     rule, use = use_of(text, pod(**asks(500.0)), world)
     assert use.used["default"] == {"cpu": 1500.0, "memory": 0.0}
-    assert quotas.why_not(rule, pod(**asks(500.0)), world, {}) is None
-    assert quotas.why_not(rule, pod(**asks(501.0)), world, {}) == "default is full"
-    assert quotas.why_not(rule, pod(**asks(0.0, 2.0**30 + 1)), world, {}) == "default is full"
+    assert why_not(rule, pod(**asks(500.0)), world, {}) is None
+    assert why_not(rule, pod(**asks(501.0)), world, {}) == "default is full"
+    assert why_not(rule, pod(**asks(0.0, 2.0**30 + 1)), world, {}) == "default is full"
     (rule,) = plan_of(text.split(" message")[0]).quotas
-    stop = quotas.why_not(rule, pod(**asks(501.0)), world, {})
+    stop = why_not(rule, pod(**asks(501.0)), world, {})
     assert stop == "quota of default: no more cpu: 1500m used, 501m asked for, at most 2"
     assert rule.status == "Unschedulable"
 
@@ -250,7 +256,7 @@ def elastic(pods, subject, nominated=()):
     found = quotas.reclaim(use, rule.claims(subject, world, use))
     meant = reclaim_meant(rule, subject, world, QUOTAS)
     assert found.ordered == meant.ordered
-    return short(quotas.why_not(rule, subject, world, QUOTAS)), found.ordered
+    return short(why_not(rule, subject, world, QUOTAS)), found.ordered
 
 
 def short(stop):
@@ -296,7 +302,7 @@ def test_quotas_of_the_policy_itself():
     assert set(use.limits) == {"x", "y"}
     assert use.used == {"x": {"cpu": 6000.0}}
     words = "6 used, 3 asked for, 8 guaranteed to all (x uses 6 of 4)"
-    assert quotas.why_not(rule, y, world, {}) == f"quota of y: no cpu left to borrow: {words}"
+    assert why_not(rule, y, world, {}) == f"quota of y: no cpu left to borrow: {words}"
     found = quotas.reclaim(use, rule.claims(y, world, use))
     assert found.ordered == (0,)
     assert use_of(text, pod(**asks(9.0)), world)[1].key is None
