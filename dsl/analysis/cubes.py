@@ -120,12 +120,6 @@ class Cubes:
                 return self._logical(node, wanted=wanted)
             case ir.Not():
                 return self.of(node.operand, wanted=not wanted)
-            case ir.If():
-                yes = self.both(self.of(node.condition), self.of(node.then, wanted=wanted))
-                no = self.both(
-                    self.of(node.condition, wanted=False), self.of(node.other, wanted=wanted)
-                )
-                return self.either(yes, no)
             case ir.Compare():
                 return self._compare(node, wanted=wanted)
             case ir.Missing():
@@ -213,38 +207,8 @@ class Cubes:
     def _limited(self, node: ir.Expr, limit: Limit) -> tuple[Cube, ...]:
         """Returns when the value of an expression is within a limit."""
         node = bare(node)
-        there = Limit(missing=False, values=limit.values)
-        match node:
-            case ir.Const():
-                return self._opaque_value(node, limit)
-            case ir.If():
-                yes = self.both(self.of(node.condition), self._limited(node.then, limit))
-                no = self.both(
-                    self.of(node.condition, wanted=False), self._limited(node.other, limit)
-                )
-                return self.either(yes, no)
-            case ir.Coalesce():
-                out: tuple[Cube, ...] = NEVER
-                before = ALWAYS
-                for one in node.operands[:-1]:
-                    if there.values is not None:
-                        out = self.either(out, self.both(before, self._limited(one, there)))
-                    before = self.both(before, self._limited(one, Limit(missing=True)))
-                return self.either(out, self.both(before, self._limited(node.operands[-1], limit)))
-            case _:
-                limit = limit.meet(at_first(node))
-                return NEVER if limit.is_empty else ({self.keys.key(node): limit},)
-
-    def _opaque_value(self, node: ir.Const, limit: Limit) -> tuple[Cube, ...]:
-        value, values = node.value, limit.values
-        if is_missing(value):
-            return ALWAYS if limit.missing else NEVER
-        held = False
-        if isinstance(value, str) and isinstance(values, Texts):
-            held = values.holds(value)
-        elif isinstance(value, float) and isinstance(values, Numbers):
-            held = not values.meet(numbers_of([value])).is_empty
-        return ALWAYS if held else NEVER
+        limit = limit.meet(at_first(node))
+        return NEVER if limit.is_empty else ({self.keys.key(node): limit},)
 
     # ---- cubes
 

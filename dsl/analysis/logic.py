@@ -19,7 +19,6 @@ from dsl.types import Kind, Level
 #: Pairs of rules that are compared; beyond that the analysis is silent.
 _MAX_PAIRS: Final = 4_000
 _PAIRS_A_STEP: Final = 16
-_PODS: Final = ("a pod", "every pod")
 #: Where a pod must pass all rules at once.
 _REJECTING: Final = ("filter", "gate", "prefilter")
 
@@ -90,33 +89,17 @@ class Logic:
                 yield one
 
     def _whole(self, rule: RuleFacts) -> Diagnostic | None:
-        core, written = rule.core, rule.written
-        if by_parameter(rule.source, roots(core)):
+        """Looks at a rule for the pods that it is for."""
+        if by_parameter(rule.source, roots(rule.core)):
             return None
-        place = written.left.span if written.left is not None else rule.right
-        try:
-            applies = self.applies(rule)
-            if not applies:
-                return self._never_applies(rule, place)
-            told = _told(rule)
-            if told is None or told.test.level is Level.CONST:
-                return _rejects_all(rule)
-            holds = self.cubes.all_of([told.test], start=applies)
-            fails = self.cubes.both(applies, self.cubes.of(told.test, wanted=False))
-        except Unknown:
-            return None
-        if holds and fails:
-            return None
-        code, what, effect = (
-            ("P301", "never", told.never) if not holds else ("P303", "always", told.always)
-        )
-        return warning(
-            code,
-            f"this is {what} true{self._where(rule)}, so {effect}",
-            rule.source,
-            told.test.span,
-            labels=self._labels(rule, told.test.span),
-        )
+        with suppress(Unknown):
+            if not self.applies(rule):
+                left = rule.written.left
+                place = rule.right if left is None else left.span
+                label = "" if left is None else "never true together with `applies to`"
+                message = "this rule never applies"
+                return warning("P301", message, rule.source, place, label=label)
+        return _rejects_all(rule)
 
     def applies(self, rule: RuleFacts) -> tuple[Cube, ...]:
         """Returns when the left side of a rule holds, `applies to` included. Raises `Unknown`."""
@@ -125,29 +108,6 @@ class Logic:
             core.left if isinstance(core, ir.FilterCore | ir.PermitCore | ir.ActionCore) else None
         )
         return self.cubes.all_of([guard_of(core), left])
-
-    def _where(self, rule: RuleFacts) -> str:
-        if rule.written.left is not None:
-            return " where the left side holds"
-        return " for the pods of `applies to`" if guard_of(rule.core) is not None else ""
-
-    def _never_applies(self, rule: RuleFacts, place: Span) -> Diagnostic:
-        return warning(
-            "P301",
-            "this rule never applies",
-            rule.source,
-            place,
-            label="never true together with `applies to`" if rule.written.left is not None else "",
-            labels=self._labels(rule, place),
-        )
-
-    def _labels(self, rule: RuleFacts, place: Span) -> tuple[Label, ...]:
-        inside = rule.written.span
-        for one in _conjuncts(guard_of(rule.core)):
-            if one.span.start < inside.start or one.span.end > inside.end:
-                return (Label(one.span, "the pods of this file"),)
-        left = rule.written.left
-        return () if left is None or left.span == place else (Label(left.span, "given this"),)
 
     def _parts(self, source: SourceFile, roots: Sequence[ir.Expr], found: list[Diagnostic]) -> bool:
         """Finds the smallest conditions that are never or always true; whether there are any."""
@@ -279,14 +239,6 @@ class Logic:
         return (Label(span, "the other rule"),)
 
 
-class _Told(Struct, frozen=True):
-    """The condition that decides in a rule, and what it means if it always goes one way."""
-
-    test: ir.Expr
-    never: str
-    always: str
-
-
 def _instead(source: SourceFile, node: ir.Expr) -> tuple[str, ...]:
     """`x != a or x != b`, `x is a and x is b`: the other word is meant."""
     if not isinstance(node, ir.Logical):
@@ -296,26 +248,6 @@ def _instead(source: SourceFile, node: ir.Expr) -> tuple[str, ...]:
         return ()
     parts = [" ".join(source.slice(one.span).split()) for one in node.operands]
     return (f"did you mean  {' and '.join(parts) if either else ' or '.join(parts)}",)
-
-
-def _told(rule: RuleFacts) -> _Told | None:
-    core = rule.core
-    match core:
-        case ir.FilterCore():
-            one, every = ("a node", "every node") if rule.point == "filter" else _PODS
-            never, always = f"the rule rejects {every}", f"the rule never rejects {one}"
-            if core.forbids:
-                never, always = always, never
-            return _Told(core.right, never, always)
-        case ir.TierCore():
-            return _Told(core.test, "no node comes first", "no node comes before another")
-        case ir.PermitCore(until=ir.Core() as until):
-            end = "allowed" if core.then == "allow" else "rejected"
-            return _Told(until, f"every pod waits and is {end} then", "no pod waits")
-        case ir.PreemptCore(where=ir.Core() as where):
-            return _Told(where, "no pod is ever evicted", "every pod may be evicted")
-        case _:
-            return None
 
 
 def _rejects_all(rule: RuleFacts) -> Diagnostic | None:

@@ -239,18 +239,12 @@ class Ranges:
         args = [of(one) for one in node.args]
         leaves, exact = _all_joined(args)
         match node.name:
-            case "plain" | "bytes" | "seconds":
+            case "plain":
                 return args[0]
             case "min":
                 return Range(min(a.low for a in args), min(a.high for a in args), leaves, exact)
             case "max":
                 return Range(max(a.low for a in args), max(a.high for a in args), leaves, exact)
-            case "clamp":
-                x, low, high = args
-                if (low.low, high.low) != (low.high, high.high) or low.low > high.low:
-                    return Range(-inf, inf, leaves, exact=False)
-                ends = [min(max(one, low.low), high.low) for one in (x.low, x.high)]
-                return Range(ends[0], ends[1], leaves, exact)
             case _:
                 low_end, high_end = natural_bounds(node)
                 of_it = self._leaves_of([node]) | {self._keys.key(node)}

@@ -44,16 +44,6 @@ class Numbers(Struct, frozen=True, gc=False):
         """Whether no number is left."""
         return not self.spans
 
-    @property
-    def low(self) -> Cut:
-        """The lower end."""
-        return self.spans[0][0]
-
-    @property
-    def high(self) -> Cut:
-        """The upper end."""
-        return self.spans[-1][1]
-
 
 def numbers_where(operator: str, value: float) -> Numbers:
     """Returns the numbers for which `number operator value` holds."""

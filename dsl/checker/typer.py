@@ -144,18 +144,9 @@ class Typer:
             self.place = before
 
     def _limit_depth(self, root: ir.Expr, span: Span) -> None:
-        depths, stack = self._depths, [root]
-        while stack:
-            node = stack[-1]
-            if id(node) in depths:
-                stack.pop()
-                continue
-            parts = ir.children(node)
-            todo = [one for one in parts if id(one) not in depths]
-            if todo:
-                stack.extend(todo)
-                continue
-            below = max((depths[id(one)][0] for one in parts), default=0)
+        depths = self._depths
+        for node in ir.parts_first(root, depths):
+            below = max((depths[id(one)][0] for one in ir.children(node)), default=0)
             depths[id(node)] = 1 + below, node
         if depths[id(root)][0] > _MAX_TOTAL_DEPTH:
             raise self._too_deep(span)
