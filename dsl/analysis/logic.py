@@ -79,7 +79,7 @@ class Logic:
 
     def _rule(self, rule: RuleFacts) -> Iterator[Diagnostic]:
         core = rule.core
-        looked = [*_conjuncts(guard_of(core)), *parts(core)]
+        looked = [*ir.joined(guard_of(core)), *parts(core)]
         found: list[Diagnostic] = []
         odd = self._parts(rule.source, looked, found)
         yield from found
@@ -111,28 +111,28 @@ class Logic:
 
     def _parts(self, source: SourceFile, roots: Sequence[ir.Expr], found: list[Diagnostic]) -> bool:
         """Finds the smallest conditions that are never or always true; whether there are any."""
+        asks = by_parameter(source, roots)
+        # A part of the same text is no part of its own: `x != a` is no `x == a`.
+        same = {
+            id(one)
+            for node in ir.walk(*roots)
+            for one in ir.children(node)
+            if one.span == node.span and one.type == node.type and not isinstance(node, ir.Named)
+        }
         done: set[int] = set()
         bad: set[int] = set()
-        asks = by_parameter(source, roots)
-        stack = [(one, False) for one in reversed(roots)]
-        while stack:
-            node, ready = stack.pop()
-            if not ready:
-                if id(node) not in done:
-                    done.add(id(node))
-                    stack.append((node, True))
-                    stack.extend((one, False) for one in reversed(_below(node)))
-                continue
-            if any(id(one) in bad for one in _below(node)):
+        for node in (node for root in roots for node in ir.parts_first(root, done)):
+            done.add(id(node))
+            if any(id(one) in bad for one in ir.children(node)):
                 bad.add(id(node))
-                continue
             # Only where a parameter takes part at all, each part is looked through for it.
-            one = None if asks and by_parameter(source, [node]) else self._constant(source, node)
-            if one is not None:
-                bad.add(id(node))
-                if (one.source.name, one.span) not in self._seen:
-                    self._seen.add((one.source.name, one.span))
-                    found.append(one)
+            elif id(node) not in same and not (asks and by_parameter(source, [node])):
+                one = self._constant(source, node)
+                if one is not None:
+                    bad.add(id(node))
+                    if (source.name, one.span) not in self._seen:
+                        self._seen.add((source.name, one.span))
+                        found.append(one)
         return bool(bad)
 
     def _constant(self, source: SourceFile, node: ir.Expr) -> Diagnostic | None:
@@ -144,7 +144,7 @@ class Logic:
         if verdict is None:
             return None
         code, what = ("P303", "always") if verdict else ("P301", "never")
-        return warning(code, f"this is {what} true", source, node.span, *_instead(source, node))
+        return warning(code, f"this is {what} true", source, node.span)
 
     def _verdict(self, node: ir.Expr) -> bool | None:
         for verdict in (False, True):
@@ -239,17 +239,6 @@ class Logic:
         return (Label(span, "the other rule"),)
 
 
-def _instead(source: SourceFile, node: ir.Expr) -> tuple[str, ...]:
-    """`x != a or x != b`, `x is a and x is b`: the other word is meant."""
-    if not isinstance(node, ir.Logical):
-        return ()
-    either = node.operator == "or"
-    if either and not all(isinstance(one, ir.Not) for one in node.operands):
-        return ()
-    parts = [" ".join(source.slice(one.span).split()) for one in node.operands]
-    return (f"did you mean  {' and '.join(parts) if either else ' or '.join(parts)}",)
-
-
 def _rejects_all(rule: RuleFacts) -> Diagnostic | None:
     """Warns of `filter: false` for all pods; for some of them it is a way to say so."""
     core = rule.core
@@ -278,24 +267,3 @@ def by_parameter(source: SourceFile, parts: Sequence[ir.Expr]) -> bool:
     return "$" in source.text and any(
         isinstance(one, ir.Const) and "$" in source.slice(one.span) for one in ir.walk(*parts)
     )
-
-
-def _conjuncts(guard: ir.Expr | None) -> tuple[ir.Expr, ...]:
-    if guard is None:
-        return ()
-    if isinstance(guard, ir.Logical) and guard.operator == "and":
-        return guard.operands
-    return (guard,)
-
-
-def _below(node: ir.Expr) -> list[ir.Expr]:
-    """Returns the parts of a node; a part of the same text is not a part of its own."""
-    out: list[ir.Expr] = []
-    stack = list(reversed(ir.children(node)))
-    while stack:
-        one = stack.pop()
-        if one.span == node.span and one.type == node.type and not isinstance(node, ir.Named):
-            stack.extend(reversed(ir.children(one)))
-        else:
-            out.append(one)
-    return out

@@ -9,7 +9,7 @@ from typing import Final
 
 from dsl import ir
 from dsl.analysis.cubes import Cube, Unknown
-from dsl.analysis.facts import AnyCore, FileFacts, RuleFacts, roots, warning
+from dsl.analysis.facts import FileFacts, RuleFacts, roots, warning
 from dsl.analysis.logic import Logic, by_parameter, name_of
 from dsl.diagnostics import Diagnostic, Label, Severity
 
@@ -75,7 +75,7 @@ def _never(earlier: RuleFacts, later: RuleFacts) -> Diagnostic:
     return warning("P304", message, source, span, remove, labels=labels)
 
 
-def _binder(core: AnyCore) -> tuple[str, str]:
+def _binder(core: ir.AnyCore) -> tuple[str, str]:
     return (core.kind, core.name) if isinstance(core, ir.BindCore) else ("", "")
 
 

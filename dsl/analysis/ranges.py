@@ -1,24 +1,20 @@
-"""Bounds of numbers: scores out of 0..100 and constant ones (P310, P312).
+"""Expressions in, the bounds of their numbers out.
 
 Bounds count as known only where they are reached: a value that occurs twice makes them unknown.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, isnan
 from typing import Final
 
-from dsl import functions, ir
-from dsl import syntax as s
-from dsl.analysis.facts import FileFacts, RuleFacts, warning
-from dsl.analysis.keys import Keys, bare, natural_bounds
-from dsl.diagnostics import Diagnostic
+from dsl import ir
+from dsl.analysis.facts import FileFacts
+from dsl.analysis.keys import Keys, natural_bounds
 from dsl.plan import MetricSpec
 from dsl.schema import CATALOGUE
-from dsl.types import PLAIN, Kind, Level
+from dsl.types import PLAIN, Level
 
-_FULL: Final = 100.0
-_SLACK: Final = 1e-6
 _SHARES: Final = frozenset(CATALOGUE[one].query for one in ("cpu_usage", "memory_usage"))
 #: None of these is ever below 0.
 _BUNDLED: Final = frozenset(one.query for one in CATALOGUE.values())
@@ -66,47 +62,6 @@ class Ranges:
         self._metrics = facts.metrics
         self._found: dict[int, Range] = {}
 
-    def file(self) -> Iterator[Diagnostic]:
-        """Yields findings about the numbers of the file's rules."""
-        for rule in self._facts.rules:
-            if isinstance(rule.core, ir.ScoreCore):
-                yield from self._constant(rule, rule.core)
-                yield from self._outside(rule, rule.core)
-
-    # ---- P312, P310
-
-    def _constant(self, rule: RuleFacts, core: ir.ScoreCore) -> Iterator[Diagnostic]:
-        weight = next((one for one in rule.clauses if one.name == "weight"), None)
-        if core.weight == 0 and weight is not None and not isinstance(weight.values[0], s.Param):
-            message = "a rule of weight 0 has no effect"
-            yield warning("P312", message, rule.source, weight.span, "remove the rule")
-        elif core.value.level < Level.NODE and core.value.type.kind is not Kind.BOOL:
-            message = "this score is the same for all nodes, so it chooses none of them"
-            help_ = "use something of the node, for example  node.cpu.free/node.cpu.allocatable*100"
-            yield warning("P312", message, rule.source, rule.right, help_)
-
-    def _outside(self, rule: RuleFacts, core: ir.ScoreCore) -> Iterator[Diagnostic]:
-        if core.norm != "none":
-            return
-        found = self.range(core.value)
-        text = " ".join(rule.source.slice(rule.right).split())
-        help_ = f"what is outside is cut off; scale it, or write  {text} normalize minmax"
-        ends = (found.low, found.high) if found.known else ()
-        low, high = [functions.number_text(round(one, 6) + 0.0) for one in ends] or ("", "")
-        asked = found.leaves & self._leaves_of(_roots(core.guard))
-        # A let of that sign may be meant for other rules.
-        negative = found.high <= 0 and found.low < 0 and not isinstance(core.value, ir.Named)
-        inside = found.low >= -_SLACK and found.high <= _FULL + _SLACK
-        if negative and found.low != found.high:
-            message = "this score is never above 0, and a score is from 0 to 100"
-        elif found.known and not inside and found.low == found.high:
-            message = f"this score is always {low}, and a score is from 0 to 100"
-        elif found.known and not inside and not asked:
-            message = f"this score can be from {low} to {high}, and a score is from 0 to 100"
-        else:
-            return
-        yield warning("P310", message, rule.source, rule.right, help_)
-
     def range(self, root: ir.Expr) -> Range:
         """Returns the bounds of a number."""
         for node in reversed(ir.walk(root)):
@@ -139,7 +94,7 @@ class Ranges:
                 low, high = self._metric_bounds(node)
                 return Range(low, high, frozenset({self._keys.key(node)}))
             case ir.Rank():
-                return Range(0.0, 1.0, self._leaves_of([node]))
+                return Range(0.0, 1.0, self.leaves_of([node]))
             case ir.Negate():
                 one = of(node.operand)
                 return Range(-one.high, -one.low, one.leaves, one.exact)
@@ -216,8 +171,8 @@ class Ranges:
         for index, one in enumerate(above if self._ratio is not None else ()):
             if self._ratio is not None and self._ratio(one, divisor):
                 del above[index]
-                return Range(0.0, 1.0, self._leaves_of([one]))
-        whole = bare(divisor)
+                return Range(0.0, 1.0, self.leaves_of([one]))
+        whole = ir.unnamed(divisor)
         if not isinstance(whole, ir.NodeAggregate) or whole.function not in _RELATIVE:
             return None
         if whole.value is None or whole.where is not None:
@@ -226,12 +181,12 @@ class Ranges:
         for index, one in enumerate(above):
             if self._keys.key(one) == wanted and of(one).low >= 0:
                 del above[index]
-                return Range(0.0, 1.0 if of(one).high > 0 else 0.0, self._leaves_of([one]))
+                return Range(0.0, 1.0 if of(one).high > 0 else 0.0, self.leaves_of([one]))
         return None
 
     def _choice(self, node: ir.If, of: Callable[[ir.Expr], Range]) -> Range:
         both = _union([of(node.then), of(node.other)])
-        asked = self._leaves_of([node.condition])
+        asked = self.leaves_of([node.condition])
         free = not asked & both.leaves and node.condition.level is not Level.CONST
         return Range(both.low, both.high, both.leaves | asked, both.exact and free)
 
@@ -247,7 +202,7 @@ class Ranges:
                 return Range(max(a.low for a in args), max(a.high for a in args), leaves, exact)
             case _:
                 low_end, high_end = natural_bounds(node)
-                of_it = self._leaves_of([node]) | {self._keys.key(node)}
+                of_it = self.leaves_of([node]) | {self._keys.key(node)}
                 return Range(low_end, high_end, of_it, exact=low_end > -inf)
 
     def _aggregate(
@@ -255,7 +210,7 @@ class Ranges:
         node: ir.NodeAggregate | ir.PodAggregate | ir.ItemAggregate,
         of: Callable[[ir.Expr], Range],
     ) -> Range:
-        leaves = self._leaves_of([node]) | {self._keys.key(node)}
+        leaves = self.leaves_of([node]) | {self._keys.key(node)}
         if node.function in ("count", "distinct"):
             return Range(0.0, inf, leaves)
         if node.value is None:
@@ -265,7 +220,8 @@ class Ranges:
             return Range(one.low, one.high, leaves, one.exact and node.where is None)
         return Range(0.0 if one.low >= 0 else -inf, inf, leaves, exact=False)
 
-    def _leaves_of(self, roots: Iterable[ir.Expr]) -> frozenset[int]:
+    def leaves_of(self, roots: Iterable[ir.Expr]) -> frozenset[int]:
+        """Returns what of the world expressions read."""
         return frozenset(
             self._keys.key(one) for one in ir.walk(*roots) if isinstance(one, ir.Read | ir.Metric)
         )
@@ -286,10 +242,6 @@ def _union(parts: Sequence[Range]) -> Range:
     leaves = frozenset(one for part in parts for one in part.leaves)
     low, high = min(one.low for one in parts), max(one.high for one in parts)
     return Range(low, high, leaves, all(one.exact for one in parts))
-
-
-def _roots(*parts: ir.Expr | None) -> list[ir.Expr]:
-    return [one for one in parts if one is not None]
 
 
 def is_percent(spec: MetricSpec) -> bool:

@@ -11,7 +11,6 @@ from dsl import syntax as s
 from dsl.analysis.facts import FileFacts, Inventory, MetricStock, roots, warning
 from dsl.diagnostics import Diagnostic
 from dsl.plan import OF_NODES, MetricSpec
-from dsl.schema import WELL_KNOWN_LABELS
 from dsl.source import Span
 
 _ENOUGH: Final = 0.9
@@ -65,23 +64,11 @@ def _said(spec: MetricSpec, answer: MetricStock) -> tuple[str, str] | None:
     if of == "cluster" or answer.nodes is None or (of in OF_NODES and not answer.of):
         return None
     if answer.nodes == 0:
-        whose, help_ = _owner(spec)
-        return f"none of the {series} series of `{name}` names {whose}", help_
+        within = () if of in (*OF_NODES, "pair") else ("namespace",)
+        labels = ", ".join(dict.fromkeys((*within, *(spec.keys or ("instance",)))))
+        help_ = f"let the query keep the labels, as in  sum by ({labels}) (...)"
+        return f"none of the {series} series of `{name}` names a {of}", help_
     if of in OF_NODES and answer.nodes < _ENOUGH * answer.of and spec.default is None:
         help_ = "look why the others have none, or say what holds for them:  default VALUE"
         return f"{answer.nodes:,} of {answer.of:,} nodes have a series of `{name}`", help_
     return None
-
-
-def _owner(spec: MetricSpec) -> tuple[str, str]:
-    """Returns whose a metric is, and how its series name that."""
-    if spec.of == "node":
-        return "a node", 'say which label does:  metric NAME = promql "..." by LABEL'
-    if spec.of in OF_NODES:
-        key = WELL_KNOWN_LABELS[f"node.{spec.of}"]
-        how = f"the label {spec.keys[0]} of a series has the value that {key} has on the nodes"
-        return f"a {spec.of} of a node", how
-    pair = spec.of == "pair"
-    labels = spec.keys if pair else tuple(dict.fromkeys(("namespace", *spec.keys)))
-    how = f"let the query keep the labels, as in  sum by ({', '.join(labels)}) (...)"
-    return "both ends of a pair" if pair else f"a {spec.of}", how

@@ -1,4 +1,4 @@
-"""Shares of 1 and numbers out of 100 that meet: `cpu_usage < 80`, `1 - load/max` (P222, P225).
+"""Shares of 1 that meet numbers out of 100: `cpu_usage < 80` (P222).
 
 A share is a metric of that kind, `x/max(x)`, or an amount over what a node has of it.
 """
@@ -9,16 +9,14 @@ from typing import Final
 
 from dsl import ir
 from dsl.analysis.facts import RuleFacts, roots, warning
-from dsl.analysis.ranges import Ranges, is_percent
+from dsl.analysis.ranges import is_percent
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.plan import MetricSpec
-from dsl.types import Level
 
 _HUNDRED: Final = 100.0
 _ONE: Final = 1.0
 #: Above which a share of what a node has is meant to be out of 100: nodes may be overcommitted.
 _OVERCOMMITTED: Final = 4.0
-_WEIGHED: Final = re.compile(r"(?m)^(?:score|prefer|avoid|weight|normalize)[ \t]*:")
 
 
 Metrics = Mapping[str, MetricSpec]
@@ -36,7 +34,7 @@ def compared(rule: RuleFacts, metrics: Metrics) -> Iterator[Diagnostic]:
 def _beside(rule: RuleFacts, one: ir.Expr, other: ir.Const, limit: float) -> Iterator[Diagnostic]:
     value, text = other.value, rule.source.slice(other.span)
     assert isinstance(value, float)
-    named = " ".join(rule.source.slice(one.span).split())
+    named = rule.text(one.span)
     if text.endswith("%") and value != int(value) and _is_counted(one):
         message = f"`{named}` is a whole number, and `{text}` is {value:g}"
         help_ = f"write  {text} of X   for a share of something"
@@ -49,7 +47,7 @@ def _beside(rule: RuleFacts, one: ir.Expr, other: ir.Const, limit: float) -> Ite
 
 def _limit(node: ir.Expr, metrics: Metrics) -> float:
     """Returns above which value a share cannot be; 0 for what is no share."""
-    node = _inner(node)
+    node = inner(node)
     if isinstance(node, ir.Rank) or (isinstance(node, ir.Func) and node.name == "hash"):
         return _ONE
     if isinstance(node, ir.Metric) and not node.age:
@@ -60,31 +58,6 @@ def _limit(node: ir.Expr, metrics: Metrics) -> float:
     if isinstance(node, ir.Arith) and node.operators == ("/",):
         return ratio(*node.operands)
     return 0.0
-
-
-def scored(rule: RuleFacts, ranges: Ranges) -> Iterator[Diagnostic]:
-    """Yields a score made of a share that nobody multiplied by 100."""
-    core = rule.core
-    if not isinstance(core, ir.ScoreCore) or core.norm != "none":
-        return
-    found = ranges.range(core.value)
-    if core.value.level < Level.NODE or not 0 < found.high - found.low <= _ONE:
-        return
-    if found.low >= _ONE and not any(isinstance(one, ir.Metric) for one in ir.walk(core.value)):
-        return  # Who bounds it so knows between what it is.
-    weighed = len(_WEIGHED.findall(rule.source.text)) > 1 or core.weight != 1
-    if isinstance(_inner(core.value), ir.If) and (weighed or found.high > _ONE):
-        return  # Small on purpose, beside others.
-    text = " ".join(rule.source.slice(rule.right).split())
-    message = f"this score goes from {found.low:g} to {found.high:g} only, of 100"
-    simple = found.low >= 0 and found.high <= _ONE
-    help_ = f"write  ({text})*100" if simple else "multiply the share by 100"
-    yield warning("P225", message, rule.source, rule.right, help_)
-
-
-def measured(spec: MetricSpec, low: float, high: float) -> tuple[float, float]:
-    """Returns what a metric is when all is well: a share is at most 1."""
-    return (0.0, 1.0) if is_percent(spec) else (low, high)
 
 
 def _is_counted(node: ir.Expr) -> bool:
@@ -98,7 +71,7 @@ def _is_counted(node: ir.Expr) -> bool:
     return isinstance(node, aggregates) and node.function in ("count", "distinct")
 
 
-def _inner(node: ir.Expr) -> ir.Expr:
+def inner(node: ir.Expr) -> ir.Expr:
     """Returns what is meant where there is data: behind lets and before `??`."""
     while isinstance(node, ir.Named | ir.Coalesce):
         node = node.body if isinstance(node, ir.Named) else node.operands[0]
@@ -107,7 +80,7 @@ def _inner(node: ir.Expr) -> ir.Expr:
 
 def ratio(part: ir.Expr, whole: ir.Expr) -> float:
     """Returns above which value a ratio of the same resource, or to the highest, cannot be."""
-    part, whole = _inner(part), _inner(whole)
+    part, whole = inner(part), inner(whole)
     if isinstance(whole, ir.NodeAggregate) and isinstance(whole.value, ir.Metric):
         if whole.function != "max" or not isinstance(part, ir.Metric) or part.age:
             return 0.0
@@ -123,7 +96,7 @@ def ratio(part: ir.Expr, whole: ir.Expr) -> float:
 
 def _is_amount(node: ir.Expr, of: str, key: str | None) -> bool:
     """Whether this is an amount of what `of` counts, or a sum of such: `requested + pod.cpu`."""
-    node = _inner(node)
+    node = inner(node)
     if isinstance(node, ir.Arith):
         parts = node.operands
         return set(node.operators) <= {"+", "-"} and all(_is_amount(one, of, key) for one in parts)

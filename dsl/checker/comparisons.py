@@ -20,7 +20,6 @@ from dsl.checker.making import (
     member,
     missing,
     turned,
-    unnamed,
 )
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
 from dsl.checker.typer import Typer
@@ -113,12 +112,8 @@ def is_missing_value(typer: Typer, node: s.IsMissing) -> ir.Expr:
     """Returns the condition of `x is missing`."""
     operand = typer.plain(typer.check(node.operand))
     if operand.type.kind in (Kind.BOOL, Kind.LIST):
-        text = typer.scope.text(node.operand)
-        better = text if node.negated else f"not {text}"
-        if operand.type.kind is Kind.LIST:
-            better = f"len({text}) {'>' if node.negated else '=='} 0"
         message = f"{describe(operand)} is never missing"
-        raise typer.scope.refuse("P201", message, node.operand.span, fix=Fix(node.span, better))
+        raise typer.scope.refuse("P201", message, node.operand.span)
     return turned(node.span, missing(node.span, operand), negated=node.negated)
 
 
@@ -275,10 +270,8 @@ def in_list(typer: Typer, node: s.In) -> ir.Expr:
     item = typer.plain(left)
     if item.type.kind in (Kind.BOOL, Kind.LIST):
         message = f"`in` does not test {describe(item)}"
-        text, test = scope.text(node), scope.text(node.left)
-        each = f"any({test} where it {text.removeprefix(test).strip()})"
-        fix = Fix(node.span, each) if item.type.kind is Kind.LIST else None
-        raise scope.refuse("P201", message, node.left.span, fix=fix)
+        help_ = "write  any(LIST where it ...)   for the items of a list"
+        raise scope.refuse("P201", message, node.left.span, help_)
     return turned(node.span, _member(typer, node.span, item, members), negated=node.negated)
 
 
@@ -298,7 +291,7 @@ def _member(typer: Typer, span: Span, item: ir.Expr, members: s.Expr) -> ir.Expr
     )
     helps = (declare,) if isinstance(members, s.Param) else ("a list stands in brackets: [a, b]",)
     items = typer.want(typer.check(members), "list", "`in`", helps=helps)
-    known = unnamed(items)
+    known = ir.unnamed(items)
     listed = known.value if isinstance(known, ir.Const) else None
     if not item.type.is_number or not isinstance(listed, tuple):
         if items.type.element is not item.type.kind or item.type.is_number:

@@ -10,7 +10,7 @@ from dsl import syntax as s
 from dsl.checker.aggregates import OF_NODE, sets_read
 from dsl.checker.lists import too_long
 from dsl.checker.literals import read_number, read_seconds, settle
-from dsl.checker.making import choice, constant, inverted, logical, unnamed
+from dsl.checker.making import choice, constant, inverted, logical
 from dsl.checker.scope import Flex, Refused, Scope
 from dsl.checker.typer import Typer
 from dsl.checker.undecided import Side, decided, demanded
@@ -30,20 +30,8 @@ _TIME_FIELDS: Final = (
     "now", "time.hour", "time.minute", "time.weekday", "time.day", "time.month",
 )  # fmt: skip
 
-Core = (
-    ir.FilterCore
-    | ir.ScoreCore
-    | ir.TierCore
-    | ir.SortCore
-    | ir.PermitCore
-    | ir.ActionCore
-    | ir.BindCore
-    | ir.PreemptCore
-    | ir.GangCore
-    | ir.QuotaCore
-)
 #: What a statement is understood as, and the expressions in it.
-Checked = tuple[Core, tuple[ir.Expr | None, ...]]
+Checked = tuple[ir.AnyCore, tuple[ir.Expr | None, ...]]
 #: The parts of a statement by their names; the grammar says of what shape each is.
 Parts = Mapping[str, Any]
 
@@ -63,7 +51,7 @@ class Draft(Struct, frozen=True):
 
     number: int
     written: s.Rule | s.Special
-    core: Core
+    core: ir.AnyCore
     reads: Reads
 
     @property
@@ -188,7 +176,9 @@ class Rules:
         """
         pod = [*self.guards]
         node: list[ir.Expr] = []
-        for one in _conjuncts(left, self.typer):
+        # What is asked of a list stays in one piece, so that it is known by it.
+        of_list = id(left) in self.typer.bounded
+        for one in (left,) if of_list and left is not None else ir.joined(left):
             (pod if one.level <= Level.POD and not _over_nodes(one) else node).append(one)
         if closed and too_long(self.typer, *self.guards, left):
             pod = [_or_longer(self.typer, one) for one in pod]
@@ -219,7 +209,7 @@ class Rules:
 
     def _hole(self, node: s.Expr) -> ir.Expr:
         value = self.typer.plain(self.typer.expression(node))
-        inner = unnamed(value)
+        inner = ir.unnamed(value)
         # A quantity is told as it is written, with its unit.
         of_text = isinstance(inner, ir.Func) and inner.name == "quantity"
         return inner.args[0] if isinstance(inner, ir.Func) and of_text else value
@@ -389,16 +379,6 @@ def _raw_braces(scope: Scope, template: s.Template) -> None:
         message = "single quotes take braces as they stand, so no value is put in"
         better = f'"{written[1:-1]}"'
         scope.warn("P317", message, template.span, fix=better)
-
-
-def _conjuncts(left: ir.Expr | None, typer: Typer) -> tuple[ir.Expr, ...]:
-    if left is None:
-        return ()
-    # What is asked of a list stays in one piece, so that it is known by it.
-    of_list = id(left) in typer.bounded
-    if isinstance(left, ir.Logical) and left.operator == "and" and not of_list:
-        return left.operands
-    return (left,)
 
 
 def _or_longer(typer: Typer, part: ir.Expr) -> ir.Expr:

@@ -1,0 +1,116 @@
+"""What scores come to: out of 0..100, constant, tiny, best without data (P310, P312, P225, P314).
+
+Said where the bounds of a score are known, see `ranges`.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.analysis.facts import FileFacts, RuleFacts, warning
+from dsl.analysis.keys import Keys
+from dsl.analysis.ranges import Range, Ranges, is_percent
+from dsl.analysis.shares import inner, ratio
+from dsl.diagnostics import Diagnostic
+from dsl.functions import number_text
+from dsl.plan import MetricSpec
+from dsl.types import Kind, Level
+
+_FULL: Final = 100.0
+_SLACK: Final = 1e-6
+_WEIGHED: Final = re.compile(r"(?m)^(?:score|prefer|avoid|weight|normalize)[ \t]*:")
+
+
+def scores(facts: FileFacts, keys: Keys) -> Iterator[Diagnostic]:
+    """Yields what is said of the scores of a file."""
+    bounds, usual = Ranges(facts, keys), Ranges(facts, keys, _usual, ratio)
+    filled, measured = Ranges(facts, keys, _filled), Ranges(facts, keys, _measured)
+    for rule in facts.rules:
+        core = rule.core
+        if not isinstance(core, ir.ScoreCore):
+            continue
+        if core.norm == "none":
+            yield from _small(rule, core, usual.range(core.value))
+            yield from _outside(rule, core, bounds)
+        yield from _constant(rule, core)
+        read = [one for one in ir.walk(core.value) if isinstance(one, ir.Metric) and not one.age]
+        if core.missing == _FULL and read:
+            clause = next(one for one in rule.clauses if one.name == "missing_score")
+            yield warning("P314", _BEST, rule.source, clause.span, "write  missing 0")
+            continue
+        without, found = filled.range(core.value), measured.range(core.value)
+        best = found.low >= without.low if core.reverse else found.high <= without.high
+        if best and without.low == without.high and found.low < found.high:
+            for one in read:
+                spec = facts.metrics.get(one.name)
+                if spec is not None and spec.default is not None:
+                    shown = number_text(spec.default)
+                    help_ = f"drop `default {shown}` and end the score with  missing 0"
+                    yield warning("P314", _BEST, rule.source, one.span, help_)
+                    break
+
+
+#: When an exporter dies its node would look idle and attract all new pods.
+_BEST: Final = "a node without data gets the best score of this rule"
+
+
+def _usual(spec: MetricSpec, low: float, high: float) -> tuple[float, float]:
+    """Returns what a metric is when all is well: a share is at most 1."""
+    return (0.0, 1.0) if is_percent(spec) else (low, high)
+
+
+def _filled(spec: MetricSpec, low: float, high: float) -> tuple[float, float]:
+    """Returns what a metric is without data."""
+    return (low, high) if spec.default is None else (spec.default, spec.default)
+
+
+def _measured(spec: MetricSpec, low: float, high: float) -> tuple[float, float]:
+    """Metrics are taken as not negative here: few are, and a default of 0 is the best for them."""
+    return max(low, min(0.0, spec.default or 0.0)), 1.0 if is_percent(spec) else high
+
+
+def _constant(rule: RuleFacts, core: ir.ScoreCore) -> Iterator[Diagnostic]:
+    weight = next((one for one in rule.clauses if one.name == "weight"), None)
+    if core.weight == 0 and weight is not None and not isinstance(weight.values[0], s.Param):
+        message = "a rule of weight 0 has no effect"
+        yield warning("P312", message, rule.source, weight.span, "remove the rule")
+    elif core.value.level < Level.NODE and core.value.type.kind is not Kind.BOOL:
+        message = "this score is the same for all nodes, so it chooses none of them"
+        help_ = "use something of the node, for example  node.cpu.free/node.cpu.allocatable*100"
+        yield warning("P312", message, rule.source, rule.right, help_)
+
+
+def _outside(rule: RuleFacts, core: ir.ScoreCore, bounds: Ranges) -> Iterator[Diagnostic]:
+    found = bounds.range(core.value)
+    ends = (found.low, found.high) if found.known else ()
+    low, high = [number_text(round(one, 6) + 0.0) for one in ends] or ("", "")
+    asked = () if core.guard is None else found.leaves & bounds.leaves_of([core.guard])
+    # A let of that sign may be meant for other rules.
+    negative = found.high <= 0 and found.low < 0 and not isinstance(core.value, ir.Named)
+    inside = found.low >= -_SLACK and found.high <= _FULL + _SLACK
+    if negative and found.low != found.high:
+        message = "this score is never above 0, and a score is from 0 to 100"
+    elif found.known and not inside and found.low == found.high:
+        message = f"this score is always {low}, and a score is from 0 to 100"
+    elif found.known and not inside and not asked:
+        message = f"this score can be from {low} to {high}, and a score is from 0 to 100"
+    else:
+        return
+    text = rule.text(rule.right)
+    help_ = f"what is outside is cut off; scale it, or write  {text} normalize minmax"
+    yield warning("P310", message, rule.source, rule.right, help_)
+
+
+def _small(rule: RuleFacts, core: ir.ScoreCore, found: Range) -> Iterator[Diagnostic]:
+    """Yields a score made of a share that nobody multiplied by 100."""
+    if core.value.level < Level.NODE or not 0 < found.high - found.low <= 1:
+        return
+    if found.low >= 1 and not any(isinstance(one, ir.Metric) for one in ir.walk(core.value)):
+        return  # Who bounds it so knows between what it is.
+    weighed = len(_WEIGHED.findall(rule.source.text)) > 1 or core.weight != 1
+    if isinstance(inner(core.value), ir.If) and (weighed or found.high > 1):
+        return  # Small on purpose, beside others.
+    message = f"this score goes from {found.low:g} to {found.high:g} only, of 100"
+    yield warning("P225", message, rule.source, rule.right, f"write  ({rule.text(rule.right)})*100")
