@@ -5,15 +5,13 @@ Reads the tree as understood; changes nothing. Where it does not know, it is sil
 
 from collections.abc import Iterator, Sequence
 
+from dsl.analysis.bounds import odd_numbers
 from dsl.analysis.cost import cost, over_budget
 from dsl.analysis.facts import FileFacts, Inventory, MetricStock, RuleFacts, Size
 from dsl.analysis.logic import Logic
 from dsl.analysis.names import contradicting_status, unused
 from dsl.analysis.order import decided
-from dsl.analysis.samples import not_sampled, question_of
-from dsl.analysis.scores import scores
-from dsl.analysis.shares import compared
-from dsl.analysis.stock import at_use, not_in_stock, read_inventory
+from dsl.analysis.stock import at_use, not_in_stock, not_sampled, question_of, read_inventory
 from dsl.analysis.texts import both_missing, odd_texts, without_arrow
 from dsl.diagnostics import Diagnostic
 
@@ -48,10 +46,9 @@ def analyse(
             yield from odd_texts(rule)
             yield from without_arrow(rule)
             yield from both_missing(rule)
-            yield from compared(rule, one.metrics)
             yield None
         yield from logic.file(one)
-        yield from scores(one, keys)
+        yield from odd_numbers(one, keys)
         if stock is not None:
             yield from not_in_stock(one, stock)
             yield from not_sampled(one, stock)

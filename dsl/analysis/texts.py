@@ -13,7 +13,7 @@ from dsl import syntax as s
 from dsl.analysis.facts import RuleFacts, roots, warning
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.schema import FIELDS, NAME
-from dsl.types import Level
+from dsl.types import Kind, Level
 
 _PATTERN: Final = re.compile(r"[*?^$|%+()\[\]{}\\,;]")
 _PARAM: Final = re.compile(r"\$[A-Za-z_]")
@@ -31,13 +31,6 @@ _CALLED: Final = {
 _PATTERNS: Final = (
     "patterns are  like 'web*'   and  matches 'web-[0-9]+',  several texts  in [a, b]"
 )
-#: What tells one pod from another; how much it asks for is compared with nodes as well.
-_WHICH_POD: Final = frozenset(
-    f"{owner}.{name}"
-    for owner in ("pod", "namespace")
-    for name in ("name", "namespace", "label", "annotation", "workload", "owner.kind", "owner.name",
-                 "image", "images", "priority_class", "runtime_class", "service_account", "qos")
-)  # fmt: skip
 
 
 def odd_texts(rule: RuleFacts) -> Iterator[Diagnostic]:
@@ -98,10 +91,9 @@ def without_arrow(rule: RuleFacts) -> Iterator[Diagnostic]:
     written, right = rule.written, getattr(rule.core, "right", None)
     if not isinstance(written, s.Rule) or written.point != "filter" or written.left is not None:
         return
-    if not isinstance(right, ir.Logical) or right.operator != "and":
-        return
-    of_pod = [one for one in right.operands if _picks_pods(one)]
-    others = [one for one in right.operands if one not in of_pod]
+    each = ir.joined(right)
+    of_pod = [one for one in each if _picks_pods(one)]
+    others = [one for one in each if one not in of_pod]
     if not of_pod or not any(one.level is Level.NODE for one in others):
         return
     if _reads(*of_pod) & _reads(*others):
@@ -109,7 +101,7 @@ def without_arrow(rule: RuleFacts) -> Iterator[Diagnostic]:
         return
     parts = [" and ".join(rule.text(one.span) for one in side) for side in (of_pod, others)]
     before, _ = rule.source.beside(written.right.span)
-    joined = any(isinstance(one, ir.Logical | ir.If) for one in right.operands)
+    joined = any(isinstance(one, ir.Logical | ir.If) for one in each)
     fix = Fix(written.right.span, " -> ".join(parts)) if before == ":" and not joined else None
     yield warning(
         "P227",
@@ -126,18 +118,14 @@ def both_missing(rule: RuleFacts) -> Iterator[Diagnostic]:
     core = rule.core
     if not isinstance(core, ir.FilterCore) or core.forbids:
         return
-    whole = ir.unnamed(core.right)
     asked = _reads(*(one for one in ir.walk(*roots(core)) if isinstance(one, ir.Missing)))
-    for one in ir.joined(whole):
+    for one in ir.joined(ir.unnamed(core.right)):
         reads = [ir.unnamed(side) for side in ir.children(one)]
         if not isinstance(one, ir.Compare) or one.operator != "==" or _reads(*reads) & asked:
             continue
         if not all(isinstance(side, ir.Read) and FIELDS[side.field].optional for side in reads):
             continue
-        text, value = (
-            rule.text(one.span),
-            rule.source.slice(reads[0].span),
-        )
+        text, value = rule.text(one.span), rule.text(reads[0].span)
         yield warning(
             "P232",
             "both sides may be missing, and what is missing equals nothing: the node is rejected",
@@ -153,11 +141,13 @@ def _picks_pods(node: ir.Expr) -> bool:
     node = ir.unnamed(node)
     if not isinstance(node, ir.Compare | ir.TextTest | ir.Member) or node.level is not Level.POD:
         return False
-    below = [one for one in ir.walk(node) if one is not node]
-    if not all(isinstance(one, ir.Read | ir.Const) for one in below):
-        return False
-    fields = {one.field for one in below if isinstance(one, ir.Read)}
-    return bool(fields) and fields <= _WHICH_POD
+    # Texts tell one pod from another; how much it asks for is compared with nodes as well.
+    of_text = (Kind.TEXT, Kind.LIST)
+    return all(
+        isinstance(one, ir.Const)
+        or (isinstance(one, ir.Read) and FIELDS[one.field].type.kind in of_text)
+        for one in ir.walk(*ir.children(node))
+    )
 
 
 def _reads(*nodes: ir.Expr) -> set[tuple[str, str | None]]:

@@ -6,7 +6,7 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.checker import fields, peers
 from dsl.checker.aggregates import nothing_of_it
-from dsl.checker.literals import read_number, settle
+from dsl.checker.literals import settle
 from dsl.checker.making import arith, compare, constant, logical, read
 from dsl.checker.rules import Checked, Parts, Rules, holes
 from dsl.checker.statements import keys
@@ -166,9 +166,7 @@ def _amounts(rules: Rules, part: s.AmountsClause | None) -> dict[str, tuple[floa
 
 def _amount(rules: Rules, key: str, node: s.Literal) -> float:
     unit = request_unit(key)
-    typed = rules.typer.param(node) if isinstance(node, s.Param) else None
-    if isinstance(node, s.Word | s.Text):
-        typed = read_number(node.value, node.span)
+    typed = rules.fixed(node)
     value = settle(rules.scope, typed, unit) if typed is not None else None
     amount = value.value if isinstance(value, ir.Const) and value.type.unit == unit else None
     # A parameter that is a text has no unit either.

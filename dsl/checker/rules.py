@@ -11,7 +11,7 @@ from dsl.checker.aggregates import OF_NODE, sets_read
 from dsl.checker.lists import too_long
 from dsl.checker.literals import read_number, read_seconds, settle
 from dsl.checker.making import choice, constant, inverted, logical
-from dsl.checker.scope import Flex, Refused, Scope
+from dsl.checker.scope import Flex, Refused, Scope, Typed
 from dsl.checker.typer import Typer
 from dsl.checker.undecided import Side, decided, demanded
 from dsl.plan import DOMAINS
@@ -223,9 +223,7 @@ class Rules:
     ) -> float:
         """Reads a plain number of a clause, which may be a parameter."""
         node = part.values[0] if isinstance(part, s.Clause) else part.value
-        typed = self.typer.param(node) if isinstance(node, s.Param) else None
-        if isinstance(node, s.Word):
-            typed = read_number(node.value, node.span)
+        typed = None if isinstance(node, s.Text) else self.fixed(node)
         if not isinstance(typed, Flex) or typed.exact is None:
             word = self.scope.text(node)
             fix = f"${word}" if word in self.scope.params else None
@@ -237,6 +235,12 @@ class Rules:
             message = f"`{what}` is a {kind} from {low:,.0f} to {high:,.0f}"
             raise self.scope.refuse("P111", message, part.span)
         return value
+
+    def fixed(self, node: s.Node) -> Typed | None:
+        """Reads a number of a clause, or that of a parameter; None if it is none."""
+        if isinstance(node, s.Param):
+            return self.typer.param(node)
+        return read_number(node.value, node.span) if isinstance(node, s.Word | s.Text) else None
 
     def whole(self, part: s.Clause | s.Header, what: str, low: int, high: int) -> int:
         """Reads a whole number of a clause."""

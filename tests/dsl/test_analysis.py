@@ -83,7 +83,6 @@ def codes(text, **options):
         ("filter: pod.gpu > 0 -> pod.label[a] == node.label[b]", ["P232"]),
         ("filter: node.cpu.requested / node.cpu.allocatable < 80", ["P222"]),
         ("filter: (load/max(load) ?? 0) < 80", ["P222"]),
-        ("filter: count(node.pods) < 50%", ["P222"]),
         ("filter: rank(node.cpu.free) < 30", ["P222"]),
         ("score: 1 - load/max", ["P225"]),
         ("score: (node.cpu.requested + pod.cpu) / node.cpu.allocatable", ["P225"]),

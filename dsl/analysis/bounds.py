@@ -1,6 +1,7 @@
-"""What scores come to: out of 0..100, constant, tiny, best without data (P310, P312, P225, P314).
+"""Numbers that mean something else: scores out of 0..100, constant, tiny, best without data.
 
-Said where the bounds of a score are known, see `ranges`.
+P310, P312, P225 and P314 in this order, and P222 of shares of 1 that meet 80. Said where the bounds
+of a number are known, see `ranges`.
 """
 
 import re
@@ -9,25 +10,30 @@ from typing import Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.analysis.facts import FileFacts, RuleFacts, warning
+from dsl.analysis.facts import FileFacts, RuleFacts, roots, warning
 from dsl.analysis.keys import Keys
-from dsl.analysis.ranges import Range, Ranges, is_percent
-from dsl.analysis.shares import inner, ratio
-from dsl.diagnostics import Diagnostic
+from dsl.analysis.ranges import Range, Ranges, inner, is_percent
+from dsl.diagnostics import Diagnostic, Fix
 from dsl.functions import number_text
 from dsl.plan import MetricSpec
 from dsl.types import Kind, Level
 
 _FULL: Final = 100.0
 _SLACK: Final = 1e-6
+#: Above which a share is meant to be out of 100: nodes may be overcommitted.
+_OVERCOMMITTED: Final = 4.0
 _WEIGHED: Final = re.compile(r"(?m)^(?:score|prefer|avoid|weight|normalize)[ \t]*:")
 
 
-def scores(facts: FileFacts, keys: Keys) -> Iterator[Diagnostic]:
-    """Yields what is said of the scores of a file."""
-    bounds, usual = Ranges(facts, keys), Ranges(facts, keys, _usual, ratio)
-    filled, measured = Ranges(facts, keys, _filled), Ranges(facts, keys, _measured)
+def odd_numbers(facts: FileFacts, keys: Keys) -> Iterator[Diagnostic]:
+    """Yields what is said of the scores and of the comparisons of a file."""
+    bounds, usual = Ranges(facts, keys), Ranges(facts, keys, _usual)
+    filled = Ranges(facts, keys, _filled)
     for rule in facts.rules:
+        for node in ir.walk(*roots(rule.core)):
+            if isinstance(node, ir.Compare):
+                yield from _beside(rule, usual, node.left, node.right)
+                yield from _beside(rule, usual, node.right, node.left)
         core = rule.core
         if not isinstance(core, ir.ScoreCore):
             continue
@@ -35,21 +41,41 @@ def scores(facts: FileFacts, keys: Keys) -> Iterator[Diagnostic]:
             yield from _small(rule, core, usual.range(core.value))
             yield from _outside(rule, core, bounds)
         yield from _constant(rule, core)
-        read = [one for one in ir.walk(core.value) if isinstance(one, ir.Metric) and not one.age]
-        if core.missing == _FULL and read:
-            clause = next(one for one in rule.clauses if one.name == "missing_score")
-            yield warning("P314", _BEST, rule.source, clause.span, "write  missing 0")
-            continue
-        without, found = filled.range(core.value), measured.range(core.value)
-        best = found.low >= without.low if core.reverse else found.high <= without.high
-        if best and without.low == without.high and found.low < found.high:
-            for one in read:
-                spec = facts.metrics.get(one.name)
-                if spec is not None and spec.default is not None:
-                    shown = number_text(spec.default)
-                    help_ = f"drop `default {shown}` and end the score with  missing 0"
-                    yield warning("P314", _BEST, rule.source, one.span, help_)
-                    break
+        yield from _attracting(facts, rule, core, (filled, usual))
+
+
+def _attracting(
+    facts: FileFacts, rule: RuleFacts, core: ir.ScoreCore, ranges: tuple[Ranges, Ranges]
+) -> Iterator[Diagnostic]:
+    """Yields a score that is one number where all defaults are filled in, and none is better."""
+    read = [one for one in ir.walk(core.value) if isinstance(one, ir.Metric) and not one.age]
+    if core.missing == _FULL and read:
+        clause = next(one for one in rule.clauses if one.name == "missing_score")
+        yield warning("P314", _BEST, rule.source, clause.span, "write  missing 0")
+        return
+    without, found = (one.range(core.value) for one in ranges)
+    best = found.low >= without.low if core.reverse else found.high <= without.high
+    if not best or without.low != without.high or found.low >= found.high:
+        return
+    for one in read:
+        spec = facts.metrics.get(one.name)
+        if spec is not None and spec.default is not None:
+            help_ = f"drop `default {number_text(spec.default)}` and end the score with  missing 0"
+            yield warning("P314", _BEST, rule.source, one.span, help_)
+            return
+
+
+def _beside(rule: RuleFacts, usual: Ranges, one: ir.Expr, other: ir.Expr) -> Iterator[Diagnostic]:
+    """Yields a share compared with 80."""
+    value = other.value if isinstance(other, ir.Const) else None
+    if not isinstance(value, float) or not _OVERCOMMITTED < value <= _FULL:
+        return
+    found = usual.range(one)
+    if found.low >= 0 and 0 < found.high <= 1:
+        text = rule.source.slice(other.span)
+        fix = Fix(other.span, f"{text}%") if re.fullmatch(r"\d+(\.\d+)?", text) else None
+        message = f"`{rule.text(one.span)}` is a share from 0 to 1, and `{text}` is far above"
+        yield warning("P222", message, rule.source, other.span, f"did you mean {text}%?", fix=fix)
 
 
 #: When an exporter dies its node would look idle and attract all new pods.
@@ -57,18 +83,13 @@ _BEST: Final = "a node without data gets the best score of this rule"
 
 
 def _usual(spec: MetricSpec, low: float, high: float) -> tuple[float, float]:
-    """Returns what a metric is when all is well: a share is at most 1."""
-    return (0.0, 1.0) if is_percent(spec) else (low, high)
+    """Returns what a metric is when all is well: not negative, few are; a share is at most 1."""
+    return max(low, min(0.0, spec.default or 0.0)), 1.0 if is_percent(spec) else high
 
 
 def _filled(spec: MetricSpec, low: float, high: float) -> tuple[float, float]:
     """Returns what a metric is without data."""
     return (low, high) if spec.default is None else (spec.default, spec.default)
-
-
-def _measured(spec: MetricSpec, low: float, high: float) -> tuple[float, float]:
-    """Metrics are taken as not negative here: few are, and a default of 0 is the best for them."""
-    return max(low, min(0.0, spec.default or 0.0)), 1.0 if is_percent(spec) else high
 
 
 def _constant(rule: RuleFacts, core: ir.ScoreCore) -> Iterator[Diagnostic]:
