@@ -24,15 +24,13 @@ _REJECTING: Final = ("filter", "gate", "prefilter")
 
 
 class _Known(Struct):
-    """What was found out about one rule."""
+    """What was found out about one filter: when it rejects a node, and when it does not."""
 
-    facts: RuleFacts
-    name: str
-    by_parameter: bool = False
-    dead: bool = False
-    #: When it rejects a node; None where that is not known.
-    rejects: tuple[Cube, ...] | None = None
-    passes: tuple[Cube, ...] | None = None
+    rule: RuleFacts
+    core: ir.FilterCore
+    rejects: tuple[Cube, ...]
+    passes: tuple[Cube, ...]
+    by_parameter: bool
 
 
 class Logic:
@@ -51,16 +49,13 @@ class Logic:
 
     def chain(self, files: Sequence[FileFacts]) -> Iterator[Diagnostic | None]:
         """Yields findings about pairs of filters, in the order in which they are asked."""
-        known = [
-            _Known(rule, name_of(rule), by_parameter(rule.source, roots(rule.core)))
-            for one in sorted(files, key=lambda one: one.rank)
-            if one.active
-            for rule in one.rules
-            if isinstance(rule.core, ir.FilterCore)
-        ]
-        for one in known:
-            self._understand(one)
-            yield None
+        known: list[_Known] = []
+        active = [one for one in sorted(files, key=lambda one: one.rank) if one.active]
+        for rule in (rule for one in active for rule in one.rules):
+            if isinstance(rule.core, ir.FilterCore):
+                with suppress(Unknown):
+                    known.extend(self._understood(rule, rule.core))
+                yield None
         left = _MAX_PAIRS
         for index, later in enumerate(known):
             for earlier in known[:index]:
@@ -155,88 +150,62 @@ class Logic:
 
     # ---- two rules
 
-    def _understand(self, known: _Known) -> None:
-        core = known.facts.core
-        assert isinstance(core, ir.FilterCore)
-        cubes = self.cubes
-        try:
-            fails = cubes.of(core.test, wanted=False)
-            known.rejects = cubes.all_of([core.guard], start=fails)
-            known.dead = not known.rejects or not cubes.all_of([core.guard, core.test])
-            passes = cubes.of(core.test)
-            if core.guard is not None:
-                passes = cubes.either(cubes.of(core.guard, wanted=False), passes)
-            known.passes = passes
-        except Unknown:
+    def _understood(self, rule: RuleFacts, core: ir.FilterCore) -> Iterator[_Known]:
+        """Yields a filter that rejects some nodes and passes others. Raises `Unknown`."""
+        cubes, guard = self.cubes, core.guard
+        fails, holds = cubes.of(core.test, wanted=False), cubes.of(core.test)
+        rejects = cubes.all_of([guard], start=fails)
+        if not rejects or not cubes.all_of([guard], start=holds):
             return
+        passes = holds if guard is None else cubes.either(cubes.of(guard, wanted=False), holds)
+        yield _Known(rule, core, rejects, passes, by_parameter(rule.source, roots(core)))
 
     def _pair(self, earlier: _Known, later: _Known) -> Diagnostic | None:
-        point = later.facts.point
-        if earlier.dead or later.dead or earlier.facts.point != point:
+        one, other = earlier.rule, later.rule
+        if one.point != other.point or (one.used is not None and one.used is other.used):
             return None
-        if earlier.facts.used is not None and earlier.facts.used is later.facts.used:
-            return None
-        try:
-            found = self._implied(earlier, later)
-            if found is not None or point not in _REJECTING:
-                return found
-            return self._contradiction(earlier, later)
-        except Unknown:
-            return None
+        name, this = name_of(one), "this rule" if other.used is None else name_of(other)
+        with suppress(Unknown):
+            asks = earlier.by_parameter or later.by_parameter
+            if not asks and not self.cubes.meets(later.rejects, earlier.passes):
+                message = f"what {this} rejects is already rejected by {name}"
+                help_ = "remove it, or the stricter rule before it"
+                places = one.place(one.written.span), other.place(other.written.span)
+                return _of_two("P304", message, places, other, help_)
+            if one.point in _REJECTING and self._contradict(earlier.core, later.core):
+                every = earlier.core.guard is None and later.core.guard is None
+                pods = "every pod" if every else "the pods that both are about"
+                nodes = "every node for " * (one.point == "filter")
+                message = f"together with {name} {this} rejects {nodes}{pods}"
+                return _of_two(
+                    "P302", message, (one.place(one.right), other.place(other.right)), other
+                )
+        return None
 
-    def _implied(self, earlier: _Known, later: _Known) -> Diagnostic | None:
-        if earlier.by_parameter or later.by_parameter:
-            return None
-        if later.rejects is None or earlier.passes is None:
-            return None
-        try:
-            if self.cubes.meets(later.rejects, earlier.passes):
-                return None
-        except Unknown:
-            return None
-        rule, label = later.facts, self._label(earlier, later)
-        return warning(
-            "P304",
-            f"what {_this(rule)} rejects is already rejected by {earlier.name}",
-            *rule.place(rule.written.span),
-            "remove it, or the stricter rule before it",
-            labels=label,
-        )
-
-    def _contradiction(self, earlier: _Known, later: _Known) -> Diagnostic | None:
-        a, b = earlier.facts.core, later.facts.core
-        assert isinstance(a, ir.FilterCore)
-        assert isinstance(b, ir.FilterCore)
+    def _contradict(self, one: ir.FilterCore, other: ir.FilterCore) -> bool:
+        """Whether nothing passes both, though each passes something. Raises `Unknown`."""
         cubes = self.cubes
-        guards = {cubes.keys.key(one) for one in (a.guard, b.guard) if one is not None}
-        if len(guards) > 1:
+        if len({cubes.keys.key(each.guard) for each in (one, other) if each.guard is not None}) > 1:
             # There may be no pod that both are about.
-            return None
-        pods = cubes.all_of([a.guard or b.guard])
-        first, second = cubes.of(a.test), cubes.of(b.test)
+            return False
+        pods = cubes.all_of([one.guard or other.guard])
+        first, second = cubes.of(one.test), cubes.of(other.test)
         passed = cubes.both(pods, first)
-        if not passed or not cubes.meets(pods, second) or cubes.meets(passed, second):
-            return None
-        return self._rejects_all(earlier, later)
+        return bool(passed) and cubes.meets(pods, second) and not cubes.meets(passed, second)
 
-    def _rejects_all(self, earlier: _Known, later: _Known) -> Diagnostic:
-        rule = later.facts
-        guards = [guard_of(one.facts.core) for one in (earlier, later)]
-        pods = "every pod" if guards == [None, None] else "the pods that both are about"
-        what = f"rejects every node for {pods}" if rule.point == "filter" else f"rejects {pods}"
-        return warning(
-            "P302",
-            f"together with {earlier.name} {_this(rule)} {what}",
-            *rule.place(rule.right),
-            labels=self._label(earlier, later, right=True),
-        )
 
-    def _label(self, earlier: _Known, later: _Known, *, right: bool = False) -> tuple[Label, ...]:
-        one, other = earlier.facts, later.facts
-        source, span = one.place(one.right if right else one.written.span)
-        if source is not other.place(other.right)[0] or other.used is not None:
-            return ()
-        return (Label(span, "the other rule"),)
+def _of_two(
+    code: str,
+    message: str,
+    places: tuple[tuple[SourceFile, Span], tuple[SourceFile, Span]],
+    later: RuleFacts,
+    *helps: str,
+) -> Diagnostic:
+    """Returns a finding about a rule and an earlier one, which is shown where its file is."""
+    (source, span), here = places
+    same = source is here[0] and later.used is None
+    labels = (Label(span, "the other rule"),) if same else ()
+    return warning(code, message, *here, *helps, labels=labels)
 
 
 def _rejects_all(rule: RuleFacts) -> Diagnostic | None:
@@ -256,10 +225,6 @@ def name_of(rule: RuleFacts) -> str:
         return f"a rule of `{rule.used.name}`"
     line, _ = rule.source.position(rule.written.span.start)
     return f"the rule of {rule.source.name}:{line}"
-
-
-def _this(rule: RuleFacts) -> str:
-    return "this rule" if rule.used is None else f"a rule of `{rule.used.name}`"
 
 
 def by_parameter(source: SourceFile, parts: Sequence[ir.Expr]) -> bool:
