@@ -67,14 +67,11 @@ def reads_of(*roots: ir.Expr | None) -> Reads:
     local, metrics, changes, time = True, False, False, False
     for node in ir.walk(*(one for one in roots if one is not None)):
         match node:
-            case ir.Read():
+            case ir.Read() | ir.KeyedRead():
                 fields.add(node.field)
                 changes = changes or FIELDS[node.field].changes
                 # What the whole cluster has, or a quota uses, changes with any node.
                 local = local and not node.field.startswith(("cluster.", "it.quota."))
-            case ir.KeyedRead():
-                fields.add(node.field)
-                changes = changes or FIELDS[node.field].changes
             case ir.Metric():
                 fields |= _read_by(node)
                 metrics = True
