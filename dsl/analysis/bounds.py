@@ -71,7 +71,8 @@ def _beside(rule: RuleFacts, usual: Ranges, one: ir.Expr, other: ir.Expr) -> Ite
     if not isinstance(value, float) or not _OVERCOMMITTED < value <= _FULL:
         return
     found = usual.range(one)
-    if found.low >= 0 and 0 < found.high <= 1:
+    # A number that is chosen is meant as it is, and a parameter may be another one tomorrow.
+    if 0 <= found.low < found.high <= 1 and not isinstance(inner(one), ir.If):
         text = rule.source.slice(other.span)
         fix = Fix(other.span, f"{text}%") if re.fullmatch(r"\d+(\.\d+)?", text) else None
         message = f"`{rule.text(one.span)}` is a share from 0 to 1, and `{text}` is far above"
@@ -134,4 +135,6 @@ def _small(rule: RuleFacts, core: ir.ScoreCore, found: Range) -> Iterator[Diagno
     if isinstance(inner(core.value), ir.If) and (weighed or found.high > 1):
         return  # Small on purpose, beside others.
     message = f"this score goes from {found.low:g} to {found.high:g} only, of 100"
-    yield warning("P225", message, rule.source, rule.right, f"write  ({rule.text(rule.right)})*100")
+    simple = found.low >= 0 and found.high <= 1
+    help_ = f"write  ({rule.text(rule.right)})*100" if simple else "multiply the share by 100"
+    yield warning("P225", message, rule.source, rule.right, help_)

@@ -270,8 +270,9 @@ def in_list(typer: Typer, node: s.In) -> ir.Expr:
     item = typer.plain(left)
     if item.type.kind in (Kind.BOOL, Kind.LIST):
         message = f"`in` does not test {describe(item)}"
-        help_ = "write  any(LIST where it ...)   for the items of a list"
-        raise scope.refuse("P201", message, node.left.span, help_)
+        of_list = item.type.kind is Kind.LIST
+        helps = ("for its items write  any(LIST where it in ...)",) if of_list else ()
+        raise scope.refuse("P201", message, node.left.span, *helps)
     return turned(node.span, _member(typer, node.span, item, members), negated=node.negated)
 
 

@@ -112,6 +112,8 @@ def test_found(text, expected):
         'filter: (pod.label[a] ?? "x") == node.label[a]',
         "forbid: node.label[a] == pod.label[a]",
         "filter: node.cpu.requested / node.cpu.allocatable < 2",
+        "filter: (if node.ready then 1 else 0) < 50 and node.gpu.free > 0",
+        "param share: number = 0.5\nfilter: $share < 50 -> node.ready",
         "score: 100 - load/max*100",
         "score: if node.ready then 1 else 0 weight 5",
         "filter: pod.name contains a and not pod.name contains ab",
