@@ -32,12 +32,24 @@ def unused(facts: FileFacts) -> Iterator[Diagnostic]:
         if name not in used:
             used.add(name)
             todo.extend(inside.get(name, ()))
+    yield from _no_scores(facts)
     words = {s.LetDecl: "let", s.ParamDecl: "parameter", s.MetricDecl: "metric"}
     for one in statements:
         if isinstance(one, s.LetDecl | s.ParamDecl | s.MetricDecl) and one.name not in used:
             word = words[type(one)]
             message = f"the {word} `{one.name}` is not used"
             yield warning("P316", message, facts.source, one.name_span, "remove it")
+
+
+def _no_scores(facts: FileFacts) -> Iterator[Diagnostic]:
+    """Yields lines about the scores of a file that has none: nothing is dropped in silence."""
+    if any(isinstance(one.core, ir.ScoreCore) for one in facts.rules):
+        return
+    for one in facts.statements:
+        prescore = isinstance(one, s.Rule) and one.point == "prescore"
+        if prescore or isinstance(one, s.NormalizeDecl):
+            message = "this speaks of the scores of this file, and there is none"
+            yield warning("P316", message, facts.source, one.span, "remove it")
 
 
 #: What of a node may hold further names.

@@ -45,6 +45,8 @@ def codes(text, **options):
         ("bind: pod.gpu > 0 -> with a\nbind: pod.gpu > 0 -> with b", ["P504"]),
         ("quota: by pod.namespace elastic\nquota: by pod.label[team] elastic", ["P505"]),
         ("spread: over zone hard\nspread: over zone skew 2 hard", ["P304"]),
+        # lines about scores that are not there
+        ("prescore: pod.gpu > 0\nfilter: node.ready", ["P316"]),
     ],
 )  # fmt: skip
 def test_found(text, expected):
