@@ -86,8 +86,7 @@ def _same_type(typer: Typer, operator: str, left: Typed, right: Typed) -> tuple[
     pairs = ((left, right), (right, left))
     better = ((one.span, beside(typer.scope, one, other)) for one, other in pairs)
     fix = next((Fix(*one) for one in better if one[1]), None)
-    hints = (hint_beside(typer.scope, one, other) for one, other in pairs)
-    helps = next((one for one in hints if one), ()) if fix is None else ()
+    helps = hint_beside(typer.scope, left, right) if fix is None else ()
     wants = f"`{operator}` wants two values of one kind"
     raise typer.scope.clash("P201", wants, left, right, *helps, fix=fix)
 

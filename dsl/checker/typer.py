@@ -198,9 +198,7 @@ class Typer:
             elif isinstance(one, Flex) or one.type.kind is not firm.type.kind:
                 raise self.scope.clash("P201", f"{joined} two values of one kind", firm, one)
             elif one.type.unit != firm.type.unit:
-                pairs = ((one, firm), (firm, one))
-                found = (hint_beside(self.scope, *pair) for pair in pairs)
-                helps = next((one for one in found if one), ())
+                helps = hint_beside(self.scope, one, firm)
                 raise self.scope.clash("P203", f"{joined} equal units", firm, one, *helps)
             else:
                 out.append(one)
