@@ -274,6 +274,20 @@ def walk(*roots: Expr) -> list[Expr]:
     return out
 
 
+def unnamed(node: Expr) -> Expr:
+    """Returns what stands behind the names of lets."""
+    while isinstance(node, Named):
+        node = node.body
+    return node
+
+
+def joined(node: Expr | None, operator: str = "and") -> tuple[Expr, ...]:
+    """Returns the conditions that one is put together of; none of None."""
+    if isinstance(node, Logical) and node.operator == operator:
+        return node.operands
+    return () if node is None else (node,)
+
+
 def parts_first(root: Expr, known: Container[int]) -> Iterator[Expr]:
     """Yields the nodes below a root whose ids are not known, parts before what they are part of.
 
@@ -448,3 +462,10 @@ class QuotaCore(Struct, frozen=True, eq=False, kw_only=True):
     within: tuple[tuple[str, Expr], ...]
     message: Message | None
     status: str | None
+
+
+#: What any statement with an extension point means.
+AnyCore = (
+    FilterCore | ScoreCore | TierCore | SortCore | PermitCore | ActionCore | BindCore | PreemptCore
+    | GangCore | QuotaCore
+)  # fmt: skip

@@ -5,16 +5,13 @@ Reads the tree as understood; changes nothing. Where it does not know, it is sil
 
 from collections.abc import Iterator, Sequence
 
-from dsl.analysis.attracting import attracting
+from dsl.analysis.bounds import odd_numbers
 from dsl.analysis.cost import cost, over_budget
 from dsl.analysis.facts import FileFacts, Inventory, MetricStock, RuleFacts, Size
 from dsl.analysis.logic import Logic
 from dsl.analysis.names import contradicting_status, unused
 from dsl.analysis.order import decided
-from dsl.analysis.ranges import Ranges
-from dsl.analysis.samples import not_sampled, question_of
-from dsl.analysis.shares import compared, measured, ratio, scored
-from dsl.analysis.stock import at_use, not_in_stock, read_inventory
+from dsl.analysis.stock import at_use, not_in_stock, not_sampled, question_of, read_inventory
 from dsl.analysis.texts import both_missing, odd_texts, without_arrow
 from dsl.diagnostics import Diagnostic
 
@@ -45,17 +42,13 @@ def analyse(
             continue
         yield from unused(one)
         yield from contradicting_status(one)
-        usual = Ranges(one, keys, measured, ratio)
         for rule in one.rules:
             yield from odd_texts(rule)
             yield from without_arrow(rule)
             yield from both_missing(rule)
-            yield from compared(rule, one.metrics)
-            yield from scored(rule, usual)
             yield None
         yield from logic.file(one)
-        yield from Ranges(one, keys).file()
-        yield from attracting(one, keys)
+        yield from odd_numbers(one, keys)
         if stock is not None:
             yield from not_in_stock(one, stock)
             yield from not_sampled(one, stock)

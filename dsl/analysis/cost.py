@@ -10,7 +10,7 @@ from typing import Final
 
 from dsl import ir
 from dsl.analysis.facts import FileFacts, RuleFacts, Size, roots, warning
-from dsl.analysis.keys import Keys, bare
+from dsl.analysis.keys import Keys
 from dsl.diagnostics import Diagnostic, Label, Severity
 from dsl.source import Span
 from dsl.types import Level
@@ -50,7 +50,7 @@ def cost(facts: FileFacts, size: Size, keys: Keys | None = None) -> tuple[float,
                 units = sum(_units(one, size) for one in _distinct(keys, node))
                 rows = "P" if isinstance(node, ir.PodAggregate) else "N"
                 parts.append(Part(rule, node.span, units, rows))
-            key = keys.key(bare(node))
+            key = keys.key(ir.unnamed(node))
             if key not in counted:
                 counted.add(key)
                 sets = isinstance(node, _SETS) and not isinstance(node, ir.Rank)
@@ -114,7 +114,7 @@ def units_of(root: ir.Expr, size: Size) -> float:
 def _distinct(keys: Keys, root: ir.Expr) -> list[ir.Expr]:
     found: dict[int, ir.Expr] = {}
     for node in ir.walk(root):
-        found.setdefault(keys.key(bare(node)), node)
+        found.setdefault(keys.key(ir.unnamed(node)), node)
     return list(found.values())
 
 
@@ -166,7 +166,7 @@ def over_budget(facts: FileFacts, size: Size, keys: Keys | None = None) -> Itera
         " about 5 ms",
     )
     if used is not None:
-        text = " ".join(rule.source.slice(dearest.span).split())
+        text = rule.text(dearest.span)
         notes = (f"the dearest part is  {text}  with {each}", *notes)
     yield warning(
         code,

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dsl import ir
-from dsl.analysis.keys import NO, YES, Keys, at_first, bare
+from dsl.analysis.keys import NO, YES, Keys, at_first
 from dsl.analysis.sets import (
     Limit,
     Numbers,
-    Outcomes,
     Test,
     Texts,
     numbers_between,
@@ -32,15 +31,6 @@ ALWAYS: Final[tuple[Cube, ...]] = ({},)
 NEVER: Final[tuple[Cube, ...]] = ()
 
 _FLIPPED: Final = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_OUTCOMES: Final = {
-    "==": frozenset({"equal"}),
-    "<": frozenset({"less"}),
-    "<=": frozenset({"less", "equal"}),
-    ">": frozenset({"more"}),
-    ">=": frozenset({"more", "equal"}),
-}
-_TURNED: Final = {"less": "more", "more": "less"}
-_ALL: Final = frozenset({"less", "equal", "more", "none"})
 
 
 class Unknown(Exception):  # noqa: N818 - "no answer", not an error
@@ -57,7 +47,7 @@ class Cubes:
 
     def of(self, node: ir.Expr, *, wanted: bool = True) -> tuple[Cube, ...]:
         """Returns when a condition is true (or, not `wanted`, false). Raises `Unknown`."""
-        node = bare(node)
+        node = ir.unnamed(node)
         if node.level is Level.CONST and not isinstance(node, ir.Logical | ir.Not):
             return self._fixed(node, wanted=wanted)
         known = (self.keys.key(node), wanted)
@@ -120,12 +110,6 @@ class Cubes:
                 return self._logical(node, wanted=wanted)
             case ir.Not():
                 return self.of(node.operand, wanted=not wanted)
-            case ir.If():
-                yes = self.both(self.of(node.condition), self.of(node.then, wanted=wanted))
-                no = self.both(
-                    self.of(node.condition, wanted=False), self.of(node.other, wanted=wanted)
-                )
-                return self.either(yes, no)
             case ir.Compare():
                 return self._compare(node, wanted=wanted)
             case ir.Missing():
@@ -141,7 +125,7 @@ class Cubes:
             case ir.Member():
                 return self._member(node, wanted=wanted)
             case ir.TextTest():
-                right = bare(node.right)
+                right = ir.unnamed(node.right)
                 if isinstance(right, ir.Const) and isinstance(right.value, str):
                     test = Test(node.operator, right.value, wanted)
                     limit = Limit(not wanted, Texts(tests=frozenset({test})))
@@ -168,7 +152,7 @@ class Cubes:
         return out
 
     def _compare(self, node: ir.Compare, *, wanted: bool) -> tuple[Cube, ...]:
-        left, right, operator = bare(node.left), bare(node.right), node.operator
+        left, right, operator = ir.unnamed(node.left), ir.unnamed(node.right), node.operator
         if left.type.kind is Kind.BOOL:
             same = self.both(self.of(left), self.of(right, wanted=wanted))
             apart = self.both(self.of(left, wanted=False), self.of(right, wanted=not wanted))
@@ -183,28 +167,13 @@ class Cubes:
             assert isinstance(right.value, float)
             found = numbers_where(operator, right.value)
             return self._limited(left, _numbers(found, wanted=wanted))
-        return self._pair(left, right, operator, wanted=wanted)
-
-    def _pair(
-        self, left: ir.Expr, right: ir.Expr, operator: str, *, wanted: bool
-    ) -> tuple[Cube, ...]:
-        outcomes = _OUTCOMES[operator] if wanted else _ALL - _OUTCOMES[operator]
-        a, b = self.keys.key(left), self.keys.key(right)
-        if a == b:
-            missing, there = "none" in outcomes, "equal" in outcomes
-            limit = Limit(missing, at_first(left).values if there else None)
-            return self._limited(left, limit)
-        if a > b:
-            a, b = b, a
-            outcomes = frozenset(_TURNED.get(one, one) for one in outcomes)
-        key = self.keys.intern(("pair", a, b))
-        return ({key: Limit(missing=False, values=Outcomes(outcomes))},)
+        return self._opaque(node, wanted=wanted)
 
     def _member(self, node: ir.Member, *, wanted: bool) -> tuple[Cube, ...]:
-        items = bare(node.items)
+        items = ir.unnamed(node.items)
         if not isinstance(items, ir.Const) or not isinstance(items.value, tuple):
             return self._opaque(node, wanted=wanted)
-        if bare(node.item).type.kind is Kind.TEXT:
+        if ir.unnamed(node.item).type.kind is Kind.TEXT:
             texts = frozenset(one for one in items.value if isinstance(one, str))
             return self._limited(node.item, _texts(texts, wanted=wanted))
         numbers = numbers_of(one for one in items.value if isinstance(one, float))
@@ -212,39 +181,9 @@ class Cubes:
 
     def _limited(self, node: ir.Expr, limit: Limit) -> tuple[Cube, ...]:
         """Returns when the value of an expression is within a limit."""
-        node = bare(node)
-        there = Limit(missing=False, values=limit.values)
-        match node:
-            case ir.Const():
-                return self._opaque_value(node, limit)
-            case ir.If():
-                yes = self.both(self.of(node.condition), self._limited(node.then, limit))
-                no = self.both(
-                    self.of(node.condition, wanted=False), self._limited(node.other, limit)
-                )
-                return self.either(yes, no)
-            case ir.Coalesce():
-                out: tuple[Cube, ...] = NEVER
-                before = ALWAYS
-                for one in node.operands[:-1]:
-                    if there.values is not None:
-                        out = self.either(out, self.both(before, self._limited(one, there)))
-                    before = self.both(before, self._limited(one, Limit(missing=True)))
-                return self.either(out, self.both(before, self._limited(node.operands[-1], limit)))
-            case _:
-                limit = limit.meet(at_first(node))
-                return NEVER if limit.is_empty else ({self.keys.key(node): limit},)
-
-    def _opaque_value(self, node: ir.Const, limit: Limit) -> tuple[Cube, ...]:
-        value, values = node.value, limit.values
-        if is_missing(value):
-            return ALWAYS if limit.missing else NEVER
-        held = False
-        if isinstance(value, str) and isinstance(values, Texts):
-            held = values.holds(value)
-        elif isinstance(value, float) and isinstance(values, Numbers):
-            held = not values.meet(numbers_of([value])).is_empty
-        return ALWAYS if held else NEVER
+        node = ir.unnamed(node)
+        limit = limit.meet(at_first(node))
+        return NEVER if limit.is_empty else ({self.keys.key(node): limit},)
 
     # ---- cubes
 

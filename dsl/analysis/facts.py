@@ -64,13 +64,6 @@ class Inventory(Struct, frozen=True):
     metrics: Mapping[tuple[str, str], MetricStock] = field(default_factory=dict)
 
 
-#: What any statement with an extension point means.
-AnyCore = (
-    ir.FilterCore | ir.ScoreCore | ir.TierCore | ir.SortCore | ir.PermitCore | ir.ActionCore
-    | ir.BindCore | ir.PreemptCore | ir.GangCore | ir.QuotaCore
-)  # fmt: skip
-
-
 class RuleFacts(Struct, frozen=True, eq=False):
     """A rule without errors.
 
@@ -83,7 +76,7 @@ class RuleFacts(Struct, frozen=True, eq=False):
 
     source: SourceFile
     written: s.Rule | s.Special
-    core: AnyCore
+    core: ir.AnyCore
     changes: bool
     used: UseLine | None = None
 
@@ -114,6 +107,10 @@ class RuleFacts(Struct, frozen=True, eq=False):
         start = self.source.line_starts[line - 1]
         return self.source, Span(start, start + len(self.written.keyword))
 
+    def text(self, span: Span) -> str:
+        """Returns what is written somewhere, on one line."""
+        return " ".join(self.source.slice(span).split())
+
     def place(self, span: Span) -> tuple[SourceFile, Span]:
         """Where a finding about a part of the rule is shown: in a file of the user's."""
         return (self.source, span) if self.used is None else (self.used.source, self.used.span)
@@ -138,17 +135,17 @@ _PARTS: Final[dict[type, Callable[[Any], Iterable[ir.Expr | str | None]]]] = {
 }
 
 
-def parts(core: AnyCore) -> tuple[ir.Expr, ...]:
+def parts(core: ir.AnyCore) -> tuple[ir.Expr, ...]:
     """Returns what a statement asks and computes as it is written, but for its guard."""
     return tuple(one for one in _PARTS[type(core)](core) if isinstance(one, ir.Core))
 
 
-def guard_of(core: AnyCore) -> ir.Expr | None:
+def guard_of(core: ir.AnyCore) -> ir.Expr | None:
     """Returns for which pods a statement speaks; None: for all."""
     return None if isinstance(core, ir.SortCore) else core.guard
 
 
-def roots(core: AnyCore) -> list[ir.Expr]:
+def roots(core: ir.AnyCore) -> list[ir.Expr]:
     """Returns all expressions of a statement as it is written."""
     guard = guard_of(core)
     return [*([] if guard is None else [guard]), *parts(core)]

@@ -9,15 +9,16 @@ from operator import attrgetter
 from typing import Any, Final, get_args
 
 from dsl import ir
-from dsl.analysis.sets import Limit, Numbers, Outcomes, Texts, numbers_between
+from dsl.analysis.sets import Limit, Numbers, Texts, numbers_between
 from dsl.schema import FIELDS
 from dsl.types import Kind, Level
 
 #: Aggregates that are a number of things, and 0 of nothing.
 _COUNTING: Final = ("count", "distinct")
-YES: Final = Outcomes(frozenset({"yes"}))
-NO: Final = Outcomes(frozenset({"no"}))
-BOTH: Final = Outcomes(frozenset({"yes", "no"}))
+#: What a condition comes to.
+YES: Final = Texts(frozenset({"yes"}))
+NO: Final = Texts(frozenset({"no"}))
+BOTH: Final = Texts(frozenset({"yes", "no"}))
 #: Fields that are another name of the same thing.
 _SAME: Final = {"namespace.name": "pod.namespace"}
 #: What of a node tells its shape: where it stands does not.
@@ -25,13 +26,6 @@ _PARTS: Final[dict[type, Callable[[Any], tuple[object, ...]]]] = {
     kind: attrgetter(*(one for one in kind.__struct_fields__ if one != "span"))
     for kind in get_args(ir.Expr)
 }
-
-
-def bare(node: ir.Expr) -> ir.Expr:
-    """Returns what stands behind the names of lets."""
-    while isinstance(node, ir.Named):
-        node = node.body
-    return node
 
 
 def same_field(name: str) -> str:

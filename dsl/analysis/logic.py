@@ -19,21 +19,18 @@ from dsl.types import Kind, Level
 #: Pairs of rules that are compared; beyond that the analysis is silent.
 _MAX_PAIRS: Final = 4_000
 _PAIRS_A_STEP: Final = 16
-_PODS: Final = ("a pod", "every pod")
 #: Where a pod must pass all rules at once.
 _REJECTING: Final = ("filter", "gate", "prefilter")
 
 
 class _Known(Struct):
-    """What was found out about one rule."""
+    """What was found out about one filter: when it rejects a node, and when it does not."""
 
-    facts: RuleFacts
-    name: str
-    by_parameter: bool = False
-    dead: bool = False
-    #: When it rejects a node; None where that is not known.
-    rejects: tuple[Cube, ...] | None = None
-    passes: tuple[Cube, ...] | None = None
+    rule: RuleFacts
+    core: ir.FilterCore
+    rejects: tuple[Cube, ...]
+    passes: tuple[Cube, ...]
+    by_parameter: bool
 
 
 class Logic:
@@ -52,16 +49,13 @@ class Logic:
 
     def chain(self, files: Sequence[FileFacts]) -> Iterator[Diagnostic | None]:
         """Yields findings about pairs of filters, in the order in which they are asked."""
-        known = [
-            _Known(rule, name_of(rule), by_parameter(rule.source, roots(rule.core)))
-            for one in sorted(files, key=lambda one: one.rank)
-            if one.active
-            for rule in one.rules
-            if isinstance(rule.core, ir.FilterCore)
-        ]
-        for one in known:
-            self._understand(one)
-            yield None
+        known: list[_Known] = []
+        active = [one for one in sorted(files, key=lambda one: one.rank) if one.active]
+        for rule in (rule for one in active for rule in one.rules):
+            if isinstance(rule.core, ir.FilterCore):
+                with suppress(Unknown):
+                    known.extend(self._understood(rule, rule.core))
+                yield None
         left = _MAX_PAIRS
         for index, later in enumerate(known):
             for earlier in known[:index]:
@@ -80,7 +74,7 @@ class Logic:
 
     def _rule(self, rule: RuleFacts) -> Iterator[Diagnostic]:
         core = rule.core
-        looked = [*_conjuncts(guard_of(core)), *parts(core)]
+        looked = [*ir.joined(guard_of(core)), *parts(core)]
         found: list[Diagnostic] = []
         odd = self._parts(rule.source, looked, found)
         yield from found
@@ -90,33 +84,17 @@ class Logic:
                 yield one
 
     def _whole(self, rule: RuleFacts) -> Diagnostic | None:
-        core, written = rule.core, rule.written
-        if by_parameter(rule.source, roots(core)):
+        """Looks at a rule for the pods that it is for."""
+        if by_parameter(rule.source, roots(rule.core)):
             return None
-        place = written.left.span if written.left is not None else rule.right
-        try:
-            applies = self.applies(rule)
-            if not applies:
-                return self._never_applies(rule, place)
-            told = _told(rule)
-            if told is None or told.test.level is Level.CONST:
-                return _rejects_all(rule)
-            holds = self.cubes.all_of([told.test], start=applies)
-            fails = self.cubes.both(applies, self.cubes.of(told.test, wanted=False))
-        except Unknown:
-            return None
-        if holds and fails:
-            return None
-        code, what, effect = (
-            ("P301", "never", told.never) if not holds else ("P303", "always", told.always)
-        )
-        return warning(
-            code,
-            f"this is {what} true{self._where(rule)}, so {effect}",
-            rule.source,
-            told.test.span,
-            labels=self._labels(rule, told.test.span),
-        )
+        with suppress(Unknown):
+            if not self.applies(rule):
+                left = rule.written.left
+                place = rule.right if left is None else left.span
+                label = "" if left is None else "never true together with `applies to`"
+                message = "this rule never applies"
+                return warning("P301", message, rule.source, place, label=label)
+        return _rejects_all(rule)
 
     def applies(self, rule: RuleFacts) -> tuple[Cube, ...]:
         """Returns when the left side of a rule holds, `applies to` included. Raises `Unknown`."""
@@ -126,53 +104,30 @@ class Logic:
         )
         return self.cubes.all_of([guard_of(core), left])
 
-    def _where(self, rule: RuleFacts) -> str:
-        if rule.written.left is not None:
-            return " where the left side holds"
-        return " for the pods of `applies to`" if guard_of(rule.core) is not None else ""
-
-    def _never_applies(self, rule: RuleFacts, place: Span) -> Diagnostic:
-        return warning(
-            "P301",
-            "this rule never applies",
-            rule.source,
-            place,
-            label="never true together with `applies to`" if rule.written.left is not None else "",
-            labels=self._labels(rule, place),
-        )
-
-    def _labels(self, rule: RuleFacts, place: Span) -> tuple[Label, ...]:
-        inside = rule.written.span
-        for one in _conjuncts(guard_of(rule.core)):
-            if one.span.start < inside.start or one.span.end > inside.end:
-                return (Label(one.span, "the pods of this file"),)
-        left = rule.written.left
-        return () if left is None or left.span == place else (Label(left.span, "given this"),)
-
     def _parts(self, source: SourceFile, roots: Sequence[ir.Expr], found: list[Diagnostic]) -> bool:
         """Finds the smallest conditions that are never or always true; whether there are any."""
+        asks = by_parameter(source, roots)
+        # A part of the same text is no part of its own: `x != a` is no `x == a`.
+        same = {
+            id(one)
+            for node in ir.walk(*roots)
+            for one in ir.children(node)
+            if one.span == node.span and one.type == node.type and not isinstance(node, ir.Named)
+        }
         done: set[int] = set()
         bad: set[int] = set()
-        asks = by_parameter(source, roots)
-        stack = [(one, False) for one in reversed(roots)]
-        while stack:
-            node, ready = stack.pop()
-            if not ready:
-                if id(node) not in done:
-                    done.add(id(node))
-                    stack.append((node, True))
-                    stack.extend((one, False) for one in reversed(_below(node)))
-                continue
-            if any(id(one) in bad for one in _below(node)):
+        for node in (node for root in roots for node in ir.parts_first(root, done)):
+            done.add(id(node))
+            if any(id(one) in bad for one in ir.children(node)):
                 bad.add(id(node))
-                continue
             # Only where a parameter takes part at all, each part is looked through for it.
-            one = None if asks and by_parameter(source, [node]) else self._constant(source, node)
-            if one is not None:
-                bad.add(id(node))
-                if (one.source.name, one.span) not in self._seen:
-                    self._seen.add((one.source.name, one.span))
-                    found.append(one)
+            elif id(node) not in same and not (asks and by_parameter(source, [node])):
+                one = self._constant(source, node)
+                if one is not None:
+                    bad.add(id(node))
+                    if (source.name, one.span) not in self._seen:
+                        self._seen.add((source.name, one.span))
+                        found.append(one)
         return bool(bad)
 
     def _constant(self, source: SourceFile, node: ir.Expr) -> Diagnostic | None:
@@ -184,7 +139,7 @@ class Logic:
         if verdict is None:
             return None
         code, what = ("P303", "always") if verdict else ("P301", "never")
-        return warning(code, f"this is {what} true", source, node.span, *_instead(source, node))
+        return warning(code, f"this is {what} true", source, node.span)
 
     def _verdict(self, node: ir.Expr) -> bool | None:
         for verdict in (False, True):
@@ -195,127 +150,62 @@ class Logic:
 
     # ---- two rules
 
-    def _understand(self, known: _Known) -> None:
-        core = known.facts.core
-        assert isinstance(core, ir.FilterCore)
-        cubes = self.cubes
-        try:
-            fails = cubes.of(core.test, wanted=False)
-            known.rejects = cubes.all_of([core.guard], start=fails)
-            known.dead = not known.rejects or not cubes.all_of([core.guard, core.test])
-            passes = cubes.of(core.test)
-            if core.guard is not None:
-                passes = cubes.either(cubes.of(core.guard, wanted=False), passes)
-            known.passes = passes
-        except Unknown:
+    def _understood(self, rule: RuleFacts, core: ir.FilterCore) -> Iterator[_Known]:
+        """Yields a filter that rejects some nodes and passes others. Raises `Unknown`."""
+        cubes, guard = self.cubes, core.guard
+        fails, holds = cubes.of(core.test, wanted=False), cubes.of(core.test)
+        rejects = cubes.all_of([guard], start=fails)
+        if not rejects or not cubes.all_of([guard], start=holds):
             return
+        passes = holds if guard is None else cubes.either(cubes.of(guard, wanted=False), holds)
+        yield _Known(rule, core, rejects, passes, by_parameter(rule.source, roots(core)))
 
     def _pair(self, earlier: _Known, later: _Known) -> Diagnostic | None:
-        point = later.facts.point
-        if earlier.dead or later.dead or earlier.facts.point != point:
+        one, other = earlier.rule, later.rule
+        if one.point != other.point or (one.used is not None and one.used is other.used):
             return None
-        if earlier.facts.used is not None and earlier.facts.used is later.facts.used:
-            return None
-        try:
-            found = self._implied(earlier, later)
-            if found is not None or point not in _REJECTING:
-                return found
-            return self._contradiction(earlier, later)
-        except Unknown:
-            return None
+        name, this = name_of(one), "this rule" if other.used is None else name_of(other)
+        with suppress(Unknown):
+            asks = earlier.by_parameter or later.by_parameter
+            if not asks and not self.cubes.meets(later.rejects, earlier.passes):
+                message = f"what {this} rejects is already rejected by {name}"
+                help_ = "remove it, or the stricter rule before it"
+                places = one.place(one.written.span), other.place(other.written.span)
+                return _of_two("P304", message, places, other, help_)
+            if one.point in _REJECTING and self._contradict(earlier.core, later.core):
+                every = earlier.core.guard is None and later.core.guard is None
+                pods = "every pod" if every else "the pods that both are about"
+                nodes = "every node for " * (one.point == "filter")
+                message = f"together with {name} {this} rejects {nodes}{pods}"
+                return _of_two(
+                    "P302", message, (one.place(one.right), other.place(other.right)), other
+                )
+        return None
 
-    def _implied(self, earlier: _Known, later: _Known) -> Diagnostic | None:
-        if earlier.by_parameter or later.by_parameter:
-            return None
-        if later.rejects is None or earlier.passes is None:
-            return None
-        try:
-            if self.cubes.meets(later.rejects, earlier.passes):
-                return None
-        except Unknown:
-            return None
-        rule, label = later.facts, self._label(earlier, later)
-        return warning(
-            "P304",
-            f"what {_this(rule)} rejects is already rejected by {earlier.name}",
-            *rule.place(rule.written.span),
-            "remove it, or the stricter rule before it",
-            labels=label,
-        )
-
-    def _contradiction(self, earlier: _Known, later: _Known) -> Diagnostic | None:
-        a, b = earlier.facts.core, later.facts.core
-        assert isinstance(a, ir.FilterCore)
-        assert isinstance(b, ir.FilterCore)
+    def _contradict(self, one: ir.FilterCore, other: ir.FilterCore) -> bool:
+        """Whether nothing passes both, though each passes something. Raises `Unknown`."""
         cubes = self.cubes
-        guards = {cubes.keys.key(one) for one in (a.guard, b.guard) if one is not None}
-        if len(guards) > 1:
+        if len({cubes.keys.key(each.guard) for each in (one, other) if each.guard is not None}) > 1:
             # There may be no pod that both are about.
-            return None
-        pods = cubes.all_of([a.guard or b.guard])
-        first, second = cubes.of(a.test), cubes.of(b.test)
+            return False
+        pods = cubes.all_of([one.guard or other.guard])
+        first, second = cubes.of(one.test), cubes.of(other.test)
         passed = cubes.both(pods, first)
-        if not passed or not cubes.meets(pods, second) or cubes.meets(passed, second):
-            return None
-        return self._rejects_all(earlier, later)
-
-    def _rejects_all(self, earlier: _Known, later: _Known) -> Diagnostic:
-        rule = later.facts
-        guards = [guard_of(one.facts.core) for one in (earlier, later)]
-        pods = "every pod" if guards == [None, None] else "the pods that both are about"
-        what = f"rejects every node for {pods}" if rule.point == "filter" else f"rejects {pods}"
-        return warning(
-            "P302",
-            f"together with {earlier.name} {_this(rule)} {what}",
-            *rule.place(rule.right),
-            labels=self._label(earlier, later, right=True),
-        )
-
-    def _label(self, earlier: _Known, later: _Known, *, right: bool = False) -> tuple[Label, ...]:
-        one, other = earlier.facts, later.facts
-        source, span = one.place(one.right if right else one.written.span)
-        if source is not other.place(other.right)[0] or other.used is not None:
-            return ()
-        return (Label(span, "the other rule"),)
+        return bool(passed) and cubes.meets(pods, second) and not cubes.meets(passed, second)
 
 
-class _Told(Struct, frozen=True):
-    """The condition that decides in a rule, and what it means if it always goes one way."""
-
-    test: ir.Expr
-    never: str
-    always: str
-
-
-def _instead(source: SourceFile, node: ir.Expr) -> tuple[str, ...]:
-    """`x != a or x != b`, `x is a and x is b`: the other word is meant."""
-    if not isinstance(node, ir.Logical):
-        return ()
-    either = node.operator == "or"
-    if either and not all(isinstance(one, ir.Not) for one in node.operands):
-        return ()
-    parts = [" ".join(source.slice(one.span).split()) for one in node.operands]
-    return (f"did you mean  {' and '.join(parts) if either else ' or '.join(parts)}",)
-
-
-def _told(rule: RuleFacts) -> _Told | None:
-    core = rule.core
-    match core:
-        case ir.FilterCore():
-            one, every = ("a node", "every node") if rule.point == "filter" else _PODS
-            never, always = f"the rule rejects {every}", f"the rule never rejects {one}"
-            if core.forbids:
-                never, always = always, never
-            return _Told(core.right, never, always)
-        case ir.TierCore():
-            return _Told(core.test, "no node comes first", "no node comes before another")
-        case ir.PermitCore(until=ir.Core() as until):
-            end = "allowed" if core.then == "allow" else "rejected"
-            return _Told(until, f"every pod waits and is {end} then", "no pod waits")
-        case ir.PreemptCore(where=ir.Core() as where):
-            return _Told(where, "no pod is ever evicted", "every pod may be evicted")
-        case _:
-            return None
+def _of_two(
+    code: str,
+    message: str,
+    places: tuple[tuple[SourceFile, Span], tuple[SourceFile, Span]],
+    later: RuleFacts,
+    *helps: str,
+) -> Diagnostic:
+    """Returns a finding about a rule and an earlier one, which is shown where its file is."""
+    (source, span), here = places
+    same = source is here[0] and later.used is None
+    labels = (Label(span, "the other rule"),) if same else ()
+    return warning(code, message, *here, *helps, labels=labels)
 
 
 def _rejects_all(rule: RuleFacts) -> Diagnostic | None:
@@ -337,33 +227,8 @@ def name_of(rule: RuleFacts) -> str:
     return f"the rule of {rule.source.name}:{line}"
 
 
-def _this(rule: RuleFacts) -> str:
-    return "this rule" if rule.used is None else f"a rule of `{rule.used.name}`"
-
-
 def by_parameter(source: SourceFile, parts: Sequence[ir.Expr]) -> bool:
     """Whether a parameter takes part: with another value a finding may not hold."""
     return "$" in source.text and any(
         isinstance(one, ir.Const) and "$" in source.slice(one.span) for one in ir.walk(*parts)
     )
-
-
-def _conjuncts(guard: ir.Expr | None) -> tuple[ir.Expr, ...]:
-    if guard is None:
-        return ()
-    if isinstance(guard, ir.Logical) and guard.operator == "and":
-        return guard.operands
-    return (guard,)
-
-
-def _below(node: ir.Expr) -> list[ir.Expr]:
-    """Returns the parts of a node; a part of the same text is not a part of its own."""
-    out: list[ir.Expr] = []
-    stack = list(reversed(ir.children(node)))
-    while stack:
-        one = stack.pop()
-        if one.span == node.span and one.type == node.type and not isinstance(node, ir.Named):
-            stack.extend(reversed(ir.children(one)))
-        else:
-            out.append(one)
-    return out

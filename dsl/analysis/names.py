@@ -42,7 +42,7 @@ def unused(facts: FileFacts) -> Iterator[Diagnostic]:
 
 
 def _no_scores(facts: FileFacts) -> Iterator[Diagnostic]:
-    """Yields lines about the scores of a file that has none."""
+    """Yields lines about the scores of a file that has none: nothing is dropped in silence."""
     if any(isinstance(one.core, ir.ScoreCore) for one in facts.rules):
         return
     for one in facts.statements:

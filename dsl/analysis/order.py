@@ -5,11 +5,12 @@ policies.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from dsl import ir
 from dsl.analysis.cubes import Cube, Unknown
-from dsl.analysis.facts import AnyCore, FileFacts, RuleFacts, roots, warning
+from dsl.analysis.facts import FileFacts, RuleFacts, guard_of, roots, warning
 from dsl.analysis.logic import Logic, by_parameter, name_of
 from dsl.diagnostics import Diagnostic, Label, Severity
 
@@ -34,32 +35,22 @@ def _unreached(logic: Logic, rules: Sequence[RuleFacts]) -> Iterator[Diagnostic]
     for later in rules[:_MAX_RULES]:
         if by_parameter(later.source, roots(later.core)):
             continue
-        takes = _applies(logic, later)
-        if takes:
-            earlier = next((one for one in known if not _beyond(logic, takes, one)), None)
+        with suppress(Unknown):
+            takes = logic.applies(later)
+            before = (one for one in known if takes and not _beyond(logic, takes, one))
+            earlier = next(before, None)
+            known.append(later)
             if earlier is not None:
                 yield _never(earlier, later)
-        if takes is not None:
-            known.append(later)
-
-
-def _applies(logic: Logic, rule: RuleFacts) -> tuple[Cube, ...] | None:
-    try:
-        return logic.applies(rule)
-    except Unknown:
-        return None
 
 
 def _beyond(logic: Logic, takes: tuple[Cube, ...], other: RuleFacts) -> bool:
     """Whether some of these pods may not be those of the other rule."""
-    core = other.core
-    assert isinstance(core, ir.PermitCore | ir.BindCore | ir.PreemptCore)
-    left = core.left if isinstance(core, ir.PermitCore) else None
-    parts = [one for one in (core.guard, left) if one is not None]
-    try:
-        return any(logic.cubes.both(takes, logic.cubes.of(one, wanted=False)) for one in parts)
-    except Unknown:
-        return True
+    parts = ir.joined(guard_of(other.core)), ir.joined(getattr(other.core, "left", None))
+    with suppress(Unknown):
+        fails = (logic.cubes.of(one, wanted=False) for part in parts for one in part)
+        return any(logic.cubes.both(takes, one) for one in fails)
+    return True
 
 
 def _never(earlier: RuleFacts, later: RuleFacts) -> Diagnostic:
@@ -75,7 +66,7 @@ def _never(earlier: RuleFacts, later: RuleFacts) -> Diagnostic:
     return warning("P304", message, source, span, remove, labels=labels)
 
 
-def _binder(core: AnyCore) -> tuple[str, str]:
+def _binder(core: ir.AnyCore) -> tuple[str, str]:
     return (core.kind, core.name) if isinstance(core, ir.BindCore) else ("", "")
 
 

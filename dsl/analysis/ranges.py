@@ -1,24 +1,20 @@
-"""Bounds of numbers: scores out of 0..100 and constant ones (P310, P312).
+"""Expressions in, the bounds of their numbers out.
 
 Bounds count as known only where they are reached: a value that occurs twice makes them unknown.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, isnan
 from typing import Final
 
-from dsl import functions, ir
-from dsl import syntax as s
-from dsl.analysis.facts import FileFacts, RuleFacts, warning
-from dsl.analysis.keys import Keys, bare, natural_bounds
-from dsl.diagnostics import Diagnostic
+from dsl import ir
+from dsl.analysis.facts import FileFacts
+from dsl.analysis.keys import Keys, natural_bounds
 from dsl.plan import MetricSpec
 from dsl.schema import CATALOGUE
-from dsl.types import PLAIN, Kind, Level
+from dsl.types import PLAIN, Level
 
-_FULL: Final = 100.0
-_SLACK: Final = 1e-6
 _SHARES: Final = frozenset(CATALOGUE[one].query for one in ("cpu_usage", "memory_usage"))
 #: None of these is ever below 0.
 _BUNDLED: Final = frozenset(one.query for one in CATALOGUE.values())
@@ -49,87 +45,33 @@ class Ranges:
     """Bounds of the numbers of one file."""
 
     def __init__(
-        self,
-        facts: FileFacts,
-        keys: Keys | None = None,
-        known: OfMetric | None = None,
-        ratio: Callable[[ir.Expr, ir.Expr], float] | None = None,
+        self, facts: FileFacts, keys: Keys | None = None, known: OfMetric | None = None
     ) -> None:
         """`known` says what else is known of a metric, from its specification and its bounds.
 
-        `ratio` says whether a quotient is a share of what a node has, whatever was promised.
+        With it a quotient of what a node has is a share of it, whatever was promised.
         """
-        self._ratio = ratio
-        self._facts = facts
         self._known = known
         self._keys = keys or Keys()
         self._metrics = facts.metrics
         self._found: dict[int, Range] = {}
 
-    def file(self) -> Iterator[Diagnostic]:
-        """Yields findings about the numbers of the file's rules."""
-        for rule in self._facts.rules:
-            if isinstance(rule.core, ir.ScoreCore):
-                yield from self._constant(rule, rule.core)
-                yield from self._outside(rule, rule.core)
-
-    # ---- P312, P310
-
-    def _constant(self, rule: RuleFacts, core: ir.ScoreCore) -> Iterator[Diagnostic]:
-        weight = next((one for one in rule.clauses if one.name == "weight"), None)
-        if core.weight == 0 and weight is not None and not isinstance(weight.values[0], s.Param):
-            message = "a rule of weight 0 has no effect"
-            yield warning("P312", message, rule.source, weight.span, "remove the rule")
-        elif core.value.level < Level.NODE and core.value.type.kind is not Kind.BOOL:
-            message = "this score is the same for all nodes, so it chooses none of them"
-            help_ = "use something of the node, for example  node.cpu.free/node.cpu.allocatable*100"
-            yield warning("P312", message, rule.source, rule.right, help_)
-
-    def _outside(self, rule: RuleFacts, core: ir.ScoreCore) -> Iterator[Diagnostic]:
-        if core.norm != "none":
-            return
-        found = self.range(core.value)
-        text = " ".join(rule.source.slice(rule.right).split())
-        help_ = f"what is outside is cut off; scale it, or write  {text} normalize minmax"
-        ends = (found.low, found.high) if found.known else ()
-        low, high = [functions.number_text(round(one, 6) + 0.0) for one in ends] or ("", "")
-        asked = found.leaves & self._leaves_of(_roots(core.guard))
-        # A let of that sign may be meant for other rules.
-        negative = found.high <= 0 and found.low < 0 and not isinstance(core.value, ir.Named)
-        inside = found.low >= -_SLACK and found.high <= _FULL + _SLACK
-        if negative and found.low != found.high:
-            message = "this score is never above 0, and a score is from 0 to 100"
-        elif found.known and not inside and found.low == found.high:
-            message = f"this score is always {low}, and a score is from 0 to 100"
-        elif found.known and not inside and not asked:
-            message = f"this score can be from {low} to {high}, and a score is from 0 to 100"
-        else:
-            return
-        yield warning("P310", message, rule.source, rule.right, help_)
-
     def range(self, root: ir.Expr) -> Range:
         """Returns the bounds of a number."""
-        for node in reversed(ir.walk(root)):
-            self._range(node, 0)
-        return self._range(root, 0)
+        self._keys.key(root)
+        for node in ir.parts_first(root, self._found):
+            self._found[id(node)] = self._bounds(node)
+        return self._of(root)
 
-    def _range(self, node: ir.Expr, depth: int) -> Range:
-        found = self._found.get(id(node))
-        if found is None:
-            self._keys.key(node)
-            found = self._bounds(node, depth + 1)
-            self._found[id(node)] = found
-        return found
+    def _of(self, node: ir.Expr) -> Range:
+        return self._found[id(node)]
 
-    def _bounds(self, node: ir.Expr, depth: int) -> Range:  # noqa: C901 - one case a kind
-        def of(one: ir.Expr) -> Range:
-            return self._range(one, depth)
-
+    def _bounds(self, node: ir.Expr) -> Range:  # noqa: C901 - one case a kind
         if not node.type.is_number:
             return _UNKNOWN
         match node:
             case ir.Named():
-                return of(node.body)
+                return self._of(node.body)
             case ir.Const(value=float() as value):
                 return _UNKNOWN if isnan(value) else Range(value, value)
             case ir.Read():
@@ -138,23 +80,23 @@ class Ranges:
             case ir.Metric():
                 low, high = self._metric_bounds(node)
                 return Range(low, high, frozenset({self._keys.key(node)}))
-            case ir.Rank():
-                return Range(0.0, 1.0, self._leaves_of([node]))
+            case ir.Rank() | ir.Func(name="hash"):
+                return Range(0.0, 1.0, self.leaves_of([node]))
             case ir.Negate():
-                one = of(node.operand)
+                one = self._of(node.operand)
                 return Range(-one.high, -one.low, one.leaves, one.exact)
             case ir.Arith() if node.operators[0] in "+-":
-                return self._sum(node, of)
+                return self._sum(node)
             case ir.Arith():
-                return self._product(node, of)
+                return self._product(node)
             case ir.If():
-                return self._choice(node, of)
+                return self._choice(node)
             case ir.Coalesce():
-                return _union([of(one) for one in node.operands])
+                return _union([self._of(one) for one in node.operands])
             case ir.Func():
-                return self._call(node, of)
+                return self._call(node)
             case ir.NodeAggregate() | ir.PodAggregate() | ir.ItemAggregate():
-                return self._aggregate(node, of)
+                return self._aggregate(node)
             case _:
                 return _UNKNOWN
 
@@ -173,16 +115,16 @@ class Ranges:
             low, high = min(low, spec.default), max(high, spec.default)
         return (low, high) if self._known is None else self._known(spec, low, high)
 
-    def _sum(self, node: ir.Arith, of: Callable[[ir.Expr], Range]) -> Range:
-        total = of(node.operands[0])
+    def _sum(self, node: ir.Arith) -> Range:
+        total = self._of(node.operands[0])
         for operator, operand in zip(node.operators, node.operands[1:], strict=True):
-            one = of(operand)
+            one = self._of(operand)
             if operator == "-":
                 one = Range(-one.high, -one.low, one.leaves, one.exact)
             total = Range(total.low + one.low, total.high + one.high, *_joined(total, one))
         return total
 
-    def _product(self, node: ir.Arith, of: Callable[[ir.Expr], Range]) -> Range:
+    def _product(self, node: ir.Arith) -> Range:
         first = node.operands[0]
         above = [first.operand if isinstance(first, ir.Negate) else first]
         below: list[ir.Expr] = []
@@ -190,17 +132,17 @@ class Ranges:
             (above if operator == "*" else below).append(operand)
         parts: list[Range] = [Range(-1.0, -1.0)] if isinstance(first, ir.Negate) else []
         for divisor in below:
-            share = self._share(above, divisor, of)
+            share = self._share(above, divisor)
             if share is not None:
                 parts.append(share)
                 continue
-            one = of(divisor)
+            one = self._of(divisor)
             if one.low <= 0 <= one.high:
                 return _UNKNOWN
             ends = sorted((1 / one.low, 1 / one.high))
             parts.append(Range(ends[0], ends[1], one.leaves, one.exact))
         total = Range(1.0, 1.0)
-        for one in (*(of(operand) for operand in above), *parts):
+        for one in (*(self._of(operand) for operand in above), *parts):
             ends = [
                 0.0 if 0.0 in (a, b) else a * b
                 for a in (total.low, total.high)
@@ -209,69 +151,58 @@ class Ranges:
             total = Range(min(ends), max(ends), *_joined(total, one))
         return total
 
-    def _share(
-        self, above: list[ir.Expr], divisor: ir.Expr, of: Callable[[ir.Expr], Range]
-    ) -> Range | None:
+    def _share(self, above: list[ir.Expr], divisor: ir.Expr) -> Range | None:
         """`x / max(x)` of a value that is not negative is 0..1; takes `x` out of `above`."""
-        for index, one in enumerate(above if self._ratio is not None else ()):
-            if self._ratio is not None and self._ratio(one, divisor):
+        for index, one in enumerate(above if self._known is not None else ()):
+            if _is_share(one, divisor):
                 del above[index]
-                return Range(0.0, 1.0, self._leaves_of([one]))
-        whole = bare(divisor)
+                return Range(0.0, 1.0, self.leaves_of([one]))
+        whole = ir.unnamed(divisor) if self._known is None else inner(divisor)
         if not isinstance(whole, ir.NodeAggregate) or whole.function not in _RELATIVE:
             return None
         if whole.value is None or whole.where is not None:
             return None
         wanted = self._keys.key(whole.value)
         for index, one in enumerate(above):
-            if self._keys.key(one) == wanted and of(one).low >= 0:
+            if self._keys.key(one) == wanted and self._of(one).low >= 0:
                 del above[index]
-                return Range(0.0, 1.0 if of(one).high > 0 else 0.0, self._leaves_of([one]))
+                return Range(0.0, 1.0 if self._of(one).high > 0 else 0.0, self.leaves_of([one]))
         return None
 
-    def _choice(self, node: ir.If, of: Callable[[ir.Expr], Range]) -> Range:
-        both = _union([of(node.then), of(node.other)])
-        asked = self._leaves_of([node.condition])
+    def _choice(self, node: ir.If) -> Range:
+        both = _union([self._of(node.then), self._of(node.other)])
+        asked = self.leaves_of([node.condition])
         free = not asked & both.leaves and node.condition.level is not Level.CONST
         return Range(both.low, both.high, both.leaves | asked, both.exact and free)
 
-    def _call(self, node: ir.Func, of: Callable[[ir.Expr], Range]) -> Range:
-        args = [of(one) for one in node.args]
+    def _call(self, node: ir.Func) -> Range:
+        args = [self._of(one) for one in node.args]
         leaves, exact = _all_joined(args)
         match node.name:
-            case "plain" | "bytes" | "seconds":
+            case "plain":
                 return args[0]
             case "min":
                 return Range(min(a.low for a in args), min(a.high for a in args), leaves, exact)
             case "max":
                 return Range(max(a.low for a in args), max(a.high for a in args), leaves, exact)
-            case "clamp":
-                x, low, high = args
-                if (low.low, high.low) != (low.high, high.high) or low.low > high.low:
-                    return Range(-inf, inf, leaves, exact=False)
-                ends = [min(max(one, low.low), high.low) for one in (x.low, x.high)]
-                return Range(ends[0], ends[1], leaves, exact)
             case _:
                 low_end, high_end = natural_bounds(node)
-                of_it = self._leaves_of([node]) | {self._keys.key(node)}
+                of_it = self.leaves_of([node]) | {self._keys.key(node)}
                 return Range(low_end, high_end, of_it, exact=low_end > -inf)
 
-    def _aggregate(
-        self,
-        node: ir.NodeAggregate | ir.PodAggregate | ir.ItemAggregate,
-        of: Callable[[ir.Expr], Range],
-    ) -> Range:
-        leaves = self._leaves_of([node]) | {self._keys.key(node)}
+    def _aggregate(self, node: ir.NodeAggregate | ir.PodAggregate | ir.ItemAggregate) -> Range:
+        leaves = self.leaves_of([node]) | {self._keys.key(node)}
         if node.function in ("count", "distinct"):
             return Range(0.0, inf, leaves)
         if node.value is None:
             return _UNKNOWN
-        one = of(node.value)
+        one = self._of(node.value)
         if node.function in _KEEPING:
             return Range(one.low, one.high, leaves, one.exact and node.where is None)
         return Range(0.0 if one.low >= 0 else -inf, inf, leaves, exact=False)
 
-    def _leaves_of(self, roots: Iterable[ir.Expr]) -> frozenset[int]:
+    def leaves_of(self, roots: Iterable[ir.Expr]) -> frozenset[int]:
+        """Returns what of the world expressions read."""
         return frozenset(
             self._keys.key(one) for one in ir.walk(*roots) if isinstance(one, ir.Read | ir.Metric)
         )
@@ -294,10 +225,34 @@ def _union(parts: Sequence[Range]) -> Range:
     return Range(low, high, leaves, all(one.exact for one in parts))
 
 
-def _roots(*parts: ir.Expr | None) -> list[ir.Expr]:
-    return [one for one in parts if one is not None]
-
-
 def is_percent(spec: MetricSpec) -> bool:
     """Whether its samples are shares of a whole: 0..1 once they are scaled."""
     return spec.scale < 1 and not spec.unit
+
+
+def inner(node: ir.Expr) -> ir.Expr:
+    """Returns what is meant where there is data: behind lets and before `??`."""
+    while isinstance(node, ir.Named | ir.Coalesce):
+        node = node.body if isinstance(node, ir.Named) else node.operands[0]
+    return node
+
+
+def _is_share(part: ir.Expr, whole: ir.Expr) -> bool:
+    """Whether a quotient is a share of what a node has: `node.cpu.free / node.cpu.allocatable`."""
+    whole = inner(whole)
+    if not isinstance(whole, ir.Read):
+        return False
+    of, _, which = whole.field.rpartition(".")
+    return which in ("allocatable", "capacity") and _is_amount(part, of, whole.key)
+
+
+def _is_amount(node: ir.Expr, of: str, key: str | None) -> bool:
+    """Whether this is an amount of what `of` counts, or a sum of such: `requested + pod.cpu`."""
+    node = inner(node)
+    if isinstance(node, ir.Arith):
+        parts = node.operands
+        return set(node.operators) <= {"+", "-"} and all(_is_amount(one, of, key) for one in parts)
+    if not isinstance(node, ir.Read):
+        return False
+    own = node.field == f"pod.{of.rpartition('.')[2]}"
+    return own or (node.field.rpartition(".")[0] == of and node.key == key)

@@ -1,11 +1,11 @@
-"""Sets of values that a condition leaves: numbers, texts, a few outcomes; empty or not.
+"""Sets of values that a condition leaves: numbers or texts; empty or not.
 
 `is_empty` errs on one side only: what it calls empty is empty.
 """
 
 from collections.abc import Iterable
 from math import inf
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -43,16 +43,6 @@ class Numbers(Struct, frozen=True, gc=False):
     def is_empty(self) -> bool:
         """Whether no number is left."""
         return not self.spans
-
-    @property
-    def low(self) -> Cut:
-        """The lower end."""
-        return self.spans[0][0]
-
-    @property
-    def high(self) -> Cut:
-        """The upper end."""
-        return self.spans[-1][1]
 
 
 def numbers_where(operator: str, value: float) -> Numbers:
@@ -116,22 +106,7 @@ class Texts(Struct, frozen=True, gc=False):
         return any(one.wanted and one._replace(wanted=False) in self.tests for one in self.tests)
 
 
-class Outcomes(Struct, frozen=True, gc=False):
-    """Some of a few outcomes: true or false; less, equal, more or not comparable."""
-
-    left: frozenset[str]
-
-    def meet(self, other: "Outcomes") -> "Outcomes":
-        """Returns the outcomes in both."""
-        return Outcomes(self.left & other.left)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether none is left."""
-        return not self.left
-
-
-Values = Numbers | Texts | Outcomes
+Values = Numbers | Texts
 
 
 class Limit(Struct, frozen=True, gc=False):
@@ -142,16 +117,9 @@ class Limit(Struct, frozen=True, gc=False):
 
     def meet(self, other: "Limit") -> "Limit":
         """Returns what both allow."""
-        values: Values | None = None
-        match self.values, other.values:
-            case Numbers() as a, Numbers() as b:
-                values = a.meet(b)
-            case Texts() as c, Texts() as d:
-                values = c.meet(d)
-            case Outcomes() as e, Outcomes() as f:
-                values = e.meet(f)
-            case _:
-                pass
+        # Values of one expression are of one kind.
+        one: Any = self.values
+        values = None if one is None or other.values is None else one.meet(other.values)
         if values is not None and values.is_empty:
             values = None
         return Limit(self.missing and other.missing, values)

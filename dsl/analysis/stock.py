@@ -1,16 +1,18 @@
-"""Labels and namespaces that a policy asks for and a saved cluster does not have (P401).
+"""What a policy asks for and a saved cluster does not have: labels, namespaces, series (P401-P403).
 
-Looks only at what must be there for a test to hold, never at what must not.
+Looks only at what must be there for a test to hold, never at what must not; and of metrics at what
+the server said when the inventory was taken.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from dsl import ir
+from dsl import syntax as s
 from dsl.analysis.facts import (
     FileFacts,
     Inventory,
@@ -18,16 +20,19 @@ from dsl.analysis.facts import (
     RuleFacts,
     guard_of,
     parts,
+    roots,
     warning,
 )
-from dsl.analysis.keys import bare
 from dsl.diagnostics import Diagnostic
 from dsl.foreign import closest
-from dsl.plan import UseLine
+from dsl.plan import OF_NODES, MetricSpec, UseLine
 from dsl.schema import WELL_KNOWN_LABELS
+from dsl.source import Span
 from dsl.types import Level
 
 _MAX_SHOWN: Final = 5
+#: Of so many nodes a metric has a series.
+_ENOUGH: Final = 0.9
 
 
 class _Labelled(Struct):
@@ -67,13 +72,9 @@ def read_inventory(data: object) -> Inventory:
         saved = convert(data, _Saved)
     except ValidationError as error:
         raise ValueError(str(error)) from None
-    labels: dict[str, Counter[str]] = {}
-    for node in saved.nodes:
-        for key, value in node.labels.items():
-            labels.setdefault(key, Counter())[value] += 1
     many = len(saved.nodes)
     return Inventory(
-        node_labels=labels,
+        node_labels=_counted(one.labels for one in saved.nodes),
         namespaces={one.name: one.labels for one in saved.namespaces},
         nodes=many,
         pods=saved.pods,
@@ -82,6 +83,15 @@ def read_inventory(data: object) -> Inventory:
             for one in saved.metrics
         },
     )
+
+
+def _counted(things: Iterable[Mapping[str, str]]) -> dict[str, Counter[str]]:
+    """Returns how many things have a label, by key and value."""
+    found: dict[str, Counter[str]] = {}
+    for labels in things:
+        for key, value in labels.items():
+            found.setdefault(key, Counter())[value] += 1
+    return found
 
 
 def not_in_stock(facts: FileFacts, stock: Inventory) -> Iterator[Diagnostic]:
@@ -137,92 +147,113 @@ def _wanted(root: ir.Expr | None, *, wanted: bool) -> Iterator[ir.Expr]:
 
 
 def _look(rule: RuleFacts, node: ir.Expr, stock: Inventory) -> Iterator[Diagnostic]:
-    match node:
-        case ir.Missing():
-            yield from _test(rule, node, node.operand, None, stock)
-        case ir.Compare(operator="==") if isinstance(node.right, ir.Const):
-            yield from _test(rule, node, node.left, (node.right.value,), stock)
-        case ir.Member():
-            items = bare(node.items)
-            if isinstance(items, ir.Const) and isinstance(items.value, tuple):
-                yield from _test(rule, node, node.item, items.value, stock)
-        case _:
+    """Yields what a test that must hold asks for in vain."""
+    values: tuple[object, ...] = ()
+    operand, *items = ir.children(node)
+    if items:
+        fixed = ir.unnamed(items[0])
+        if not isinstance(fixed, ir.Const) or getattr(node, "operator", "==") != "==":
             return
-
-
-def _test(
-    rule: RuleFacts,
-    node: ir.Expr,
-    operand: ir.Expr,
-    values: tuple[object, ...] | None,
-    stock: Inventory,
-) -> Iterator[Diagnostic]:
-    read = bare(operand)
-    if not isinstance(read, ir.Read) or read.level > Level.NODE:
+        values = fixed.value if isinstance(fixed.value, tuple) else (fixed.value,)
+    read = ir.unnamed(operand)
+    if not isinstance(read, ir.Read) or read.level > Level.NODE or (items and not values):
         return
-    name = read.field
-    if name == "node.label" and read.key is not None:
-        yield from _label(rule, node, "node", read.key, values, stock.node_labels, stock.nodes)
-    elif name in WELL_KNOWN_LABELS:
-        key = WELL_KNOWN_LABELS[name]
-        yield from _label(rule, node, "node", key, values, stock.node_labels, stock.nodes)
-    elif name == "namespace.label" and read.key is not None:
-        found: dict[str, Counter[str]] = {}
-        for labels in stock.namespaces.values():
-            for key, value in labels.items():
-                found.setdefault(key, Counter())[value] += 1
-        many = len(stock.namespaces)
-        yield from _label(rule, node, "namespace", read.key, values, found, many)
-    elif name in ("pod.namespace", "namespace.name") and values is not None:
-        missing = [str(one) for one in values if one not in stock.namespaces]
-        if len(missing) == len(values) and values:
-            yield _finding(
-                rule, node, f"there is no namespace {_listed(missing)}", missing[0],
-                stock.namespaces,
-            )  # fmt: skip
-
-
-def _label(
-    rule: RuleFacts,
-    node: ir.Expr,
-    owner: str,
-    key: str,
-    values: tuple[object, ...] | None,
-    known: Mapping[str, Mapping[str, int]],
-    many: int,
-) -> Iterator[Diagnostic]:
-    if key not in known:
+    if read.field in ("pod.namespace", "namespace.name"):
+        if values and not any(one in stock.namespaces for one in values):
+            message = f"there is no namespace {_listed(values)}"
+            yield _missed(rule, node, message, str(values[0]), stock.namespaces)
+        return
+    of_node = read.field != "namespace.label"
+    owner, many = ("node", stock.nodes) if of_node else ("namespace", len(stock.namespaces))
+    known = stock.node_labels if of_node else _counted(stock.namespaces.values())
+    labelled = read.field in ("node.label", "namespace.label")
+    key = read.key if labelled else WELL_KNOWN_LABELS.get(read.field)
+    if key is None:
+        return
+    there = known.get(key)
+    if there is None:
         # What others write with a slash between them is a key and its value.
         label, _, value = key.partition("/")
         pairs = [f"{label}={value}"] if value in known.get(label, ()) else []
-        word = pairs[0] if pairs else key
-        yield _finding(rule, node, f"no {owner} has the label {key}", word, pairs or known)
-        return
-    there = known[key]
-    if not values or any(one in there for one in values):
-        return
-    wanted = _listed([f"{key}={one}" for one in values])
-    most = sorted(there.items(), key=lambda one: (-one[1], one[0]))
-    near = closest(str(values[0]), there)
-    shown = near if near is not None else most[0][0]
-    count = there[shown]
-    yield warning(
-        "P401",
-        f"no {owner} has the label {wanted} ({count} of {many} have {key}={shown})",
-        rule.source,
-        node.span,
-        *([f"did you mean `{near}`?"] if near is not None else []),
-    )
+        message = f"no {owner} has the label {key}"
+        yield _missed(rule, node, message, pairs[0] if pairs else key, pairs or known)
+    elif values and not any(one in there for one in values):
+        wanted = _listed([f"{key}={one}" for one in values])
+        shown = closest(str(values[0]), there) or max(sorted(there), key=there.__getitem__)
+        some = f"{there[shown]} of {many} have {key}={shown}"
+        message = f"no {owner} has the label {wanted} ({some})"
+        yield _missed(rule, node, message, str(values[0]), there)
 
 
-def _finding(
+def _missed(
     rule: RuleFacts, node: ir.Expr, message: str, word: str, known: Iterable[str]
 ) -> Diagnostic:
     near = closest(word, known)
-    hints = [f"did you mean `{near}`?"] if near is not None else []
-    return warning("P401", message, rule.source, node.span, *hints)
+    helps = () if near is None else (f"did you mean `{near}`?",)
+    return warning("P401", message, rule.source, node.span, *helps)
 
 
-def _listed(words: list[str]) -> str:
-    shown = words[:_MAX_SHOWN]
-    return " or ".join(shown) + (" ..." if len(words) > len(shown) else "")
+def _listed(words: Sequence[object]) -> str:
+    shown = " or ".join(str(one) for one in words[:_MAX_SHOWN])
+    return shown + " ..." * (len(words) > _MAX_SHOWN)
+
+
+# ---- metrics
+
+
+def question_of(spec: MetricSpec) -> tuple[str, str]:
+    """Returns how the inventory calls what is asked for a metric: its query and its labels."""
+    return spec.query, ", ".join(spec.keys) or spec.by or ""
+
+
+def not_sampled(facts: FileFacts, stock: Inventory) -> Iterator[Diagnostic]:
+    """Yields metrics of a file that the server has not, or has for few nodes."""
+    for name, place in _read(facts).items():
+        spec = facts.metrics.get(name)
+        if spec is None or spec.source != "promql":
+            continue
+        answer = stock.metrics.get(question_of(spec))
+        said = None if answer is None else _said(spec, answer)
+        if answer is not None and said is not None:
+            notes = (f"it says: {answer.error}",) * bool(answer.error)
+            query = f"the query: {spec.query}"
+            code = "P403" if answer.error else "P402"
+            yield warning(code, said[0], facts.source, place, said[1], notes=(*notes, query))
+
+
+def _read(facts: FileFacts) -> dict[str, Span]:
+    """Returns the metrics that rules read, and where each is declared, else read first."""
+    found: dict[str, Span] = {}
+    for rule in facts.rules:
+        for node in ir.walk(*roots(rule.core)):
+            if isinstance(node, ir.Metric | ir.Pair):
+                found.setdefault(node.name, node.span)
+    for one in facts.statements:
+        if isinstance(one, s.MetricDecl) and one.name in found:
+            found[one.name] = one.name_span
+    return found
+
+
+def _said(spec: MetricSpec, answer: MetricStock) -> tuple[str, str] | None:
+    """Returns what is wrong with the answer to the query of a metric, and what helps."""
+    name, of, series = spec.name, spec.of, f"{answer.series:,}"
+    if answer.error:
+        help_ = "try the query in Prometheus' own page, and mend it here"
+        return f"Prometheus refuses the query of `{name}`", help_
+    if not answer.series:
+        help_ = "look for the name of the series in Prometheus, and whether the exporter runs"
+        return f"`{name}` has no series in Prometheus", help_
+    if of == "cluster" and answer.series > 1:
+        help_ = "let the query give one, as with sum(...) or avg(...); with several it is missing"
+        return f"`{name}` is by cluster, and has {series} series in Prometheus", help_
+    if of == "cluster" or answer.nodes is None or (of in OF_NODES and not answer.of):
+        return None
+    if answer.nodes == 0:
+        within = () if of in (*OF_NODES, "pair") else ("namespace",)
+        labels = ", ".join(dict.fromkeys((*within, *(spec.keys or ("instance",)))))
+        help_ = f"let the query keep the labels, as in  sum by ({labels}) (...)"
+        return f"none of the {series} series of `{name}` names a {of}", help_
+    if of in OF_NODES and answer.nodes < _ENOUGH * answer.of and spec.default is None:
+        help_ = "look why the others have none, or say what holds for them:  default VALUE"
+        return f"{answer.nodes:,} of {answer.of:,} nodes have a series of `{name}`", help_
+    return None

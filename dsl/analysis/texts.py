@@ -11,10 +11,9 @@ from typing import Final
 from dsl import ir
 from dsl import syntax as s
 from dsl.analysis.facts import RuleFacts, roots, warning
-from dsl.analysis.keys import bare
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.schema import FIELDS, NAME
-from dsl.types import Level
+from dsl.types import Kind, Level
 
 _PATTERN: Final = re.compile(r"[*?^$|%+()\[\]{}\\,;]")
 _PARAM: Final = re.compile(r"\$[A-Za-z_]")
@@ -29,13 +28,9 @@ _CALLED: Final = {
     "x86_64": "amd64", "x64": "amd64", "aarch64": "arm64", "deployment": "ReplicaSet",
     "cronjob": "Job",
 }  # fmt: skip
-#: What tells one pod from another; how much it asks for is compared with nodes as well.
-_WHICH_POD: Final = frozenset(
-    f"{owner}.{name}"
-    for owner in ("pod", "namespace")
-    for name in ("name", "namespace", "label", "annotation", "workload", "owner.kind", "owner.name",
-                 "image", "images", "priority_class", "runtime_class", "service_account", "qos")
-)  # fmt: skip
+_PATTERNS: Final = (
+    "patterns are  like 'web*'   and  matches 'web-[0-9]+',  several texts  in [a, b]"
+)
 
 
 def odd_texts(rule: RuleFacts) -> Iterator[Diagnostic]:
@@ -44,16 +39,17 @@ def odd_texts(rule: RuleFacts) -> Iterator[Diagnostic]:
         match node:
             case ir.Compare(operator="==") | ir.TextTest():
                 operator = "is" if isinstance(node, ir.Compare) else node.operator
-                left, right = bare(node.left), node.right
+                left, right = ir.unnamed(node.left), node.right
             case ir.Member():
-                operator, left, right = "is", bare(node.item), node.items
+                operator, left, right = "is", ir.unnamed(node.item), node.items
             case _:
                 continue
         # The value of a parameter may be another one tomorrow.
         if (
-            not isinstance(left, ir.Read)
+            operator == "matches"
+            or not isinstance(left, ir.Read)
             or not isinstance(right, ir.Const)
-            or (_PARAM.search(rule.source.slice(right.span)))
+            or _PARAM.search(rule.source.slice(right.span))
         ):
             continue
         for value in right.value if isinstance(right.value, tuple) else (right.value,):
@@ -69,31 +65,15 @@ def _odd_text(
     low = value.lower().rstrip("s")
     better = _CALLED.get(low) or next((one for one in values if one.lower() == low), "")
     text = f"{field}[{left.key}]" if left.key else field
-    if operator == "matches":
-        if value.startswith("^") and not value.endswith(("$", "*", "+")):
-            message = "`matches` looks at the whole text, so nothing may follow"
-            yield _finding(rule, right, message, f"write  '{value}.*'")
-    elif operator == "is" and better and better != value and values:
+    if operator == "is" and better and better != value and values:
         message = f"`{text}` is never `{value}`, but `{better}`"
         yield _finding(rule, right, message, f"did you mean `{better}`?", better)
-    elif letters and (_FOREIGN if operator == "like" else _PATTERN).search(value):
-        sign = next(iter((_FOREIGN if operator == "like" else _PATTERN).findall(value)))
-        message = f"`{sign}` stands for itself here, and `{text}` never holds it"
-        yield _finding(rule, right, message, f"write  {_with_pattern(text, operator, sign, value)}")
+    elif letters and (sign := (_FOREIGN if operator == "like" else _PATTERN).search(value)):
+        message = f"`{sign[0]}` stands for itself here, and `{text}` never holds it"
+        yield _finding(rule, right, message, _PATTERNS)
     elif letters == NAME and value.lower() != value:
         message = f"`{text}` has no capitals, so this never holds"
         yield _finding(rule, right, message, f"write  {value.lower()}", value.lower())
-
-
-def _with_pattern(text: str, operator: str, sign: str, value: str) -> str:
-    """Returns the test that a pattern or a row of words is meant for."""
-    if sign in "|,;":
-        words = [one.strip() for one in re.split(r"[|,;]", value)]
-        each = " or ".join(f"{text} {operator} {one}" for one in words)
-        return f"{text} in [{', '.join(words)}]" if operator == "is" else each
-    if sign in "*%?":
-        return f'{text} like "{re.sub(r"%|[.][*]", "*", value)}"'
-    return f"{text} matches '{value.removeprefix('^').removesuffix('$')}'"
 
 
 def _finding(
@@ -111,21 +91,17 @@ def without_arrow(rule: RuleFacts) -> Iterator[Diagnostic]:
     written, right = rule.written, getattr(rule.core, "right", None)
     if not isinstance(written, s.Rule) or written.point != "filter" or written.left is not None:
         return
-    if not isinstance(right, ir.Logical) or right.operator != "and":
-        return
-    of_pod = [one for one in right.operands if _picks_pods(one)]
-    others = [one for one in right.operands if one not in of_pod]
+    each = ir.joined(right)
+    of_pod = [one for one in each if _picks_pods(one)]
+    others = [one for one in each if one not in of_pod]
     if not of_pod or not any(one.level is Level.NODE for one in others):
         return
     if _reads(*of_pod) & _reads(*others):
         # `pod.label[a] is present and node.label[a] == pod.label[a]` demands both of each pod.
         return
-    parts = [
-        " and ".join(" ".join(rule.source.slice(one.span).split()) for one in side)
-        for side in (of_pod, others)
-    ]
+    parts = [" and ".join(rule.text(one.span) for one in side) for side in (of_pod, others)]
     before, _ = rule.source.beside(written.right.span)
-    joined = any(isinstance(one, ir.Logical | ir.If) for one in right.operands)
+    joined = any(isinstance(one, ir.Logical | ir.If) for one in each)
     fix = Fix(written.right.span, " -> ".join(parts)) if before == ":" and not joined else None
     yield warning(
         "P227",
@@ -142,19 +118,14 @@ def both_missing(rule: RuleFacts) -> Iterator[Diagnostic]:
     core = rule.core
     if not isinstance(core, ir.FilterCore) or core.forbids:
         return
-    whole = bare(core.right)
-    joined = isinstance(whole, ir.Logical) and whole.operator == "and"
     asked = _reads(*(one for one in ir.walk(*roots(core)) if isinstance(one, ir.Missing)))
-    for one in ir.children(whole) if joined else (whole,):
-        reads = [bare(side) for side in ir.children(one)]
+    for one in ir.joined(ir.unnamed(core.right)):
+        reads = [ir.unnamed(side) for side in ir.children(one)]
         if not isinstance(one, ir.Compare) or one.operator != "==" or _reads(*reads) & asked:
             continue
         if not all(isinstance(side, ir.Read) and FIELDS[side.field].optional for side in reads):
             continue
-        text, value = (
-            " ".join(rule.source.slice(one.span).split()),
-            rule.source.slice(reads[0].span),
-        )
+        text, value = rule.text(one.span), rule.text(reads[0].span)
         yield warning(
             "P232",
             "both sides may be missing, and what is missing equals nothing: the node is rejected",
@@ -167,14 +138,16 @@ def both_missing(rule: RuleFacts) -> Iterator[Diagnostic]:
 
 def _picks_pods(node: ir.Expr) -> bool:
     """Whether this is a plain test of which pod it is, and no test of what it is not."""
-    node = bare(node)
+    node = ir.unnamed(node)
     if not isinstance(node, ir.Compare | ir.TextTest | ir.Member) or node.level is not Level.POD:
         return False
-    below = [one for one in ir.walk(node) if one is not node]
-    if not all(isinstance(one, ir.Read | ir.Const) for one in below):
-        return False
-    fields = {one.field for one in below if isinstance(one, ir.Read)}
-    return bool(fields) and fields <= _WHICH_POD
+    # Texts tell one pod from another; how much it asks for is compared with nodes as well.
+    of_text = (Kind.TEXT, Kind.LIST)
+    return all(
+        isinstance(one, ir.Const)
+        or (isinstance(one, ir.Read) and FIELDS[one.field].type.kind in of_text)
+        for one in ir.walk(*ir.children(node))
+    )
 
 
 def _reads(*nodes: ir.Expr) -> set[tuple[str, str | None]]:

@@ -18,13 +18,7 @@ from dsl.checker.expressions import typer_of
 from dsl.checker.making import compare, constant, read
 from dsl.checker.metrics import declare_metric, find_metric
 from dsl.checker.rules import MAX_WEIGHT, Checked, Draft, Rules, condition, reads_of, score, tier
-from dsl.checker.scope import (
-    LetEntry,
-    MetricEntry,
-    ParamValue,
-    Refused,
-    Scope,
-)
+from dsl.checker.scope import LetEntry, MetricEntry, ParamValue, Refused, Scope
 from dsl.diagnostics import Diagnostic
 from dsl.plan import MetricSpec
 from dsl.schema import CATALOGUE, MetricDefinition

@@ -5,7 +5,7 @@ from typing import Final
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import names, peers
-from dsl.checker.making import arith, constant, func, item_type, unnamed
+from dsl.checker.making import arith, constant, func, item_type
 from dsl.checker.scope import Refused, Typed
 from dsl.checker.typer import Typer
 from dsl.functions import FUNCTIONS, TEXT_FUNCTIONS, FunctionSpec
@@ -152,7 +152,7 @@ def _item(typer: Typer, node: s.Call, items: ir.Expr, place: ir.Expr) -> ir.Expr
 
 def is_split(node: ir.Expr) -> bool:
     """Whether a list is made of a text."""
-    node = unnamed(node)
+    node = ir.unnamed(node)
     return isinstance(node, ir.Func) and node.name == "split"
 
 
@@ -172,7 +172,7 @@ def _without_unit(solid: ir.Expr, span: Span) -> ir.Expr:
 
 def _readable(typer: Typer, name: str, read: ir.Expr) -> None:
     """Refuses a fixed text that a function cannot read: the rule would reject every node."""
-    value = unnamed(read)
+    value = ir.unnamed(read)
     text = value.value if isinstance(value, ir.Const) else None
     if name in _READS and isinstance(text, str) and is_missing(TEXT_FUNCTIONS[name](text)):
         what, example = _READS[name]

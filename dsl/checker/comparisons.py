@@ -20,7 +20,6 @@ from dsl.checker.making import (
     member,
     missing,
     turned,
-    unnamed,
 )
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
 from dsl.checker.typer import Typer
@@ -87,8 +86,7 @@ def _same_type(typer: Typer, operator: str, left: Typed, right: Typed) -> tuple[
     pairs = ((left, right), (right, left))
     better = ((one.span, beside(typer.scope, one, other)) for one, other in pairs)
     fix = next((Fix(*one) for one in better if one[1]), None)
-    hints = (hint_beside(typer.scope, one, other) for one, other in pairs)
-    helps = next((one for one in hints if one), ()) if fix is None else ()
+    helps = hint_beside(typer.scope, left, right) if fix is None else ()
     wants = f"`{operator}` wants two values of one kind"
     raise typer.scope.clash("P201", wants, left, right, *helps, fix=fix)
 
@@ -113,12 +111,8 @@ def is_missing_value(typer: Typer, node: s.IsMissing) -> ir.Expr:
     """Returns the condition of `x is missing`."""
     operand = typer.plain(typer.check(node.operand))
     if operand.type.kind in (Kind.BOOL, Kind.LIST):
-        text = typer.scope.text(node.operand)
-        better = text if node.negated else f"not {text}"
-        if operand.type.kind is Kind.LIST:
-            better = f"len({text}) {'>' if node.negated else '=='} 0"
         message = f"{describe(operand)} is never missing"
-        raise typer.scope.refuse("P201", message, node.operand.span, fix=Fix(node.span, better))
+        raise typer.scope.refuse("P201", message, node.operand.span)
     return turned(node.span, missing(node.span, operand), negated=node.negated)
 
 
@@ -275,10 +269,9 @@ def in_list(typer: Typer, node: s.In) -> ir.Expr:
     item = typer.plain(left)
     if item.type.kind in (Kind.BOOL, Kind.LIST):
         message = f"`in` does not test {describe(item)}"
-        text, test = scope.text(node), scope.text(node.left)
-        each = f"any({test} where it {text.removeprefix(test).strip()})"
-        fix = Fix(node.span, each) if item.type.kind is Kind.LIST else None
-        raise scope.refuse("P201", message, node.left.span, fix=fix)
+        of_list = item.type.kind is Kind.LIST
+        helps = ("for its items write  any(LIST where it in ...)",) if of_list else ()
+        raise scope.refuse("P201", message, node.left.span, *helps)
     return turned(node.span, _member(typer, node.span, item, members), negated=node.negated)
 
 
@@ -298,7 +291,7 @@ def _member(typer: Typer, span: Span, item: ir.Expr, members: s.Expr) -> ir.Expr
     )
     helps = (declare,) if isinstance(members, s.Param) else ("a list stands in brackets: [a, b]",)
     items = typer.want(typer.check(members), "list", "`in`", helps=helps)
-    known = unnamed(items)
+    known = ir.unnamed(items)
     listed = known.value if isinstance(known, ir.Const) else None
     if not item.type.is_number or not isinstance(listed, tuple):
         if items.type.element is not item.type.kind or item.type.is_number:

@@ -107,11 +107,14 @@ def want_of(typed: Typed) -> str:
     return "number" if isinstance(typed, Flex) else sort_of(typed.type)
 
 
-def hint_beside(scope: Scope, one: Typed, other: Typed) -> tuple[str, ...]:
-    """Returns how a value may be written beside another one: what has a unit keeps it."""
-    want = want_of(other)
-    numbers = want == "number" and want_of(one) in _AMOUNTS.values()
-    return () if numbers or want_of(one) == "text" else help_for(scope, one, want)
+def hint_beside(scope: Scope, left: Typed, right: Typed) -> tuple[str, ...]:
+    """Returns how one of two values may be written beside the other: what has a unit keeps it."""
+    for one, want in ((left, want_of(right)), (right, want_of(left))):
+        numbers = want == "number" and want_of(one) in _AMOUNTS.values()
+        helps = () if numbers or want_of(one) == "text" else help_for(scope, one, want)
+        if helps:
+            return helps
+    return ()
 
 
 def _may_hold(read: ir.Read, want: str) -> bool:

@@ -95,10 +95,6 @@ def _sum(typer: Typer, node: s.Chain) -> Typed:
     unit = SECONDS if has_time else firm.type.unit or PLAIN
     solid = tuple(settle(typer.scope, one, unit, firm) for one in parts)
     kind = solid[0].type
-    if {*node.operators} == {"+"} and all(one.type.kind is Kind.TEXT for one in solid):
-        message = "`+` wants numbers: texts are put together by `join`"
-        better = f"join({', '.join(typer.scope.text(one) for one in node.operands)})"
-        raise typer.scope.refuse("P201", message, node.span, fix=better)
     for operator, left, right in zip(node.operators, solid, solid[1:], strict=False):
         kind = _sum_type(typer, operator, kind, left, right)
     return arith(node.span, kind, node.operators, solid)

@@ -6,9 +6,8 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.checker import names
 from dsl.checker.making import constant
-from dsl.checker.scope import Flex, Scope, closest
+from dsl.checker.scope import Flex, Scope
 from dsl.checker.typer import Typer
-from dsl.diagnostics import Fix
 from dsl.schema import AMOUNTS, FIELDS, PLURALS, RESULTS, FieldSpec, request_unit
 from dsl.source import Span
 from dsl.types import TEXT, Kind, Level, number_of
@@ -18,15 +17,6 @@ _OF_CONTAINER: Final = ("it.name", "it.image", "it.request", "it.limit")
 _NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 #: A size, or the name of a volume plugin, follows.
 _OPEN: Final = ("hugepages-", "attachable-volumes-")
-#: What ResourceQuota and other tools call them -> what a container asks for.
-_OTHERWISE: Final = {
-    "cpus": "cpu", "cores": "cpu", "vcpu": "cpu", "vcpus": "cpu",
-    "requests.cpu": "cpu", "limits.cpu": "cpu",
-    "mem": "memory", "ram": "memory", "requests.memory": "memory", "limits.memory": "memory",
-    "storage": "ephemeral-storage", "disk": "ephemeral-storage",
-    "requests.ephemeral-storage": "ephemeral-storage",
-    "gpu": "nvidia.com/gpu", "gpus": "nvidia.com/gpu", "requests.nvidia.com/gpu": "nvidia.com/gpu",
-}  # fmt: skip
 _SETS: Final = {Kind.NODES: "nodes", Kind.PODS: "pods"}
 
 
@@ -146,18 +136,12 @@ def label_value(typer: Typer, value: s.Expr) -> ir.Expr:
 
 def name_resource(scope: Scope, key: str, span: Span, *, of_node: bool = False) -> None:
     """Warns of a resource that the API server lets no pod ask for; a node has `pods`, too."""
-    meant = _OTHERWISE.get(key) or _OTHERWISE.get(key.lower())
-    known = key in _NATIVE or key.startswith(_OPEN) or (of_node and key == "pods")
-    if known or ("/" in key and meant is None):
+    if key in _NATIVE or key.startswith(_OPEN) or (of_node and key == "pods") or "/" in key:
         return
-    near = meant or (key.lower() if key.lower() in _NATIVE else closest(key, _NATIVE))
-    written = f'"{near}"' if near is not None and "/" in near else near
     scope.warn(
         "P210",
         f"no pod can ask for a resource called `{key}`",
         span,
-        *([f"did you mean `{near}`?"] if near else []),
         f"without a domain there are {', '.join(_NATIVE)} and hugepages-SIZE; others have one,"
         ' in quotes: "nvidia.com/gpu"',
-        fix=Fix(span, written) if written else None,
     )

@@ -20,7 +20,6 @@ from dsl.checker.making import (
     level_of,
     logical,
     missing,
-    unnamed,
 )
 from dsl.checker.typer import Typer
 from dsl.schema import FIELDS
@@ -91,7 +90,7 @@ def over_list(typer: Typer, node: s.Aggregate, items: ir.Expr) -> ir.Expr:
     with typer.inside(replace(typer.place, item=item)):
         where, value = _asked(typer, node, item)
     level = level_of((items, item, where, value))
-    known = unnamed(items)
+    known = ir.unnamed(items)
     fixed = known.value if isinstance(known, ir.Const) else None
     most = MOST_OVER_NODES if level > Level.POD else MOST_OF_POD
     asked = ir.walk(where, value)

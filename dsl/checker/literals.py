@@ -2,6 +2,7 @@
 
 import re
 from fractions import Fraction
+from operator import add, mul, sub
 from typing import Final
 
 from dsl import ir
@@ -36,6 +37,7 @@ _FEW_BYTES: Final = 1024 * 1024
 _MANY_CORES: Final = 500
 _MANY_CORES_OF_A_POD: Final = 200
 _MAX_BITS: Final = 4096
+_FOLDS: Final = {"+": add, "-": sub, "*": mul}
 
 
 def read_number(text: str, span: Span) -> Typed | None:
@@ -156,16 +158,12 @@ def fold(scope: Scope, operators: tuple[str, ...], operands: list[Flex], span: S
 def _fold_one(operator: str, left: Fraction | None, right: Fraction | None) -> Fraction | None:
     if left is None or right is None:
         return None
-    if operator == "+":
-        value = left + right
-    elif operator == "-":
-        value = left - right
-    elif operator == "*":
-        value = left * right
-    elif right == 0:
-        return Fraction(0) if left == 0 else None
-    else:
+    if operator == "/":
+        if right == 0:
+            return Fraction(0) if left == 0 else None
         value = left / right
+    else:
+        value = _FOLDS[operator](left, right)
     if value.numerator.bit_length() + value.denominator.bit_length() > _MAX_BITS:
         rounded = to_float(value)
         return None if rounded != rounded else Fraction(rounded)

@@ -19,13 +19,6 @@ def constant(
     return ir.Const(span=span, type=kind, level=Level.CONST, value=value)
 
 
-def unnamed(node: ir.Expr) -> ir.Expr:
-    """Returns what a name stands for."""
-    while isinstance(node, ir.Named):
-        node = node.body
-    return node
-
-
 def item_type(items: ir.Expr) -> Type:
     """Returns the type of the items of a list."""
     kind = items.type

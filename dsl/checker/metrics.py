@@ -13,31 +13,14 @@ from dsl import syntax as s
 from dsl.checker.declarations import declare_name, text_of
 from dsl.checker.fields import fixed_text
 from dsl.checker.literals import read_number, read_seconds, settle
-from dsl.checker.scope import (
-    Flex,
-    MetricEntry,
-    Refused,
-    Scope,
-    Typed,
-    closest,
-)
+from dsl.checker.scope import Flex, MetricEntry, Refused, Scope, Typed, closest
 from dsl.checker.typer import Typer
 from dsl.functions import number_text
 from dsl.plan import DOMAINS, MetricSpec
 from dsl.quantities import to_float
 from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
 from dsl.source import Span
-from dsl.types import (
-    BYTES,
-    CORES,
-    DURATION,
-    PLAIN,
-    Kind,
-    Unit,
-    number_of,
-    scale_of,
-    show,
-)
+from dsl.types import BYTES, CORES, DURATION, PLAIN, Kind, Unit, number_of, scale_of, show
 
 #: The core group has no name; these are what it is called.
 _SECRET: Final = frozenset({"/secrets", "core/secrets", "v1/secrets"})

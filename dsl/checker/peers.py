@@ -9,12 +9,11 @@ from msgspec import structs
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker.making import choice, compare, constant, first_of, func, inverted, logical, unnamed
+from dsl.checker.making import choice, compare, constant, first_of, func, inverted, logical
 from dsl.checker.making import missing as missing_of
 from dsl.checker.making import read as read_of
 from dsl.checker.scope import Flex, Refused, Scope, Typed
 from dsl.checker.typer import Typer
-from dsl.diagnostics import Severity
 from dsl.schema import FIELDS, OF_THE_QUEUE
 from dsl.source import Span
 from dsl.types import BOOL, MISSING, NUMBER, TEXT, Kind, Level
@@ -34,18 +33,6 @@ def domain(typer: Typer, node: s.Expr | s.Template) -> str:
         if isinstance(value, ir.Const) and isinstance(value.value, str):
             return value.value if value.value in _NAMED else f"label:{value.value}"
     if isinstance(node, s.Text) and node.value:
-        meant = _OTHERS.get(node.value, node.value)
-        if meant in _NAMED:
-            message = (
-                f"in quotes `{node.value}` is the key of a label, and nodes without it have no"
-            )
-            help_ = f"for the topology write  {meant}"
-            # Nobody has a label `node`; a label `zone` there is in small clusters.
-            severity = Severity.WARNING if meant == "node" else Severity.NOTE
-            scope = typer.scope
-            scope.report(
-                "P317", f"{message} domain", node.span, help_, fix=meant, severity=severity
-            )
         return f"label:{node.value}"
     name = node.name if isinstance(node, s.Name) else ""
     name = node.value if isinstance(node, s.Word) else name
@@ -112,9 +99,7 @@ def chosen(scope: Scope, guard: ir.Expr | None, member: ir.Expr) -> ir.Expr:
 
     What it asks otherwise than of fields that every pod has (the time, lists) leaves nobody out.
     """
-    joined = isinstance(guard, ir.Logical) and guard.operator == "and"
-    conjuncts = guard.operands if isinstance(guard, ir.Logical) and joined else (guard,)
-    asked = [one for one in conjuncts if one is not None and _is_of_every_pod(one)]
+    asked = [one for one in ir.joined(guard) if _is_of_every_pod(one)]
     if not asked:
         return member
     parts = tuple([lifted(scope, one, "the left side") for one in asked])
@@ -164,7 +149,7 @@ _NOT_LIFTED: Final = (
 
 def lifted(scope: Scope, node: ir.Expr, what: str) -> ir.Expr:
     """Returns an expression of the pod as one of `it`: each `pod.x` becomes `it.x`."""
-    node = unnamed(node)
+    node = ir.unnamed(node)
     if isinstance(node, ir.Const):
         return node
     field = _field_of_it(node) if isinstance(node, ir.Read) else None

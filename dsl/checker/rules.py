@@ -10,8 +10,8 @@ from dsl import syntax as s
 from dsl.checker.aggregates import OF_NODE, sets_read
 from dsl.checker.lists import too_long
 from dsl.checker.literals import read_number, read_seconds, settle
-from dsl.checker.making import choice, constant, inverted, logical, unnamed
-from dsl.checker.scope import Flex, Refused, Scope
+from dsl.checker.making import choice, constant, inverted, logical
+from dsl.checker.scope import Flex, Refused, Scope, Typed
 from dsl.checker.typer import Typer
 from dsl.checker.undecided import Side, decided, demanded
 from dsl.plan import DOMAINS
@@ -30,20 +30,8 @@ _TIME_FIELDS: Final = (
     "now", "time.hour", "time.minute", "time.weekday", "time.day", "time.month",
 )  # fmt: skip
 
-Core = (
-    ir.FilterCore
-    | ir.ScoreCore
-    | ir.TierCore
-    | ir.SortCore
-    | ir.PermitCore
-    | ir.ActionCore
-    | ir.BindCore
-    | ir.PreemptCore
-    | ir.GangCore
-    | ir.QuotaCore
-)
 #: What a statement is understood as, and the expressions in it.
-Checked = tuple[Core, tuple[ir.Expr | None, ...]]
+Checked = tuple[ir.AnyCore, tuple[ir.Expr | None, ...]]
 #: The parts of a statement by their names; the grammar says of what shape each is.
 Parts = Mapping[str, Any]
 
@@ -63,7 +51,7 @@ class Draft(Struct, frozen=True):
 
     number: int
     written: s.Rule | s.Special
-    core: Core
+    core: ir.AnyCore
     reads: Reads
 
     @property
@@ -79,14 +67,11 @@ def reads_of(*roots: ir.Expr | None) -> Reads:
     local, metrics, changes, time = True, False, False, False
     for node in ir.walk(*(one for one in roots if one is not None)):
         match node:
-            case ir.Read():
+            case ir.Read() | ir.KeyedRead():
                 fields.add(node.field)
                 changes = changes or FIELDS[node.field].changes
                 # What the whole cluster has, or a quota uses, changes with any node.
                 local = local and not node.field.startswith(("cluster.", "it.quota."))
-            case ir.KeyedRead():
-                fields.add(node.field)
-                changes = changes or FIELDS[node.field].changes
             case ir.Metric():
                 fields |= _read_by(node)
                 metrics = True
@@ -188,7 +173,9 @@ class Rules:
         """
         pod = [*self.guards]
         node: list[ir.Expr] = []
-        for one in _conjuncts(left, self.typer):
+        # What is asked of a list stays in one piece, so that it is known by it.
+        of_list = id(left) in self.typer.bounded
+        for one in (left,) if of_list and left is not None else ir.joined(left):
             (pod if one.level <= Level.POD and not _over_nodes(one) else node).append(one)
         if closed and too_long(self.typer, *self.guards, left):
             pod = [_or_longer(self.typer, one) for one in pod]
@@ -219,7 +206,7 @@ class Rules:
 
     def _hole(self, node: s.Expr) -> ir.Expr:
         value = self.typer.plain(self.typer.expression(node))
-        inner = unnamed(value)
+        inner = ir.unnamed(value)
         # A quantity is told as it is written, with its unit.
         of_text = isinstance(inner, ir.Func) and inner.name == "quantity"
         return inner.args[0] if isinstance(inner, ir.Func) and of_text else value
@@ -233,9 +220,7 @@ class Rules:
     ) -> float:
         """Reads a plain number of a clause, which may be a parameter."""
         node = part.values[0] if isinstance(part, s.Clause) else part.value
-        typed = self.typer.param(node) if isinstance(node, s.Param) else None
-        if isinstance(node, s.Word):
-            typed = read_number(node.value, node.span)
+        typed = None if isinstance(node, s.Text) else self.fixed(node)
         if not isinstance(typed, Flex) or typed.exact is None:
             word = self.scope.text(node)
             fix = f"${word}" if word in self.scope.params else None
@@ -247,6 +232,12 @@ class Rules:
             message = f"`{what}` is a {kind} from {low:,.0f} to {high:,.0f}"
             raise self.scope.refuse("P111", message, part.span)
         return value
+
+    def fixed(self, node: s.Node) -> Typed | None:
+        """Reads a number of a clause, or that of a parameter; None if it is none."""
+        if isinstance(node, s.Param):
+            return self.typer.param(node)
+        return read_number(node.value, node.span) if isinstance(node, s.Word | s.Text) else None
 
     def whole(self, part: s.Clause | s.Header, what: str, low: int, high: int) -> int:
         """Reads a whole number of a clause."""
@@ -389,16 +380,6 @@ def _raw_braces(scope: Scope, template: s.Template) -> None:
         message = "single quotes take braces as they stand, so no value is put in"
         better = f'"{written[1:-1]}"'
         scope.warn("P317", message, template.span, fix=better)
-
-
-def _conjuncts(left: ir.Expr | None, typer: Typer) -> tuple[ir.Expr, ...]:
-    if left is None:
-        return ()
-    # What is asked of a list stays in one piece, so that it is known by it.
-    of_list = id(left) in typer.bounded
-    if isinstance(left, ir.Logical) and left.operator == "and" and not of_list:
-        return left.operands
-    return (left,)
 
 
 def _or_longer(typer: Typer, part: ir.Expr) -> ir.Expr:

@@ -144,18 +144,9 @@ class Typer:
             self.place = before
 
     def _limit_depth(self, root: ir.Expr, span: Span) -> None:
-        depths, stack = self._depths, [root]
-        while stack:
-            node = stack[-1]
-            if id(node) in depths:
-                stack.pop()
-                continue
-            parts = ir.children(node)
-            todo = [one for one in parts if id(one) not in depths]
-            if todo:
-                stack.extend(todo)
-                continue
-            below = max((depths[id(one)][0] for one in parts), default=0)
+        depths = self._depths
+        for node in ir.parts_first(root, depths):
+            below = max((depths[id(one)][0] for one in ir.children(node)), default=0)
             depths[id(node)] = 1 + below, node
         if depths[id(root)][0] > _MAX_TOTAL_DEPTH:
             raise self._too_deep(span)
@@ -207,9 +198,7 @@ class Typer:
             elif isinstance(one, Flex) or one.type.kind is not firm.type.kind:
                 raise self.scope.clash("P201", f"{joined} two values of one kind", firm, one)
             elif one.type.unit != firm.type.unit:
-                pairs = ((one, firm), (firm, one))
-                found = (hint_beside(self.scope, *pair) for pair in pairs)
-                helps = next((one for one in found if one), ())
+                helps = hint_beside(self.scope, one, firm)
                 raise self.scope.clash("P203", f"{joined} equal units", firm, one, *helps)
             else:
                 out.append(one)

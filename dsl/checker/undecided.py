@@ -48,9 +48,7 @@ def demanded(core: ir.FilterCore) -> set[str]:
     """Returns the metrics without which a rule rejects every pod of its file."""
     if core.left is not None:
         return set()
-    right, joint = core.right, "or" if core.forbids else "and"
-    joined = isinstance(right, ir.Logical) and right.operator == joint
-    parts = right.operands if isinstance(right, ir.Logical) and joined else (right,)
+    parts = ir.joined(core.right, "or" if core.forbids else "and")
     if not core.forbids:
         parts = tuple(one.operand for one in parts if isinstance(one, ir.Not))
     tests = (one.operand for one in parts if isinstance(one, ir.Missing))

@@ -106,7 +106,7 @@ def stock_of(url, text, nodes=NODES):
         ("other_7", " by other", ("P402", "7 of 10 nodes have a series of `m`")),
         ("zone_3", " by zone", None),
         ("zone_2", " by zone", ("P402", "8 of 10 nodes have a series of `m`")),
-        ("az_3", " by zone", ("P402", "none of the 3 series of `m` names a zone of a node")),
+        ("az_3", " by zone", ("P402", "none of the 3 series of `m` names a zone")),
         ("topology_kubernetes_io_zone_3", " by topology_kubernetes_io_zone", None),
         ("sum_1", " by cluster", None),
         ("sum_2", " by cluster", ("P402", "`m` is by cluster, and has 2 series in Prometheus")),
