@@ -224,7 +224,10 @@ def _facts(
     return FileFacts(
         source,
         statements,
-        [RuleFacts(source, one.written, one.core, one.reads.changes, used) for one in policy.rules],
+        [
+            RuleFacts(source, one.written, one.core, one.reads.changes, policy.given, used)
+            for one in policy.rules
+        ],
         {one.name: one for one in policy.metrics},
         sound=sound,
         rank=(policy.order, policy.name, source.name),

@@ -71,6 +71,7 @@ class RuleFacts(Struct, frozen=True, eq=False):
         written: the rule as written.
         core: the rule as understood.
         changes: whether it reads anything that evicting pods could change.
+        given: where values of parameters stand in the file, in order.
         used: the `use` line that it came by, None for a rule of the file itself.
     """
 
@@ -78,6 +79,7 @@ class RuleFacts(Struct, frozen=True, eq=False):
     written: s.Rule | s.Special
     core: ir.AnyCore
     changes: bool
+    given: tuple[Span, ...] = ()
     used: UseLine | None = None
 
     @property

@@ -3,8 +3,10 @@
 Silent where it does not know.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
@@ -76,7 +78,7 @@ class Logic:
         core = rule.core
         looked = [*ir.joined(guard_of(core)), *parts(core)]
         found: list[Diagnostic] = []
-        odd = self._parts(rule.source, looked, found)
+        odd = self._parts(rule, looked, found)
         yield from found
         if not odd:
             one = self._whole(rule)
@@ -85,7 +87,7 @@ class Logic:
 
     def _whole(self, rule: RuleFacts) -> Diagnostic | None:
         """Looks at a rule for the pods that it is for."""
-        if by_parameter(rule.source, roots(rule.core)):
+        if by_parameter(rule, roots(rule.core)):
             return None
         with suppress(Unknown):
             if not self.applies(rule):
@@ -104,9 +106,9 @@ class Logic:
         )
         return self.cubes.all_of([guard_of(core), left])
 
-    def _parts(self, source: SourceFile, roots: Sequence[ir.Expr], found: list[Diagnostic]) -> bool:
+    def _parts(self, rule: RuleFacts, roots: Sequence[ir.Expr], found: list[Diagnostic]) -> bool:
         """Finds the smallest conditions that are never or always true; whether there are any."""
-        asks = by_parameter(source, roots)
+        source, asks = rule.source, by_parameter(rule, roots)
         # A part of the same text is no part of its own: `x != a` is no `x == a`.
         same = {
             id(one)
@@ -121,7 +123,7 @@ class Logic:
             if any(id(one) in bad for one in ir.children(node)):
                 bad.add(id(node))
             # Only where a parameter takes part at all, each part is looked through for it.
-            elif id(node) not in same and not (asks and by_parameter(source, [node])):
+            elif id(node) not in same and not (asks and by_parameter(rule, [node])):
                 one = self._constant(source, node)
                 if one is not None:
                     bad.add(id(node))
@@ -158,7 +160,7 @@ class Logic:
         if not rejects or not cubes.all_of([guard], start=holds):
             return
         passes = holds if guard is None else cubes.either(cubes.of(guard, wanted=False), holds)
-        yield _Known(rule, core, rejects, passes, by_parameter(rule.source, roots(core)))
+        yield _Known(rule, core, rejects, passes, by_parameter(rule, roots(core)))
 
     def _pair(self, earlier: _Known, later: _Known) -> Diagnostic | None:
         one, other = earlier.rule, later.rule
@@ -227,8 +229,14 @@ def name_of(rule: RuleFacts) -> str:
     return f"the rule of {rule.source.name}:{line}"
 
 
-def by_parameter(source: SourceFile, parts: Sequence[ir.Expr]) -> bool:
+def by_parameter(rule: RuleFacts, parts: Sequence[ir.Expr]) -> bool:
     """Whether a parameter takes part: with another value a finding may not hold."""
-    return "$" in source.text and any(
-        isinstance(one, ir.Const) and "$" in source.slice(one.span) for one in ir.walk(*parts)
+    return bool(rule.given) and any(
+        isinstance(one, ir.Const) and _holds(one.span, rule.given) for one in ir.walk(*parts)
     )
+
+
+def _holds(span: Span, given: Sequence[Span]) -> bool:
+    """Whether one of the stretches, which are in order, is within it."""
+    first = bisect_left(given, span.start, key=attrgetter("start"))
+    return first < len(given) and given[first].end <= span.end

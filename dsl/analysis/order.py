@@ -33,7 +33,7 @@ def _unreached(logic: Logic, rules: Sequence[RuleFacts]) -> Iterator[Diagnostic]
     """Yields statements whose pods are all taken by one before."""
     known: list[RuleFacts] = []
     for later in rules[:_MAX_RULES]:
-        if by_parameter(later.source, roots(later.core)):
+        if by_parameter(later, roots(later.core)):
             continue
         with suppress(Unknown):
             takes = logic.applies(later)

@@ -6,6 +6,7 @@ parser's tables nor columns.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct
@@ -64,6 +65,7 @@ class CheckedPolicy(Struct, frozen=True, kw_only=True):
     weight: float = 1.0
     metrics: tuple[MetricSpec, ...]
     rules: tuple[Draft, ...]
+    given: tuple[Span, ...] = ()
 
 
 def policy_name(source: SourceFile, statements: Sequence[s.Statement]) -> str:
@@ -127,7 +129,11 @@ class FileChecker:
         """Returns what was understood, and all findings."""
         metrics, rules = tuple(self._used_metrics.values()), tuple(self._rules)
         policy = CheckedPolicy(
-            source=self._scope.source, metrics=metrics, rules=rules, **self._header
+            source=self._scope.source,
+            metrics=metrics,
+            rules=rules,
+            given=tuple(sorted(self._scope.given, key=attrgetter("start"))),
+            **self._header,
         )
         return policy, tuple(self._scope.found)
 

@@ -68,6 +68,8 @@ def _name(typer: Typer, node: s.Name) -> Typed:
     if entry is not None:
         value = typer.let_value(entry)
         if isinstance(value, Flex):
+            if entry.given:
+                typer.scope.given.append(node.span)
             return replace(value, span=node.span)
         kind, level = value.type, value.level
         return ir.Named(span=node.span, type=kind, level=level, name=node.name, body=value)

@@ -51,11 +51,13 @@ class LetEntry(Struct):
     Attributes:
         open: it is being checked; whoever needs it now goes round in a circle.
         done: it was checked; without a value, it is wrong.
+        given: a parameter takes part in it.
     """
 
     written: s.LetDecl
     open: bool = False
     done: bool = False
+    given: bool = False
     value: Typed | None = None
 
 
@@ -85,6 +87,8 @@ class Scope(Struct):
     params: dict[str, ParamEntry] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     found: list[Diagnostic] = field(default_factory=list)
+    #: Where parameters stand, and names of what is made of one: other values may be given there.
+    given: list[Span] = field(default_factory=list)
     #: Metrics without which a rule of the file, before the one at hand, rejects any pod.
     demanded: set[str] = field(default_factory=set)
     _told: set[Diagnostic] = field(default_factory=set)

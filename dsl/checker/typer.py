@@ -215,6 +215,7 @@ class Typer:
             raise names.no_param(self.scope, node)
         if entry.value is None:
             raise Refused
+        self.scope.given.append(node.span)
         return replace(entry.value, span=node.span)
 
     def sample(
@@ -261,10 +262,11 @@ class Typer:
             help_ = f"write its value without {without}"
             raise self.scope.refuse("P110", message, entry.written.name_span, help_)
         if not entry.done:
-            entry.open = True
+            entry.open, given = True, len(self.scope.given)
             try:
                 with self.inside(Place()):
                     entry.value = self.expression(entry.written.value)
+                entry.given = len(self.scope.given) > given
             finally:
                 entry.open, entry.done = False, True
         if entry.value is None:

@@ -66,6 +66,7 @@ def codes(text, **options):
         (DEFAULT + "score: 100 - 2*m", ["P314"]),
         (DEFAULT + "prefer: least m", ["P314"]),
         ("score: 100 - cpu_usage*100 missing 100", ["P314"]),
+        ("filter: pod.name is 'a$b' and pod.name is c", ["P301"]),
         ("let a = 5\nfilter: node.ready", ["P316"]),
         ("let a = b\nlet b = 5\nfilter: node.ready", ["P316", "P316"]),
         ("filter: node.cpu.free > 2 status unresolvable", ["P318"]),
@@ -128,6 +129,8 @@ def test_found(text, expected):
         "param a: string = x\nparam b: string = x\nfilter: $a is x and not $b is x -> node.ready",
         "param closed: list of string = []\nfilter: time.weekday not in $closed and node.ready",
         "param n: number = 0\nfilter: node.gpu.capacity >= $n",
+        "param n: number = 5\nlet low = $n\nlet twice = low * 2\n"
+        "filter: node.gpu.free > twice and node.gpu.free < 3",
         "param n: number = 0\nlet enough = node.gpu.capacity >= $n\nfilter: enough and node.ready",
         "param a: number = 1\nparam b: number = 1\nfilter: load is present and load < $a\n"
         "filter: load is present and load < $b",
