@@ -69,11 +69,12 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The value of a metric `by cluster`, or of a pair of keys."""
+    """The value of a metric `by cluster`, of a domain or of a pair of keys, and where it stands."""
 
     name: str
     keys: tuple[str, ...]
-    text: str
+    sample: Sample
+    span: Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,6 @@ def read_suite(name: str, data: str | bytes, reader: StatementReader | None = No
 
 _TEST_LINE: Final = re.compile(r"(?m)^test\b")
 _MOST_NAMES: Final = 8
-_NO_SAMPLE: Final = "the value of a metric is a number"
-_SAMPLE: Final = "write it in the unit of the metric, for example  5   or  10Mi"
-_NAME: Final = re.compile(r"[\w.-]+")
 _CLAUSES: Final = ("given", "expect")
 #: Fewer bytes than anything has; what is meant is another unit.
 _SMALL_BYTES: Final = 1024
@@ -51,7 +48,7 @@ class _Reader:
         self.given: dict[Span, m.Given] = {}
         # A node whose line could not be read is no node, and naming it no second mistake.
         lines = [source.line(source.position(one.span.start)[0]) for one in found]
-        self._lost = {name for line in lines for name in _NAME.findall(line)}
+        self._lost = {name for line in lines for name in w.NAME.findall(line)}
 
     def suite(self, statements: Sequence[t.TestStatement]) -> m.Suite:
         """Returns the whole file's model."""
@@ -112,12 +109,20 @@ class _Reader:
             self._report("P703", f"`{new.name}` is given a second time", node.span, help_)
 
     def _report(
-        self, code: str, message: str, span: Span, *helps: str, fix: Fix | None = None
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        *helps: str,
+        fix: Fix | None = None,
+        severity: Severity = Severity.ERROR,
     ) -> None:
         trimmed = self.source.slice(span).rstrip()
         end = span.start + len(trimmed.split("\n", 1)[0])
         self.found.append(
-            Diagnostic(code, message, self.source, Span(span.start, end), helps=helps, fix=fix)
+            Diagnostic(
+                code, message, self.source, Span(span.start, end), severity, helps=helps, fix=fix
+            )
         )
 
     def _line(self, span: Span) -> int:
@@ -152,13 +157,13 @@ class _Reader:
         return cluster
 
     def _metric(self, cluster: m.Cluster, node: t.Setting) -> m.Cluster:
+        name = node.name.text
         keys = tuple(one.text for one in node.keys.items) if node.keys else ()
-        if isinstance(node.value, t.Values) or not _is_sample(node.value.text):
-            self._report("P702", _NO_SAMPLE, node.value.span, _SAMPLE)
-            return cluster
-        setting = m.Setting(node.name.text, keys, node.value.text)
-        others = [one for one in cluster.settings if (one.name, one.keys) != (setting.name, keys)]
-        return replace(cluster, settings=(*others, setting))
+        with suppress(_Refused):
+            setting = m.Setting(name, keys, self._sample(node.value), node.span)
+            others = [one for one in cluster.settings if (one.name, one.keys) != (name, keys)]
+            return replace(cluster, settings=(*others, setting))
+        return cluster
 
     def _thing(self, node: t.Fixture) -> m.Thing:
         plain: dict[str, w.Plain] = {}
@@ -188,7 +193,7 @@ class _Reader:
         key = "" if attr.key is None else attr.key.text
         self.given[attr.name.span] = m.Given(kind, name, key, attr.name.span)
         if name == "metric" and attr.key is not None:
-            metrics[attr.key.text] = self._sample(attr)
+            metrics[attr.key.text] = self._sample(attr.value, attr.age)
         elif name in w.KEYED:
             if attr.key is None or (attr.key.text.startswith((".", "-")) and not attr.key.quoted):
                 message, help_ = f"`{name}` takes a key and a value", f"write  {name} KEY=VALUE"
@@ -207,21 +212,16 @@ class _Reader:
             text = value.text
             help_ = f"did you mean {text}Gi or {text}Mi?"
             message = f"`{name} {text}` is {text} bytes"
-            self.found.append(
-                Diagnostic(
-                    "P220", message, self.source, value.span, Severity.WARNING, helps=(help_,)
-                )
-            )
+            self._report("P220", message, value.span, help_, severity=Severity.WARNING)
 
-    def _sample(self, attr: t.Attr) -> m.Sample:
-        if isinstance(attr.value, t.Values) or not _is_sample(attr.value.text):
-            raise self._refuse("P702", _NO_SAMPLE, attr.value.span, _SAMPLE)
-        age = 0.0
-        if attr.age is not None:
-            age = parse_duration(attr.age.text)
-            if is_missing(age):
-                raise self._not(w.SPAN, "age", attr.age)
-        return m.Sample(attr.value.text, age)
+    def _sample(self, value: t.Operand, age: t.Value | None = None) -> m.Sample:
+        if isinstance(value, t.Values) or not _is_sample(value.text):
+            help_ = "write it in the unit of the metric, for example  5   or  10Mi"
+            raise self._refuse("P702", "the value of a metric is a number", value.span, help_)
+        seconds = 0.0 if age is None else parse_duration(age.text)
+        if age is not None and is_missing(seconds):
+            raise self._not(w.SPAN, "age", age)
+        return m.Sample(value.text, seconds)
 
     def _value(self, kind: str, name: str, value: t.Operand) -> w.Plain:
         read: w.Plain | None = None

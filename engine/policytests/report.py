@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from itertools import groupby
 from types import MappingProxyType
 from typing import Final
@@ -81,16 +82,7 @@ def _table(report: Report) -> str:
 
 def as_json(report: Report, *, coverage: bool) -> str:
     """What programs read: a list of results; with coverage an object that has it as `tests`."""
-    tests = [
-        {
-            "file": one.file,
-            "test": one.test,
-            "line": one.line,
-            "outcome": one.outcome,
-            "message": one.message,
-        }
-        for one in report.results
-    ]
+    tests = [asdict(one) for one in report.results]
     if not coverage:
         return json.dumps(tests, ensure_ascii=False, indent=2)
     rules = [

@@ -78,7 +78,7 @@ def _samples(
         keys = {CLUSTER: 0, PAIR: 2}.get(spec.of, 1)
         for one in cluster.settings:
             if one.name == spec.name and len(one.keys) == keys:
-                yield one.keys, Sample(one.text)
+                yield one.keys, one.sample
         return
     owners: Iterable[tuple[tuple[str, ...], Thing]]
     if spec.of == "pod":

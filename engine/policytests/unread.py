@@ -5,7 +5,6 @@ Looks at what rules read, not at what they make of it; knows no cluster.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -16,6 +15,7 @@ from dsl.diagnostics import Diagnostic, Severity
 from dsl.foreign import closest
 from dsl.plan import DOMAINS, Plan
 from dsl.policytest import Case, Given, Suite
+from dsl.source import Span
 from engine.policy.support import rules_of
 from engine.policytests.policies import Used
 
@@ -131,7 +131,8 @@ def unread_metrics(suite: Suite, case: Case, plans: Sequence[Plan]) -> Iterator[
     for plan in plans:
         for spec in plan.metrics:
             read.setdefault(spec.name, set()).add(spec.of)
-    for (name, of), (where, text) in _given_metrics(suite, case).items():
+    for (name, of), (span, text) in _given_metrics(case).items():
+        where = f"{suite.source.name}:{suite.source.position(span.start)[0]}: "
         if name not in read:
             near = closest(name, sorted(read))
             listed = f"; they read {', '.join(sorted(read))}" if read else ""
@@ -146,27 +147,14 @@ def unread_metrics(suite: Suite, case: Case, plans: Sequence[Plan]) -> Iterator[
             )
 
 
-def _given_metrics(suite: Suite, case: Case) -> dict[tuple[str, str], tuple[str, str]]:
-    """Name and kind of owner of each metric that is given -> where first, and a value."""
+def _given_metrics(case: Case) -> dict[tuple[str, str], tuple[Span, str]]:
+    """Name and kind of owner of each metric that is given -> where, and a value."""
     given = {
-        (name, _OWNERS.get(thing.kind, "pod")): (
-            f"{suite.source.name}:{suite.source.position(thing.span.start)[0]}: ",
-            sample.text,
-        )
+        (name, _OWNERS.get(thing.kind, "pod")): (thing.span, sample.text)
         for thing in reversed(case.cluster.things)
         for name, sample in thing.metrics.items()
     }
     for one in case.cluster.settings:
         of = _OF_KEYS[len(one.keys)] if len(one.keys) < len(_OF_KEYS) else ""
-        given[one.name, of] = _place_of_metric(suite, case, one.name), one.text
+        given[one.name, of] = one.span, one.sample.text
     return given
-
-
-def _place_of_metric(suite: Suite, case: Case, name: str) -> str:
-    """Where a test, or else its file, gives a metric: `FILE:LINE: `."""
-    text = suite.source.text
-    form = re.compile(rf"\bmetric:?[ \t]+{re.escape(name)}\b")
-    found = form.search(text, case.span.start, case.span.end) or form.search(text)
-    if found is None:
-        return ""
-    return f"{suite.source.name}:{suite.source.position(found.start())[0]}: "

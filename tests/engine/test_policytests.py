@@ -179,9 +179,9 @@ def test_a_metric_that_nobody_reads_is_told(run):
 
 
 def test_a_metric_above_the_tests_that_nobody_reads_is_told_with_its_line(run):
-    head = "use p\nnode: a\nmetric: bandwith = 5\n"
+    head = "use p\n# metric: bandwith is of the cluster\nnode: a\nmetric: bandwith = 5\n"
     _, message = outcome(run('test: "t"\n  given pod\n  expect best a\n', head=head))
-    assert re.search(r"policytest:3: no policy used here reads the metric `bandwith`", message)
+    assert re.search(r"policytest:4: no policy used here reads the metric `bandwith`", message)
 
 
 def test_the_plugin_that_stops_the_best_node_is_named(run):
