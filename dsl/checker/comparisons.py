@@ -24,15 +24,15 @@ from dsl.checker.making import (
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Fix, Severity
-from dsl.foreign.fields import ABSENT, DAYS, NOTHING, THERE
+from dsl.foreign.fields import ABSENT, NOTHING, THERE
 from dsl.patterns import why_refused
 from dsl.quantities import parse_number
-from dsl.schema import FIELDS
+from dsl.schema import FIELDS, WEEKDAYS
 from dsl.source import Span
 from dsl.types import BOOL, NUMBER, PLAIN, TEXT, Kind, Level, Type, is_missing
 
 #: Days as others count them, from Sunday on, which is both 0 and 7.
-_DAY_NUMBERS: Final = {str(i): one for i, one in enumerate((DAYS[-1], *DAYS))}
+_DAY_NUMBERS: Final = {str(i): one for i, one in enumerate((WEEKDAYS[-1], *WEEKDAYS))}
 _WRAPPING: Final = ("time.hour", "time.minute", "time.day", "time.month")
 _EQUAL: Final = ("==", "!=")
 _KEY_TEST: Final = re.compile(r"(.*?)(!=|==?)(.*)", re.DOTALL)
@@ -210,7 +210,7 @@ def closed_set(scope: Scope, left: Typed, word: ir.Const) -> None:
     near = closest(text, words)
     if left.field == "time.weekday":
         low = text.lower()
-        full = (one for one in DAYS if low.startswith(one) and low.endswith("day"))
+        full = (one for one in WEEKDAYS if low.startswith(one) and low.endswith("day"))
         near = _DAY_NUMBERS.get(text) or next(full, near)
     sign = scope.source.slice(word.span)[:1]
     quote = sign if sign in ('"', "'") else ""

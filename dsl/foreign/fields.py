@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from dsl.foreign.nearest import MAX_DISTANCE, closest, edit_distance
-from dsl.schema import FIELDS, PLURALS, WEEKDAYS
+from dsl.schema import FIELDS, PLURALS
 
 #: Values that mean "nothing" elsewhere and are ordinary words here.
 NOTHING: Final = frozenset({"null", "none", "nil", "undefined", "nan", "nothing"})
@@ -60,10 +60,6 @@ def _apart(word: str, other: str) -> int:
     """Returns the edit distance of two words, something large where they are not close at all."""
     near = word == other or closest(word, (other,)) is not None
     return edit_distance(word, other) if near else MAX_DISTANCE + 1
-
-
-#: The words of `time.weekday`.
-DAYS: Final = WEEKDAYS
 
 
 # ---- fields

@@ -181,8 +181,6 @@ P015: words of other languages
   below|under|lt                      <
   at least                            >=
   at most                             <=
-  is null|none|nil|undefined          is missing
-  is not null|none|nil|undefined      is present
   exists|defined|present              is present
   exists|has A                        A is present
   @ pod|node|it|namespace has|with label|annotation K  {1}.{3} K
