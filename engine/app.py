@@ -70,8 +70,7 @@ from engine.signals.store import SignalStore
 from engine.simulate.journal import Recorder
 from engine.tasks import tasks, unless
 from engine.telemetry import ATTEMPTS, Count, Telemetry
-from engine.watching import Rooms as WatchingRooms
-from engine.watching import Watching
+from engine.watching import Sinks, Watching
 from engine.watching.objects import OBJECT
 from engine.watching.watching import Start
 
@@ -365,7 +364,7 @@ class App:
         assert self.scheduler is not None
         if self._in_force is None:
             return
-        rooms = WatchingRooms(
+        sinks = Sinks(
             self.cache,
             self.queue,
             self.signals,
@@ -375,7 +374,7 @@ class App:
             start,
             *self._pods,
         )
-        self._watching = Watching(rooms, session, wiring)
+        self._watching = Watching(sinks, session, wiring)
         self.scheduler.add_background(self._watching)
 
     def _read_of_pods(self) -> frozenset[str]:

@@ -1,5 +1,5 @@
 """What policies read beside nodes and pods, watched while one of them reads it."""
 
-from engine.watching.watching import Rooms, Watching
+from engine.watching.watching import Sinks, Watching
 
-__all__ = ["Rooms", "Watching"]
+__all__ = ["Sinks", "Watching"]

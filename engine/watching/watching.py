@@ -43,7 +43,7 @@ Start = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rooms:
+class Sinks:
     """What is fed, and who is told.
 
     `came` is called when samples came, `work` when there may be something to do; `start` runs what
@@ -64,8 +64,8 @@ class Rooms:
 class Watching:
     """What is watched now; `scheduler.Background`, too, for what changes without an event."""
 
-    def __init__(self, rooms: Rooms, client: KubeClient, wiring: Wiring) -> None:
-        self._rooms = rooms
+    def __init__(self, sinks: Sinks, client: KubeClient, wiring: Wiring) -> None:
+        self._sinks = sinks
         self._client = client
         self._wiring = wiring
         self._running: dict[Hashable, tuple[Source, asyncio.Task[None]]] = {}
@@ -74,9 +74,9 @@ class Watching:
         self._promises = 0
         self._minute = 0
         self._fed_at = self._told_at = -math.inf
-        self._least = self._complete = rooms.sharing.kept
+        self._least = self._complete = sinks.sharing.kept
         """What of pods on nodes is kept whatever policies read, and what is known of all."""
-        rooms.cache.beside.on_news = rooms.work
+        sinks.cache.beside.on_news = sinks.work
 
     # ---- what is needed ----------------------------------------------------------------------
 
@@ -88,12 +88,12 @@ class Watching:
         self._wanted[asker] = needs
         both = reduce(or_, self._wanted.values(), self._kept)
         self._attend(both)
-        self._rooms.sharing.keep(self._least | both.of_pods)
+        self._sinks.sharing.keep(self._least | both.of_pods)
         wanted = dict(self._sources(needs))
         for key, make in wanted.items():
             if key not in self._running:
                 source = make()
-                self._running[key] = source, self._rooms.start(source.run())
+                self._running[key] = source, self._sinks.start(source.run())
         return tuple([text for key in wanted if (text := self._running[key][0].awaited())])
 
     def keep(self, needs: Needs) -> None:
@@ -106,8 +106,8 @@ class Watching:
             task.cancel()
             source.forget()
         self._attend(needs)
-        self._rooms.sharing.keep(self._least | needs.of_pods)
-        self._complete &= self._rooms.sharing.kept
+        self._sinks.sharing.keep(self._least | needs.of_pods)
+        self._complete &= self._sinks.sharing.kept
         for source, _ in self._running.values():
             source.feed()
 
@@ -131,55 +131,55 @@ class Watching:
     def _parts(self, lacking: frozenset[str]) -> Source:
         def done() -> None:
             self._complete |= lacking
-            self._rooms.work()
+            self._sinks.work()
 
-        return PodParts(self._rooms.pods, done)
+        return PodParts(self._sinks.pods, done)
 
     def _listed(self, kind: Kind) -> Source:
-        rooms = self._rooms
-        handler = WaitedFor(rooms.cache, rooms.queue, rooms.work, kind.wakes)
+        sinks = self._sinks
+        handler = WaitedFor(sinks.cache, sinks.queue, sinks.work, kind.wakes)
         reflector = Reflector(self._client, kind.resource(optional=False), handler, self._wiring)
 
         def forget() -> None:
-            for key in list(rooms.cache.store(kind.name).objects):
-                rooms.cache.remove_object(kind.name, key)
+            for key in list(sinks.cache.store(kind.name).objects):
+                sinks.cache.remove_object(kind.name, key)
 
         return Listed(reflector, forget)
 
     def _finished(self, phase: str) -> Source:
-        rooms = self._rooms
-        handler = FinishedHandler(rooms.cache, rooms.queue, rooms.clock, rooms.work)
+        sinks = self._sinks
+        handler = FinishedHandler(sinks.cache, sinks.queue, sinks.clock, sinks.work)
         reflector = Reflector(self._client, pods_finished(phase), handler, self._wiring)
         return Listed(reflector, lambda: None)  # the cache forgets what nobody attends to
 
     def _usage(self, of: str) -> Source:
-        rooms = self._rooms
-        return UsageSource(of, self._client, rooms.signals, rooms.clock, came=rooms.came)
+        sinks = self._sinks
+        return UsageSource(of, self._client, sinks.signals, sinks.clock, came=sinks.came)
 
     def _objects(self, kind: str, paths: frozenset[str]) -> Source:
-        rooms = self._rooms
-        return ObjectSource(kind, paths, self._client, rooms.signals, self._wiring, came=rooms.work)
+        sinks = self._sinks
+        return ObjectSource(kind, paths, self._client, sinks.signals, self._wiring, came=sinks.work)
 
     def _attend(self, needs: Needs) -> None:
-        rooms, before = self._rooms, self._rooms.cache.beside.attends
+        sinks, before = self._sinks, self._sinks.cache.beside.attends
         if needs.attended == before:
             return
-        rooms.cache.attend(needs.attended)
+        sinks.cache.attend(needs.attended)
         listens = QUEUE in needs.attended
-        rooms.queue.on_change = self._waits if listens else None
-        rooms.queue.on_gone = rooms.cache.remove_queued if listens else None
-        for queued in rooms.queue if listens and QUEUE not in before else ():
+        sinks.queue.on_change = self._waits if listens else None
+        sinks.queue.on_gone = sinks.cache.remove_queued if listens else None
+        for queued in sinks.queue if listens and QUEUE not in before else ():
             self._waits(queued)
 
     def _waits(self, queued: QueuedPod) -> None:
-        self._rooms.cache.set_queued(queued.pod, queued.times)
+        self._sinks.cache.set_queued(queued.pod, queued.times)
 
     # ---- what changes without an event -------------------------------------------------------
 
     @property
     def due(self) -> float | None:
         """See `scheduler.Background`."""
-        cache = self._rooms.cache
+        cache = self._sinks.cache
         promises = NOMINATED in cache.beside.attends and cache.nominations.version != self._promises
         if promises:
             return 0.0
@@ -189,16 +189,16 @@ class Watching:
 
     def step(self, deadline: float) -> bool:  # noqa: ARG002 - it takes no time
         """See `scheduler.Background`: tells the queue of itself, and of promises."""
-        rooms = self._rooms
-        beside = rooms.cache.beside
-        now = rooms.clock.monotonic()
+        sinks = self._sinks
+        beside = sinks.cache.beside
+        now = sinks.clock.monotonic()
         if beside.touched and now >= self._told_at + _QUEUE_PAUSE:
             self._told_at = now
             touched = beside.take_touched()
-            rooms.queue.move(_QUEUE_CHANGED, only=lambda pod: touched != {pod.uid})
-        if NOMINATED in beside.attends and rooms.cache.nominations.version != self._promises:
-            self._promises = rooms.cache.nominations.version
-            rooms.queue.move(_PROMISED)
+            sinks.queue.move(_QUEUE_CHANGED, only=lambda pod: touched != {pod.uid})
+        if NOMINATED in beside.attends and sinks.cache.nominations.version != self._promises:
+            self._promises = sinks.cache.nominations.version
+            sinks.queue.move(_PROMISED)
         if FINISHED in beside.attends:
             self._expire()
         if now >= self._fed_at + _PAUSE:
@@ -206,10 +206,10 @@ class Watching:
         return False
 
     def _expire(self) -> None:
-        now = self._rooms.clock.time()
+        now = self._sinks.clock.time()
         if int(now // _MINUTE) != self._minute:
             self._minute = int(now // _MINUTE)
-            self._rooms.cache.expire(now)
+            self._sinks.cache.expire(now)
 
     def _news(self) -> Iterator[ObjectSource]:
         sources = (source for source, _ in self._running.values())
@@ -217,6 +217,6 @@ class Watching:
 
     def _feed(self) -> None:
         for source in self._news():
-            self._fed_at = self._rooms.clock.monotonic()
+            self._fed_at = self._sinks.clock.monotonic()
             source.feed()
-            self._rooms.came()
+            self._sinks.came()
