@@ -66,8 +66,7 @@ class _Reader:
                     "move it before the first `test:`, or indent it there as `given ...`",
                 )  # fmt: skip
             else:
-                self._twice(base, statement)
-                base = self._given(base, statement)
+                base = self._given(base, statement, once=True)
         whole = Span(0, 0)
         broken = any(one.is_error for one in self.found)
         if not uses and not broken:
@@ -95,13 +94,8 @@ class _Reader:
                 self._report("P703", message, one.name.span, "say what this one is about")
             lines.setdefault(name, self._line(one.span))
 
-    def _twice(self, base: m.Cluster, node: t.Given) -> None:
+    def _twice(self, base: m.Cluster, new: m.Thing, node: t.Fixture) -> None:
         """Above the tests each object stands once; changing it is for tests."""
-        if not isinstance(node, t.Fixture):
-            return
-        found = len(self.found)
-        new = self._thing(node)
-        del self.found[found:]
         if new.name and any(m.same_object(old, new) for old in base.things):
             written = self.source.slice(node.span).split(":", 1)
             rest = " ".join(written[-1].split())
@@ -142,9 +136,12 @@ class _Reader:
         places = {name.text: name.span for name, _ in node.args}
         yield m.Use(node.name.text, node.name.span, params, alias, weight, places)
 
-    def _given(self, cluster: m.Cluster, node: t.Given) -> m.Cluster:
+    def _given(self, cluster: m.Cluster, node: t.Given, *, once: bool = False) -> m.Cluster:
         if isinstance(node, t.Fixture):
-            return cluster.with_thing(self._thing(node))
+            new = self._thing(node)
+            if once:
+                self._twice(cluster, new, node)
+            return cluster.with_thing(new)
         if node.kind == "metric":
             return self._metric(cluster, node)
         if node.kind == "now":

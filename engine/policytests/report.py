@@ -67,17 +67,12 @@ def _table(report: Report) -> str:
     # Only rules of other points than filter and score fill the last column.
     last = any(row[-2] != "-" for row in rows[1:])
     shown = [row if last else (*row[:-2], row[-1]) for row in rows]
-    widths = [max(len(row[i]) for row in shown) for i in range(len(shown[0]) - 1)]
-    return "\n".join(
-        "  ".join(
-            [
-                cell.ljust(width) if i == 0 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=False))
-            ]
-            + [row[-1]]
-        ).rstrip()
-        for row in shown
-    )
+    first, *widths = (max(map(len, column)) for column in zip(*shown, strict=True))
+    lines = []
+    for place, *cells, text in shown:
+        numbers = (cell.rjust(width) for cell, width in zip(cells, widths, strict=False))
+        lines.append("  ".join((place.ljust(first), *numbers, text)).rstrip())
+    return "\n".join(lines)
 
 
 def as_json(report: Report, *, coverage: bool) -> str:
