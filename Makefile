@@ -54,7 +54,7 @@ e2e: $(DEV) ## Kubernetes' own end-to-end tests of scheduling, with Berth as def
 	@$(BIN)/python -m tests.e2e $(FLAGS)
 
 fuzz-parity: $(DEV) ## random cases against kube-scheduler's own libraries (ORACLE=program, CASES, SEED)
-	@ORACLE=$(ORACLE) $(BIN)/python -m tests.conformance.fuzz --cases $(or $(CASES),20000) --seed $(or $(SEED),0)
+	@ORACLE=$(ORACLE) $(BIN)/python -m tests.conformance.fuzz --cases $(or $(CASES),24000) --seed $(or $(SEED),0)
 
 mixed-parity: $(DEV) ## 2,000 mixed pods on a real API server, each decision against the same (ORACLE=program, FLAGS)
 	@ORACLE=$(ORACLE) $(BIN)/python -m tests.conformance.mixed $(FLAGS)

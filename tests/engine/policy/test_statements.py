@@ -225,6 +225,19 @@ async def test_labels_are_written_before_the_binding_and_seen_at_once():
     assert made.where("b") is SubQueue.UNSCHEDULABLE, "the first one is labelled in the same cycle"
 
 
+@in_a_loop
+async def test_annotations_are_seen_at_once_too():
+    made = world(
+        "prebind: annotate example.com/node = node.name\n"
+        "filter: count(node.pods where it.annotation example.com/node=n1) < 1\n"
+    )
+    made.comes("a")
+    made.comes("b")
+    await settle(made)
+    assert made.edge.binds == [("a", "n1")]
+    assert made.where("b") is SubQueue.UNSCHEDULABLE, "assumed pods carry what was decided"
+
+
 @pytest.mark.parametrize(("before", "undone"), [({}, None), ({"example.com/node": "old"}, "old")])
 @in_a_loop
 async def test_labels_are_taken_back_if_the_pod_is_not_bound(before, undone):
