@@ -14,6 +14,7 @@ import yaml
 from tests.cluster import manifests
 from tests.cluster.berth import Berth, pod
 from tests.cluster.process import free_port, wait_until
+from tests.cluster.scraping import get
 
 ACCOUNTS = f"system:serviceaccount:{manifests.NAMESPACE}"
 PODS = "/api/v1/namespaces/default/pods"
@@ -87,8 +88,11 @@ class Deployed:
         return self.token_of("prometheus")
 
     def shown(self, path: str, token: str = "") -> int:
-        """The status with which Berth answers a GET."""
-        return page(self.port, path, token)[0]
+        """The status with which Berth answers a GET; 0 if it does not."""
+        try:
+            return get(self.port, path, token=token)[0]
+        except OSError:
+            return 0
 
     def rules(self, **texts: str) -> None:
         """These are the policies from now on."""
@@ -147,20 +151,3 @@ class Deployed:
             return any(code < 300 for code in codes)
 
         wait_until(f"{verb} {resource}\n{self.berth.process.tail()}", done)
-
-
-def page(port: int, path: str, token: str = "") -> tuple[int, str]:
-    """Status and text of an answer to a GET, as a kubelet or Prometheus asks; 0: there is none."""
-    tls = ssl.create_default_context()
-    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-    request = urllib.request.Request(f"https://127.0.0.1:{port}{path}")
-    if token:
-        request.add_header("Authorization", f"Bearer {token}")
-    try:
-        with urllib.request.urlopen(request, timeout=10, context=tls) as answer:
-            return int(answer.status), answer.read().decode()
-    except urllib.error.HTTPError as refused:
-        with refused:
-            return refused.code, refused.read().decode()
-    except OSError:
-        return 0, ""

@@ -19,8 +19,9 @@ from tests.cluster import binaries, manifests
 from tests.cluster.berth import node
 from tests.cluster.certificates import Authority
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.deployed import Deployed, page
+from tests.cluster.deployed import Deployed
 from tests.cluster.process import Process, free_port, wait_until
+from tests.cluster.scraping import get
 from tests.cluster.test_deployed import allowed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("needs_programs")]
@@ -161,13 +162,13 @@ def test_a_certificate_that_is_lost_is_made_anew_while_reviews_are_answered(hook
 
 def test_reviews_are_counted_and_shown_to_those_who_may(hook):
     def counted(result):
-        text = page(hook.port, "/metrics", token)[1]
+        text = get(hook.port, "/metrics", token=token)[1]
         found = re.search(rf'^berth_webhook_reviews_total{{result="{result}"}} (\d+)', text, re.M)
         return int(found[1]) if found else 0
 
     token = hook.deployed.scraper()
-    wait_until("the scraper may", lambda: page(hook.port, "/metrics", token)[0] == 200)
-    assert page(hook.port, "/metrics")[0] == 403
+    wait_until("the scraper may", lambda: get(hook.port, "/metrics", token=token)[0] == 200)
+    assert get(hook.port, "/metrics")[0] == 403
     before = counted("allowed"), counted("refused")
     assert [hook.apply(text)[0] for text in (GOOD + "# counted\n", BROKEN, BROKEN)] == [0, 1, 1]
     assert (counted("allowed"), counted("refused")) == (before[0] + 1, before[1] + 2)
