@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from engine.framework.podinfo import PodInfo
@@ -16,6 +17,7 @@ class Nominations:
     def __init__(self) -> None:
         self.version = 0
         self._on: dict[str, dict[str, PodInfo]] = {}
+        self._priorities: Counter[int] = Counter()
         self.nodes: dict[str, str] = {}
         """The node that each pod is promised, by UID."""
         self._evicting: dict[str, Collection[str]] = {}
@@ -56,10 +58,16 @@ class Nominations:
         return self._before
 
     def _ahead(self, pod: PodInfo, nodes: NodeColumns) -> Iterator[tuple[int, list[PodInfo]]]:
-        least, own = pod.priority, pod.uid
+        least, own, row_of = pod.priority, pod.uid, nodes.row
+        # Where pods of one priority preempt, which is usual, none is left out.
+        every = own not in self.nodes and least <= min(self._priorities, default=least)
         for node, promised in self._on.items():
-            ahead = [one for uid, one in promised.items() if one.priority >= least and uid != own]
-            row = nodes.row(node) if ahead else -1
+            ahead = [
+                one
+                for one in promised.values()
+                if every or (one.priority >= least and one.uid != own)
+            ]
+            row = row_of(node) if ahead else -1
             if row >= 0:
                 yield row, ahead
 
@@ -69,6 +77,7 @@ class Nominations:
         if node:
             self.nodes[pod.uid] = node
             self._on.setdefault(node, {})[pod.uid] = pod
+            self._priorities[pod.priority] += 1
             self.version += 1
 
     def drop(self, uid: str) -> bool:
@@ -77,7 +86,10 @@ class Nominations:
         if node is None:
             return False
         promised = self._on[node]
-        del promised[uid]
+        priority = promised.pop(uid).priority
+        self._priorities[priority] -= 1
+        if not self._priorities[priority]:
+            del self._priorities[priority]
         if not promised:
             del self._on[node]
         self.version += 1

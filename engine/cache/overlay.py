@@ -5,7 +5,7 @@ Never writes to what it lies on: what does not differ is shared, the rest copied
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -52,25 +52,31 @@ class NodesOver(NodeTable):
     def with_moves(self, moves: Moves) -> NodesOver:
         """The same with pods taken off rows and added to them."""
         differences = dict(self._differences)
-        copied: set[str] = set()
-        shapes: dict[int, list[tuple[dict[int, int], int]]] = {}
+        # Equal pods share their readings: what they take is added once for all of a row.
+        alike: dict[int, tuple[PodInfo, dict[int, int]]] = {}
         ports = self._ports_over
         for row, remove, add in moves:
-            pods = [*((pod, -1) for pod in remove), *((pod, 1) for pod in add)]
-            taken = [(host_ports(pod.pod), sign) for pod, sign in pods]
-            if any(one for one, _ in taken):
+            taken = []
+            for sign, pods in ((-1, remove), (1, add)):
+                for pod in pods:
+                    if own := host_ports(pod.pod):
+                        taken.append((own, sign))
+                    shape = id(pod.readings)
+                    _, rows = alike.get(shape) or alike.setdefault(shape, (pod, {}))
+                    rows[row] = rows.get(row, 0) + sign
+            if taken:
                 ports = (ports or PortsOver(self._base.ports, {})).with_pods(row, taken)
-            for pod, sign in pods:
-                shape = id(pod.readings)  # equal pods share them
-                if shape not in shapes:
-                    amounts = {_COUNT: 1, _CPU: pod.nonzero_cpu, _MEMORY: pod.nonzero_memory}
-                    amounts.update(pod.requests)
-                    for name in amounts.keys() - copied:
-                        differences[name] = dict(differences.get(name, {}))
-                    copied.update(amounts)
-                    shapes[shape] = [(differences[name], one) for name, one in amounts.items()]
-                for rows, amount in shapes[shape]:
-                    rows[row] = rows.get(row, 0) + sign * amount
+        for pod, rows in alike.values():
+            once = set(rows.values()) == {1}
+            amounts = {_COUNT: 1, _CPU: pod.nonzero_cpu, _MEMORY: pod.nonzero_memory}
+            for name, amount in (amounts | dict(pod.requests)).items():
+                before = differences.get(name)
+                if before is None and once:
+                    differences[name] = dict.fromkeys(rows, amount)
+                    continue
+                before = before or {}
+                more = {row: before.get(row, 0) + amount * n for row, n in rows.items()}
+                differences[name] = before | more
         return NodesOver(self._base, differences, ports)
 
     @property
@@ -110,10 +116,17 @@ class NodesOver(NodeTable):
         found = self._copies.get(name)
         if found is None:
             found = self._copies[name] = column.copy()
-            for row, amount in rows.items():
-                found[row] = wrap_int64(int(found[row]) + amount)
+            # Sums of 64 bits wrap, as Go's do.
+            found[np.fromiter(rows, np.intp, len(rows))] += _wrapped(rows.values())
             found.flags.writeable = False
         return found
+
+
+def _wrapped(amounts: Collection[int]) -> IntColumn:
+    try:
+        return np.fromiter(amounts, np.int64, len(amounts))
+    except OverflowError:
+        return np.array([*map(wrap_int64, amounts)], dtype=np.int64)
 
 
 class PodsOver(PodTable):

@@ -109,14 +109,12 @@ class Trials:
         each = self._rooms()
         if each is None:
             return [row for one in self._beside(ahead) for row in one.rows.tolist()]
-        return [
-            row
-            for row, pods in ahead
-            if any(
-                room.limit.item(row) - room.used.item(row) - sum(map(room.held, pods)) < room.need
-                for room in each
-            )
-        ]
+        rows, alike = _alike(ahead)
+        short = np.zeros(len(rows), dtype=np.bool_)
+        for room in each:
+            short |= room.limit[rows] - room.used[rows] - _held(room, alike, len(rows)) < room.need
+        found: list[int] = rows[short].tolist()
+        return found
 
     def promises(self) -> Sequence[tuple[int, list[PodInfo]]]:
         """Rows that are promised to pods before this one, and those."""
@@ -145,9 +143,10 @@ class Trials:
         each = self._amounts(moving)
         apart = np.zeros(len(rows), dtype=np.bool_)
         if promises := self.promises():
-            each = [_taken(room, promises) for room in each]
+            promised, alike = _alike(promises)
+            each = [_taken(room, promised, alike) for room in each]
             if others:
-                apart = np.isin(rows, [row for row, _ in promises])
+                apart = np.isin(rows, promised)
         passed = self.snapshot.nodes.present[rows].copy()
         if self.allowed is not None:
             passed &= self.allowed[rows]
@@ -306,8 +305,31 @@ def _moves(filtering: Filtering) -> bool:
     return result.scope is not Scope.ROW or bool(result.causes & _POD)
 
 
-def _taken(room: Room, promises: Sequence[tuple[int, Sequence[PodInfo]]]) -> Room:
+_Alike = Sequence[tuple[PodInfo, Sequence[int]]]
+
+
+def _alike(promises: Sequence[tuple[int, Sequence[PodInfo]]]) -> tuple[NDArray[np.intp], _Alike]:
+    """The promised rows, and one of each pods that take the same, with the places of their rows."""
+    found: dict[int, tuple[PodInfo, list[int]]] = {}
+    for place, (_, pods) in enumerate(promises):
+        for pod in pods:
+            shape = id(pod.readings)  # equal pods share them
+            known = found.get(shape)
+            if known is None:
+                known = found[shape] = pod, []
+            known[1].append(place)
+    return np.array([row for row, _ in promises], dtype=np.intp), list(found.values())
+
+
+def _held(room: Room, alike: _Alike, count: int) -> NDArray[np.int64]:
+    """What the pods to which each of the rows is promised take of a room."""
+    held = np.zeros(count, dtype=np.int64)
+    for pod, places in alike:
+        np.add.at(held, places, room.held(pod))
+    return held
+
+
+def _taken(room: Room, rows: NDArray[np.intp], alike: _Alike) -> Room:
     used = room.used.copy()
-    for row, pods in promises:
-        used[row] += sum(map(room.held, pods))
+    used[rows] += _held(room, alike, len(rows))
     return replace(room, used=used)
