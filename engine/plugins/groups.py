@@ -10,7 +10,7 @@ Says nothing of what counts mean.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -123,11 +123,15 @@ class Part:
 
     def total(self, domain: int) -> int:
         """Of one domain, without what is counted besides."""
-        tables = self._tables
-        if len(tables) == 1:
-            weight, table = tables[0]
-            return weight * table.counts.get(domain, 0)
-        return sum([weight * table.counts.get(domain, 0) for weight, table in tables])
+        return self.totals((domain,))[0]
+
+    def totals(self, domains: Sequence[int]) -> list[int]:
+        """Of some domains, without what is counted besides."""
+        found = [0] * len(domains)
+        for weight, table in self._tables:
+            count = table.counts.get
+            found = [n + weight * count(one, 0) for n, one in zip(found, domains, strict=True)]
+        return found
 
     def minimum(self) -> int | None:
         """The least count of a domain, None without domains. Of one table alone."""
@@ -280,16 +284,15 @@ class Groups:
             self.column[row] = self._number(tuple(self._key(row)))
         return found
 
-    def one_by_one(self) -> list[tuple[tuple[int, int], ...]]:
-        """For each group its domain and what was counted there, part by part."""
-        columns = []
-        for i, (part, sparse) in enumerate(zip(self._parts, self._sparse, strict=True)):
-            at, total = 2 * i, part.total
+    def by_part(self) -> Iterator[tuple[list[int], list[int]]]:
+        """For each part the domains of all groups, and what was counted there."""
+        keys = self._numbers
+        for at, (part, sparse) in enumerate(zip(self._parts, self._sparse, strict=True)):
+            domains = [key[2 * at] for key in keys]
             if sparse:
-                columns.append([(key[at], key[at + 1]) for key in self._numbers])
+                yield domains, [key[2 * at + 1] for key in keys]
             else:
-                columns.append([(key[at], total(key[at])) for key in self._numbers])
-        return list(zip(*columns, strict=True))
+                yield domains, part.totals(domains)
 
     def domain(self, part: int) -> NDArray[np.integer]:
         """See `Entities.domain`."""

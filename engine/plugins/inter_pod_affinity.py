@@ -255,13 +255,14 @@ class Places(Counted):
             found: list[bool] = (self.answers(self._groups) == 0).tolist()
             return found
         near, first = self._ends[0], self._first
-        return [
-            all(
-                (domain >= 0 and (first or count > 0)) if i < near else domain < 0 or count <= 0
-                for i, (domain, count) in enumerate(group)
-            )
-            for group in self._groups.one_by_one()
-        ]
+        passes = [True] * len(self)
+        for i, (domains, counts) in enumerate(self._groups.by_part()):
+            each = zip(passes, domains, counts, strict=True)
+            if i < near:
+                passes = [so_far and d >= 0 and (first or n > 0) for so_far, d, n in each]
+            else:
+                passes = [so_far and (d < 0 or n <= 0) for so_far, d, n in each]
+        return passes
 
     @property
     def _first(self) -> bool:
@@ -331,13 +332,15 @@ class Liking(Counted):
             raw = self.raw(self._groups)
             found: list[float] = _by_range(raw, raw[np.array(feasible) > 0]).tolist()
             return found
-        groups = self._groups.one_by_one()
-        totals = [sum([count for domain, count in group if domain >= 0]) for group in groups]
+        totals = [0] * len(self)
+        for domains, counts in self._groups.by_part():
+            each = zip(totals, domains, counts, strict=True)
+            totals = [total + n if d >= 0 else total for total, d, n in each]
         among = [total for total, n in zip(totals, feasible, strict=True) if n]
         lowest, highest = min(among, default=0), max(among, default=0)
         span = highest - lowest
         if not span:
-            return [0.0] * len(groups)
+            return [0.0] * len(totals)
         return [float(int(MAX_SCORE * ((total - lowest) / span))) for total in totals]
 
     def of_rows(self, snapshot: Snapshot, rows: Rows) -> Scores:

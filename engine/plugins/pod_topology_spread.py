@@ -160,11 +160,10 @@ class Skews(Counted):
         if len(self) > FEW_GROUPS:
             found: list[bool] = (self.answers(self._groups) == _PASSES).tolist()
             return found
-        most = self._most()
-        passes = []
-        for group in self._groups.one_by_one():
-            each = zip(group, most, strict=True)
-            passes.append(all(domain >= 0 and count <= top for (domain, count), top in each))
+        passes = [True] * len(self)
+        for top, part in zip(self._most(), self._groups.by_part(), strict=True):
+            each = zip(passes, *part, strict=True)
+            passes = [so_far and domain >= 0 and n <= top for so_far, domain, n in each]
         return passes
 
     def _most(self) -> list[int]:
@@ -232,37 +231,28 @@ class Evenness(Counted):
             live = np.array(feasible, np.int64)
             found: list[float] = self._normal(self.raw(self._groups, live), live > 0).tolist()
             return found
-        counted = self._counted(feasible)
-        measures = []
-        for i, constraint in enumerate(self._spread.soft):
+        parts = [*self._groups.by_part()]
+        counted = feasible
+        for domains, _ in parts if self._spread.every_key else ():
+            counted = [n if domain >= 0 else 0 for n, domain in zip(counted, domains, strict=True)]
+        totals = [0.0] * len(feasible)
+        for constraint, (domains, counts) in zip(self._spread.soft, parts, strict=True):
             if constraint.topology_key == HOSTNAME:
-                size = sum([feasible[number] for number, _ in counted])
+                size = sum(counted)
             else:
-                size = len({max(group[i][0], 0) for _, group in counted})
-            measures.append((math.log(size + 2), constraint.max_skew - 1))
-        raw = {}
-        for number, group in counted:
-            total = 0.0
-            for (domain, count), (weight, skew) in zip(group, measures, strict=True):
-                if domain >= 0:
-                    total += count * weight + skew
-            raw[number] = int(total) + (total - int(total) >= _HALF)
-        scores = [0.0] * len(feasible)
-        if raw:
-            highest = max(raw.values())
-            both = highest + min(raw.values())
-            for number, one in raw.items():
-                share = MAX_SCORE * (both - one) // highest if highest else MAX_SCORE
-                scores[number] = float(share)
-        return scores
-
-    def _counted(self, feasible: Sequence[int]) -> list[tuple[int, tuple[tuple[int, int], ...]]]:
-        """The groups that get a score, by number."""
-        every_key = self._spread.every_key
+                size = len({max(d, 0) for d, n in zip(domains, counted, strict=True) if n})
+            weight, skew = math.log(size + 2), constraint.max_skew - 1
+            each = zip(totals, domains, counts, strict=True)
+            totals = [t + (n * weight + skew) if d >= 0 else t for t, d, n in each]
+        raw = [int(total) + (total - int(total) >= _HALF) for total in totals]
+        among = [one for one, n in zip(raw, counted, strict=True) if n]
+        highest, lowest = max(among, default=0), min(among, default=0)
+        if not highest:
+            return [float(MAX_SCORE) if n else 0.0 for n in counted]
+        both = highest + lowest
         return [
-            (number, group)
-            for number, group in enumerate(self._groups.one_by_one())
-            if feasible[number] and not (every_key and min(group)[0] < 0)
+            float(MAX_SCORE * (both - one) // highest) if n else 0.0
+            for one, n in zip(raw, counted, strict=True)
         ]
 
     def of_rows(self, snapshot: Snapshot, rows: Rows) -> Scores:
