@@ -76,6 +76,27 @@ _LIBRARIES: Final = frozenset(
     {"collections", "fmt", "json", "lists", "math", "np", "object", "os", "re", "regex", "str",
      "strings", "time", "units"}
 )  # fmt: skip
+#: A field, perhaps with a key.
+PATH: Final = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\[[^\[\]]*\])?(?:\.[A-Za-z_]\w*)*"
+_METHOD: Final = re.compile(rf"({PATH})\.([A-Za-z_]\w*)\(([^()]*)\)")
+#: Functions of CEL and others that go through a list, and what does that here.
+_LOOPS: Final = {
+    "exists": "any", "any": "any", "some": "any", "all": "all", "every": "all", "filter": "count",
+}  # fmt: skip
+
+
+def method_for(owner: str, name: str, args: Sequence[str]) -> Spelling:
+    """Returns how a call of a value's function is written here, those in its arguments too."""
+
+    def written(call: re.Match[str]) -> str:
+        found = call_for(f"{call[1]}.{call[2]}", call[3].split(","))
+        return found.text or call[0] if found is not None else call[0]
+
+    inner = [_METHOD.sub(written, one) for one in args]
+    if name in _LOOPS and len(args) > 1 and args[0].isidentifier():
+        asked = re.sub(rf"\b{args[0]}\.", "it.", inner[1])
+        return Spelling(f"{_LOOPS[name]}({owner} where {asked})")
+    return call_for(f"{owner}.{name}", inner) or Spelling("", sure=False)
 
 
 def call_for(name: str, args: Sequence[str]) -> Spelling | None:

@@ -89,12 +89,13 @@ def _stray(
     What follows the first line of another language, an `alien`, is no mistake of its own, nor is
     what closes a bracket of a line that is `broken`.
     """
+    from dsl.foreign.languages import language_of  # noqa: PLC0415 - see above
     from dsl.parser import lines  # noqa: PLC0415 - see above
 
     text = source.slice(chunk)
     if lines.is_ours(text):
         return None
-    language = None if alien else lines.foreign(text)
+    language = None if alien else language_of(text)
     if language is not None:
         refusal = lines.wrong_language(language, 0, len(text.split(maxsplit=1)[0]))
         found = refusal.diagnostic(source, chunk.start, len(source.text))

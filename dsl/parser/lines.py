@@ -1,4 +1,4 @@
-"""Lines of a file that are no statements: another language, what runs on, what they declare.
+"""Lines of a file that are no statements: what is said of them, and what they declare.
 
 Works on whole lines, before the grammar or where it has given up.
 """
@@ -6,39 +6,19 @@ Works on whole lines, before the grammar or where it has given up.
 import re
 from typing import Final
 
+from dsl.foreign.languages import MERGE, language_of
 from dsl.parser.refusal import Refusal
 from dsl.parser.statements import STATEMENTS, is_statement, known_word
 
-#: First lines of texts that are no policies at all.
-_MERGE: Final = "a merge"
-_FOREIGN: Final = (
-    (r"(?:<{7}|={7}|>{7}|\|{7})(?:[ \t]|$)", _MERGE),
-    (r"---[ \t]*$|apiVersion[ \t]*:|kind[ \t]*:[ \t]*[A-Z]", "YAML (a Kubernetes object)"),
-    (r"package[ \t]+[\w.]+[ \t]*$", "Rego or Go"),
-    (r"(default|import)[ \t]+(allow|deny|data|input|rego|future)\b", "Rego"),
-    (r"(deny|allow|violation|warn)(\[.*\])?[ \t]*(contains\b.*)?(if[ \t]*)?\{", "Rego"),
-    (r"(def|class)[ \t]+\w+.*:[ \t]*$|(from[ \t]+\w+[ \t]+)?import[ \t]+\w+[ \t]*$", "Python"),
-    (r"(func|type)[ \t]+[\w(]", "Go"),
-    (r"(?:Feature|Background|Scenario(?: Outline)?):", "Gherkin"),
-    (r"[{\[][ \t]*$", "JSON"),
-    (r"(?i:select[ \t]+.+[ \t]from[ \t]|create[ \t]+(policy|table)\b)", "SQL"),
-    (r"(acl|use_backend|frontend|backend|server|location)[ \t]+\S", "the configuration of a proxy"),
-)
 _SHAPES: Final = {
     "policy": "a policy is lines such as  filter: pod.name contains nginx -> node.label KEY=VALUE",
     "test": 'a test file is lines such as  use p,  node: a cpu 4  and  test: "t"',
 }
 
 
-def foreign(text: str) -> str | None:
-    """Returns which language the text of a statement is in, None where it may be ours."""
-    line = text.split("\n", 1)[0].split("#", 1)[0].rstrip()
-    return next((name for sign, name in _FOREIGN if re.match(sign, line)), None)
-
-
 def wrong_language(name: str, start: int, end: int, what: str = "policy") -> Refusal:
     """Refuses a text that is no policy or no test, once for all of it."""
-    if name == _MERGE:
+    if name == MERGE:
         help_ = "keep what should stay and remove the lines `<<<<<<<`, `=======` and `>>>>>>>`"
         return Refusal(
             "P010", "git has left two versions of these lines", start, end, helps=(help_,)
@@ -87,7 +67,7 @@ def declares(text: str) -> tuple[str, ...]:
 def no_test_file(text: str) -> Refusal | None:
     """Returns what a file, texts and comments blanked out, is instead of tests."""
     for line in re.finditer(r"(?m)^\S.*", text):
-        name = foreign(line.group())
+        name = language_of(line.group())
         if name is not None:
             return wrong_language(name, *line.span(), "test")
     return None

@@ -1,4 +1,4 @@
-"""What is said where reading stopped: the best edit that lets it go on, or what stands there.
+"""What is said where reading stopped, and whether there is a fix: the best edit that lets it go on.
 
 Edits are rows of `dsl.foreign` that touch the place and changes of one word or sign to what the
 grammar would have taken. That with which reading gets farthest is told; it is a fix only where the
@@ -9,9 +9,11 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from dsl.foreign import Match, closest, edit_distance, known_forms
-from dsl.foreign.calls import call_for
-from dsl.foreign.fields import Spelling
+from dsl.foreign.calls import PATH, method_for
+from dsl.parser.automaton import Automaton, Stop
 from dsl.parser.refusal import Refusal
 from dsl.parser.statements import DECLARATIONS, HEADS, STATEMENTS, known_word
 from dsl.parser.told import Place, closed, told
@@ -31,6 +33,10 @@ _ENGLISH: Final = frozenset(
 )
 #: What makes a word the opposite of the one it looks like.
 _NEGATION: Final = re.compile(r"(?:un|not|non)", re.IGNORECASE)
+#: Findings of one statement, at most.
+_MAX_FOUND: Final = 8
+#: Longer statements are read once: trying replacements would cost too much.
+_MAX_TRIED: Final = 4000
 #: Edits that are tried at most, and the letters that are read for it.
 _MOST_TRIED: Final = 24
 _MOST_READ: Final = 6000
@@ -47,6 +53,68 @@ class Edit(NamedTuple):
     refusal: Refusal
     cost: int
     order: int = 0
+
+
+def findings(
+    automaton: Automaton, text: str, start: str, stop: Stop, *, tries: bool
+) -> list[Refusal]:
+    """Returns what is wrong with a text in which reading stopped; places are those of the text.
+
+    Reading goes on with what is to be written instead. If the whole text can be mended so, every
+    mistake is reported, otherwise the first alone, without a fix: what follows a mistake that is
+    not understood may be its consequence.
+    """
+    found: list[Refusal] = []
+    edits: list[tuple[int, int, str]] = []
+    now, met = text, stop
+    while len(found) < _MAX_FOUND:
+        tries = tries and len(text) * (2 * len(found) + 1) < _MAX_TRIED
+        refusal = tell(Place(automaton, now, start, met), tries=tries)
+        back = _as_written(refusal, edits)
+        if back is None or (found and back.start <= found[-1].start):
+            break
+        repair = refusal.repair
+        if repair is not None and _covers(repair, edits):
+            # Its text holds the replacements of earlier findings: not both can be applied.
+            back = replace(back, fix=None, fix_at=None)
+        found.append(back)
+        if repair is None or len(text) > _MAX_TRIED:
+            break
+        first, last, better = repair
+        now = now[:first] + better + now[last:]
+        edits.append(repair)
+        _, after = automaton.read(now, start)
+        if after is None:
+            return found
+        met = after
+    else:
+        return found
+    if edits and found[0].repair is not None:
+        # What is left cannot be read: nobody knows whether it was meant so.
+        return [replace(found[0], fix=None, fix_at=None)]
+    return found[:1]
+
+
+def _covers(repair: tuple[int, int, str], edits: list[tuple[int, int, str]]) -> bool:
+    """Whether a replacement takes in the text of an earlier one; places are those of the latest."""
+    return any(repair[0] < first + len(better) and first < repair[1] for first, _, better in edits)
+
+
+def _as_written(refusal: Refusal, edits: list[tuple[int, int, str]]) -> Refusal | None:
+    """Returns a finding with its places before the edits; None where it stands within one."""
+    places: list[int] = []
+    repair = refusal.repair
+    spots = (refusal.start, refusal.end, *(repair[:2] if repair is not None else ()))
+    for spot in spots:
+        place = spot
+        for first, last, better in reversed(edits):
+            if place >= first + len(better):
+                place += last - first - len(better)
+            elif place > first:
+                return None
+        places.append(place)
+    fix_at = (places[2], places[3]) if repair is not None else None
+    return replace(refusal, start=places[0], end=places[1], fix_at=fix_at)
 
 
 def tell(place: Place, *, tries: bool) -> Refusal:
@@ -155,8 +223,10 @@ def _hinted(place: Place) -> Refusal | None:
 # ---- one word or sign
 
 
-_PATH: Final = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\[[^\[\]]*\])?(?:\.[A-Za-z_]\w*)*"
-_METHOD: Final = re.compile(rf"(?<![\w.$])({_PATH})\.([A-Za-z_]\w*)\s*\Z")
+_METHOD: Final = re.compile(rf"(?<![\w.$])({PATH})\.([A-Za-z_]\w*)\s*\Z")
+
+
+_LABELLED: Final = ("label", "labels", "annotation", "annotations", "taint", "taints")
 
 
 def _called(place: Place) -> Iterator[Edit]:
@@ -166,7 +236,7 @@ def _called(place: Place) -> Iterator[Edit]:
     if found is None or arguments is None or found[2] in _LABELLED:
         return
     end, parts = arguments
-    better, sure, note = _meant(found[1], found[2], parts)
+    better, sure, note = method_for(found[1], found[2], parts)
     help_ = f"write  {better}" if better else note
     span = found.start(), end
     refusal = Refusal(
@@ -174,30 +244,6 @@ def _called(place: Place) -> Iterator[Edit]:
         helps=(help_,) if help_ else (), fix=better if better and sure else None, fix_at=span,
     )  # fmt: skip
     yield Edit(*span, better or "true", refusal, 0)
-
-
-_LABELLED: Final = ("label", "labels", "annotation", "annotations", "taint", "taints")
-#: Functions of CEL and others that go through a list, and what does that here.
-_LOOPS: Final = {
-    "exists": "any", "any": "any", "some": "any", "all": "all", "every": "all", "filter": "count",
-}  # fmt: skip
-_INNER: Final = re.compile(rf"({_PATH})\.([A-Za-z_]\w*)\(([^()]*)\)")
-
-
-def _meant(owner: str, name: str, parts: list[str]) -> Spelling:
-    """Returns how a call of a value's function is written here, those in its arguments too."""
-    inner = [
-        _INNER.sub(lambda one: _call(f"{one[1]}.{one[2]}", one[3].split(",")).text or one[0], part)
-        for part in parts
-    ]
-    if name in _LOOPS and len(parts) > 1 and parts[0].isidentifier():
-        asked = re.sub(rf"\b{parts[0]}\.", "it.", inner[1])
-        return Spelling(f"{_LOOPS[name]}({owner} where {asked})")
-    return _call(f"{owner}.{name}", inner)
-
-
-def _call(name: str, parts: list[str]) -> Spelling:
-    return call_for(name, parts) or Spelling("", sure=False)
 
 
 def _arguments(place: Place) -> tuple[int, list[str]] | None:
