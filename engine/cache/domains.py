@@ -38,13 +38,15 @@ _Key = tuple[str, Eligibility | None, bool]
 class _Column:
     """The domain of each node by one label; -1 without it."""
 
-    __slots__ = ("_seen", "domain", "ids", "key", "version")
+    __slots__ = ("_seen", "domain", "ids", "key", "moves", "version")
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.ids: dict[str, int] = {}
         self.domain = np.empty(0, np.int32)
         self.version = 0
+        """Changes where all domains are told anew, `moves` with any node's."""
+        self.moves = 0
         self._seen = -1
 
     def sync(self, nodes: NodeColumns, log: Log) -> None:
@@ -63,6 +65,7 @@ class _Column:
             labels = nodes.node(row).metadata.labels if present[row] else None
             value = (labels or {}).get(self.key)
             domain = -1 if value is None else self.ids.setdefault(value, len(self.ids))
+            self.moves += domain != self.domain[row]
             self.domain[row] = domain
         self._seen = log.end
 
@@ -75,11 +78,11 @@ class Grouping:
         "_eligible",
         "_fold",
         "_log",
+        "_moves",
         "_of",
         "_seen",
         "group",
         "sizes",
-        "version",
     )
 
     def __init__(self, column: _Column, key: _Key, log: Log) -> None:
@@ -90,7 +93,12 @@ class Grouping:
         self._of = -1
         self.group = np.empty(0, np.int32)
         self.sizes: dict[int, int] = {}
-        self.version = 0
+        self._moves = 0
+
+    @property
+    def version(self) -> int:
+        """See `Domains.version`: also where a node moves that does not count."""
+        return self._moves + self._column.moves
 
     @property
     def domain(self) -> NDArray[np.int32]:
@@ -113,7 +121,7 @@ class Grouping:
         size = snapshot.nodes.size
         if rows is None or self._of != column.version:
             self._of = column.version
-            self.version += 1
+            self._moves += 1
             self.group = np.full(_room(size), -1, np.int32)
             self.group[:size] = self._ask(snapshot, np.arange(size))
             there = self.group[self.group >= 0]
@@ -129,7 +137,7 @@ class Grouping:
     def _move(self, row: int, new: int) -> None:
         old = int(self.group[row])
         if old != new:
-            self.version += 1
+            self._moves += 1
             self.group[row] = new
             if old >= 0:
                 add(self.sizes, old, -1)

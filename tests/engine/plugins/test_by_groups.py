@@ -25,6 +25,7 @@ from tests.effort import examples
 
 NODES = [f"n{i}" for i in range(6)]
 PODS = [f"p{i}" for i in range(8)]
+OTHERS = ["NodeAffinity", "TaintToleration", "NodeResourcesFit"]
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -83,21 +84,22 @@ class GroupsMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.cache = Cache()
-        self.framework = Framework(Profile("p", default_plugins()), on_fault=fail)
         spread, affinity = make_plugin("PodTopologySpread"), make_plugin("InterPodAffinity")
         self.points: dict[str, Any] = {"Spread": spread.points(), "Affinity": affinity.points()}
         self.assumed = 0
         self.bound: dict[str, PodInfo] = {}
         self.waiting = [make_pod("w", labels={"app": "x"})]
 
-    @initialize(few=st.sampled_from([0, groups.FEW_GROUPS]))
-    def groups_are_few_or_many(self, few):
-        """One by one or as columns."""
+    @initialize(few=st.sampled_from([0, groups.FEW_GROUPS]), off=st.sets(st.sampled_from(OTHERS)))
+    def groups_are_few_or_many(self, few, off):
+        """One by one or as columns; what others reject may be left to those who tell groups."""
         for plugin in (pod_topology_spread, inter_pod_affinity):
             plugin.FEW_GROUPS = few
+        plugins = tuple(one for one in default_plugins() if one.plugin.name not in off)
+        self.framework = Framework(Profile("p", plugins), on_fault=fail)
 
     def teardown(self):
-        self.groups_are_few_or_many(groups.FEW_GROUPS)
+        self.groups_are_few_or_many(groups.FEW_GROUPS, ())
 
     @rule(
         name=st.sampled_from(NODES),
@@ -260,3 +262,19 @@ def test_what_classes_share_is_noticed_by_each_of_them():
     assert chosen() == ["b", "b", "b"], "all nodes had the same taints until now"
     cache.update_node(make_node("b", labels={"rack": "y"}, memory="4Gi"))
     assert chosen() == ["a", "a", "a"], "all nodes had matched until now"
+
+
+def test_a_node_that_does_not_count_may_still_lose_its_domain():
+    """Its verdict follows its own labels, though no skew does."""
+    cache = Cache()
+    cache.add_node(make_node("a", labels={ZONE: "1", "rack": "x"}))
+    cache.add_node(make_node("b", labels={ZONE: "2"}))
+    but = ("NodeAffinity", "TaintToleration")
+    alone = tuple(one for one in default_plugins() if one.plugin.name not in but)
+    framework = Framework(Profile("p", alone), on_fault=fail)
+    hard = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
+    spec = {"nodeSelector": {"rack": "x"}, "topologySpreadConstraints": [hard]}
+    pod = make_pod("p", spec=spec)
+    assert decide(pod, cache.snapshot(0.0), framework).feasible == 2
+    cache.update_node(make_node("b"))
+    assert decide(pod, cache.snapshot(0.0), framework).feasible == 1
