@@ -45,14 +45,14 @@ def checked(policy, **params):
 
 
 def findings(section):
-    """Returns a section with all findings: code, place, what is said, and the fix."""
+    """Returns a section with all findings: code, place and fix; tests/spec holds what is said."""
     policy = policy_of(section)
     lines = policy.split("\n")
     for one in checked(policy):
         line, column = one.source.position(one.span.start)
         _, end = one.source.position(one.span.end)
         fix = "" if one.fix is None else f"  =>  {one.fix.text!r}"
-        lines[line - 1] += f"  ~~  {one.code} {column}-{end} {one.message}{fix}"
+        lines[line - 1] += f"  ~~  {one.code} {column}-{end}{fix}"
     return "\n".join(lines)
 
 
