@@ -1,7 +1,6 @@
 """The mutation check itself: which changes it makes, and what becomes of those of a toy."""
 
 import ast
-import json
 import os
 import subprocess
 import sys
@@ -10,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.covering import Covering, functions_of
-from tests.mutants.forks import Outcome, Pipe, Verdict, fork, watch
 from tests.mutants.operators import mutants_of
-from tests.mutants.results import Equivalent, Report, Result, Results
-from tests.mutants.sessions import Plan, compiled, put
+from tests.mutants.results import Equivalent
+from tests.mutants.sessions import compiled, put
 
 ROOT = Path(__file__).parents[2]
 TOY = '''\
@@ -169,12 +166,6 @@ def test_a_change_is_taken_back():
     assert ast.dump(tree) == before
 
 
-def test_an_edit_elsewhere_keeps_the_names_of_mutants(toy):
-    before = [one.ident for one in mutants_of(toy, "toy.py")[1]]
-    (toy / "toy.py").write_text(TOY.replace("LIMIT = 3", "# Few.\nLIMIT = 3"))
-    assert [one.ident for one in mutants_of(toy, "toy.py")[1]] == before
-
-
 def test_a_function_that_stands_takes_the_change(toy):
     space: dict[str, object] = {}
     exec(compile(TOY, "toy.py", "exec"), space)
@@ -190,116 +181,7 @@ def test_a_function_that_stands_takes_the_change(toy):
     assert isinstance(label, types.FunctionType)
 
 
-# ---- which tests run a line
-
-
-def coverage_of(toy, lines, traced=None):
-    functions = {one.key: one.digest for one in functions_of(toy, "toy.py")}
-    tests = {
-        name: {"seconds": 1.0, "passed": True, "module": "", "lines": {f"toy.py::{key}": some}}
-        for name, (key, some) in lines.items()
-    }
-    file = toy / "coverage.json"
-    file.write_text(json.dumps({"tests": tests, "functions": traced or functions}))
-    return Covering(toy, ["toy.py"], file)
-
-
-def test_the_tests_of_a_line(toy):
-    lines = {"a": ("kept", [2, 4]), "b": ("kept", [2]), "c": ("Shelf.label", [1])}
-    of = {one.what: one for one in mutants_of(toy, "toy.py")[1]}
-    covering = coverage_of(toy, lines)
-    assert covering.of(of["And -> Or"]) == {"a", "b"}
-    assert covering.of(of["GtE -> Gt"]) == {"a"}
-    assert covering.of(of["guard negated"]) == set()
-    assert covering.of(of["1 -> 2"]) == set()
-    untraced = coverage_of(toy, lines, {"toy.py::kept": "then"})
-    assert untraced.of(of["1 -> 2"]) == {"a", "b", "c"}, "new: whatever runs the file"
-
-
-def test_lines_move_with_their_function_and_a_changed_one_is_taken_whole(toy):
-    lines = {"a": ("kept", [2, 4]), "b": ("kept", [2])}
-    traced = {one.key: one.digest for one in functions_of(toy, "toy.py")}
-    (toy / "toy.py").write_text(TOY.replace("LIMIT = 3", "# Few.\nLIMIT = 3"))
-    of = {one.what: one for one in mutants_of(toy, "toy.py")[1]}
-    assert coverage_of(toy, lines, traced).of(of["GtE -> Gt"]) == {"a"}
-    (toy / "toy.py").write_text(TOY.replace("[:most]", "[: most + 0]"))
-    of = {one.what: one for one in mutants_of(toy, "toy.py")[1]}
-    assert coverage_of(toy, lines, traced).of(of["GtE -> Gt"]) == {"a", "b"}
-
-
-def test_what_killed_here_is_tried_first_then_each_module_in_turn(toy):
-    tests = dict.fromkeys(("a.py::1", "a.py::2", "a.py::3", "b.py::1"), ("kept", [2]))
-    _, some = mutants_of(toy, "toy.py")
-    results = Results(toy / "results.jsonl")
-    plan = Plan(toy, {}, {"toy.py": some}, coverage_of(toy, tests), results, 1.0, 1.0, ())
-    one, two = some[0], some[1]
-    assert plan.order(one, tests) == ["a.py::1", "b.py::1", "a.py::2", "a.py::3"]
-    plan.note(one, Verdict(Outcome.KILLED, "a.py::3"), 0.0)
-    assert plan.order(two, tests) == ["a.py::3", "a.py::1", "b.py::1", "a.py::2"]
-    assert plan.order(two, {"b.py::1", "a.py::2"}) == ["a.py::2", "b.py::1"]
-    assert results.of(one).outcome is Outcome.KILLED
-    assert results.of(two) is None
-
-
-# ---- forks
-
-
-def told(work):
-    child, end = fork()
-    if not child:
-        work(Pipe(end))
-        os._exit(0)
-    return watch(child, end)
-
-
-def test_what_a_child_tells():
-    def killed(pipe):
-        pipe.starts("a")
-        pipe.ends(Outcome.KILLED, "a")
-
-    def crashed(pipe):
-        pipe.starts("a")
-        pipe.starts("b")
-        os._exit(3)
-
-    def hung(pipe):
-        pipe.starts("a")
-        os.kill(os.getpid(), 27)
-
-    assert told(killed) == Verdict(Outcome.KILLED, "a")
-    assert told(crashed) == Verdict(Outcome.KILLED, "b")
-    assert told(hung) == Verdict(Outcome.TIMEOUT, "a")
-    assert told(lambda pipe: pipe.ends(Outcome.SURVIVED)) == Verdict(Outcome.SURVIVED)
-
-
 # ---- judgements
-
-
-def test_the_table_and_what_is_open(toy):
-    _, some = mutants_of(toy, "toy.py")
-    results = Results(toy / "results.jsonl")
-    for one in some:
-        dead = "Gt" in one.what or one.what == "0 -> 1"
-        outcome = Outcome.KILLED if dead else Outcome.SURVIVED
-        if one.name != "never":
-            results.add(Result("toy.py", one.ident, outcome, "t", "", 0.1))
-    page = toy / "equivalent.txt"
-    page.write_text(
-        "# Words.\n"
-        f"toy.py\tkept\t{some[0].source}\tcondition negated\tnobody is strict\n"
-        f"toy.py\tkept\t{some[2].source}\tGt -> GtE\twrong\n"
-        "toy.py\t\tLIMIT = 4\t4 -> 5\tgone\n"
-    )
-    equivalent = Equivalent(page)
-    report = Report({"toy.py": some}, Results(toy / "results.jsonl"), equivalent)
-    assert report.table().splitlines()[2:] == [
-        "| toy.py | 15 | 3 | 0 | 9 | 0 | 0 | 0 | 1 | 2 | 11 |",
-        "| all | 15 | 3 | 0 | 9 | 0 | 0 | 0 | 1 | 2 | 11 |",
-    ]
-    assert len(report.open) == 11
-    assert {outcome for _, outcome in report.open} == {"survived", "not run"}
-    assert [(one.what, test) for one, test in report.killed_though_argued] == [("Gt -> GtE", "t")]
-    assert equivalent.stale(some) == [("toy.py", "", "LIMIT = 4", "4 -> 5")]
 
 
 def test_every_judgement_is_of_a_line_that_is_there():
