@@ -5,7 +5,7 @@ import pytest
 from dsl import ir
 from dsl.source import Span
 from dsl.types import Kind
-from tests.dsl.bothways import COMPILER, HEADER, plan_of
+from tests.dsl.bothways import HEADER, plan_of
 
 LIST = 'split(pod.label[k], ",")'
 OF_NODE = 'split(node.label[k], ",")'
@@ -64,24 +64,3 @@ def test_what_the_checker_adds_has_no_text():
     (rule,) = plan_of(PREEMPTS[1]).preempts
     added += [rule.core.where.operands[0], *ir.children(rule.core.where.operands[0])]
     assert all(one.span.start == one.span.end for one in added)
-
-
-def test_who_is_evicted_is_who_the_line_says_where_it_speaks_of_priority():
-    own, other = (plan_of(text).preempts[0].core.where for text in PREEMPTS[:2])
-    assert (own.operator, own.left.field, own.right.field) == ("<", "it.priority", "pod.priority")
-    assert [other.operator, len(other.operands), other.operands[0].operator] == ["and", 2, "<"]
-    spoken = plan_of("preempt: victims where it.priority > 1").preempts[0].core.where
-    assert (spoken.operator, spoken.left.field, spoken.right.value) == (">", "it.priority", 1.0)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "preempt: victims where pod.priority == it.priority",
-        "preempt: victims where it.priority == pod.priority and it.label k=v",
-        "preempt: victims where not it.label k=v and it.priority < pod.priority",
-        'metric m = promql "q" by node\nfilter: m is present -> m < 5',
-    ],
-)
-def test_of_what_is_meant_nothing_is_said(text):
-    assert COMPILER.compile({"p.policy": f"{text}\n"}).diagnostics == ()

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dsl import ir, reference
 from dsl.checker import FileChecker
 from dsl.diagnostics import sort_key
 from dsl.files import read_source
 from dsl.parser import Parser
-from dsl.types import Kind, Level
 from tests.dsl.bothways import passing, plan_of
 from tests.dsl.worlds import FakePod, FakeWorld
 
@@ -165,15 +163,6 @@ def test_what_a_policy_is_called(file, header, name):
     assert policy.name_span.start == 0
 
 
-def test_lines_are_counted_and_a_wrong_one_leaves_its_number_free():
-    source, _ = read_source(
-        "p.policy", "score: 1\nscore: loda\nsort: pod.name\nfilter: node.ready\n"
-    )
-    checker = FileChecker(source, [one for one, _ in PARSER.statements(source)])
-    list(checker.steps())
-    assert [one.number for one in checker.result()[0].rules] == [1, 3, 4]
-
-
 @pytest.mark.parametrize(
     ("param", "put_in"),
     [
@@ -201,36 +190,6 @@ def test_parameters_in_a_query(param, put_in):
     policy, found = checker.result()
     assert found == ()
     assert policy.metrics[0].query == f"x{{{put_in}}} $"
-
-
-def test_what_a_quota_keeps_within():
-    """The condition counts what the pods of the same quota ask for, and the pod itself."""
-    source, _ = read_source("p.policy", "quota: by pod.namespace max cpu 2, memory 1Ki")
-    checker = FileChecker(source, [one for one, _ in PARSER.statements(source)])
-    list(checker.steps())
-    (draft,) = checker.result()[0].rules
-    (cpu, cpu_within), (memory, memory_within) = draft.core.within
-    assert (cpu, memory) == ("cpu", "memory")
-    asked = [("a", 1500.0, 0.0), ("a", 0.0, 1000.0), ("b", 9000.0, 9000.0)]
-    pods = [
-        {"on": 0, "it.namespace": one, "it.request[cpu]": cores, "it.request[memory]": size}
-        for one, cores, size in asked
-    ]
-    world = FakeWorld([{}], pods)
-    for cores, size, fits in ((500.0, 24.0, (1, 1)), (501.0, 0.0, (0, 1)), (0.0, 25.0, (1, 0))):
-        pod = FakePod.of(
-            {"pod.namespace": "a", "pod.request[cpu]": cores, "pod.request[memory]": size}
-        )
-        view = reference.View(world, pod, -1)
-        both = cpu_within, memory_within
-        assert tuple(reference.evaluate(one, view) for one in both) == fits
-    assert (draft.reads.row_local, draft.reads.changes) == (False, True)
-
-
-def test_a_preemption_looks_at_one_node_unless_told_otherwise():
-    plan = plan_of("preempt: victims")
-    assert (plan.preempts[0].core.across, plan.preempts[0].core.limit) == (1, None)
-    assert plan_of("preempt: victims across 3 nodes").preempts[0].core.across == 3
 
 
 # ---- what is understood
@@ -341,33 +300,6 @@ def test_what_a_condition_comes_to(test, expected):
     assert passing(f"{head}filter: {test}", world, pod) == expected
 
 
-def test_a_list_with_expressions_is_one_list_or_equal_to_one_of_them():
-    plan = plan_of("filter: node.zone in [web, db, (pod.name), (pod.namespace)]")
-    test = plan.filters[0].core.test
-    assert (type(test), test.operator, len(test.operands)) == (ir.Logical, "or", 3)
-    assert test.operands[0].items.value == ("web", "db")
-    assert [one.operator for one in test.operands[1:]] == ["==", "=="]
-    assert test.operands[0].items.type.element is Kind.TEXT
-    taints = plan_of("filter: node.taint t in [x, y]").filters[0].core.test
-    assert (taints.operator, [one.key for one in taints.operands]) == ("or", ["t=x", "t=y"])
-    hours = plan_of("filter: time.hour in 22..6").filters[0].core.test
-    assert hours.operator == "or"
-
-
-def test_an_aggregate_over_the_cluster_belongs_to_the_pod_if_it_reads_it():
-    levels = {
-        "count(cluster.pods where it.gpu >= pod.gpu) < 3": Level.POD,
-        "count(cluster.pods where it.gpu >= 1) < 3": Level.CYCLE,
-        "sum(it.gpu over cluster.pods where now - it.created > 1h) < 3": Level.CYCLE,
-        "count(nodes where node.gpu.free > pod.gpu) < 3": Level.POD,
-        "count(nodes where node.gpu.free > 1) < 3": Level.CYCLE,
-        "count(node.pods where it.gpu >= 1) < 3": Level.NODE,
-        "count(zone.pods where it.gpu >= 1) < 3": Level.NODE,
-    }
-    found = {test: plan_of(f"filter: {test}").filters[0].core.test.level for test in levels}
-    assert found == levels
-
-
 @pytest.mark.parametrize("given", [True, False])
 def test_a_flag_from_the_configuration_is_that_flag(given):
     source, _ = read_source("p.policy", "param p: bool\nfilter: $p")
@@ -376,30 +308,6 @@ def test_a_flag_from_the_configuration_is_that_flag(given):
     )
     list(checker.steps())
     assert checker.result()[0].rules[0].core.test.value is given
-
-
-@pytest.mark.parametrize(
-    ("policy", "label", "others"),
-    [
-        ("filter: node.taint[a] is b", "a condition", ["a word"]),
-        ("score: count(node.pods where it.ready > 2)", "a condition", ["a plain number"]),
-    ],
-)
-def test_two_kinds_side_by_side_are_named_where_they_stand(policy, label, others):
-    (one,) = checked(policy)
-    assert (one.label, [mark.text for mark in one.labels]) == (label, others)
-
-
-def test_a_pod_that_the_left_side_of_a_gang_leaves_out_has_nothing_in_common_with_others():
-    view = reference.View(FakeWorld([{}]), FakePod.of({}), 0)
-    text = "gang: pod.label team=a and pod.priority > 3 -> by pod.namespace min 3"
-    member = plan_of(text).gangs[0].core.member
-    assert (member.condition.operator, len(member.condition.operands)) == ("and", 2)
-    assert member.condition.span == member.then.span
-    assert reference.evaluate(member.other, view) is None
-    member = plan_of("gang: pod.label team=a -> by pod.priority + 1 min 3").gangs[0].core.member
-    assert member.then.operators == ("+",)
-    assert reference.evaluate(member.other, view) != reference.evaluate(member.other, view)
 
 
 @pytest.mark.parametrize(
@@ -421,22 +329,6 @@ def test_a_pod_that_the_left_side_of_a_gang_leaves_out_has_nothing_in_common_wit
 def test_what_a_rule_reads(rule, reads):
     plan = plan_of(f"metric load = annotation a/b\n{rule}")
     assert (*plan.filters, *plan.prebinds)[0].reads == reads
-
-
-def test_what_evicting_may_change_decides_the_status():
-    text = "filter: node.resource[(pod.label[a])].free > 1\nfilter: node.label[(pod.label[a])] is x"
-    assert [one.status for one in plan_of(text).filters] == [
-        "Unschedulable",
-        "UnschedulableAndUnresolvable",
-    ]
-    source, _ = read_source("p.policy", "sort: pod.name")
-    checker = FileChecker(source, [one for one, _ in PARSER.statements(source)])
-    list(checker.steps())
-    assert checker.result()[0].rules[0].status == "UnschedulableAndUnresolvable"
-
-
-def test_a_spread_weighs_as_much_as_any_score():
-    assert [one.weight for one in plan_of("spread: over zone\nscore: 1").scores] == [1.0, 1.0]
 
 
 if __name__ == "__main__":
