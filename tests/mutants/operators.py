@@ -12,7 +12,6 @@ backquote), assertions, errors that are our own (`AssertionError`, `NotImplement
 from __future__ import annotations
 
 import ast
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,8 +46,6 @@ class Mutant:
     what: str
     #: Its line, stripped.
     source: str
-    #: Of the file, the name, the line's text, the column and the change: edits elsewhere keep it.
-    ident: str
     apply: Apply
 
 
@@ -71,22 +68,13 @@ class _Finder:
         self._names: list[str] = []
         self._functions = 0
         self._span = (0, 0)
-        self._times: dict[str, int] = {}
 
     def add(self, node: ast.expr | ast.stmt | ast.pattern, what: str, apply: Apply) -> None:
         if not self._functions:
             return
         source = self._lines[node.lineno - 1].strip()
         name = ".".join(self._names)
-        key = f"{self._path}|{name or None}|{source}|{node.col_offset}|{what}"
-        ident = hashlib.sha1(key.encode(), usedforsecurity=False).hexdigest()[:10]
-        times = self._times[ident] = self._times.get(ident, 0) + 1
-        ident = ident if times == 1 else f"{ident}-{times}"
-        self.found.append(
-            Mutant(
-                self._path, node.lineno, self._span, name, what, source, ident, apply,
-            )
-        )  # fmt: skip
+        self.found.append(Mutant(self._path, node.lineno, self._span, name, what, source, apply))
 
     # ---- statements
 

@@ -1,55 +1,20 @@
-"""What became of each mutant: kept in lines of JSON, judged by hand in equivalent.txt, a table."""
+"""What became of each mutant, judged by hand in equivalent.txt; a table."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutants.forks import Outcome
+from tests.mutants.forks import Outcome, Verdict
 from tests.mutants.operators import Mutant
 
 ARGUED = "argued"
 COLUMNS = ("generated", *(one.value for one in Outcome), ARGUED, "not run", "open")
 
 
-@dataclass(frozen=True)
-class Result:
-    """Of one mutant, when it was run last."""
-
-    path: str
-    ident: str
-    outcome: Outcome
-    #: Which test failed or did not end; or what went wrong.
-    test: str
-    #: Of the text of the function around it, then.
-    function: str
-    seconds: float
-
-
-class Results:
-    """The results of earlier runs and of this one; a file that grows by a line for each."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._known: dict[tuple[str, str], Result] = {}
-        if file.exists():
-            for line in file.read_text(encoding="utf-8").splitlines():
-                kept = json.loads(line)
-                one = Result(**{**kept, "outcome": Outcome(kept["outcome"])})
-                self._known[one.path, one.ident] = one
-
-    def add(self, result: Result) -> None:
-        self._known[result.path, result.ident] = result
-        with self._file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(result)) + "\n")
-
-    def of(self, mutant: Mutant) -> Result | None:
-        return self._known.get((mutant.path, mutant.ident))
-
-
+Results = dict[Mutant, Verdict]
 Key = tuple[str, str, str, str]
 
 
@@ -102,7 +67,7 @@ class Report:
         some = [one for each in self.mutants.values() for one in each]
         argued = [one for one in some if self.equivalent.reason(one)]
         still = {key_of(one) for one in argued if self._outcome(one) == ARGUED}
-        found = [(one, self.results.of(one)) for one in argued if key_of(one) not in still]
+        found = [(one, self.results.get(one)) for one in argued if key_of(one) not in still]
         return [(one, result.test) for one, result in found if result]
 
     def table(self) -> str:
@@ -118,7 +83,7 @@ class Report:
         return "\n".join([*lines, _row("all", whole)])
 
     def _outcome(self, mutant: Mutant) -> str:
-        result = self.results.of(mutant)
+        result = self.results.get(mutant)
         if result is not None and not result.outcome.is_open:
             return result.outcome.value
         if self.equivalent.reason(mutant):

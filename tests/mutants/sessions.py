@@ -7,7 +7,7 @@ import functools
 import gc
 import os
 import sys
-import time
+import tempfile
 import types
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.mutants.covering import Covering
+from tests.mutants.covering import Covering, covering_of, trace
 from tests.mutants.forks import Outcome, Pipe, Verdict, fork, passes, run, watch
 from tests.mutants.operators import Mutant
-from tests.mutants.results import Result, Results
+from tests.mutants.results import Results
 
 #: So many of the tests that killed last in a function are tried first.
 NEAR = 8
@@ -36,13 +36,13 @@ class Plan:
     #: The trees and the mutants to run, by file.
     trees: Mapping[str, ast.Module]
     mutants: Mapping[str, Sequence[Mutant]]
-    covering: Covering
     results: Results
     #: Seconds for all tests of one mutant, and for one test.
     budget: float
     longest: float
     #: Parts of names of tests that measure time: they may fail without any mutant.
     unsteady: Collection[str]
+    covering: Covering = field(default_factory=lambda: Covering({}))
     kills: Counter[str] = field(default_factory=Counter)
     #: Whether a test that has killed passes when nothing is changed: what it reads may be newer
     #: than what was traced.
@@ -73,21 +73,14 @@ class Plan:
     def _weight(self, test: str) -> tuple[float, str]:
         return (self.covering.seconds(test) + 0.003) / (1 + self.kills[test]), test
 
-    def note(self, mutant: Mutant, verdict: Verdict, started: float) -> None:
+    def note(self, mutant: Mutant, verdict: Verdict) -> None:
         if not verdict.outcome.is_open and verdict.test:
             near = self.near[mutant.path, mutant.name]
             if verdict.test in near:
                 near.remove(verdict.test)
             near.insert(0, verdict.test)
             self.kills[verdict.test] += 1
-        function = self.covering.around(mutant)
-        self.results.add(
-            Result(
-                mutant.path, mutant.ident, verdict.outcome, verdict.test,
-                function.digest if function is not None else "",
-                round(time.monotonic() - started, 2),
-            )
-        )  # fmt: skip
+        self.results[mutant] = verdict
 
 
 class FixedSeeds:
@@ -106,7 +99,7 @@ class FixedSeeds:
 
 
 class InFunctions(FixedSeeds):
-    """Traces the tests that are not known yet, then runs the mutants of functions."""
+    """Traces the tests, then runs the mutants of functions."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -114,23 +107,22 @@ class InFunctions(FixedSeeds):
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         plan = self._plan
         _warm()
-        unknown = plan.covering.unknown(session.items)
-        if unknown:
-            print(f"tracing {len(unknown)} of {len(session.items)} tests", flush=True)
+        print(f"tracing {len(session.items)} tests", flush=True)
+        with tempfile.NamedTemporaryFile() as file:
             child = os.fork()
             if not child:
-                plan.covering.trace(unknown, passes)
+                traced = trace(plan.root, plan.mutants, session.items, passes)
+                Path(file.name).write_text(traced, encoding="utf-8")
                 os._exit(0)
             os.waitpid(child, 0)
-            plan.covering = plan.covering.again()
+            plan.covering = covering_of(Path(file.name).read_text(encoding="utf-8"))
         items = plan.usable(session.items)
         standing = _standing({str(plan.root / path): path for path in plan.mutants})
         gc.collect()
         gc.freeze()
         for path, mutants in plan.mutants.items():
             for one in mutants:
-                started = time.monotonic()
-                plan.note(one, self._judge(one, items, standing[path]), started)
+                plan.note(one, self._judge(one, items, standing[path]))
         return True
 
     def _judge(
@@ -170,15 +162,9 @@ class InFunctions(FixedSeeds):
 
 
 def in_functions(plan: Plan, options: Sequence[str]) -> None:
-    """Traces what is to be traced, and runs the mutants of functions; in a fork of its own."""
-    sys.stdout.flush()
-    child = os.fork()
-    if not child:
-        code = pytest.main([*options], plugins=[InFunctions(plan)])
-        sys.stdout.flush()
-        os._exit(code)
-    _, status = os.waitpid(child, 0)
-    if os.waitstatus_to_exitcode(status) not in (pytest.ExitCode.OK, pytest.ExitCode.INTERRUPTED):
+    """Traces the tests, and runs the mutants of functions."""
+    code = pytest.main([*options], plugins=[InFunctions(plan)])
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.INTERRUPTED):
         raise RuntimeError("the session of tests did not come to its end")
 
 

@@ -103,7 +103,6 @@ def test_the_mutants_of_a_toy(toy):
         (34, "never", "return -> None"),
         (34, "never", "1 -> 2"),
     ]
-    assert len({one.ident for one in found}) == len(found)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +234,7 @@ def test_a_toy_is_checked(toy):
         "toy.py\tnever\treturn 1\treturn -> None\tnobody asks\n"
         "toy.py\tnever\treturn 1\t1 -> 2\tnobody asks\n"
     )
-    code, lines = run(toy, "--only-open", "--argued")
+    code, lines = run(toy, "--argued")
     assert code == 0, lines
     assert "| toy.py | 15 | 12 | 0 | 0 | 0 | 0 | 0 | 3 | 0 | 0 |" in lines
     (toy / "data.txt").write_text("wrong")
