@@ -12,7 +12,7 @@ import numpy as np
 
 from dsl.schema import AMOUNTS, FIELDS
 from dsl.types import BYTES, CORES, MISSING, SECONDS, Kind, is_missing
-from tests.dsl.worlds import Texts
+from tests.dsl.worlds import Columns, Texts
 
 NOW = 1_740_823_200.0
 WORDS = ("web", "db", "a-1", "Web", "", "x.y/z", "7", "2Gi", "30%", "n-12", "1m30s")
@@ -94,7 +94,7 @@ class Rows:
         return replace(self, nodes=nodes, pods=pods)
 
 
-class RandomWorld:
+class RandomWorld(Columns):
     """Implements `dsl.plan.World`."""
 
     def __init__(self, rows: Rows, dictionary=None, now=NOW, before=None):
@@ -118,21 +118,12 @@ class RandomWorld:
         known = self._before is not None and self._before[0] == generation and not samples
         return self._before[1] if known else None
 
-    def pods_on(self, row):
-        return np.flatnonzero(self.pod_node == row)
-
     def pod_table(self, table):
         if table not in self._tables:
             pods = dict(self.rows.tables)[table]
             rows = replace(self.rows, pods=pods)
             self._tables[table] = RandomWorld(rows, self.dictionary, self.now)
         return self._tables[table]
-
-    @staticmethod
-    def _frozen(values, kind):
-        column = np.array(values, kind)
-        column.flags.writeable = False
-        return column
 
     def _code(self, text):
         return -1 if text is None else self.dictionary.code(text)
@@ -161,9 +152,8 @@ class RandomWorld:
     pod_number, pod_text, pod_flag = node_number, node_text, node_flag
 
     def node_texts(self, field):
-        lists = [value_of(field, None, seed) if seed else () for seed in self.rows.nodes]
-        starts = np.cumsum([0, *map(len, lists)]).astype(np.intp)
-        return starts, np.array([self._code(one) for each in lists for one in each], np.int32)
+        rows = self.rows.nodes
+        return self._lists([value_of(field, None, seed) if seed else () for seed in rows])
 
     def node_column(self, field, asked):
         if FIELDS[field].type.kind is Kind.BOOL:
@@ -195,15 +185,6 @@ class RandomWorld:
 
     def pair(self, name, left, right):
         return sample_of(name, (left, right), self.rows.seed)
-
-    def pair_column(self, name, left, right):
-        texts = self.dictionary.texts
-        ends = zip(left.tolist(), right.tolist(), strict=True)
-        values = [
-            MISSING if min(one) < 0 else self.pair(name, texts[one[0]], texts[one[1]])
-            for one in ends
-        ]
-        return np.array(values, np.float64)
 
     def cycle_number(self, field):
         if field == "cluster.nodes":

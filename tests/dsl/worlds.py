@@ -35,7 +35,34 @@ def field_name(field, key):
     return field if key is None else f"{field}[{key}]"
 
 
-class FakeWorld:
+class Columns:
+    """What all worlds of tests do alike: frozen columns, lists, pairs, the pods of a row."""
+
+    def pods_on(self, row):
+        return np.flatnonzero(self.pod_node == row)
+
+    def pair_column(self, name, left, right):
+        texts = self.dictionary.texts
+        ends = zip(left.tolist(), right.tolist(), strict=True)
+        values = [
+            MISSING if min(one) < 0 else self.pair(name, texts[one[0]], texts[one[1]])
+            for one in ends
+        ]
+        return np.array(values, np.float64)
+
+    @staticmethod
+    def _frozen(values, kind):
+        column = np.array(values, kind)
+        column.flags.writeable = False
+        return column
+
+    def _lists(self, lists):
+        starts = np.cumsum([0, *map(len, lists)]).astype(np.intp)
+        codes = [self.dictionary.code(one) for each in lists for one in each]
+        return starts, np.array(codes, np.int32)
+
+
+class FakeWorld(Columns):
     """A world whose nodes and pods are dictionaries of `field` or `field[key]` to value.
 
     A node may have `metrics`: name to value; a pod has `on`: the row of its node (-1: unused row).
@@ -81,24 +108,19 @@ class FakeWorld:
         other.pod_node = np.array([pod["on"] for pod in other._pods], np.int32)
         return other
 
-    def pods_on(self, row):
-        return np.flatnonzero(self.pod_node == row)
-
     def changed_since(self, generation, *, samples):
         return None
 
     def node_texts(self, field):
-        lists = [[self.dictionary.code(one) for one in node.get(field, ())] for node in self._nodes]
-        starts = np.cumsum([0, *map(len, lists)]).astype(np.intp)
-        return starts, np.array([code for one in lists for code in one], np.int32)
+        return self._lists([node.get(field, ()) for node in self._nodes])
 
     def node_column(self, field, asked):
         if field == "node.eligible":
             rows = [asked in (None, node.get("node.label[k]")) for node in self._nodes]
-            return self._freeze(np.array(rows, np.bool_))
+            return self._frozen(rows, np.bool_)
         images = [node.get("node.images", ()) for node in self._nodes]
         missing = [sum(one not in here for one in asked or ()) for here in images]
-        return self._freeze(np.array(missing, np.float64))
+        return self._frozen(missing, np.float64)
 
     def cluster_metric(self, name):
         return float(self._given.get(self._metric_names.get(name, name), MISSING))
@@ -106,36 +128,22 @@ class FakeWorld:
     def pod_metric(self, name):
         name = self._metric_names.get(name, name)
         rows = [pod.get("metrics", {}) for pod in self._pods]
-        return self._freeze(np.array([float(row.get(name, MISSING)) for row in rows], np.float64))
+        return self._frozen([float(row.get(name, MISSING)) for row in rows], np.float64)
 
     def pair(self, name, left, right):
         found = self._given.get(self._metric_names.get(name, name), {})
         return float(found.get((left, right), MISSING))
 
-    def pair_column(self, name, left, right):
-        texts = self.dictionary.texts
-        ends = zip(left.tolist(), right.tolist(), strict=True)
-        values = [
-            MISSING if min(one) < 0 else self.pair(name, texts[one[0]], texts[one[1]])
-            for one in ends
-        ]
-        return np.array(values, np.float64)
-
     def _numbers(self, rows, name):
         default = _ALWAYS.get(name.split(".", 1)[1], MISSING) if "." in name else MISSING
-        return self._freeze(np.array([float(row.get(name, default)) for row in rows], np.float64))
+        return self._frozen([float(row.get(name, default)) for row in rows], np.float64)
 
     def _texts(self, rows, name):
         codes = [-1 if row.get(name) is None else self.dictionary.code(row[name]) for row in rows]
-        return self._freeze(np.array(codes, np.int32))
+        return self._frozen(codes, np.int32)
 
     def _flags(self, rows, name):
-        return self._freeze(np.array([bool(row.get(name, False)) for row in rows], np.bool_))
-
-    @staticmethod
-    def _freeze(column):
-        column.flags.writeable = False
-        return column
+        return self._frozen([bool(row.get(name, False)) for row in rows], np.bool_)
 
     def node_number(self, field, key):
         return self._numbers(self._nodes, field_name(field, key))
@@ -149,12 +157,12 @@ class FakeWorld:
     def metric(self, name):
         name = self._metric_names.get(name, name)
         rows = [node.get("metrics", {}) for node in self._nodes]
-        return self._freeze(np.array([float(row.get(name, MISSING)) for row in rows], np.float64))
+        return self._frozen([float(row.get(name, MISSING)) for row in rows], np.float64)
 
     def metric_age(self, name):
         name = self._metric_names.get(name, name)
         rows = [node.get("ages", {}) for node in self._nodes]
-        return self._freeze(np.array([float(row.get(name, MISSING)) for row in rows], np.float64))
+        return self._frozen([float(row.get(name, MISSING)) for row in rows], np.float64)
 
     def pod_number(self, field, key):
         return self._numbers(self._pods, field_name(field, key))
