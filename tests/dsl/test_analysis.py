@@ -1,6 +1,5 @@
 """What the analysis finds, and above all where it is silent."""
 
-import json
 import re
 from pathlib import Path
 from textwrap import dedent
@@ -282,28 +281,6 @@ def check(tmp_path, *args, **files):
         (tmp_path / f"{name}.policy").write_text(text, encoding="utf-8")
     paths = [str(tmp_path / f"{name}.policy") for name in files]
     return CliRunner().invoke(main, ["check", *paths, *args])
-
-
-def test_formats(tmp_path):
-    text = "filter: node.label é!=1 or node.label é!=2\n".replace("é", '"é"')
-    result = check(tmp_path, "--format", "sarif", a=text)
-    assert result.exit_code == 0
-    log = json.loads(result.stdout)
-    assert log["version"] == "2.1.0"
-    (run,) = log["runs"]
-    assert run["tool"]["driver"]["name"] == "berth"
-    (one,) = run["results"]
-    assert (one["ruleId"], one["level"]) == ("P303", "warning")
-    assert one["message"]["text"].startswith("this is always true")
-    place = one["locations"][0]["physicalLocation"]
-    assert place["artifactLocation"]["uri"].endswith("a.policy")
-    assert place["region"] == {"startLine": 1, "startColumn": 9, "endLine": 1, "endColumn": 47}
-    result = check(tmp_path, "--format", "github", a=text)
-    assert re.match(r"::warning file=.*a\.policy,line=1,endLine=1,title=P303,col=9,", result.stdout)
-    assert result.stdout.count("\n") == 1
-    result = check(tmp_path, "--format", "github", a="filter: node.lable a=b\n")
-    assert result.exit_code == 1
-    assert result.stdout.startswith("::error file=")
 
 
 def test_chain_and_warnings(tmp_path):

@@ -94,29 +94,6 @@ def test_no_statement_is_dropped_for_another_ones_sake(step):
             check(one)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "score: max((100 - bandwidth/max*100) over nodes)",
-        "score: max((bandwidth/max) over nodes)",
-        "score: 100 - max((bandwidth/max*100) over nodes where node.ready)",
-        "let x = bandwidth/max\nscore: max(x over nodes)",
-        "score: max(bandwidth/max(bandwidth) over nodes) - bandwidth",
-        "filter: any(nodes where bandwidth/max > 0.5)",
-        "score: sum((count(node.pods)/max) over candidates)",
-        "score: peers(zone)/max*100",
-        "score: metric_age(load)/max*100",
-        'metric rtt = promql "q" by a, b\nscore: 100 - rtt(node.name, "a")/max*100',
-        "score: nodes/max",
-        "score: zone/max",
-    ],
-)
-def test_aggregates_in_aggregates(text):
-    check(text + "\n")
-    result = COMPILER.compile({"a.policy": text + "\n"})
-    assert len(result.diagnostics) == 1 or compiled(result.plans[0])
-
-
 LINES = [
     "filter: node.ready", "forbid: bandwidth > 3", "score: 100 - bandwidth/max*100", "score: m",
     "prefer: least load", "first: node.label a", "gate: pod.gpu > 0", "sort: pod.name",

@@ -156,20 +156,6 @@ def test_no_text_makes_it_raise(text):
     parse_test(make_source("t", text), READER)
 
 
-@settings(max_examples=examples(100), deadline=None)
-@given(st.data())
-def test_cut_and_mixed_examples_do_not_make_it_raise(data):
-    text = (
-        'use p (x = 1)\nnow: "2025-03-01T10:00:00Z"\nnode: a  cpu 4  label k=v  metric m 5 age 3m\n'
-        'running: on a  name web  count 3\ntest: "t"\n  given pod name p  priority -5\n'
-        '  expect rejected [a] message "x" status unresolvable\n  expect score a 7\n'
-    )
-    start = data.draw(st.integers(0, len(text)))
-    end = data.draw(st.integers(start, len(text)))
-    more = data.draw(st.sampled_from(["", " ", "\n", "=", "[", '"', ": ", "expect "]))
-    render(suite(text[:start] + more + text[end:]).diagnostics)
-
-
 def test_limits():
     assert suite("# x\n" * 40_000).diagnostics[0].code == "P006"
     deep = "(" * 100

@@ -421,34 +421,6 @@ def test_lines_that_never_decide_do_not(text):
     check_decided(text)
 
 
-@pytest.mark.slow
-@settings(SETTINGS, max_examples=examples(300))
-@given(two_that_decide())
-def test_lines_that_never_decide_long(text):
-    check_decided(text)
-
-
-@pytest.mark.slow
-@settings(SETTINGS, max_examples=examples(1000))
-@given(condition(3))
-def test_never_and_always_long(text):
-    check_condition(text)
-
-
-@pytest.mark.slow
-@settings(SETTINGS, max_examples=examples(1000))
-@given(two_rules())
-def test_implied_and_contradicting_long(rules):
-    check_rules(rules)
-
-
-@pytest.mark.slow
-@settings(SETTINGS, max_examples=examples(500))
-@given(number(4))
-def test_bounds_long(text):
-    check_bounds(text)
-
-
 def test_something_is_found_at_all():
     assert check_decided("permit: pod.gpu > 0 -> allow\npermit: pod.gpu > 1 -> reject\n")
     assert check_decided("bind: dry run\nbind: pod.gpu > 1 -> with other\n")
