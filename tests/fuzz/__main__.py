@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
-import random
 import re
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from tests.fuzz.inputs import ROOT, SEPARATOR, Mutator, seeds
+from tests.fuzz.inputs import ROOT, SEPARATOR, seeds
 from tests.fuzz.targets import Language
 
 #: What is changed -> its share of the time.
@@ -51,19 +50,17 @@ def main(
     found = found or Path(tempfile.mkdtemp(prefix="berth-found-"))
     found.mkdir(parents=True, exist_ok=True)
     shares = {name: share for name, share in TARGETS.items() if not only or name in only}
-    guided = importlib.util.find_spec("atheris") is not None
-    if not guided:
-        click.echo(
-            f"atheris has no wheel for Python {platform.python_version()}: changes are not guided"
-        )
-    run = _guided if guided else _unguided
+    if importlib.util.find_spec("atheris") is None:
+        raise click.ClickException(f"atheris has no wheel for Python {platform.python_version()}")
     with tempfile.TemporaryDirectory(prefix="berth-fuzz-") as folder:
         place = Path(folder) / "run"
         place.mkdir()
         learnt = corpus or Path(folder) / "corpus"
         for name, share in shares.items():
             time_of = seconds * share / sum(shares.values())
-            click.echo(f"{name}: {run(name, time_of, Folders(found, place, learnt / name), seed)}")
+            click.echo(
+                f"{name}: {_guided(name, time_of, Folders(found, place, learnt / name), seed)}"
+            )
         kept = [one for one in sorted(found.iterdir()) if one.suffix != ".why" and one.is_file()]
         kept = [path for path in kept if _fails(path, place)]
     for path in kept:
@@ -103,23 +100,6 @@ def _guided(name: str, seconds: float, folders: Folders, seed: int) -> str:
             if time.monotonic() - began < 5:
                 raise click.ClickException(f"atheris does not start:\n{ended.stdout[-2000:]}")
     return f"{runs:,} inputs in {time.monotonic() - began:.0f} s, {memory} MiB"
-
-
-def _unguided(name: str, seconds: float, folders: Folders, seed: int) -> str:
-    """The same changes without looking at what they reach."""
-    found, place, _ = folders
-    language, rng, known = Language(place), random.Random(seed), _seeds(name)
-    mutator = Mutator(seeds())
-    runs, began = 0, time.monotonic()
-    while time.monotonic() - began < seconds:
-        text = rng.choice(known)
-        if name == "bytes":
-            language.try_one(rng.randbytes(rng.randint(0, 200)) + text.encode()[:200], found)
-        else:
-            changed = mutator.change(text, rng)
-            language.try_one(changed.encode("utf-8", "surrogateescape"), found)
-        runs += 1
-    return f"{runs:,} inputs in {seconds:.0f} s"
 
 
 def _fails(path: Path, place: Path) -> bool:

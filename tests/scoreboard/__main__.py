@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import fields
 
+from dsl.codes import OLD
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
 from dsl.parser.build import StatementReader
@@ -175,10 +176,6 @@ def loud():
 
 def become(code):
     """The code and what it was split into."""
-    try:
-        from dsl.codes import OLD  # noqa: PLC0415 - there is none yet where nothing was split
-    except ImportError:
-        return {code}
     return {code, *OLD.get(code.removeprefix("w"), ())}
 
 
