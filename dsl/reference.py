@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from dsl import functions, ir, quantities
+from dsl import functions, ir
 from dsl.schema import AMOUNTS, FIELDS, request_unit
 from dsl.types import MISSING, TEXT, Kind, Level, is_missing, scale_of
 from dsl.world import Subject, World
@@ -143,8 +143,7 @@ def _call(node: ir.Func, args: list[Value]) -> Value:
     if name == "string":
         return functions.number_text(args[0])
     if name == "item":
-        place = quantities.parse_number(args[1]) if isinstance(args[1], str) else args[1]
-        found = functions.item(args[0], place)
+        found = functions.item(*args)
         return _missing(node) if found is None else found
     if name in functions.TEXT_FUNCTIONS:
         return functions.TEXT_FUNCTIONS[name](*args)

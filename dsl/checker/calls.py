@@ -146,8 +146,7 @@ def _item(typer: Typer, node: s.Call, items: ir.Expr, place: ir.Expr) -> ir.Expr
     if items.level > Level.POD and not is_split(items):
         message, help_ = f"`{typer.scope.text(items)}` has no order", "test its items with `in`"
         raise typer.scope.refuse("P209", message, items.span, help_)
-    at = _as_text(place) if is_split(items) else place
-    return func(node.span, item_type(items), "item", (items, at))
+    return func(node.span, item_type(items), "item", (items, place))
 
 
 def is_split(node: ir.Expr) -> bool:

@@ -25,7 +25,7 @@ def text_function(
     columns = [place for place, one in enumerate(args) if one.level > Level.POD]
     if not columns:
         return reads.scalar_text(function, runs, kind)
-    if len(columns) > 1:
+    if len(columns) > 1 or args[columns[0]].type.is_number:
         return reads.several_columns(function, runs, kind)
     place = columns[0]
     tables = texts.Tables(function, kind.missing)

@@ -70,7 +70,6 @@ def _count_of_split(text: str, separator: str) -> float:
     return MISSING if parts is None else float(len(parts))
 
 
-def _item_of_split(text: str, separator: str, place: str | int) -> str | None:
-    # Written by `string` of a number, or asked for each item of a list.
-    found = functions.item(functions.split(text, separator) or (), float(place))
+def _item_of_split(text: str, separator: str, place: float) -> str | None:
+    found = functions.item(functions.split(text, separator) or (), place)
     return found if isinstance(found, str) else None

@@ -117,12 +117,18 @@ def member(codes: Codes, items: tuple[str, ...], dictionary: Dictionary) -> NDAr
 def pairwise(
     function: Callable[..., Value], columns: tuple[Value, ...], dictionary: Dictionary
 ) -> list[Value]:
-    """Applies a function of several texts to every row, each distinct combination once."""
-    coded = [code_of(one, dictionary) for one in columns]
-    stacked = np.stack(np.broadcast_arrays(*coded), 1)
-    rows, place = np.unique(stacked, axis=0, return_inverse=True)
+    """Applies a function of texts and numbers to every row, each distinct combination once."""
+    coded = np.broadcast_arrays(*[code_of(one, dictionary) for one in columns])
+    numbers = [one.dtype.kind == "f" for one in coded]
+    rows, place = np.unique(np.stack(coded, 1), axis=0, return_inverse=True)
     texts = dictionary.texts
-    values = [
-        None if min(one) < 0 else function(*(texts[code] for code in one)) for one in rows.tolist()
-    ]
+
+    def value(row: list[float]) -> Value:
+        each = zip(row, numbers, strict=True)
+        if any(one < 0 and not number for one, number in each):
+            return None
+        each = zip(row, numbers, strict=True)
+        return function(*(one if number else texts[int(one)] for one, number in each))
+
+    values = [value(one) for one in rows.tolist()]
     return [values[at] for at in place.reshape(-1).tolist()]

@@ -238,6 +238,8 @@ OF_POD = [
     "len(it.name) > 1",
     "len(split(it.label[app], 'e')) > 1",
     "item(split(it.name, 'e'), 1) is b",
+    "item(split(it.name, 'e'), it.gpu / 1.0000001) is missing",
+    "item(split('a,b', ','), it.gpu - 1) is a",
     "item($words, it.gpu) is present",
     "item($sizes, it.gpu) > 5",
     "string(it.priority) is 3",
