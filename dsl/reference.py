@@ -3,7 +3,6 @@
 Scalars only. Reads the same world as the columns do; knows nothing of how they are computed.
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -288,61 +287,6 @@ def _reduce(node: ir.Aggregate, views: Iterator[View]) -> Value:
             return functions.REDUCERS[function](values)
 
 
-# ---- rules
-
-
-def applies(guard: ir.Expr | None, world: World, subject: Subject) -> bool:
-    """Whether the left side of a rule holds for the pod."""
-    return guard is None or bool(evaluate(guard, View(world, subject, -1)))
-
-
-def passes(core: ir.FilterCore, world: World, subject: Subject, row: int) -> bool:
-    """Whether a node passes a filter."""
-    if not applies(core.guard, world, subject):
-        return True
-    return bool(evaluate(core.test, View(world, subject, row)))
-
-
-def scores(
-    core: ir.ScoreCore, world: World, subject: Subject, candidates: Sequence[int]
-) -> list[float] | None:
-    """Returns the scores a rule gives to the candidates; None when it abstains."""
-    rows = tuple(candidates)
-    if not rows or not applies(core.guard, world, subject):
-        return None
-    known: dict[tuple[int, int, int], Value] = {}
-    raw = [
-        cast("float", evaluate(core.value, View(world, subject, row, rows, known=known)))
-        for row in rows
-    ]
-    if core.missing is None and all(math.isnan(one) for one in raw):
-        return None
-    scaled = functions.normalise(raw, core.norm, reverse=core.reverse)
-    instead = 0.0 if core.missing is None else core.missing
-    return [
-        instead if math.isnan(value) else functions.round_score(score)
-        for value, score in zip(raw, scaled, strict=True)
-    ]
-
-
 def asked(view: View) -> Callable[[ir.Expr], Value]:
     """Returns what gives the values of expressions in a view, for `dsl.words`."""
     return lambda node: evaluate(node, view)
-
-
-# ---- orders
-
-
-def order_key(keys: Sequence[ir.SortKey], view: View) -> tuple[Any, ...]:
-    """Returns what compares as the keys order: smaller comes first, missing values last."""
-    return tuple(
-        functions.place(evaluate(one.value, view), one.direction, one.items) for one in keys
-    )
-
-
-# ---- the chosen node
-
-
-def at_node(guard: ir.Expr | None, left: ir.Expr | None, view: View) -> bool:
-    """Whether a rule about the chosen node applies."""
-    return all(one is None or bool(evaluate(one, view)) for one in (guard, left))
