@@ -6,7 +6,7 @@ cycles and every walk of it remembers what it has seen.
 
 from collections.abc import Callable, Container, Iterator
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from msgspec import Struct
 
@@ -230,14 +230,12 @@ Expr = (
 Aggregate = NodeAggregate | PodAggregate | ContainerAggregate | ItemAggregate
 
 
-_operands: Final = attrgetter("operands")
-_sides: Final = attrgetter("left", "right")
 # Passes ask for the parts of a node some ten times: a look-up is a fifth of a match.
 _CHILDREN: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
     **dict.fromkeys((Const, Read, ContainerRead, Metric, Item), lambda _: ()),
     **dict.fromkeys((Negate, Missing, Not), lambda node: (node.operand,)),
-    **dict.fromkeys((Arith, Coalesce, Logical), _operands),
-    **dict.fromkeys((Compare, TextTest, Pair), _sides),
+    **dict.fromkeys((Arith, Coalesce, Logical), attrgetter("operands")),
+    **dict.fromkeys((Compare, TextTest, Pair), attrgetter("left", "right")),
     **dict.fromkeys(
         (NodeAggregate, PodAggregate, ContainerAggregate),
         lambda node: tuple([one for one in (node.value, node.where) if one is not None]),
@@ -279,6 +277,22 @@ def unnamed(node: Expr) -> Expr:
     while isinstance(node, Named):
         node = node.body
     return node
+
+
+def split_of(node: Expr) -> Func | None:
+    """Returns the `split` that makes a list, None for other lists."""
+    node = unnamed(node)
+    return node if isinstance(node, Func) and node.name == "split" else None
+
+
+def is_across(node: Expr) -> TypeGuard[Pair]:
+    """Whether a value is that of a pair of the node and a pod of a set.
+
+    Such a pair may stand over pods of other nodes: it is looked up for each node and each distinct
+    text of the pods.
+    """
+    ends = {Level.NODE, Level.IT}
+    return isinstance(node, Pair) and {node.left.level, node.right.level} == ends
 
 
 def joined(node: Expr | None, operator: str = "and") -> tuple[Expr, ...]:

@@ -5,7 +5,7 @@ Scalars only. Reads the same world as the columns do; knows nothing of how they 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from dsl import functions, ir
 from dsl.schema import AMOUNTS, FIELDS, request_unit
@@ -66,7 +66,7 @@ def evaluate(node: ir.Expr, view: View) -> Value:  # noqa: C901 - one case a kin
         case ir.Func():
             return _call(node, [evaluate(one, view) for one in node.args])
         case ir.NodeAggregate():
-            return _node_aggregate(node, view)
+            return _reduce(node, _nodes(node.over, view))
         case ir.PodAggregate():
             return _pod_aggregate(node, view)
         case ir.ContainerAggregate():
@@ -172,25 +172,21 @@ def _read(node: ir.Read, view: View) -> Value:
         starts, items = world.node_texts(field_name)
         texts = world.dictionary.texts
         return tuple(texts[code] for code in items[starts[place] : starts[place + 1]].tolist())
-    if node.type.kind is Kind.TEXT:
-        codes = (world.node_text if of_node else world.pod_text)(field_name, key)
-        code = int(codes[place])
-        return None if code < 0 else world.dictionary.texts[code]
-    if node.type.kind is Kind.BOOL:
-        return bool((world.node_flag if of_node else world.pod_flag)(field_name, key)[place])
-    return float((world.node_number if of_node else world.pod_number)(field_name, key)[place])
+    owner = "node" if of_node else "pod"
+    column = getattr(world, f"{owner}_{_READERS.get(node.type.kind, 'number')}")(field_name, key)
+    value = column[place].item()
+    if node.type.kind is not Kind.TEXT:
+        return value
+    return None if value < 0 else world.dictionary.texts[value]
+
+
+_READERS: Final = {Kind.TEXT: "text", Kind.BOOL: "flag"}
 
 
 def _read_subject(node: ir.Read, subject: Subject) -> Value:
-    match node.type.kind:
-        case Kind.TEXT:
-            return subject.text(node.field, node.key)
-        case Kind.LIST:
-            return subject.texts(node.field)
-        case Kind.BOOL:
-            return subject.flag(node.field, node.key)
-        case _:
-            return float(subject.number(node.field, node.key))
+    if node.type.kind is Kind.LIST:
+        return subject.texts(node.field)
+    return getattr(subject, _READERS.get(node.type.kind, "number"))(node.field, node.key)
 
 
 def _keyed(node: ir.KeyedRead, view: View) -> Value:
@@ -234,10 +230,6 @@ def _nodes(over: str, view: View) -> Iterator[View]:
         codes = _domain(over, view.world)
         rows = [row for row in rows if codes[row] >= 0 and codes[row] == codes[view.row]]
     return (replace(view, row=row, pod=-1) for row in rows)
-
-
-def _node_aggregate(node: ir.NodeAggregate, view: View) -> Value:
-    return _reduce(node, _nodes(node.over, view))
 
 
 def _pod_aggregate(node: ir.PodAggregate, view: View) -> Value:

@@ -146,7 +146,7 @@ def _over(
         )  # fmt: skip
     nothing_of_it(typer, "condition", where)
     nothing_of_it(typer, "value", value)
-    pod_or_cycle = of.over == "cluster" and not any(map(_is_across, ir.walk(*read)))
+    pod_or_cycle = of.over == "cluster" and not any(map(ir.is_across, ir.walk(*read)))
     return ir.PodAggregate(
         span=span, type=kind, level=_outer_level(read) if pod_or_cycle else Level.NODE,
         function=function, over=of.over, value=value, where=where, table=of.table,
@@ -176,18 +176,6 @@ def _fits_within(typer: Typer, of: Set, parts: list[ir.Expr]) -> None:
         raise typer.scope.refuse("P202", message, guilty.span, help_)
 
 
-def _is_across(node: ir.Expr) -> bool:
-    """Whether a value is that of a pair of the node and a pod of a set.
-
-    Such a pair may stand over pods of other nodes: it is looked up for each node and each distinct
-    text of the pods.
-    """
-    return isinstance(node, ir.Pair) and {node.left.level, node.right.level} == {
-        Level.NODE,
-        Level.IT,
-    }
-
-
 def _of_the_node(parts: list[ir.Expr]) -> ir.Expr | None:
     """Returns a value of the node at hand that is read outside of a pair with it."""
     stack = [*parts]
@@ -196,7 +184,7 @@ def _of_the_node(parts: list[ir.Expr]) -> ir.Expr | None:
         if node.level <= Level.POD:
             continue
         ends = [one for one in ir.children(node) if one.level is not Level.NODE]
-        stack.extend(ends if _is_across(node) else ir.children(node))
+        stack.extend(ends if ir.is_across(node) else ir.children(node))
         # An aggregate below node level has its own nodes; only what is left is in question.
         if node.level is Level.NODE and isinstance(node, (*OF_NODE, ir.NodeAggregate)):
             return node

@@ -143,16 +143,10 @@ def _apply(typer: Typer, node: s.Call, spec: FunctionSpec, args: list[Typed]) ->
 
 
 def _item(typer: Typer, node: s.Call, items: ir.Expr, place: ir.Expr) -> ir.Expr:
-    if items.level > Level.POD and not is_split(items):
+    if items.level > Level.POD and ir.split_of(items) is None:
         message, help_ = f"`{typer.scope.text(items)}` has no order", "test its items with `in`"
         raise typer.scope.refuse("P209", message, items.span, help_)
     return func(node.span, item_type(items), "item", (items, place))
-
-
-def is_split(node: ir.Expr) -> bool:
-    """Whether a list is made of a text."""
-    node = ir.unnamed(node)
-    return isinstance(node, ir.Func) and node.name == "split"
 
 
 def _as_text(solid: ir.Expr) -> ir.Expr:

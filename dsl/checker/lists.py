@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker.calls import is_split
 from dsl.checker.making import (
     choice,
     compare,
@@ -77,8 +76,7 @@ def list_of(typer: Typer, node: s.Aggregate) -> ir.Expr | None:
 
 def over_list(typer: Typer, node: s.Aggregate, items: ir.Expr) -> ir.Expr:
     """Returns an aggregate over the items of a list."""
-    split = is_split(items)
-    if items.level > (Level.NODE if split else Level.POD):
+    if items.level > (Level.POD if ir.split_of(items) is None else Level.NODE):
         message = f"`{typer.scope.text(items)}` is not gone through item by item"
         help_ = "lists of the pod to place are, and what `split` makes of texts of the node"
         raise typer.scope.refuse("P209", message, items.span, help_, "test it with `in`")

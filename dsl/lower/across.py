@@ -5,7 +5,7 @@ look a group, not one a pod.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeGuard
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
@@ -21,14 +21,6 @@ _MOST_GROUPS: Final = 2**40
 _BLOCK: Final = 1 << 18
 Groups = NDArray[np.intp]
 Codes = NDArray[np.int32]
-
-
-def is_across(node: ir.Expr) -> TypeGuard[ir.Pair]:
-    """Whether a value is that of a pair of a node and of a pod that may be elsewhere."""
-    return isinstance(node, ir.Pair) and {node.left.level, node.right.level} == {
-        Level.NODE,
-        Level.IT,
-    }
 
 
 class Asked(Struct, frozen=True):
@@ -51,10 +43,10 @@ def asked(node: ir.PodAggregate) -> Asked | None:
     def look(one: ir.Expr) -> None:
         if one.level is not Level.IT:
             return
-        if not any(is_across(part) for part in ir.walk(one)):
+        if not any(map(ir.is_across, ir.walk(one))):
             of_pods[id(one)] = one
             return
-        if is_across(one):
+        if ir.is_across(one):
             pairs[id(one)] = one
         if isinstance(one, ir.KeyedRead):
             keyed.append(one)

@@ -13,15 +13,7 @@ import numpy as np
 
 from dsl import functions, ir
 from dsl.lower import conditions, lists, numbers, pods, reads, texts
-from dsl.lower.across import (
-    Across,
-    Asked,
-    across,
-    asked,
-    is_across,
-    of_group,
-    pair_of_group,
-)
+from dsl.lower.across import Across, Asked, across, asked, of_group, pair_of_group
 from dsl.lower.conditions import text_function
 from dsl.lower.frame import Frame, Kept, Memo, Run, Value
 from dsl.lower.lasting import Facts, Known, is_dear, works
@@ -344,7 +336,7 @@ class Builder:
         where = self.build(node.where, reads.GROUPS) if node.where is not None else None
         first = None
         # Of a condition alone, which `all` asks of all pods, there is none: pairs are in it.
-        if node.where is not None and not any(map(is_across, ir.walk(node.where))):
+        if node.where is not None and not any(map(ir.is_across, ir.walk(node.where))):
             first = where
         run = across(
             Across(

@@ -67,8 +67,6 @@ def _pods_of(frame: Frame, domain: str) -> Value:
 
 def node_read(field: str, key: str | None, kind: Kind) -> Run:
     """Returns the read of a field on the rows of the frame."""
-    if kind is Kind.TEXT:
-        return _once((field, key), lambda frame: frame.take(frame.world.node_text(field, key)))
     return _once((field, key), lambda frame: frame.take(_column(frame, field, key, kind)))
 
 
@@ -86,13 +84,10 @@ def it_read(field: str, key: str | None, kind: Kind, domain: str) -> Run:
 
 def pod_read(field: str, key: str | None, kind: Kind) -> Run:
     """Returns the read of a field of the pod to place."""
-    if kind is Kind.TEXT:
-        return lambda frame: frame.subject.text(field, key)
     if kind is Kind.LIST:
         return lambda frame: frame.subject.texts(field)
-    if kind is Kind.BOOL:
-        return lambda frame: frame.subject.flag(field, key)
-    return lambda frame: frame.subject.number(field, key)
+    reader = _READERS.get(kind, "number")
+    return lambda frame: getattr(frame.subject, reader)(field, key)
 
 
 def container_read(node: ir.ContainerRead) -> Run:
