@@ -16,15 +16,15 @@ from dsl import syntax as s
 from dsl.checker import engines, statements
 from dsl.checker.declarations import declare_name, declare_param
 from dsl.checker.expressions import typer_of
-from dsl.checker.making import compare, constant, read
 from dsl.checker.metrics import declare_metric, find_metric
 from dsl.checker.rules import MAX_WEIGHT, Checked, Draft, Rules, condition, reads_of, score, tier
 from dsl.checker.scope import LetEntry, MetricEntry, ParamValue, Refused, Scope
 from dsl.diagnostics import Diagnostic
+from dsl.making import NOWHERE, compare, constant, read
 from dsl.plan import MetricSpec
 from dsl.schema import CATALOGUE, MetricDefinition
 from dsl.source import SourceFile, Span
-from dsl.types import TEXT, Level
+from dsl.types import TEXT
 
 __all__ = [
     "CheckedPolicy",
@@ -236,6 +236,5 @@ class FileChecker:
 
 def _only_in(namespace: str) -> ir.Expr:
     """Returns `pod.namespace is NAMESPACE`, which nobody wrote."""
-    nobody = Span(0, 0)
-    own = read(nobody, TEXT, Level.POD, "pod.namespace")
-    return compare(nobody, own, "==", constant(nobody, namespace, TEXT))
+    own = read(NOWHERE, "pod.namespace")
+    return compare(NOWHERE, own, "==", constant(NOWHERE, namespace, TEXT))

@@ -1,7 +1,7 @@
 """Aggregates over pods, nodes and containers, and what a bare `max` means."""
 
 import re
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -9,10 +9,10 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.checker import lists
 from dsl.checker.fields import canonical, fixed_text
-from dsl.checker.making import arith, constant, func
 from dsl.checker.scope import Flex, Refused
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Fix
+from dsl.making import arith, constant, func, made
 from dsl.schema import FIELDS, NODE_SETS, POD_SETS
 from dsl.source import Span
 from dsl.types import NUMBER, Level
@@ -134,23 +134,18 @@ def _over(
     kind = NUMBER if value is None else lists.type_of(function, value)
     if value is None and function in ("any", "all"):
         kind = lists.type_of(function, read[0])
+    shared: dict[str, Any] = {"function": function, "value": value, "where": where}
     if of.things == "containers":
-        return ir.ContainerAggregate(
-            span=span, type=kind, level=Level.POD, function=function, value=value, where=where
-        )
+        return made(ir.ContainerAggregate, span, kind, Level.POD, **shared)
+    shared["over"] = of.over
     if of.things == "nodes":
         level = _outer_level(read) if of.over in _ALL_NODES else Level.NODE
-        return ir.NodeAggregate(
-            span=span, type=kind, level=level, function=function, over=of.over, value=value,
-            where=where,
-        )  # fmt: skip
+        return made(ir.NodeAggregate, span, kind, level, **shared)
     nothing_of_it(typer, "condition", where)
     nothing_of_it(typer, "value", value)
     pod_or_cycle = of.over == "cluster" and not any(map(ir.is_across, ir.walk(*read)))
-    return ir.PodAggregate(
-        span=span, type=kind, level=_outer_level(read) if pod_or_cycle else Level.NODE,
-        function=function, over=of.over, value=value, where=where, table=of.table,
-    )  # fmt: skip
+    level = _outer_level(read) if pod_or_cycle else Level.NODE
+    return made(ir.PodAggregate, span, kind, level, table=of.table, **shared)
 
 
 def _fits_within(typer: Typer, of: Set, parts: list[ir.Expr]) -> None:

@@ -5,10 +5,10 @@ from typing import Final
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import names, peers
-from dsl.checker.making import arith, constant, func, item_type
 from dsl.checker.scope import Refused, Typed
 from dsl.checker.typer import Typer
 from dsl.functions import FUNCTIONS, TEXT_FUNCTIONS, FunctionSpec
+from dsl.making import arith, constant, func, item_type, made
 from dsl.plan import OF_NODES
 from dsl.source import Span
 from dsl.types import (
@@ -177,4 +177,4 @@ def _rank(typer: Typer, node: s.Call, value: ir.Expr) -> ir.Expr:
     if value.level is not Level.NODE:
         what = f"`{typer.scope.text(value)}` is a value of {value.level.noun}"
         raise typer.scope.refuse("P202", f"`rank` compares nodes, and {what}", value.span)
-    return ir.Rank(span=node.span, type=NUMBER, level=Level.NODE, value=value)
+    return made(ir.Rank, node.span, NUMBER, value=value)

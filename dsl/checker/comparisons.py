@@ -10,26 +10,27 @@ from dsl import syntax as s
 from dsl.checker import fields, names
 from dsl.checker.convert import beside, converted, help_for, hint_beside
 from dsl.checker.literals import read_word, settle
-from dsl.checker.making import (
+from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
+from dsl.checker.typer import Typer
+from dsl.diagnostics import Fix, Severity
+from dsl.foreign.fields import ABSENT, NOTHING, THERE
+from dsl.making import (
     compare,
     constant,
     func,
     inverted,
     item_type,
     logical,
+    made,
     member,
     missing,
     turned,
 )
-from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
-from dsl.checker.typer import Typer
-from dsl.diagnostics import Fix, Severity
-from dsl.foreign.fields import ABSENT, NOTHING, THERE
 from dsl.patterns import why_refused
 from dsl.quantities import parse_number
 from dsl.schema import FIELDS, WEEKDAYS
 from dsl.source import Span
-from dsl.types import BOOL, NUMBER, PLAIN, TEXT, Kind, Level, Type, is_missing
+from dsl.types import BOOL, NUMBER, PLAIN, TEXT, Kind, Type, is_missing
 
 #: Days as others count them, from Sunday on, which is both 0 and 7.
 _DAY_NUMBERS: Final = {str(i): one for i, one in enumerate((WEEKDAYS[-1], *WEEKDAYS))}
@@ -316,12 +317,7 @@ def _either(span: Span, item: ir.Expr, values: list[ir.Expr]) -> ir.Expr:
     if fixed or not values:
         kind = TEXT if item.type.kind is Kind.TEXT else item.type
         element = Kind.TEXT if kind is TEXT else Kind.NUMBER
-        listed = ir.Const(
-            span=span,
-            type=Type(Kind.LIST, kind.unit, element),
-            level=Level.CONST,
-            value=fixed,  # type: ignore[arg-type]  # all of one kind: `values` were read alike
-        )
+        listed = made(ir.Const, span, Type(Kind.LIST, kind.unit, element), value=fixed)
         parts.append(member(span, item, listed))
     parts += [compare(span, item, "==", one) for one in values if not isinstance(one, ir.Const)]
     return logical(span, "or", parts)
@@ -351,7 +347,7 @@ def _range(typer: Typer, node: s.In, members: s.Range, left: Typed) -> ir.Expr:
 
 
 def _between(node: s.Node, item: ir.Expr, low: float, high: float) -> ir.Expr:
-    return ir.Between(span=node.span, type=BOOL, level=item.level, item=item, low=low, high=high)
+    return made(ir.Between, node.span, BOOL, item=item, low=low, high=high)
 
 
 # ---- texts
@@ -364,17 +360,14 @@ def text_test(typer: Typer, node: s.TextTest) -> ir.Expr:
     left = typer.plain(typer.check(node.left))
     if node.operator == "contains" and left.type.kind is Kind.LIST:
         kind = item_type(left)
-        like = ir.Read(span=left.span, type=kind, level=Level.CONST, field="pod.name")
+        like = made(ir.Read, left.span, kind, field="pod.name")
         return member(node.span, _word_or_expression(typer, node.right, like), left)
     left = typer.want(left, "text", f"`{node.operator}`")
     matches = node.operator == "matches"
     right = (_pattern if matches else fields.label_value)(typer, node.right)
     if right.type != TEXT:
         raise typer.scope.clash("P201", f"`{node.operator}` wants two texts", left, right)
-    level = max(left.level, right.level)
-    return ir.TextTest(
-        span=node.span, type=BOOL, level=level, operator=node.operator, left=left, right=right
-    )
+    return made(ir.TextTest, node.span, BOOL, operator=node.operator, left=left, right=right)
 
 
 def _pattern(typer: Typer, node: s.Expr) -> ir.Const:

@@ -14,10 +14,20 @@ from dsl import syntax as s
 from dsl.checker import aggregates, calls, comparisons, fields, names
 from dsl.checker.convert import help_for, sort_of
 from dsl.checker.literals import fold, read_literal, settle
-from dsl.checker.making import arith, choice, constant, first_of, inverted, level_of, logical
 from dsl.checker.scope import Flex, MetricEntry, Refused, Scope, Typed, describe
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Fix, Severity
+from dsl.making import (
+    arith,
+    choice,
+    constant,
+    first_of,
+    inverted,
+    level_of,
+    logical,
+    made,
+    read,
+)
 from dsl.types import (
     BOOL,
     DURATION,
@@ -71,12 +81,11 @@ def _name(typer: Typer, node: s.Name) -> Typed:
             if entry.given:
                 typer.scope.given.append(node.span)
             return replace(value, span=node.span)
-        kind, level = value.type, value.level
-        return ir.Named(span=node.span, type=kind, level=level, name=node.name, body=value)
+        return made(ir.Named, node.span, value.type, name=node.name, body=value)
     if node.name == "it" and typer.place.item is not None:
         return replace(typer.place.item, span=node.span)
     if node.name == "now":
-        return ir.Read(span=node.span, type=TIME, level=Level.CYCLE, field="now")
+        return read(node.span, "now")
     if node.name in typer.scope.broken:
         raise Refused
     metric = typer.find_metric(node.name)
@@ -135,7 +144,7 @@ def _negative(typer: Typer, node: s.Negative) -> Typed:
     if isinstance(typed, Flex):
         exact = None if typed.exact is None else -typed.exact
         return replace(typed, span=node.span, exact=exact, text=f"-{typed.text}")
-    return ir.Negate(span=node.span, type=typed.type, level=typed.level, operand=typed)
+    return made(ir.Negate, node.span, typed.type, operand=typed)
 
 
 def _percent_of(typer: Typer, node: s.PercentOf) -> Typed:

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker.making import (
+from dsl.checker.typer import Typer
+from dsl.making import (
     choice,
     compare,
     constant,
@@ -18,9 +19,9 @@ from dsl.checker.making import (
     item_type,
     level_of,
     logical,
+    made,
     missing,
 )
-from dsl.checker.typer import Typer
 from dsl.schema import FIELDS
 from dsl.source import Span
 from dsl.types import BOOL, MISSING, NUMBER, Kind, Level, Type
@@ -84,10 +85,11 @@ def over_list(typer: Typer, node: s.Aggregate, items: ir.Expr) -> ir.Expr:
         help_ = "give the inner one a name with `let`, if it does not read the item"
         raise typer.scope.refuse("P209", "a list within a list", node.span, help_)
     above = max(items.level, Level.POD)
-    item = ir.Item(span=node.span, type=item_type(items), level=above)
+    item = made(ir.Item, node.span, item_type(items), above)
     with typer.inside(replace(typer.place, item=item)):
         where, value = _asked(typer, node, item)
     level = level_of((items, item, where, value))
+    kind = type_of(node.function, value)
     known = ir.unnamed(items)
     fixed = known.value if isinstance(known, ir.Const) else None
     most = MOST_OVER_NODES if level > Level.POD else MOST_OF_POD
@@ -96,16 +98,9 @@ def over_list(typer: Typer, node: s.Aggregate, items: ir.Expr) -> ir.Expr:
     dear = any(isinstance(one, ir.PodAggregate | ir.NodeAggregate) for one in asked)
     if items.level > Level.POD or dear:
         most = MOST_OF_NODE
-    whole = ir.ItemAggregate(
-        span=node.span,
-        type=type_of(node.function, value),
-        level=level,
-        function=node.function,
-        items=items,
-        value=value,
-        where=where,
-        most=len(fixed) if isinstance(fixed, tuple) else most,
-    )
+    most = len(fixed) if isinstance(fixed, tuple) else most
+    parts = {"items": items, "value": value, "where": where, "most": most}
+    whole = made(ir.ItemAggregate, node.span, kind, level, function=node.function, **parts)
     return whole if isinstance(fixed, tuple) else _bounded(typer, whole)
 
 

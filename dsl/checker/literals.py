@@ -7,10 +7,10 @@ from typing import Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker.making import constant
 from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
 from dsl.diagnostics import Fix, Label
 from dsl.foreign.fields import quoted_key
+from dsl.making import constant
 from dsl.quantities import exact_decimal, exact_duration, exact_quantity, parse_time, to_float
 from dsl.schema import FIELDS
 from dsl.source import Span

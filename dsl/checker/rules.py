@@ -10,10 +10,10 @@ from dsl import syntax as s
 from dsl.checker.aggregates import OF_NODE, sets_read
 from dsl.checker.lists import too_long
 from dsl.checker.literals import read_number, read_seconds, settle
-from dsl.checker.making import choice, constant, inverted, logical
 from dsl.checker.scope import Flex, Refused, Scope, Typed
 from dsl.checker.typer import Typer
 from dsl.checker.undecided import Side, decided, demanded
+from dsl.making import choice, constant, inverted, logical
 from dsl.plan import DOMAINS
 from dsl.quantities import to_float
 from dsl.schema import FIELDS

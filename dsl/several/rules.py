@@ -11,12 +11,21 @@ import numpy as np
 
 from dsl import collective, ir
 from dsl.lower.frame import Memo
+from dsl.making import (
+    NOWHERE,
+    arith,
+    compare,
+    constant,
+    first_of,
+    inverted,
+    logical,
+    read,
+)
 from dsl.plan import GangRule, PreemptRule, QuotaRule
 from dsl.reference import View, asked
-from dsl.schema import OF_THE_QUEUE, request_unit
+from dsl.schema import OF_THE_QUEUE
 from dsl.several.values import Columns, Values
-from dsl.source import Span
-from dsl.types import BOOL, NUMBER, TEXT, TIME, Level, Type, is_missing, number_of
+from dsl.types import NUMBER, TIME, is_missing
 from dsl.words import filled
 from dsl.world import Subject, World
 
@@ -24,68 +33,58 @@ _OF_THE_QUEUE: Final = {one.replace("it.", "pod.") for one in OF_THE_QUEUE}
 #: How long members of a gang wait for each other where the policy does not say.
 WAIT_SECONDS: Final = 60.0
 _T = TypeVar("_T")
-_E = TypeVar("_E", bound=ir.Core)
 Limited = Mapping[str | float, collective.Limits]
-_NOWHERE: Final = Span(0, 0)
 #: Later than any start: a pod that did not start yet is the youngest.
 _LATE: Final = 1e18
 #: What one victim weighs more than the priority of any, in the sum that Kubernetes makes.
 _A_VICTIM: Final = float(1 << 31)
 
 
-def _made(made: type[_E], kind: Type, level: Level, **parts: object) -> _E:
-    return made(span=_NOWHERE, type=kind, level=level, **parts)
-
-
-def _read(field: str, kind: Type, level: Level, key: str | None = None) -> ir.Read:
-    return _made(ir.Read, kind, level, field=field, key=key)
-
-
-def _late(field: str, level: Level) -> ir.SortKey:
-    late = _made(ir.Const, TIME, Level.CONST, value=_LATE)
-    parts = (_read(field, TIME, level), late)
-    return ir.SortKey(value=_made(ir.Coalesce, TIME, level, operands=parts), direction="desc")
+def _read(field: str, key: str | None = None) -> ir.Read:
+    return read(NOWHERE, field, key)
 
 
 def _compare(left: ir.Expr, operator: str, right: ir.Expr) -> ir.Compare:
-    return _made(ir.Compare, BOOL, Level.IT, operator=operator, left=left, right=right)
+    return compare(NOWHERE, left, operator, right)
 
 
 def _both(*parts: ir.Expr) -> ir.Expr:
-    return _made(ir.Logical, BOOL, Level.IT, operator="and", operands=parts)
+    return logical(NOWHERE, "and", parts)
 
 
 def _not(part: ir.Expr) -> ir.Expr:
-    return _made(ir.Not, BOOL, Level.IT, operand=part)
+    return inverted(NOWHERE, part)
 
 
 def _like_own(field: str) -> ir.Compare:
-    its, own = _read(f"it.{field}", TEXT, Level.IT), _read(f"pod.{field}", TEXT, Level.POD)
-    return _compare(its, "==", own)
+    return _compare(_read(f"it.{field}"), "==", _read(f"pod.{field}"))
+
+
+def _late(field: str) -> ir.SortKey:
+    late = constant(NOWHERE, _LATE, TIME)
+    return ir.SortKey(value=first_of(NOWHERE, (_read(field), late)), direction="desc")
 
 
 def _of_victims(left: ir.Expr, sign: str, right: ir.Expr) -> ir.Expr:
-    return _made(ir.Arith, NUMBER, Level.NODE, operators=(sign,), operands=(left, right))
+    return arith(NOWHERE, NUMBER, (sign,), (left, right))
 
 
 _OTHERS: Final = _not(_like_own("uid"))
-_PRIORITY: Final = _read("it.priority", NUMBER, Level.IT)
-_OWN_PRIORITY: Final = _read("pod.priority", NUMBER, Level.POD)
+_PRIORITY: Final = _read("it.priority")
+_OWN_PRIORITY: Final = _read("pod.priority")
 #: A member of a gang that is being deleted is one no more.
-_LEAVING: Final = _read("it.terminating", BOOL, Level.IT)
+_LEAVING: Final = _read("it.terminating")
 _LESS: Final = _compare(_PRIORITY, "<", _OWN_PRIORITY)
 #: Pods that a pod of a quota comes behind.
 _BEFORE: Final = _both(_compare(_OWN_PRIORITY, "<=", _PRIORITY), _OTHERS)
 #: Least important first, of those who started last; then by name, never by row.
-_BY_NAME: Final = tuple(
-    ir.SortKey(value=_read(field, TEXT, Level.IT)) for field in ("it.namespace", "it.name")
-)
-ORDER: Final = (ir.SortKey(value=_PRIORITY), _late("it.started_at", Level.IT))
+_BY_NAME: Final = tuple(ir.SortKey(value=_read(one)) for one in ("it.namespace", "it.name"))
+ORDER: Final = (ir.SortKey(value=_PRIORITY), _late("it.started_at"))
 _VICTIMS: Final = {
-    name: _read(f"victims.{name}", NUMBER, Level.NODE)
+    name: _read(f"victims.{name}")
     for name in ("pdb_violations", "max_priority", "sum_priority", "count")
 }
-_WEIGHT: Final = _made(ir.Const, NUMBER, Level.CONST, value=_A_VICTIM)
+_WEIGHT: Final = constant(NOWHERE, _A_VICTIM, NUMBER)
 #: Source: kubernetes preemption.go, pickOneNodeForPreemption.
 PICK: Final = (
     ir.SortKey(value=_VICTIMS["pdb_violations"]),
@@ -96,9 +95,9 @@ PICK: Final = (
         )
     ),
     ir.SortKey(value=_VICTIMS["count"]),
-    _late("victims.latest_start", Level.NODE),
+    _late("victims.latest_start"),
 )
-_NODE_NAME: Final = (ir.SortKey(value=_read("node.name", TEXT, Level.NODE)),)
+_NODE_NAME: Final = (ir.SortKey(value=_read("node.name")),)
 
 
 def _answer(columns: Columns, function: Callable[..., _T], of: object) -> Callable[..., _T]:
@@ -205,11 +204,8 @@ class QuotaParts:
         """Returns what a pod of a set, and what the pod to place asks for of a resource."""
         found = self._amounts.get(resource)
         if found is None:
-            kind = number_of(request_unit(resource))
-            found = self._amounts[resource] = (
-                _read("it.request", kind, Level.IT, resource),
-                _read("pod.request", kind, Level.POD, resource),
-            )
+            both = _read("it.request", resource), _read("pod.request", resource)
+            found = self._amounts[resource] = both
         return found
 
 
