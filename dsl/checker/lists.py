@@ -7,21 +7,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from dsl import ir
+from dsl import ir, making
 from dsl import syntax as s
 from dsl.checker.typer import Typer
-from dsl.making import (
-    choice,
-    compare,
-    constant,
-    func,
-    inverted,
-    item_type,
-    level_of,
-    logical,
-    made,
-    missing,
-)
 from dsl.schema import FIELDS
 from dsl.source import Span
 from dsl.types import BOOL, MISSING, NUMBER, Kind, Level, Type
@@ -85,10 +73,10 @@ def over_list(typer: Typer, node: s.Aggregate, items: ir.Expr) -> ir.Expr:
         help_ = "give the inner one a name with `let`, if it does not read the item"
         raise typer.scope.refuse("P209", "a list within a list", node.span, help_)
     above = max(items.level, Level.POD)
-    item = made(ir.Item, node.span, item_type(items), above)
+    item = making.made(ir.Item, node.span, making.item_type(items), above)
     with typer.inside(replace(typer.place, item=item)):
         where, value = _asked(typer, node, item)
-    level = level_of((items, item, where, value))
+    level = making.level_of((items, item, where, value))
     kind = type_of(node.function, value)
     known = ir.unnamed(items)
     fixed = known.value if isinstance(known, ir.Const) else None
@@ -100,17 +88,17 @@ def over_list(typer: Typer, node: s.Aggregate, items: ir.Expr) -> ir.Expr:
         most = MOST_OF_NODE
     most = len(fixed) if isinstance(fixed, tuple) else most
     parts = {"items": items, "value": value, "where": where, "most": most}
-    whole = made(ir.ItemAggregate, node.span, kind, level, function=node.function, **parts)
+    whole = making.made(ir.ItemAggregate, node.span, kind, level, function=node.function, **parts)
     return whole if isinstance(fixed, tuple) else _bounded(typer, whole)
 
 
 def _asked(typer: Typer, node: s.Aggregate, item: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
     """Returns the condition under which an item counts, and its value."""
     function = node.function
-    holds: list[ir.Expr] = [inverted(node.span, missing(node.span, item))]
+    holds: list[ir.Expr] = [making.inverted(node.span, making.missing(node.span, item))]
     if node.where is not None:
         holds.append(condition(typer, node.where))
-    value: ir.Expr = constant(node.span, 1.0, NUMBER)
+    value: ir.Expr = making.constant(node.span, 1.0, NUMBER)
     if node.over is not None:
         value = value_of(typer, function, node.args[0])
     elif function == "distinct":
@@ -125,7 +113,7 @@ def _asked(typer: Typer, node: s.Aggregate, item: ir.Expr) -> tuple[ir.Expr, ir.
         where = f"{typer.scope.text(node.args[0])} where {typer.scope.text(node.where)}"
         help_ = f"write  {function}({number} over {where})"
         raise typer.scope.refuse("P209", message, node.span, help_)
-    return logical(node.span, "and", holds), value
+    return making.logical(node.span, "and", holds), value
 
 
 def _bounded(typer: Typer, whole: ir.ItemAggregate) -> ir.Expr:
@@ -135,12 +123,12 @@ def _bounded(typer: Typer, whole: ir.ItemAggregate) -> ir.Expr:
     """
     # No text says that a list has more items.
     span, nobody = whole.span, Span(whole.span.start, whole.span.start)
-    most = constant(nobody, float(whole.most), NUMBER)
-    longer = compare(nobody, func(nobody, NUMBER, "len", (whole.items,)), ">", most)
+    most = making.constant(nobody, float(whole.most), NUMBER)
+    longer = making.compare(nobody, making.func(nobody, NUMBER, "len", (whole.items,)), ">", most)
     if whole.type == BOOL:
-        bounded: ir.Expr = logical(span, "and", (inverted(span, longer), whole))
+        bounded: ir.Expr = making.logical(span, "and", (making.inverted(span, longer), whole))
     else:
-        bounded = choice(span, longer, constant(span, MISSING, whole.type), whole)
+        bounded = making.choice(span, longer, making.constant(span, MISSING, whole.type), whole)
     typer.bounded[id(bounded)] = bounded, longer
     return bounded
 

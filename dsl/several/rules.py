@@ -9,18 +9,8 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from dsl import collective, ir
+from dsl import collective, ir, making
 from dsl.lower.frame import Memo
-from dsl.making import (
-    NOWHERE,
-    arith,
-    compare,
-    constant,
-    first_of,
-    inverted,
-    logical,
-    read,
-)
 from dsl.plan import GangRule, PreemptRule, QuotaRule
 from dsl.reference import View, asked
 from dsl.schema import OF_THE_QUEUE
@@ -40,20 +30,13 @@ _LATE: Final = 1e18
 _A_VICTIM: Final = float(1 << 31)
 
 
-def _read(field: str, key: str | None = None) -> ir.Read:
-    return read(NOWHERE, field, key)
-
-
-def _compare(left: ir.Expr, operator: str, right: ir.Expr) -> ir.Compare:
-    return compare(NOWHERE, left, operator, right)
+_read: Final = partial(making.read, making.NOWHERE)
+_compare: Final = partial(making.compare, making.NOWHERE)
+_not: Final = partial(making.inverted, making.NOWHERE)
 
 
 def _both(*parts: ir.Expr) -> ir.Expr:
-    return logical(NOWHERE, "and", parts)
-
-
-def _not(part: ir.Expr) -> ir.Expr:
-    return inverted(NOWHERE, part)
+    return making.logical(making.NOWHERE, "and", parts)
 
 
 def _like_own(field: str) -> ir.Compare:
@@ -61,12 +44,12 @@ def _like_own(field: str) -> ir.Compare:
 
 
 def _late(field: str) -> ir.SortKey:
-    late = constant(NOWHERE, _LATE, TIME)
-    return ir.SortKey(value=first_of(NOWHERE, (_read(field), late)), direction="desc")
+    late = making.constant(making.NOWHERE, _LATE, TIME)
+    return ir.SortKey(value=making.first_of(making.NOWHERE, (_read(field), late)), direction="desc")
 
 
 def _of_victims(left: ir.Expr, sign: str, right: ir.Expr) -> ir.Expr:
-    return arith(NOWHERE, NUMBER, (sign,), (left, right))
+    return making.arith(making.NOWHERE, NUMBER, (sign,), (left, right))
 
 
 _OTHERS: Final = _not(_like_own("uid"))
@@ -84,7 +67,7 @@ _VICTIMS: Final = {
     name: _read(f"victims.{name}")
     for name in ("pdb_violations", "max_priority", "sum_priority", "count")
 }
-_WEIGHT: Final = constant(NOWHERE, _A_VICTIM, NUMBER)
+_WEIGHT: Final = making.constant(making.NOWHERE, _A_VICTIM, NUMBER)
 #: Source: kubernetes preemption.go, pickOneNodeForPreemption.
 PICK: Final = (
     ir.SortKey(value=_VICTIMS["pdb_violations"]),
