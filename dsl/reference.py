@@ -114,7 +114,7 @@ def _call(node: ir.Func, view: View) -> Value:
 
 def _read(node: ir.Read, view: View) -> Value:
     world, field_name, key = view.world, node.field, node.key
-    if field_name.startswith(("score", "victims.")):
+    if FIELDS[field_name].of_outcome:
         return view.results.get(field_name if key is None else f"{field_name}[{key}]", MISSING)
     if node.level is Level.POD:
         return _read_subject(node, view.subject)

@@ -17,11 +17,12 @@ from dsl.checker import engines, statements
 from dsl.checker.declarations import declare_name, declare_param
 from dsl.checker.expressions import typer_of
 from dsl.checker.metrics import declare_metric, find_metric
-from dsl.checker.rules import MAX_WEIGHT, Checked, Draft, Rules, condition, reads_of, score, tier
+from dsl.checker.rules import MAX_WEIGHT, Checked, Draft, Rules, condition, score, tier
 from dsl.checker.scope import LetEntry, MetricEntry, ParamValue, Refused, Scope
 from dsl.diagnostics import Diagnostic
 from dsl.making import NOWHERE, compare, constant, read
 from dsl.plan import MetricSpec
+from dsl.reads import reads_of
 from dsl.schema import CATALOGUE, MetricDefinition
 from dsl.source import SourceFile, Span
 from dsl.types import TEXT

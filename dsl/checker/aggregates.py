@@ -214,20 +214,6 @@ def nothing_of_it(typer: Typer, what: str, node: ir.Expr | None) -> None:
     )
 
 
-def sets_read(node: ir.PodAggregate | ir.NodeAggregate | ir.Rank) -> tuple[str, ...]:
-    """Returns the schema names of what an aggregate runs over, and of what makes its domains."""
-    if not isinstance(node, ir.PodAggregate):
-        if isinstance(node, ir.Rank) or node.level is not Level.NODE:
-            # All nodes and the candidates have no field.
-            return ()
-        domain = node.over.partition(":")[0]
-        names = tuple(name for name, one in NODE_SETS.items() if one == node.over)
-        return (*names, f"node.{domain}")
-    place = (node.over, node.table)
-    named = tuple(name for name, one in POD_SETS.items() if one == place)
-    return named or ("cluster.pods", f"node.{node.over.partition(':')[0]}")
-
-
 # ---- element-wise
 
 

@@ -22,7 +22,6 @@ from dsl.types import BOOL, NUMBER, PLAIN, TEXT, Kind, Type, is_missing
 
 #: Days as others count them, from Sunday on, which is both 0 and 7.
 _DAY_NUMBERS: Final = {str(i): one for i, one in enumerate((WEEKDAYS[-1], *WEEKDAYS))}
-_WRAPPING: Final = ("time.hour", "time.minute", "time.day", "time.month")
 _EQUAL: Final = ("==", "!=")
 _KEY_TEST: Final = re.compile(r"(.*?)(!=|==?)(.*)", re.DOTALL)
 
@@ -328,7 +327,8 @@ def _range(typer: Typer, node: s.In, members: s.Range, left: Typed) -> ir.Expr:
             raise typer.scope.clash("P203", "a range wants the unit of its value", item, solid)
         ends.append(float(solid.value))  # type: ignore[arg-type]  # a number by its type
     low, high = ends
-    if low > high and isinstance(item, ir.Read) and item.field in _WRAPPING:
+    # Hours and days begin anew after their last one.
+    if low > high and isinstance(item, ir.Read) and FIELDS[item.field].of_clock:
         outside = making.inverted(node.span, _between(node, item, high, low))
         edges: list[ir.Expr] = [making.constant(members.span, one, item.type) for one in ends]
         both = making.logical(node.span, "or", (outside, _either(node.span, item, edges)))

@@ -20,7 +20,6 @@ _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _PROTECTED: Final = ("kubernetes.io", "k8s.io")
 _DIRECTIONS: Final = {"ascending": "asc", "descending": "desc", "listed": "listed"}
-_CLOCK: Final = ("now", "time.", "cluster.")
 
 
 # ---- spread
@@ -74,7 +73,7 @@ def sort(rules: Rules, _node: s.Special, _left: ir.Expr | None, parts: Parts) ->
     for root in (key.value for key in order):
         rules.pod_only("`sort` looks at the pod", root)
         for one in ir.walk(root):
-            clock = isinstance(one, ir.Read) and one.field.startswith(_CLOCK)
+            clock = isinstance(one, ir.Read) and one.level is Level.CYCLE
             if clock or isinstance(one, ir.PodAggregate | ir.Metric | ir.Pair):
                 text = rules.scope.text(one)
                 message = f"a key of the queue is taken once, and `{text}` changes while pods wait"

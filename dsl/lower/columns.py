@@ -22,8 +22,6 @@ from dsl.types import MISSING, Kind, Level
 
 #: A row that is asked about by itself costs about so many rows of a full pass.
 _WORTH: Final = 8
-#: Fields of what was decided; they come with the call, not with the snapshot.
-_OUTCOMES: Final = ("score", "victims.")
 
 
 class Builder:
@@ -203,7 +201,7 @@ class Builder:
     def _read(self, node: ir.Read, domain: str) -> Run:
         field, key, kind = node.field, node.key, node.type.kind
         if node.level is Level.NODE:
-            if field.startswith(_OUTCOMES):
+            if FIELDS[field].of_outcome:
                 known = field if key is None else f"{field}[{key}]"
                 return lambda frame: np.full(frame.count, frame.results.get(known, MISSING))
             if not FIELDS[field].of_pod:

@@ -10,8 +10,6 @@ from dsl import ir
 from dsl.schema import FIELDS
 from dsl.types import Level
 
-#: Fields of nodes and pods that may change while no row does.
-_OTHERWISE: Final = ("node.heartbeat", "node.volumes.", "it.quota.", "score", "victims.")
 _DEAR: Final = 4
 _WITHOUT_WORK: Final = (ir.Const, ir.Read, ir.Metric, ir.Named)
 #: What never divides by zero, overflows or asks for the root of a negative number.
@@ -101,12 +99,10 @@ class Known:
 def _lasts(node: ir.Expr) -> bool:
     """Whether a node reads nothing itself that is neither a row nor a sample."""
     match node:
-        case ir.Read() if node.level is Level.CYCLE:
-            return node.field.startswith("cluster.")
         case ir.Read() | ir.KeyedRead():
             spec = FIELDS[node.field]
-            of_rows = spec.level in (Level.NODE, Level.IT) and not spec.of_pod
-            return of_rows and not node.field.startswith(_OTHERWISE)
+            otherwise = spec.of_clock or spec.of_pod or spec.unsteady or spec.of_outcome
+            return spec.level is not Level.POD and not otherwise
         case ir.Metric():
             # The value of an annotation turns stale by the clock.
             steady = node.level is not Level.POD and not node.age

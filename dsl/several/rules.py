@@ -12,6 +12,7 @@ import numpy as np
 from dsl import collective, ir, making
 from dsl.lower.frame import Memo
 from dsl.plan import GangRule, PreemptRule, QuotaRule
+from dsl.reads import reads_of
 from dsl.reference import View, asked
 from dsl.schema import OF_THE_QUEUE
 from dsl.several.values import Columns, Values
@@ -310,11 +311,6 @@ def _used(
 
 def _read_of_pod(*exprs: ir.Expr | None) -> frozenset[str] | None:
     """Returns the fields of the pod that expressions read; None: they read more than a pod."""
-    found = set()
-    for node in ir.walk(*(one for one in exprs if one is not None)):
-        if isinstance(node, ir.Read | ir.KeyedRead):
-            found.add(node.field)
-        elif isinstance(node, ir.Metric | ir.Pair | ir.NodeAggregate | ir.Rank | ir.PodAggregate):
-            return None
-    own = all(name.startswith(("pod.", "namespace.")) for name in found)
-    return frozenset(found) if own and not found & _OF_THE_QUEUE else None
+    fields = reads_of(*exprs).fields
+    own = all(name.startswith(("pod.", "namespace.")) for name in fields)
+    return fields if own and not fields & _OF_THE_QUEUE else None
