@@ -5,8 +5,6 @@ the frame; at `it` level as an array over pods. Parts that only the pod decides 
 are computed once per pod and become its class key.
 """
 
-import operator
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -252,8 +250,7 @@ class Builder:
         ]
         if len(runs) == 2:  # noqa: PLR2004 - the usual case, without a list
             left, right = runs
-            sign = operators[0]
-            binary = numbers.divide if sign == "/" else _SIGNS[sign]
+            binary = numbers.ARITHMETIC[operators[0]]
             return lambda frame: binary(left(frame), right(frame))
         return lambda frame: numbers.chain(operators, [run(frame) for run in runs])
 
@@ -279,7 +276,7 @@ class Builder:
         if name == "string":
             return reads.string(runs[0], scalar=scalar)
         if name in functions.TEXT_FUNCTIONS:
-            kind = reads.FLOAT if node.type.is_number or node.type.kind is Kind.TIME else reads.CODE
+            kind = texts.FLOAT if node.type.is_number or node.type.kind is Kind.TIME else texts.CODE
             return text_function(self, functions.TEXT_FUNCTIONS[name], node.args, domain, kind)
         if scalar:
             function = functions.NUMBER_FUNCTIONS[name]
@@ -389,13 +386,6 @@ class Builder:
             return np.where(np.isnan(raw), MISSING, below / max(len(ordered) - 1, 1))
 
         return rank
-
-
-_SIGNS: Final[dict[str, Callable[[Value, Value], Value]]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-}
 
 
 def _patched(run: Run, kept: Kept, facts: Facts, frame: Frame) -> Value:

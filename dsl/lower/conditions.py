@@ -17,28 +17,34 @@ def text_function(
     function: Callable[..., Value],
     args: tuple[ir.Expr, ...],
     domain: str,
-    kind: reads.Result,
+    kind: texts.Result,
 ) -> Run:
     """Returns a function of texts: of columns each distinct text is looked at once."""
     runs = [builder.build(one, domain) for one in args]
     columns = [place for place, one in enumerate(args) if one.level > Level.POD]
     if not columns:
-        return reads.scalar_text(function, runs, kind)
+        missing = None if kind is texts.CODE else kind.missing
+
+        def scalar(frame: Frame) -> Value:
+            values = [run(frame) for run in runs]
+            return missing if None in values else function(*values)
+
+        return scalar
     if len(columns) > 1 or args[columns[0]].type.is_number:
-        return reads.several_columns(function, runs, kind)
-    place = columns[0]
-    tables = texts.Tables(function, kind.missing)
-    interns = kind is reads.CODE
+
+        def several(frame: Frame) -> Value:
+            values = (run(frame) for run in runs)
+            return texts.combined(function, values, kind, frame.world.dictionary)
+
+        return several
+    place, tables = columns[0], texts.Tables(function, kind)
 
     def one_column(frame: Frame) -> Value:
         values = [run(frame) for run in runs]
         codes = values.pop(place)
         if None in values:
-            return np.full(len(codes), kind.missing)
-        dictionary = frame.world.dictionary
-        if interns:
-            return reads.map_codes(function, place, codes, values, dictionary)
-        return tables.of(place, tuple(values)).take(codes, dictionary)
+            return np.full(len(codes), *kind)
+        return tables.of(place, tuple(values)).take(codes, frame.world.dictionary)
 
     return one_column
 
@@ -62,7 +68,7 @@ def _compare(builder: reads.Building, node: ir.Compare, domain: str) -> Run:
 def _member(builder: reads.Building, node: ir.Member, domain: str) -> Run:
     made = ir.split_of(node.items)
     if made is not None:
-        return text_function(builder, _in_split, (node.item, *made.args), domain, reads.BOOLEAN)
+        return text_function(builder, _in_split, (node.item, *made.args), domain, texts.BOOLEAN)
     if node.items.level is Level.NODE:
         field = plain_list(node.items).field
         return reads.in_list(field, builder.build(node.item, domain), domain)
@@ -184,7 +190,7 @@ def _in_split(item: str, text: str, separator: str) -> bool:
 
 def _text_test(builder: reads.Building, node: ir.TextTest, domain: str) -> Run:
     function = functions.TEXT_TESTS[node.operator]
-    return text_function(builder, function, (node.left, node.right), domain, reads.BOOLEAN)
+    return text_function(builder, function, (node.left, node.right), domain, texts.BOOLEAN)
 
 
 def _not(builder: reads.Building, node: ir.Not, domain: str) -> Run:

@@ -8,7 +8,8 @@ from dsl import functions, ir
 from dsl.lower import numbers, reads, texts
 from dsl.lower.conditions import plain_list, text_function
 from dsl.lower.frame import Frame, Run, Value
-from dsl.lower.reads import CODE, FLOAT, ROWS, Building, missing_of
+from dsl.lower.reads import ROWS, Building, missing_of
+from dsl.lower.texts import CODE, FLOAT
 from dsl.types import MISSING, Kind, Level
 
 

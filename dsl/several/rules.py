@@ -128,11 +128,7 @@ class GangParts:
 
 def gang_key(parts: GangParts, values: Values) -> str | float | None:
     """Returns what the members of the pod's gang have in common; None: it is in none."""
-    core = parts.core
-    if core.guard is not None and not values.one(core.guard):
-        return None
-    key = values.one(core.by)
-    return None if is_missing(key) else key
+    return owner_of(parts.core, values)
 
 
 def gang_terms(parts: GangParts, values: Values) -> collective.GangTerms | None:
@@ -192,9 +188,18 @@ class QuotaParts:
             found = self._amounts[resource] = both
         return found
 
+    def sums(
+        self, values: Values, resources: Sequence[str], where: ir.Expr | None, table: str = "pods"
+    ) -> dict[str | float, collective.Amounts]:
+        """Returns what pods ask for, by their key: in order, so that rows decide nothing."""
+        amounts = [self.amount(name)[0] for name in resources]
+        found = values.totals(self.core.member, amounts, where, table)
+        each = sorted(found.items(), key=lambda one: repr(one[0]))
+        return {key: dict(zip(resources, row, strict=True)) for key, row in each}
 
-def owner_of(core: ir.QuotaCore, values: Values) -> str | float | None:
-    """Returns whose quota a pod is of; None: it has none."""
+
+def owner_of(core: ir.QuotaCore | ir.GangCore, values: Values) -> str | float | None:
+    """Returns whose quota a pod is of, or of which gang; None: of none."""
     key: str | float = values.one(core.by)
     if is_missing(key) or (core.guard is not None and not values.one(core.guard)):
         return None
@@ -208,23 +213,24 @@ def quota_use(parts: QuotaParts, values: Values, objects: Limited) -> collective
     """
     core, key = parts.core, owner_of(parts.core, values)
     explicit = collective.Limits(dict(core.minimum), dict(core.maximum))
-    listed = bool(core.minimum or core.maximum)
     resources = sorted(
         {name for one in (explicit, *objects.values()) for part in (one.minimum, one.maximum)
          for name in part}
     )  # fmt: skip
-    theirs = [parts.amount(name)[0] for name in resources]
     # The pod itself is in the table once it has a node; what it asks for is counted apart.
-    sums = values.totals(core.member, theirs, _OTHERS)
-    # In order, so that what is told of them does not depend on rows.
-    used = {one: dict(zip(resources, sums[one], strict=True)) for one in sorted(sums, key=repr)}
-    if listed:
-        limits: Limited = dict.fromkeys([*used, *([] if key is None else [key])], explicit)
-    else:
-        limits = objects
+    used = parts.sums(values, resources, _OTHERS)
+    limits = objects
+    if core.minimum or core.maximum:
+        limits = dict.fromkeys([*used, *([] if key is None else [key])], explicit)
     used = {one: amounts for one, amounts in used.items() if one in limits}
     asked = {name: float(values.one(parts.amount(name)[1])) for name in resources}
-    own, others = _nominated(parts, values, limits, theirs, resources, key)
+    own: collective.Amounts = {}
+    others: dict[str | float, collective.Amounts] = {}
+    if core.elastic:
+        # What pods nominated to nodes will take.
+        before = parts.sums(values, resources, _BEFORE, "nominated")
+        own = {} if key is None else before.get(key, {})
+        others = parts.sums(values, resources, _OTHERS, "nominated")
     return collective.QuotaUse(
         key=key if key in limits else None,
         limits=limits,
@@ -232,35 +238,8 @@ def quota_use(parts: QuotaParts, values: Values, objects: Limited) -> collective
         pool=collective.pool_of(limits, used),
         asked=asked,
         before=own,
-        nominated=others,
+        nominated={one: sums for one, sums in others.items() if one != key and one in limits},
     )
-
-
-def _nominated(
-    parts: QuotaParts,
-    values: Values,
-    limits: Limited,
-    amounts: Sequence[ir.Expr],
-    resources: Sequence[str],
-    key: str | float | None,
-) -> tuple[collective.Amounts, Mapping[str | float, collective.Amounts]]:
-    """Returns what pods nominated to nodes will take, of the pod's own quota and of others."""
-    if not parts.core.elastic:
-        return {}, {}
-
-    def sums(where: ir.Expr) -> dict[str | float, collective.Amounts]:
-        found = values.totals(parts.core.member, amounts, where, "nominated")
-        return {one: dict(zip(resources, row, strict=True)) for one, row in found.items()}
-
-    own: collective.Amounts = {} if key is None else sums(_BEFORE).get(key, {})
-    others = sums(_OTHERS)
-    known = (one for one in sorted(others, key=repr) if one != key and one in limits)
-    return own, {one: others[one] for one in known}
-
-
-def quota_message(core: ir.QuotaCore, view: View) -> str | None:
-    """Returns what the policy says of a pod that does not fit; None: nothing."""
-    return None if core.message is None else filled(core.message, asked(view))
 
 
 def claims(parts: QuotaParts, values: Values, use: collective.QuotaUse) -> collective.Claims:
@@ -286,7 +265,8 @@ def quota_rule(base: dict[str, Any], core: ir.QuotaCore, status: str, memo: Memo
     columns, parts = Columns(memo), QuotaParts(core)
 
     def message(subject: Subject, world: World) -> str | None:
-        return quota_message(core, View(world, subject, -1))
+        ask = asked(View(world, subject, -1))
+        return None if core.message is None else filled(core.message, ask)
 
     return QuotaRule(
         **base,
@@ -304,9 +284,7 @@ def quota_rule(base: dict[str, Any], core: ir.QuotaCore, status: str, memo: Memo
 def _used(
     parts: QuotaParts, values: Values, resources: Sequence[str]
 ) -> Mapping[str | float, collective.Amounts]:
-    amounts = [parts.amount(name)[0] for name in resources]
-    sums = values.totals(parts.core.member, amounts, None)
-    return {one: dict(zip(resources, row, strict=True)) for one, row in sums.items()}
+    return parts.sums(values, resources, None)
 
 
 def _read_of_pod(*exprs: ir.Expr | None) -> frozenset[str] | None:
