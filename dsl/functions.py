@@ -191,6 +191,7 @@ def distinct(values: Iterable[float | str | None]) -> float:
     return float(len({one for one in values if one is not None and one == one}))
 
 
+#: Of values, of which those that are missing are left out; the last three of conditions.
 REDUCERS: Final[MappingProxyType[str, Callable[[Iterable[Any]], float]]] = MappingProxyType(
     {
         "max": largest,
@@ -199,6 +200,9 @@ REDUCERS: Final[MappingProxyType[str, Callable[[Iterable[Any]], float]]] = Mappi
         "avg": average,
         "median": median,
         "distinct": distinct,
+        "count": lambda holds: float(sum(holds)),
+        "any": any,
+        "all": all,
     }
 )
 

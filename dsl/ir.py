@@ -171,7 +171,8 @@ class NodeAggregate(Core, frozen=True, eq=False, kw_only=True):
     """An aggregate of a node value over `candidates`, all `nodes` or those of a domain.
 
     In a filter all nodes are candidates. Of a domain, `zone`, `region`, `rack` or `label:KEY`,
-    there is a value for each node. `value` is a Bool for count, any and all.
+    there is a value for each node. Of `count`, `any` and `all` there is a condition alone, here and
+    in all aggregates.
     """
 
     function: str
@@ -211,7 +212,7 @@ class ItemAggregate(Core, frozen=True, eq=False, kw_only=True):
 
     function: str
     items: "Expr"
-    value: "Expr"
+    value: "Expr | None"
     where: "Expr"
     most: int
 
@@ -228,6 +229,8 @@ Expr = (
     | NodeAggregate | PodAggregate | ContainerAggregate | Item | ItemAggregate | Rank
 )  # fmt: skip
 Aggregate = NodeAggregate | PodAggregate | ContainerAggregate | ItemAggregate
+#: Aggregates of a condition alone.
+TESTS: Final = ("count", "any", "all")
 
 
 # Passes ask for the parts of a node some ten times: a look-up is a fifth of a match.
@@ -240,7 +243,9 @@ _CHILDREN: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
         (NodeAggregate, PodAggregate, ContainerAggregate),
         lambda node: tuple([one for one in (node.value, node.where) if one is not None]),
     ),
-    ItemAggregate: attrgetter("items", "value", "where"),
+    ItemAggregate: lambda node: tuple(
+        [one for one in (node.items, node.value, node.where) if one is not None]
+    ),
     KeyedRead: lambda node: (node.key,),
     Rank: lambda node: (node.value,),
     Named: lambda node: (node.body,),

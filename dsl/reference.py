@@ -239,21 +239,12 @@ def _domain(over: str, world: World) -> list[int]:
 
 
 def _reduce(node: ir.Aggregate, views: Iterator[View]) -> Value:
-    value, where, function = node.value, node.where, node.function
-    if function == "all" and value is None:
-        # Of a condition alone, all must fulfil it; with a value, those that it selects.
-        return all(where is None or evaluate(where, one) for one in views)
-    chosen = (one for one in views if where is None or evaluate(where, one))
-    values = (True if value is None else evaluate(value, one) for one in chosen)
-    match function:
-        case "count":
-            return float(sum(1 for one in values if one))
-        case "any":
-            return any(values)
-        case "all":
-            return all(values)
-        case _:
-            return functions.REDUCERS[function](values)
+    value, where = node.value, node.where
+    if value is None:
+        found = (where is None or evaluate(where, one) for one in views)
+    else:
+        found = (evaluate(value, one) for one in views if where is None or evaluate(where, one))
+    return functions.REDUCERS[node.function](found)
 
 
 _MEANINGS: Final[Mapping[type, Callable[[Any, View], Value]]] = {

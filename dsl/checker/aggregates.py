@@ -17,7 +17,6 @@ from dsl.schema import FIELDS, NODE_SETS, POD_SETS
 from dsl.source import Span
 from dsl.types import NUMBER, Level
 
-_TESTS: Final = ("count", "any", "all")
 _ALL_NODES: Final = ("nodes", "candidates")
 _NODE_CALLS: Final = ("peers", "metric_age")
 _MAX_SHOWN: Final = 3
@@ -57,9 +56,9 @@ def aggregate(typer: Typer, node: s.Aggregate) -> ir.Expr:
             raise _no_set(typer, node.args[0], node.over)
         of, written = Set("nodes", "candidates", ""), node.args[0]
     if written is None and (
-        node.function not in _TESTS or (node.where is None and node.function != "count")
+        node.function not in ir.TESTS or (node.where is None and node.function != "count")
     ):
-        tests = node.function in _TESTS
+        tests = node.function in ir.TESTS
         example = _EXAMPLES[of.things][tests].format(of.text)
         wants = "condition" if tests else f"value of each of the {of.things}"
         message, help_ = f"`{node.function}` needs a {wants}", f"write  {node.function}({example})"
@@ -127,13 +126,11 @@ def _over(
     parts: tuple[ir.Expr | None, ir.Expr | None],
 ) -> ir.Expr:
     """Returns the aggregate of a value and a condition, each of which may be left out."""
-    value, where = parts
     read = [one for one in parts if one is not None]
     _fits_within(typer, of, read)
     span, function = node.span, node.function
-    kind = NUMBER if value is None else lists.type_of(function, value)
-    if value is None and function in ("any", "all"):
-        kind = lists.type_of(function, read[0])
+    value, where = lists.tested(function, *parts)
+    kind = lists.type_of(function, value)
     shared: dict[str, Any] = {"function": function, "value": value, "where": where}
     if of.things == "containers":
         return made(ir.ContainerAggregate, span, kind, Level.POD, **shared)
@@ -141,8 +138,8 @@ def _over(
     if of.things == "nodes":
         level = _outer_level(read) if of.over in _ALL_NODES else Level.NODE
         return made(ir.NodeAggregate, span, kind, level, **shared)
-    nothing_of_it(typer, "condition", where)
-    nothing_of_it(typer, "value", value)
+    nothing_of_it(typer, "condition", parts[1])
+    nothing_of_it(typer, "value", parts[0])
     pod_or_cycle = of.over == "cluster" and not any(map(ir.is_across, ir.walk(*read)))
     level = _outer_level(read) if pod_or_cycle else Level.NODE
     return made(ir.PodAggregate, span, kind, level, table=of.table, **shared)
@@ -218,7 +215,7 @@ def nothing_of_it(typer: Typer, what: str, node: ir.Expr | None) -> None:
 
 
 def _element_wise(typer: Typer, node: s.Aggregate) -> ir.Expr:
-    if node.function in (*_TESTS, "distinct") or node.over is not None or node.where is not None:
+    if node.function in (*ir.TESTS, "distinct") or node.over is not None or node.where is not None:
         message = f"`{node.function}` takes one value or condition of each of a set"
         raise typer.scope.refuse("P209", message, node.span)
     values, kind = typer.unify(typer.each(node.args), f"`{node.function}` wants")
@@ -238,7 +235,7 @@ def _element_wise(typer: Typer, node: s.Aggregate) -> ir.Expr:
 
 def bare(typer: Typer, node: s.BareAggregate) -> ir.Expr:
     """Returns what `max` without parentheses means: the aggregate of the only node-level name."""
-    function, of_set = node.function, node.function in (*_TESTS, "distinct")
+    function, of_set = node.function, node.function in (*ir.TESTS, "distinct")
     root = typer.place.root
     assert root is not None
     if id(root) not in typer.subjects:
@@ -250,7 +247,7 @@ def bare(typer: Typer, node: s.BareAggregate) -> ir.Expr:
         message = f"`{function}` needs to be told of what"
         spelled = [f"{function}({one})" for one in names[:_MAX_SHOWN]]
         if of_set or not names:
-            spelled = [f"{function}({_EXAMPLES['pods'][function in _TESTS].format('node.pods')})"]
+            spelled = [f"{function}({_EXAMPLES['pods'][function in ir.TESTS].format('node.pods')})"]
         help_ = f"write  {'   or   '.join(spelled)}"
         raise typer.scope.refuse("P207", message, node.span, help_)
     of = Set("nodes", "candidates", "")

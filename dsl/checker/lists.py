@@ -38,9 +38,26 @@ def condition(typer: Typer, written: s.Expr) -> ir.Expr:
     return typer.want(typer.check(written), "condition", "`where`", "P208")
 
 
-def type_of(function: str, value: ir.Expr) -> Type:
-    """Returns the type of an aggregate of values."""
-    return NUMBER if function in ("count", "distinct") else value.type
+def type_of(function: str, value: ir.Expr | None) -> Type:
+    """Returns the type of an aggregate of values; of a condition alone there is none."""
+    if value is None or function == "distinct":
+        return NUMBER if function in ("count", "distinct") else BOOL
+    return value.type
+
+
+def tested(
+    function: str, value: ir.Expr | None, where: ir.Expr | None
+) -> tuple[ir.Expr | None, ir.Expr | None]:
+    """Returns the value and the condition of an aggregate: `count`, `any`, `all` have one of both.
+
+    With a value `all` is about those that the condition selects.
+    """
+    if function not in ir.TESTS or value is None or where is None:
+        return (None, where or value) if function in ir.TESTS else (value, where)
+    nobody = Span(value.span.start, value.span.start)
+    if function == "all":
+        return None, making.logical(nobody, "or", (making.inverted(nobody, where), value))
+    return None, making.logical(nobody, "and", (where, value))
 
 
 def list_of(typer: Typer, node: s.Aggregate) -> ir.Expr | None:
@@ -75,13 +92,14 @@ def over_list(typer: Typer, node: s.Aggregate, items: ir.Expr) -> ir.Expr:
     above = max(items.level, Level.POD)
     item = making.made(ir.Item, node.span, making.item_type(items), above)
     with typer.inside(replace(typer.place, item=item)):
-        where, value = _asked(typer, node, item)
-    level = making.level_of((items, item, where, value))
+        value, where = _asked(typer, node, item)
+    read = [one for one in (value, where) if one is not None]
+    level = making.level_of((items, item, *read))
     kind = type_of(node.function, value)
     known = ir.unnamed(items)
     fixed = known.value if isinstance(known, ir.Const) else None
     most = MOST_OVER_NODES if level > Level.POD else MOST_OF_POD
-    asked = ir.walk(where, value)
+    asked = ir.walk(*read)
     # Each item may cost as much as there are pods or nodes.
     dear = any(isinstance(one, ir.PodAggregate | ir.NodeAggregate) for one in asked)
     if items.level > Level.POD or dear:
@@ -92,13 +110,14 @@ def over_list(typer: Typer, node: s.Aggregate, items: ir.Expr) -> ir.Expr:
     return whole if isinstance(fixed, tuple) else _bounded(typer, whole)
 
 
-def _asked(typer: Typer, node: s.Aggregate, item: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
-    """Returns the condition under which an item counts, and its value."""
+def _asked(typer: Typer, node: s.Aggregate, item: ir.Expr) -> tuple[ir.Expr | None, ir.Expr]:
+    """Returns the value of an item, and the condition under which it counts."""
     function = node.function
-    holds: list[ir.Expr] = [making.inverted(node.span, making.missing(node.span, item))]
+    nobody = Span(node.span.start, node.span.start)
+    holds: list[ir.Expr] = [making.inverted(nobody, making.missing(nobody, item))]
     if node.where is not None:
         holds.append(condition(typer, node.where))
-    value: ir.Expr = making.constant(node.span, 1.0, NUMBER)
+    value: ir.Expr | None = None
     if node.over is not None:
         value = value_of(typer, function, node.args[0])
     elif function == "distinct":
@@ -113,7 +132,9 @@ def _asked(typer: Typer, node: s.Aggregate, item: ir.Expr) -> tuple[ir.Expr, ir.
         where = f"{typer.scope.text(node.args[0])} where {typer.scope.text(node.where)}"
         help_ = f"write  {function}({number} over {where})"
         raise typer.scope.refuse("P209", message, node.span, help_)
-    return making.logical(node.span, "and", holds), value
+    value, holding = tested(function, value, making.logical(nobody, "and", holds))
+    assert holding is not None
+    return value, holding
 
 
 def _bounded(typer: Typer, whole: ir.ItemAggregate) -> ir.Expr:

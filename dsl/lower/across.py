@@ -116,7 +116,7 @@ def pair_of_group(metric: str, place: int, end: Run, *, node_first: bool) -> Run
 class Across(Struct, frozen=True):
     """The closures of such an aggregate: of pods and of nodes each by itself, then of both.
 
-    `first` is a condition that asks the pods alone: what it leaves out is in no pair.
+    `first` are conditions that ask the pods alone: what they leave out is in no pair.
     """
 
     function: str
@@ -125,8 +125,8 @@ class Across(Struct, frozen=True):
     of_node: tuple[Run, ...]
     each: bool
     value: Run | None
-    where: Run | None
-    first: Run | None
+    where: tuple[Run, ...]
+    first: tuple[Run, ...]
 
 
 def across(plan: Across) -> Run:
@@ -134,8 +134,8 @@ def across(plan: Across) -> Run:
 
     def reduce(frame: Frame) -> Value:
         groups, counts, domains = _grouped(plan, frame)
-        if plan.first is not None:
-            chosen = _spread(plan.first, groups)
+        for one in plan.first:
+            chosen = _spread(one, groups)
             groups, counts = groups.only(chosen), counts[:, chosen]
         codes = [one(frame) for one in plan.of_node]
         # Nodes with equal texts in the same domain are one.
@@ -196,19 +196,13 @@ def _numbered(columns: Sequence[NDArray[Value]], count: int) -> tuple[Groups, Gr
 
 def _reduced(plan: Across, pairs: GroupFrame, counts: Groups) -> Value:
     """Returns the value of each node, from what its groups give and how many pods they have."""
-    there = counts > 0
-    column = None if plan.value is None else _spread(plan.value, pairs).reshape(counts.shape)
-    chosen = None if plan.where is None else _spread(plan.where, pairs).reshape(counts.shape)
-    function = plan.function
-    if function == "all":
-        return ~(there & pods.wrong(column, chosen)).any(1)
-    for mask in (column, chosen) if function in ("count", "any") else (chosen,):
-        there = there if mask is None else there & mask
-    if function == "any":
-        return there.any(1)
-    if function == "count":
-        return np.where(there, counts, 0).sum(1)
-    assert column is not None
+    there, function = counts > 0, plan.function
+    for one in plan.where:
+        holds = _spread(one, pairs).reshape(counts.shape)
+        there = there & (~holds if function == "all" else holds)
+    if plan.value is None:
+        return pods.told(function, np.where(there, counts, 0).sum(1))
+    column = _spread(plan.value, pairs).reshape(counts.shape)
     nodes, times = np.nonzero(there)[0], counts[there]
     return numbers.grouped(
         function, np.repeat(nodes, times), np.repeat(column[there], times), len(counts)

@@ -328,23 +328,20 @@ class Builder:
             found = pair_of_group(pair.id, place, end, node_first=node_first)
             self._built[id(pair), reads.GROUPS] = found
         value = self._value(node.value, reads.GROUPS)
-        where = self.build(node.where, reads.GROUPS) if node.where is not None else None
-        first = None
-        # Of a condition alone, which `all` asks of all pods, there is none: pairs are in it.
-        if node.where is not None and not any(map(ir.is_across, ir.walk(node.where))):
-            first = where
+        first: list[Run] = []
+        where: list[Run] = []
+        # What asks the pods alone leaves some of them out before there are pairs.
+        for one in () if node.function == "all" else ir.joined(node.where):
+            with_pairs = any(map(ir.is_across, ir.walk(one)))
+            (where if with_pairs else first).append(self.build(one, reads.GROUPS))
+        if node.function == "all" and node.where is not None:
+            where = [self.build(node.where, reads.GROUPS)]
         run = across(
             Across(
-                node.function,
-                node.over,
-                of_pods,
-                tuple(of_node),
-                parts.each,
-                value,
-                where if first is None else None,
-                first,
+                node.function, node.over, of_pods, tuple(of_node), parts.each, value,
+                tuple(where), tuple(first),
             )
-        )
+        )  # fmt: skip
         if node.table == "pods":
             return run
         table = node.table
@@ -358,21 +355,20 @@ class Builder:
 
     def _item_aggregate(self, node: ir.ItemAggregate, domain: str) -> Run:
         items, function = lists.items_of(self, node), node.function
-        is_text = node.value.type.kind is Kind.TEXT
+        is_text = node.value is not None and node.value.type.kind is Kind.TEXT
         before, self._in_items = self._in_items, True
         try:
             value, where = self._value(node.value, domain), self.build(node.where, domain)
         finally:
             self._in_items = before
-        assert value is not None
 
         def each(frame: Frame) -> list[Frame]:
             return [frame.of_item(one) for one in items(frame)]
 
         if node.level <= Level.POD:
-            value = self.build(node.value) if is_text else value
+            value = self.build(node.value) if node.value is not None and is_text else value
             return pods.one_by_one(function, value, where, each)
-        reduce = pods.of_items(function, (value, where), reads.frame_count(domain), is_text=is_text)
+        reduce = pods.of_items(function, value, where, reads.frame_count(domain), is_text=is_text)
         return lambda frame: reduce(frame, each(frame))
 
     def _rank(self, node: ir.Rank) -> Run:
