@@ -23,8 +23,11 @@ def made(
 ) -> _E:
     """Returns an expression; where no level is given, at that of its parts."""
     if level is None:
-        each = (one for part in parts.values() for one in (part if type(part) is tuple else [part]))
-        level = level_of(one for one in each if isinstance(one, ir.Core))
+        level = Level.CONST
+        for part in parts.values():
+            for one in part if isinstance(part, tuple) else (part,):
+                if isinstance(one, ir.Core) and one.level > level:
+                    level = one.level
     return of(span=span, type=kind, level=level, **parts)
 
 

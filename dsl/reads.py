@@ -12,6 +12,11 @@ from dsl.types import Level
 _SETS: Final = {place: name for name, place in POD_SETS.items()} | {
     (over, "nodes"): name for name, over in NODE_SETS.items()
 }
+#: What reads anything itself.
+_READING: Final = frozenset(
+    {ir.Read, ir.KeyedRead, ir.Metric, ir.Pair, ir.ContainerAggregate, ir.PodAggregate,
+     ir.NodeAggregate, ir.Rank}
+)  # fmt: skip
 
 
 class Reads(Struct, frozen=True):
@@ -34,22 +39,23 @@ class Reads(Struct, frozen=True):
 
 def reads_of(*roots: ir.Expr | None) -> Reads:
     """Collects what expressions look at."""
-    met = ir.walk(*(one for one in roots if one is not None))
-    fields = frozenset(name for node in met for name in fields_of(node))
+    met = [one for one in ir.walk(*[one for one in roots if one is not None])
+           if type(one) in _READING]  # fmt: skip
+    fields = frozenset([name for node in met for name in fields_of(node)])
     specs = [FIELDS[one] for one in fields if one in FIELDS]
-    metrics = any(isinstance(one, ir.Metric | ir.Pair) for one in met)
-    aged = any(isinstance(one, ir.Metric) and one.age for one in met)
+    pods = any(isinstance(one, ir.PodAggregate) for one in met)
+    plain = [FIELDS[one.field] for one in met if isinstance(one, ir.Read | ir.KeyedRead)]
     return Reads(
         fields,
-        all(map(_is_local, met)),
-        metrics,
-        aged or any(one.of_clock for one in specs),
-        any(isinstance(one, ir.PodAggregate) for one in met)
-        or any(FIELDS[one.field].changes for one in met if isinstance(one, ir.Read | ir.KeyedRead)),
+        row_local=all(map(is_local, met)),
+        metrics=any(isinstance(one, ir.Metric | ir.Pair) for one in met),
+        time=any(one.of_clock for one in specs)
+        or any(isinstance(one, ir.Metric) and one.age for one in met),
+        changes=pods or any(one.changes for one in plain),
     )
 
 
-def _is_local(node: ir.Expr) -> bool:
+def is_local(node: ir.Expr) -> bool:
     """Whether a node reads nothing itself that another row changes."""
     match node:
         case ir.Read() | ir.KeyedRead():

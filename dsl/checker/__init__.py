@@ -38,18 +38,23 @@ __all__ = [
 LANGUAGE: Final = 1
 _ALL: Final = 100
 _MAX_ORDER: Final = 1_000_000
-_POINTS: Final[dict[str, Callable[..., Checked]]] = {
-    **dict.fromkeys(("filter", "forbid", "gate", "prefilter", "reserve"), condition),
-    **dict.fromkeys(("score", "prefer", "avoid"), score),
-    **dict.fromkeys(("prebind", "postbind"), statements.actions),
-    "first": tier,
-    "spread": statements.spread,
-    "sort": statements.sort,
-    "permit": statements.permit,
-    "bind": statements.bind,
-    "preempt": engines.preempt,
-    "gang": engines.gang,
-    "quota": engines.quota,
+#: Of each point where its rules stand in a plan, and who checks them.
+_POINTS: Final[dict[str, tuple[str, Callable[..., Checked]]]] = {
+    **dict.fromkeys(("filter", "forbid"), ("filters", condition)),
+    **dict.fromkeys(("score", "prefer", "avoid"), ("scores", score)),
+    "gate": ("gates", condition),
+    "prefilter": ("prefilters", condition),
+    "reserve": ("reserves", condition),
+    "first": ("tiers", tier),
+    "spread": ("filters", statements.spread),
+    "sort": ("sorts", statements.sort),
+    "permit": ("permits", statements.permit),
+    "prebind": ("prebinds", statements.actions),
+    "bind": ("binds", statements.bind),
+    "postbind": ("postbinds", statements.actions),
+    "preempt": ("preempts", engines.preempt),
+    "gang": ("gangs", engines.gang),
+    "quota": ("quotas", engines.quota),
 }
 
 
@@ -229,10 +234,12 @@ class FileChecker:
             left = self._shared.left(node)
         except Refused as stop:
             refused = stop
-        core, roots = _POINTS[node.point](self._shared, node, left, parts)
+        slot, check = _POINTS[node.point]
+        core, roots = check(self._shared, node, left, parts)
         if refused is not None:
             raise refused
-        self._rules.append(Draft(number, node, core, reads_of(*roots)))
+        slot = "scores" if isinstance(core, ir.ScoreCore) else slot
+        self._rules.append(Draft(number, node, slot, core, reads_of(*roots)))
 
 
 def _only_in(namespace: str) -> ir.Expr:

@@ -33,10 +33,11 @@ Parts = Mapping[str, Any]
 
 
 class Draft(Struct, frozen=True):
-    """A statement as understood, before it is lowered."""
+    """A statement as understood, before it is lowered; `slot` is where it stands in a plan."""
 
     number: int
     written: s.Rule | s.Special
+    slot: str
     core: ir.AnyCore
     reads: Reads
 

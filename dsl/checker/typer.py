@@ -102,11 +102,8 @@ class Typer:
 
     def expression(self, node: s.Expr) -> Typed:
         """Checks a whole expression; a bare aggregate in it means its subject."""
-        before, self.place = self.place, replace(self.place, root=node)
-        try:
+        with self.inside(replace(self.place, root=node)):
             typed = self.check(node)
-        finally:
-            self.place = before
         if not isinstance(typed, Flex):
             self._limit_depth(typed, node.span)
         return typed

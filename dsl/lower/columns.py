@@ -304,11 +304,12 @@ class Builder:
     def _pod_aggregate(self, node: ir.PodAggregate) -> Run:
         parts = asked(node)
         if parts is not None:
-            return self._across(node, parts)
-        domain = reads.ITS if node.over == "node" else reads.ALL
-        value = self._value(node.value, domain)
-        where = self.build(node.where, domain) if node.where is not None else None
-        run = pods.pod_aggregate(pods.PodSum(node.function, node.over, value, where, self.memo))
+            run = self._across(node, parts)
+        else:
+            domain = reads.ITS if node.over == "node" else reads.ALL
+            value = self._value(node.value, domain)
+            where = self.build(node.where, domain) if node.where is not None else None
+            run = pods.pod_aggregate(pods.PodSum(node.function, node.over, value, where, self.memo))
         if node.table != "pods":
             table = node.table
             return lambda frame: run(frame.of_table(table))
@@ -336,16 +337,12 @@ class Builder:
             (where if with_pairs else first).append(self.build(one, reads.GROUPS))
         if node.function == "all" and node.where is not None:
             where = [self.build(node.where, reads.GROUPS)]
-        run = across(
+        return across(
             Across(
                 node.function, node.over, of_pods, tuple(of_node), parts.each, value,
                 tuple(where), tuple(first),
             )
         )  # fmt: skip
-        if node.table == "pods":
-            return run
-        table = node.table
-        return lambda frame: run(frame.of_table(table))
 
     def _container_aggregate(self, node: ir.ContainerAggregate) -> Run:
         """Returns an aggregate over the containers of the subject, one after the other."""
