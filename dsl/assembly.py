@@ -1,7 +1,7 @@
 """A policy as understood becomes a plan: each statement with its closures and its words."""
 
 from collections.abc import Callable, Generator
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,25 +23,12 @@ from dsl.turns import turns
 from dsl.types import Kind
 from dsl.world import Mask, Parts, Subject, World
 
-#: The points of a plan's filters.
-_FILTERS: Final = ("filter", "forbid", "spread")
-
-
-def _slot(draft: Draft) -> str:
-    """Returns where a rule stands in a plan."""
-    point = draft.written.point
-    if isinstance(draft.core, ir.ScoreCore):
-        return "scores"
-    if isinstance(draft.core, ir.FilterCore) and point in _FILTERS:
-        return "filters"
-    return "tiers" if point == "first" else f"{point}s"
-
 
 def assembled(policy: CheckedPolicy, memo: Memo) -> Generator[None, None, plan.Plan]:
     """Returns the plan of a policy; stops after each rule."""
     slots: dict[str, list[Any]] = {"filters": [], "scores": []}
     for draft in policy.rules:
-        slots.setdefault(_slot(draft), []).append(_rule(policy.source, draft, memo))
+        slots.setdefault(draft.slot, []).append(_rule(policy.source, draft, memo))
         yield
     named: dict[str, Any] = {name: tuple(rules) for name, rules in slots.items()}
     return plan.Plan(
@@ -142,7 +129,7 @@ def _rule(source: SourceFile, draft: Draft, memo: Memo) -> plan.RuleBase:
     if isinstance(core, ir.ScoreCore):
         return _score(base, core, memo)
     if isinstance(core, ir.FilterCore):
-        made = _filter if draft.written.point in _FILTERS else _condition
+        made = _filter if draft.slot == "filters" else _condition
         return made(base, core, draft.status, memo)
     if isinstance(core, ir.TierCore):
         return _tier(base, core, memo)

@@ -19,9 +19,9 @@ from dsl.diagnostics import Diagnostic
 from dsl.files import read_source
 from dsl.parser import Parser
 from dsl.plan import MetricSpec
-from dsl.schema import FIELDS, NODE_SETS, POD_SETS
+from dsl.reads import fields_of
+from dsl.schema import FIELDS
 from dsl.source import SourceFile, Span
-from dsl.types import Level
 
 __all__ = ["BUDGET", "SIZE", "Understood", "check_declarations", "declaration_name", "understand"]
 
@@ -116,17 +116,12 @@ def _of_expression(refused: Diagnostic) -> Diagnostic:
 
 
 def _understood(tree: ir.Expr, used: Mapping[str, MetricSpec]) -> Understood:
-    fields: dict[str, None] = {}
-    reads: dict[str, None] = {}
-    for node in ir.walk(tree):
-        for field, shown in _reads(node):
-            reads.setdefault(shown)
-            if field in FIELDS:
-                fields.setdefault(field)
+    met = ir.walk(tree)
+    fields = dict.fromkeys(field for node in met for field in fields_of(node) if field in FIELDS)
     of_pod = any(one.startswith(("pod.", "namespace.", "workload.")) for one in fields)
     return Understood(
         expr=tree,
-        reads=tuple(reads),
+        reads=tuple(dict.fromkeys(shown for node in met for shown in _shown(node))),
         metrics=dict(used),
         of_pod=of_pod or any(FIELDS[one].of_pod for one in fields),
         fields=tuple(fields),
@@ -134,31 +129,19 @@ def _understood(tree: ir.Expr, used: Mapping[str, MetricSpec]) -> Understood:
     )
 
 
-def _reads(node: ir.Expr) -> Iterator[tuple[str, str]]:
-    """The field that a node reads itself, and how it is shown."""
-    match node:
-        case ir.Read(field=field, key=key):
-            yield field, field if key is None else _keyed(field, key)
-        case ir.ContainerRead(field=field, key=key):
-            shown = f"it.{field}"
-            yield "", shown if key is None else _keyed(shown, key)
-        case ir.KeyedRead(field=field):
-            yield field, _keyed(field, "...")
-        case ir.Metric(name=name):
-            yield "", name
-        case ir.Pair(name=name):
-            yield "", f"{name}(...)"
-        case ir.PodAggregate(over=over, table=table):
-            named = (one for one, place in POD_SETS.items() if place == (over, table))
-            field = next(named, "cluster.pods")
-            yield field, field
-        case ir.NodeAggregate(level=Level.NODE, over=over):
-            field = next((one for one, place in NODE_SETS.items() if place == over), "node.label")
-            yield field, field if field in NODE_SETS else _keyed(field, over.partition(":")[2])
-        case ir.ContainerAggregate():
-            yield "pod.containers", "pod.containers"
-        case _:
-            return
+def _shown(node: ir.Expr) -> Iterator[str]:
+    """How what a node reads itself is shown."""
+    key = getattr(node, "key", None)
+    key = "..." if isinstance(key, ir.Core) else key
+    if isinstance(node, ir.NodeAggregate | ir.PodAggregate):
+        key = node.over.partition(":")[2]
+    if isinstance(node, ir.ContainerRead):
+        yield f"it.{node.field}" if key is None else _keyed(f"it.{node.field}", key)
+    elif isinstance(node, ir.Metric | ir.Pair):
+        yield node.name if isinstance(node, ir.Metric) else f"{node.name}(...)"
+    else:
+        for field in fields_of(node):
+            yield _keyed(field, key) if key and FIELDS[field].keyed else field
 
 
 def _keyed(field: str, key: str) -> str:

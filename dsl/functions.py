@@ -147,11 +147,6 @@ def round_half_away(value: float) -> float:
     return float(whole)
 
 
-def round_score(value: float) -> float:
-    """Clamps a score to 0..100 and rounds it to six decimals, halves away from 0."""
-    return math.floor(min(max(value, 0.0), 100.0) * 1e6 + 0.5) / 1e6
-
-
 def smallest(values: Iterable[float]) -> float:
     """Returns the smallest of the values that are there."""
     return min((one for one in values if not math.isnan(one)), default=MISSING)
@@ -196,6 +191,7 @@ def distinct(values: Iterable[float | str | None]) -> float:
     return float(len({one for one in values if one is not None and one == one}))
 
 
+#: Of values, of which those that are missing are left out; the last three of conditions.
 REDUCERS: Final[MappingProxyType[str, Callable[[Iterable[Any]], float]]] = MappingProxyType(
     {
         "max": largest,
@@ -204,6 +200,9 @@ REDUCERS: Final[MappingProxyType[str, Callable[[Iterable[Any]], float]]] = Mappi
         "avg": average,
         "median": median,
         "distinct": distinct,
+        "count": lambda holds: float(sum(holds)),
+        "any": any,
+        "all": all,
     }
 )
 
@@ -419,41 +418,3 @@ def place(
         # Longer texts come before what they begin with.
         return False, (*(-ord(one) for one in value), 1)
     return False, -value
-
-
-def normalise(values: list[float], norm: str, *, reverse: bool) -> list[float]:
-    """Returns raw scores of the candidates on the scale 0..100, missing ones still missing.
-
-    One way of writing it for lists; `lower` has the same over columns.
-    """
-    there = [one for one in values if not math.isnan(one)]
-    if not there:
-        return values
-    low, high = min(there), max(there)
-    if norm == "minmax":
-        out = [minmax_score(one, low, high) for one in values]
-    elif norm == "default":
-        out = [one / high * 100.0 if high > 0 else one * 0.0 for one in values]
-    elif norm == "rank":
-        below = sorted(there)
-        others = max(len(there) - 1, 1)
-        out = [_rank(one, below) * 100.0 / others for one in values]
-    else:
-        out = values
-    return [100.0 - one for one in out] if reverse else out
-
-
-def minmax_score(value: float, low: float, high: float) -> float:
-    """Returns where a value stands between the lowest (0) and the highest (100)."""
-    if high == low:
-        return value * 0.0
-    spread = high - low
-    if math.isinf(spread):
-        return (value / 2 - low / 2) / (high / 2 - low / 2) * 100.0
-    return (value - low) / spread * 100.0
-
-
-def _rank(value: float, ordered: list[float]) -> float:
-    if math.isnan(value):
-        return value
-    return float(sum(1 for one in ordered if one < value))

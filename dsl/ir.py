@@ -6,7 +6,7 @@ cycles and every walk of it remembers what it has seen.
 
 from collections.abc import Callable, Container, Iterator
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from msgspec import Struct
 
@@ -171,7 +171,8 @@ class NodeAggregate(Core, frozen=True, eq=False, kw_only=True):
     """An aggregate of a node value over `candidates`, all `nodes` or those of a domain.
 
     In a filter all nodes are candidates. Of a domain, `zone`, `region`, `rack` or `label:KEY`,
-    there is a value for each node. `value` is a Bool for count, any and all.
+    there is a value for each node. Of `count`, `any` and `all` there is a condition alone, here and
+    in all aggregates.
     """
 
     function: str
@@ -211,7 +212,7 @@ class ItemAggregate(Core, frozen=True, eq=False, kw_only=True):
 
     function: str
     items: "Expr"
-    value: "Expr"
+    value: "Expr | None"
     where: "Expr"
     most: int
 
@@ -228,21 +229,23 @@ Expr = (
     | NodeAggregate | PodAggregate | ContainerAggregate | Item | ItemAggregate | Rank
 )  # fmt: skip
 Aggregate = NodeAggregate | PodAggregate | ContainerAggregate | ItemAggregate
+#: Aggregates of a condition alone.
+TESTS: Final = ("count", "any", "all")
 
 
-_operands: Final = attrgetter("operands")
-_sides: Final = attrgetter("left", "right")
 # Passes ask for the parts of a node some ten times: a look-up is a fifth of a match.
 _CHILDREN: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
     **dict.fromkeys((Const, Read, ContainerRead, Metric, Item), lambda _: ()),
     **dict.fromkeys((Negate, Missing, Not), lambda node: (node.operand,)),
-    **dict.fromkeys((Arith, Coalesce, Logical), _operands),
-    **dict.fromkeys((Compare, TextTest, Pair), _sides),
+    **dict.fromkeys((Arith, Coalesce, Logical), attrgetter("operands")),
+    **dict.fromkeys((Compare, TextTest, Pair), attrgetter("left", "right")),
     **dict.fromkeys(
         (NodeAggregate, PodAggregate, ContainerAggregate),
         lambda node: tuple([one for one in (node.value, node.where) if one is not None]),
     ),
-    ItemAggregate: attrgetter("items", "value", "where"),
+    ItemAggregate: lambda node: tuple(
+        [one for one in (node.items, node.value, node.where) if one is not None]
+    ),
     KeyedRead: lambda node: (node.key,),
     Rank: lambda node: (node.value,),
     Named: lambda node: (node.body,),
@@ -279,6 +282,22 @@ def unnamed(node: Expr) -> Expr:
     while isinstance(node, Named):
         node = node.body
     return node
+
+
+def split_of(node: Expr) -> Func | None:
+    """Returns the `split` that makes a list, None for other lists."""
+    node = unnamed(node)
+    return node if isinstance(node, Func) and node.name == "split" else None
+
+
+def is_across(node: Expr) -> TypeGuard[Pair]:
+    """Whether a value is that of a pair of the node and a pod of a set.
+
+    Such a pair may stand over pods of other nodes: it is looked up for each node and each distinct
+    text of the pods.
+    """
+    ends = {Level.NODE, Level.IT}
+    return isinstance(node, Pair) and {node.left.level, node.right.level} == ends
 
 
 def joined(node: Expr | None, operator: str = "and") -> tuple[Expr, ...]:

@@ -3,12 +3,11 @@
 Scalars only. Reads the same world as the columns do; knows nothing of how they are computed.
 """
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from dsl import functions, ir, quantities
+from dsl import functions, ir
 from dsl.schema import AMOUNTS, FIELDS, request_unit
 from dsl.types import MISSING, TEXT, Kind, Level, is_missing, scale_of
 from dsl.world import Subject, World
@@ -35,94 +34,53 @@ class View:
     results: Mapping[str, float] = field(default_factory=dict)
 
 
-def evaluate(node: ir.Expr, view: View) -> Value:  # noqa: C901 - one case a kind
+def evaluate(node: ir.Expr, view: View) -> Value:
     """Returns the value of an expression: float, text, flag or tuple; None or NaN = missing."""
-    match node:
-        case ir.Const():
-            return node.value
-        case ir.Read() if node.field.startswith(("score", "victims.")):
-            known = node.field if node.key is None else f"{node.field}[{node.key}]"
-            return view.results.get(known, MISSING)
-        case ir.Read():
-            return _read(node, view)
-        case ir.KeyedRead():
-            return _keyed(node, view)
-        case ir.ContainerRead():
-            return _container(node, view)
-        case ir.Metric():
-            return _metric(node, view)
-        case ir.Pair():
-            left, right = evaluate(node.left, view), evaluate(node.right, view)
-            missing = left is None or right is None
-            return MISSING if missing else float(view.world.pair(node.id, left, right))
-        case ir.Named():
-            key = (id(node.body), view.row, view.pod)
-            if key not in view.known:
-                view.known[key] = evaluate(node.body, view)
-            return view.known[key]
-        case ir.Arith():
-            return _arith(node, view)
-        case ir.Negate():
-            return -evaluate(node.operand, view)
-        case ir.Func():
-            return _call(node, [evaluate(one, view) for one in node.args])
-        case ir.NodeAggregate():
-            return _node_aggregate(node, view)
-        case ir.PodAggregate():
-            return _pod_aggregate(node, view)
-        case ir.ContainerAggregate():
-            places = range(view.subject.containers)
-            return _reduce(node, (replace(view, container=place) for place in places))
-        case ir.Item():
-            return view.item
-        case ir.ItemAggregate():
-            items = (evaluate(node.items, view) or ())[: node.most]
-            return _reduce(node, (replace(view, item=one) for one in items))
-        case ir.Rank():
-            others = (evaluate(node.value, one) for one in _nodes("candidates", view))
-            return functions.share_of_smaller(evaluate(node.value, view), others)
-        case ir.Coalesce():
-            values = (evaluate(one, view) for one in node.operands)
-            return next((one for one in values if not is_missing(one)), _missing(node))
-        case ir.If():
-            chosen = node.then if evaluate(node.condition, view) else node.other
-            return evaluate(chosen, view)
-        case _:
-            return _holds(node, view)
+    return _MEANINGS[type(node)](node, view)
 
 
-def _holds(node: ir.Expr, view: View) -> bool:
-    match node:
-        case ir.Compare():
-            return _compare(node.operator, evaluate(node.left, view), evaluate(node.right, view))
-        case ir.TextTest():
-            left, right = evaluate(node.left, view), evaluate(node.right, view)
-            if left is None or right is None:
-                return False
-            return functions.TEXT_TESTS[node.operator](left, right)
-        case ir.Member():
-            return evaluate(node.item, view) in (evaluate(node.items, view) or ())
-        case ir.Between():
-            return bool(node.low <= evaluate(node.item, view) <= node.high)
-        case ir.Missing():
-            return is_missing(evaluate(node.operand, view))
-        case ir.Logical():
-            values = (evaluate(one, view) for one in node.operands)
-            return all(values) if node.operator == "and" else any(values)
-        case ir.Not():
-            return not evaluate(node.operand, view)
-        case _:
-            raise AssertionError(node)
+def asked(view: View) -> Callable[[ir.Expr], Value]:
+    """Returns what gives the values of expressions in a view, for `dsl.words`."""
+    return lambda node: evaluate(node, view)
+
+
+def _each(nodes: Iterable[ir.Expr], view: View) -> Iterator[Value]:
+    return (evaluate(one, view) for one in nodes)
+
+
+def _named(node: ir.Named, view: View) -> Value:
+    key = (id(node.body), view.row, view.pod)
+    if key not in view.known:
+        view.known[key] = evaluate(node.body, view)
+    return view.known[key]
 
 
 def _missing(node: ir.Expr) -> float | None:
     return None if node.type.kind in (Kind.TEXT, Kind.LIST) else MISSING
 
 
-def _compare(operator: str, left: Value, right: Value) -> bool:
-    if is_missing(left) or is_missing(right):
-        return False
-    return bool(functions.COMPARISONS[operator](left, right))
+def _test(tests: Mapping[str, Callable[[Any, Any], Any]]) -> Callable[[Any, View], bool]:
+    """Returns the meaning of tests of two values, false where one is missing."""
+
+    def test(node: ir.Compare | ir.TextTest, view: View) -> bool:
+        sides = tuple(_each((node.left, node.right), view))
+        return not any(map(is_missing, sides)) and bool(tests[node.operator](*sides))
+
+    return test
+
+
+def _pair(node: ir.Pair, view: View) -> float:
+    ends = tuple(_each((node.left, node.right), view))
+    return MISSING if None in ends else float(view.world.pair(node.id, *ends))
+
+
+def _first(node: ir.Coalesce, view: View) -> Value:
+    there = (one for one in _each(node.operands, view) if not is_missing(one))
+    return next(there, _missing(node))
+
+
+def _logical(node: ir.Logical, view: View) -> bool:
+    return (all if node.operator == "and" else any)(_each(node.operands, view))
 
 
 def _arith(node: ir.Arith, view: View) -> float:
@@ -132,7 +90,8 @@ def _arith(node: ir.Arith, view: View) -> float:
     return value
 
 
-def _call(node: ir.Func, args: list[Value]) -> Value:
+def _call(node: ir.Func, view: View) -> Value:
+    args = list(_each(node.args, view))
     if any(is_missing(one) for one in args):
         return _missing(node)
     name = node.name
@@ -143,8 +102,7 @@ def _call(node: ir.Func, args: list[Value]) -> Value:
     if name == "string":
         return functions.number_text(args[0])
     if name == "item":
-        place = quantities.parse_number(args[1]) if isinstance(args[1], str) else args[1]
-        found = functions.item(args[0], place)
+        found = functions.item(*args)
         return _missing(node) if found is None else found
     if name in functions.TEXT_FUNCTIONS:
         return functions.TEXT_FUNCTIONS[name](*args)
@@ -156,6 +114,8 @@ def _call(node: ir.Func, args: list[Value]) -> Value:
 
 def _read(node: ir.Read, view: View) -> Value:
     world, field_name, key = view.world, node.field, node.key
+    if FIELDS[field_name].of_outcome:
+        return view.results.get(field_name if key is None else f"{field_name}[{key}]", MISSING)
     if node.level is Level.POD:
         return _read_subject(node, view.subject)
     if node.level is Level.CYCLE:
@@ -174,25 +134,21 @@ def _read(node: ir.Read, view: View) -> Value:
         starts, items = world.node_texts(field_name)
         texts = world.dictionary.texts
         return tuple(texts[code] for code in items[starts[place] : starts[place + 1]].tolist())
-    if node.type.kind is Kind.TEXT:
-        codes = (world.node_text if of_node else world.pod_text)(field_name, key)
-        code = int(codes[place])
-        return None if code < 0 else world.dictionary.texts[code]
-    if node.type.kind is Kind.BOOL:
-        return bool((world.node_flag if of_node else world.pod_flag)(field_name, key)[place])
-    return float((world.node_number if of_node else world.pod_number)(field_name, key)[place])
+    owner = "node" if of_node else "pod"
+    column = getattr(world, f"{owner}_{_READERS.get(node.type.kind, 'number')}")(field_name, key)
+    value = column[place].item()
+    if node.type.kind is not Kind.TEXT:
+        return value
+    return None if value < 0 else world.dictionary.texts[value]
+
+
+_READERS: Final = {Kind.TEXT: "text", Kind.BOOL: "flag"}
 
 
 def _read_subject(node: ir.Read, subject: Subject) -> Value:
-    match node.type.kind:
-        case Kind.TEXT:
-            return subject.text(node.field, node.key)
-        case Kind.LIST:
-            return subject.texts(node.field)
-        case Kind.BOOL:
-            return subject.flag(node.field, node.key)
-        case _:
-            return float(subject.number(node.field, node.key))
+    if node.type.kind is Kind.LIST:
+        return subject.texts(node.field)
+    return getattr(subject, _READERS.get(node.type.kind, "number"))(node.field, node.key)
 
 
 def _keyed(node: ir.KeyedRead, view: View) -> Value:
@@ -238,8 +194,19 @@ def _nodes(over: str, view: View) -> Iterator[View]:
     return (replace(view, row=row, pod=-1) for row in rows)
 
 
-def _node_aggregate(node: ir.NodeAggregate, view: View) -> Value:
-    return _reduce(node, _nodes(node.over, view))
+def _rank(node: ir.Rank, view: View) -> float:
+    others = (evaluate(node.value, one) for one in _nodes("candidates", view))
+    return functions.share_of_smaller(evaluate(node.value, view), others)
+
+
+def _of_containers(node: ir.ContainerAggregate, view: View) -> Value:
+    places = range(view.subject.containers)
+    return _reduce(node, (replace(view, container=place) for place in places))
+
+
+def _of_items(node: ir.ItemAggregate, view: View) -> Value:
+    items = (evaluate(node.items, view) or ())[: node.most]
+    return _reduce(node, (replace(view, item=one) for one in items))
 
 
 def _pod_aggregate(node: ir.PodAggregate, view: View) -> Value:
@@ -272,78 +239,40 @@ def _domain(over: str, world: World) -> list[int]:
 
 
 def _reduce(node: ir.Aggregate, views: Iterator[View]) -> Value:
-    value, where, function = node.value, node.where, node.function
-    if function == "all" and value is None:
-        # Of a condition alone, all must fulfil it; with a value, those that it selects.
-        return all(where is None or evaluate(where, one) for one in views)
-    chosen = (one for one in views if where is None or evaluate(where, one))
-    values = (True if value is None else evaluate(value, one) for one in chosen)
-    match function:
-        case "count":
-            return float(sum(1 for one in values if one))
-        case "any":
-            return any(values)
-        case "all":
-            return all(values)
-        case _:
-            return functions.REDUCERS[function](values)
+    value, where = node.value, node.where
+    if value is None:
+        found = (where is None or evaluate(where, one) for one in views)
+    else:
+        found = (evaluate(value, one) for one in views if where is None or evaluate(where, one))
+    return functions.REDUCERS[node.function](found)
 
 
-# ---- rules
-
-
-def applies(guard: ir.Expr | None, world: World, subject: Subject) -> bool:
-    """Whether the left side of a rule holds for the pod."""
-    return guard is None or bool(evaluate(guard, View(world, subject, -1)))
-
-
-def passes(core: ir.FilterCore, world: World, subject: Subject, row: int) -> bool:
-    """Whether a node passes a filter."""
-    if not applies(core.guard, world, subject):
-        return True
-    return bool(evaluate(core.test, View(world, subject, row)))
-
-
-def scores(
-    core: ir.ScoreCore, world: World, subject: Subject, candidates: Sequence[int]
-) -> list[float] | None:
-    """Returns the scores a rule gives to the candidates; None when it abstains."""
-    rows = tuple(candidates)
-    if not rows or not applies(core.guard, world, subject):
-        return None
-    known: dict[tuple[int, int, int], Value] = {}
-    raw = [
-        cast("float", evaluate(core.value, View(world, subject, row, rows, known=known)))
-        for row in rows
-    ]
-    if core.missing is None and all(math.isnan(one) for one in raw):
-        return None
-    scaled = functions.normalise(raw, core.norm, reverse=core.reverse)
-    instead = 0.0 if core.missing is None else core.missing
-    return [
-        instead if math.isnan(value) else functions.round_score(score)
-        for value, score in zip(raw, scaled, strict=True)
-    ]
-
-
-def asked(view: View) -> Callable[[ir.Expr], Value]:
-    """Returns what gives the values of expressions in a view, for `dsl.words`."""
-    return lambda node: evaluate(node, view)
-
-
-# ---- orders
-
-
-def order_key(keys: Sequence[ir.SortKey], view: View) -> tuple[Any, ...]:
-    """Returns what compares as the keys order: smaller comes first, missing values last."""
-    return tuple(
-        functions.place(evaluate(one.value, view), one.direction, one.items) for one in keys
-    )
-
-
-# ---- the chosen node
-
-
-def at_node(guard: ir.Expr | None, left: ir.Expr | None, view: View) -> bool:
-    """Whether a rule about the chosen node applies."""
-    return all(one is None or bool(evaluate(one, view)) for one in (guard, left))
+_MEANINGS: Final[Mapping[type, Callable[[Any, View], Value]]] = {
+    ir.Const: lambda node, _: node.value,
+    ir.Read: _read,
+    ir.KeyedRead: _keyed,
+    ir.ContainerRead: _container,
+    ir.Metric: _metric,
+    ir.Pair: _pair,
+    ir.Named: _named,
+    ir.Arith: _arith,
+    ir.Negate: lambda node, view: -evaluate(node.operand, view),
+    ir.Func: _call,
+    ir.NodeAggregate: lambda node, view: _reduce(node, _nodes(node.over, view)),
+    ir.PodAggregate: _pod_aggregate,
+    ir.ContainerAggregate: _of_containers,
+    ir.Item: lambda _, view: view.item,
+    ir.ItemAggregate: _of_items,
+    ir.Rank: _rank,
+    ir.Coalesce: _first,
+    ir.If: lambda node, view: evaluate(
+        node.then if evaluate(node.condition, view) else node.other, view
+    ),
+    ir.Compare: _test(functions.COMPARISONS),
+    ir.TextTest: _test(functions.TEXT_TESTS),
+    ir.Member: lambda node, view: evaluate(node.item, view) in (evaluate(node.items, view) or ()),
+    ir.Between: lambda node, view: node.low <= evaluate(node.item, view) <= node.high,
+    ir.Missing: lambda node, view: is_missing(evaluate(node.operand, view)),
+    ir.Logical: _logical,
+    ir.Not: lambda node, view: not evaluate(node.operand, view),
+}

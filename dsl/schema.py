@@ -29,6 +29,7 @@ class FieldSpec(Struct, frozen=True):
         wakes: what of a cluster changes it, for pods that were turned away.
         low: its least value.
         high: its greatest value.
+        unsteady: whether it may change while no row of a node or pod does.
         letters: what its texts consist of, `NAME`, `WORD` or `IMAGE`; "" where anything may stand.
     """
 
@@ -44,9 +45,20 @@ class FieldSpec(Struct, frozen=True):
     wire: str = ""
     absent: str = ""
     wakes: tuple[str, ...] = ()
+    unsteady: bool = False
     low: float = -inf
     high: float = inf
     letters: str = ""
+
+    @property
+    def of_clock(self) -> bool:
+        """Whether the time alone decides it."""
+        return self.wakes == ("time",)
+
+    @property
+    def of_outcome(self) -> bool:
+        """Whether it is known of what was decided, and comes with the call."""
+        return self.name.partition(".")[0] in RESULTS
 
 
 #: Lower-case letters, digits, `-` and `.`; letters, digits and `-._`; these and `/:@`.
@@ -187,10 +199,11 @@ node.ips.capacity  number? 0..  allocatable,others  pod addresses
 node.ips.free  number? changes  allocatable,pods  pod addresses left
 node.nominated  pods changes  nominations  pods that wait and are promised the node
 node.finished  pods changes  finished,time  pods that finished on the node in the last hour
-node.heartbeat  time?  leases  when the node's Lease was renewed
-node.volumes.attached  number changes 0..  pods  \
+node.heartbeat  time? unsteady  leases  when the node's Lease was renewed
+node.volumes.attached  number changes unsteady 0..  pods  \
 claims and generic ephemeral volumes of the node's pods
-node.volumes.limit  number? 0..  drivers  volumes that the node's drivers can attach, all together
+node.volumes.limit  number? unsteady 0..  drivers  \
+volumes that the node's drivers can attach, all together
 """
 _IT: Final = """
 it.node  text? name  -  name of the pod's node
@@ -208,7 +221,7 @@ it.queued_at  time?  queue  when a pending pod last entered the queue
 it.first_attempt_at  time?  queue  when a pending pod was first let into the queue
 it.attempts  number?  queue  how often a pending pod was tried before
 it.finished_at  time?  finished  when it finished
-it.quota.over_min  flag  pods,quotas  whether its quota is over its minimum
+it.quota.over_min  flag unsteady  pods,quotas  whether its quota is over its minimum
 """
 _RESULTS: Final = """
 score[]  number?  -  what a policy or plugin of that name gave the node, before its weight
@@ -250,7 +263,7 @@ def _field(path: str, facts: list[str], level: t.Level, rest: tuple[str, str]) -
     more: dict[str, Any] = {"keyed": path.endswith("[]"), "optional": facts[0].endswith("?")}
     name, (wakes, doc) = path.removesuffix("[]"), rest
     for fact in facts[1:]:
-        if fact in ("changes", "of_pod"):
+        if fact in ("changes", "of_pod", "unsteady"):
             more[fact] = True
         elif fact in (NAME, WORD, IMAGE):
             more["letters"] = fact
@@ -359,22 +372,21 @@ AMOUNTS: Final = frozenset(
     | {f"node.resource.{part}" for part in ("capacity", "allocatable", "requested", "free")}
 )
 #: Sets of pods: over which domain they run, and which pods they hold.
-POD_SETS: Final = MappingProxyType(
+POD_SETS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "node.pods": ("node", "pods"),
-        "zone.pods": ("zone", "pods"),
-        "region.pods": ("region", "pods"),
-        "rack.pods": ("rack", "pods"),
-        "cluster.pods": ("cluster", "pods"),
-        "queue.pods": ("cluster", "queue"),
-        "node.nominated": ("node", "nominated"),
-        "node.finished": ("node", "finished"),
+        name: ("cluster", "queue") if name == "queue.pods" else tuple(name.split("."))
+        for name, one in FIELDS.items()
+        if one.type == t.PODS
     }
 )
 #: What is known of pending pods only.
-OF_THE_QUEUE: Final = ("it.queued_at", "it.first_attempt_at", "it.attempts")
+OF_THE_QUEUE: Final = tuple(
+    one.name for one in FIELDS.values() if one.level is t.Level.IT and one.wakes == ("queue",)
+)
 #: Sets of nodes: over which domain they run.
-NODE_SETS: Final = MappingProxyType({f"{one}.nodes": one for one in ("zone", "region", "rack")})
+NODE_SETS: Final[Mapping[str, str]] = MappingProxyType(
+    {name: name.partition(".")[0] for name, one in FIELDS.items() if one.type == t.NODES}
+)
 
 
 def request_unit(resource: str) -> t.Unit:

@@ -11,10 +11,10 @@ from typing import Final
 from msgspec import Struct, structs
 
 from dsl import ir
-from dsl.types import SECONDS, Kind, Level, Type
+from dsl.making import arith, compare, constant
+from dsl.types import DURATION
 
 _NOW: Final = "now"
-_SECONDS: Final = Type(Kind.NUMBER, SECONDS)
 
 
 class _UnsteadyError(Exception):
@@ -94,7 +94,7 @@ def _ends(node: ir.Expr, slope: Callable[[ir.Expr], float]) -> Iterator[ir.Expr]
     elif isinstance(node, ir.Between):
         gain = slope(node.item)
         for end in (node.low, node.high) if gain else ():
-            yield _left(node.item, _constant(end, node), gain, node)
+            yield _left(node.item, constant(node.span, end, DURATION), gain, node)
 
 
 def _slope(node: ir.Expr, slope: Callable[[ir.Expr], float]) -> float:
@@ -138,25 +138,13 @@ def _common(slopes: Sequence[float]) -> float:
 def _left(left: ir.Expr, right: ir.Expr, gain: float, of: ir.Compare | ir.Between) -> ir.Expr:
     """The seconds until the left side, which gains on the right one, is where the right one is."""
     operands = (right, left) if gain > 0 else (left, right)
-    gap = ir.Arith(span=of.span, type=_SECONDS, level=of.level, operators=("-",), operands=operands)
+    gap = arith(of.span, DURATION, ("-",), operands)
     if abs(gain) == 1.0:
         return gap
-    operands = (gap, _constant(abs(gain), of))
-    return structs.replace(gap, operators=("/",), operands=operands)
+    return arith(of.span, DURATION, ("/",), (gap, constant(of.span, abs(gain), DURATION)))
 
 
 def _soonest(aggregate: ir.Aggregate, left: ir.Expr) -> ir.Expr:
     """The least of the seconds that are left over a set."""
-    ahead = ir.Compare(
-        span=left.span,
-        type=Type(Kind.BOOL),
-        level=left.level,
-        operator=">=",
-        left=left,
-        right=_constant(0.0, left),
-    )
-    return structs.replace(aggregate, function="min", type=_SECONDS, value=left, where=ahead)
-
-
-def _constant(value: float, beside: ir.Expr) -> ir.Const:
-    return ir.Const(span=beside.span, type=_SECONDS, level=Level.CONST, value=value)
+    ahead = compare(left.span, left, ">=", constant(left.span, 0.0, DURATION))
+    return structs.replace(aggregate, function="min", type=DURATION, value=left, where=ahead)

@@ -70,12 +70,12 @@ class Library:
         """Returns the policy of that name for the user of it."""
         folder = user.name.rpartition("/")[0]
         beside = [one for one in self._files if one[0].name.rpartition("/")[0] == folder]
-        for source, statements in beside:
-            if policy_name(source, statements) == name:
-                return source, statements
-        for source, statements in beside:
-            if source.name.rpartition("/")[2] == f"{name}.policy":
-                return source, statements
+        of_file = f"{name}.policy"
+        found = [one for one in beside if policy_name(*one) == name] or [
+            one for one in beside if one[0].name.rpartition("/")[2] == of_file
+        ]
+        if found:
+            return found[0]
         if name not in self._known and name in self._bundled:
             self._known[name] = self._read(f"bundled/{name}.policy", self._bundled[name])
         return self._known.get(name)

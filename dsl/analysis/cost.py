@@ -136,7 +136,7 @@ def _units(node: ir.Expr, size: Size) -> float:
             return nodes
         case ir.ItemAggregate():
             # What does not differ from item to item is asked once, and counted by itself.
-            asked = (one for one in ir.walk(node.value, node.where) if _of_item(one))
+            asked = (one for one in ir.walk(*ir.children(node)[1:]) if _of_item(one))
             return node.most * sum(_units(one, size) for one in asked)
         case ir.TextTest():
             return rows * _LENGTH

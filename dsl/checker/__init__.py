@@ -16,15 +16,16 @@ from dsl import syntax as s
 from dsl.checker import engines, statements
 from dsl.checker.declarations import declare_name, declare_param
 from dsl.checker.expressions import typer_of
-from dsl.checker.making import compare, constant, read
 from dsl.checker.metrics import declare_metric, find_metric
-from dsl.checker.rules import MAX_WEIGHT, Checked, Draft, Rules, condition, reads_of, score, tier
+from dsl.checker.rules import MAX_WEIGHT, Checked, Draft, Rules, condition, score, tier
 from dsl.checker.scope import LetEntry, MetricEntry, ParamValue, Refused, Scope
 from dsl.diagnostics import Diagnostic
+from dsl.making import NOWHERE, compare, constant, read
 from dsl.plan import MetricSpec
+from dsl.reads import reads_of
 from dsl.schema import CATALOGUE, MetricDefinition
 from dsl.source import SourceFile, Span
-from dsl.types import TEXT, Level
+from dsl.types import TEXT
 
 __all__ = [
     "CheckedPolicy",
@@ -37,18 +38,23 @@ __all__ = [
 LANGUAGE: Final = 1
 _ALL: Final = 100
 _MAX_ORDER: Final = 1_000_000
-_POINTS: Final[dict[str, Callable[..., Checked]]] = {
-    **dict.fromkeys(("filter", "forbid", "gate", "prefilter", "reserve"), condition),
-    **dict.fromkeys(("score", "prefer", "avoid"), score),
-    **dict.fromkeys(("prebind", "postbind"), statements.actions),
-    "first": tier,
-    "spread": statements.spread,
-    "sort": statements.sort,
-    "permit": statements.permit,
-    "bind": statements.bind,
-    "preempt": engines.preempt,
-    "gang": engines.gang,
-    "quota": engines.quota,
+#: Of each point where its rules stand in a plan, and who checks them.
+_POINTS: Final[dict[str, tuple[str, Callable[..., Checked]]]] = {
+    **dict.fromkeys(("filter", "forbid"), ("filters", condition)),
+    **dict.fromkeys(("score", "prefer", "avoid"), ("scores", score)),
+    "gate": ("gates", condition),
+    "prefilter": ("prefilters", condition),
+    "reserve": ("reserves", condition),
+    "first": ("tiers", tier),
+    "spread": ("filters", statements.spread),
+    "sort": ("sorts", statements.sort),
+    "permit": ("permits", statements.permit),
+    "prebind": ("prebinds", statements.actions),
+    "bind": ("binds", statements.bind),
+    "postbind": ("postbinds", statements.actions),
+    "preempt": ("preempts", engines.preempt),
+    "gang": ("gangs", engines.gang),
+    "quota": ("quotas", engines.quota),
 }
 
 
@@ -228,14 +234,15 @@ class FileChecker:
             left = self._shared.left(node)
         except Refused as stop:
             refused = stop
-        core, roots = _POINTS[node.point](self._shared, node, left, parts)
+        slot, check = _POINTS[node.point]
+        core, roots = check(self._shared, node, left, parts)
         if refused is not None:
             raise refused
-        self._rules.append(Draft(number, node, core, reads_of(*roots)))
+        slot = "scores" if isinstance(core, ir.ScoreCore) else slot
+        self._rules.append(Draft(number, node, slot, core, reads_of(*roots)))
 
 
 def _only_in(namespace: str) -> ir.Expr:
     """Returns `pod.namespace is NAMESPACE`, which nobody wrote."""
-    nobody = Span(0, 0)
-    own = read(nobody, TEXT, Level.POD, "pod.namespace")
-    return compare(nobody, own, "==", constant(nobody, namespace, TEXT))
+    own = read(NOWHERE, "pod.namespace")
+    return compare(NOWHERE, own, "==", constant(NOWHERE, namespace, TEXT))

@@ -1,7 +1,7 @@
 """Aggregates over pods, nodes and containers, and what a bare `max` means."""
 
 import re
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -9,15 +9,14 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.checker import lists
 from dsl.checker.fields import canonical, fixed_text
-from dsl.checker.making import arith, constant, func
 from dsl.checker.scope import Flex, Refused
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Fix
+from dsl.making import arith, constant, func, made
 from dsl.schema import FIELDS, NODE_SETS, POD_SETS
 from dsl.source import Span
 from dsl.types import NUMBER, Level
 
-_TESTS: Final = ("count", "any", "all")
 _ALL_NODES: Final = ("nodes", "candidates")
 _NODE_CALLS: Final = ("peers", "metric_age")
 _MAX_SHOWN: Final = 3
@@ -57,9 +56,9 @@ def aggregate(typer: Typer, node: s.Aggregate) -> ir.Expr:
             raise _no_set(typer, node.args[0], node.over)
         of, written = Set("nodes", "candidates", ""), node.args[0]
     if written is None and (
-        node.function not in _TESTS or (node.where is None and node.function != "count")
+        node.function not in ir.TESTS or (node.where is None and node.function != "count")
     ):
-        tests = node.function in _TESTS
+        tests = node.function in ir.TESTS
         example = _EXAMPLES[of.things][tests].format(of.text)
         wants = "condition" if tests else f"value of each of the {of.things}"
         message, help_ = f"`{node.function}` needs a {wants}", f"write  {node.function}({example})"
@@ -127,30 +126,23 @@ def _over(
     parts: tuple[ir.Expr | None, ir.Expr | None],
 ) -> ir.Expr:
     """Returns the aggregate of a value and a condition, each of which may be left out."""
-    value, where = parts
     read = [one for one in parts if one is not None]
     _fits_within(typer, of, read)
     span, function = node.span, node.function
-    kind = NUMBER if value is None else lists.type_of(function, value)
-    if value is None and function in ("any", "all"):
-        kind = lists.type_of(function, read[0])
+    value, where = lists.tested(function, *parts)
+    kind = lists.type_of(function, value)
+    shared: dict[str, Any] = {"function": function, "value": value, "where": where}
     if of.things == "containers":
-        return ir.ContainerAggregate(
-            span=span, type=kind, level=Level.POD, function=function, value=value, where=where
-        )
+        return made(ir.ContainerAggregate, span, kind, Level.POD, **shared)
+    shared["over"] = of.over
     if of.things == "nodes":
         level = _outer_level(read) if of.over in _ALL_NODES else Level.NODE
-        return ir.NodeAggregate(
-            span=span, type=kind, level=level, function=function, over=of.over, value=value,
-            where=where,
-        )  # fmt: skip
-    nothing_of_it(typer, "condition", where)
-    nothing_of_it(typer, "value", value)
-    pod_or_cycle = of.over == "cluster" and not any(map(_is_across, ir.walk(*read)))
-    return ir.PodAggregate(
-        span=span, type=kind, level=_outer_level(read) if pod_or_cycle else Level.NODE,
-        function=function, over=of.over, value=value, where=where, table=of.table,
-    )  # fmt: skip
+        return made(ir.NodeAggregate, span, kind, level, **shared)
+    nothing_of_it(typer, "condition", parts[1])
+    nothing_of_it(typer, "value", parts[0])
+    pod_or_cycle = of.over == "cluster" and not any(map(ir.is_across, ir.walk(*read)))
+    level = _outer_level(read) if pod_or_cycle else Level.NODE
+    return made(ir.PodAggregate, span, kind, level, table=of.table, **shared)
 
 
 def _fits_within(typer: Typer, of: Set, parts: list[ir.Expr]) -> None:
@@ -176,18 +168,6 @@ def _fits_within(typer: Typer, of: Set, parts: list[ir.Expr]) -> None:
         raise typer.scope.refuse("P202", message, guilty.span, help_)
 
 
-def _is_across(node: ir.Expr) -> bool:
-    """Whether a value is that of a pair of the node and a pod of a set.
-
-    Such a pair may stand over pods of other nodes: it is looked up for each node and each distinct
-    text of the pods.
-    """
-    return isinstance(node, ir.Pair) and {node.left.level, node.right.level} == {
-        Level.NODE,
-        Level.IT,
-    }
-
-
 def _of_the_node(parts: list[ir.Expr]) -> ir.Expr | None:
     """Returns a value of the node at hand that is read outside of a pair with it."""
     stack = [*parts]
@@ -196,7 +176,7 @@ def _of_the_node(parts: list[ir.Expr]) -> ir.Expr | None:
         if node.level <= Level.POD:
             continue
         ends = [one for one in ir.children(node) if one.level is not Level.NODE]
-        stack.extend(ends if _is_across(node) else ir.children(node))
+        stack.extend(ends if ir.is_across(node) else ir.children(node))
         # An aggregate below node level has its own nodes; only what is left is in question.
         if node.level is Level.NODE and isinstance(node, (*OF_NODE, ir.NodeAggregate)):
             return node
@@ -231,25 +211,11 @@ def nothing_of_it(typer: Typer, what: str, node: ir.Expr | None) -> None:
     )
 
 
-def sets_read(node: ir.PodAggregate | ir.NodeAggregate | ir.Rank) -> tuple[str, ...]:
-    """Returns the schema names of what an aggregate runs over, and of what makes its domains."""
-    if not isinstance(node, ir.PodAggregate):
-        if isinstance(node, ir.Rank) or node.level is not Level.NODE:
-            # All nodes and the candidates have no field.
-            return ()
-        domain = node.over.partition(":")[0]
-        names = tuple(name for name, one in NODE_SETS.items() if one == node.over)
-        return (*names, f"node.{domain}")
-    place = (node.over, node.table)
-    named = tuple(name for name, one in POD_SETS.items() if one == place)
-    return named or ("cluster.pods", f"node.{node.over.partition(':')[0]}")
-
-
 # ---- element-wise
 
 
 def _element_wise(typer: Typer, node: s.Aggregate) -> ir.Expr:
-    if node.function in (*_TESTS, "distinct") or node.over is not None or node.where is not None:
+    if node.function in (*ir.TESTS, "distinct") or node.over is not None or node.where is not None:
         message = f"`{node.function}` takes one value or condition of each of a set"
         raise typer.scope.refuse("P209", message, node.span)
     values, kind = typer.unify(typer.each(node.args), f"`{node.function}` wants")
@@ -269,7 +235,7 @@ def _element_wise(typer: Typer, node: s.Aggregate) -> ir.Expr:
 
 def bare(typer: Typer, node: s.BareAggregate) -> ir.Expr:
     """Returns what `max` without parentheses means: the aggregate of the only node-level name."""
-    function, of_set = node.function, node.function in (*_TESTS, "distinct")
+    function, of_set = node.function, node.function in (*ir.TESTS, "distinct")
     root = typer.place.root
     assert root is not None
     if id(root) not in typer.subjects:
@@ -281,7 +247,7 @@ def bare(typer: Typer, node: s.BareAggregate) -> ir.Expr:
         message = f"`{function}` needs to be told of what"
         spelled = [f"{function}({one})" for one in names[:_MAX_SHOWN]]
         if of_set or not names:
-            spelled = [f"{function}({_EXAMPLES['pods'][function in _TESTS].format('node.pods')})"]
+            spelled = [f"{function}({_EXAMPLES['pods'][function in ir.TESTS].format('node.pods')})"]
         help_ = f"write  {'   or   '.join(spelled)}"
         raise typer.scope.refuse("P207", message, node.span, help_)
     of = Set("nodes", "candidates", "")

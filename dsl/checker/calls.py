@@ -4,36 +4,23 @@ from typing import Final
 
 from dsl import ir
 from dsl import syntax as s
+from dsl import types as t
 from dsl.checker import names, peers
-from dsl.checker.making import arith, constant, func, item_type
 from dsl.checker.scope import Refused, Typed
 from dsl.checker.typer import Typer
 from dsl.functions import FUNCTIONS, TEXT_FUNCTIONS, FunctionSpec
+from dsl.making import arith, constant, func, item_type, made
 from dsl.plan import OF_NODES
 from dsl.source import Span
-from dsl.types import (
-    BYTES,
-    CORES,
-    DURATION,
-    MILLI,
-    NUMBER,
-    PLAIN,
-    TEXT,
-    TEXTS,
-    TIME,
-    Level,
-    is_missing,
-    number_of,
-)
 
 _GIVES: Final = {
-    "n": NUMBER,
-    "s": TEXT,
-    "time": TIME,
-    "seconds": DURATION,
-    "cores": number_of(CORES),
-    "bytes": number_of(BYTES),
-    "texts": TEXTS,
+    "n": t.NUMBER,
+    "s": t.TEXT,
+    "time": t.TIME,
+    "seconds": t.DURATION,
+    "cores": t.number_of(t.CORES),
+    "bytes": t.number_of(t.BYTES),
+    "texts": t.TEXTS,
 }
 _WANTS: Final = {
     "n": "plain number",
@@ -133,7 +120,7 @@ def _apply(typer: Typer, node: s.Call, spec: FunctionSpec, args: list[Typed]) ->
         case "join" | "hash":
             return func(span, kind, node.name, tuple(_as_text(one) for one in solid))
         case "cores":
-            return arith(span, kind, ("*",), (value, constant(span, float(MILLI), NUMBER)))
+            return arith(span, kind, ("*",), (value, constant(span, float(t.MILLI), t.NUMBER)))
         case "bytes" | "seconds":
             return func(span, kind, "plain", solid)
         case "clamp":
@@ -143,45 +130,38 @@ def _apply(typer: Typer, node: s.Call, spec: FunctionSpec, args: list[Typed]) ->
 
 
 def _item(typer: Typer, node: s.Call, items: ir.Expr, place: ir.Expr) -> ir.Expr:
-    if items.level > Level.POD and not is_split(items):
+    if items.level > t.Level.POD and ir.split_of(items) is None:
         message, help_ = f"`{typer.scope.text(items)}` has no order", "test its items with `in`"
         raise typer.scope.refuse("P209", message, items.span, help_)
-    at = _as_text(place) if is_split(items) else place
-    return func(node.span, item_type(items), "item", (items, at))
-
-
-def is_split(node: ir.Expr) -> bool:
-    """Whether a list is made of a text."""
-    node = ir.unnamed(node)
-    return isinstance(node, ir.Func) and node.name == "split"
+    return func(node.span, item_type(items), "item", (items, place))
 
 
 def _as_text(solid: ir.Expr) -> ir.Expr:
     if not solid.type.is_number:
         return solid
-    return func(solid.span, TEXT, "string", (_without_unit(solid, solid.span),))
+    return func(solid.span, t.TEXT, "string", (_without_unit(solid, solid.span),))
 
 
 def _without_unit(solid: ir.Expr, span: Span) -> ir.Expr:
-    power = (solid.type.unit or PLAIN).core
+    power = (solid.type.unit or t.PLAIN).core
     if power == 0:
-        return func(span, NUMBER, "plain", (solid,))
-    factor = constant(span, float(MILLI) ** abs(power), NUMBER)
-    return arith(span, NUMBER, ("/" if power > 0 else "*",), (solid, factor))
+        return func(span, t.NUMBER, "plain", (solid,))
+    factor = constant(span, float(t.MILLI) ** abs(power), t.NUMBER)
+    return arith(span, t.NUMBER, ("/" if power > 0 else "*",), (solid, factor))
 
 
 def _readable(typer: Typer, name: str, read: ir.Expr) -> None:
     """Refuses a fixed text that a function cannot read: the rule would reject every node."""
     value = ir.unnamed(read)
     text = value.value if isinstance(value, ir.Const) else None
-    if name in _READS and isinstance(text, str) and is_missing(TEXT_FUNCTIONS[name](text)):
+    if name in _READS and isinstance(text, str) and t.is_missing(TEXT_FUNCTIONS[name](text)):
         what, example = _READS[name]
         help_ = f'write for example  {name}("{example}")'
         raise typer.scope.refuse("P111", f"`{text}` is no {what}", read.span, help_)
 
 
 def _rank(typer: Typer, node: s.Call, value: ir.Expr) -> ir.Expr:
-    if value.level is not Level.NODE:
+    if value.level is not t.Level.NODE:
         what = f"`{typer.scope.text(value)}` is a value of {value.level.noun}"
         raise typer.scope.refuse("P202", f"`rank` compares nodes, and {what}", value.span)
-    return ir.Rank(span=node.span, type=NUMBER, level=Level.NODE, value=value)
+    return made(ir.Rank, node.span, t.NUMBER, value=value)

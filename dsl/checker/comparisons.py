@@ -5,22 +5,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from dsl import ir
+from dsl import ir, making
 from dsl import syntax as s
 from dsl.checker import fields, names
 from dsl.checker.convert import beside, converted, help_for, hint_beside
 from dsl.checker.literals import read_word, settle
-from dsl.checker.making import (
-    compare,
-    constant,
-    func,
-    inverted,
-    item_type,
-    logical,
-    member,
-    missing,
-    turned,
-)
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Fix, Severity
@@ -29,11 +18,10 @@ from dsl.patterns import why_refused
 from dsl.quantities import parse_number
 from dsl.schema import FIELDS, WEEKDAYS
 from dsl.source import Span
-from dsl.types import BOOL, NUMBER, PLAIN, TEXT, Kind, Level, Type, is_missing
+from dsl.types import BOOL, NUMBER, PLAIN, TEXT, Kind, Type, is_missing
 
 #: Days as others count them, from Sunday on, which is both 0 and 7.
 _DAY_NUMBERS: Final = {str(i): one for i, one in enumerate((WEEKDAYS[-1], *WEEKDAYS))}
-_WRAPPING: Final = ("time.hour", "time.minute", "time.day", "time.month")
 _EQUAL: Final = ("==", "!=")
 _KEY_TEST: Final = re.compile(r"(.*?)(!=|==?)(.*)", re.DOTALL)
 
@@ -59,8 +47,8 @@ def compared(typer: Typer, node: s.Compare) -> ir.Expr:
     for one, other in ((left, right), (right, left)):
         if isinstance(other, ir.Const):
             closed_set(typer.scope, one, other)
-    test = compare(node.span, left, "==" if negated else node.operator, right)
-    return turned(node.span, test, negated=negated)
+    test = making.compare(node.span, left, "==" if negated else node.operator, right)
+    return making.turned(node.span, test, negated=negated)
 
 
 def is_word(typer: Typer, node: s.Is) -> ir.Expr:
@@ -72,7 +60,9 @@ def is_word(typer: Typer, node: s.Is) -> ir.Expr:
     field_as_word(typer.scope, node.right, Severity.WARNING)
     right = _word_or_expression(typer, node.right, left)
     one, other = _same_type(typer, "is", left, right)
-    return turned(node.span, compare(node.span, one, "==", other), negated=node.negated)
+    return making.turned(
+        node.span, making.compare(node.span, one, "==", other), negated=node.negated
+    )
 
 
 def _same_type(typer: Typer, operator: str, left: Typed, right: Typed) -> tuple[ir.Expr, ...]:
@@ -98,10 +88,10 @@ def _no_version(scope: Scope, typed: Typed, other: s.Expr | s.Range, *, word: bo
     if not isinstance(typed, ir.Func) or typed.name != "version":
         return
     written = scope.text(other)
-    made = f"version({written})" if written[:1] in "'\"$" else f'version("{written}")'
+    better = f"version({written})" if written[:1] in "'\"$" else f'version("{written}")'
     # What a let or a range holds is a number, and so is its name.
     plain = isinstance(other, s.Number | s.Text | s.Word | s.Percent | s.Param)
-    fix = (f"({made})" if word else made) if plain else None
+    fix = (f"({better})" if word else better) if plain else None
     message = f"a version is compared with a version, not with `{written}`"
     helps = () if plain else ('write for example  >= version("5.10")',)
     raise scope.refuse("P201", message, other.span, *helps, fix=fix)
@@ -113,7 +103,7 @@ def is_missing_value(typer: Typer, node: s.IsMissing) -> ir.Expr:
     if operand.type.kind in (Kind.BOOL, Kind.LIST):
         message = f"{describe(operand)} is never missing"
         raise typer.scope.refuse("P201", message, node.operand.span)
-    return turned(node.span, missing(node.span, operand), negated=node.negated)
+    return making.turned(node.span, making.missing(node.span, operand), negated=node.negated)
 
 
 # ---- words
@@ -272,7 +262,7 @@ def in_list(typer: Typer, node: s.In) -> ir.Expr:
         of_list = item.type.kind is Kind.LIST
         helps = ("for its items write  any(LIST where it in ...)",) if of_list else ()
         raise scope.refuse("P201", message, node.left.span, *helps)
-    return turned(node.span, _member(typer, node.span, item, members), negated=node.negated)
+    return making.turned(node.span, _member(typer, node.span, item, members), negated=node.negated)
 
 
 def _member(typer: Typer, span: Span, item: ir.Expr, members: s.Expr) -> ir.Expr:
@@ -296,14 +286,16 @@ def _member(typer: Typer, span: Span, item: ir.Expr, members: s.Expr) -> ir.Expr
     if not item.type.is_number or not isinstance(listed, tuple):
         if items.type.element is not item.type.kind or item.type.is_number:
             raise typer.scope.clash("P201", mixed, item, items)
-        return member(span, item, items)
-    kind = item_type(items)
+        return making.member(span, item, items)
+    kind = making.item_type(items)
     if kind != item.type and kind.unit not in (PLAIN, None):
         raise typer.scope.clash("P203", mixed, item, items, f"the items are in {kind.unit}")
     if kind.unit == PLAIN or kind == TEXT:
         texts = (s.Text(items.span, str(one)) for one in listed)
         return _either(span, item, [read_word(typer.scope, text, item) for text in texts])
-    return _either(span, item, [constant(items.span, float(one), item.type) for one in listed])
+    return _either(
+        span, item, [making.constant(items.span, float(one), item.type) for one in listed]
+    )
 
 
 def _either(span: Span, item: ir.Expr, values: list[ir.Expr]) -> ir.Expr:
@@ -316,15 +308,12 @@ def _either(span: Span, item: ir.Expr, values: list[ir.Expr]) -> ir.Expr:
     if fixed or not values:
         kind = TEXT if item.type.kind is Kind.TEXT else item.type
         element = Kind.TEXT if kind is TEXT else Kind.NUMBER
-        listed = ir.Const(
-            span=span,
-            type=Type(Kind.LIST, kind.unit, element),
-            level=Level.CONST,
-            value=fixed,  # type: ignore[arg-type]  # all of one kind: `values` were read alike
-        )
-        parts.append(member(span, item, listed))
-    parts += [compare(span, item, "==", one) for one in values if not isinstance(one, ir.Const)]
-    return logical(span, "or", parts)
+        listed = making.made(ir.Const, span, Type(Kind.LIST, kind.unit, element), value=fixed)
+        parts.append(making.member(span, item, listed))
+    parts += [
+        making.compare(span, item, "==", one) for one in values if not isinstance(one, ir.Const)
+    ]
+    return making.logical(span, "or", parts)
 
 
 def _range(typer: Typer, node: s.In, members: s.Range, left: Typed) -> ir.Expr:
@@ -338,20 +327,21 @@ def _range(typer: Typer, node: s.In, members: s.Range, left: Typed) -> ir.Expr:
             raise typer.scope.clash("P203", "a range wants the unit of its value", item, solid)
         ends.append(float(solid.value))  # type: ignore[arg-type]  # a number by its type
     low, high = ends
-    if low > high and isinstance(item, ir.Read) and item.field in _WRAPPING:
-        outside = inverted(node.span, _between(node, item, high, low))
-        edges: list[ir.Expr] = [constant(members.span, one, item.type) for one in ends]
-        both = logical(node.span, "or", (outside, _either(node.span, item, edges)))
-        return turned(node.span, both, negated=node.negated)
+    # Hours and days begin anew after their last one.
+    if low > high and isinstance(item, ir.Read) and FIELDS[item.field].of_clock:
+        outside = making.inverted(node.span, _between(node, item, high, low))
+        edges: list[ir.Expr] = [making.constant(members.span, one, item.type) for one in ends]
+        both = making.logical(node.span, "or", (outside, _either(node.span, item, edges)))
+        return making.turned(node.span, both, negated=node.negated)
     if low > high:
         low_text, high_text = members.low.text, members.high.text
         message = f"the range {low_text}..{high_text} is empty, so this is never true"
         typer.scope.warn("P301", message, members.span, f"write  {high_text}..{low_text}")
-    return turned(node.span, _between(node, item, low, high), negated=node.negated)
+    return making.turned(node.span, _between(node, item, low, high), negated=node.negated)
 
 
 def _between(node: s.Node, item: ir.Expr, low: float, high: float) -> ir.Expr:
-    return ir.Between(span=node.span, type=BOOL, level=item.level, item=item, low=low, high=high)
+    return making.made(ir.Between, node.span, BOOL, item=item, low=low, high=high)
 
 
 # ---- texts
@@ -363,18 +353,15 @@ def text_test(typer: Typer, node: s.TextTest) -> ir.Expr:
     field_as_word(typer.scope, node.right, Severity.WARNING)
     left = typer.plain(typer.check(node.left))
     if node.operator == "contains" and left.type.kind is Kind.LIST:
-        kind = item_type(left)
-        like = ir.Read(span=left.span, type=kind, level=Level.CONST, field="pod.name")
-        return member(node.span, _word_or_expression(typer, node.right, like), left)
+        kind = making.item_type(left)
+        like = making.made(ir.Read, left.span, kind, field="pod.name")
+        return making.member(node.span, _word_or_expression(typer, node.right, like), left)
     left = typer.want(left, "text", f"`{node.operator}`")
     matches = node.operator == "matches"
     right = (_pattern if matches else fields.label_value)(typer, node.right)
     if right.type != TEXT:
         raise typer.scope.clash("P201", f"`{node.operator}` wants two texts", left, right)
-    level = max(left.level, right.level)
-    return ir.TextTest(
-        span=node.span, type=BOOL, level=level, operator=node.operator, left=left, right=right
-    )
+    return making.made(ir.TextTest, node.span, BOOL, operator=node.operator, left=left, right=right)
 
 
 def _pattern(typer: Typer, node: s.Expr) -> ir.Const:
@@ -388,7 +375,7 @@ def _pattern(typer: Typer, node: s.Expr) -> ir.Const:
             helps = ("for what must not be there write  not ... matches",)
         message = f"this regular expression {reason}"
         raise typer.scope.refuse("P112", message, node.span, *helps)
-    return constant(node.span, text, TEXT)
+    return making.constant(node.span, text, TEXT)
 
 
 # ---- label tests
@@ -413,18 +400,20 @@ def label_test(typer: Typer, node: s.LabelTest) -> ir.Expr:
         return _taint(typer, node, key, (operator, value), make)
     read = make(key)
     if value is None:
-        return inverted(node.span, missing(node.span, read))
+        return making.inverted(node.span, making.missing(node.span, read))
     negated = operator in ("!=", "not in")
     if operator in ("in", "not in"):
-        return turned(node.span, _member(typer, node.span, read, value), negated=negated)
+        return making.turned(node.span, _member(typer, node.span, read, value), negated=negated)
     right = fields.label_value(typer, value)
     if operator not in ("=", "==", "!="):
-        return compare(node.span, _as_number(typer, read), operator, _as_number(typer, right))
+        return making.compare(
+            node.span, _as_number(typer, read), operator, _as_number(typer, right)
+        )
     right = typer.want(right, "text", f"`{operator}`")
     if isinstance(value, s.Word) and value.value.lower() in NOTHING:
         left = f"{node.path}[{typer.scope.text(node.key)}]"
         _word_for_nothing(typer.scope, node, left, value, negated=negated)
-    return turned(node.span, compare(node.span, read, "==", right), negated=negated)
+    return making.turned(node.span, making.compare(node.span, read, "==", right), negated=negated)
 
 
 def _as_number(typer: Typer, value: ir.Expr) -> ir.Expr:
@@ -433,9 +422,9 @@ def _as_number(typer: Typer, value: ir.Expr) -> ir.Expr:
         if is_missing(number):
             message, help_ = f"`{value.value}` is not a number", "compare texts with `=`"
             raise typer.scope.refuse("P201", message, value.span, help_)
-        return constant(value.span, number, NUMBER)
+        return making.constant(value.span, number, NUMBER)
     value = typer.want(value, "number or text", "this test")
-    return value if value.type.is_number else func(value.span, NUMBER, "number", (value,))
+    return value if value.type.is_number else making.func(value.span, NUMBER, "number", (value,))
 
 
 def _taint(
@@ -458,5 +447,5 @@ def _taint(
         field_as_word(typer.scope, one, Severity.ERROR)
     texts = [fields.fixed_text(typer, one, "the value of a taint") for one in values]
     reads = [make(f"{key}={text}") for text in texts]
-    test_ = logical(node.span, "or", reads)
-    return turned(node.span, test_, negated=operator in ("!=", "not in"))
+    test_ = making.logical(node.span, "or", reads)
+    return making.turned(node.span, test_, negated=operator in ("!=", "not in"))

@@ -6,8 +6,8 @@ from typing import Any
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker.literals import read_number, settle
-from dsl.checker.making import constant
 from dsl.checker.scope import RESERVED, Flex, ParamEntry, ParamValue, Scope, Typed
+from dsl.making import constant
 from dsl.quantities import exact_duration, parse_time, to_float
 from dsl.source import Span
 from dsl.types import BOOL, DURATION, PLAIN, TEXT, TEXTS, TIME, Kind, Type, is_missing

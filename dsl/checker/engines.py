@@ -7,13 +7,13 @@ from dsl import syntax as s
 from dsl.checker import fields, peers
 from dsl.checker.aggregates import nothing_of_it
 from dsl.checker.literals import settle
-from dsl.checker.making import arith, compare, constant, logical, read
 from dsl.checker.rules import Checked, Parts, Rules, holes
 from dsl.checker.statements import keys
 from dsl.checker.typer import Place
+from dsl.making import arith, compare, constant, logical, made, read
 from dsl.schema import FIELDS, request_unit
 from dsl.source import Span
-from dsl.types import NUMBER, Level, number_of
+from dsl.types import Level
 
 _VICTIMS: Final = frozenset(name for name in FIELDS if name.startswith("victims."))
 _MOST_NODES: Final = 4
@@ -73,8 +73,7 @@ def _less_important(where: ir.Expr | None, start: int) -> ir.Expr:
         isinstance(one, ir.Read) and one.field == "it.priority" for one in ir.walk(where)
     ):
         return where
-    theirs = read(span, NUMBER, Level.IT, "it.priority")
-    lower = compare(span, theirs, "<", read(span, NUMBER, Level.POD, "pod.priority"))
+    lower = compare(span, read(span, "it.priority"), "<", read(span, "pod.priority"))
     return logical(span, "and", (lower, *([] if where is None else [where])))
 
 
@@ -194,20 +193,13 @@ def _amount(rules: Rules, key: str, node: s.Literal) -> float:
 
 def _stays_within(key: str, most: float, by: tuple[ir.Expr, ir.Expr], span: Span) -> ir.Expr:
     """Returns the condition that use and request of a resource stay within an amount."""
-    kind = number_of(request_unit(key))
-    asked = read(span, kind, Level.POD, "pod.request", key)
-    total = arith(span, kind, ("+",), (_used(key, compare(span, by[1], "==", by[0]), span), asked))
-    return compare(span, total, "<=", constant(span, most, kind))
+    asked = read(span, "pod.request", key)
+    used = _used(key, compare(span, by[1], "==", by[0]), span)
+    total = arith(span, asked.type, ("+",), (used, asked))
+    return compare(span, total, "<=", constant(span, most, asked.type))
 
 
 def _used(key: str, where: ir.Expr | None, span: Span) -> ir.Expr:
-    kind = number_of(request_unit(key))
-    return ir.PodAggregate(
-        span=span,
-        type=kind,
-        level=Level.POD,
-        function="sum",
-        over="cluster",
-        value=read(span, kind, Level.IT, "it.request", key),
-        where=where,
-    )
+    value = read(span, "it.request", key)
+    parts = {"function": "sum", "over": "cluster", "value": value, "where": where}
+    return made(ir.PodAggregate, span, value.type, Level.POD, **parts)

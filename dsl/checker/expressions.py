@@ -9,36 +9,22 @@ from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
-from dsl import ir
+from dsl import ir, making
 from dsl import syntax as s
+from dsl import types as t
 from dsl.checker import aggregates, calls, comparisons, fields, names
 from dsl.checker.convert import help_for, sort_of
 from dsl.checker.literals import fold, read_literal, settle
-from dsl.checker.making import arith, choice, constant, first_of, inverted, level_of, logical
 from dsl.checker.scope import Flex, MetricEntry, Refused, Scope, Typed, describe
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Fix, Severity
-from dsl.types import (
-    BOOL,
-    DURATION,
-    NUMBER,
-    PLAIN,
-    SECONDS,
-    TEXT,
-    TEXTS,
-    TIME,
-    Kind,
-    Level,
-    Type,
-    number_of,
-)
 
 #: What sums of times come to.
 _SUMS: Final = {
-    (TIME, "-", TIME): DURATION,
-    (TIME, "-", DURATION): TIME,
-    (TIME, "+", DURATION): TIME,
-    (DURATION, "+", TIME): TIME,
+    (t.TIME, "-", t.TIME): t.DURATION,
+    (t.TIME, "-", t.DURATION): t.TIME,
+    (t.TIME, "+", t.DURATION): t.TIME,
+    (t.DURATION, "+", t.TIME): t.TIME,
 }
 
 
@@ -60,7 +46,7 @@ def _list(typer: Typer, node: s.Words) -> ir.Expr:
     for one in node.items:
         comparisons.field_as_word(typer.scope, one, Severity.ERROR)
     texts = [fields.fixed_text(typer, one, "an item of a list") for one in node.items]
-    return constant(node.span, tuple(texts), TEXTS)
+    return making.constant(node.span, tuple(texts), t.TEXTS)
 
 
 def _name(typer: Typer, node: s.Name) -> Typed:
@@ -71,12 +57,11 @@ def _name(typer: Typer, node: s.Name) -> Typed:
             if entry.given:
                 typer.scope.given.append(node.span)
             return replace(value, span=node.span)
-        kind, level = value.type, value.level
-        return ir.Named(span=node.span, type=kind, level=level, name=node.name, body=value)
+        return making.made(ir.Named, node.span, value.type, name=node.name, body=value)
     if node.name == "it" and typer.place.item is not None:
         return replace(typer.place.item, span=node.span)
     if node.name == "now":
-        return ir.Read(span=node.span, type=TIME, level=Level.CYCLE, field="now")
+        return making.read(node.span, "now")
     if node.name in typer.scope.broken:
         raise Refused
     metric = typer.find_metric(node.name)
@@ -93,22 +78,24 @@ def _sum(typer: Typer, node: s.Chain) -> Typed:
     if all(isinstance(one, Flex) for one in parts):
         return fold(typer.scope, node.operators, cast("list[Flex]", parts), node.span)
     firm = next(one for one in parts if not isinstance(one, Flex))
-    has_time = any(not isinstance(one, Flex) and one.type.kind is Kind.TIME for one in parts)
-    unit = SECONDS if has_time else firm.type.unit or PLAIN
+    has_time = any(not isinstance(one, Flex) and one.type.kind is t.Kind.TIME for one in parts)
+    unit = t.SECONDS if has_time else firm.type.unit or t.PLAIN
     solid = tuple(settle(typer.scope, one, unit, firm) for one in parts)
     kind = solid[0].type
     for operator, left, right in zip(node.operators, solid, solid[1:], strict=False):
         kind = _sum_type(typer, operator, kind, left, right)
-    return arith(node.span, kind, node.operators, solid)
+    return making.arith(node.span, kind, node.operators, solid)
 
 
-def _sum_type(typer: Typer, operator: str, kind: Type, left: ir.Expr, right: ir.Expr) -> Type:
+def _sum_type(typer: Typer, operator: str, kind: t.Type, left: ir.Expr, right: ir.Expr) -> t.Type:
     other, scope = right.type, typer.scope
     if (kind, operator, other) in _SUMS:
         return _SUMS[kind, operator, other]
     if not kind.is_number or not other.is_number:
-        odd, beside = (right, kind) if other.kind is Kind.TEXT or kind.is_number else (left, other)
-        at_time = odd.type.kind is Kind.TEXT and beside.kind is Kind.TIME
+        odd, beside = (
+            (right, kind) if other.kind is t.Kind.TEXT or kind.is_number else (left, other)
+        )
+        at_time = odd.type.kind is t.Kind.TEXT and beside.kind is t.Kind.TIME
         want = {"+": "seconds", "-": "time"}[operator] if at_time else "number"
         helps = help_for(scope, odd, want)
         raise typer.scope.clash("P201", f"`{operator}` wants two numbers", left, right, *helps)
@@ -123,11 +110,11 @@ def _product(typer: Typer, node: s.Chain) -> Typed:
     if all(isinstance(one, Flex) for one in parts):
         return fold(typer.scope, node.operators, cast("list[Flex]", parts), node.span)
     solid = tuple(typer.plain(one) for one in parts)
-    unit = PLAIN
+    unit = t.PLAIN
     for operator, one in zip(("*", *node.operators), solid, strict=True):
         typer.want(one, "number", f"`{operator}`")
-        unit = unit.times(one.type.unit or PLAIN, 1 if operator == "*" else -1)
-    return arith(node.span, number_of(unit), node.operators, solid)
+        unit = unit.times(one.type.unit or t.PLAIN, 1 if operator == "*" else -1)
+    return making.arith(node.span, t.number_of(unit), node.operators, solid)
 
 
 def _negative(typer: Typer, node: s.Negative) -> Typed:
@@ -135,7 +122,7 @@ def _negative(typer: Typer, node: s.Negative) -> Typed:
     if isinstance(typed, Flex):
         exact = None if typed.exact is None else -typed.exact
         return replace(typed, span=node.span, exact=exact, text=f"-{typed.text}")
-    return ir.Negate(span=node.span, type=typed.type, level=typed.level, operand=typed)
+    return making.made(ir.Negate, node.span, typed.type, operand=typed)
 
 
 def _percent_of(typer: Typer, node: s.PercentOf) -> Typed:
@@ -145,9 +132,9 @@ def _percent_of(typer: Typer, node: s.PercentOf) -> Typed:
     if isinstance(typed, Flex):
         return fold(typer.scope, ("*",), [Flex(share.span, exact), typed], node.span)
     # Times N, then over 100: exact wherever the result is a whole number.
-    number = settle(typer.scope, Flex(share.span, exact * 100), PLAIN)
-    hundred = constant(share.span, 100.0, NUMBER)
-    return arith(node.span, typed.type, ("*", "/"), (typed, number, hundred))
+    number = settle(typer.scope, Flex(share.span, exact * 100), t.PLAIN)
+    hundred = making.constant(share.span, 100.0, t.NUMBER)
+    return making.arith(node.span, typed.type, ("*", "/"), (typed, number, hundred))
 
 
 # ---- logic and choice
@@ -161,8 +148,8 @@ def _logic(typer: Typer, node: s.Logical | s.Not) -> ir.Expr:
     parts = typer.each(written)
     solid = [typer.want(one, "condition", f"`{word}`") for one in parts]
     if isinstance(node, s.Not):
-        return inverted(node.span, solid[0])
-    return logical(node.span, node.operator, solid)
+        return making.inverted(node.span, solid[0])
+    return making.logical(node.span, node.operator, solid)
 
 
 def _if(typer: Typer, node: s.If) -> ir.Expr:
@@ -171,32 +158,32 @@ def _if(typer: Typer, node: s.If) -> ir.Expr:
     count = len(conditions)
     tests = [typer.want(one, "condition", "`if`") for one in checked[:count]]
     values, kind = typer.unify(checked[count:], "`then` and `else` want")
-    if kind.kind is Kind.LIST and level_of((*values, *tests)) > Level.POD:
+    if kind.kind is t.Kind.LIST and making.level_of((*values, *tests)) > t.Level.POD:
         message = "a list may not differ from node to node here"
         raise typer.scope.refuse("P201", message, node.span)
     result = values[-1]
     for condition, then in zip(reversed(tests), reversed(values[:-1]), strict=True):
-        result = replace(choice(node.span, condition, then, result), type=kind)
+        result = replace(making.choice(node.span, condition, then, result), type=kind)
     return result
 
 
 def _fallback(typer: Typer, node: s.Fallback) -> ir.Expr:
     parts = typer.each(node.operands)
     for one in parts[:-1]:
-        if not isinstance(one, Flex) and one.type.kind in (Kind.BOOL, Kind.LIST):
+        if not isinstance(one, Flex) and one.type.kind in (t.Kind.BOOL, t.Kind.LIST):
             message = f"`??` is for values that may be missing; {describe(one)} never is"
             fix = Fix(node.span, typer.scope.text(one)) if one is parts[0] else None
             raise typer.scope.refuse("P201", message, one.span, fix=fix)
     values, kind = typer.unify(parts, "`??` wants")
-    return replace(first_of(node.span, values), type=kind)
+    return replace(making.first_of(node.span, values), type=kind)
 
 
 #: How an expression of each kind is understood.
 _CHECKS: Final[dict[type, Callable[[Typer, Any], Typed]]] = {
     **dict.fromkeys((s.Number, s.Percent), lambda typer, one: read_literal(typer.scope, one)),
-    **dict.fromkeys((s.Text, s.Word), lambda _, one: constant(one.span, one.value, TEXT)),
+    **dict.fromkeys((s.Text, s.Word), lambda _, one: making.constant(one.span, one.value, t.TEXT)),
     **dict.fromkeys((s.Logical, s.Not), _logic),
-    s.Bool: lambda _, one: constant(one.span, one.value, BOOL),
+    s.Bool: lambda _, one: making.constant(one.span, one.value, t.BOOL),
     s.Param: Typer.param,
     s.Name: _name,
     s.Field: fields.read_field,

@@ -5,12 +5,12 @@ from typing import Final
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import names
-from dsl.checker.making import constant
 from dsl.checker.scope import Flex, Scope
 from dsl.checker.typer import Typer
-from dsl.schema import AMOUNTS, FIELDS, PLURALS, RESULTS, FieldSpec, request_unit
+from dsl.making import constant, made, type_of
+from dsl.schema import AMOUNTS, FIELDS, PLURALS, RESULTS, FieldSpec
 from dsl.source import Span
-from dsl.types import TEXT, Kind, Level, number_of
+from dsl.types import TEXT, Kind, Level
 
 _OF_CONTAINER: Final = ("it.name", "it.image", "it.request", "it.limit")
 #: What the API server takes without a domain in a container's requests and limits.
@@ -79,16 +79,14 @@ def make_read(
     if spec.type.kind in _SETS:
         message = f"`{spec.name}` is a set of {_SETS[spec.type.kind]}, not a value"
         raise typer.scope.refuse("P201", message, span, f"write  count({spec.name})")
-    level = Level.IT if of_its_node else spec.level
+    level, name = Level.IT if of_its_node else spec.level, spec.name
     if isinstance(key, ir.Core):
-        level = max(level, key.level)
-        return ir.KeyedRead(span=span, type=spec.type, level=level, field=spec.name, key=key)
-    amount = key is not None and spec.name in AMOUNTS
-    kind = number_of(request_unit(key)) if key is not None and amount else spec.type
+        return made(ir.KeyedRead, span, spec.type, max(level, key.level), field=name, key=key)
+    kind = type_of(name, key)
     if of_container:
-        field = spec.name.removeprefix("it.")
-        return ir.ContainerRead(span=span, type=kind, level=Level.POD, field=field, key=key)
-    return ir.Read(span=span, type=kind, level=level, field=spec.name, key=key)
+        own = name.removeprefix("it.")
+        return made(ir.ContainerRead, span, kind, Level.POD, field=own, key=key)
+    return made(ir.Read, span, kind, level, field=name, key=key)
 
 
 def _wrong_here(

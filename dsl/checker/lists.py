@@ -7,20 +7,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from dsl import ir
+from dsl import ir, making
 from dsl import syntax as s
-from dsl.checker.calls import is_split
-from dsl.checker.making import (
-    choice,
-    compare,
-    constant,
-    func,
-    inverted,
-    item_type,
-    level_of,
-    logical,
-    missing,
-)
 from dsl.checker.typer import Typer
 from dsl.schema import FIELDS
 from dsl.source import Span
@@ -50,9 +38,26 @@ def condition(typer: Typer, written: s.Expr) -> ir.Expr:
     return typer.want(typer.check(written), "condition", "`where`", "P208")
 
 
-def type_of(function: str, value: ir.Expr) -> Type:
-    """Returns the type of an aggregate of values."""
-    return NUMBER if function in ("count", "distinct") else value.type
+def type_of(function: str, value: ir.Expr | None) -> Type:
+    """Returns the type of an aggregate of values; of a condition alone there is none."""
+    if value is None or function == "distinct":
+        return NUMBER if function in ("count", "distinct") else BOOL
+    return value.type
+
+
+def tested(
+    function: str, value: ir.Expr | None, where: ir.Expr | None
+) -> tuple[ir.Expr | None, ir.Expr | None]:
+    """Returns the value and the condition of an aggregate: `count`, `any`, `all` have one of both.
+
+    With a value `all` is about those that the condition selects.
+    """
+    if function not in ir.TESTS or value is None or where is None:
+        return (None, where or value) if function in ir.TESTS else (value, where)
+    nobody = Span(value.span.start, value.span.start)
+    if function == "all":
+        return None, making.logical(nobody, "or", (making.inverted(nobody, where), value))
+    return None, making.logical(nobody, "and", (where, value))
 
 
 def list_of(typer: Typer, node: s.Aggregate) -> ir.Expr | None:
@@ -77,8 +82,7 @@ def list_of(typer: Typer, node: s.Aggregate) -> ir.Expr | None:
 
 def over_list(typer: Typer, node: s.Aggregate, items: ir.Expr) -> ir.Expr:
     """Returns an aggregate over the items of a list."""
-    split = is_split(items)
-    if items.level > (Level.NODE if split else Level.POD):
+    if items.level > (Level.POD if ir.split_of(items) is None else Level.NODE):
         message = f"`{typer.scope.text(items)}` is not gone through item by item"
         help_ = "lists of the pod to place are, and what `split` makes of texts of the node"
         raise typer.scope.refuse("P209", message, items.span, help_, "test it with `in`")
@@ -86,38 +90,34 @@ def over_list(typer: Typer, node: s.Aggregate, items: ir.Expr) -> ir.Expr:
         help_ = "give the inner one a name with `let`, if it does not read the item"
         raise typer.scope.refuse("P209", "a list within a list", node.span, help_)
     above = max(items.level, Level.POD)
-    item = ir.Item(span=node.span, type=item_type(items), level=above)
+    item = making.made(ir.Item, node.span, making.item_type(items), above)
     with typer.inside(replace(typer.place, item=item)):
-        where, value = _asked(typer, node, item)
-    level = level_of((items, item, where, value))
+        value, where = _asked(typer, node, item)
+    read = [one for one in (value, where) if one is not None]
+    level = making.level_of((items, item, *read))
+    kind = type_of(node.function, value)
     known = ir.unnamed(items)
     fixed = known.value if isinstance(known, ir.Const) else None
     most = MOST_OVER_NODES if level > Level.POD else MOST_OF_POD
-    asked = ir.walk(where, value)
+    asked = ir.walk(*read)
     # Each item may cost as much as there are pods or nodes.
     dear = any(isinstance(one, ir.PodAggregate | ir.NodeAggregate) for one in asked)
     if items.level > Level.POD or dear:
         most = MOST_OF_NODE
-    whole = ir.ItemAggregate(
-        span=node.span,
-        type=type_of(node.function, value),
-        level=level,
-        function=node.function,
-        items=items,
-        value=value,
-        where=where,
-        most=len(fixed) if isinstance(fixed, tuple) else most,
-    )
+    most = len(fixed) if isinstance(fixed, tuple) else most
+    parts = {"items": items, "value": value, "where": where, "most": most}
+    whole = making.made(ir.ItemAggregate, node.span, kind, level, function=node.function, **parts)
     return whole if isinstance(fixed, tuple) else _bounded(typer, whole)
 
 
-def _asked(typer: Typer, node: s.Aggregate, item: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
-    """Returns the condition under which an item counts, and its value."""
+def _asked(typer: Typer, node: s.Aggregate, item: ir.Expr) -> tuple[ir.Expr | None, ir.Expr]:
+    """Returns the value of an item, and the condition under which it counts."""
     function = node.function
-    holds: list[ir.Expr] = [inverted(node.span, missing(node.span, item))]
+    nobody = Span(node.span.start, node.span.start)
+    holds: list[ir.Expr] = [making.inverted(nobody, making.missing(nobody, item))]
     if node.where is not None:
         holds.append(condition(typer, node.where))
-    value: ir.Expr = constant(node.span, 1.0, NUMBER)
+    value: ir.Expr | None = None
     if node.over is not None:
         value = value_of(typer, function, node.args[0])
     elif function == "distinct":
@@ -132,7 +132,9 @@ def _asked(typer: Typer, node: s.Aggregate, item: ir.Expr) -> tuple[ir.Expr, ir.
         where = f"{typer.scope.text(node.args[0])} where {typer.scope.text(node.where)}"
         help_ = f"write  {function}({number} over {where})"
         raise typer.scope.refuse("P209", message, node.span, help_)
-    return logical(node.span, "and", holds), value
+    value, holding = tested(function, value, making.logical(nobody, "and", holds))
+    assert holding is not None
+    return value, holding
 
 
 def _bounded(typer: Typer, whole: ir.ItemAggregate) -> ir.Expr:
@@ -142,12 +144,12 @@ def _bounded(typer: Typer, whole: ir.ItemAggregate) -> ir.Expr:
     """
     # No text says that a list has more items.
     span, nobody = whole.span, Span(whole.span.start, whole.span.start)
-    most = constant(nobody, float(whole.most), NUMBER)
-    longer = compare(nobody, func(nobody, NUMBER, "len", (whole.items,)), ">", most)
+    most = making.constant(nobody, float(whole.most), NUMBER)
+    longer = making.compare(nobody, making.func(nobody, NUMBER, "len", (whole.items,)), ">", most)
     if whole.type == BOOL:
-        bounded: ir.Expr = logical(span, "and", (inverted(span, longer), whole))
+        bounded: ir.Expr = making.logical(span, "and", (making.inverted(span, longer), whole))
     else:
-        bounded = choice(span, longer, constant(span, MISSING, whole.type), whole)
+        bounded = making.choice(span, longer, making.constant(span, MISSING, whole.type), whole)
     typer.bounded[id(bounded)] = bounded, longer
     return bounded
 

@@ -7,28 +7,14 @@ from typing import Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker.making import constant
+from dsl import types as t
 from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
 from dsl.diagnostics import Fix, Label
 from dsl.foreign.fields import quoted_key
+from dsl.making import constant
 from dsl.quantities import exact_decimal, exact_duration, exact_quantity, parse_time, to_float
 from dsl.schema import FIELDS
 from dsl.source import Span
-from dsl.types import (
-    BYTES,
-    CORES,
-    MISSING,
-    NUMBER,
-    PLAIN,
-    SECONDS,
-    TEXT,
-    TIME,
-    Kind,
-    Level,
-    Unit,
-    number_of,
-    scale_of,
-)
 
 _SMALL_BYTES: Final = 1024
 #: Of a node or pod nobody asks for less than that.
@@ -55,10 +41,10 @@ def read_number(text: str, span: Span) -> Typed | None:
         return Flex(span, exact_quantity(text), "milli", text)
     if text.endswith("i"):
         size = exact_quantity(text)
-        return None if size is None else constant(span, to_float(size), number_of(BYTES))
+        return None if size is None else constant(span, to_float(size), t.number_of(t.BYTES))
     seconds = exact_duration(text)
     if seconds is not None:
-        return constant(span, to_float(seconds), number_of(SECONDS))
+        return constant(span, to_float(seconds), t.number_of(t.SECONDS))
     factor = exact_quantity(text)
     return None if factor is None else Flex(span, factor, "factor", text)
 
@@ -71,7 +57,7 @@ def read_literal(scope: Scope, node: s.Number | s.Percent) -> Typed:
     return found
 
 
-def settle(scope: Scope, typed: Typed, unit: Unit, neighbour: Typed | None = None) -> ir.Expr:
+def settle(scope: Scope, typed: Typed, unit: t.Unit, neighbour: Typed | None = None) -> ir.Expr:
     """Gives a constant the unit of its neighbour; other expressions stay as they are."""
     if not isinstance(typed, Flex):
         return typed
@@ -83,13 +69,13 @@ def settle(scope: Scope, typed: Typed, unit: Unit, neighbour: Typed | None = Non
         help_ = f"write for example  {typed.text} of {_whole(unit, neighbour)}"
         raise scope.refuse("P204", message, typed.span, help_)
     if typed.exact is None:
-        return constant(typed.span, MISSING, number_of(unit))
+        return constant(typed.span, t.MISSING, t.number_of(unit))
     _odd_size(scope, typed, unit, neighbour)
-    value = typed.exact * Fraction(scale_of(unit))
-    return constant(typed.span, to_float(value), number_of(unit))
+    value = typed.exact * Fraction(t.scale_of(unit))
+    return constant(typed.span, to_float(value), t.number_of(unit))
 
 
-def _odd_size(scope: Scope, typed: Flex, unit: Unit, neighbour: Typed | None) -> None:
+def _odd_size(scope: Scope, typed: Flex, unit: t.Unit, neighbour: Typed | None) -> None:
     """Warns of a bare number next to bytes or cores that reads as another unit."""
     size = abs(typed.exact or Fraction(0))
     if typed.sort != "plain" or not size or not re.fullmatch(r"-?\d+(\.\d+)?", typed.text):
@@ -99,8 +85,8 @@ def _odd_size(scope: Scope, typed: Flex, unit: Unit, neighbour: Typed | None) ->
         rate = "/1s" if unit.second else ""
         help_ = f"did you mean {typed.text}Gi{rate} or {typed.text}Mi{rate}?"
         scope.warn("P220", f"`{typed.text}` next to {unit} is very small", typed.span, help_)
-    of_pod = isinstance(neighbour, ir.Read) and neighbour.level is not Level.NODE
-    if unit == CORES and reads and size >= (_MANY_CORES_OF_A_POD if of_pod else _MANY_CORES):
+    of_pod = isinstance(neighbour, ir.Read) and neighbour.level is not t.Level.NODE
+    if unit == t.CORES and reads and size >= (_MANY_CORES_OF_A_POD if of_pod else _MANY_CORES):
         written = scope.text(typed) == typed.text
         scope.warn(
             "P220",
@@ -111,21 +97,21 @@ def _odd_size(scope: Scope, typed: Flex, unit: Unit, neighbour: Typed | None) ->
         )
 
 
-def _whole(unit: Unit, neighbour: Typed | None) -> str:
+def _whole(unit: t.Unit, neighbour: Typed | None) -> str:
     """Returns of what a share may be meant: of all that a node has of the same."""
     of = neighbour.field.rpartition(".")[0] if isinstance(neighbour, ir.Read) else ""
     if f"{of}.allocatable" in FIELDS:
         return f"{of}.allocatable"
-    return "1h" if unit == SECONDS else f"node.{'memory' if unit.byte else 'cpu'}.allocatable"
+    return "1h" if unit == t.SECONDS else f"node.{'memory' if unit.byte else 'cpu'}.allocatable"
 
 
-def _settle_milli(scope: Scope, typed: Flex, unit: Unit, neighbour: Typed | None) -> ir.Expr:
+def _settle_milli(scope: Scope, typed: Flex, unit: t.Unit, neighbour: Typed | None) -> ir.Expr:
     assert typed.exact is not None
     if unit.core == 1 and unit.byte == 0:
-        value = typed.exact * Fraction(scale_of(unit))
-        return constant(typed.span, to_float(value), number_of(unit))
-    if unit == SECONDS:
-        return constant(typed.span, to_float(typed.exact * 60_000), number_of(unit))
+        value = typed.exact * Fraction(t.scale_of(unit))
+        return constant(typed.span, to_float(value), t.number_of(unit))
+    if unit == t.SECONDS:
+        return constant(typed.span, to_float(typed.exact * 60_000), t.number_of(unit))
     if unit.byte:
         first, second = sorted((neighbour or typed, typed), key=lambda one: one.span.start)
         said = {True: "`m` is milli-cores here", False: str(unit)}
@@ -146,7 +132,7 @@ def fold(scope: Scope, operators: tuple[str, ...], operands: list[Flex], span: S
     """Computes a chain of constants exactly."""
     for one in operands:
         if one.sort == "milli":
-            settle(scope, one, PLAIN)
+            settle(scope, one, t.PLAIN)
     value = operands[0].exact
     for operator, operand in zip(operators, operands[1:], strict=True):
         value = _fold_one(operator, value, operand.exact)
@@ -173,23 +159,23 @@ def _fold_one(operator: str, left: Fraction | None, right: Fraction | None) -> F
 def read_word(scope: Scope, node: s.Word | s.Text | s.Percent | s.Bool, like: Typed) -> ir.Const:
     """Reads a word in the type of the value it is tested against."""
     text = node.text if isinstance(node, s.Percent) else str(node.value)
-    kind = NUMBER if isinstance(like, Flex) else like.type
-    if kind.kind is Kind.TEXT:
-        return constant(node.span, text, TEXT)
+    kind = t.NUMBER if isinstance(like, Flex) else like.type
+    if kind.kind is t.Kind.TEXT:
+        return constant(node.span, text, t.TEXT)
     if kind.is_number:
         number = read_number(text, node.span)
         if number is None:
             raise _wrong_word(scope, node.span, text, like)
-        settled = settle(scope, number, kind.unit or PLAIN, like)
-        if isinstance(settled, ir.Const) and settled.type.unit == (kind.unit or PLAIN):
+        settled = settle(scope, number, kind.unit or t.PLAIN, like)
+        if isinstance(settled, ir.Const) and settled.type.unit == (kind.unit or t.PLAIN):
             return settled
         raise scope.clash("P203", "a comparison wants equal units", like, settled)
-    if kind.kind is Kind.BOOL and text in ("true", "false"):
+    if kind.kind is t.Kind.BOOL and text in ("true", "false"):
         return constant(node.span, text == "true", kind)
-    if kind.kind is Kind.TIME:
+    if kind.kind is t.Kind.TIME:
         moment = parse_time(text)
         if moment == moment:
-            return constant(node.span, moment, TIME)
+            return constant(node.span, moment, t.TIME)
     raise _wrong_word(scope, node.span, text, like)
 
 
@@ -202,7 +188,7 @@ def _wrong_word(scope: Scope, span: Span, text: str, like: Typed) -> Refused:
         fix = Fix(Span(like.span.start, span.end), better)
     elif describe(like) == "a condition" and text.lower() in ("true", "false"):
         fix = Fix(span, text.lower())
-    elif not isinstance(like, Flex) and like.type.kind is Kind.LIST:
+    elif not isinstance(like, Flex) and like.type.kind is t.Kind.LIST:
         helps = (f"write  {scope.text(like)} contains {quoted_key(text)}",)
     labels = (Label(span, "a word"),)
     return scope.refuse(

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final, cast
 
-from msgspec.structs import replace
-
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker.declarations import declare_name, text_of
@@ -56,32 +54,39 @@ def find_metric(scope: Scope, name: str) -> MetricEntry | None:
     return entry
 
 
-def metric_spec(name: str, definition: MetricDefinition) -> MetricSpec:
-    """Returns a metric ready to be asked for; equal sources have equal ids."""
-    unit = _unit_word(definition.unit)
-    source = (
-        definition.query,
-        definition.by or "",
-        repr(definition.every_seconds),
-        repr(definition.stale_seconds),
-        unit,
-        str(definition.percent),
-    )
-    digest = hashlib.sha256("\0".join(source).encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    words = tuple(map(str.strip, definition.by.split(","))) if definition.by else ()
+def metric_spec(
+    name: str, definition: MetricDefinition, source: str = "promql", words: tuple[str, ...] = ()
+) -> MetricSpec:
+    """Returns a metric ready to be asked for; equal sources have equal ids.
+
+    `words` say whose values they are; of a query its definition does.
+    """
+    unit, by = _unit_word(definition.unit), definition.by
+    words = tuple(map(str.strip, by.split(","))) if by else words
     of, keys = owner_of(words)
-    spec = MetricSpec(
-        id=f"promql:{digest}",
+    scale = scale_of(definition.unit) * (_PERCENT if definition.percent else 1.0)
+    if source == "annotation":
+        # The key stands last, as it may hold anything.
+        id_ = f"annotation:{definition.stale_seconds!r}:{scale!r}:{definition.query}"
+    else:
+        every, stale = definition.every_seconds, definition.stale_seconds
+        facts = (definition.query, by, every, stale, unit, definition.percent, of, *keys)
+        digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:12]
+        id_ = f"{source}:{of}:{digest}"
+    return MetricSpec(
+        id=id_,
         name=name,
         query=definition.query,
-        by=definition.by if of == "node" else None,
+        by=by if of == "node" else None,
         every_seconds=definition.every_seconds,
         stale_seconds=definition.stale_seconds,
         default=definition.default,
         unit=unit,
-        scale=scale_of(definition.unit) * (_PERCENT if definition.percent else 1.0),
+        scale=scale,
+        source=source,
+        of=of,
+        keys=() if by is not None and of == "node" else keys,
     )
-    return spec if of == "node" else _other_spec(spec, "promql", of, keys)
 
 
 def owner_of(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
@@ -117,7 +122,6 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
         _fits_object(scope, texts[0], node.arguments[0].span)
     entry.unit = unit
     words = _by(scope, clauses.get("metric_by"))
-    of, keys = owner_of(words)
     every, stale = _times(scope, clauses)
     definition = MetricDefinition(
         query="#".join(texts),
@@ -128,11 +132,8 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
         unit=unit,
         percent=percent,
     )
-    spec = metric_spec(node.name, definition)
-    if source != "promql":
-        _fits_source(scope, node, clauses, of)
-        spec = _other_spec(spec, source, of, keys)
-    entry.spec = spec
+    _fits_source(scope, node, clauses, owner_of(words)[0])
+    entry.spec = metric_spec(node.name, definition, source, words)
     guilty = clauses.get("metric_stale")
     if guilty is not None and source in ("promql", "usage") and stale < every:
         message = f"`{node.name}` is stale before it is asked for again: it is missing in between"
@@ -214,17 +215,6 @@ def _fits_source(
         raise scope.refuse("P209", message, clauses["metric_by"].span, "write  by name")
 
 
-def _other_spec(spec: MetricSpec, source: str, of: str, keys: tuple[str, ...]) -> MetricSpec:
-    """Returns the spec of a metric that is not one of Prometheus by node."""
-    if source == "annotation":
-        # The key stands last, as it may hold anything.
-        name = f"annotation:{spec.stale_seconds!r}:{spec.scale!r}:{spec.query}"
-    else:
-        digest = hashlib.sha256("\0".join((spec.id, of, *keys)).encode()).hexdigest()[:12]
-        name = f"{source}:{of}:{digest}"
-    return replace(spec, id=name, source=source, of=of, keys=keys)
-
-
 def _seconds(scope: Scope, clause: s.Clause | None, word: str, otherwise: float) -> float:
     if clause is None:
         return otherwise
@@ -295,19 +285,10 @@ def _quoted(scope: Scope, value: Typed, span: Span) -> str:
     if isinstance(plain, str):
         return re.sub(r"""[\\"']""", r"\\\g<0>", plain).replace("\n", "\\n")
     if isinstance(plain, float):
-        if value.type == DURATION:
-            return _promql_duration(plain)
-        return number_text(plain)
+        if value.type != DURATION:
+            return number_text(plain)
+        # There are no fractions there.
+        return show(plain, DURATION) if plain == int(plain) else f"{round(plain * 1000)}ms"
     if value.type.element is Kind.TEXT:
         return "|".join(re.escape(str(one)) for one in plain)
     raise scope.refuse("P105", "a list of numbers cannot stand in a query", span)
-
-
-def _promql_duration(seconds: float) -> str:
-    milliseconds = round(seconds * 1000)
-    words = []
-    for name, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
-        count, milliseconds = divmod(milliseconds, size)
-        if count:
-            words.append(f"{count}{name}")
-    return "".join(words) or "0s"

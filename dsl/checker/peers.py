@@ -7,16 +7,13 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from dsl import ir
+from dsl import ir, making
 from dsl import syntax as s
-from dsl.checker.making import choice, compare, constant, first_of, func, inverted, logical
-from dsl.checker.making import missing as missing_of
-from dsl.checker.making import read as read_of
 from dsl.checker.scope import Flex, Refused, Scope, Typed
 from dsl.checker.typer import Typer
 from dsl.schema import FIELDS, OF_THE_QUEUE
 from dsl.source import Span
-from dsl.types import BOOL, MISSING, NUMBER, TEXT, Kind, Level
+from dsl.types import MISSING, NUMBER, TEXT, Kind, Level
 
 _NAMED: Final = ("node", "zone", "region", "rack")
 #: What others call a topology.
@@ -59,29 +56,29 @@ def count(over: str, by: tuple[ir.Expr, ir.Expr] | None, span: Span) -> ir.Expr:
         by: what peers have in common, of the pod and of `it`; None for the workload.
         span: the text it comes from.
     """
-    no_kind = constant(span, "", TEXT)
-    owners = ((Level.IT, "it"), (Level.POD, "pod"))
+    no_kind = making.constant(span, "", TEXT)
     namespace, workload, kind = (
-        [read_of(span, TEXT, level, f"{owner}.{one}") for level, owner in owners]
+        [making.read(span, f"{owner}.{one}") for owner in ("it", "pod")]
         for one in ("namespace", "workload", "owner.kind")
     )
     # Two workloads of one name are told apart by the kind of their owners: a Deployment's pods are
     # a ReplicaSet's, others' are not.
-    kinds = [first_of(span, (one, no_kind)) for one in kind]
+    kinds = [making.first_of(span, (one, no_kind)) for one in kind]
     same = [workload, kinds] if by is None else [by[::-1]]
-    terminating = read_of(span, BOOL, Level.IT, "it.terminating")
-    equal = [compare(right.span, left, "==", right) for left, right in (namespace, *same)]
-    where = logical(span, "and", (*equal, inverted(span, terminating)))
-    total = ir.PodAggregate(
-        span=span, type=NUMBER, level=Level.NODE, function="count", over=over, value=None,
-        where=where,
-    )  # fmt: skip
+    equal = [making.compare(right.span, left, "==", right) for left, right in (namespace, *same)]
+    where = making.logical(
+        span, "and", (*equal, making.inverted(span, making.read(span, "it.terminating")))
+    )
+    parts = {"function": "count", "over": over, "value": None, "where": where}
+    total = making.made(ir.PodAggregate, span, NUMBER, Level.NODE, **parts)
     if over == "node":
         return total
     of_label, _, key = over.partition(":")
     field = ("node.label", key) if key else (f"node.{of_label}", None)
-    here = read_of(span, TEXT, Level.NODE, *field)
-    return choice(span, missing_of(span, here), constant(span, MISSING, NUMBER), total)
+    here = making.read(span, *field)
+    return making.choice(
+        span, making.missing(span, here), making.constant(span, MISSING, NUMBER), total
+    )
 
 
 def member(typer: Typer, written: s.Expr, what: str) -> tuple[ir.Expr, ir.Expr]:
@@ -102,16 +99,18 @@ def chosen(scope: Scope, guard: ir.Expr | None, member: ir.Expr) -> ir.Expr:
     asked = [one for one in ir.joined(guard) if _is_of_every_pod(one)]
     if not asked:
         return member
-    parts = tuple([lifted(scope, one, "the left side") for one in asked])
     span = member.span
-    whole = ir.Logical(span=span, type=BOOL, level=Level.IT, operator="and", operands=parts)
-    nothing: ir.Expr = constant(span, MISSING, NUMBER)
+    whole = making.logical(span, "and", [lifted(scope, one, "the left side") for one in asked])
+    nothing: ir.Expr = making.constant(span, MISSING, NUMBER)
     if member.type.kind is Kind.TEXT:
         # A text that is missing: what stands before a separator that is not there.
-        nothing = func(span, TEXT, "before", (constant(span, "", TEXT), constant(span, "-", TEXT)))
-    return ir.If(
-        span=span, type=member.type, level=Level.IT, condition=whole, then=member, other=nothing
-    )
+        nothing = making.func(
+            span,
+            TEXT,
+            "before",
+            (making.constant(span, "", TEXT), making.constant(span, "-", TEXT)),
+        )
+    return making.choice(span, whole, member, nothing)
 
 
 def _is_of_every_pod(root: ir.Expr) -> bool:
@@ -165,8 +164,7 @@ def lifted(scope: Scope, node: ir.Expr, what: str) -> ir.Expr:
             changed[name] = tuple([parts.get(id(one), one) for one in value])
         elif id(value) in parts:
             changed[name] = parts[id(value)]
-    level = max((one.level for one in parts.values()), default=Level.CONST)
-    return structs.replace(node, level=level, **changed)
+    return structs.replace(node, level=making.level_of(parts.values()), **changed)
 
 
 def _no_member(scope: Scope, node: Typed, what: str) -> Refused:

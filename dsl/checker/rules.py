@@ -7,16 +7,15 @@ from msgspec import Struct
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker.aggregates import OF_NODE, sets_read
+from dsl.checker.aggregates import OF_NODE
 from dsl.checker.lists import too_long
 from dsl.checker.literals import read_number, read_seconds, settle
-from dsl.checker.making import choice, constant, inverted, logical
 from dsl.checker.scope import Flex, Refused, Scope, Typed
 from dsl.checker.typer import Typer
 from dsl.checker.undecided import Side, decided, demanded
-from dsl.plan import DOMAINS
+from dsl.making import choice, constant, inverted, logical
 from dsl.quantities import to_float
-from dsl.schema import FIELDS
+from dsl.reads import Reads
 from dsl.source import Span
 from dsl.types import DURATION, NUMBER, PLAIN, SECONDS, Kind, Level
 
@@ -26,9 +25,6 @@ _STATUS: Final = {
     "unresolvable": "UnschedulableAndUnresolvable",
 }
 _FULL: Final = 100.0
-_TIME_FIELDS: Final = (
-    "now", "time.hour", "time.minute", "time.weekday", "time.day", "time.month",
-)  # fmt: skip
 
 #: What a statement is understood as, and the expressions in it.
 Checked = tuple[ir.AnyCore, tuple[ir.Expr | None, ...]]
@@ -36,21 +32,12 @@ Checked = tuple[ir.AnyCore, tuple[ir.Expr | None, ...]]
 Parts = Mapping[str, Any]
 
 
-class Reads(Struct, frozen=True):
-    """What a rule looks at."""
-
-    fields: frozenset[str]
-    row_local: bool
-    metrics: bool
-    time: bool
-    changes: bool
-
-
 class Draft(Struct, frozen=True):
-    """A statement as understood, before it is lowered."""
+    """A statement as understood, before it is lowered; `slot` is where it stands in a plan."""
 
     number: int
     written: s.Rule | s.Special
+    slot: str
     core: ir.AnyCore
     reads: Reads
 
@@ -59,49 +46,6 @@ class Draft(Struct, frozen=True):
         """What a rejection means for preemption."""
         given: str | None = getattr(self.core, "status", None)
         return given or _STATUS["unschedulable" if self.reads.changes else "unresolvable"]
-
-
-def reads_of(*roots: ir.Expr | None) -> Reads:
-    """Collects what expressions look at."""
-    fields: set[str] = set()
-    local, metrics, changes, time = True, False, False, False
-    for node in ir.walk(*(one for one in roots if one is not None)):
-        match node:
-            case ir.Read() | ir.KeyedRead():
-                fields.add(node.field)
-                changes = changes or FIELDS[node.field].changes
-                # What the whole cluster has, or a quota uses, changes with any node.
-                local = local and not node.field.startswith(("cluster.", "it.quota."))
-            case ir.Metric():
-                fields |= _read_by(node)
-                metrics = True
-                time = time or node.age
-            case ir.Pair():
-                fields.add(f"metric:{node.name}")
-                metrics = True
-            case ir.NodeAggregate() | ir.Rank():
-                fields.update(sets_read(node))
-                local = False
-            case ir.ContainerAggregate():
-                fields.add("pod.containers")
-            case ir.PodAggregate():
-                fields.update(sets_read(node))
-                changes = True
-                local = local and node.over == "node"
-            case _:
-                pass
-    time = time or any(one in _TIME_FIELDS for one in fields)
-    return Reads(frozenset(fields), local, metrics, time, changes)
-
-
-def _read_by(node: ir.Metric) -> set[str]:
-    """Returns what a metric looks at: itself, and what says which of its values is a node's."""
-    fields = {f"metric_age:{node.name}" if node.age else f"metric:{node.name}"}
-    if node.source == "annotation":
-        fields |= {"node.annotation", "now"}
-    if node.of in DOMAINS:
-        fields.add(f"node.{node.of}")
-    return fields
 
 
 class Rules:

@@ -8,19 +8,18 @@ from dsl import syntax as s
 from dsl.checker import comparisons, fields, peers
 from dsl.checker.lists import too_long
 from dsl.checker.literals import read_word
-from dsl.checker.making import arith, compare, constant, func, read
 from dsl.checker.rules import Checked, Parts, Rules, holes, unless
 from dsl.checker.typer import Place
 from dsl.checker.undecided import Side, decided
+from dsl.making import arith, compare, constant, func, made, read
 from dsl.schema import FIELDS
-from dsl.types import BOOL, NUMBER, Level
+from dsl.types import NUMBER, Level
 
 _SCORES: Final = frozenset(name for name in FIELDS if name.startswith("score"))
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _PROTECTED: Final = ("kubernetes.io", "k8s.io")
 _DIRECTIONS: Final = {"ascending": "asc", "descending": "desc", "listed": "listed"}
-_CLOCK: Final = ("now", "time.", "cluster.")
 
 
 # ---- spread
@@ -49,15 +48,10 @@ def spread(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) ->
     if "weight" in parts:
         message = "a hard `spread` is a filter, and filters have no weight"
         raise rules.scope.refuse("P209", message, parts["weight"].span, "drop `weight`")
-    fewest = ir.NodeAggregate(
-        span=span,
-        type=NUMBER,
-        level=Level.POD,
-        function="min",
-        over="nodes",
-        value=peers.count(over, by, span),
-        where=read(span, BOOL, Level.NODE, "node.eligible"),
-    )
+    fewest = made(
+        ir.NodeAggregate, span, NUMBER, Level.POD, function="min", over="nodes",
+        value=peers.count(over, by, span), where=read(span, "node.eligible"),
+    )  # fmt: skip
     one = constant(span, 1.0, NUMBER)
     more = arith(span, NUMBER, ("+", "-"), (value, one, fewest))
     test = compare(span, more, "<=", constant(span, float(skew), NUMBER))
@@ -79,7 +73,7 @@ def sort(rules: Rules, _node: s.Special, _left: ir.Expr | None, parts: Parts) ->
     for root in (key.value for key in order):
         rules.pod_only("`sort` looks at the pod", root)
         for one in ir.walk(root):
-            clock = isinstance(one, ir.Read) and one.field.startswith(_CLOCK)
+            clock = isinstance(one, ir.Read) and one.level is Level.CYCLE
             if clock or isinstance(one, ir.PodAggregate | ir.Metric | ir.Pair):
                 text = rules.scope.text(one)
                 message = f"a key of the queue is taken once, and `{text}` changes while pods wait"

@@ -7,7 +7,7 @@ How an expression of each kind is understood is told by those who make a `Typer`
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,8 +17,8 @@ from dsl import syntax as s
 from dsl.checker import names
 from dsl.checker.convert import help_for, hint_beside
 from dsl.checker.literals import settle
-from dsl.checker.making import constant, first_of
 from dsl.checker.scope import Flex, LetEntry, MetricEntry, Refused, Scope, Typed, describe
+from dsl.making import constant, first_of, made
 from dsl.plan import OF_NODES
 from dsl.source import Span
 from dsl.types import DURATION, NUMBER, PLAIN, Kind, Level, Type, number_of
@@ -102,11 +102,8 @@ class Typer:
 
     def expression(self, node: s.Expr) -> Typed:
         """Checks a whole expression; a bare aggregate in it means its subject."""
-        before, self.place = self.place, replace(self.place, root=node)
-        try:
+        with self.inside(replace(self.place, root=node)):
             typed = self.check(node)
-        finally:
-            self.place = before
         if not isinstance(typed, Flex):
             self._limit_depth(typed, node.span)
         return typed
@@ -237,17 +234,14 @@ class Typer:
         level = max((one.level for one in pair), default=_METRIC_LEVELS.get(spec.of, Level.CYCLE))
         if spec.of == "pod" and self.place.pods:
             level = Level.IT
+        known: dict[str, Any] = {"name": name, "id": spec.id}
         read: ir.Expr
         if pair:
-            level, (left, right) = max(level, Level.CYCLE), pair
-            read = ir.Pair(
-                span=span, type=kind, level=level, name=name, id=spec.id, left=left, right=right
-            )
+            known |= {"left": pair[0], "right": pair[1]}
+            read = made(ir.Pair, span, kind, max(level, Level.CYCLE), **known)
         else:
-            read = ir.Metric(
-                span=span, type=kind, level=level, name=name, id=spec.id, age=age, of=spec.of,
-                source=spec.source,
-            )  # fmt: skip
+            known |= {"age": age, "of": spec.of, "source": spec.source}
+            read = made(ir.Metric, span, kind, level, **known)
         if spec.default is None or age:
             return read
         return first_of(span, (read, constant(span, spec.default, kind)))

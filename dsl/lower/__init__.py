@@ -10,15 +10,12 @@ import numpy as np
 from dsl import ir
 from dsl.lower import numbers
 from dsl.lower.columns import Builder
-from dsl.lower.frame import Frame, Memo, Run
+from dsl.lower.frame import NO_ROWS, Frame, Memo, Run
 from dsl.lower.lasting import is_quiet
 from dsl.types import MISSING
 from dsl.world import Column, Mask, Parts, Rows, Subject, World
 
 __all__ = ["Memo", "combine", "finished", "lower_column", "lower_filter"]
-
-_NO_ROWS = slice(0)
-
 
 Prepare = Callable[[Subject, World], Parts | None]
 
@@ -33,11 +30,7 @@ def lower_filter(
 
     def verdict(parts: Parts, world: World, rows: Rows) -> Mask:
         frame = Frame(world, rows, parts)
-        if quiet:
-            passed = test(frame)
-        else:
-            with np.errstate(all="ignore"):
-                passed = test(frame)
+        passed = test(frame) if quiet else frame.ask(test)
         if not isinstance(passed, np.ndarray):
             return np.full(frame.count, passed)
         # Whoever asked may write to the mask; columns of the world and what is kept are read-only.
@@ -55,8 +48,7 @@ def lower_column(
 
     def column(parts: Parts, world: World, rows: Rows, candidates: Rows) -> Column:
         frame = Frame(world, rows, parts, candidates)
-        with np.errstate(all="ignore"):
-            raw = value(frame)
+        raw = frame.ask(value)
         return raw if isinstance(raw, np.ndarray) else np.full(frame.count, raw)
 
     return _prepare(guard, builder.slots, memo), column
@@ -79,10 +71,9 @@ def _prepare(guard: ir.Expr | None, slots: list[Run], memo: Memo) -> Prepare:
         return lambda _subject, _world: ()
 
     def prepare(subject: Subject, world: World) -> Parts | None:
-        frame = Frame(world, _NO_ROWS, subject=subject)
-        with np.errstate(all="ignore"):
-            if applies is not None and not applies(frame):
-                return None
+        frame = Frame(world, NO_ROWS, subject=subject)
+        if applies is not None and not frame.ask(applies):
+            return None
         return tuple(_canonical(slot(frame)) for slot in slots)
 
     return prepare

@@ -5,7 +5,7 @@ look a group, not one a pod.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeGuard
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
@@ -21,14 +21,6 @@ _MOST_GROUPS: Final = 2**40
 _BLOCK: Final = 1 << 18
 Groups = NDArray[np.intp]
 Codes = NDArray[np.int32]
-
-
-def is_across(node: ir.Expr) -> TypeGuard[ir.Pair]:
-    """Whether a value is that of a pair of a node and of a pod that may be elsewhere."""
-    return isinstance(node, ir.Pair) and {node.left.level, node.right.level} == {
-        Level.NODE,
-        Level.IT,
-    }
 
 
 class Asked(Struct, frozen=True):
@@ -51,10 +43,10 @@ def asked(node: ir.PodAggregate) -> Asked | None:
     def look(one: ir.Expr) -> None:
         if one.level is not Level.IT:
             return
-        if not any(is_across(part) for part in ir.walk(one)):
+        if not any(map(ir.is_across, ir.walk(one))):
             of_pods[id(one)] = one
             return
-        if is_across(one):
+        if ir.is_across(one):
             pairs[id(one)] = one
         if isinstance(one, ir.KeyedRead):
             keyed.append(one)
@@ -124,7 +116,7 @@ def pair_of_group(metric: str, place: int, end: Run, *, node_first: bool) -> Run
 class Across(Struct, frozen=True):
     """The closures of such an aggregate: of pods and of nodes each by itself, then of both.
 
-    `first` is a condition that asks the pods alone: what it leaves out is in no pair.
+    `first` are conditions that ask the pods alone: what they leave out is in no pair.
     """
 
     function: str
@@ -133,8 +125,8 @@ class Across(Struct, frozen=True):
     of_node: tuple[Run, ...]
     each: bool
     value: Run | None
-    where: Run | None
-    first: Run | None
+    where: tuple[Run, ...]
+    first: tuple[Run, ...]
 
 
 def across(plan: Across) -> Run:
@@ -142,8 +134,8 @@ def across(plan: Across) -> Run:
 
     def reduce(frame: Frame) -> Value:
         groups, counts, domains = _grouped(plan, frame)
-        if plan.first is not None:
-            chosen = _spread(plan.first, groups)
+        for one in plan.first:
+            chosen = _spread(one, groups)
             groups, counts = groups.only(chosen), counts[:, chosen]
         codes = [one(frame) for one in plan.of_node]
         # Nodes with equal texts in the same domain are one.
@@ -204,19 +196,13 @@ def _numbered(columns: Sequence[NDArray[Value]], count: int) -> tuple[Groups, Gr
 
 def _reduced(plan: Across, pairs: GroupFrame, counts: Groups) -> Value:
     """Returns the value of each node, from what its groups give and how many pods they have."""
-    there = counts > 0
-    column = None if plan.value is None else _spread(plan.value, pairs).reshape(counts.shape)
-    chosen = None if plan.where is None else _spread(plan.where, pairs).reshape(counts.shape)
-    function = plan.function
-    if function == "all":
-        return ~(there & pods.wrong(column, chosen)).any(1)
-    for mask in (column, chosen) if function in ("count", "any") else (chosen,):
-        there = there if mask is None else there & mask
-    if function == "any":
-        return there.any(1)
-    if function == "count":
-        return np.where(there, counts, 0).sum(1)
-    assert column is not None
+    there, function = counts > 0, plan.function
+    for one in plan.where:
+        holds = _spread(one, pairs).reshape(counts.shape)
+        there = there & (~holds if function == "all" else holds)
+    if plan.value is None:
+        return pods.told(function, np.where(there, counts, 0).sum(1))
+    column = _spread(plan.value, pairs).reshape(counts.shape)
     nodes, times = np.nonzero(there)[0], counts[there]
     return numbers.grouped(
         function, np.repeat(nodes, times), np.repeat(column[there], times), len(counts)

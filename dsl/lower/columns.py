@@ -5,23 +5,13 @@ the frame; at `it` level as an array over pods. Parts that only the pod decides 
 are computed once per pod and become its class key.
 """
 
-import operator
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
 from dsl import functions, ir
 from dsl.lower import conditions, lists, numbers, pods, reads, texts
-from dsl.lower.across import (
-    Across,
-    Asked,
-    across,
-    asked,
-    is_across,
-    of_group,
-    pair_of_group,
-)
+from dsl.lower.across import Across, Asked, across, asked, of_group, pair_of_group
 from dsl.lower.conditions import text_function
 from dsl.lower.frame import Frame, Kept, Memo, Run, Value
 from dsl.lower.lasting import Facts, Known, is_dear, works
@@ -30,8 +20,6 @@ from dsl.types import MISSING, Kind, Level
 
 #: A row that is asked about by itself costs about so many rows of a full pass.
 _WORTH: Final = 8
-#: Fields of what was decided; they come with the call, not with the snapshot.
-_OUTCOMES: Final = ("score", "victims.")
 
 
 class Builder:
@@ -211,7 +199,7 @@ class Builder:
     def _read(self, node: ir.Read, domain: str) -> Run:
         field, key, kind = node.field, node.key, node.type.kind
         if node.level is Level.NODE:
-            if field.startswith(_OUTCOMES):
+            if FIELDS[field].of_outcome:
                 known = field if key is None else f"{field}[{key}]"
                 return lambda frame: np.full(frame.count, frame.results.get(known, MISSING))
             if not FIELDS[field].of_pod:
@@ -262,8 +250,7 @@ class Builder:
         ]
         if len(runs) == 2:  # noqa: PLR2004 - the usual case, without a list
             left, right = runs
-            sign = operators[0]
-            binary = numbers.divide if sign == "/" else _SIGNS[sign]
+            binary = numbers.ARITHMETIC[operators[0]]
             return lambda frame: binary(left(frame), right(frame))
         return lambda frame: numbers.chain(operators, [run(frame) for run in runs])
 
@@ -289,7 +276,7 @@ class Builder:
         if name == "string":
             return reads.string(runs[0], scalar=scalar)
         if name in functions.TEXT_FUNCTIONS:
-            kind = reads.FLOAT if node.type.is_number or node.type.kind is Kind.TIME else reads.CODE
+            kind = texts.FLOAT if node.type.is_number or node.type.kind is Kind.TIME else texts.CODE
             return text_function(self, functions.TEXT_FUNCTIONS[name], node.args, domain, kind)
         if scalar:
             function = functions.NUMBER_FUNCTIONS[name]
@@ -317,11 +304,12 @@ class Builder:
     def _pod_aggregate(self, node: ir.PodAggregate) -> Run:
         parts = asked(node)
         if parts is not None:
-            return self._across(node, parts)
-        domain = reads.ITS if node.over == "node" else reads.ALL
-        value = self._value(node.value, domain)
-        where = self.build(node.where, domain) if node.where is not None else None
-        run = pods.pod_aggregate(pods.PodSum(node.function, node.over, value, where, self.memo))
+            run = self._across(node, parts)
+        else:
+            domain = reads.ITS if node.over == "node" else reads.ALL
+            value = self._value(node.value, domain)
+            where = self.build(node.where, domain) if node.where is not None else None
+            run = pods.pod_aggregate(pods.PodSum(node.function, node.over, value, where, self.memo))
         if node.table != "pods":
             table = node.table
             return lambda frame: run(frame.of_table(table))
@@ -341,27 +329,20 @@ class Builder:
             found = pair_of_group(pair.id, place, end, node_first=node_first)
             self._built[id(pair), reads.GROUPS] = found
         value = self._value(node.value, reads.GROUPS)
-        where = self.build(node.where, reads.GROUPS) if node.where is not None else None
-        first = None
-        # Of a condition alone, which `all` asks of all pods, there is none: pairs are in it.
-        if node.where is not None and not any(map(is_across, ir.walk(node.where))):
-            first = where
-        run = across(
+        first: list[Run] = []
+        where: list[Run] = []
+        # What asks the pods alone leaves some of them out before there are pairs.
+        for one in () if node.function == "all" else ir.joined(node.where):
+            with_pairs = any(map(ir.is_across, ir.walk(one)))
+            (where if with_pairs else first).append(self.build(one, reads.GROUPS))
+        if node.function == "all" and node.where is not None:
+            where = [self.build(node.where, reads.GROUPS)]
+        return across(
             Across(
-                node.function,
-                node.over,
-                of_pods,
-                tuple(of_node),
-                parts.each,
-                value,
-                where if first is None else None,
-                first,
+                node.function, node.over, of_pods, tuple(of_node), parts.each, value,
+                tuple(where), tuple(first),
             )
-        )
-        if node.table == "pods":
-            return run
-        table = node.table
-        return lambda frame: run(frame.of_table(table))
+        )  # fmt: skip
 
     def _container_aggregate(self, node: ir.ContainerAggregate) -> Run:
         """Returns an aggregate over the containers of the subject, one after the other."""
@@ -371,21 +352,20 @@ class Builder:
 
     def _item_aggregate(self, node: ir.ItemAggregate, domain: str) -> Run:
         items, function = lists.items_of(self, node), node.function
-        is_text = node.value.type.kind is Kind.TEXT
+        is_text = node.value is not None and node.value.type.kind is Kind.TEXT
         before, self._in_items = self._in_items, True
         try:
             value, where = self._value(node.value, domain), self.build(node.where, domain)
         finally:
             self._in_items = before
-        assert value is not None
 
         def each(frame: Frame) -> list[Frame]:
             return [frame.of_item(one) for one in items(frame)]
 
         if node.level <= Level.POD:
-            value = self.build(node.value) if is_text else value
+            value = self.build(node.value) if node.value is not None and is_text else value
             return pods.one_by_one(function, value, where, each)
-        reduce = pods.of_items(function, (value, where), reads.frame_count(domain), is_text=is_text)
+        reduce = pods.of_items(function, value, where, reads.frame_count(domain), is_text=is_text)
         return lambda frame: reduce(frame, each(frame))
 
     def _rank(self, node: ir.Rank) -> Run:
@@ -399,13 +379,6 @@ class Builder:
             return np.where(np.isnan(raw), MISSING, below / max(len(ordered) - 1, 1))
 
         return rank
-
-
-_SIGNS: Final[dict[str, Callable[[Value, Value], Value]]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-}
 
 
 def _patched(run: Run, kept: Kept, facts: Facts, frame: Frame) -> Value:

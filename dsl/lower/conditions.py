@@ -1,6 +1,5 @@
 """Comparisons, tests and choices as closures over a frame, and functions of texts."""
 
-import math
 import operator
 from collections.abc import Callable
 from typing import Any, Final
@@ -10,7 +9,7 @@ import numpy as np
 from dsl import functions, ir
 from dsl.lower import reads, texts
 from dsl.lower.frame import Frame, Run, Value
-from dsl.types import Kind, Level
+from dsl.types import Kind, Level, is_missing
 
 
 def text_function(
@@ -18,28 +17,34 @@ def text_function(
     function: Callable[..., Value],
     args: tuple[ir.Expr, ...],
     domain: str,
-    kind: reads.Result,
+    kind: texts.Result,
 ) -> Run:
     """Returns a function of texts: of columns each distinct text is looked at once."""
     runs = [builder.build(one, domain) for one in args]
     columns = [place for place, one in enumerate(args) if one.level > Level.POD]
     if not columns:
-        return reads.scalar_text(function, runs, kind)
-    if len(columns) > 1:
-        return reads.several_columns(function, runs, kind)
-    place = columns[0]
-    tables = texts.Tables(function, kind.missing)
-    interns = kind is reads.CODE
+        missing = None if kind is texts.CODE else kind.missing
+
+        def scalar(frame: Frame) -> Value:
+            values = [run(frame) for run in runs]
+            return missing if None in values else function(*values)
+
+        return scalar
+    if len(columns) > 1 or args[columns[0]].type.is_number:
+
+        def several(frame: Frame) -> Value:
+            values = (run(frame) for run in runs)
+            return texts.combined(function, values, kind, frame.world.dictionary)
+
+        return several
+    place, tables = columns[0], texts.Tables(function, kind)
 
     def one_column(frame: Frame) -> Value:
         values = [run(frame) for run in runs]
         codes = values.pop(place)
         if None in values:
-            return np.full(len(codes), kind.missing)
-        dictionary = frame.world.dictionary
-        if interns:
-            return reads.map_codes(function, place, codes, values, dictionary)
-        return tables.of(place, tuple(values)).take(codes, dictionary)
+            return np.full(len(codes), *kind)
+        return tables.of(place, tuple(values)).take(codes, frame.world.dictionary)
 
     return one_column
 
@@ -49,12 +54,7 @@ def _compare(builder: reads.Building, node: ir.Compare, domain: str) -> Run:
     scalar = node.level <= Level.POD
     if node.left.type.kind is Kind.TEXT:
         if scalar:
-
-            def same(frame: Frame) -> bool:
-                value = left(frame)
-                return value is not None and value == right(frame)
-
-            return same
+            return lambda frame: left(frame) == right(frame) is not None
         fixed = next((one for one in (node.left, node.right) if isinstance(one, ir.Const)), None)
         if fixed is not None and isinstance(fixed.value, str):
             text, column = fixed.value, left if fixed is node.right else right
@@ -66,9 +66,9 @@ def _compare(builder: reads.Building, node: ir.Compare, domain: str) -> Run:
 
 
 def _member(builder: reads.Building, node: ir.Member, domain: str) -> Run:
-    made = split_of(node.items)
+    made = ir.split_of(node.items)
     if made is not None:
-        return text_function(builder, _in_split, (node.item, *made.args), domain, reads.BOOLEAN)
+        return text_function(builder, _in_split, (node.item, *made.args), domain, texts.BOOLEAN)
     if node.items.level is Level.NODE:
         field = plain_list(node.items).field
         return reads.in_list(field, builder.build(node.item, domain), domain)
@@ -97,9 +97,7 @@ def _missing(builder: reads.Building, node: ir.Missing, domain: str) -> Run:
     operand = builder.build(node.operand, domain)
     is_text = node.operand.type.kind is Kind.TEXT
     if node.level <= Level.POD:
-        if is_text:
-            return lambda frame: operand(frame) is None
-        return lambda frame: math.isnan(operand(frame))
+        return lambda frame: is_missing(operand(frame))
     if is_text:
         return lambda frame: operand(frame) < 0
     return lambda frame: np.isnan(operand(frame))
@@ -137,9 +135,8 @@ def _coalesce(builder: reads.Building, node: ir.Coalesce, domain: str) -> Run:
 def _logical(builder: reads.Building, node: ir.Logical, domain: str) -> Run:
     runs = [builder.build(one, domain) for one in node.operands]
     if node.level <= Level.POD:
-        if node.operator == "and":
-            return lambda frame: all(run(frame) for run in runs)
-        return lambda frame: any(run(frame) for run in runs)
+        decided = all if node.operator == "and" else any
+        return lambda frame: decided(run(frame) for run in runs)
     join = operator.and_ if node.operator == "and" else operator.or_
     decides, of_rows = node.operator == "or", domain == reads.ROWS
 
@@ -180,17 +177,9 @@ def _if(builder: reads.Building, node: ir.If, domain: str) -> Run:
     return choose
 
 
-def split_of(node: ir.Expr) -> ir.Func | None:
-    """Returns the `split` that makes a list, None for other lists."""
-    while isinstance(node, ir.Named):
-        node = node.body
-    return node if isinstance(node, ir.Func) and node.name == "split" else None
-
-
 def plain_list(node: ir.Expr) -> ir.Read:
     """Returns the read of a list of the node; there is no other list at its level."""
-    while isinstance(node, ir.Named):
-        node = node.body
+    node = ir.unnamed(node)
     assert isinstance(node, ir.Read)
     return node
 
@@ -201,7 +190,7 @@ def _in_split(item: str, text: str, separator: str) -> bool:
 
 def _text_test(builder: reads.Building, node: ir.TextTest, domain: str) -> Run:
     function = functions.TEXT_TESTS[node.operator]
-    return text_function(builder, function, (node.left, node.right), domain, reads.BOOLEAN)
+    return text_function(builder, function, (node.left, node.right), domain, texts.BOOLEAN)
 
 
 def _not(builder: reads.Building, node: ir.Not, domain: str) -> Run:

@@ -19,6 +19,7 @@ Pods = slice | NDArray[np.intp]
 Group = NDArray[np.integer[Any]]
 
 ALL: Final = slice(None)
+NO_ROWS: Final = slice(0)
 MOST_BYTES: Final = 64 << 20
 #: Up to how many rows are asked about one by one; more are a full pass.
 FEW: Final = 16
@@ -127,6 +128,11 @@ class Frame:
             self.subject = subject
         if results is not None:
             self.results = results
+
+    def ask(self, run: Run) -> Value:
+        """Returns what a closure gives here; what is not finite becomes missing, not a warning."""
+        with np.errstate(all="ignore"):
+            return run(self)
 
     def take(self, column: NDArray[Value]) -> NDArray[Value]:
         """Returns a column's values on this frame's rows; a full pass borrows the column."""

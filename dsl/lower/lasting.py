@@ -4,14 +4,13 @@ Such columns need to be computed once a generation, whoever asks for them.
 """
 
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dsl import ir
+from dsl.reads import is_local
 from dsl.schema import FIELDS
 from dsl.types import Level
 
-#: Fields of nodes and pods that may change while no row does.
-_OTHERWISE: Final = ("node.heartbeat", "node.volumes.", "it.quota.", "score", "victims.")
 _DEAR: Final = 4
 _WITHOUT_WORK: Final = (ir.Const, ir.Read, ir.Metric, ir.Named)
 #: What never divides by zero, overflows or asks for the root of a negative number.
@@ -59,29 +58,21 @@ class Known:
         parts = [self._facts[id(one)] for one in ir.children(node)]
         if isinstance(node, ir.Named):
             return parts[0]
-        lasting, local = _lasts(node), _is_local(node)
+        # What is known of the parts, fact by fact.
+        each: list[tuple[Any, ...]] = list(zip(*parts, strict=True)) or [()] * len(Facts._fields)
+        _, lasting, local, heavy, chosen, samples, work = each
+        lasts = _lasts(node) and all(lasting)
         # A domain takes a pass over all nodes, which is dear as well.
         of_domains = isinstance(node, ir.NodeAggregate) and node.level is Level.NODE
-        heavy, chosen = isinstance(node, ir.PodAggregate) or of_domains, _is_chosen(node)
-        samples = isinstance(node, ir.Metric | ir.Pair)
-        work = 0 if isinstance(node, _WITHOUT_WORK) else 1
-        for one in parts:
-            lasting = lasting and one.lasting
-            local = local and one.local
-            heavy = heavy or one.heavy
-            chosen = chosen or one.chosen
-            samples = samples or one.samples
-            work += one.work
-        # Nobody asks for the shape of what does not last.
-        shape = self._shape(node) if lasting else b""
         return Facts(
-            shape=shape,
-            lasting=lasting,
-            local=local,
-            heavy=heavy,
-            chosen=chosen,
-            samples=samples,
-            work=work,
+            # Nobody asks for the shape of what does not last.
+            shape=self._shape(node) if lasts else b"",
+            lasting=lasts,
+            local=is_local(node) and all(local),
+            heavy=isinstance(node, ir.PodAggregate) or of_domains or any(heavy),
+            chosen=_is_chosen(node) or any(chosen),
+            samples=isinstance(node, ir.Metric | ir.Pair) or any(samples),
+            work=(type(node) not in _WITHOUT_WORK) + sum(work),
         )
 
     def _shape(self, node: ir.Expr) -> bytes:
@@ -101,12 +92,10 @@ class Known:
 def _lasts(node: ir.Expr) -> bool:
     """Whether a node reads nothing itself that is neither a row nor a sample."""
     match node:
-        case ir.Read() if node.level is Level.CYCLE:
-            return node.field.startswith("cluster.")
         case ir.Read() | ir.KeyedRead():
             spec = FIELDS[node.field]
-            of_rows = spec.level in (Level.NODE, Level.IT) and not spec.of_pod
-            return of_rows and not node.field.startswith(_OTHERWISE)
+            otherwise = spec.of_clock or spec.of_pod or spec.unsteady or spec.of_outcome
+            return spec.level is not Level.POD and not otherwise
         case ir.Metric():
             # The value of an annotation turns stale by the clock.
             steady = node.level is not Level.POD and not node.age
@@ -123,18 +112,6 @@ def _is_chosen(node: ir.Expr) -> bool:
     if isinstance(node, ir.NodeAggregate):
         return node.over == "candidates"
     return isinstance(node, ir.Rank)
-
-
-def _is_local(node: ir.Expr) -> bool:
-    match node:
-        case ir.Read():
-            return node.level is not Level.CYCLE
-        case ir.NodeAggregate() | ir.Rank():
-            return False
-        case ir.PodAggregate():
-            return node.over == "node"
-        case _:
-            return True
 
 
 def works(node: ir.Expr) -> bool:

@@ -6,15 +6,16 @@ import numpy as np
 
 from dsl import functions, ir
 from dsl.lower import numbers, reads, texts
-from dsl.lower.conditions import plain_list, split_of, text_function
+from dsl.lower.conditions import plain_list, text_function
 from dsl.lower.frame import Frame, Run, Value
-from dsl.lower.reads import CODE, FLOAT, ROWS, Building, missing_of
+from dsl.lower.reads import ROWS, Building, missing_of
+from dsl.lower.texts import CODE, FLOAT
 from dsl.types import MISSING, Kind, Level
 
 
 def list_function(builder: Building, node: ir.Func, domain: str) -> Run:
     """Returns `len` and `item` of a list."""
-    made = split_of(node.args[0])
+    made = ir.split_of(node.args[0])
     if made is not None:
         if node.name == "len":
             return text_function(builder, _count_of_split, made.args, domain, FLOAT)
@@ -52,7 +53,7 @@ def items_of(builder: Building, node: ir.ItemAggregate) -> Run:
     if node.items.level is not Level.NODE:
         whole = builder.build(node.items)
         return lambda frame: (whole(frame) or ())[:most]
-    made = split_of(node.items)
+    made = ir.split_of(node.items)
     assert made is not None
     lengths = text_function(builder, _count_of_split, made.args, ROWS, FLOAT)
     places = [text_function(builder, partial(_item_of_split, place=place), made.args, ROWS, CODE)
@@ -70,7 +71,6 @@ def _count_of_split(text: str, separator: str) -> float:
     return MISSING if parts is None else float(len(parts))
 
 
-def _item_of_split(text: str, separator: str, place: str | int) -> str | None:
-    # Written by `string` of a number, or asked for each item of a list.
-    found = functions.item(functions.split(text, separator) or (), float(place))
+def _item_of_split(text: str, separator: str, place: float) -> str | None:
+    found = functions.item(functions.split(text, separator) or (), place)
     return found if isinstance(found, str) else None

@@ -1,5 +1,6 @@
 """Arithmetic over columns; bit for bit what `dsl.functions` does for scalars."""
 
+import operator
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -44,16 +45,14 @@ def divide(left: Value, right: Value) -> Value:
 def chain(operators: Sequence[str], values: Sequence[Value]) -> Value:
     """Computes a chain from the left, unsettled."""
     result = values[0]
-    for operator, value in zip(operators, values[1:], strict=True):
-        if operator == "+":
-            result = result + value
-        elif operator == "-":
-            result = result - value
-        elif operator == "*":
-            result = result * value
-        else:
-            result = divide(result, value)
+    for sign, value in zip(operators, values[1:], strict=True):
+        result = ARITHMETIC[sign](result, value)
     return result
+
+
+ARITHMETIC: Final[MappingProxyType[str, Callable[[Value, Value], Value]]] = MappingProxyType(
+    {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": divide}
+)
 
 
 def _round(column: Column) -> Column:

@@ -92,22 +92,23 @@ def _domains(world: World, over: str) -> tuple[NDArray[np.int32], int]:
     return np.where(codes < 0, np.int32(size), codes), size
 
 
-def _asked(plan: PodSum, frame: Frame, count: int) -> tuple[Value, Value]:
-    """Returns the value and the condition of each pod, None where there is none."""
-    column = None if plan.value is None else _spread(plan.value(frame), count)
-    chosen = None if plan.where is None else _spread(plan.where(frame), count)
-    return column, chosen
+def _asked(run: Run | None, frame: Frame, count: int) -> Value:
+    """Returns the value or the condition of each pod, None where there is none."""
+    return None if run is None else _spread(run(frame), count)
+
+
+def told(function: str, found: Value) -> Value:
+    """Returns what `count`, `any` and `all` say; of `all`, those are found that break it."""
+    return found if function == "count" else found > 0 if function == "any" else found == 0
 
 
 def _reduce(plan: PodSum, frame: Frame, group: Group, count: int) -> NDArray[Value]:
     function = plan.function
-    column, chosen = _asked(plan, frame, len(group))
-    if function == "all":
-        return np.equal(_counted(plan.memo, group, wrong(column, chosen), count), 0)
-    if function in ("count", "any"):
-        sizes = _counted(plan.memo, group, _both(column, chosen), count)
-        return sizes > 0 if function == "any" else sizes
-    assert column is not None
+    chosen = _asked(plan.where, frame, len(group))
+    column = _asked(plan.value, frame, len(group))
+    if column is None:
+        there = ~chosen if function == "all" else chosen
+        return np.asarray(told(function, _counted(plan.memo, group, there, count)))
     if chosen is not None:
         group, column = group[chosen], column[chosen]
     return numbers.grouped(function, group, column, count)
@@ -121,29 +122,11 @@ def reduce_nodes(plan: PodSum, frame: Frame) -> Value:
 def _reduce_all(plan: PodSum, frame: Frame, count: int) -> Value:
     """Reduces all pods or nodes to one value."""
     function = plan.function
-    column, chosen = _asked(plan, frame, count)
-    if function == "all":
-        return not bool(wrong(column, chosen).any())
-    if function in ("count", "any"):
-        there = _both(column, chosen)
-        found = count if there is None else int(np.count_nonzero(there))
-        return found > 0 if function == "any" else float(found)
-    assert column is not None
-    return numbers.reduce(function, column if chosen is None else column[chosen])
-
-
-def wrong(column: Value, chosen: Value) -> Value:
-    """Returns which pods break an `all`."""
-    # Of a condition alone, all pods must fulfil it; with a value, those that it selects.
+    chosen, column = (_asked(one, frame, count) for one in (plan.where, plan.value))
     if column is None:
-        return ~chosen
-    return ~column if chosen is None else chosen & ~column
-
-
-def _both(column: Value, chosen: Value) -> Value:
-    if column is None or chosen is None:
-        return chosen if column is None else column
-    return column & chosen
+        there = ~chosen if function == "all" else chosen
+        return told(function, float(count if there is None else np.count_nonzero(there)))
+    return numbers.reduce(function, column if chosen is None else column[chosen])
 
 
 def _counted(memo: Memo, group: Group, there: Value, count: int) -> NDArray[np.float64]:
@@ -178,31 +161,30 @@ def one_by_one(
 
     def aggregate(frame: Frame) -> Value:
         inner = each(frame)
-        chosen = [one for one in inner if where is None or where(one)]
-        if function == "all" and value is None:
-            return len(chosen) == len(inner)
-        values = [True if value is None else value(one) for one in chosen]
-        if function == "count":
-            return float(sum(1 for one in values if one))
-        if function in ("any", "all"):
-            return any(values) if function == "any" else all(values)
-        return functions.REDUCERS[function](values)
+        if value is None:
+            found = [where is None or where(one) for one in inner]
+        else:
+            found = [value(one) for one in inner if where is None or where(one)]
+        return functions.REDUCERS[function](found)
 
     return aggregate
 
 
 def of_items(
-    function: str, asked: tuple[Run, Run], count: Callable[[Frame], int], *, is_text: bool
+    function: str, value: Run | None, where: Run, count: Callable[[Frame], int], *, is_text: bool
 ) -> Items:
     """Returns what reduces the items of lists on each row; those that do not count are left out."""
-    (value, where), gone = asked, np.int32(-1) if is_text else MISSING
-    missing = {"any": False, "count": False, "all": True}.get(function, gone)
+    gone = np.int32(-1) if is_text else MISSING
+
+    def of_item(frame: Frame) -> Value:
+        holds = where(frame)
+        return holds if value is None else np.where(holds, value(frame), gone)
 
     def reduce(frame: Frame, each: list[Frame]) -> Value:
         size = count(frame)
         if not each:
             return np.full(size, _NOTHING[function])
-        found = [np.broadcast_to(np.where(where(one), value(one), missing), size) for one in each]
+        found = [np.broadcast_to(of_item(one), size) for one in each]
         return numbers.of_items(function, np.stack(found))
 
     return reduce

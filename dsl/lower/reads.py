@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -67,8 +67,6 @@ def _pods_of(frame: Frame, domain: str) -> Value:
 
 def node_read(field: str, key: str | None, kind: Kind) -> Run:
     """Returns the read of a field on the rows of the frame."""
-    if kind is Kind.TEXT:
-        return _once((field, key), lambda frame: frame.take(frame.world.node_text(field, key)))
     return _once((field, key), lambda frame: frame.take(_column(frame, field, key, kind)))
 
 
@@ -86,13 +84,10 @@ def it_read(field: str, key: str | None, kind: Kind, domain: str) -> Run:
 
 def pod_read(field: str, key: str | None, kind: Kind) -> Run:
     """Returns the read of a field of the pod to place."""
-    if kind is Kind.TEXT:
-        return lambda frame: frame.subject.text(field, key)
     if kind is Kind.LIST:
         return lambda frame: frame.subject.texts(field)
-    if kind is Kind.BOOL:
-        return lambda frame: frame.subject.flag(field, key)
-    return lambda frame: frame.subject.number(field, key)
+    reader = _READERS.get(kind, "number")
+    return lambda frame: getattr(frame.subject, reader)(field, key)
 
 
 def container_read(node: ir.ContainerRead) -> Run:
@@ -200,7 +195,13 @@ def _amounts_of(field: str) -> Callable[[Value, dict[str, float], Frame], Value]
 
 def _looked_up(codes: Value, pairs: dict[str, str], frame: Frame) -> Value:
     """Returns the codes of the values of the pod's map under a column of keys."""
-    return map_codes(pairs.get, 0, codes, [], frame.world.dictionary)
+    dictionary = frame.world.dictionary
+    known = dictionary.texts
+
+    def value(code: int) -> Value:
+        return -1 if code < 0 else texts.code_of(pairs.get(known[code]), dictionary)
+
+    return numbers.mapped(value, codes, np.int32)
 
 
 # ---- lists of the nodes
@@ -265,58 +266,7 @@ def pair_read(node: ir.Pair, left: Run, right: Run) -> Run:
     return column
 
 
-# ---- functions of texts and numbers
-
-
-class Result(NamedTuple):
-    """What a function of texts gives, as a column."""
-
-    missing: float | bool
-    dtype: type[np.generic]
-
-
-BOOLEAN: Final = Result(missing=False, dtype=np.bool_)
-FLOAT: Final = Result(MISSING, np.float64)
-CODE: Final = Result(-1, np.int32)
-
-
-def scalar_text(function: Callable[..., Value], runs: list[Run], kind: Result) -> Run:
-    """Applies a function to texts of the pod."""
-    missing = None if kind is CODE else kind.missing
-
-    def scalar(frame: Frame) -> Value:
-        values = [run(frame) for run in runs]
-        return missing if None in values else function(*values)
-
-    return scalar
-
-
-def map_codes(
-    function: Callable[..., Value], place: int, codes: Value, others: list[Value], dictionary: Value
-) -> Value:
-    """Applies a function that gives a text to each distinct code."""
-    known = dictionary.texts
-
-    def code_of(code: int) -> int:
-        text = None if code < 0 else function(*others[:place], known[code], *others[place:])
-        return -1 if text is None else dictionary.code(text)
-
-    return numbers.mapped(code_of, codes, np.int32)
-
-
-def several_columns(function: Callable[..., Value], runs: list[Run], kind: Result) -> Run:
-    """Applies a function to several columns of texts."""
-
-    def several(frame: Frame) -> Value:
-        dictionary = frame.world.dictionary
-        values = texts.pairwise(function, tuple(run(frame) for run in runs), dictionary)
-        if kind is CODE:
-            values = [-1 if one is None else dictionary.code(one) for one in values]
-        else:
-            values = [kind.missing if one is None else one for one in values]
-        return np.array(values, kind.dtype)
-
-    return several
+# ---- functions of numbers
 
 
 def string(run: Run, *, scalar: bool) -> Run:

@@ -1,7 +1,7 @@
 """Statements about one pod, or one pod on one node, as closures: gates, orders, permits, tiers."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -9,24 +9,22 @@ from numpy.typing import NDArray
 
 from dsl import functions, ir
 from dsl.lower.columns import Builder
-from dsl.lower.frame import NO_RESULTS, Frame, Memo, Value
+from dsl.lower.frame import NO_RESULTS, NO_ROWS, Frame, Memo, Run, Value
 from dsl.plan import Effect, Results
 from dsl.types import Kind, Level, is_missing, show
 from dsl.words import filled
 from dsl.world import Subject, World
 
-_NO_ROWS = slice(0)
 Condition = Callable[[Subject, World, int], bool]
 
 
 def lower_condition(parts: tuple[ir.Expr | None, ...], memo: Memo) -> Condition:
     """Compiles conditions that must all hold, of the pod or of the pod on one node."""
-    built = [_builder(memo).build(one) for one in parts if one is not None]
+    built = _built([one for one in parts if one is not None], memo)
 
     def holds(subject: Subject, world: World, row: int) -> bool:
-        frame = Frame(world, np.array([row]) if row >= 0 else _NO_ROWS, subject=subject)
-        with np.errstate(all="ignore"):
-            return all(run(frame) for run in built)
+        frame = _at(subject, world, row)
+        return all(frame.ask(run) for run in built)
 
     return holds
 
@@ -44,15 +42,18 @@ class Values:
         self, subject: Subject, world: World, row: int, results: Results = NO_RESULTS
     ) -> Callable[[ir.Expr], Value]:
         """Returns what gives a float, text, flag or tuple for parts there, as in `reference`."""
-        rows = np.array([row]) if row >= 0 else _NO_ROWS
-        frame = Frame(world, rows, subject=subject, results=results)
+        frame = _at(subject, world, row, results)
+        return lambda node: _scalar(frame.ask(self._builder.build(node)), node, world)
 
-        def value(node: ir.Expr) -> Value:
-            run = self._builder.build(node)
-            with np.errstate(all="ignore"):
-                return _scalar(run(frame), node, world)
 
-        return value
+def _at(subject: Subject, world: World, row: int, results: Results | None = None) -> Frame:
+    """Returns the evaluation of a pod on one node, -1 for none."""
+    rows = np.array([row]) if row >= 0 else NO_ROWS
+    return Frame(world, rows, subject=subject, results=results)
+
+
+def _built(parts: Iterable[ir.Expr], memo: Memo) -> list[Run]:
+    return [_builder(memo).build(one) for one in parts]
 
 
 def _scalar(found: Value, node: ir.Expr, world: World) -> Value:
@@ -66,15 +67,14 @@ def _scalar(found: Value, node: ir.Expr, world: World) -> Value:
 
 def lower_turns(left: tuple[ir.Expr, ...], memo: Memo) -> Callable[[Subject, World], float]:
     """Compiles the seconds that are left, of `dsl.turns`, into the least that is to come."""
-    built = [_builder(memo).build(one) for one in left]
+    built = _built(left, memo)
 
     def turns(subject: Subject, world: World) -> float:
         frame = Frame(world, slice(world.nodes), subject=subject)
         soonest = math.inf
-        with np.errstate(all="ignore"):
-            for run in built:
-                seconds = np.asarray(run(frame))
-                soonest = min(soonest, float(seconds.min(initial=math.inf, where=seconds >= 0)))
+        for run in built:
+            seconds = np.asarray(frame.ask(run))
+            soonest = min(soonest, float(seconds.min(initial=math.inf, where=seconds >= 0)))
         return soonest
 
     return turns
@@ -85,14 +85,13 @@ def lower_alike(
 ) -> Callable[[Subject, World, NDArray[np.intp]], bool]:
     """Compiles whether each of some values is the same on all of some rows."""
     of_nodes = [one for one in parts if one.level is Level.NODE]
-    built = [_builder(memo).build(one) for one in of_nodes if one.type.kind is not Kind.LIST]
+    built = _built([one for one in of_nodes if one.type.kind is not Kind.LIST], memo)
     # Lists are no columns: who shows them is taken to say something else of each node.
     whole = len(built) == len(of_nodes)
 
     def alike(subject: Subject, world: World, rows: NDArray[np.intp]) -> bool:
         frame = Frame(world, rows, subject=subject)
-        with np.errstate(all="ignore"):
-            return whole and all(_is_uniform(run(frame)) for run in built)
+        return whole and all(_is_uniform(frame.ask(run)) for run in built)
 
     return alike
 
@@ -143,7 +142,7 @@ def lower_key(core: ir.SortCore, memo: Memo) -> Callable[[Subject, World], tuple
     built = [(_builder(memo).build(one.value), one.direction, one.items) for one in core.keys]
 
     def key(subject: Subject, world: World) -> tuple[Any, ...]:
-        frame = Frame(world, _NO_ROWS, subject=subject)
+        frame = Frame(world, NO_ROWS, subject=subject)
         own = [functions.place(run(frame), order, items) for run, order, items in built]
         queued_at = subject.number("pod.queued_at", None)
         last = functions.place(queued_at, "asc", ())

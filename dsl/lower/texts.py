@@ -1,12 +1,13 @@
 """Texts over columns of codes: each distinct text is looked at once, then taken."""
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsl.lower.frame import Value
+from dsl.types import MISSING
 from dsl.world import Dictionary
 
 Codes = NDArray[np.int32]
@@ -16,19 +17,34 @@ _MAX_TABLES: Final = 256
 _FEW: Final = 8
 
 
-class CodeTable:
-    """Values of a function of a text, by code; filled as codes turn up.
+class Result(NamedTuple):
+    """What a function of texts gives, as a column."""
 
-    `missing` is NaN where the values are numbers, False where they are flags.
-    """
+    missing: float | bool
+    dtype: type[np.generic]
+
+    def stored(self, value: Value, dictionary: Dictionary) -> Value:
+        """Returns a value as the column holds it: of a text its code."""
+        if value is None:
+            return self.missing
+        return dictionary.code(value) if self is CODE else value
+
+
+BOOLEAN: Final = Result(missing=False, dtype=np.bool_)
+FLOAT: Final = Result(MISSING, np.float64)
+CODE: Final = Result(-1, np.int32)
+
+
+class CodeTable:
+    """Values of a function of a text, by code; filled as codes turn up."""
 
     # Made for the first dictionary.
     _known: NDArray[np.bool_]
     _values: NDArray[Value]
 
-    def __init__(self, function: Callable[[str], Value], missing: float) -> None:
+    def __init__(self, function: Callable[[str], Value], kind: Result) -> None:
         self._function = function
-        self._missing = missing
+        self._kind = kind
         self._dictionary: Dictionary | None = None
 
     def take(self, codes: Codes, dictionary: Dictionary) -> NDArray[Value]:
@@ -39,7 +55,7 @@ class CodeTable:
         known = self._known[codes]
         if not known.all():
             for code in np.unique(codes[~known]).tolist():
-                self._values[code] = self._function(texts[code])
+                self._values[code] = self._kind.stored(self._function(texts[code]), dictionary)
                 self._known[code] = True
         return self._values[codes]
 
@@ -47,7 +63,7 @@ class CodeTable:
         # The last place stands for code -1, a missing text.
         room = size + size // 2 + 2
         known = np.zeros(room, np.bool_)
-        values = np.full(room, self._missing)
+        values = np.full(room, *self._kind)
         if dictionary is self._dictionary:
             old = len(self._known) - 1
             known[:old] = self._known[:old]
@@ -60,9 +76,9 @@ class CodeTable:
 class Tables:
     """Tables of one function with further, scalar arguments."""
 
-    def __init__(self, function: Callable[..., Value], missing: float) -> None:
+    def __init__(self, function: Callable[..., Value], kind: Result) -> None:
         self._function = function
-        self._missing = missing
+        self._kind = kind
         self._tables: dict[Value, CodeTable] = {}
 
     def of(self, place: int, others: tuple[Value, ...]) -> CodeTable:
@@ -74,7 +90,7 @@ class Tables:
                 self._tables.clear()
             before, after = others[:place], others[place:]
             function = self._function
-            table = CodeTable(lambda text: function(*before, text, *after), self._missing)
+            table = CodeTable(lambda text: function(*before, text, *after), self._kind)
             self._tables[key] = table
         return table
 
@@ -114,15 +130,20 @@ def member(codes: Codes, items: tuple[str, ...], dictionary: Dictionary) -> NDAr
     return out
 
 
-def pairwise(
-    function: Callable[..., Value], columns: tuple[Value, ...], dictionary: Dictionary
-) -> list[Value]:
-    """Applies a function of several texts to every row, each distinct combination once."""
-    coded = [code_of(one, dictionary) for one in columns]
-    stacked = np.stack(np.broadcast_arrays(*coded), 1)
-    rows, place = np.unique(stacked, axis=0, return_inverse=True)
+def combined(
+    function: Callable[..., Value], columns: Iterable[Value], kind: Result, dictionary: Dictionary
+) -> NDArray[Value]:
+    """Applies a function of texts and numbers to every row, each distinct combination once."""
+    coded = np.broadcast_arrays(*[code_of(one, dictionary) for one in columns])
+    numbers = [one.dtype.kind == "f" for one in coded]
+    rows, place = np.unique(np.stack(coded, 1), axis=0, return_inverse=True)
     texts = dictionary.texts
-    values = [
-        None if min(one) < 0 else function(*(texts[code] for code in one)) for one in rows.tolist()
-    ]
-    return [values[at] for at in place.reshape(-1).tolist()]
+
+    def value(row: list[float]) -> Value:
+        each = list(zip(row, numbers, strict=True))
+        if any(one < 0 and not number for one, number in each):
+            return kind.missing
+        args = (one if number else texts[int(one)] for one, number in each)
+        return kind.stored(function(*args), dictionary)
+
+    return np.array([value(one) for one in rows.tolist()], kind.dtype)[place.reshape(-1)]

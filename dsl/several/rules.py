@@ -9,14 +9,14 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from dsl import collective, ir
+from dsl import collective, ir, making
 from dsl.lower.frame import Memo
 from dsl.plan import GangRule, PreemptRule, QuotaRule
+from dsl.reads import reads_of
 from dsl.reference import View, asked
-from dsl.schema import OF_THE_QUEUE, request_unit
+from dsl.schema import OF_THE_QUEUE
 from dsl.several.values import Columns, Values
-from dsl.source import Span
-from dsl.types import BOOL, NUMBER, TEXT, TIME, Level, Type, is_missing, number_of
+from dsl.types import NUMBER, TIME, is_missing
 from dsl.words import filled
 from dsl.world import Subject, World
 
@@ -24,68 +24,51 @@ _OF_THE_QUEUE: Final = {one.replace("it.", "pod.") for one in OF_THE_QUEUE}
 #: How long members of a gang wait for each other where the policy does not say.
 WAIT_SECONDS: Final = 60.0
 _T = TypeVar("_T")
-_E = TypeVar("_E", bound=ir.Core)
 Limited = Mapping[str | float, collective.Limits]
-_NOWHERE: Final = Span(0, 0)
 #: Later than any start: a pod that did not start yet is the youngest.
 _LATE: Final = 1e18
 #: What one victim weighs more than the priority of any, in the sum that Kubernetes makes.
 _A_VICTIM: Final = float(1 << 31)
 
 
-def _made(made: type[_E], kind: Type, level: Level, **parts: object) -> _E:
-    return made(span=_NOWHERE, type=kind, level=level, **parts)
-
-
-def _read(field: str, kind: Type, level: Level, key: str | None = None) -> ir.Read:
-    return _made(ir.Read, kind, level, field=field, key=key)
-
-
-def _late(field: str, level: Level) -> ir.SortKey:
-    late = _made(ir.Const, TIME, Level.CONST, value=_LATE)
-    parts = (_read(field, TIME, level), late)
-    return ir.SortKey(value=_made(ir.Coalesce, TIME, level, operands=parts), direction="desc")
-
-
-def _compare(left: ir.Expr, operator: str, right: ir.Expr) -> ir.Compare:
-    return _made(ir.Compare, BOOL, Level.IT, operator=operator, left=left, right=right)
+_read: Final = partial(making.read, making.NOWHERE)
+_compare: Final = partial(making.compare, making.NOWHERE)
+_not: Final = partial(making.inverted, making.NOWHERE)
 
 
 def _both(*parts: ir.Expr) -> ir.Expr:
-    return _made(ir.Logical, BOOL, Level.IT, operator="and", operands=parts)
-
-
-def _not(part: ir.Expr) -> ir.Expr:
-    return _made(ir.Not, BOOL, Level.IT, operand=part)
+    return making.logical(making.NOWHERE, "and", parts)
 
 
 def _like_own(field: str) -> ir.Compare:
-    its, own = _read(f"it.{field}", TEXT, Level.IT), _read(f"pod.{field}", TEXT, Level.POD)
-    return _compare(its, "==", own)
+    return _compare(_read(f"it.{field}"), "==", _read(f"pod.{field}"))
+
+
+def _late(field: str) -> ir.SortKey:
+    late = making.constant(making.NOWHERE, _LATE, TIME)
+    return ir.SortKey(value=making.first_of(making.NOWHERE, (_read(field), late)), direction="desc")
 
 
 def _of_victims(left: ir.Expr, sign: str, right: ir.Expr) -> ir.Expr:
-    return _made(ir.Arith, NUMBER, Level.NODE, operators=(sign,), operands=(left, right))
+    return making.arith(making.NOWHERE, NUMBER, (sign,), (left, right))
 
 
 _OTHERS: Final = _not(_like_own("uid"))
-_PRIORITY: Final = _read("it.priority", NUMBER, Level.IT)
-_OWN_PRIORITY: Final = _read("pod.priority", NUMBER, Level.POD)
+_PRIORITY: Final = _read("it.priority")
+_OWN_PRIORITY: Final = _read("pod.priority")
 #: A member of a gang that is being deleted is one no more.
-_LEAVING: Final = _read("it.terminating", BOOL, Level.IT)
+_LEAVING: Final = _read("it.terminating")
 _LESS: Final = _compare(_PRIORITY, "<", _OWN_PRIORITY)
 #: Pods that a pod of a quota comes behind.
 _BEFORE: Final = _both(_compare(_OWN_PRIORITY, "<=", _PRIORITY), _OTHERS)
 #: Least important first, of those who started last; then by name, never by row.
-_BY_NAME: Final = tuple(
-    ir.SortKey(value=_read(field, TEXT, Level.IT)) for field in ("it.namespace", "it.name")
-)
-ORDER: Final = (ir.SortKey(value=_PRIORITY), _late("it.started_at", Level.IT))
+_BY_NAME: Final = tuple(ir.SortKey(value=_read(one)) for one in ("it.namespace", "it.name"))
+ORDER: Final = (ir.SortKey(value=_PRIORITY), _late("it.started_at"))
 _VICTIMS: Final = {
-    name: _read(f"victims.{name}", NUMBER, Level.NODE)
+    name: _read(f"victims.{name}")
     for name in ("pdb_violations", "max_priority", "sum_priority", "count")
 }
-_WEIGHT: Final = _made(ir.Const, NUMBER, Level.CONST, value=_A_VICTIM)
+_WEIGHT: Final = making.constant(making.NOWHERE, _A_VICTIM, NUMBER)
 #: Source: kubernetes preemption.go, pickOneNodeForPreemption.
 PICK: Final = (
     ir.SortKey(value=_VICTIMS["pdb_violations"]),
@@ -96,9 +79,9 @@ PICK: Final = (
         )
     ),
     ir.SortKey(value=_VICTIMS["count"]),
-    _late("victims.latest_start", Level.NODE),
+    _late("victims.latest_start"),
 )
-_NODE_NAME: Final = (ir.SortKey(value=_read("node.name", TEXT, Level.NODE)),)
+_NODE_NAME: Final = (ir.SortKey(value=_read("node.name")),)
 
 
 def _answer(columns: Columns, function: Callable[..., _T], of: object) -> Callable[..., _T]:
@@ -145,11 +128,7 @@ class GangParts:
 
 def gang_key(parts: GangParts, values: Values) -> str | float | None:
     """Returns what the members of the pod's gang have in common; None: it is in none."""
-    core = parts.core
-    if core.guard is not None and not values.one(core.guard):
-        return None
-    key = values.one(core.by)
-    return None if is_missing(key) else key
+    return owner_of(parts.core, values)
 
 
 def gang_terms(parts: GangParts, values: Values) -> collective.GangTerms | None:
@@ -205,16 +184,22 @@ class QuotaParts:
         """Returns what a pod of a set, and what the pod to place asks for of a resource."""
         found = self._amounts.get(resource)
         if found is None:
-            kind = number_of(request_unit(resource))
-            found = self._amounts[resource] = (
-                _read("it.request", kind, Level.IT, resource),
-                _read("pod.request", kind, Level.POD, resource),
-            )
+            both = _read("it.request", resource), _read("pod.request", resource)
+            found = self._amounts[resource] = both
         return found
 
+    def sums(
+        self, values: Values, resources: Sequence[str], where: ir.Expr | None, table: str = "pods"
+    ) -> dict[str | float, collective.Amounts]:
+        """Returns what pods ask for, by their key: in order, so that rows decide nothing."""
+        amounts = [self.amount(name)[0] for name in resources]
+        found = values.totals(self.core.member, amounts, where, table)
+        each = sorted(found.items(), key=lambda one: repr(one[0]))
+        return {key: dict(zip(resources, row, strict=True)) for key, row in each}
 
-def owner_of(core: ir.QuotaCore, values: Values) -> str | float | None:
-    """Returns whose quota a pod is of; None: it has none."""
+
+def owner_of(core: ir.QuotaCore | ir.GangCore, values: Values) -> str | float | None:
+    """Returns whose quota a pod is of, or of which gang; None: of none."""
     key: str | float = values.one(core.by)
     if is_missing(key) or (core.guard is not None and not values.one(core.guard)):
         return None
@@ -228,23 +213,24 @@ def quota_use(parts: QuotaParts, values: Values, objects: Limited) -> collective
     """
     core, key = parts.core, owner_of(parts.core, values)
     explicit = collective.Limits(dict(core.minimum), dict(core.maximum))
-    listed = bool(core.minimum or core.maximum)
     resources = sorted(
         {name for one in (explicit, *objects.values()) for part in (one.minimum, one.maximum)
          for name in part}
     )  # fmt: skip
-    theirs = [parts.amount(name)[0] for name in resources]
     # The pod itself is in the table once it has a node; what it asks for is counted apart.
-    sums = values.totals(core.member, theirs, _OTHERS)
-    # In order, so that what is told of them does not depend on rows.
-    used = {one: dict(zip(resources, sums[one], strict=True)) for one in sorted(sums, key=repr)}
-    if listed:
-        limits: Limited = dict.fromkeys([*used, *([] if key is None else [key])], explicit)
-    else:
-        limits = objects
+    used = parts.sums(values, resources, _OTHERS)
+    limits = objects
+    if core.minimum or core.maximum:
+        limits = dict.fromkeys([*used, *([] if key is None else [key])], explicit)
     used = {one: amounts for one, amounts in used.items() if one in limits}
     asked = {name: float(values.one(parts.amount(name)[1])) for name in resources}
-    own, others = _nominated(parts, values, limits, theirs, resources, key)
+    own: collective.Amounts = {}
+    others: dict[str | float, collective.Amounts] = {}
+    if core.elastic:
+        # What pods nominated to nodes will take.
+        before = parts.sums(values, resources, _BEFORE, "nominated")
+        own = {} if key is None else before.get(key, {})
+        others = parts.sums(values, resources, _OTHERS, "nominated")
     return collective.QuotaUse(
         key=key if key in limits else None,
         limits=limits,
@@ -252,35 +238,8 @@ def quota_use(parts: QuotaParts, values: Values, objects: Limited) -> collective
         pool=collective.pool_of(limits, used),
         asked=asked,
         before=own,
-        nominated=others,
+        nominated={one: sums for one, sums in others.items() if one != key and one in limits},
     )
-
-
-def _nominated(
-    parts: QuotaParts,
-    values: Values,
-    limits: Limited,
-    amounts: Sequence[ir.Expr],
-    resources: Sequence[str],
-    key: str | float | None,
-) -> tuple[collective.Amounts, Mapping[str | float, collective.Amounts]]:
-    """Returns what pods nominated to nodes will take, of the pod's own quota and of others."""
-    if not parts.core.elastic:
-        return {}, {}
-
-    def sums(where: ir.Expr) -> dict[str | float, collective.Amounts]:
-        found = values.totals(parts.core.member, amounts, where, "nominated")
-        return {one: dict(zip(resources, row, strict=True)) for one, row in found.items()}
-
-    own: collective.Amounts = {} if key is None else sums(_BEFORE).get(key, {})
-    others = sums(_OTHERS)
-    known = (one for one in sorted(others, key=repr) if one != key and one in limits)
-    return own, {one: others[one] for one in known}
-
-
-def quota_message(core: ir.QuotaCore, view: View) -> str | None:
-    """Returns what the policy says of a pod that does not fit; None: nothing."""
-    return None if core.message is None else filled(core.message, asked(view))
 
 
 def claims(parts: QuotaParts, values: Values, use: collective.QuotaUse) -> collective.Claims:
@@ -306,7 +265,8 @@ def quota_rule(base: dict[str, Any], core: ir.QuotaCore, status: str, memo: Memo
     columns, parts = Columns(memo), QuotaParts(core)
 
     def message(subject: Subject, world: World) -> str | None:
-        return quota_message(core, View(world, subject, -1))
+        ask = asked(View(world, subject, -1))
+        return None if core.message is None else filled(core.message, ask)
 
     return QuotaRule(
         **base,
@@ -324,18 +284,11 @@ def quota_rule(base: dict[str, Any], core: ir.QuotaCore, status: str, memo: Memo
 def _used(
     parts: QuotaParts, values: Values, resources: Sequence[str]
 ) -> Mapping[str | float, collective.Amounts]:
-    amounts = [parts.amount(name)[0] for name in resources]
-    sums = values.totals(parts.core.member, amounts, None)
-    return {one: dict(zip(resources, row, strict=True)) for one, row in sums.items()}
+    return parts.sums(values, resources, None)
 
 
 def _read_of_pod(*exprs: ir.Expr | None) -> frozenset[str] | None:
     """Returns the fields of the pod that expressions read; None: they read more than a pod."""
-    found = set()
-    for node in ir.walk(*(one for one in exprs if one is not None)):
-        if isinstance(node, ir.Read | ir.KeyedRead):
-            found.add(node.field)
-        elif isinstance(node, ir.Metric | ir.Pair | ir.NodeAggregate | ir.Rank | ir.PodAggregate):
-            return None
-    own = all(name.startswith(("pod.", "namespace.")) for name in found)
-    return frozenset(found) if own and not found & _OF_THE_QUEUE else None
+    fields = reads_of(*exprs).fields
+    own = all(name.startswith(("pod.", "namespace.")) for name in fields)
+    return fields if own and not fields & _OF_THE_QUEUE else None

@@ -1,109 +1,21 @@
-"""Expressions of an engine's statement get values: by columns, or one pod at a time.
-
-Both answer the same questions, so that what stands around the expressions is written once.
-"""
+"""Expressions of a statement about several pods get values, by columns."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
-from dsl import functions, ir, reference
+from dsl import functions, ir
 from dsl.lower import numbers
 from dsl.lower.columns import Builder
-from dsl.lower.frame import Frame, Memo, Run
+from dsl.lower.frame import NO_ROWS, Frame, Memo, Run
 from dsl.lower.reads import ITS, ROWS
-from dsl.types import Kind, Level, is_missing
+from dsl.types import Kind, Level
 from dsl.world import Subject, World
 
 #: A float, text or flag; NaN or None where it is missing.
 Value = Any
-_NO_ROWS: Final = slice(0, 0)
-
-
-# ---- one at a time
-
-
-class ByReference(Struct, frozen=True):
-    """The meaning, by `dsl.reference`."""
-
-    subject: Subject
-    world: World
-
-    def _view(self, pod: int, world: World | None = None) -> reference.View:
-        world = world or self.world
-        return reference.View(world, self.subject, int(world.pod_node[pod]), pod=pod)
-
-    def one(self, expr: ir.Expr) -> Value:
-        """Returns the value of an expression about the pod."""
-        return reference.evaluate(expr, reference.View(self.world, self.subject, -1))
-
-    def _rows(self, world: World) -> list[int]:
-        return [pod for pod, node in enumerate(world.pod_node.tolist()) if node >= 0]
-
-    def chosen(self, where: ir.Expr, table: str = "pods") -> tuple[int, ...]:
-        """Returns the rows of the pods for which a condition holds, ascending."""
-        world = _table(self.world, table)
-        return tuple(
-            pod for pod in self._rows(world) if reference.evaluate(where, self._view(pod, world))
-        )
-
-    def ordered(self, rows: Sequence[int], keys: Sequence[ir.SortKey]) -> tuple[int, ...]:
-        """Returns rows of the table `pods` in an order; equal ones stay as they are."""
-        return tuple(sorted(rows, key=lambda pod: reference.order_key(keys, self._view(pod))))
-
-    def totals(
-        self, key: ir.Expr, amounts: Sequence[ir.Expr], where: ir.Expr | None, table: str = "pods"
-    ) -> dict[str | float, tuple[float, ...]]:
-        """Returns the sums of amounts of the pods with an equal key, those without one left out."""
-        world = _table(self.world, table)
-        found: dict[str | float, list[list[float]]] = {}
-        for pod in self._rows(world):
-            view = self._view(pod, world)
-            own = reference.evaluate(key, view)
-            if is_missing(own) or not (where is None or reference.evaluate(where, view)):
-                continue
-            found.setdefault(own, []).append([reference.evaluate(one, view) for one in amounts])
-        return {
-            own: tuple(functions.total(list(column)) for column in zip(*parts, strict=True))
-            for own, parts in found.items()
-        }
-
-    def column(self, expr: ir.Expr, rows: NDArray[np.intp]) -> NDArray[Any]:
-        """Returns numbers or flags of some rows of the table `pods`."""
-        kind = np.bool_ if expr.type.kind is Kind.BOOL else np.float64
-        return np.array([reference.evaluate(expr, self._view(pod)) for pod in rows.tolist()], kind)
-
-    def distinct(
-        self, expr: ir.Expr, rows: NDArray[np.intp]
-    ) -> tuple[list[Value], NDArray[np.intp]]:
-        """Returns the values that some rows of the table `pods` have, and which each has."""
-        each = [reference.evaluate(expr, self._view(pod)) for pod in rows.tolist()]
-        known: dict[str, int] = {}
-        index = [known.setdefault(repr(one), len(known)) for one in each]
-        values = dict(zip(index, each, strict=True))
-        return [values[at] for at in range(len(known))], np.array(index, np.intp)
-
-    def rank(
-        self, key: ir.SortKey, rows: NDArray[np.intp], results: Mapping[str, NDArray[Any]]
-    ) -> NDArray[Any]:
-        """Returns where a key puts each of some nodes whose outcomes would be `results`."""
-        places = []
-        for at, row in enumerate(rows.tolist()):
-            own = {name: float(column[at]) for name, column in results.items()}
-            view = reference.View(self.world, self.subject, row, results=own)
-            places.append(reference.order_key((key,), view))
-        rank = {place: number for number, place in enumerate(sorted(set(places)))}
-        return np.array([rank[one] for one in places], np.intp)
-
-
-def _table(world: World, table: str) -> World:
-    return world if table == "pods" else world.pod_table(table)
-
-
-# ---- by columns
 
 
 class Columns:
@@ -112,17 +24,17 @@ class Columns:
     def __init__(self, memo: Memo) -> None:
         self._builder = Builder(memo, hoist=False)
 
-    def of(self, subject: Subject, world: World) -> "_ByColumns":
+    def of(self, subject: Subject, world: World) -> "Values":
         """Returns the values for one pod on one snapshot."""
-        return _ByColumns(self, subject, world)
+        return Values(self, subject, world)
 
     def run(self, expr: ir.Expr) -> Run:
         """Returns the closure of an expression, made once."""
         return self._builder.build(expr, ITS if expr.level is Level.IT else ROWS)
 
 
-class _ByColumns:
-    """The same by columns; each method gives what that of `ByReference` gives."""
+class Values:
+    """What a statement's expressions are for one pod on one snapshot."""
 
     def __init__(self, columns: Columns, subject: Subject, world: World) -> None:
         self._columns = columns
@@ -130,16 +42,15 @@ class _ByColumns:
         self.world = world
 
     def one(self, expr: ir.Expr) -> Value:
-        frame = Frame(self.world, _NO_ROWS, subject=self.subject)
-        with np.errstate(all="ignore"):
-            return self._columns.run(expr)(frame)
+        """Returns the value of an expression about the pod."""
+        frame = Frame(self.world, NO_ROWS, subject=self.subject)
+        return frame.ask(self._columns.run(expr))
 
     def _of_pods(self, expr: ir.Expr, world: World) -> tuple[NDArray[np.intp], NDArray[Any]]:
         """Returns the used rows of a table, ascending, and a value for each."""
         frame = Frame(world, slice(0, world.nodes), subject=self.subject)
         rows = np.flatnonzero(world.pod_node >= 0)
-        with np.errstate(all="ignore"):
-            found = self._columns.run(expr)(frame)
+        found = frame.ask(self._columns.run(expr))
         if expr.level is Level.NODE:
             found = np.asarray(found)[world.pod_node[rows]]
         elif expr.level is not Level.IT and expr.type.kind is Kind.TEXT:
@@ -147,10 +58,12 @@ class _ByColumns:
         return rows, np.broadcast_to(found, rows.shape)
 
     def chosen(self, where: ir.Expr, table: str = "pods") -> tuple[int, ...]:
+        """Returns the rows of the pods for which a condition holds, ascending."""
         rows, mask = self._of_pods(where, _table(self.world, table))
         return tuple(rows[mask].tolist())
 
     def ordered(self, rows: Sequence[int], keys: Sequence[ir.SortKey]) -> tuple[int, ...]:
+        """Returns rows of the table `pods` in an order; equal ones stay as they are."""
         chosen = np.array(rows, np.intp)
         group = np.zeros(len(chosen), np.intp)
         groups = min(len(chosen), 1)
@@ -191,6 +104,7 @@ class _ByColumns:
     def totals(
         self, key: ir.Expr, amounts: Sequence[ir.Expr], where: ir.Expr | None, table: str = "pods"
     ) -> dict[str | float, tuple[float, ...]]:
+        """Returns the sums of amounts of the pods with an equal key, those without one left out."""
         world = _table(self.world, table)
         _, keys = self._of_pods(key, world)
         keep = (keys >= 0) if key.type.kind is Kind.TEXT else ~np.isnan(keys)
@@ -205,28 +119,26 @@ class _ByColumns:
         return {name: tuple(row[at] for row in sums) for at, name in enumerate(names)}
 
     def column(self, expr: ir.Expr, rows: NDArray[np.intp]) -> NDArray[Any]:
+        """Returns the values of some rows of the table `pods`."""
         used, column = self._of_pods(expr, self.world)
         return column[np.searchsorted(used, rows)]
 
     def distinct(
         self, expr: ir.Expr, rows: NDArray[np.intp]
     ) -> tuple[list[Value], NDArray[np.intp]]:
+        """Returns the values that some rows of the table `pods` have, and which each has."""
         values, index = np.unique(self.column(expr, rows), return_inverse=True)
         return _plain(values, expr, self.world), index
 
     def rank(
         self, key: ir.SortKey, rows: NDArray[np.intp], results: Mapping[str, NDArray[Any]]
     ) -> NDArray[Any]:
+        """Returns where a key puts each of some nodes whose outcomes would be `results`."""
         if key.value.level < Level.NODE:
             return np.zeros(len(rows), np.intp)
         # Each column of results has the length of the frame.
         frame = Frame(self.world, rows, subject=self.subject, results=cast("Any", results))
-        with np.errstate(all="ignore"):
-            return self._placed(key, np.atleast_1d(self._columns.run(key.value)(frame)))
-
-
-#: What a statement's expressions are for one pod on one snapshot.
-Values = ByReference | _ByColumns
+        return self._placed(key, np.atleast_1d(frame.ask(self._columns.run(key.value))))
 
 
 def _by_text(codes: NDArray[Any], texts: Sequence[str], direction: str) -> NDArray[np.intp]:
@@ -246,3 +158,7 @@ def _plain(column: NDArray[Any], expr: ir.Expr, world: World) -> list[Value]:
         return values
     texts = world.dictionary.texts
     return [None if code < 0 else texts[code] for code in column.tolist()]
+
+
+def _table(world: World, table: str) -> World:
+    return world if table == "pods" else world.pod_table(table)

@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from dsl.checker.rules import reads_of
 from dsl.plan import MetricSpec, Plan, RuleBase
+from dsl.reads import reads_of
 from engine.cache.beside import FINISHED, HEARTBEATS, NOMINATED, PREVIOUS, QUEUE, TIMES, VOLUMES
 from engine.policy.support import rules_of
 

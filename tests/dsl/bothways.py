@@ -5,12 +5,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from dsl import functions, reference
+from dsl import reference
 from dsl.diagnostics import render
 from dsl.plan import Effect
 from dsl.types import is_missing, show
 from dsl.words import filled
 from engine.policy.support import new_compiler
+from tests.dsl import oracle
 from tests.dsl.worlds import FakePod
 
 COMPILER = new_compiler()
@@ -38,7 +39,7 @@ def passing(text, world, pod):
     rule, world, pod = plan.filters[0], world.knows(plan), pod.knows(plan)
     parts = rule.prepare(pod, world)
     rows = np.flatnonzero(world.present)
-    expected = [reference.passes(rule.core, world, pod, row) for row in rows.tolist()]
+    expected = [oracle.passes(rule.core, world, pod, row) for row in rows.tolist()]
     if parts is None:
         assert all(expected)
         return None
@@ -76,7 +77,7 @@ def raw(text, world, pod, candidates=None):
     assert of_none.dtype == np.float64
     assert of_none.shape == (0,)
     finished = rule.finish(column)
-    assert (None if finished is None else finished.tolist()) == reference.scores(
+    assert (None if finished is None else finished.tolist()) == oracle.scores(
         rule.core, world, pod, list(chosen)
     )
     return expected
@@ -171,7 +172,7 @@ def policy_score(parts):
     for weight, column in there:
         totals = [a + b * weight for a, b in zip(totals, column, strict=True)]
         weights += weight
-    return [functions.round_score(one / weights) for one in totals]
+    return [oracle.round_score(one / weights) for one in totals]
 
 
 # ---- what only tests ask of the reference
@@ -181,13 +182,13 @@ def sort_key(core, world, subject):
     """Returns the place of a pod in the queue; then comes who waits longer, then the UID."""
     queued_at = subject.number("pod.queued_at", None)
     last = (queued_at != queued_at, 0.0 if queued_at != queued_at else queued_at)
-    own = reference.order_key(core.keys, reference.View(world, subject, -1))
+    own = oracle.order_key(core.keys, reference.View(world, subject, -1))
     return (*own, last, subject.text("pod.uid", None) or "")
 
 
 def prefers(core, world, subject, candidates):
     """Returns which candidates a `first:` prefers; None where it does not apply."""
-    if not reference.applies(core.guard, world, subject):
+    if not oracle.applies(core.guard, world, subject):
         return None
     rows = tuple(candidates)
     return [
@@ -198,7 +199,7 @@ def prefers(core, world, subject, candidates):
 
 def effects(core, view):
     """Returns what actions come to; what has no value is not set."""
-    if not reference.at_node(core.guard, core.left, view):
+    if not oracle.at_node(core.guard, core.left, view):
         return ()
     out = []
     for one in core.actions:

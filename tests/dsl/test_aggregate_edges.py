@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dsl import reference
+from tests.dsl import oracle
 from tests.dsl.bothways import (
     BUSY,
     HEADER,
@@ -59,7 +59,7 @@ def test_aggregates_over_nothing_before_the_nodes(over):
     for name, expected in (("any", False), ("all", True), ("0 < count", False)):
         plan = plan_of(f"prefilter: {name}({over} where {SETS[over][2]})")
         world, pod = FakeWorld([]), subject()
-        assert reference.passes(plan.prefilters[0].core, world, pod, -1) == expected
+        assert oracle.passes(plan.prefilters[0].core, world, pod, -1) == expected
         assert (plan.stopped(pod, world) is None) == expected
 
 

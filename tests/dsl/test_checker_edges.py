@@ -179,7 +179,7 @@ def test_what_a_policy_is_called(file, header, name):
         ("p: quantity = 1Ki", "1024"),
         ("p: duration = 90s", "1m30s"),
         ("p: duration = 36h", "1d12h"),
-        ("p: duration = 1500ms", "1s500ms"),
+        ("p: duration = 1500ms", "1500ms"),
         ("p: list of string = [a, b.c]", r"a|b\.c"),
     ],
 )

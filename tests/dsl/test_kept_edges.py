@@ -14,6 +14,7 @@ from dsl.diagnostics import render
 from dsl.lower import Memo
 from dsl.lower.frame import Frame
 from dsl.schema import POD_SETS
+from tests.dsl import oracle
 from tests.dsl.bothways import (
     COMPILER,
     HEADER,
@@ -266,7 +267,7 @@ def test_aggregates_before_the_nodes_know_the_pod(test, wanted):
     tables = {"queue": [{"on": 0, "it.priority": float(one)} for one in (1, 3, 5)]}
     world = FakeWorld(HOSTS, SET, tables=tables)
     pod = subject(gpu=wanted, priority=wanted)
-    expected = reference.passes(plan.prefilters[0].core, world, pod, -1)
+    expected = oracle.passes(plan.prefilters[0].core, world, pod, -1)
     assert (plan.stopped(pod, world) is None) == expected
 
 
@@ -345,7 +346,7 @@ def answers(plans, world, pod=None, rows=None):
         world.knows(plan)
         for rule in plan.filters:
             mask = rule.verdict(rule.prepare(pod, world), world, rows).tolist()
-            assert mask == [reference.passes(rule.core, world, pod, row) for row in chosen]
+            assert mask == [oracle.passes(rule.core, world, pod, row) for row in chosen]
             found.append(mask)
         for rule in plan.scores:
             column = rule.column(rule.prepare(pod, world), world, rows, rows).tolist()
@@ -659,7 +660,7 @@ def test_whichever_rows_are_asked_about_first_all_are_kept(first):
     """The scheduler may ask about the candidates before it asks about all nodes."""
     plans, memo = asking(f"filter: {HEAVY} + node.gpu.free > 2")
     rule, world = plans[0].filters[0], moving(24)
-    expected = [reference.passes(rule.core, world, subject(), row) for row in range(24)]
+    expected = [oracle.passes(rule.core, world, subject(), row) for row in range(24)]
     for rows in (first, slice(0, 24), np.arange(24)[::-1], np.array([3]), slice(0, 0)):
         chosen = np.arange(24)[rows]
         assert rule.verdict((), world, rows).tolist() == [expected[at] for at in chosen]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dsl import reference
+from tests.dsl import oracle
 from tests.dsl.bothways import (
     HEADER,
     HOSTS,
@@ -176,7 +176,7 @@ def test_what_is_asked_of_the_chosen_node_may_look_into_maps_of_the_pod(row):
         [{"node.zone": "app", "node.label[k]": "ok"}, {"node.zone": "x", "node.label[k]": "ok"}]
     )
     pod = subject(**{"label[app]": "web", "node_selector[k]": "ok"})
-    expected = reference.passes(plan.reserves[0].core, world, pod, row)
+    expected = oracle.passes(plan.reserves[0].core, world, pod, row)
     assert (plan.reserved(pod, world, row) is None) == expected == (row == 0)
 
 
@@ -238,6 +238,8 @@ OF_POD = [
     "len(it.name) > 1",
     "len(split(it.label[app], 'e')) > 1",
     "item(split(it.name, 'e'), 1) is b",
+    "item(split(it.name, 'e'), it.gpu / 1.0000001) is missing",
+    "item(split('a,b', ','), it.gpu - 1) is a",
     "item($words, it.gpu) is present",
     "item($sizes, it.gpu) > 5",
     "string(it.priority) is 3",

@@ -2,11 +2,11 @@
 
 import pytest
 
-from dsl import reference
 from dsl.checker.metrics import metric_spec
 from dsl.compiler import Compiler
 from dsl.schema import MetricDefinition
 from dsl.types import BYTES, CORES
+from tests.dsl import oracle
 from tests.dsl.worlds import FakePod, FakeWorld
 
 COMPILER = Compiler()
@@ -111,8 +111,8 @@ score: max(hot over node.pods)
     world = FakeWorld(nodes, pods, given=given).knows(plan)
     pod = FakePod.of({"pod.name": "p", "metrics": {"space": 2.0, "hot": 3.0}}).knows(plan)
     first, second = plan.scores
-    assert reference.scores(first.core, world, pod, [0, 1]) == [46.0, 26.0]
-    assert reference.scores(second.core, world, pod, [0, 1]) == [9.0, 0.0]
+    assert oracle.scores(first.core, world, pod, [0, 1]) == [46.0, 26.0]
+    assert oracle.scores(second.core, world, pod, [0, 1]) == [9.0, 0.0]
 
 
 def test_pairs_over_other_nodes_have_no_other_value_of_the_node():

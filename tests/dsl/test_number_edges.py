@@ -7,6 +7,7 @@ import pytest
 
 from dsl import functions
 from dsl.lower import numbers
+from tests.dsl import oracle
 
 
 def same(left, right):
@@ -220,9 +221,7 @@ def test_scores_from_raw_values(norm, reverse, missing):
         if missing is None and all(map(math.isnan, raw)):
             assert found is None
             continue
-        scaled = functions.normalise(raw, norm, reverse=reverse)
-        instead = 0.0 if missing is None else missing
-        expected = [instead if math.isnan(one) else functions.round_score(one) for one in scaled]
+        expected = oracle.finished(raw, norm, missing, reverse=reverse)
         assert found.tolist() == expected, raw
         assert all(0.0 <= one <= 100.0 for one in expected)
 

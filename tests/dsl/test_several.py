@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsl.collective import Limits, QuotaUse, pool_of
-from dsl.several import ByReference, rules
+from dsl.several import rules
 from engine.collective import quotas
+from tests.dsl import oracle
 from tests.dsl.bothways import plan_of
 from tests.dsl.worlds import FakePod, FakeWorld
 
@@ -37,7 +38,7 @@ def running(on, **fields):
 def evictions(text, subject, world):
     rule = plan_of(text).preempts[0]
     by_columns = rule.evictions(subject, world)
-    meant = rules.evictions(rule.core, ByReference(subject, world))
+    meant = rules.evictions(rule.core, oracle.ByReference(subject, world))
     assert (by_columns is None) == (meant is None)
     if by_columns is not None:
         assert by_columns.ordered == meant.ordered
@@ -70,7 +71,7 @@ def cheapest(text, choices):
     rule = plan_of(text).preempts[0]
     both = (
         rule.evictions(subject, world),
-        rules.evictions(rule.core, ByReference(subject, world)),
+        rules.evictions(rule.core, oracle.ByReference(subject, world)),
     )
     best = [_first(one.ranks, choices) for one in both]
     assert best[0] == best[1]
@@ -146,7 +147,7 @@ def test_orders_of_texts_lists_nodes_and_the_pod(order, expected):
 
 def gang_of(text, subject, world):
     (rule,) = plan_of(text).gangs
-    parts, values = rules.GangParts(rule.core), ByReference(subject, world)
+    parts, values = rules.GangParts(rule.core), oracle.ByReference(subject, world)
     found = rule.terms(subject, world)
     assert found == rules.gang_terms(parts, values)
     assert rule.key(subject, world) == rules.gang_key(parts, values)
@@ -203,7 +204,7 @@ def use_of(text, subject, world, objects=None):
     (rule,) = plan_of(text).quotas
     found = rule.use(subject, world, objects or {})
     parts = rules.QuotaParts(rule.core)
-    assert found == rules.quota_use(parts, ByReference(subject, world), objects or {})
+    assert found == rules.quota_use(parts, oracle.ByReference(subject, world), objects or {})
     return rule, found
 
 
@@ -244,7 +245,7 @@ QUOTAS = {
 
 
 def reclaim_meant(rule, subject, world, objects):
-    parts, values = rules.QuotaParts(rule.core), ByReference(subject, world)
+    parts, values = rules.QuotaParts(rule.core), oracle.ByReference(subject, world)
     use = rules.quota_use(parts, values, objects)
     return quotas.reclaim(use, rules.claims(parts, values, use))
 

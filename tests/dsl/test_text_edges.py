@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from dsl import reference
 from dsl.functions import glob_match, join, replace, version
-from dsl.lower.texts import CodeTable, Tables
+from dsl.lower.texts import FLOAT, CodeTable, Tables
+from tests.dsl import oracle
 from tests.dsl.bothways import POD, passing, plan_of, raw, subject
 from tests.dsl.worlds import FakePod, FakeWorld, Texts
 
@@ -24,10 +24,10 @@ def test_tables_of_texts_grow_with_the_dictionary(test):
     for count in range(60):
         zones = [{"node.zone": f"zone{one}" if one % 3 else str(one)} for one in range(count)]
         world = FakeWorld([{}, *zones, {}], dictionary=known)
-        expected = [reference.passes(rule.core, world, subject(), row) for row in range(count + 2)]
+        expected = [oracle.passes(rule.core, world, subject(), row) for row in range(count + 2)]
         assert rule.verdict((), world, slice(0, count + 2)).tolist() == expected
     other = FakeWorld([{"node.zone": "zone11"}, {}, {"node.zone": "b"}])
-    expected = [reference.passes(rule.core, other, subject(), row) for row in range(3)]
+    expected = [oracle.passes(rule.core, other, subject(), row) for row in range(3)]
     assert rule.verdict((), other, slice(0, 3)).tolist() == expected
 
 
@@ -38,7 +38,7 @@ def test_each_text_is_looked_at_once():
         asked.append(text)
         return float(len(text))
 
-    table, known = CodeTable(length, np.nan), Texts()
+    table, known = CodeTable(length, FLOAT), Texts()
     codes = np.array([known.code(one) for one in ("a", "bb", "a")] + [-1], np.int32)
     for _ in range(3):
         found = table.take(codes, known).tolist()
@@ -58,7 +58,7 @@ def test_each_text_is_looked_at_once():
 
 
 def test_tables_are_kept_by_the_other_arguments_and_forgotten_when_there_are_many():
-    tables, known = Tables(lambda *texts: float(len("".join(texts))), np.nan), Texts()
+    tables, known = Tables(lambda *texts: float(len("".join(texts))), FLOAT), Texts()
     codes = np.array([known.code("xyz")], np.int32)
     first = tables.of(0, ("a",))
     assert tables.of(0, ("a",)) is first

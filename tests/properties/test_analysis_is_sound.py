@@ -12,6 +12,7 @@ from dsl.analysis.facts import FileFacts
 from dsl.analysis.ranges import Ranges
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
+from tests.dsl import oracle
 from tests.dsl.worlds import FakePod, FakeWorld
 from tests.effort import examples
 
@@ -170,7 +171,7 @@ def empty(found):
 
 
 def rejects(core, place):
-    return not reference.passes(core, *place)
+    return not oracle.passes(core, *place)
 
 
 def check_condition(text):
@@ -211,7 +212,7 @@ def check_rules(rules):
 def check_contradiction(plan, *cores):
     """That no place passes two rules, for the pods that both are about."""
     for world, pod, row in everywhere(plan):
-        if all(reference.applies(one.guard, world, pod) for one in cores):
+        if all(oracle.applies(one.guard, world, pod) for one in cores):
             assert any(rejects(one, (world, pod, row)) for one in cores), cores
 
 

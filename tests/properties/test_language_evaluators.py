@@ -27,6 +27,7 @@ from dsl.lower.statements import Values
 from dsl.plan import Effect, Plan
 from dsl.schema import FIELDS, POD_SETS
 from dsl.types import Kind, show
+from tests.dsl import oracle
 from tests.dsl.bothways import effects, policy_score, prefers, sort_key
 from tests.dsl.random_worlds import RandomPod, RandomWorld, Rows
 from tests.dsl.worlds import FakePod, FakeWorld
@@ -111,7 +112,7 @@ def check_filter(plan, world, pod, change):
     rule = plan.filters[0]
     parts = rule.prepare(pod, world)
     rows = rows_of(world)
-    expected = [reference.passes(rule.core, world, pod, row) for row in rows.tolist()]
+    expected = [oracle.passes(rule.core, world, pod, row) for row in rows.tolist()]
     if parts is None:
         assert all(expected)
         return
@@ -136,7 +137,7 @@ def check_filter(plan, world, pod, change):
         full = rule.verdict(parts, after, slice(0, after.nodes))
         assert some.tolist() == full[touched].tolist()
         for row in touched.tolist():
-            assert full[row] == reference.passes(rule.core, after, pod, row)
+            assert full[row] == oracle.passes(rule.core, after, pod, row)
         if rule.row_local:
             old[touched] = some
             assert old[rows].tolist() == full[rows].tolist()
@@ -180,7 +181,7 @@ DOMAINS = ("node", "zone", "region", "rack", '"k"')
 def check_score(plan, world, pod, candidates, change):
     rule = plan.scores[0]
     parts = rule.prepare(pod, world)
-    expected = reference.scores(rule.core, world, pod, candidates.tolist())
+    expected = oracle.scores(rule.core, world, pod, candidates.tolist())
     if parts is None:
         assert expected is None
         return
@@ -200,9 +201,7 @@ def check_score(plan, world, pod, candidates, change):
     if finished is not None:
         assert ((finished >= 0) & (finished <= 100)).all()
     total = plan.score([one.prepare(pod, world) for one in plan.scores], world, candidates)
-    all_parts = [
-        (one.weight, reference.scores(one.core, world, pod, chosen)) for one in plan.scores
-    ]
+    all_parts = [(one.weight, oracle.scores(one.core, world, pod, chosen)) for one in plan.scores]
     whole = policy_score(all_parts)
     assert (None if total is None else total.tolist()) == whole
     old = full.copy()
@@ -258,7 +257,7 @@ def _score_line(w, depth, left):
 def told(rules, world, pod, row, text):
     """What conditions say of a pod: the first that refuses, and its words."""
     for rule in rules:
-        if not reference.passes(rule.core, world, pod, row):
+        if not oracle.passes(rule.core, world, pod, row):
             message = words.message(
                 rule.core, text, reference.asked(reference.View(world, pod, row))
             )
@@ -319,7 +318,7 @@ def permission(plan, world, pod, row, waited):
     """What the first `permit:` that applies says, in the words of the reference."""
     for rule in plan.permits:
         core, view = rule.core, reference.View(world, pod, row)
-        if not reference.at_node(core.guard, core.left, view):
+        if not oracle.at_node(core.guard, core.left, view):
             continue
         verdict = core.decision
         if verdict == "wait" and reference.evaluate(core.until, view):
@@ -436,7 +435,7 @@ def binders(draw):
 
 
 def check_binders(plan, world, pod):
-    expected = (rule for rule in plan.binds if reference.applies(rule.core.guard, world, pod))
+    expected = (rule for rule in plan.binds if oracle.applies(rule.core.guard, world, pod))
     assert plan.binder(pod, world) is next(expected, None)
 
 

@@ -7,8 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dsl.collective import Limits
-from dsl.several import ByReference, rules
+from dsl.several import rules
 from engine.collective.quotas import reclaim
+from tests.dsl import oracle
 from tests.effort import examples
 from tests.properties import policies as p
 from tests.properties.test_language_evaluators import compiled, subjects, worlds
@@ -53,7 +54,7 @@ def _picks(w):
 def test_who_may_be_evicted_and_what_it_costs(text, world, pod, data):
     (rule,) = compiled(text).preempts
     by_columns = rule.evictions(pod, world)
-    meant = rules.evictions(rule.core, ByReference(pod, world))
+    meant = rules.evictions(rule.core, oracle.ByReference(pod, world))
     assert by_columns.ordered == meant.ordered
     if not meant.ordered:
         return
@@ -94,7 +95,7 @@ def gangs(draw):
 @given(gangs(), worlds(), subjects)
 def test_who_is_in_a_gang(text, world, pod):
     (rule,) = compiled(text).gangs
-    parts, values = rules.GangParts(rule.core), ByReference(pod, world)
+    parts, values = rules.GangParts(rule.core), oracle.ByReference(pod, world)
     found = rule.terms(pod, world)
     assert repr(found) == repr(rules.gang_terms(parts, values))
     assert rule.key(pod, world) == (None if found is None else found.key)
@@ -116,7 +117,7 @@ def quotas(draw):
 @given(quotas(), worlds(), subjects)
 def test_what_a_quota_says_and_takes_back(text, world, pod):
     (rule,) = compiled(text).quotas
-    parts, values = rules.QuotaParts(rule.core), ByReference(pod, world)
+    parts, values = rules.QuotaParts(rule.core), oracle.ByReference(pod, world)
     use = rule.use(pod, world, {})
     assert repr(use) == repr(rules.quota_use(parts, values, {}))
     found = reclaim(use, rule.claims(pod, world, use))
@@ -130,7 +131,7 @@ def test_quotas_that_are_objects(world, pod, size):
     (rule,) = compiled("quota: by pod.namespace elastic").quotas
     names = {pod.text("pod.namespace", None), "default", "web"}
     objects = {one: Limits({"cpu": 1000.0 * size}, {"cpu": 2000.0 * size}) for one in names}
-    parts, values = rules.QuotaParts(rule.core), ByReference(pod, world)
+    parts, values = rules.QuotaParts(rule.core), oracle.ByReference(pod, world)
     assert repr(rule.use(pod, world, objects)) == repr(rules.quota_use(parts, values, objects))
     use = rule.use(pod, world, objects)
     assert set(use.used) <= set(objects)

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsl import reference
 from engine.cache import Cache
 from engine.cycle import decide
 from engine.objects import Namespace, from_builtins
 from engine.policy.plugin import PolicyPlugin
 from engine.policy.world import DEFAULT_GPUS, PodSubject, SnapshotWorld
 from tests.builders import make_node, make_pod
+from tests.dsl import oracle
 from tests.effort import examples
 from tests.engine.policy.builders import NOW, chain, policies
 
@@ -115,7 +115,7 @@ def meant(plan, snapshot, pod):
     return sorted(
         snapshot.nodes.name(row)
         for row in np.flatnonzero(snapshot.nodes.present).tolist()
-        if all(reference.passes(rule.core, world, subject, row) for rule in plan.filters)
+        if all(oracle.passes(rule.core, world, subject, row) for rule in plan.filters)
     )
 
 

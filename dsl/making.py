@@ -1,15 +1,34 @@
 """Typed expressions put together: the level of a whole is the highest of its parts."""
 
 from collections.abc import Iterable
+from typing import Final, TypeVar
 
 from dsl import ir
+from dsl.schema import AMOUNTS, FIELDS, request_unit
 from dsl.source import Span
 from dsl.types import BOOL, PLAIN, TEXT, Kind, Level, Type, number_of
 
+#: What stands nowhere in a text.
+NOWHERE: Final = Span(0, 0)
+_E = TypeVar("_E", bound=ir.Core)
 
-def level_of(nodes: Iterable[ir.Expr]) -> Level:
+
+def level_of(nodes: Iterable[ir.Core]) -> Level:
     """Returns the highest level of some parts."""
     return max((one.level for one in nodes), default=Level.CONST)
+
+
+def made(
+    of: type[_E], span: Span, kind: Type, level: Level | None = None, /, **parts: object
+) -> _E:
+    """Returns an expression; where no level is given, at that of its parts."""
+    if level is None:
+        level = Level.CONST
+        for part in parts.values():
+            for one in part if isinstance(part, tuple) else (part,):
+                if isinstance(one, ir.Core) and one.level > level:
+                    level = one.level
+    return of(span=span, type=kind, level=level, **parts)
 
 
 def constant(
@@ -25,20 +44,25 @@ def item_type(items: ir.Expr) -> Type:
     return TEXT if kind.element is Kind.TEXT else number_of(kind.unit or PLAIN)
 
 
-def read(span: Span, kind: Type, level: Level, field: str, key: str | None = None) -> ir.Read:
+def type_of(field: str, key: str | None = None) -> Type:
+    """Returns the type of a field, of an amount that of the resource."""
+    amount = key is not None and field in AMOUNTS
+    return number_of(request_unit(key)) if key is not None and amount else FIELDS[field].type
+
+
+def read(span: Span, field: str, key: str | None = None) -> ir.Read:
     """Returns the read of a field."""
-    return ir.Read(span=span, type=kind, level=level, field=field, key=key)
+    return made(ir.Read, span, type_of(field, key), FIELDS[field].level, field=field, key=key)
 
 
 def compare(span: Span, left: ir.Expr, operator: str, right: ir.Expr) -> ir.Compare:
     """Returns a comparison."""
-    level = max(left.level, right.level)
-    return ir.Compare(span=span, type=BOOL, level=level, operator=operator, left=left, right=right)
+    return made(ir.Compare, span, BOOL, operator=operator, left=left, right=right)
 
 
 def inverted(span: Span, test: ir.Expr) -> ir.Not:
     """Returns the opposite of a condition."""
-    return ir.Not(span=span, type=BOOL, level=test.level, operand=test)
+    return made(ir.Not, span, BOOL, operand=test)
 
 
 def turned(span: Span, test: ir.Expr, *, negated: bool) -> ir.Expr:
@@ -51,42 +75,36 @@ def logical(span: Span, operator: str, parts: Iterable[ir.Expr]) -> ir.Expr:
     operands = tuple(parts)
     if len(operands) == 1:
         return operands[0]
-    level = level_of(operands)
-    return ir.Logical(span=span, type=BOOL, level=level, operator=operator, operands=operands)
+    return made(ir.Logical, span, BOOL, operator=operator, operands=operands)
 
 
 def missing(span: Span, operand: ir.Expr) -> ir.Missing:
     """Returns whether a value is missing."""
-    return ir.Missing(span=span, type=BOOL, level=operand.level, operand=operand)
+    return made(ir.Missing, span, BOOL, operand=operand)
 
 
 def choice(span: Span, condition: ir.Expr, then: ir.Expr, other: ir.Expr) -> ir.If:
     """Returns one of two values of one type, by a condition."""
-    level = level_of((condition, then, other))
-    kind = then.type
-    return ir.If(span=span, type=kind, level=level, condition=condition, then=then, other=other)
+    return made(ir.If, span, then.type, condition=condition, then=then, other=other)
 
 
 def first_of(span: Span, operands: tuple[ir.Expr, ...]) -> ir.Coalesce:
     """Returns the first of some values that is there."""
-    kind, level = operands[0].type, level_of(operands)
-    return ir.Coalesce(span=span, type=kind, level=level, operands=operands)
+    return made(ir.Coalesce, span, operands[0].type, operands=operands)
 
 
 def arith(
     span: Span, kind: Type, operators: tuple[str, ...], operands: tuple[ir.Expr, ...]
 ) -> ir.Arith:
     """Returns a chain of sums or of products."""
-    level = level_of(operands)
-    return ir.Arith(span=span, type=kind, level=level, operators=operators, operands=operands)
+    return made(ir.Arith, span, kind, operators=operators, operands=operands)
 
 
 def func(span: Span, kind: Type, name: str, args: tuple[ir.Expr, ...]) -> ir.Func:
     """Returns a call."""
-    return ir.Func(span=span, type=kind, level=level_of(args), name=name, args=args)
+    return made(ir.Func, span, kind, name=name, args=args)
 
 
 def member(span: Span, item: ir.Expr, items: ir.Expr) -> ir.Member:
     """Returns whether a list holds an item."""
-    level = max(item.level, items.level)
-    return ir.Member(span=span, type=BOOL, level=level, item=item, items=items)
+    return made(ir.Member, span, BOOL, item=item, items=items)
