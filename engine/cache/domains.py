@@ -7,8 +7,8 @@ whose labels, taints or cordon changed, and of each tally. Knows nothing of why 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,7 @@ class Grouping:
         "_of",
         "_seen",
         "group",
+        "memo",
         "sizes",
     )
 
@@ -93,6 +94,7 @@ class Grouping:
         self._of = -1
         self.group = np.empty(0, np.int32)
         self.sizes: dict[int, int] = {}
+        self.memo: dict[Hashable, Any] = {}
         self._moves = 0
 
     @property

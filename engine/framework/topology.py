@@ -7,9 +7,9 @@ nodes that share the value of a label. Everything here is borrowed and follows t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +85,11 @@ class Domains(Protocol):
     @property
     def version(self) -> int:
         """Changes with any node's domain."""
+        ...
+
+    @property
+    def memo(self) -> dict[Hashable, Any]:
+        """What others made of it at a version, which they keep and forget themselves."""
         ...
 
 

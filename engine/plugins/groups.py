@@ -25,6 +25,7 @@ _FEW_DOMAINS: Final = 64
 _NODES_A_DOMAIN: Final = 16
 _FEW_CHANGES: Final = 64
 _FEW_ROWS: Final = 8
+_MEMOS: Final = 4
 _SPARSE: Final = 4
 _MOST_GROUPS: Final = 4096
 FEW_GROUPS: Final = 48
@@ -136,6 +137,17 @@ class Part:
     def minimum(self) -> int | None:
         """The least count of a domain, None without domains. Of one table alone."""
         return self._tables[0][1].minimum(self.otherwise)
+
+    def counted(self) -> list[int] | None:
+        """The rows where something was counted; None if they may be many."""
+        if self.by_row is not None:
+            return list(self.by_row.counts) if len(self.by_row.counts) <= _FEW_CHANGES else None
+        domains = {domain for _, table in self._tables for domain in table.counts}
+        domains.update(self.otherwise)
+        if len(domains) > _FEW_ROWS:
+            return None
+        of = self.domains.domain
+        return [row for domain in domains for row in np.flatnonzero(of == domain).tolist()]
 
     def position(self) -> list[int]:
         """Where `changed` begins from now on."""
@@ -328,26 +340,53 @@ class Groups:
 
     def _rebuild(self, snapshot: Snapshot, parts: Sequence[Part], stamp: tuple[int, ...]) -> None:
         self._parts, self._stamp = parts, stamp
-        self._sparse = [part.sparse for part in parts]
+        self._sparse = sparse = [part.sparse for part in parts]
         self._positions = [part.position() for part in parts]
         size = snapshot.nodes.size
-        columns: list[NDArray[np.int64]] = []
-        for part, sparse in zip(parts, self._sparse, strict=True):
-            domain = part.domains.domain[:size].astype(np.int64)
-            columns.append(np.minimum(domain, 0) if sparse else domain)
-            counts = part.column(size).astype(np.int64) if sparse else np.zeros(size, np.int64)
-            columns.append(counts)
-        number, first = np.zeros(size, np.int64), np.zeros(min(size, 1), np.int64)
-        for column in columns:
-            low = int(column.min(initial=0))
-            span = int(column.max(initial=0)) - low + 1
-            if span > 1:
-                number, first = _renumbered(number * span + (column - low))
-        few = len(first) <= _MOST_GROUPS
-        self.column = number.astype(np.int16) if few else number.astype(np.int32)
-        self._table = np.stack([column[first] for column in columns], axis=1)
+        counted: set[int] | None = set()
+        for part, one in zip(parts, sparse, strict=True):
+            rows = part.counted() if one else ()
+            counted = None if counted is None or rows is None else counted.union(rows)
+        if counted is None or len(counted) > _FEW_CHANGES:
+            self._take(_grouped(parts, sparse, size, counted=True))
+            return
+        # Where little was counted, the groups are those of any pods of which nothing was.
+        memo = parts[0].domains.memo
+        key = (stamp, *sparse, *[part.domains for part in parts])
+        if key not in memo:
+            if len(memo) >= _MEMOS:
+                memo.clear()
+            memo[key] = _grouped(parts, sparse, size, counted=False)
+        self._take(memo[key])
+        for row in counted:
+            self.column[row] = self._number(tuple(self._key(row)))
+
+    def _take(self, made: tuple[GroupColumn, NDArray[np.int64]]) -> None:
+        column, self._table = made
+        self.column = column.copy()
         self._numbers = [tuple(key) for key in self._table.tolist()]
         self._keys = {key: number for number, key in enumerate(self._numbers)}
+
+
+def _grouped(
+    parts: Sequence[Part], sparse: Sequence[bool], size: int, *, counted: bool
+) -> tuple[GroupColumn, NDArray[np.int64]]:
+    """The group of each row, and the key of each group; not `counted`: as if nothing was."""
+    columns: list[NDArray[np.int64]] = []
+    for part, one in zip(parts, sparse, strict=True):
+        domain = part.domains.domain[:size].astype(np.int64)
+        columns.append(np.minimum(domain, 0) if one else domain)
+        counts = part.column(size).astype(np.int64) if one and counted else np.zeros(size, np.int64)
+        columns.append(counts)
+    number, first = np.zeros(size, np.int64), np.zeros(min(size, 1), np.int64)
+    for column in columns:
+        low = int(column.min(initial=0))
+        span = int(column.max(initial=0)) - low + 1
+        if span > 1:
+            number, first = _renumbered(number * span + (column - low))
+    few = len(first) <= _MOST_GROUPS
+    table = np.stack([column[first] for column in columns], axis=1)
+    return number.astype(np.int16) if few else number.astype(np.int32), table
 
 
 def _renumbered(codes: Ints) -> tuple[Ints, Ints]:
