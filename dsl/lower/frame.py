@@ -163,6 +163,12 @@ class Frame:
         frame.item, frame.outer = item, self
         return frame
 
+    def of_container(self, place: int) -> "Frame":
+        """Returns the evaluation of a container of the pod to place."""
+        frame = Frame(self.world, self.rows, subject=self.subject)
+        frame.container = place
+        return frame
+
     def over(self, rows: Rows) -> "Frame":
         """Returns the frame of the same evaluation on other rows."""
         if rows is self.rows:
