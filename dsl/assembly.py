@@ -198,11 +198,8 @@ def _permit(base: dict[str, Any], core: ir.PermitCore, status: str, memo: Memo) 
     rule, text, values = base["text"], base["source"].text, _values(memo)
 
     def message(subject: Subject, world: World, row: int) -> str:
-        ask = values(subject, world, row)
-        for one in core.longer:
-            if ask(one):
-                return words.beyond(one, text, ask)
-        return str(rule) if core.message is None else words.filled(core.message, ask)
+        said = words.given(core, text, values(subject, world, row))
+        return str(rule) if said is None else said
 
     return plan.PermitRule(
         **base,

@@ -6,6 +6,7 @@ cycles and every walk of it remembers what it has seen.
 
 from collections.abc import Callable, Container, Iterator
 from operator import attrgetter
+from types import UnionType
 from typing import Any, Final, TypeGuard
 
 from msgspec import Struct
@@ -261,11 +262,11 @@ def children(node: Expr) -> tuple[Expr, ...]:
     return _CHILDREN[type(node)](node)
 
 
-def walk(*roots: Expr) -> list[Expr]:
-    """Returns every node below the roots once. Linear in the graph."""
+def walk(*roots: Expr | None) -> list[Expr]:
+    """Returns every node below the roots, of which some may be None, once. Linear in the graph."""
     seen: set[int] = set()
     out: list[Expr] = []
-    stack = list(reversed(roots))
+    stack = [one for one in reversed(roots) if one is not None]
     while stack:
         node = stack.pop()
         if id(node) not in seen:
@@ -275,6 +276,11 @@ def walk(*roots: Expr) -> list[Expr]:
             if parts:
                 stack.extend(parts[::-1])
     return out
+
+
+def has(kinds: type | UnionType | tuple[type, ...], *roots: Expr | None) -> bool:
+    """Whether a node of some kinds is below the roots."""
+    return any(isinstance(one, kinds) for one in walk(*roots))
 
 
 def unnamed(node: Expr) -> Expr:

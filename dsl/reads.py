@@ -39,8 +39,7 @@ class Reads(Struct, frozen=True):
 
 def reads_of(*roots: ir.Expr | None) -> Reads:
     """Collects what expressions look at."""
-    met = [one for one in ir.walk(*[one for one in roots if one is not None])
-           if type(one) in _READING]  # fmt: skip
+    met = [one for one in ir.walk(*roots) if type(one) in _READING]
     fields = frozenset([name for node in met for name in fields_of(node)])
     specs = [FIELDS[one] for one in fields if one in FIELDS]
     pods = any(isinstance(one, ir.PodAggregate) for one in met)

@@ -11,8 +11,9 @@ from msgspec import Struct
 
 from dsl import syntax as s
 from dsl.checker import ParamValue, policy_name
-from dsl.checker.declarations import declare_param
+from dsl.checker.declarations import declare_param, text_of
 from dsl.checker.literals import read_number
+from dsl.checker.rules import MAX_WEIGHT
 from dsl.checker.scope import Flex, Refused, Scope, closest
 from dsl.diagnostics import Diagnostic
 from dsl.plan import UseLine
@@ -20,7 +21,6 @@ from dsl.quantities import to_float
 from dsl.source import SourceFile
 
 MAX_DEPTH: Final = 8
-MAX_WEIGHT: Final = 1_000_000.0
 #: What a file is made of: its text and its statements.
 Parsed = tuple[SourceFile, Sequence[s.Statement]]
 
@@ -174,17 +174,9 @@ def _declare_params(
 
 
 def _value(scope: Scope, node: s.Expr) -> ParamValue:
-    match node:
-        case s.Word() | s.Text():
-            return node.value
-        case s.Percent():
-            return node.text
-        case s.Words():
-            return [str(_value(scope, one)) for one in node.items]
-        case s.Param():
-            return _param(scope, node)
-        case _:
-            raise scope.refuse("P108", "an argument is a word, a number or a list", node.span)
+    if isinstance(node, s.Words):
+        return [str(_value(scope, one)) for one in node.items]
+    return _param(scope, node) if isinstance(node, s.Param) else text_of(scope, node)
 
 
 def _param(scope: Scope, node: s.Param) -> ParamValue:

@@ -20,15 +20,21 @@ _SHOWN = (
 
 def message(core: ir.FilterCore, text: str, ask: Ask) -> str:
     """Returns why a node was rejected: the rule's message, else the values tried."""
-    for one in core.longer:
-        if ask(one):
-            return beyond(one, text, ask)
-    if core.message is not None:
-        return filled(core.message, ask)
+    said = given(core, text, ask)
+    if said is not None:
+        return said
     *_, (failed, wanted) = _path(core, ask)
     tried = "; ".join(_tried(failed, text, ask))
     verdict = "false" if wanted else "true"
     return f"{_words(text, failed)} is {verdict}" + (f": {tried}" if tried else "")
+
+
+def given(core: ir.FilterCore | ir.PermitCore, text: str, ask: Ask) -> str | None:
+    """Returns that a list is too long, else the rule's own message; None without one."""
+    for one in core.longer:
+        if ask(one):
+            return beyond(one, text, ask)
+    return None if core.message is None else filled(core.message, ask)
 
 
 def filled(message_of: ir.Message, ask: Ask) -> str:

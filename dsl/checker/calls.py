@@ -29,13 +29,13 @@ _WANTS: Final = {
     "i": "list",
     "a": "text or number",
 }
-#: What a function reads a text as, and a text that it can read.
-_READS: Final = {
-    "time": ("time", "2025-03-01T10:00:00Z"),
-    "duration": ("duration", "1h30min"),
-    "quantity": ("quantity", "500m"),
-    "number": ("number", "0.5"),
-    "version": ("version", "1.31.4"),
+#: Texts that functions can read.
+_EXAMPLES: Final = {
+    "time": "2025-03-01T10:00:00Z",
+    "duration": "1h30min",
+    "quantity": "500m",
+    "number": "0.5",
+    "version": "1.31.4",
 }
 _PAIR: Final = 2
 
@@ -154,10 +154,9 @@ def _readable(typer: Typer, name: str, read: ir.Expr) -> None:
     """Refuses a fixed text that a function cannot read: the rule would reject every node."""
     value = ir.unnamed(read)
     text = value.value if isinstance(value, ir.Const) else None
-    if name in _READS and isinstance(text, str) and t.is_missing(TEXT_FUNCTIONS[name](text)):
-        what, example = _READS[name]
-        help_ = f'write for example  {name}("{example}")'
-        raise typer.scope.refuse("P111", f"`{text}` is no {what}", read.span, help_)
+    if name in _EXAMPLES and isinstance(text, str) and t.is_missing(TEXT_FUNCTIONS[name](text)):
+        help_ = f'write for example  {name}("{_EXAMPLES[name]}")'
+        raise typer.scope.refuse("P111", f"`{text}` is no {name}", read.span, help_)
 
 
 def _rank(typer: Typer, node: s.Call, value: ir.Expr) -> ir.Expr:

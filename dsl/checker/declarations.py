@@ -5,12 +5,11 @@ from typing import Any
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker.literals import read_number, settle
+from dsl.checker.literals import read_value, settle
 from dsl.checker.scope import RESERVED, Flex, ParamEntry, ParamValue, Scope, Typed
 from dsl.making import constant
-from dsl.quantities import exact_duration, parse_time, to_float
 from dsl.source import Span
-from dsl.types import BOOL, DURATION, PLAIN, TEXT, TEXTS, TIME, Kind, Type, is_missing
+from dsl.types import PLAIN, TEXTS, Kind, Type
 
 
 def declare_name(scope: Scope, name: str, span: Span) -> None:
@@ -104,35 +103,12 @@ def _param_value(scope: Scope, node: s.ParamDecl, written: s.Expr) -> Typed:
 
 def _typed_value(scope: Scope, kind: str, written: s.Expr) -> Typed:
     text, span = text_of(scope, written), written.span
-    value = _read(kind, text, span)
+    value = read_value(kind, text, span)
     if value is None:
         examples = {"duration": "30s, 5m or 1h", "time": '"2025-03-01T10:00:00Z"', "bool": "true"}
         helps = (f"write for example {examples[kind]}",) if kind in examples else ()
         raise scope.refuse("P111", f"`{text}` is not a {kind}", span, *helps)
     return value
-
-
-def _read(kind: str, text: str, span: Span) -> Typed | None:
-    """Returns what a text is as a value of a kind, None if it is none."""
-    match kind:
-        case "string":
-            return constant(span, text, TEXT)
-        case "duration":
-            seconds = exact_duration(text)
-            return None if seconds is None else constant(span, to_float(seconds), DURATION)
-        case "time":
-            moment = parse_time(text)
-            return None if is_missing(moment) else constant(span, moment, TIME)
-        case "bool":
-            known = text in ("true", "false")
-            return constant(span, text == "true", BOOL) if known else None
-        case _:
-            pass
-    number = read_number(text, span)
-    if kind == "number":
-        # It keeps no unit.
-        return number if isinstance(number, Flex) else None
-    return number if number is not None or kind else constant(span, text, TEXT)
 
 
 def _worth(value: Typed) -> Any:  # noqa: ANN401 - whatever a parameter may be

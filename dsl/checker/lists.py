@@ -99,10 +99,8 @@ def over_list(typer: Typer, node: s.Aggregate, items: ir.Expr) -> ir.Expr:
     known = ir.unnamed(items)
     fixed = known.value if isinstance(known, ir.Const) else None
     most = MOST_OVER_NODES if level > Level.POD else MOST_OF_POD
-    asked = ir.walk(*read)
     # Each item may cost as much as there are pods or nodes.
-    dear = any(isinstance(one, ir.PodAggregate | ir.NodeAggregate) for one in asked)
-    if items.level > Level.POD or dear:
+    if items.level > Level.POD or ir.has(ir.PodAggregate | ir.NodeAggregate, value, where):
         most = MOST_OF_NODE
     most = len(fixed) if isinstance(fixed, tuple) else most
     parts = {"items": items, "value": value, "where": where, "most": most}
@@ -156,7 +154,7 @@ def _bounded(typer: Typer, whole: ir.ItemAggregate) -> ir.Expr:
 
 def too_long(typer: Typer, *roots: ir.Expr | None) -> tuple[ir.Compare, ...]:
     """Returns what holds where a list in these parts has more items than are looked at."""
-    met = ir.walk(*(one for one in roots if one is not None)) if typer.bounded else ()
+    met = ir.walk(*roots) if typer.bounded else ()
     found = [typer.bounded[id(one)][1] for one in met if id(one) in typer.bounded]
     # An equal text is an equal list.
     text = typer.scope.text

@@ -156,12 +156,33 @@ def _fold_one(operator: str, left: Fraction | None, right: Fraction | None) -> F
     return value
 
 
+def read_value(kind: str, text: str, span: Span) -> Typed | None:
+    """Returns what a text is as a value of a kind, None if it is none."""
+    match kind:
+        case "string":
+            return constant(span, text, t.TEXT)
+        case "duration":
+            seconds = exact_duration(text)
+            return None if seconds is None else constant(span, to_float(seconds), t.DURATION)
+        case "time":
+            moment = parse_time(text)
+            return None if t.is_missing(moment) else constant(span, moment, t.TIME)
+        case "bool":
+            known = text in ("true", "false")
+            return constant(span, text == "true", t.BOOL) if known else None
+        case _:
+            pass
+    number = read_number(text, span)
+    if kind == "number":
+        # It keeps no unit.
+        return number if isinstance(number, Flex) else None
+    return number if number is not None or kind else constant(span, text, t.TEXT)
+
+
 def read_word(scope: Scope, node: s.Word | s.Text | s.Percent | s.Bool, like: Typed) -> ir.Const:
     """Reads a word in the type of the value it is tested against."""
     text = node.text if isinstance(node, s.Percent) else str(node.value)
     kind = t.NUMBER if isinstance(like, Flex) else like.type
-    if kind.kind is t.Kind.TEXT:
-        return constant(node.span, text, t.TEXT)
     if kind.is_number:
         number = read_number(text, node.span)
         if number is None:
@@ -170,12 +191,10 @@ def read_word(scope: Scope, node: s.Word | s.Text | s.Percent | s.Bool, like: Ty
         if isinstance(settled, ir.Const) and settled.type.unit == (kind.unit or t.PLAIN):
             return settled
         raise scope.clash("P203", "a comparison wants equal units", like, settled)
-    if kind.kind is t.Kind.BOOL and text in ("true", "false"):
-        return constant(node.span, text == "true", kind)
-    if kind.kind is t.Kind.TIME:
-        moment = parse_time(text)
-        if moment == moment:
-            return constant(node.span, moment, t.TIME)
+    names = {t.Kind.TEXT: "string", t.Kind.BOOL: "bool", t.Kind.TIME: "time"}
+    found = read_value(names[kind.kind], text, node.span) if kind.kind in names else None
+    if isinstance(found, ir.Const):
+        return found
     raise _wrong_word(scope, node.span, text, like)
 
 

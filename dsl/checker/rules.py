@@ -12,7 +12,7 @@ from dsl.checker.lists import too_long
 from dsl.checker.literals import read_number, read_seconds, settle
 from dsl.checker.scope import Flex, Refused, Scope, Typed
 from dsl.checker.typer import Typer
-from dsl.checker.undecided import Side, decided, demanded
+from dsl.checker.undecided import Side, demanded, refuse_unsaid
 from dsl.making import choice, constant, inverted, logical
 from dsl.quantities import to_float
 from dsl.reads import Reads
@@ -120,7 +120,9 @@ class Rules:
         # What is asked of a list stays in one piece, so that it is known by it.
         of_list = id(left) in self.typer.bounded
         for one in (left,) if of_list and left is not None else ir.joined(left):
-            (pod if one.level <= Level.POD and not _over_nodes(one) else node).append(one)
+            (pod if one.level <= Level.POD and not ir.has(ir.NodeAggregate, one) else node).append(
+                one
+            )
         if closed and too_long(self.typer, *self.guards, left):
             pod = [_or_longer(self.typer, one) for one in pod]
             node = [_or_longer(self.typer, one) for one in node]
@@ -234,8 +236,8 @@ def condition(rules: Rules, node: s.Rule, left: ir.Expr | None, parts: Parts) ->
     )
     if left is not None and node.left is not None:
         # There a missing value lets the rule pass by; it does not reject.
-        decided(rules.scope, Side(node, node.left, "left"), left, right)
-    decided(rules.scope, Side(node, node.right, node.point), right, left)
+        refuse_unsaid(rules.scope, Side(node, node.left, "left"), left, right)
+    refuse_unsaid(rules.scope, Side(node, node.right, node.point), right, left)
     if node.point != "gate":
         rules.scope.demanded |= demanded(core)
     return core, (guard, test)
@@ -344,7 +346,3 @@ def _joined(operator: str, parts: tuple[ir.Expr, ...]) -> ir.Expr:
 
 def _both(parts: list[ir.Expr]) -> ir.Expr | None:
     return _joined("and", tuple(parts)) if parts else None
-
-
-def _over_nodes(root: ir.Expr) -> bool:
-    return any(isinstance(one, ir.NodeAggregate) for one in ir.walk(root))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 from msgspec import Struct, field
 
@@ -77,6 +77,12 @@ class ParamEntry(Struct):
     value: Typed | None
 
 
+class _More(TypedDict, total=False):
+    label: str
+    labels: tuple[Label, ...]
+    fix: str | Fix | None
+
+
 class Scope(Struct):
     """All that is known while one file is checked."""
 
@@ -116,17 +122,10 @@ class Scope(Struct):
             self.found.append(one)
 
     def refuse(
-        self,
-        code: str,
-        message: str,
-        span: Span,
-        *helps: str,
-        label: str = "",
-        labels: tuple[Label, ...] = (),
-        fix: str | Fix | None = None,
+        self, code: str, message: str, span: Span, *helps: str, **more: Unpack[_More]
     ) -> Refused:
         """Records an error and returns what to raise."""
-        self.report(code, message, span, *helps, label=label, labels=labels, fix=fix)
+        self.report(code, message, span, *helps, **more)
         return Refused()
 
     def clash(

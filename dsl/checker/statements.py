@@ -10,7 +10,7 @@ from dsl.checker.lists import too_long
 from dsl.checker.literals import read_word
 from dsl.checker.rules import Checked, Parts, Rules, holes, unless
 from dsl.checker.typer import Place
-from dsl.checker.undecided import Side, decided
+from dsl.checker.undecided import Side, refuse_unsaid
 from dsl.making import arith, compare, constant, func, made, read
 from dsl.schema import FIELDS
 from dsl.types import NUMBER, Level
@@ -123,13 +123,13 @@ def permit(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) ->
         seconds = rules.seconds(parts[name].values[0], "wait")
         written = parts[name].values[1]
         until = rules.typer.condition(written, "`until`")
-        decided(rules.scope, Side(node, written, "wait"), until)
+        refuse_unsaid(rules.scope, Side(node, written, "wait"), until)
     if name == "wait_then" and "wait_until" in parts:
         what = "after a wait the pod is allowed or rejected"
         help_ = "write  wait 60s until CONDITION, then allow   or   then reject"
         raise rules.scope.refuse("P209", what, node.span, help_)
     if left is not None and node.left is not None:
-        decided(rules.scope, Side(node, node.left, "left"), left)
+        refuse_unsaid(rules.scope, Side(node, node.left, "left"), left)
     longer = () if name == "allow" else too_long(rules.typer, guard, rest, until)
     until = None if until is None else unless(longer, until)
     core = ir.PermitCore(

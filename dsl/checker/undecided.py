@@ -25,13 +25,13 @@ class Side(Struct, frozen=True):
     point: str
 
 
-def decided(scope: Scope, side: Side, root: ir.Expr, *beside: ir.Expr | None) -> None:
+def refuse_unsaid(scope: Scope, side: Side, root: ir.Expr, *beside: ir.Expr | None) -> None:
     """Refuses metrics that may be missing and decide without a word on that.
 
     Words on them in the parts `beside` count, too. Raises `Refused`.
     """
     guarded: set[str] = set()
-    for one in ir.walk(root, *(part for part in beside if part is not None)):
+    for one in ir.walk(root, *beside):
         if isinstance(one, ir.Missing):
             guarded |= _metrics_in(one.operand)
         elif isinstance(one, ir.Coalesce):

@@ -18,6 +18,7 @@ from dsl.lower.lasting import Facts, Known, is_dear, works
 from dsl.schema import FIELDS
 from dsl.types import MISSING, Kind, Level
 
+_OVER_SETS: Final = ir.NodeAggregate | ir.PodAggregate
 #: A row that is asked about by itself costs about so many rows of a full pass.
 _WORTH: Final = 8
 
@@ -49,7 +50,7 @@ class Builder:
     def build(self, node: ir.Expr, domain: str = reads.ROWS) -> Run:
         """Returns the closure of an expression in a domain."""
         of_item = self._reads_item(node)
-        if self.hoist and node.level is Level.POD and not of_item and _without_aggregates(node):
+        if self.hoist and node.level is Level.POD and not of_item and not ir.has(_OVER_SETS, node):
             return self._slot(node)
         if domain != reads.ROWS and node.level <= Level.NODE:
             run = self.build(node)
@@ -408,7 +409,3 @@ def _outside(run: Run, key: tuple[int, str]) -> Run:
         return outer.cache[place]
 
     return outside
-
-
-def _without_aggregates(node: ir.Expr) -> bool:
-    return not any(isinstance(one, ir.NodeAggregate | ir.PodAggregate) for one in ir.walk(node))

@@ -150,17 +150,24 @@ class Frame:
         """Returns the same evaluation elsewhere, made once under a key."""
         frame: Frame | None = self.cache.get(key)
         if frame is None:
-            frame = Frame(world, rows, self.parts, self.candidates, self.subject, self.results)
-            frame.item = self.item
-            self.cache[key] = frame
+            frame = self.cache[key] = self._like(world, rows)
+        return frame
+
+    def _like(self, world: World, rows: Rows) -> "Frame":
+        frame = Frame(world, rows, self.parts, self.candidates, self.subject, self.results)
+        frame.item = self.item
         return frame
 
     def of_item(self, item: Value) -> "Frame":
         """Returns the same evaluation where `it` alone means an item of a list."""
-        frame = Frame(
-            self.world, self.rows, self.parts, self.candidates, self.subject, self.results
-        )
+        frame = self._like(self.world, self.rows)
         frame.item, frame.outer = item, self
+        return frame
+
+    def of_container(self, place: int) -> "Frame":
+        """Returns the evaluation of a container of the pod to place."""
+        frame = Frame(self.world, self.rows, subject=self.subject)
+        frame.container = place
         return frame
 
     def over(self, rows: Rows) -> "Frame":

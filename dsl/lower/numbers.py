@@ -105,13 +105,7 @@ NUMBER_FUNCTIONS: Final[MappingProxyType[str, Callable[..., Column]]] = MappingP
 def median_of(columns: Sequence[Number]) -> Column:
     """Returns the element-wise median; missing where a part is missing."""
     parts = np.stack(np.broadcast_arrays(*columns))
-    ordered = np.sort(parts, axis=0)
-    middle = len(parts) // 2
-    if len(parts) % 2:
-        out = ordered[middle]
-    else:
-        out = settle((ordered[middle - 1] + ordered[middle]) / 2.0)
-    return np.where(np.isnan(parts).any(axis=0), MISSING, out)
+    return np.where(np.isnan(parts).any(axis=0), MISSING, of_items("median", parts))
 
 
 # ---- reductions of one column
@@ -123,13 +117,6 @@ def whole_and_small(column: Column) -> bool:
     return bool(size < functions.EXACT) and bool((np.trunc(column) == column).all())
 
 
-def total(column: Column) -> float:
-    """Returns the exact sum of a column without missing values."""
-    if whole_and_small(column):
-        return float(np.add.reduce(column))
-    return functions.total(column.tolist())
-
-
 def present(column: NDArray[Any]) -> NDArray[np.bool_]:
     """Returns where there is a value, of numbers or of codes of texts."""
     return np.asarray(~np.isnan(column) if column.dtype.kind == "f" else column >= 0)
@@ -137,20 +124,9 @@ def present(column: NDArray[Any]) -> NDArray[np.bool_]:
 
 def reduce(function: str, column: NDArray[Any]) -> float:
     """Reduces a column to one number, skipping missing values; of texts it holds codes."""
-    if function == "distinct":
-        return float(_numbered(column[present(column)])[0])
-    if function == "max":
-        return float(np.fmax.reduce(column)) if len(column) else MISSING
-    if function == "min":
-        return float(np.fmin.reduce(column)) if len(column) else MISSING
-    there = column[~np.isnan(column)]
-    if function == "sum":
-        return total(there)
-    if not len(there):
-        return MISSING
-    if function == "avg":
-        return functions.divide(total(there), float(len(there)))
-    return functions.median(there.tolist())
+    if function in ("max", "min") and len(column):
+        return float((np.fmax if function == "max" else np.fmin).reduce(column))
+    return float(grouped(function, np.zeros(len(column), np.intp), column, 1)[0])
 
 
 # ---- reductions per group
@@ -227,33 +203,8 @@ def of_items(function: str, parts: NDArray[Any]) -> Column:
         return np.asarray((np.any if function == "any" else np.all)(parts, axis=0))
     if function == "count":
         return np.asarray(np.count_nonzero(parts, axis=0), np.float64)
-    if function == "distinct":
-        ordered = np.sort(parts, axis=0)
-        new = present(ordered)
-        new[1:] &= ordered[1:] != ordered[:-1]
-        return np.asarray(np.count_nonzero(new, axis=0), np.float64)
-    if function in ("max", "min"):
-        return np.asarray((np.fmax if function == "max" else np.fmin).reduce(parts))
-    there = ~np.isnan(parts)
-    sizes = np.count_nonzero(there, axis=0)
-    if function == "median":
-        # What is missing comes last.
-        ordered = np.sort(parts, axis=0)
-        rows = np.arange(parts.shape[1])
-        upper = ordered[sizes // 2, rows]
-        lower = ordered[np.maximum(sizes - 1, 0) // 2, rows]
-        return np.asarray(np.where(sizes % 2, upper, settle((lower + upper) / 2.0)))
-    known = np.where(there, parts, 0.0)
-    whole = whole_and_small(known.ravel())
-    if function == "sum":
-        return np.add.reduce(known) if whole else _of_rows(functions.total, parts)
-    if whole:
-        return np.where(sizes > 0, np.add.reduce(known) / np.maximum(sizes, 1), MISSING)
-    return _of_rows(functions.average, parts)
-
-
-def _of_rows(reducer: Callable[[list[float]], float], parts: NDArray[Any]) -> Column:
-    return np.array([reducer(one) for one in parts.T.tolist()])
+    size = parts.shape[1]
+    return grouped(function, np.tile(np.arange(size), len(parts)), parts.ravel(), size)
 
 
 # ---- scores

@@ -145,13 +145,7 @@ def _counted(memo: Memo, group: Group, there: Value, count: int) -> NDArray[np.f
 
 def containers(frame: Frame) -> list[Frame]:
     """Returns the evaluations of each container of the pod to place."""
-    inner = [
-        Frame(frame.world, frame.rows, subject=frame.subject)
-        for _ in range(frame.subject.containers)
-    ]
-    for place, one in enumerate(inner):
-        one.container = place
-    return inner
+    return [frame.of_container(place) for place in range(frame.subject.containers)]
 
 
 def one_by_one(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -151,14 +151,20 @@ def keyed_read(node: ir.KeyedRead, key: Run, domain: str, of_subject: Run) -> Ru
         if level is Level.POD:
             pairs = dict(of_subject(frame))
             return looked_up(codes, pairs, frame)
-        out = np.full(len(codes), *empty)
-        for code in np.unique(codes).tolist():
-            if code >= 0:
-                here = codes == code
-                out[here] = value_for(frame, frame.world.dictionary.texts[code])[here]
-        return out
+        known = frame.world.dictionary.texts
+        return _by_code(codes, empty, lambda code: value_for(frame, known[code]))
 
     return column
+
+
+def _by_code(codes: Value, empty: tuple[Any, Any], values: Callable[[int], Value]) -> Value:
+    """Returns a value for each code, from the column of values of each distinct one."""
+    out = np.full(len(codes), *empty)
+    for code in np.unique(codes).tolist():
+        if code >= 0:
+            here = codes == code
+            out[here] = values(code)[here]
+    return out
 
 
 def _scalar_keyed(node: ir.KeyedRead, key: Run, *, amount: bool) -> Run:
@@ -233,12 +239,7 @@ def in_list(field: str, item: Run, domain: str) -> Run:
         if not isinstance(value, np.ndarray):
             code = texts.find(value, frame.world.dictionary)
             return rows_with(frame, code) if code >= 0 else np.zeros(frame.count, np.bool_)
-        out = np.zeros(len(value), np.bool_)
-        for code in np.unique(value).tolist():
-            if code >= 0:
-                here = value == code
-                out[here] = rows_with(frame, code)[here]
-        return out
+        return _by_code(value, (False, np.bool_), lambda code: rows_with(frame, code))
 
     return has
 
