@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from tests.cluster import manifests
+from tests.cluster import binaries, manifests
 from tests.cluster.berth import Berth, pod
 from tests.cluster.process import free_port, wait_until
 from tests.cluster.scraping import get
@@ -23,11 +23,18 @@ PODS = "/api/v1/namespaces/default/pods"
 class Deployed:
     """What `berth install` puts into a cluster, and Berth with what its pods would be given."""
 
-    def __init__(self, plane, folder, *more: str, webhook: bool = False) -> None:
+    def __init__(self, plane, folder, *more: str, webhook: bool = False, chart: str = "") -> None:
+        """`chart` is put there instead of what `berth install` makes."""
         self.plane, self.folder = plane, folder
         of = "overlays/webhook" if webhook else "base"
-        self.objects = manifests.objects(manifests.kustomize(of))
-        self.install(*(["--webhook"] if webhook else []))
+        self.objects = manifests.objects(chart or manifests.kustomize(of))
+        if chart:
+            self.create("/api/v1/namespaces", {"metadata": {"name": manifests.NAMESPACE}})
+            admin = f"--kubeconfig={plane.kubeconfig_file()}"
+            command = [binaries.binary("kubectl"), admin, "apply", "-f", "-"]
+            subprocess.run(command, input=chart, text=True, check=True, capture_output=True)
+        else:
+            self.install(*(["--webhook"] if webhook else []))
         self.folder.mkdir()
         config = folder / "config.yaml"
         config.write_text(self.named("ConfigMap", "berth-config")["data"]["config.yaml"])
@@ -43,7 +50,8 @@ class Deployed:
         [container] = self.named("Deployment", deployment)["spec"]["template"]["spec"]["containers"]
         first, *flags = [a.replace("/etc/berth", str(self.folder)) for a in container["args"]]
         assert first == command
-        return [*flags, f"--secure-port={port}", "--bind-address=127.0.0.1"]
+        listens = "--port" if command == "extender" else "--secure-port"
+        return [*flags, f"{listens}={port}", "--bind-address=127.0.0.1"]
 
     def install(self, *flags: str) -> str:
         """`berth install` as admin; what it says."""

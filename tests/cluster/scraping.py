@@ -12,15 +12,21 @@ from typing import Any
 
 import yaml
 
+from tests.cluster.certificates import KeyPair
 from tests.cluster.process import Process, free_port, wait_until
 from tests.cluster.prometheus import PROGRAM
 
 
-def get(port: int, path: str, *, token: str = "") -> tuple[int, str]:
-    """GET from a server on loopback; its certificate is not checked, as kubelets do not."""
+def get(
+    port: int, path: str, *, token: str = "", asks: object = None, pair: KeyPair | None = None
+) -> tuple[int, str]:
+    """GET, or POST of what is asked; its certificate is not checked, as kubelets do not."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    request = urllib.request.Request(f"https://127.0.0.1:{port}{path}")
+    if pair is not None:
+        context.load_cert_chain(pair.certificate, pair.key)
+    data = None if asks is None else json.dumps(asks).encode()
+    request = urllib.request.Request(f"https://127.0.0.1:{port}{path}", data)
     if token:
         request.add_header("Authorization", f"Bearer {token}")
     try:

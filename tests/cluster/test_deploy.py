@@ -22,6 +22,8 @@ EVERYTHING = (
     *manifests.MONITORED,
     "--set=webhook.enabled=true",
     "--set=webhook.certificateSecret=of-cert-manager",
+    "--set=extender.enabled=true",
+    "--set=extender.certificateSecret=of-cert-manager",
     "--set=everyPolicy=true",
     "--set=berth.policies.tenants.configMap=berth-policies",
     "--set=berth.policies.tenants.namespaces[0]=team-*",

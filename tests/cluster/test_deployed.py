@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import sys
+
 import pytest
 
 from engine.serving.server import ServerOptions
 from tests.cluster import manifests
-from tests.cluster.berth import node
+from tests.cluster.berth import node, pod
+from tests.cluster.certificates import Authority
 from tests.cluster.deployed import Deployed
-from tests.cluster.process import wait_until
+from tests.cluster.process import Process, free_port, wait_until
+from tests.cluster.scraping import get
 
 pytestmark = pytest.mark.cluster
 
@@ -52,12 +57,14 @@ def deployed(fresh_control_plane, tmp_path):
     made.berth.process.stop(seconds=5)
 
 
-def allowed(objects) -> set[tuple[str, str, str]]:
-    """What the roles of the manifests allow."""
+def allowed(objects, account: str = "berth") -> set[tuple[str, str, str]]:
+    """What the roles of an account allow in the manifests."""
     return {
         (group, resource, verb)
         for one in objects
         if one["kind"] in ("ClusterRole", "Role")
+        and one["metadata"]["name"].removesuffix("-lease")
+        in (account, f"{account}-leader-election")
         for rule in one["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
@@ -198,3 +205,37 @@ def test_the_service_account_has_a_level_of_its_own_at_the_api_server(deployed):
             return deployed.flow_of(path) == uid
 
         wait_until(f"{path} is asked for under {wanted}", asked)
+
+
+def test_the_extender_of_the_chart_reads_and_does_nothing_else(fresh_control_plane, tmp_path):
+    folder, plane = tmp_path / "berth", fresh_control_plane
+    values = "extender.enabled=true,extender.certificateSecret=any,replicas=0"
+    deployed = Deployed(plane, folder, chart=manifests.template(f"--set={values}"))
+    tls = Authority(tmp_path / "berth-tls")
+    pair, stock = tls.server("tls"), tls.client("kube-scheduler")
+    assert pair.certificate.parent == tmp_path / "berth-tls", "where the chart mounts it"
+    deployed.create("/api/v1/nodes", node("a", {"test": "test"}))
+    deployed.create("/api/v1/nodes", node("b"))
+    deployed.rules(nginx="filter: pod.name contains nginx -> node.label test=test\n")
+    account = "berth-extender"
+    deployed.port = port = free_port()
+    arguments = deployed.arguments(account, "extender", port)
+    command = [sys.executable, "-m", "engine", "extender", *arguments]
+    command += [f"--kubeconfig={deployed.kubeconfig(account)}"]
+    process = Process("berth extender", command, folder / "extender.log")
+    process.start()
+    try:
+        wait_until("it is ready", lambda: deployed.shown("/readyz") == 200, seconds=60)
+        question = {"Pod": pod("nginx", "default"), "NodeNames": ["a", "b"]}
+        assert get(port, "/filter", asks=question)[0] == 401, "without a certificate"
+        status, text = get(port, "/filter", asks=question, pair=stock)
+        assert (status, json.loads(text)["NodeNames"]) == (200, ["a"])
+        assert get(port, "/metrics", token=deployed.scraper())[0] == 200
+    finally:
+        assert process.stop() == 0
+    did, may = deployed.did(account), allowed(deployed.objects, account)
+    assert {asked for asked, codes in did.items() if 403 in codes} == set()
+    assert set(did) - may == set()
+    assert {verb for _, _, verb in did} == {"get", "list", "watch", "create"}
+    absent = {("scheduling.x-k8s.io", "podgroups", "watch")}
+    assert may - set(did) == ABSENT - {("scheduling.k8s.io", "podgroups/status", "patch")} | absent

@@ -22,6 +22,21 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "berth.versionLabels" . }}
 {{- end }}
 
+{{- /* Nor are the extender's. */}}
+{{- define "berth.extender" -}}
+{{ include "berth.name" . }}-extender
+{{- end }}
+
+{{- define "berth.extenderSelector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}-extender
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "berth.extenderLabels" -}}
+{{ include "berth.extenderSelector" . }}
+{{ include "berth.versionLabels" . }}
+{{- end }}
+
 {{- define "berth.labels" -}}
 {{ include "berth.selector" . }}
 {{ include "berth.versionLabels" . }}
@@ -98,4 +113,60 @@ kind: KubeSchedulerConfiguration
 apiVersion: berth.dev/v1
 kind: BerthConfiguration
 {{ toYaml (mustMergeOverwrite (deepCopy .Values.berth) $source) }}
+{{- end }}
+
+{{- /* What is read of the cluster to decide, and to answer who asks for /metrics. */}}
+{{- define "berth.reads" -}}
+- apiGroups: [""]
+  resources: [nodes, namespaces, pods, services, replicationcontrollers]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [persistentvolumes, persistentvolumeclaims]
+  verbs: [list, watch]
+- apiGroups: [apps]
+  resources: [replicasets, statefulsets]
+  verbs: [list, watch]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [list, watch]
+- apiGroups: [scheduling.k8s.io, scheduling.x-k8s.io]
+  resources: [podgroups]
+  verbs: [list, watch]
+- apiGroups: [scheduling.x-k8s.io]
+  resources: [elasticquotas]
+  verbs: [list, watch]
+- apiGroups: [storage.k8s.io]
+  resources: [storageclasses, csinodes, csidrivers, csistoragecapacities, volumeattachments]
+  verbs: [list, watch]
+- apiGroups: [authentication.k8s.io]
+  resources: [tokenreviews]
+  verbs: [create]                       # who asks for /metrics
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]                       # and whether they may
+{{- with dig "policies" "tenants" "configMap" "" .Values.berth }}
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [{{ . }}]              # policies of namespaces: ConfigMaps of this name, and no others
+  verbs: [list, watch]
+{{- end }}
+{{- if .Values.everyPolicy }}
+- apiGroups: [apps]
+  resources: [deployments, daemonsets]
+  verbs: [list, watch]                  # workload.label, .annotation, .replicas
+- apiGroups: [batch]
+  resources: [jobs, cronjobs]
+  verbs: [list, watch]                  # the same
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [list, watch]                  # node.heartbeat
+- apiGroups: [metrics.k8s.io]
+  resources: [nodes, pods]
+  verbs: [list]                         # metric ... = usage cpu
+{{- end }}
+{{- range .Values.extraReads }}
+- apiGroups: {{ toJson .apiGroups }}
+  resources: {{ toJson .resources }}
+  verbs: [list, watch]
+{{- end }}
 {{- end }}
