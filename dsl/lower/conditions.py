@@ -83,12 +83,10 @@ def _member(builder: reads.Building, node: ir.Member, domain: str) -> Run:
 
 def _between(builder: reads.Building, node: ir.Between, domain: str) -> Run:
     item, low, high = builder.build(node.item, domain), node.low, node.high
-    if node.level <= Level.POD:
-        return lambda frame: low <= item(frame) <= high
 
     def between(frame: Frame) -> Value:
-        column = item(frame)
-        return (column >= low) & (column <= high)
+        value = item(frame)
+        return (value >= low) & (value <= high)
 
     return between
 
