@@ -316,15 +316,10 @@ def version(text: str) -> float:
     if found is None:
         return MISSING
     parts = [one.lstrip("0") for one in re.split("[.-]", found[1], maxsplit=_VERSION_PARTS)]
-    del parts[_VERSION_PARTS:]
-    if max(map(len, parts)) > _VERSION_DIGITS:
+    parts = [*parts[:_VERSION_PARTS], *[""] * (_VERSION_PARTS - len(parts))]
+    if max(map(len, parts)) > _VERSION_DIGITS or int(parts[0] or "0") >= _VERSION_FIRST:
         return MISSING
-    numbers = [int(one or "0") for one in parts]
-    numbers += [0] * (_VERSION_PARTS - len(numbers))
-    result = 0
-    for one in numbers:
-        result = result * 10**_VERSION_DIGITS + one
-    return MISSING if numbers[0] >= _VERSION_FIRST else float(result)
+    return float("".join(one.zfill(_VERSION_DIGITS) for one in parts))
 
 
 def split(text: str, separator: str) -> tuple[str, ...] | None:

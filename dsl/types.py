@@ -33,11 +33,7 @@ class Unit(NamedTuple):
 
     def times(self, other: "Unit", sign: int = 1) -> "Unit":
         """Returns the unit of a product (or, with `sign` -1, of a quotient)."""
-        return Unit(
-            self.core + sign * other.core,
-            self.byte + sign * other.byte,
-            self.second + sign * other.second,
-        )
+        return Unit(*(one + sign * more for one, more in zip(self, other, strict=True)))
 
     @property
     def is_plain(self) -> bool:

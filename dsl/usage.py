@@ -14,7 +14,7 @@ from dsl.checker import ParamValue, policy_name
 from dsl.checker.declarations import declare_param, text_of
 from dsl.checker.literals import read_number
 from dsl.checker.rules import MAX_WEIGHT
-from dsl.checker.scope import Flex, Refused, Scope, closest
+from dsl.checker.scope import Flex, Refused, Scope, attempt, closest
 from dsl.diagnostics import Diagnostic
 from dsl.plan import UseLine
 from dsl.quantities import to_float
@@ -100,10 +100,7 @@ class Library:
                 scope = Scope(source, {})
                 _declare_params(scope, statements, given)
                 line = used or UseLine(source, node.span, node.name)
-                try:
-                    instance = self._instance(scope, node, path, line)
-                except Refused:
-                    instance = None
+                instance = attempt(self._instance, scope, node, path, line)
                 self._found.extend(one for one in scope.found if one not in self._found)
                 if instance is not None:
                     yield instance

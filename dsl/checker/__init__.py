@@ -18,7 +18,7 @@ from dsl.checker.declarations import declare_name, declare_param
 from dsl.checker.expressions import typer_of
 from dsl.checker.metrics import declare_metric, find_metric
 from dsl.checker.rules import MAX_WEIGHT, Checked, Draft, Rules, condition, score, tier
-from dsl.checker.scope import LetEntry, MetricEntry, ParamValue, Refused, Scope
+from dsl.checker.scope import LetEntry, MetricEntry, ParamValue, Refused, Scope, attempt
 from dsl.diagnostics import Diagnostic
 from dsl.making import NOWHERE, compare, constant, read
 from dsl.plan import MetricSpec
@@ -228,16 +228,11 @@ class FileChecker:
             self._sorts = True
         written: tuple[Any, ...] = node.clauses if isinstance(node, s.Rule) else node.parts
         parts = self._scope.clauses(written, several=("annotate", "set_label", "event"))
-        left: ir.Expr | None = None
-        refused: Refused | None = None
-        try:
-            left = self._shared.left(node)
-        except Refused as stop:
-            refused = stop
+        left = attempt(self._shared.left, node)
         slot, check = _POINTS[node.point]
         core, roots = check(self._shared, node, left, parts)
-        if refused is not None:
-            raise refused
+        if left is None and node.left is not None:
+            raise Refused
         slot = "scores" if isinstance(core, ir.ScoreCore) else slot
         self._rules.append(Draft(number, node, slot, core, reads_of(*roots)))
 

@@ -11,7 +11,7 @@ from dsl import syntax as s
 from dsl.checker.declarations import declare_name, text_of
 from dsl.checker.fields import fixed_text
 from dsl.checker.literals import read_number, read_seconds, settle
-from dsl.checker.scope import Flex, MetricEntry, Refused, Scope, Typed, closest
+from dsl.checker.scope import Flex, MetricEntry, Refused, Scope, Typed, attempt, closest
 from dsl.checker.typer import Typer
 from dsl.functions import number_text
 from dsl.plan import DOMAINS, MetricSpec
@@ -23,6 +23,7 @@ from dsl.types import BYTES, CORES, DURATION, PLAIN, Kind, Unit, number_of, scal
 #: The core group has no name; these are what it is called.
 _SECRET: Final = frozenset({"/secrets", "core/secrets", "v1/secrets"})
 _PARAM_IN_QUERY: Final = re.compile(r"\$(\$|[A-Za-z_]\w*|)")
+_EVERY: Final = 15.0
 _PERCENT: Final = 0.01
 #: Labels that hold the name of a domain of nodes: `zone`, `topology_kubernetes_io_zone`.
 _OF_DOMAIN: Final = re.compile(rf"(?:\w*_)?({'|'.join(DOMAINS)})")
@@ -142,15 +143,11 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
 
 def _times(scope: Scope, clauses: dict[str, s.Clause]) -> tuple[float, float]:
     """Reads `every` and `stale`; what is wrong with both is told of both."""
-    refused: Refused | None = None
-    every = 15.0
-    try:
-        every = _seconds(scope, clauses.get("metric_every"), "every", every)
-    except Refused as stop:
-        refused = stop
-    stale = _seconds(scope, clauses.get("metric_stale"), "stale", stale_by_default(every))
-    if refused is not None:
-        raise refused
+    every = attempt(_seconds, scope, clauses.get("metric_every"), "every", _EVERY)
+    longest = stale_by_default(every or _EVERY)
+    stale = _seconds(scope, clauses.get("metric_stale"), "stale", longest)
+    if every is None:
+        raise Refused
     return every, stale
 
 

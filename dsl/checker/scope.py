@@ -1,8 +1,8 @@
 """What names mean in one file, and where findings are collected."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, ParamSpec, TypedDict, TypeVar, Unpack
 
 from msgspec import Struct, field
 
@@ -25,6 +25,18 @@ RESERVED: Final = frozenset(_RESERVED.split())
 
 class Refused(Exception):  # noqa: N818 - a jump to the end of a rule, not an error of ours
     """The expression cannot be understood; the finding is already recorded."""
+
+
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
+
+
+def attempt(check: Callable[_P, _T], *args: _P.args, **more: _P.kwargs) -> _T | None:
+    """Checks a part, None where it is refused: others are looked at before the whole is."""
+    try:
+        return check(*args, **more)
+    except Refused:
+        return None
 
 
 class Flex(Struct, frozen=True):

@@ -50,7 +50,7 @@ def spread(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) ->
         raise rules.scope.refuse("P209", message, parts["weight"].span, "drop `weight`")
     fewest = made(
         ir.NodeAggregate, span, NUMBER, Level.POD, function="min", over="nodes",
-        value=peers.count(over, by, span), where=read(span, "node.eligible"),
+        value=value, where=read(span, "node.eligible"),
     )  # fmt: skip
     one = constant(span, 1.0, NUMBER)
     more = arith(span, NUMBER, ("+", "-"), (value, one, fewest))

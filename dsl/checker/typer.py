@@ -17,7 +17,7 @@ from dsl import syntax as s
 from dsl.checker import names
 from dsl.checker.convert import help_for, hint_beside
 from dsl.checker.literals import settle
-from dsl.checker.scope import Flex, LetEntry, MetricEntry, Refused, Scope, Typed, describe
+from dsl.checker.scope import Flex, LetEntry, MetricEntry, Refused, Scope, Typed, attempt, describe
 from dsl.making import constant, first_of, made
 from dsl.plan import OF_NODES
 from dsl.source import Span
@@ -166,16 +166,11 @@ class Typer:
 
     def each(self, nodes: Sequence[s.Expr]) -> list[Typed]:
         """Checks several parts; reports what is wrong with each before giving up."""
-        out: list[Typed] = []
-        refused: Refused | None = None
-        for node in nodes:
-            try:
-                out.append(self.check(node))
-            except Refused as stop:
-                refused = stop
-        if refused is not None:
-            raise refused
-        return out
+        out = [attempt(self.check, node) for node in nodes]
+        there = [one for one in out if one is not None]
+        if len(there) < len(out):
+            raise Refused
+        return there
 
     def number(self, node: s.Expr, what: str) -> Typed:
         """Checks an expression that must be a number; a constant keeps its unit open."""

@@ -332,12 +332,10 @@ class Builder:
         value = self._value(node.value, reads.GROUPS)
         first: list[Run] = []
         where: list[Run] = []
-        # What asks the pods alone leaves some of them out before there are pairs.
-        for one in () if node.function == "all" else ir.joined(node.where):
+        # What asks the pods alone leaves some of them out before there are pairs; but of `all`.
+        for one in ir.joined(node.where, "" if node.function == "all" else "and"):
             with_pairs = any(map(ir.is_across, ir.walk(one)))
             (where if with_pairs else first).append(self.build(one, reads.GROUPS))
-        if node.function == "all" and node.where is not None:
-            where = [self.build(node.where, reads.GROUPS)]
         return across(
             Across(
                 node.function, node.over, of_pods, tuple(of_node), parts.each, value,

@@ -37,14 +37,15 @@ def text_function(
             return texts.combined(function, values, kind, frame.world.dictionary)
 
         return several
-    place, tables = columns[0], texts.Tables(function, kind)
+    place = columns[0]
+    table = texts.tables(function, place, kind)
 
     def one_column(frame: Frame) -> Value:
         values = [run(frame) for run in runs]
         codes = values.pop(place)
         if None in values:
             return np.full(len(codes), *kind)
-        return tables.of(place, tuple(values)).take(codes, frame.world.dictionary)
+        return table(tuple(values)).take(codes, frame.world.dictionary)
 
     return one_column
 
@@ -83,12 +84,10 @@ def _member(builder: reads.Building, node: ir.Member, domain: str) -> Run:
 
 def _between(builder: reads.Building, node: ir.Between, domain: str) -> Run:
     item, low, high = builder.build(node.item, domain), node.low, node.high
-    if node.level <= Level.POD:
-        return lambda frame: low <= item(frame) <= high
 
     def between(frame: Frame) -> Value:
-        column = item(frame)
-        return (column >= low) & (column <= high)
+        value = item(frame)
+        return (value >= low) & (value <= high)
 
     return between
 

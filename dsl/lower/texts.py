@@ -1,6 +1,7 @@
 """Texts over columns of codes: each distinct text is looked at once, then taken."""
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -73,26 +74,17 @@ class CodeTable:
         self._known, self._values = known, values
 
 
-class Tables:
-    """Tables of one function with further, scalar arguments."""
+def tables(
+    function: Callable[..., Value], place: int, kind: Result
+) -> Callable[[tuple[Value, ...]], CodeTable]:
+    """Returns what gives the table of the argument at a place, by the others, which are scalars."""
 
-    def __init__(self, function: Callable[..., Value], kind: Result) -> None:
-        self._function = function
-        self._kind = kind
-        self._tables: dict[Value, CodeTable] = {}
+    @lru_cache(maxsize=_MAX_TABLES)
+    def table(others: tuple[Value, ...]) -> CodeTable:
+        before, after = others[:place], others[place:]
+        return CodeTable(lambda text: function(*before, text, *after), kind)
 
-    def of(self, place: int, others: tuple[Value, ...]) -> CodeTable:
-        """Returns the table for the column at `place` among otherwise fixed arguments."""
-        key = (place, others)
-        table = self._tables.get(key)
-        if table is None:
-            if len(self._tables) >= _MAX_TABLES:
-                self._tables.clear()
-            before, after = others[:place], others[place:]
-            function = self._function
-            table = CodeTable(lambda text: function(*before, text, *after), self._kind)
-            self._tables[key] = table
-        return table
+    return table
 
 
 def code_of(value: Value, dictionary: Dictionary) -> Value:

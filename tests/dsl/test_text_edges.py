@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dsl.functions import glob_match, join, replace, version
-from dsl.lower.texts import FLOAT, CodeTable, Tables
+from dsl.lower.texts import FLOAT, CodeTable, tables
 from tests.dsl import oracle
 from tests.dsl.bothways import POD, passing, plan_of, raw, subject
 from tests.dsl.worlds import FakePod, FakeWorld, Texts
@@ -58,18 +58,18 @@ def test_each_text_is_looked_at_once():
 
 
 def test_tables_are_kept_by_the_other_arguments_and_forgotten_when_there_are_many():
-    tables, known = Tables(lambda *texts: float(len("".join(texts))), FLOAT), Texts()
+    known = Texts()
     codes = np.array([known.code("xyz")], np.int32)
-    first = tables.of(0, ("a",))
-    assert tables.of(0, ("a",)) is first
-    assert tables.of(1, ("a",)) is not first
-    assert tables.of(0, ("a",)) is first
-    assert tables.of(0, ("a", "bb")).take(codes, known).tolist() == [6.0]
-    for one in range(253):
-        tables.of(0, (f"{one}",))
-    assert tables.of(0, ("a",)) is first
-    tables.of(0, ("one more",))
-    assert tables.of(0, ("a",)) is not first
+    table = tables(lambda *texts: float(len("".join(texts))), 0, FLOAT)
+    first = table(("a",))
+    assert table(("a",)) is first
+    assert table(("a", "bb")).take(codes, known).tolist() == [6.0]
+    for one in range(254):
+        table((f"{one}",))
+    assert table(("a",)) is first
+    for one in range(256):
+        table((f"{one}",))
+    assert table(("a",)) is not first
 
 
 @pytest.mark.parametrize(
