@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dsl.codes import GONE, OLD
+from engine.cli import options
 
 _CODE = re.compile(r"P[0-9]{3}")
 _SUBJECTS = ("pod", "node")
@@ -44,7 +45,7 @@ last, over a port-forward to the replica that leads, for instance.
 @click.option("--policies", metavar="PATH", help="Folder of policies in force, or one file.")
 @click.option("--policy-configmap", metavar="NS/NAME", help="ConfigMap of policies in force.")
 @click.option("--scheduler-name", metavar="NAME", help="Name that pods ask for.")
-@click.option("--prometheus-url", metavar="URL", help="Where metrics are asked for.")
+@options.PROMETHEUS_URL
 @click.option("--metric", "metrics", multiple=True, metavar="NAME[@NODE]=VALUE",
               help="With -f: a sample of a metric, of one node or of all.")  # fmt: skip
 @click.option("--now", metavar="TIME", help="With -f: the time, as 2025-03-01T10:00:00Z.")

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import click
 
-from engine.cli import runflags
-from engine.cli.logs import VERBOSITY, log_of_a_process
+from engine.cli import options, runflags
+from engine.cli.logs import log_of_a_process
 from engine.cli.loop import run_in_loop
 from engine.cli.stopping import until_told
 
@@ -16,15 +16,11 @@ _PORT: Final = 8888
 
 
 @click.command("extender", help="Serve policies to a kube-scheduler that may not be replaced.")
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    help="Cluster to use; else its pod's, $KUBECONFIG, ~/.kube/config.",
-)
+@options.KUBECONFIG
 @click.option("--config", metavar="FILE", help="Configuration file: policies and metrics.")
-@click.option("--policies", metavar="DIR", help="Folder of .policy files.")
-@click.option("--policy-configmap", metavar="NS/NAME", help="ConfigMap of NAME.policy keys.")
-@click.option("--prometheus-url", metavar="URL", help="Where metrics are asked for.")
+@options.POLICIES
+@options.POLICY_CONFIGMAP
+@options.PROMETHEUS_URL
 @click.option(
     "--scheduler-name",
     metavar="NAME",
@@ -50,7 +46,7 @@ _PORT: Final = 8888
 )
 @click.option("--plain-http", is_flag=True, help="HTTP instead of HTTPS.")
 @click.option("--tls-cert-file", metavar="FILE", default="", help="A certificate.  [default: own]")
-@click.option("--tls-private-key-file", metavar="FILE", default="", help="Its key.")
+@options.KEY
 @click.option(
     "--client-ca-file",
     metavar="FILE",
@@ -63,7 +59,7 @@ _PORT: Final = 8888
     help="Where kube-scheduler finds it, for --print-config.  [default: that address and port]",
 )
 @click.option("--print-config", is_flag=True, help="Print what kube-scheduler needs, and end.")
-@click.option("-v", "--v", "verbosity", type=VERBOSITY, metavar="LEVEL", default="2", hidden=True)
+@options.QUIET_VERBOSITY
 def command(*, verbosity: int, url: str | None, print_config: bool, **flags: Any) -> None:  # noqa: ANN401 - each has its own type
     """Answers until SIGTERM or SIGINT; decides and writes nothing itself."""
     if print_config:

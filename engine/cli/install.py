@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from engine.cli import options
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.resources.abc import Traversable
@@ -33,9 +35,7 @@ _WEBHOOK: Final = "components/webhook/webhook.yaml"
 )
 @click.option("--monitoring", is_flag=True, help="With what the Prometheus operator reads.")
 @click.option("--webhook", is_flag=True, help="With the admission webhook.")
-@click.option(
-    "--kubeconfig", metavar="FILE", help="Cluster; else its pod's, $KUBECONFIG, ~/.kube/config."
-)
+@options.KUBECONFIG
 def command(
     *,
     dry_run: bool,

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from engine.cli import options
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -25,11 +27,7 @@ _FINISHED: Final = ("Succeeded", "Failed")
 
 
 @click.command("inventory", help="Write down labels, namespaces and images of a cluster.")
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    help="Cluster to ask; else its pod's, $KUBECONFIG, ~/.kube/config.",
-)
+@options.KUBECONFIG
 @click.option(
     "-o", "output", metavar="FILE", type=click.Path(path_type=Path), help="Where to write it."
 )

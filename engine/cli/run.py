@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from engine.cli import runflags
+from engine.cli import options, runflags
 from engine.cli.logs import VERBOSITY, log_of_a_process
 from engine.cli.loop import run_in_loop
 from engine.cli.private import open_private
@@ -22,17 +22,13 @@ _WHY = 5
 
 
 @click.command("run", help="Run the scheduler against a cluster.")
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    help="Cluster to use; else its pod's, $KUBECONFIG, ~/.kube/config.",
-)
+@options.KUBECONFIG
 @click.option("--config", metavar="FILE", help="Configuration file.")
-@click.option("--policies", metavar="DIR", help="Folder of .policy files.")
-@click.option("--policy-configmap", metavar="NS/NAME", help="ConfigMap of NAME.policy keys.")
+@options.POLICIES
+@options.POLICY_CONFIGMAP
 @click.option("--scheduler-name", metavar="NAME", help="Name that pods ask for.  [default: berth]")
 @runflags.election
-@click.option("--prometheus-url", metavar="URL", help="Where metrics are asked for.")
+@options.PROMETHEUS_URL
 @click.option(
     "--record",
     metavar="FILE",
@@ -47,12 +43,7 @@ _WHY = 5
     help="After so long a pod that fits nowhere is tried again all the same.  [default: 5m]",
 )
 @click.option("--write-config-to", metavar="FILE", help="Write the configuration, and end.")
-@click.option(
-    "--logging-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="How lines are written.  [default: text]",
-)
+@options.LOGGING_FORMAT
 @click.option(
     "-v",
     "--v",

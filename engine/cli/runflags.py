@@ -14,6 +14,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from engine.cli import options
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ELECTION: Final = {
@@ -129,7 +131,7 @@ def serving(command: F) -> F:
                 help="Where the certificate that Berth makes is kept.  [default: in memory]",
             ),
             click.option("--tls-cert-file", metavar="FILE", default="", help="A certificate."),
-            click.option("--tls-private-key-file", metavar="FILE", default="", help="Its key."),
+            options.KEY,
             click.option(
                 "--tls-min-version",
                 type=click.Choice(list(_TLS_VERSIONS)),

@@ -7,6 +7,8 @@ import sys
 import click
 import msgspec
 
+from engine.cli import options
+
 
 class Standing(msgspec.Struct):
     """How one source stands."""
@@ -27,11 +29,7 @@ class Status(msgspec.Struct):
 
 @click.command("status", help="Show which policies are in force in a cluster.")
 @click.argument("state", default="berth-system/berth", metavar="[NAMESPACE/NAME]")
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    help="Cluster to ask; else its pod's, $KUBECONFIG, ~/.kube/config.",
-)
+@options.KUBECONFIG
 @click.option("--json", "as_json", is_flag=True, help="What the ConfigMap says, as it is.")
 def command(state: str, kubeconfig: str | None, *, as_json: bool) -> None:
     """STATE is `policies.state` of the configuration; exits with 1 if a source is not in force."""

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import click
 
-from engine.cli.logs import VERBOSITY, log_of_a_process
+from engine.cli import options
+from engine.cli.logs import log_of_a_process
 from engine.cli.loop import run_in_loop
 from engine.cli.stopping import until_told
 
@@ -15,13 +16,9 @@ _NAME: Final = "berth-system/berth-webhook"
 
 
 @click.command("webhook", help="Judge policies while somebody applies them.")
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    help="Cluster to use; else its pod's, $KUBECONFIG, ~/.kube/config.",
-)
+@options.KUBECONFIG
 @click.option("--config", metavar="FILE", help="The scheduler's configuration file.")
-@click.option("--policy-configmap", metavar="NS/NAME", help="ConfigMap of NAME.policy keys.")
+@options.POLICY_CONFIGMAP
 @click.option(
     "--name",
     metavar="NS/NAME",
@@ -44,20 +41,15 @@ _NAME: Final = "berth-system/berth-webhook"
 @click.option(
     "--tls-cert-file", metavar="FILE", default="", help="A certificate.  [default: the Secret's]"
 )
-@click.option("--tls-private-key-file", metavar="FILE", default="", help="Its key.")
+@options.KEY
 @click.option(
     "--ca-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Whom the API server is to trust then; without it others write that.",
 )
-@click.option(
-    "--logging-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="How lines are written.  [default: text]",
-)
-@click.option("-v", "--v", "verbosity", type=VERBOSITY, metavar="LEVEL", default="2", hidden=True)
+@options.LOGGING_FORMAT
+@options.QUIET_VERBOSITY
 def command(*, verbosity: int, logging_format: str, **flags: Any) -> None:  # noqa: ANN401 - each has its own type
     """Answers until SIGTERM or SIGINT, as a scheduler of the same configuration would."""
     from engine.clock import SystemClock
