@@ -55,10 +55,3 @@ def test_one_cause_one_finding():
     assert [one.code for one in found("let a = bandwith\nscore: a + 1\nscore: a\n")] == ["P102"]
     assert [one.code for one in found("let a = (\nscore: a\n")] == ["P002"]
     assert [one.code for one in found('metric m = promql "$x"\nscore: m\n')] == ["P105"]
-
-
-def test_independent_errors_are_all_reported():
-    text = (
-        "filter: pod.nam is x and nod.ready -> node.redy\nscore: loda\nfilter: node.cpu.fre > 1\n"
-    )
-    assert [one.code for one in found(text)] == ["P101", "P101", "P101", "P102", "P101"]

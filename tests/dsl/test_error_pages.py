@@ -57,9 +57,3 @@ def test_pages_about_policy_tests(code):
     wrong, right = re.findall(r"```policytest\n(.*?\n)```", text, re.DOTALL)
     assert {one.code for one in read_suite("a.policytest", wrong).diagnostics} == {code}
     assert read_suite("a.policytest", right).ok
-
-
-def test_two_policies_of_one_name():
-    result = COMPILER.compile({"a.policy": "policy: x\n", "b.policy": "policy: x\n"})
-    assert [one.code for one in result.diagnostics] == ["P502"]
-    assert not result.plans

@@ -544,9 +544,3 @@ def test_stdin_goes_to_stdout():
     assert "stdin.policy:1:" in broken.stderr
     odd = 'description: """a\r\r\nb"""'
     assert run("-", input=odd).stdout_bytes == odd.encode()
-
-
-def test_files_that_cannot_be_read_exit_2(tmp_path):
-    result = run(tmp_path / "none.policy")
-    assert result.exit_code == 2
-    assert "cannot be read" in result.stderr

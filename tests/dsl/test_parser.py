@@ -115,11 +115,6 @@ def test_keywords_are_words_where_words_may_stand(place):
         assert found.value == word
 
 
-def test_missing_and_present_after_is_are_tests():
-    assert isinstance(only("filter: pod.name is missing").right, s.IsMissing)
-    assert only("filter: pod.name is present").right.negated
-
-
 def test_statements_are_cut_at_column_one():
     text = 'description: """\nfilter: no\n"""\n# comment\nfilter:\n  node.ready\n# c\n  and true\n'
     statements, findings = read(text)
@@ -167,10 +162,6 @@ def test_kept_tables_are_those_of_this_grammar_and_read_the_same(tmp_path):
     text = "filter: pod.name contains nginx -> node.label test=test\n"
     assert len(head) == 64
     assert kept.parse(text, start="start") == built.parse(text, start="start")
-
-
-def test_all_parsers_of_a_process_read_the_tables_once():
-    assert load_tables() is load_tables()
 
 
 @pytest.mark.parametrize(
