@@ -8,7 +8,7 @@ from typing import Final
 
 from dsl import ir
 from dsl.analysis.keys import Keys, at_first, settled
-from dsl.analysis.sets import Limit, tested
+from dsl.analysis.sets import Limit, only_test
 from dsl.types import Kind, Level, is_missing
 
 MAX_CUBES: Final = 64
@@ -157,7 +157,7 @@ class Cubes:
         self, node: ir.Expr, sign: str, against: object, *, wanted: bool
     ) -> tuple[Cube, ...]:
         """Returns when a value passes a test; what is missing passes only what is not wanted."""
-        return self._limited(node, Limit(not wanted, tested(sign, against, wanted=wanted)))
+        return self._limited(node, Limit(not wanted, only_test(sign, against, wanted=wanted)))
 
     def _limited(self, node: ir.Expr, limit: Limit) -> tuple[Cube, ...]:
         """Returns when the value of an expression is within a limit."""

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, Final, get_args
 
 from dsl import ir
-from dsl.analysis.sets import Limit, tested
+from dsl.analysis.sets import Limit, only_test
 from dsl.schema import FIELDS
 from dsl.types import Kind, Level
 
@@ -93,17 +93,17 @@ def at_first(node: ir.Expr) -> Limit:
     """Returns what a value may be before any condition."""
     missing = not never_missing(node)
     if node.type.kind is Kind.BOOL:
-        return Limit(missing=False, tests=tested("in", frozenset({"yes", "no"})))
+        return Limit(missing=False, tests=only_test("in", frozenset({"yes", "no"})))
     if node.type.kind is Kind.TEXT:
         words = FIELDS[node.field].words if isinstance(node, ir.Read) else ()
-        return Limit(missing, tested("in", frozenset(words)) if words else {})
+        return Limit(missing, only_test("in", frozenset(words)) if words else {})
     ends = natural_bounds(node)
-    return Limit(missing, {} if ends == (-inf, inf) else tested("..", ends))
+    return Limit(missing, {} if ends == (-inf, inf) else only_test("..", ends))
 
 
 def settled(*, wanted: bool) -> Limit:
     """Returns the limit of a condition that comes to this."""
-    return Limit(missing=False, tests=tested("in", frozenset({"yes" if wanted else "no"})))
+    return Limit(missing=False, tests=only_test("in", frozenset({"yes" if wanted else "no"})))
 
 
 def natural_bounds(node: ir.Expr) -> tuple[float, float]:

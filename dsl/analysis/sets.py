@@ -34,7 +34,7 @@ _JOINED: Final[dict[tuple[object, ...], Callable[[Any, Any], Any]]] = {
 Tests = Mapping[tuple[Any, ...], Any]
 
 
-def tested(sign: str, against: object, *, wanted: bool = True) -> Tests:
+def only_test(sign: str, against: object, *, wanted: bool = True) -> Tests:
     """Returns one test, by an operator of the language, `in` or `..`."""
     key = sign, wanted
     return {key if key in _JOINED else (*key, against): against}
