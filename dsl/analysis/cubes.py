@@ -7,16 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dsl import ir
-from dsl.analysis.keys import NO, YES, Keys, at_first
-from dsl.analysis.sets import (
-    Limit,
-    Numbers,
-    Test,
-    Texts,
-    numbers_between,
-    numbers_of,
-    numbers_where,
-)
+from dsl.analysis.keys import Keys, at_first, settled
+from dsl.analysis.sets import Limit, only_test
 from dsl.types import Kind, Level, is_missing
 
 MAX_CUBES: Final = 64
@@ -113,35 +105,29 @@ class Cubes:
             case ir.Compare():
                 return self._compare(node, wanted=wanted)
             case ir.Missing():
-                limit = (
-                    Limit(missing=True)
-                    if wanted
-                    else Limit(missing=False, values=at_first(node.operand).values)
-                )
+                limit = Limit(missing=True, tests=None) if wanted else Limit(missing=False)
                 return self._limited(node.operand, limit)
             case ir.Between() if node.low <= node.high:
-                inside = numbers_between(node.low, node.high)
-                return self._limited(node.item, _numbers(inside, wanted=wanted))
-            case ir.Member():
-                return self._member(node, wanted=wanted)
-            case ir.TextTest():
-                right = ir.unnamed(node.right)
-                if isinstance(right, ir.Const) and isinstance(right.value, str):
-                    test = Test(node.operator, right.value, wanted)
-                    limit = Limit(not wanted, Texts(tests=frozenset({test})))
-                    return self._limited(node.left, limit)
-                return self._opaque(node, wanted=wanted)
+                return self._tested(node.item, "..", (node.low, node.high), wanted=wanted)
+            case ir.Member(items=items):
+                fixed = ir.unnamed(items)
+                if isinstance(fixed, ir.Const) and isinstance(fixed.value, tuple):
+                    return self._tested(node.item, "in", frozenset(fixed.value), wanted=wanted)
+            case ir.TextTest(right=right):
+                fixed = ir.unnamed(right)
+                if isinstance(fixed, ir.Const) and isinstance(fixed.value, str):
+                    return self._tested(node.left, node.operator, fixed.value, wanted=wanted)
             case _:
-                return self._opaque(node, wanted=wanted)
+                pass
+        return self._opaque(node, wanted=wanted)
 
     def _fixed(self, node: ir.Expr, *, wanted: bool) -> tuple[Cube, ...]:
         """A condition over parameters alone: their values may be others tomorrow."""
         self.keys.key(node)
-        key = self.keys.intern(("fixed", id(node)))
-        return ({key: Limit(missing=False, values=YES if wanted else NO)},)
+        return ({self.keys.intern(("fixed", id(node))): settled(wanted=wanted)},)
 
     def _opaque(self, node: ir.Expr, *, wanted: bool) -> tuple[Cube, ...]:
-        return ({self.keys.key(node): Limit(missing=False, values=YES if wanted else NO)},)
+        return ({self.keys.key(node): settled(wanted=wanted)},)
 
     def _logical(self, node: ir.Logical, *, wanted: bool) -> tuple[Cube, ...]:
         joined = (node.operator == "and") == wanted
@@ -162,22 +148,16 @@ class Cubes:
         if isinstance(right, ir.Const):
             if is_missing(right.value):
                 return NEVER if wanted else ALWAYS
-            if isinstance(right.value, str):
-                return self._limited(left, _texts(frozenset({right.value}), wanted=wanted))
-            assert isinstance(right.value, float)
-            found = numbers_where(operator, right.value)
-            return self._limited(left, _numbers(found, wanted=wanted))
+            if operator == "==":
+                return self._tested(left, "in", frozenset({right.value}), wanted=wanted)
+            return self._tested(left, operator, right.value, wanted=wanted)
         return self._opaque(node, wanted=wanted)
 
-    def _member(self, node: ir.Member, *, wanted: bool) -> tuple[Cube, ...]:
-        items = ir.unnamed(node.items)
-        if not isinstance(items, ir.Const) or not isinstance(items.value, tuple):
-            return self._opaque(node, wanted=wanted)
-        if ir.unnamed(node.item).type.kind is Kind.TEXT:
-            texts = frozenset(one for one in items.value if isinstance(one, str))
-            return self._limited(node.item, _texts(texts, wanted=wanted))
-        numbers = numbers_of(one for one in items.value if isinstance(one, float))
-        return self._limited(node.item, _numbers(numbers, wanted=wanted))
+    def _tested(
+        self, node: ir.Expr, sign: str, against: object, *, wanted: bool
+    ) -> tuple[Cube, ...]:
+        """Returns when a value passes a test; what is missing passes only what is not wanted."""
+        return self._limited(node, Limit(not wanted, only_test(sign, against, wanted=wanted)))
 
     def _limited(self, node: ir.Expr, limit: Limit) -> tuple[Cube, ...]:
         """Returns when the value of an expression is within a limit."""
@@ -200,11 +180,3 @@ class Cubes:
         if len(out) > _MAX_VALUES:
             raise Unknown
         return out
-
-
-def _numbers(found: Numbers, *, wanted: bool) -> Limit:
-    return Limit(not wanted, found if wanted else found.others())
-
-
-def _texts(found: frozenset[str], *, wanted: bool) -> Limit:
-    return Limit(not wanted, Texts(only=found) if wanted else Texts(never=found))

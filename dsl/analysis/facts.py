@@ -34,16 +34,17 @@ class MetricStock(Struct, frozen=True):
     """What Prometheus said to the query of a metric.
 
     Attributes:
+        by: the labels that name what its values are of; None or empty: any.
         series: how many series it gave.
         nodes: how many nodes have one; None where no nodes were known.
-        of: how many nodes there were.
-        error: why the server refused the query, empty if it did not.
+        error: why the server refused the query, empty or None if it did not.
     """
 
-    series: int
+    query: str
+    by: str | None = None
+    series: int = 0
     nodes: int | None = None
-    of: int = 0
-    error: str = ""
+    error: str | None = None
 
 
 class Inventory(Struct, frozen=True):

@@ -9,16 +9,12 @@ from operator import attrgetter
 from typing import Any, Final, get_args
 
 from dsl import ir
-from dsl.analysis.sets import Limit, Numbers, Texts, numbers_between
+from dsl.analysis.sets import Limit, only_test
 from dsl.schema import FIELDS
 from dsl.types import Kind, Level
 
 #: Aggregates that are a number of things, and 0 of nothing.
 _COUNTING: Final = ("count", "distinct")
-#: What a condition comes to.
-YES: Final = Texts(frozenset({"yes"}))
-NO: Final = Texts(frozenset({"no"}))
-BOTH: Final = Texts(frozenset({"yes", "no"}))
 #: Fields that are another name of the same thing.
 _SAME: Final = {"namespace.name": "pod.namespace"}
 #: What of a node tells its shape: where it stands does not.
@@ -40,7 +36,6 @@ class Keys:
         self._by_id: dict[int, int] = {}
         self._by_shape: dict[tuple[object, ...], int] = {}
         self._alive: list[ir.Expr] = []
-        self.nodes: dict[int, ir.Expr] = {}
 
     def key(self, root: ir.Expr) -> int:
         """Returns the number of an expression."""
@@ -49,9 +44,7 @@ class Keys:
             if isinstance(node, ir.Named):
                 self._by_id[id(node)] = self._by_id[id(node.body)]
                 continue
-            number = self.intern(self._shape(node))
-            self._by_id[id(node)] = number
-            self.nodes.setdefault(number, node)
+            self._by_id[id(node)] = self.intern(self._shape(node))
         return self._by_id[id(root)]
 
     def intern(self, shape: tuple[object, ...]) -> int:
@@ -100,14 +93,17 @@ def at_first(node: ir.Expr) -> Limit:
     """Returns what a value may be before any condition."""
     missing = not never_missing(node)
     if node.type.kind is Kind.BOOL:
-        return Limit(missing=False, values=BOTH)
+        return Limit(missing=False, tests=only_test("in", frozenset({"yes", "no"})))
     if node.type.kind is Kind.TEXT:
         words = FIELDS[node.field].words if isinstance(node, ir.Read) else ()
-        return Limit(missing, Texts(frozenset(words)) if words else Texts())
-    low, high = natural_bounds(node)
-    if (low, high) == (-inf, inf):
-        return Limit(missing, Numbers())
-    return Limit(missing, numbers_between(low, high))
+        return Limit(missing, only_test("in", frozenset(words)) if words else {})
+    ends = natural_bounds(node)
+    return Limit(missing, {} if ends == (-inf, inf) else only_test("..", ends))
+
+
+def settled(*, wanted: bool) -> Limit:
+    """Returns the limit of a condition that comes to this."""
+    return Limit(missing=False, tests=only_test("in", frozenset({"yes" if wanted else "no"})))
 
 
 def natural_bounds(node: ir.Expr) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from dsl import ir
 from dsl.analysis.cubes import NEVER, Cube, Cubes, Unknown
 from dsl.analysis.facts import FileFacts, RuleFacts, guard_of, parts, roots, warning
-from dsl.diagnostics import Diagnostic, Label
+from dsl.diagnostics import Diagnostic, Label, Severity
 from dsl.source import SourceFile, Span
 from dsl.types import Kind, Level
 
@@ -173,15 +173,14 @@ class Logic:
                 message = f"what {this} rejects is already rejected by {name}"
                 help_ = "remove it, or the stricter rule before it"
                 places = one.place(one.written.span), other.place(other.written.span)
-                return _of_two("P304", message, places, other, help_)
+                return of_two("P304", message, places, help_)
             if one.point in _REJECTING and self._contradict(earlier.core, later.core):
                 every = earlier.core.guard is None and later.core.guard is None
                 pods = "every pod" if every else "the pods that both are about"
                 nodes = "every node for " * (one.point == "filter")
                 message = f"together with {name} {this} rejects {nodes}{pods}"
-                return _of_two(
-                    "P302", message, (one.place(one.right), other.place(other.right)), other
-                )
+                places = one.place(one.right), other.place(other.right)
+                return of_two("P302", message, places)
         return None
 
     def _contradict(self, one: ir.FilterCore, other: ir.FilterCore) -> bool:
@@ -196,18 +195,18 @@ class Logic:
         return bool(passed) and cubes.meets(pods, second) and not cubes.meets(passed, second)
 
 
-def _of_two(
+def of_two(
     code: str,
     message: str,
     places: tuple[tuple[SourceFile, Span], tuple[SourceFile, Span]],
-    later: RuleFacts,
     *helps: str,
+    label: str = "the other rule",
+    severity: Severity = Severity.WARNING,
 ) -> Diagnostic:
-    """Returns a finding about a rule and an earlier one, which is shown where its file is."""
+    """Returns a finding about a later rule; the earlier one is shown where its file is."""
     (source, span), here = places
-    same = source is here[0] and later.used is None
-    labels = (Label(span, "the other rule"),) if same else ()
-    return warning(code, message, *here, *helps, labels=labels)
+    labels = (Label(span, label),) if source is here[0] and span != here[1] else ()
+    return warning(code, message, *here, *helps, labels=labels, severity=severity)
 
 
 def _rejects_all(rule: RuleFacts) -> Diagnostic | None:

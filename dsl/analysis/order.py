@@ -11,8 +11,8 @@ from typing import Final
 from dsl import ir
 from dsl.analysis.cubes import Cube, Unknown
 from dsl.analysis.facts import FileFacts, RuleFacts, guard_of, roots, warning
-from dsl.analysis.logic import Logic, by_parameter, name_of
-from dsl.diagnostics import Diagnostic, Label, Severity
+from dsl.analysis.logic import Logic, by_parameter, name_of, of_two
+from dsl.diagnostics import Diagnostic, Severity
 
 _MAX_RULES: Final = 100
 
@@ -54,16 +54,15 @@ def _beyond(logic: Logic, takes: tuple[Cube, ...], other: RuleFacts) -> bool:
 
 
 def _never(earlier: RuleFacts, later: RuleFacts) -> Diagnostic:
-    source, span = later.place(later.written.span)
-    other, place = earlier.place(earlier.written.span)
-    labels = (Label(place, "decides first"),) if other is source and place != span else ()
-    error, remove = Severity.ERROR, "remove one of them, or put the narrower line first"
+    places = earlier.place(earlier.written.span), later.place(later.written.span)
+    name, label = name_of(earlier), "decides first"
     if _binder(later.core) != _binder(earlier.core):
-        message = f"{name_of(earlier)} binds all of these pods in another way"
+        message = f"{name} binds all of these pods in another way"
         help_ = "say which pods each of them is for:  bind: pod.namespace is NAME -> ..."
-        return warning("P504", message, source, span, help_, labels=labels, severity=error)
-    message = f"this line never decides: {name_of(earlier)} does for all of its pods"
-    return warning("P304", message, source, span, remove, labels=labels)
+        return of_two("P504", message, places, help_, label=label, severity=Severity.ERROR)
+    message = f"this line never decides: {name} does for all of its pods"
+    help_ = "remove one of them, or put the narrower line first"
+    return of_two("P304", message, places, help_, label=label)
 
 
 def _binder(core: ir.AnyCore) -> tuple[str, str]:

@@ -1,130 +1,89 @@
-"""Sets of values that a condition leaves: numbers or texts; empty or not.
+"""What a condition leaves of a value: tests that it passes; whether any value can pass them all.
 
 `is_empty` errs on one side only: what it calls empty is empty.
 """
 
-from collections.abc import Iterable
-from math import inf
-from typing import Any, Final, NamedTuple
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from math import inf, nextafter
+from typing import Any, Final
 
 from msgspec import Struct
 
 from dsl.functions import TEXT_TESTS
 
-#: A place beside a number: (x, 0) just before x, (x, 1) just after it.
-Cut = tuple[float, int]
-Span = tuple[Cut, Cut]
-_START: Final[Cut] = (-inf, 0)
-_END: Final[Cut] = (inf, 1)
+_TESTS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    **TEXT_TESTS,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "in": lambda value, items: value in items,
+    "..": lambda value, ends: ends[0] <= value <= ends[1],
+}
+#: Tests of which two are one, by their operators and whether they must hold.
+_JOINED: Final[dict[tuple[object, ...], Callable[[Any, Any], Any]]] = {
+    ("in", True): frozenset.intersection,
+    ("in", False): frozenset.union,
+    ("..", True): lambda a, b: (max(a[0], b[0]), min(a[1], b[1])),
+    **{(sign, wanted): min if ("<" in sign) == wanted else max
+       for sign in ("<", "<=", ">", ">=") for wanted in (True, False)},
+}  # fmt: skip
+#: What tests are against (of `in` a set, of `..` two ends), by operator and whether they must
+#: hold; where two are not one, also by what they are against.
+Tests = Mapping[tuple[Any, ...], Any]
 
 
-class Numbers(Struct, frozen=True, gc=False):
-    """Some numbers: stretches in order that do not touch."""
-
-    spans: tuple[Span, ...] = ((_START, _END),)
-
-    def meet(self, other: "Numbers") -> "Numbers":
-        """Returns the numbers in both."""
-        found = [
-            (max(a[0], b[0]), min(a[1], b[1]))
-            for a in self.spans
-            for b in other.spans
-            if max(a[0], b[0]) < min(a[1], b[1])
-        ]
-        return Numbers(tuple(sorted(found)))
-
-    def others(self) -> "Numbers":
-        """Returns all other numbers."""
-        cuts = [_START, *(cut for span in self.spans for cut in span), _END]
-        pairs = zip(cuts[::2], cuts[1::2], strict=True)
-        return Numbers(tuple((low, high) for low, high in pairs if low < high))
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no number is left."""
-        return not self.spans
-
-
-def numbers_where(operator: str, value: float) -> Numbers:
-    """Returns the numbers for which `number operator value` holds."""
-    ends: dict[str, Span] = {
-        "==": ((value, 0), (value, 1)),
-        "<": (_START, (value, 0)),
-        "<=": (_START, (value, 1)),
-        ">": ((value, 1), _END),
-        ">=": ((value, 0), _END),
-    }
-    low, high = ends[operator]
-    return Numbers(((low, high),) if low < high else ())
-
-
-def numbers_between(low: float, high: float) -> Numbers:
-    """Returns the numbers of a range, ends included."""
-    return Numbers((((low, 0), (high, 1)),))
-
-
-def numbers_of(values: Iterable[float]) -> Numbers:
-    """Returns a set of single numbers."""
-    return Numbers(tuple(((one, 0), (one, 1)) for one in sorted(set(values))))
-
-
-class Test(NamedTuple):
-    """A test of a text by a fixed pattern, and whether it must hold."""
-
-    operator: str
-    pattern: str
-    wanted: bool
-
-
-class Texts(Struct, frozen=True, gc=False):
-    """Some texts: those of `only` (None: all), but none of `never`, that pass the tests."""
-
-    only: frozenset[str] | None = None
-    never: frozenset[str] = frozenset()
-    tests: frozenset[Test] = frozenset()
-
-    def meet(self, other: "Texts") -> "Texts":
-        """Returns the texts in both."""
-        only = self.only if other.only is None else other.only
-        if self.only is not None and other.only is not None:
-            only = self.only & other.only
-        return Texts(only, self.never | other.never, self.tests | other.tests)
-
-    def holds(self, text: str) -> bool:
-        """Whether a text is one of them."""
-        return (
-            (self.only is None or text in self.only)
-            and text not in self.never
-            and all(TEXT_TESTS[one.operator](text, one.pattern) == one.wanted for one in self.tests)
-        )
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether surely no text is left."""
-        if self.only is not None:
-            return not any(self.holds(one) for one in self.only)
-        return any(one.wanted and one._replace(wanted=False) in self.tests for one in self.tests)
-
-
-Values = Numbers | Texts
+def only_test(sign: str, against: object, *, wanted: bool = True) -> Tests:
+    """Returns one test, by an operator of the language, `in` or `..`."""
+    key = sign, wanted
+    return {key if key in _JOINED else (*key, against): against}
 
 
 class Limit(Struct, frozen=True, gc=False):
-    """What a value may be: missing, one of some values, both, or nothing at all."""
+    """What a value may be: missing, one that passes all tests (None: none does), or both."""
 
     missing: bool
-    values: Values | None = None
+    tests: Tests | None = {}
 
     def meet(self, other: "Limit") -> "Limit":
         """Returns what both allow."""
-        # Values of one expression are of one kind.
-        one: Any = self.values
-        values = None if one is None or other.values is None else one.meet(other.values)
-        if values is not None and values.is_empty:
-            values = None
-        return Limit(self.missing and other.missing, values)
+        missing = self.missing and other.missing
+        if self.tests is None or other.tests is None:
+            return Limit(missing, None)
+        tests = {**self.tests, **other.tests}
+        for key in self.tests.keys() & other.tests.keys() & _JOINED.keys():
+            tests[key] = _JOINED[key](self.tests[key], other.tests[key])
+        fewer = min(self.tests, other.tests, key=len)
+        opposed = any((sign, not yes, *rest) in tests for sign, yes, *rest in fewer if rest)
+        return Limit(missing, tests if not opposed and _possible(tests) else None)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is left."""
-        return not self.missing and self.values is None
+        return not self.missing and self.tests is None
+
+
+def _possible(tests: Tests) -> bool:
+    """Whether there may be a value that passes all; of numbers an end does, or one beside it."""
+    values = tests.get(("in", True))
+    if values is None:
+        ends = [*tests.get(("in", False), ())]
+        for (sign, *_), against in tests.items():
+            if sign == "..":
+                ends += against
+            elif sign[0] in "<>":
+                ends.append(against)
+        if not ends or isinstance(ends[0], str) or any(key[0] in TEXT_TESTS for key in tests):
+            return True
+        values = _tried(ends)
+    return any(
+        all(_TESTS[sign](value, against) == yes for (sign, yes, *_), against in tests.items())
+        for value in values
+    )
+
+
+def _tried(ends: list[float]) -> Iterator[float]:
+    """Yields a number of each stretch between ends."""
+    for end in ends:
+        yield from (end, nextafter(end, -inf), nextafter(end, inf))

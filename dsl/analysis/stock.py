@@ -13,16 +13,7 @@ from msgspec.structs import replace
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.analysis.facts import (
-    FileFacts,
-    Inventory,
-    MetricStock,
-    RuleFacts,
-    guard_of,
-    parts,
-    roots,
-    warning,
-)
+from dsl.analysis.facts import FileFacts, Inventory, MetricStock, RuleFacts, roots, warning
 from dsl.diagnostics import Diagnostic
 from dsl.foreign import closest
 from dsl.plan import OF_NODES, MetricSpec, UseLine
@@ -42,16 +33,6 @@ class _Labelled(Struct):
     labels: dict[str, str] = {}
 
 
-class _Asked(Struct):
-    """The answer to a query."""
-
-    query: str
-    by: str | None = None
-    series: int = 0
-    nodes: int | None = None
-    error: str | None = None
-
-
 class _Saved(Struct):
     """What an inventory file holds."""
 
@@ -59,7 +40,7 @@ class _Saved(Struct):
     nodes: list[_Labelled] = []
     namespaces: list[_Labelled] = []
     pods: int = 0
-    metrics: list[_Asked] = []
+    metrics: list[MetricStock] = []
 
 
 def read_inventory(data: object) -> Inventory:
@@ -72,16 +53,12 @@ def read_inventory(data: object) -> Inventory:
         saved = convert(data, _Saved)
     except ValidationError as error:
         raise ValueError(str(error)) from None
-    many = len(saved.nodes)
     return Inventory(
         node_labels=_counted(one.labels for one in saved.nodes),
         namespaces={one.name: one.labels for one in saved.namespaces},
-        nodes=many,
+        nodes=len(saved.nodes),
         pods=saved.pods,
-        metrics={
-            (one.query, one.by or ""): MetricStock(one.series, one.nodes, many, one.error or "")
-            for one in saved.metrics
-        },
+        metrics={(one.query, one.by or ""): one for one in saved.metrics},
     )
 
 
@@ -102,13 +79,9 @@ def not_in_stock(facts: FileFacts, stock: Inventory) -> Iterator[Diagnostic]:
     seen: set[int] = set()
     for rule in facts.rules:
         core = rule.core
-        asked: list[tuple[ir.Expr | None, bool]] = [(guard_of(core), True)]
-        if isinstance(core, ir.FilterCore):
-            asked += [(core.left, True), (core.right, not core.forbids)]
-        else:
-            asked += [(one, True) for one in parts(core)]
-        for root, wanted in asked:
-            for node in _wanted(root, wanted=wanted):
+        for root in roots(core):
+            forbidden = isinstance(core, ir.FilterCore) and core.forbids and root is core.right
+            for node in _wanted(root, wanted=not forbidden):
                 if id(node) not in seen:
                     seen.add(id(node))
                     yield from _look(rule, node, stock)
@@ -122,9 +95,9 @@ def at_use(used: UseLine, findings: Iterable[Diagnostic]) -> Iterator[Diagnostic
         yield replace(one, message=message, source=source, span=span, labels=())
 
 
-def _wanted(root: ir.Expr | None, *, wanted: bool) -> Iterator[ir.Expr]:
+def _wanted(root: ir.Expr, *, wanted: bool) -> Iterator[ir.Expr]:
     """Yields the tests that must hold, not those that must not."""
-    stack = [] if root is None else [(root, wanted)]
+    stack = [(root, wanted)]
     while stack:
         node, good = stack.pop()
         match node:
@@ -213,7 +186,7 @@ def not_sampled(facts: FileFacts, stock: Inventory) -> Iterator[Diagnostic]:
         if spec is None or spec.source != "promql":
             continue
         answer = stock.metrics.get(question_of(spec))
-        said = None if answer is None else _said(spec, answer)
+        said = None if answer is None else _said(spec, answer, stock.nodes)
         if answer is not None and said is not None:
             notes = (f"it says: {answer.error}",) * bool(answer.error)
             query = f"the query: {spec.query}"
@@ -234,7 +207,7 @@ def _read(facts: FileFacts) -> dict[str, Span]:
     return found
 
 
-def _said(spec: MetricSpec, answer: MetricStock) -> tuple[str, str] | None:
+def _said(spec: MetricSpec, answer: MetricStock, nodes: int) -> tuple[str, str] | None:
     """Returns what is wrong with the answer to the query of a metric, and what helps."""
     name, of, series = spec.name, spec.of, f"{answer.series:,}"
     if answer.error:
@@ -246,14 +219,14 @@ def _said(spec: MetricSpec, answer: MetricStock) -> tuple[str, str] | None:
     if of == "cluster" and answer.series > 1:
         help_ = "let the query give one, as with sum(...) or avg(...); with several it is missing"
         return f"`{name}` is by cluster, and has {series} series in Prometheus", help_
-    if of == "cluster" or answer.nodes is None or (of in OF_NODES and not answer.of):
+    if of == "cluster" or answer.nodes is None or (of in OF_NODES and not nodes):
         return None
     if answer.nodes == 0:
         within = () if of in (*OF_NODES, "pair") else ("namespace",)
         labels = ", ".join(dict.fromkeys((*within, *(spec.keys or ("instance",)))))
         help_ = f"let the query keep the labels, as in  sum by ({labels}) (...)"
         return f"none of the {series} series of `{name}` names a {of}", help_
-    if of in OF_NODES and answer.nodes < _ENOUGH * answer.of and spec.default is None:
+    if of in OF_NODES and answer.nodes < _ENOUGH * nodes and spec.default is None:
         help_ = "look why the others have none, or say what holds for them:  default VALUE"
-        return f"{answer.nodes:,} of {answer.of:,} nodes have a series of `{name}`", help_
+        return f"{answer.nodes:,} of {nodes:,} nodes have a series of `{name}`", help_
     return None

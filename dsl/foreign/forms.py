@@ -142,8 +142,8 @@ P007: numbers
   #s|sec|secs|second|seconds          {N}s
   #h|hr|hrs|hour|hours                {N}h
   #d|day|days                         {N}d
-  #w|week|weeks                       {N*7}d
-  #y|year|years                       {N*365}d
+  #w|week|weeks                       {N.weeks}d
+  #y|year|years                       {N.years}d
   #am                                 N
   #h #min|m                           {1}{2}                a duration is one word
   @ N %                               {N}%                  a percentage has no blank before its `%`
@@ -153,7 +153,7 @@ P007: numbers
   @ N , N2                            N.N2                  a number has a point, not a comma
   @ N ' N2                            {N}{N2}               a number has digits and a point only
   time in|is|between T ..|and|to T2   ?                     hours are whole:~~time.hour in 22..5
-  @ time.hour|time in|between N : 00|0 %to N3 : 00|0  time.hour in N..{N3-1}  %hours
+  @ time.hour|time in|between N : 00|0 %to N3 : 00|0  time.hour in N..{N3.before}  %hours
   @ now|time >|>= N : N2              time.hour >= N        %hours
 P015: words of other languages
   @ sum ( 1 for W in A )              count(A)              there are no loops here

@@ -22,25 +22,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
+_QUOTED: Final = r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\''
+_NAME: Final = r"\$?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 _TOKEN: Final = re.compile(
-    r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|(?P<comment>#[^\n]*)'
-    r"|\$?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*|\d\w*(?:\.\d+\w*)?%?"
+    rf"{_QUOTED}|(?P<comment>#[^\n]*)|{_NAME}|\d\w*(?:\.\d+\w*)?%?"
     r"|->>|==>|-->|\.\.\.|===|!==|:=|\+=|\*\*|//|/\*|\*/|--|&&|\|\||[=!<>]=|=[>~]|!~|<>|->|<-|\.\."
     r"|\S"
 )
 _OWNERS: Final = frozenset(
     {"pod", "node", "it", "namespace", "workload", "cluster", "group", "quota", "zone", "region"}
 )
-#: Letters that stand for one word or sign, and what it is.
-_ONE: Final = {
+#: Letters for what has a form of its own, whole tokens of it.
+_LETTERS: Final = {
     "N": re.compile(r"\d+(?:\.\d+)?"),
     "R": re.compile(r"\d+(?:\.\d+)?%"),
-    "T": re.compile(r"(?s)\"..*|'..*|\"\"|''"),
+    "T": re.compile(_QUOTED),
     "V": re.compile(r"(?i)is|contains|starts|ends|like|matches"),
     "O": re.compile(r"(?:pod|node|workload|it|(?:it\.)?namespace)\.(?:label|annotation|taint)s?"),
-}
-#: Letters that stand for signs without blanks, and which.
-_RUNS: Final = {
+    "W": re.compile(_NAME),
     "K": re.compile(r"[A-Za-z0-9$_](?:[\w./-]*\w)?"),
     "Q": re.compile(r"(?!->)[\w.-](?:[^\s\"'()\[\],#*%|{}$=]*[^\s\"'()\[\],#*%|{}$=;:])?"),
     "J": re.compile(r"[\w-]+[./][\w./-]*\w"),
@@ -53,9 +52,7 @@ _BEFORE, _BEHIND = 60, 2
 _MOST_STEPS: Final = 1500
 #: Lengths that are tried of what may be anything.
 _MOST: Final = 40
-_SLOT: Final = re.compile(
-    r"\{(?:([A-Z]\d?|\d|\*)(?:\.(\w+))?|([A-Z]\d?)([-+*]\d+))\}|\b([A-Z]\d?)\b"
-)
+_SLOT: Final = re.compile(r"\{([A-Z]\d?|\d|\*)(?:\.(\w+))?\}|\b([A-Z]\d?)\b")
 
 
 class Row(NamedTuple):
@@ -259,11 +256,13 @@ class _Matching:
             return self._literal(part, i)
         if i >= len(self.tokens):
             return ()
-        if part[0] == "X" or (part[0] == "Y" and self.tokens[i].text[0].isalpha()):
-            return self._anything(i)
-        if part[0] == "Y":
-            return ()
-        end = self._end(part[0], i)
+        letter, token = part[0], self.tokens[i].text
+        if letter in "XY":
+            return self._anything(i) if letter == "X" or token[0].isalpha() else ()
+        # The first word of a statement is no name.
+        if letter == "S" or (letter == "W" and not i and token in self.words):
+            return (i + 1,) if letter == "S" and token in self.words else ()
+        end = self._end(letter, i)
         return () if end is None else (end,)
 
     def _literal(self, part: str, i: int) -> Iterable[int]:
@@ -285,11 +284,18 @@ class _Matching:
     # ---- letters
 
     def _end(self, letter: str, i: int) -> int | None:
-        if letter in _ONE:
-            return i + 1 if _ONE[letter].fullmatch(self.tokens[i].text) else None
-        if letter in _RUNS:
+        if letter in _LETTERS:
             return self._run(letter, i)
-        return _OTHERS.get(letter, _Matching.value)(self, i)
+        match letter:
+            case "P":
+                owner, dot, _ = self.tokens[i].text.partition(".")
+                return self.value(i) if dot and owner in _OWNERS else None
+            case "L" | "M":
+                return self.several(i, at_least=2 if letter == "L" else 1)
+            case "Z":
+                return self.rest(i)
+            case _:
+                return self.value(i)
 
     def _close(self, i: int) -> int | None:
         close = _PAIRS[self.tokens[i].text]
@@ -322,13 +328,8 @@ class _Matching:
                 break
         return end
 
-    def path(self, i: int) -> int | None:
-        """A value that starts with a pod, a node or the like."""
-        owner, dot, _ = self.tokens[i].text.partition(".")
-        return self.value(i) if dot and owner in _OWNERS else None
-
     def _run(self, letter: str, i: int) -> int | None:
-        found = _RUNS[letter].match(self.text, self.tokens[i].start)
+        found = _LETTERS[letter].match(self.text, self.tokens[i].start)
         if found is None:
             return None
         n = i
@@ -336,29 +337,15 @@ class _Matching:
             n += 1
         return n if n > i and self.tokens[n - 1].end == found.end() else None
 
-    def word(self, i: int) -> int | None:
-        if i == 0 and self.tokens[i].text in self.words:
-            return None
-        return i + 1 if re.fullmatch(r"\$?[A-Za-z_][\w.]*", self.tokens[i].text) else None
-
-    def statement(self, i: int) -> int | None:
-        return i + 1 if self.tokens[i].text in self.words else None
-
-    def listed(self, i: int) -> int | None:
-        end = self.several(i)
-        return (
-            end if end is not None and any(one.text == "," for one in self.tokens[i:end]) else None
-        )
-
-    def several(self, i: int) -> int | None:
+    def several(self, i: int, at_least: int) -> int | None:
         """Values with commas between them."""
-        end = self._run("K", i) or self.value(i)
-        while end is not None and end + 1 < len(self.tokens) and self.tokens[end].text == ",":
-            follows = self._run("K", end + 1) or self.value(end + 1)
-            if follows is None:
+        end, follows = None, self._run("K", i) or self.value(i)
+        while follows is not None:
+            end, at_least = follows, at_least - 1
+            if end + 1 >= len(self.tokens) or self.tokens[end].text != ",":
                 break
-            end = follows
-        return end
+            follows = self._run("K", end + 1) or self.value(end + 1)
+        return end if at_least <= 0 else None
 
     def rest(self, i: int) -> int | None:
         if not re.match(r"[\w$(-]", self.tokens[i].text):
@@ -405,7 +392,7 @@ class _Matching:
         return self.text[self._start(at[n]) : self.tokens[at[n + 1] - 1].end]
 
     def _filled(self, found: re.Match[str], at: tuple[int, ...]) -> str:
-        name = found[1] or found[3] or found[5]
+        name = found[1] or found[3]
         parts = self.form.parts
         if name == "N" and "N" not in parts:
             # The number of `#x`.
@@ -421,8 +408,6 @@ class _Matching:
             text = self._slice(parts.index(name), at)
         else:
             return found[0]
-        if found[4]:
-            return reckoned(text, found[4])
         if not found[2]:
             return text
         with_names = {one: self._slice(n, at) for n, one in enumerate(parts) if one == "W"}
@@ -438,21 +423,7 @@ def _apart(text: str, start: int, end: int, better: str) -> str:
     return better
 
 
-#: A letter of a value is none of these.
-_OTHERS: Final = {
-    "P": _Matching.path, "W": _Matching.word, "L": _Matching.listed, "M": _Matching.several,
-    "S": _Matching.statement, "Z": _Matching.rest,
-}  # fmt: skip
-
-
 # ---- what a captured text may be turned into where a row puts it down
-
-
-def reckoned(text: str, by: str) -> str:
-    """Returns a number with another added, taken off or multiplied: `+12`, `-1`, `*7`."""
-    number = int(text) if text.isdigit() else 0
-    sign, other = by[0], int(by[1:])
-    return str(number * other if sign == "*" else number + other if sign == "+" else number - other)
 
 
 def bare(text: str) -> str:
@@ -476,6 +447,9 @@ def _searched(text: str, _: str) -> str:
 
 
 CHANGES: Final[dict[str, Callable[[str, str], str]]] = {
+    "before": lambda text, _: f"{float(text) - 1:g}",
+    "weeks": lambda text, _: f"{float(text) * 7:g}",
+    "years": lambda text, _: f"{float(text) * 365:g}",
     "bare": lambda text, _: bare(text),
     "quote": lambda text, _: in_quotes(text),
     "glob": lambda text, _: in_quotes(bare(text).replace("%", "*")),
