@@ -3,8 +3,9 @@
 A row is a form, what to write instead (`""`: nothing, `?`: to be asked, not sure), what is said of
 it (`-`: what is said of its code, `{}` for what is underlined), and in brackets the statements in
 which it holds, `head` for the start of a line, `test` for test files, `any` for both. Two blanks
-part them; `~` is one that would be lost, `%name` a set or a sentence of below. The order of rows
-decides between two that help as much. No row is there for one text alone.
+part them; `~` is one that would be lost, `%name` a set or a sentence of below; what has a `?`
+behind it may be left out. The order of rows decides between two that help as much. No row is there
+for one text alone.
 """
 
 import re
@@ -32,12 +33,13 @@ _WHERE: Final = {
     "rules": "score filter require forbid prefer avoid first gate let",
     "binds": "prebind postbind preBind postBind",
 }
+#: Words that may be left out: `is? at least`.
+_LEFT_OUT: Final = re.compile(r"(?<!\S)([\w|:]+)\? ")
 _TEXT: Final = r"""
 P024: attributes and expectations of test files
   @ %keyed K = A : W  {1} K=A  taints are given without their effect  [test]
   @ label|annotation K = A , K2 = A2  {1} K=A {1} K2=A2     each label is said by itself  [test]
-  @ %keyed K : A                      {1} K=A               `{}` is no KEY=VALUE  [test]
-  @ %keyed K A                        {1} K=A               `{}` is no KEY=VALUE  [test]
+  @ %keyed K :? A                     {1} K=A               `{}` is no KEY=VALUE  [test]
   @ %keyed T  {1} {T.bare}  a key and its value are not in quotes  [test]
   @ %keyed K                          {1} K=VALUE           `{}` has no value  [test]
   @ metric W = A                      metric W A            an attribute takes no `=`  [test]
@@ -72,16 +74,14 @@ P018: what stands in another place
   normalize W Z                       Z normalize W         `{}` stands behind the expression
   score|first : @most|least  prefer: {3}  `{}` stands behind `prefer:`  [score first]
   P V A and|or P2 @B                  P V A {4} P2 V B      `{}` is compared with nothing
-  P %op A and|or @%op B               P {2} A {4} P {5} B   `{}` has nothing in front of it
-  P is A and|or @is B                 P is A {4} P is B     `{}` has nothing in front of it
+  P %op|is A and|or @%op|is B         P {2} A {4} P {5} B   `{}` has nothing in front of it
   O K = A and|or @K2 = B              O K = A {5} O K2 = B  nobody says whose label `{}` is
   if X @A else B                      if X then A else B    `then` is missing in front of this
   then A << END                       then A else 0         an `else` is needed  [score]
   A @if X << END                      if X then A else 0    the condition stands in front  [score]
   @ R >> P                            of P                  no `of` stands in front of `{}`
 P019: labels
-  @ O K =|== O2 K2                    {O.one}[K] == {O2.one}[K2]  a label test compares with a word
-  @ O K != O2 K2                      {O.one}[K] != {O2.one}[K2]  a label test compares with a word
+  @ O K =|==|!= O2 K2  {O.one}[K] {3.equal} {O2.one}[K2]  a label test compares with a word
   @ O K << V                          {O.one}[K]            here the value of a label is needed
   @ O ( T )                           O[T]                  the key of a label stands in brackets
   O >> contains K                     K                     a label is asked by its key
@@ -89,17 +89,15 @@ P019: labels
   label|labels K = A                  ?node.label K = A     whose label this is stands in front
 P020: lists and ranges
   in >> L                             [L]                   a list stands in brackets
-  in >> ( M )                         [M]                   a list stands in square brackets
-  in >> { M }                         [M]                   a list stands in square brackets
+  in >> (|{ M )|}                     [M]                   a list stands in square brackets
   in >> T                             [{T.bare}]            a list stands in brackets
   N >> ... << N2                      ..                    a range is written with `..`
   in >> N to|-|through|until N2       N..N2                 a range is written with `..`
   in >> mon|monday ..|-|to|through fri|friday  [mon, tue, wed, thu, fri]  days stand in a list
 P021: queries of Prometheus
-  metric W = >> prometheus|query|prom|expr T  promql T              %source  [metric]
+  metric W = >> prometheus|query|prom|expr? T  promql T         %source  [metric]
   by >> ( W )  W  one label is named, without brackets  [metric]
   promql >> Y << %clauses             {Y.quote}             a query stands in quotes  [metric]
-  metric W = >> T                     promql T              %source  [metric]
   metric W = >> W2 ( X ) << %clauses  promql {*.quote}      %source  [metric]
   @ W by|without|on ( M ) ( X )       ?                     %query  [rules]
   @ W ( X ) by|without|on ( M )       ?                     %query  [rules]
@@ -129,13 +127,10 @@ P017: quotes that are missing, or too much
   over >> J  "J"  the key of a label stands in quotes  [spread]
   spread : >> J  over "J"  the key of a label stands in quotes, behind `over`  [spread]
 P007: numbers
-  #GiB|gib|GB|gb|gi|Gb                {N}Gi
-  #MiB|mib|MB|mb|mi|Mb                {N}Mi
-  #KiB|kib|KB|kb|ki|Kb                {N}Ki
-  #TiB|tib|TB|tb|ti|Tb                {N}Ti
-  #Gi                                 {N}Gi
-  #Mi                                 {N}Mi
-  #Ki                                 {N}Ki
+  #Gi|GiB|gib|GB|gb|gi|Gb             {N}Gi
+  #Mi|MiB|mib|MB|mb|mi|Mb             {N}Mi
+  #Ki|KiB|kib|KB|kb|ki|Kb             {N}Ki
+  #Ti|TiB|tib|TB|tb|ti|Tb             {N}Ti
   #cores|core|c|vcpu|vcpus|cpus|cpu|u|f  N
   #millicores|mcpu|mc                 {N}m
   #m|min|mins|minute|minutes          {N}min
@@ -161,26 +156,21 @@ P015: words of other languages
   A not contains|like|matches B       not A {3} B
   A does not contain|contains|include B  not A contains B
   startswith|starts_with|beginswith|hasprefix|startwith  starts with
-  starts << A                         starts with
   endswith|ends_with|hassuffix|endwith  ends with
-  ends << A                           ends with
+  starts|ends << A                    {1} with
   equals|equal|eq|equalto             is
-  is equal|equals to                  is
-  is not equal to                     is not
+  is? equal|equals to                 is
+  is? not equal to                    is not
   is not in                           not in
-  is not one of                       not in
+  is? not one of                      not in
   is in|among                         in
-  is one of                           in
-  is greater|bigger|more|larger|higher than  >
-  is less|smaller|fewer|lower than    <
-  is at least                         >=
-  is at most                          <=
-  greater|bigger|more|larger|higher|above|over than  >
-  less|smaller|fewer|lower than       <
-  above|exceeds|gt                    >
-  below|under|lt                      <
-  at least                            >=
-  at most                             <=
+  is? one of                          in
+  is? greater|bigger|more|larger|higher|above|over than  >
+  is? less|smaller|fewer|lower|below|under than  <
+  is? above|exceeds|gt                >
+  is? below|under|lt                  <
+  is? at least                        >=
+  is? at most                         <=
   exists|defined|present              is present
   exists|has A                        A is present
   @ pod|node|it|namespace has|with label|annotation K  {1}.{3} K
@@ -238,8 +228,7 @@ P014: signs of other languages
   - >                                 ->
   = << P                              ==
   =~                                  matches
-  A <|<= B @<|<= C                    A {2} B and B {4} C   comparisons do not chain
-  A >|>= B @>|>= C                    A {2} B and B {4} C   comparisons do not chain
+  A <|<=|>|>= B @<|<=|>|>= C          A {2} B and B {4} C   comparisons do not chain
   = << A                              is
   O K @: A                            O K=A                 a label is tested by `=`
   @ P : A                             P is A                `:` is not a comparison
@@ -274,7 +263,23 @@ P004: words that start a line elsewhere
 
 
 def rows() -> Iterator[tuple[str, Row]]:
-    """Yields the code and the row of each line of the table."""
+    """Yields codes and rows of the table, with and without what may be left out."""
+    for code, row in _lines():
+        for form in _with_and_without(row.form):
+            yield code, row._replace(form=form)
+
+
+def _with_and_without(form: str) -> Iterator[str]:
+    found = _LEFT_OUT.search(form)
+    if found is None:
+        yield form
+        return
+    before, behind = form[: found.start()], form[found.end() :]
+    for words in (f"{found[1]} ", ""):
+        yield from _with_and_without(f"{before}{words}{behind}")
+
+
+def _lines() -> Iterator[tuple[str, Row]]:
     code = ""
     for line in _TEXT.strip().splitlines():
         if not line.startswith(" "):

@@ -447,6 +447,7 @@ def _searched(text: str, _: str) -> str:
 
 
 CHANGES: Final[dict[str, Callable[[str, str], str]]] = {
+    "equal": lambda text, _: text.rjust(2, "="),
     "before": lambda text, _: f"{float(text) - 1:g}",
     "weeks": lambda text, _: f"{float(text) * 7:g}",
     "years": lambda text, _: f"{float(text) * 365:g}",
