@@ -172,3 +172,17 @@ def test_pods_of_a_node_are_found_from_any_selection_of_rows():
     for rows in ([3, 0], [2, 1, 0], [3], [], [1, 3]):
         chosen = np.array(rows, np.intp)
         assert rule.column(parts, world, chosen, everything).tolist() == [full[at] for at in rows]
+
+
+def test_what_the_reference_says_of_nodes_of_a_domain_and_of_the_clock():
+    zones = [("z1", 1.0), ("z1", 2.0), ("z2", 4.0), (None, 8.0)]
+    nodes = [{"node.zone": zone, "node.gpu.free": free} for zone, free in zones]
+    world = FakeWorld(nodes, [{"on": 2, "it.gpu": 5.0}], cycle={"time.weekday": "mon"})
+    plan = plan_of(
+        "filter: sum(node.gpu.free + count(node.pods where it.gpu > 4) over zone.nodes) == 3\n"
+        "filter: sum(node.gpu.free + count(node.pods where it.gpu > 4) over zone.nodes) == 5\n"
+        "filter: time.weekday is mon\n"
+    )
+    found = [[oracle.passes(one.core, world, FakePod(), row) for row in range(4)]
+             for one in plan.filters]  # fmt: skip
+    assert found == [[True, True, False, False], [False, False, True, False], [True] * 4]

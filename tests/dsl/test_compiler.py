@@ -3,10 +3,8 @@
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
-from dsl import reference
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
 from dsl.schema import MetricDefinition
@@ -110,21 +108,3 @@ def test_importing_the_language_does_not_load_lark():
         "assert 'lark' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=".")
-
-
-def test_aggregates_inside_aggregates():
-    plan = plan_of(
-        "score: sum(it.gpu/max(node.gpu.free) over cluster.pods)\n"
-        "score: count(cluster.pods where it.gpu >= avg(it.gpu over cluster.pods))\n"
-        "score: count(node.pods where it.gpu >= count(node.pods))\n"
-    )
-    world = FakeWorld(
-        [{"node.gpu.free": 2.0}, {"node.gpu.free": 4.0}],
-        [{"on": 0, "it.gpu": 2.0}, {"on": 0, "it.gpu": 4.0}, {"on": 1}],
-    )
-    rows = np.arange(2)
-    columns = [rule.column((), world, rows, rows).tolist() for rule in plan.scores]
-    assert columns == [[1.5, 1.5], [2.0, 2.0], [2.0, 0.0]]
-    for rule, column in zip(plan.scores, columns, strict=True):
-        views = [reference.View(world, FakePod(), row, (0, 1)) for row in (0, 1)]
-        assert [reference.evaluate(rule.core.value, one) for one in views] == column
