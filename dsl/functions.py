@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from dsl.patterns import compiled
+from dsl.patterns import fits
 from dsl.quantities import parse_duration, parse_number, parse_quantity, parse_time
 from dsl.types import EXACT as EXACT
 from dsl.types import MISSING
@@ -272,7 +272,7 @@ def glob_match(pattern: str, text: str) -> bool:
 
 def regex_match(pattern: str, text: str) -> bool:
     """Whether a whole text (of at most 4,096 characters) fits a regular expression."""
-    return len(text) <= _MAX_MATCHED and compiled(pattern).fits(text)
+    return len(text) <= _MAX_MATCHED and fits(pattern, text)
 
 
 _VERSION: Final = re.compile(r"[vV]?(\d+(?:[.-]\d+)*)", re.ASCII)

@@ -368,11 +368,8 @@ def _pattern(typer: Typer, node: s.Expr) -> ir.Const:
     text = fields.fixed_text(typer, node, "a pattern")
     reason = why_refused(text)
     if reason is not None:
-        helps: tuple[str, ...] = ()
-        if "(?i)" in text:
-            helps = (f"write  lower(...) matches '{text.replace('(?i)', '').lower()}'",)
-        elif reason.startswith("uses"):
-            helps = ("for what must not be there write  not ... matches",)
+        around = re.search(r"\(\?<?[=!]", text)
+        helps = ("for what must not be there write  not ... matches",) if around else ()
         message = f"this regular expression {reason}"
         raise typer.scope.refuse("P112", message, node.span, *helps)
     return making.constant(node.span, text, TEXT)

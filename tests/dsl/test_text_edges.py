@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from dsl.functions import glob_match, join, replace, version
+from dsl.functions import glob_match, join, regex_match, replace, version
 from dsl.lower.texts import FLOAT, CodeTable, tables
 from tests.dsl import oracle
 from tests.dsl.bothways import POD, passing, plan_of, raw, subject
@@ -153,6 +153,16 @@ def test_a_pattern_has_its_limit_and_no_text_makes_it_slow():
     assert not glob_match("a" * 1024 + "*", "a" * 2000)
     # Going back to each star in turn would take years.
     assert not glob_match("*a" * 500 + "b", "a" * 20_000)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a*)*b", "(a|a)*b", "(a|a)*(a|b){200}b", "(" * 60 + "a" + "*)" * 60 + "b"]
+)
+def test_no_pattern_goes_back(pattern):
+    """Going back would take years; a text of half a surrogate pair is a text."""
+    assert not regex_match(pattern, "a" * 4000)
+    assert regex_match("\udce9", "\udce9")
+    assert not regex_match("x", "\udce9")
 
 
 def test_joins_of_joins_do_not_grow_without_end():
