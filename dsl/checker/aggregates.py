@@ -21,6 +21,8 @@ _ALL_NODES: Final = ("nodes", "candidates")
 _NODE_CALLS: Final = ("peers", "metric_age")
 _MAX_SHOWN: Final = 3
 _CONTAINERS: Final = "pod.containers"
+#: How many there are; what is gone through, all of them.
+_CLUSTER: Final = "cluster.nodes"
 _KEY: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 #: A number, and a condition, of each of what is gone through, for examples.
 _EXAMPLES: Final = {
@@ -83,6 +85,8 @@ def _set(typer: Typer, node: s.Expr) -> Set | None:
     name = canonical(node.path)
     if name == _CONTAINERS:
         return Set("containers", "", name)
+    if name == _CLUSTER:
+        return Set("nodes", "nodes", name)
     if name in NODE_SETS:
         return Set("nodes", NODE_SETS[name], name)
     if name not in POD_SETS:

@@ -20,6 +20,7 @@ _SETS: Final = {
     "head": "node|test|running|finished|pending|namespace|workload|group|quota|pdb|now",
     "labels": "label|labels|annotation|annotations",
     "clauses": "by|every|stale|default|unit|END",
+    "behind": "message|status|weight|missing|normalize|END",
     "to": "..|to|and|-",
     "op": "==|!=|<|>|<=|>=",
     "effect": "NoSchedule|NoExecute|PreferNoSchedule",
@@ -30,6 +31,7 @@ _SETS: Final = {
     "holds": "an expectation says what holds",
 }
 _WHERE: Final = {
+    "sided": "filter require forbid prefer avoid gate prefilter",
     "rules": "score filter require forbid prefer avoid first gate let",
     "binds": "prebind postbind preBind postBind",
 }
@@ -79,6 +81,8 @@ P018: what stands in another place
   if X @A else B                      if X then A else B    `then` is missing in front of this
   then A << END                       then A else 0         an `else` is needed  [score]
   A @if X << END                      if X then A else 0    the condition stands in front  [score]
+  : >> Y @if|when|for X << %behind  X -> Y  the condition stands in front, before `->`  [sided]
+  : >> Y @unless X << %behind  not (X) -> Y  the condition stands in front, before `->`  [sided]
   @ R >> P                            of P                  no `of` stands in front of `{}`
 P019: labels
   @ O K =|==|!= O2 K2  {O.one}[K] {3.equal} {O2.one}[K2]  a label test compares with a word
@@ -180,7 +184,7 @@ P015: words of other languages
   ro                                  or
   nto|isnt|no                         not
   between N and|to N2                 in N..N2
-  then|implies|must  ->  -  [filter require forbid prefer avoid gate prefilter]
+  then|implies|must  ->  -  [sided]
   -> >> then|require|must|demand|only|should|filter|allow|need|needs  ""
   : >> when|where|if|for|that|all|only|select|require|prefer  ""
   : @if X then Z                      : X -> Z
@@ -198,9 +202,10 @@ P015: words of other languages
   : >> order by                       ""                    -  [sort]
   : >> by                             ""                    -  [sort]
   then                                ,                     -  [sort]
-  lowest|less|min|minimum|fewest|smallest|lesser|fewer  least                 -  [prefer avoid]
-  highest|more|max|maximum|largest|biggest|greatest  most                  -  [prefer avoid]
+  lowest|less|min|minimum|fewest|smallest|lesser|fewer|oldest|earliest  least  -  [prefer avoid]
+  highest|more|max|maximum|largest|biggest|greatest|newest|latest  most  -  [prefer avoid]
   least|most of                       {1}                   -  [prefer avoid]
+  : >> by A over B                    over B peers by A     -  [spread]
   max skew                            skew                  -  [spread]
   maxskew|max_skew|difference         skew                  -  [spread]
   strict|required|must|strictly|donotschedule|mandatory  hard                  -  [spread]
