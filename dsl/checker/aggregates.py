@@ -219,6 +219,13 @@ def nothing_of_it(typer: Typer, what: str, node: ir.Expr | None) -> None:
 
 
 def _element_wise(typer: Typer, node: s.Aggregate) -> ir.Expr:
+    first, *others = node.args
+    of = _set(typer, first) if node.over is None and len(others) == 1 else None
+    if of is not None and of.text != _CLUSTER:
+        each, tests = typer.scope.text(others[0]), node.function in ir.TESTS
+        better = f"{of.text} where {each}" if tests else f"{each} over {of.text}"
+        message = f"`{node.function}` goes through a set by `{'where' if tests else 'over'}`"
+        raise typer.scope.refuse("P209", message, node.span, fix=f"{node.function}({better})")
     if node.function in (*ir.TESTS, "distinct") or node.over is not None or node.where is not None:
         message = f"`{node.function}` takes one value or condition of each of a set"
         raise typer.scope.refuse("P209", message, node.span)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeGuard
 
 from dsl import ir, making
 from dsl import syntax as s
@@ -13,7 +13,7 @@ from dsl.checker.literals import read_word, settle
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Fix, Severity
-from dsl.foreign.fields import ABSENT, NOTHING, THERE
+from dsl.foreign.fields import ABSENT, NOTHING, THERE, quoted_key
 from dsl.patterns import why_refused
 from dsl.quantities import parse_number
 from dsl.schema import FIELDS, WEEKDAYS
@@ -249,10 +249,19 @@ def _alternative(
 # ---- in
 
 
+def _is_bare(node: s.Expr) -> TypeGuard[s.Field]:
+    return isinstance(node, s.Field) and node.key is None and node.computed is None
+
+
 def in_list(typer: Typer, node: s.In) -> ir.Expr:
     """Returns the condition of `x in [a, b]` and `x in 1..5`."""
     scope = typer.scope
     members = node.members
+    spec = fields.spec_of(fields.canonical(members.path))[0] if _is_bare(members) else None
+    if spec is not None and spec.keyed and isinstance(node.left, s.Text):
+        there = "missing" if node.negated else "present"
+        better = f"{spec.name}[{quoted_key(node.left.value)}] is {there}"
+        raise scope.refuse("P101", f"`{spec.name}` is asked by its key", node.span, fix=better)
     left = typer.check(node.left)
     if isinstance(members, s.Range):
         return _range(typer, node, members, left)
@@ -280,6 +289,8 @@ def _member(typer: Typer, span: Span, item: ir.Expr, members: s.Expr) -> ir.Expr
         f"declare it  {typer.scope.text(members).replace('$', 'param ')}: list of string = [...]"
     )
     helps = (declare,) if isinstance(members, s.Param) else ("a list stands in brackets: [a, b]",)
+    if isinstance(members, s.Field) and not _is_bare(members):
+        helps = (f'write  split({typer.scope.text(members)}, ",")',)
     items = typer.want(typer.check(members), "list", "`in`", helps=helps)
     known = ir.unnamed(items)
     listed = known.value if isinstance(known, ir.Const) else None

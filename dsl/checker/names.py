@@ -13,7 +13,7 @@ from dsl.diagnostics import Fix
 from dsl.foreign.calls import call_for
 from dsl.foreign.fields import Spelling, closest_field, field_for
 from dsl.functions import AGGREGATES, FUNCTIONS
-from dsl.schema import CATALOGUE, FIELDS
+from dsl.schema import CATALOGUE, FIELDS, POD_SETS
 from dsl.source import Span
 from dsl.types import Kind
 
@@ -46,6 +46,10 @@ def no_field(scope: Scope, node: s.Field, name: str, *, has_key: bool) -> Refuse
     """Refuses a path that is no field."""
     written, place = node.path + node.tail, node.span
     message = f"there is no field `{written}`"
+    of_set, _, field = name.rpartition(".")
+    if of_set in POD_SETS and f"it.{field}" in FIELDS:
+        help_ = f"each of these pods has its own:  sum(it.{field} over {of_set})"
+        return scope.refuse("P101", message, place, help_)
     key = node.key.value if isinstance(node.key, s.Word | s.Text) else None
     better = field_for(written, None if key is not None and key.isdigit() else key)
     if better is not None and better.text != written:

@@ -110,6 +110,7 @@ workload.replicas  deployment.replicas pod.replicas
 pod.namespace  pod.namespace.name
 it.namespace  it.namespace.name
 pod.image  pod.containers.image
+count(pod.containers)  pod.containers.count pod.containers.size pod.containercount
 count(node.pods)  node.pods.count node.pods.size node.podcount
 node.pods.capacity  node.allocatable.pods node.capacity.pods node.maxpods
 cluster.nodes  cluster.nodecount cluster.size
@@ -125,6 +126,7 @@ time.weekday  time.dayofweek now.weekday
 time.day  now.day
 time.hour  now.hour
 ?pod.owner.kind  pod.owner pod.ownerreferences
+?node.ready  node.status node.health node.state
 ?not node.unschedulable  node.schedulable
 ?it.phase  pod.phase
 node.name  pod.nodename pod.node pod.host  the pod is on no node yet; the one asked is

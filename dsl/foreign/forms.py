@@ -31,6 +31,7 @@ _SETS: Final = {
     "holds": "an expectation says what holds",
 }
 _WHERE: Final = {
+    "acts": "preempt permit",
     "sided": "filter require forbid prefer avoid gate prefilter",
     "rules": "score filter require forbid prefer avoid first gate let",
     "binds": "prebind postbind preBind postBind",
@@ -74,7 +75,10 @@ P018: what stands in another place
   weight|missing A Z                  Z {1} A               `{}` stands behind the expression
   message T Z                         Z message T           `{}` stands behind the expression
   normalize W Z                       Z normalize W         `{}` stands behind the expression
-  score|first : @most|least  prefer: {3}  `{}` stands behind `prefer:`  [score first]
+  score|first : @most|highest|max  prefer: most  `{}` stands behind `prefer:`  [score first]
+  score|first : @least|lowest|min  prefer: least  `{}` stands behind `prefer:`  [score first]
+  score|prefer : A @desc << END  prefer: most A  what is wanted stands in front  [score prefer]
+  score|prefer : A @asc << END  prefer: least A  what is wanted stands in front  [score prefer]
   P V A and|or P2 @B                  P V A {4} P2 V B      `{}` is compared with nothing
   P %op|is A and|or @%op|is B         P {2} A {4} P {5} B   `{}` has nothing in front of it
   O K = A and|or @K2 = B              O K = A {5} O K2 = B  nobody says whose label `{}` is
@@ -82,12 +86,16 @@ P018: what stands in another place
   then A << END                       then A else 0         an `else` is needed  [score]
   A @if X << END                      if X then A else 0    the condition stands in front  [score]
   : >> Y @if|when|for X << %behind  X -> Y  the condition stands in front, before `->`  [sided]
+  : >> never|allow|reject @if|when|for X << END  X -> {2}  the condition stands in front  [acts]
   : >> Y @unless X << %behind  not (X) -> Y  the condition stands in front, before `->`  [sided]
   @ R >> P                            of P                  no `of` stands in front of `{}`
 P019: labels
   @ O K =|==|!= O2 K2  {O.one}[K] {3.equal} {O2.one}[K2]  a label test compares with a word
   @ O K << V                          {O.one}[K]            here the value of a label is needed
+  @ O K exists|defined|present        {O.one}[K] is present  here the key stands in brackets
   @ O ( T )                           O[T]                  the key of a label stands in brackets
+  @ O K =|== [ M ]                    {O.one}[K] in [M]     one of a list is asked by `in`
+  @ O K =|== A | B                    {O.one}[K] in [A, B]  one of a list is asked by `in`
   O >> contains K                     K                     a label is asked by its key
   ( A where >> %labels K              it.{4.one} K          whose label this is stands in front
   label|labels K = A                  ?node.label K = A     whose label this is stands in front
@@ -114,9 +122,14 @@ P022: words that are one of a few
   int|integer|float|double|decimal|long  number                there is no type `{}`  [param]
   boolean|flag                        bool                  there is no type `{}`  [param]
   list of strings|texts|words         list of string        a list has one type  [param]
+  : >> dry - run                      shadow                there is no mode `{}`  [mode]
+  : >> dryrun|dry_run|observe|preview|audit  ?shadow  there is no mode `{}`  [mode]
+  : >> on|enabled|active|live         enforce               there is no mode `{}`  [mode]
+  : >> disabled|disable|none          off                   there is no mode `{}`  [mode]
   linear|minmaxscale|min_max          minmax                there is no scale `{}`
   over >> node.zone|pod.zone|node.region|node.name  {2.tail}  `{}` is no topology  [spread]
 P017: quotes that are missing, or too much
+  matches >> / X /                    ?'X'                  a pattern stands in quotes
   like >> K                           {K.quote}             `{}` needs quotes
   test : >> Z  {Z.quote}  what a test says stands in quotes  [test]
   image|images|name >> Q              {Q.quote}             `{}` needs quotes  [test]
@@ -177,7 +190,7 @@ P015: words of other languages
   is? at most                         <=
   exists|defined|present              is present
   exists|has A                        A is present
-  @ pod|node|it|namespace has|with label|annotation K  {1}.{3} K
+  @ pod|pods|node|nodes|it|namespace has|have|with %labels K  {1.one}.{3.one} K
   regexp|rlike|regex T                matches {T.search}
   like T                              like {T.glob}
   @ A ilike T                         lower(A) like {T.low}
@@ -191,9 +204,13 @@ P015: words of other languages
   @ case when X then X2 else X3 end   if X then X2 else X3
   @ A if X else B                     if X then A else B
   @ len ( [ W for W2 in A if X ] )    count(A where {X.it})  there are no loops here
+  @ A contains|like|matches [ K , K2 ]  (A {2} K or A {2} K2)  one text is asked for at a time
+  @ node ready                        node.ready
+  : >> node|nodes with|where|whose|that|having  ""  -  [sided]
   @ any|all ( X for W in A )          {1}(A where {X.it})   there are no loops
   @ count ( * )                       count(node.pods)
   @ count|sum|avg|any|all|min|max P   {1}(P)                `{}` takes its value in parentheses
+  @ else reject|deny|fail T << END    message T             -  [sided]
   because|reason|msg|why|saying       message               -  [any]
   UnschedulableAndUnresolvable|unresolved|permanent  unresolvable
   interval|each|step|refresh|poll     every                 -  [metric]
@@ -209,6 +226,8 @@ P015: words of other languages
   max skew                            skew                  -  [spread]
   maxskew|max_skew|difference         skew                  -  [spread]
   strict|required|must|strictly|donotschedule|mandatory  hard                  -  [spread]
+  : >> log|emit|record|notify|report << T  event              -  [postbind]
+  : >> P X << END                     victims where P X     -  [preempt]
   deny|refuse|block|forbid|no         reject                -  [permit]
   @ pod.annotation|pod.annotations [ K ]  annotate K            use `annotate`  [binds]
   @ pod.annotation|pod.annotations [ T ]  annotate T            use `annotate`  [binds]
