@@ -59,6 +59,8 @@ _CALLS: Final = MappingProxyType(
 _INSTEAD: Final = {
     'a rate is made by the metric:  metric NAME = promql "rate(SERIES[5m])" by instance':
         "rate irate increase delta deriv avgovertime maxovertime minovertime histogramquantile",
+    'a query stands in a metric:  metric NAME = promql "QUERY" by instance':
+        "prometheus promql query metric",
     "`rank(x)` is the share of the candidates with a smaller value, 0..1":
         "topk bottomk quantile percentile",
     "of the candidates there are min, max, avg, median, sum and count": "stddev",

@@ -18,6 +18,7 @@ _SETS: Final = {
     "keyed": "label|annotation|taint|toleration|condition|node_selector|resource"
     "|request|limit|min|max|image_size",
     "head": "node|test|running|finished|pending|namespace|workload|group|quota|pdb|now",
+    "expects": "feasible|rejected|score|best|order|victims|nominated|permit|gated|events",
     "labels": "label|labels|annotation|annotations",
     "clauses": "by|every|stale|default|unit|END",
     "behind": "message|status|weight|missing|normalize|END",
@@ -45,6 +46,12 @@ P024: attributes and expectations of test files
   @ %keyed K :? A                     {1} K=A               `{}` is no KEY=VALUE  [test]
   @ %keyed T  {1} {T.bare}  a key and its value are not in quotes  [test]
   @ %keyed K                          {1} K=VALUE           `{}` has no value  [test]
+  @ labels|annotations|taints|tolerations K = A  {1.one} K=A  `{}` is said one by one  [test]
+  running|finished : >> pod? W on W2  on W2 name W          first it is said on which node  [test]
+  when|setup << pod|running|pending|metric|param  given     a test has `given` and `expect`  [test]
+  >> then|assert|should|check|verify %expects A  expect {2} A  a test expects  [test]
+  expect >> pending|unschedulable|nothing  feasible none    there is no expectation `{}`  [test]
+  with|having|and << %keyed|message|status  ""              -  [test]
   @ metric W = A                      metric W A            an attribute takes no `=`  [test]
   expect W K >> =|==|:|is             ""                    an expectation has no `{}`  [test]
   expect W >> =|==|:|is|are|be|to     ""                    an expectation has no `{}`  [test]
@@ -109,6 +116,7 @@ P020: lists and ranges
 P021: queries of Prometheus
   metric W = >> prometheus|query|prom|expr? T  promql T         %source  [metric]
   by >> ( W )  W  one label is named, without brackets  [metric]
+  promql >> ( T ) << %clauses         T                     a query has no brackets  [metric]
   promql >> Y << %clauses             {Y.quote}             a query stands in quotes  [metric]
   metric W = >> W2 ( X ) << %clauses  promql {*.quote}      %source  [metric]
   @ W by|without|on ( M ) ( X )       ?                     %query  [rules]
@@ -138,7 +146,9 @@ P017: quotes that are missing, or too much
   is|contains|with >> Q               {Q.quote}             `{}` needs quotes
   description : >> Z                  {Z.quote}             a description is a quoted text
   policy|name : >> T  {T.kebab}  `policy` takes a word without quotes  [policy]
+  policy : >> W Z                     {*.kebab}             `policy` takes one word  [policy]
   policy : >> Q                       {Q.kebab}             `policy` takes one word  [policy]
+  with >> T                           {T.bare}              a name has no quotes  [bind]
   mode : >> T                         {T.bare}              a mode has no quotes  [mode]
   param|let|metric >> K << =|:        {K.name}              `{}` is no name: letters, digits and _
   over >> J  "J"  the key of a label stands in quotes  [spread]
@@ -222,6 +232,9 @@ P015: words of other languages
   lowest|less|min|minimum|fewest|smallest|lesser|fewer|oldest|earliest  least  -  [prefer avoid]
   highest|more|max|maximum|largest|biggest|greatest|newest|latest  most  -  [prefer avoid]
   least|most of                       {1}                   -  [prefer avoid]
+  : >> zone|node|region|rack << skew|hard|END  over {2}     -  [spread]
+  : >> evenly|pods|replicas|peers << over  ""               -  [spread]
+  over >> zones|nodes|regions|racks   {2.one}               -  [spread]
   : >> by A over B                    over B peers by A     -  [spread]
   max skew                            skew                  -  [spread]
   maxskew|max_skew|difference         skew                  -  [spread]
@@ -233,6 +246,14 @@ P015: words of other languages
   @ pod.annotation|pod.annotations [ T ]  annotate T            use `annotate`  [binds]
   @ pod.label|pod.labels [ K ]        label K               use `label`  [prebind]
   annotation K                        annotate K            -  [prebind postbind]
+  in|between|within N ..|to|and|- N2  from N to N2          -  [param]
+  choices|choice|enum|oneof|in << [   one of                -  [param]
+  order >> by                         ""                    -  [preempt quota]
+  timeout|deadline                    wait                  -  [gang]
+  size|minimum|minmember|members      min                   -  [gang]
+  : >> P << min|max|wait  by P  who belongs together follows `by`  [gang quota]
+  and|plus                            ,                     -  [quota]
+  annotate|label K >> << P            =~                    a value is given by `=`  [binds]
   with W =|: A                        (W = A)               -  [use]
   @ pod|node|it|namespace|cluster .. W2  {1}.W2
   if|with|having|when|filter|whose    where
@@ -273,6 +294,8 @@ P014: signs of other languages
   : @- X - Z  : X and Z  a statement has no list items: conditions are joined
 P004: words that start a line elsewhere
   policy|policies|import|include|load|using|testing : << K  use                   -  [head test]
+  time|clock|date << :                now                   -  [head test]
+  pod|pods << :  ?given pod  pods to place stand in a test:~~given pod name p  [head test]
   it|case|describe|scenario|example|spec << :  test                  -  [head test]
   deny|reject|disallow|block|exclude|ban << :  forbid                -  [head]
   allow|accept|assert|must|ensure|validate|constraint << :  require               -  [head]

@@ -325,6 +325,8 @@ def _spare(place: Place) -> Iterator[Edit]:
     if code is not None and alone is not None:
         # Where there are operators a bracket may decide what belongs together.
         sure = code != "P002" or not set(_BINDS.findall(place.bare[: at[0]]))
+        # `node: a, b` are two nodes, not one.
+        sure = sure and not (place.of_test and re.fullmatch(r"\w+:\s*\S+\s*", place.bare[: at[0]]))
         # `node.label =a`: what is missing is in front.
         sure = sure and not re.search(r"\.(?:label|annotation|taint)s?\s*\Z", place.bare[: at[0]])
         better = " " if re.match(r"\w\W\w", place.bare[max(at[0] - 1, 0) :]) else ""

@@ -11,6 +11,7 @@ from dsl.diagnostics import Diagnostic, Fix, Severity, sort_key
 from dsl.files import read_source
 from dsl.foreign import closest
 from dsl.parser.build import StatementReader
+from dsl.parser.statements import UNNAMED
 from dsl.parser.tests import parse_test
 from dsl.policytest import model as m
 from dsl.policytest import words as w
@@ -166,7 +167,14 @@ class _Reader:
         plain: dict[str, w.Plain] = {}
         maps: dict[str, dict[str, str]] = {}
         metrics: dict[str, m.Sample] = {}
-        for attr in node.attrs:
+        for number, attr in enumerate(node.attrs):
+            place, name = attr.name.span, attr.name.text
+            if name not in w.ATTRIBUTES[node.kind] and _plain(attr.value) in _CLAUSES:
+                unnamed = not number and node.kind in UNNAMED
+                fix = Fix(place, f"name {name}") if unnamed else None
+                helps = () if fix is None else (f"write  {fix.text}",)
+                self._report("P702", f"`{name}` has no value", place, *helps, fix=fix)
+                break  # The rest is of the next clause.
             with suppress(_Refused):
                 self._attr(node.kind, attr, plain, maps, metrics)
         name = node.name.text if node.name is not None else str(plain.get("name", ""))
@@ -378,7 +386,9 @@ class _Reader:
 
     def _unknown(self, name: str, span: Span, known: Mapping[str, object], what: str) -> _Refused:
         there = f"there are {m.listed(sorted(known))}"
-        self._nobody(name, span, f"{what} `{name}`", there, [*known, *_CLAUSES])
+        meant = w.CALLED.get(name, name)
+        near = meant if meant in known else name
+        self._nobody(near, span, f"{what} `{name}`", there, [*known, *_CLAUSES])
         return _Refused()
 
     def _not(self, kind: str, name: str, value: t.Operand) -> _Refused:

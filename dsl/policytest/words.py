@@ -121,6 +121,14 @@ EXPECTATIONS: Final[Mapping[str, Shape]] = MappingProxyType(
     }
 )
 
+#: What others call an expectation.
+CALLED: Final = {
+    **dict.fromkeys(("fits", "passes", "candidates", "allowed"), "feasible"),
+    **dict.fromkeys(("filtered", "infeasible", "excluded", "denied"), "rejected"),
+    **dict.fromkeys(("node", "chosen", "winner"), "best"),
+    **dict.fromkeys(("evicted", "evicts", "preempted", "preempts"), "victims"),
+}
+
 #: Expectations that name nodes, and those that name given pods.
 OF_NODES: Final = ("feasible", "rejected", "score", "best", "nominated")
 OF_GIVEN: Final = ("order", "gated", "ungated")
