@@ -18,6 +18,8 @@ from dsl.types import Kind, Level
 _PATTERN: Final = re.compile(r"[*?^$|%+()\[\]{}\\,;]")
 _PARAM: Final = re.compile(r"\$[A-Za-z_]")
 _FOREIGN: Final = re.compile(r"[%^$|+()\[\]{}\\]")
+#: What makes a text a pattern.
+_SIGNS: Final = {"like": re.compile(r"[*?]"), "matches": re.compile(r"[\\^$.|?*+(\[{]")}
 #: The values of a field, and what others call them.
 _VALUES: Final = {
     "node.arch": ("amd64", "arm64"),
@@ -25,8 +27,8 @@ _VALUES: Final = {
     "owner.kind": ("ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Node"),
 }
 _CALLED: Final = {
-    "x86_64": "amd64", "x64": "amd64", "aarch64": "arm64", "deployment": "ReplicaSet",
-    "cronjob": "Job",
+    "x86_64": "amd64", "x86": "amd64", "x64": "amd64", "aarch64": "arm64",
+    "deployment": "ReplicaSet", "cronjob": "Job",
 }  # fmt: skip
 _PATTERNS: Final = (
     "patterns are  like 'web*'   and  matches 'web-[0-9]+',  several texts  in [a, b]"
@@ -45,12 +47,14 @@ def odd_texts(rule: RuleFacts) -> Iterator[Diagnostic]:
             case _:
                 continue
         # The value of a parameter may be another one tomorrow.
-        if (
-            operator == "matches"
-            or not isinstance(left, ir.Read)
-            or not isinstance(right, ir.Const)
-            or _PARAM.search(rule.source.slice(right.span))
-        ):
+        if not isinstance(right, ir.Const) or _PARAM.search(rule.source.slice(right.span)):
+            continue
+        if operator in _SIGNS and _SIGNS[operator].search(str(right.value)) is None:
+            message = f"`{right.value}` has no sign of a pattern: only this whole text fits it"
+            help_ = f"write  contains {right.value}   for a part of the text, or  is {right.value}"
+            yield _finding(rule, right, message, help_)
+            continue
+        if operator == "matches" or not isinstance(left, ir.Read):
             continue
         for value in right.value if isinstance(right.value, tuple) else (right.value,):
             if isinstance(value, str):

@@ -61,6 +61,8 @@ def sort_of(kind: Type) -> str:
 def converted(scope: Scope, typed: Typed, want: str) -> str:
     """Returns how a value is written where something else is wanted; "" where nobody knows."""
     have = want_of(typed)
+    if isinstance(typed, ir.Read) and typed.field == "node.condition" and want == "condition":
+        return f"{scope.text(typed)} is True"
     if isinstance(typed, ir.Read) and have in ("text", "time"):
         if typed.field in _VERSIONS:
             have = "version"

@@ -46,6 +46,9 @@ def no_field(scope: Scope, node: s.Field, name: str, *, has_key: bool) -> Refuse
     """Refuses a path that is no field."""
     written, place = node.path + node.tail, node.span
     message = f"there is no field `{written}`"
+    if f"pod.{name}" in FIELDS and has_key:
+        help_ = f"say whose:  pod.{name}[KEY], node.{name}[KEY]   or, in a set,  it.{name}[KEY]"
+        return scope.refuse("P101", message, place, help_)
     of_set, _, field = name.rpartition(".")
     if of_set in POD_SETS and f"it.{field}" in FIELDS:
         help_ = f"each of these pods has its own:  sum(it.{field} over {of_set})"

@@ -89,6 +89,8 @@ P018: what stands in another place
   P V A and|or P2 @B                  P V A {4} P2 V B      `{}` is compared with nothing
   P %op|is A and|or @%op|is B         P {2} A {4} P {5} B   `{}` has nothing in front of it
   O K = A and|or @K2 = B              O K = A {5} O K2 = B  nobody says whose label `{}` is
+  @ P is K or K2                      P in [K, K2]          each side of `or` is a test
+  is|contains|like|with not? >> P     (P)                   a field behind a word has parentheses
   if X @A else B                      if X then A else B    `then` is missing in front of this
   then A << END                       then A else 0         an `else` is needed  [score]
   A @if X << END                      if X then A else 0    the condition stands in front  [score]
@@ -99,6 +101,7 @@ P018: what stands in another place
 P019: labels
   @ O K =|==|!= O2 K2  {O.one}[K] {3.equal} {O2.one}[K2]  a label test compares with a word
   @ O K << V                          {O.one}[K]            here the value of a label is needed
+  @ node.condition|node.conditions K  node.condition[K] is True  a condition stands in brackets
   @ O K exists|defined|present        {O.one}[K] is present  here the key stands in brackets
   @ O ( T )                           O[T]                  the key of a label stands in brackets
   @ O K =|== [ M ]                    {O.one}[K] in [M]     one of a list is asked by `in`
@@ -180,6 +183,9 @@ P007: numbers
 P015: words of other languages
   @ sum ( 1 for W in A )              count(A)              there are no loops here
   contain|contais|has|have|includes|include|containing|holds  contains
+  contains >> K *                     K                     `contains` looks for a part of a text
+  @ is K *                            like "K*"             a pattern follows `like`
+  @ matches K                         ?contains K           a pattern stands in quotes
   A not contains|like|matches B       not A {3} B
   A does not contain|contains|include B  not A contains B
   startswith|starts_with|beginswith|hasprefix|startwith  starts with

@@ -101,6 +101,14 @@ def test_words_and_signs():
         ("postbind: log 'x'", "P015", "event"),
         ("mode: dry-run", "P022", "shadow"),
         ("mode: on", "P022", "enforce"),
+        ("filter: node.zone is a-1a or a-1b", "P018", "node.zone in [a-1a, a-1b]"),
+        ("filter: node.zone is pod.label[z]", "P018", "(pod.label[z])"),
+        ("filter: pod.name contains web*", "P015", "web"),
+        ("filter: pod.name is web*", "P015", 'like "web*"'),
+        ("filter: pod.name matches web", "P015", None),
+        ("filter: pod.name matches 'web'", "P317", None),
+        ("filter: node.condition Ready", "P019", "node.condition[Ready] is True"),
+        ("filter: any(node.pods where label[a] is b)", "P101", None),
         ("metric m = promql('up') by node", "P021", "'up'"),
         ("param a = 5 in 1..9", "P015", "from 1 to 9"),
         ("param a: string = b enum [b, c]", "P015", "one of"),
@@ -128,7 +136,6 @@ def test_words_and_signs():
         ("filter: pod.name contains 'a and node.ready", "P002", None),
         ("sort: desc pod.priority", "P023", None),
         ("filter: pod.priority > (1 + 2) * 3)", "P002", None),
-        ("filter: pod.name is nginx*", "P001", None),
     ],
 )
 def test_what_is_sure_is_a_fix(text, code, fix):
