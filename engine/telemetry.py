@@ -201,6 +201,11 @@ QUIET: Final = Metric(
     "Time since anything was heard about a resource.",
     ("resource",),
 )
+WEBHOOK_CERTIFICATE_ENDS: Final = Metric(
+    "berth_webhook_certificate_expiration_timestamp_seconds",
+    _G,
+    "When the certificate that the webhook shares with its replicas ends; 0 until it was read.",
+)
 REVIEWS: Final = Metric(
     "berth_webhook_reviews_total",
     _C,

@@ -99,6 +99,8 @@ class SharedPair:
         certificate, key, _ = maker.make(host, self._now())
         load_pair(self.context, certificate, key)
         self._serving = self._next = b""
+        self.until = 0.0
+        """When what is served ends, in epoch seconds; 0 before the Secret was read."""
 
     async def run(self) -> None:
         """See `Holder`."""
@@ -119,6 +121,7 @@ class SharedPair:
             return
         load_pair(self.context, pair.certificate, pair.key)
         self._serving = pair.certificate
+        self.until = self._maker.good_until(pair.certificate).timestamp()
         _LOG.info('Serves the certificate of a Secret secret="%s"', self._name)
 
     async def _pair(self) -> Pair:

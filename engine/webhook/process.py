@@ -39,7 +39,7 @@ from engine.serving.health import PING, Check
 from engine.serving.server import Call, Page, Server, ServerOptions, Site
 from engine.serving.shared import SharedPair, repeated
 from engine.tasks import tasks
-from engine.telemetry import Telemetry
+from engine.telemetry import WEBHOOK_CERTIFICATE_ENDS, Telemetry
 from engine.webhook.judging import Judge
 from engine.webhook.registration import PATH, Place, Registration
 from engine.webhook.reviews import MOST_BYTES
@@ -189,6 +189,7 @@ class Webhook:
                 host=place.host,
                 sleep=wiring.sleep,
             )
+            self.telemetry.read(WEBHOOK_CERTIFICATE_ENDS, lambda: {(): shared.until})
             return shared, []
 
         async def apply() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import time
 import socket
 import subprocess
 import sys
@@ -172,6 +173,9 @@ def test_reviews_are_counted_and_shown_to_those_who_may(hook):
     before = counted("allowed"), counted("refused")
     assert [hook.apply(text)[0] for text in (GOOD + "# counted\n", BROKEN, BROKEN)] == [0, 1, 1]
     assert (counted("allowed"), counted("refused")) == (before[0] + 1, before[1] + 2)
+    text = get(hook.port, "/metrics", token=token)[1]
+    ends = re.search(r"^berth_webhook_certificate_expiration_timestamp_seconds (\S+)", text, re.M)
+    assert float(ends[1]) > time.time()
 
 
 def test_its_role_allows_what_it_does_and_nothing_else(hook):

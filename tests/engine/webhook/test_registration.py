@@ -137,7 +137,8 @@ def test_a_certificate_is_trusted_before_it_is_served_and_until_nobody_serves_it
     one, other = replica(server, clock), replica(server, clock)
     looks(one)
     looks(other)
-    first = one._serving
+    first, until = one._serving, one.until
+    assert clock.time() < until == other.until
     clock.advance(250 * DAY)
     looks(one)
     looks(other)
@@ -145,6 +146,7 @@ def test_a_certificate_is_trusted_before_it_is_served_and_until_nobody_serves_it
     assert first in server.trusted[-1]
     looks(one)
     assert first != one._serving
+    assert one.until > until == other.until
     assert {first in server.trusted[-1], one._serving in server.trusted[-1]} == {True}
     assert other._serving in server.trusted[-1]
     looks(other)
