@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import re
-import time
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 from click.testing import CliRunner
