@@ -162,55 +162,11 @@ def place_of(pod: Pod, scheduler_names: Container[str]) -> Place:
     return Place.PENDING if ours and pod.metadata.deletion_timestamp is None else Place.NEITHER
 
 
-def events_of(
-    resource: str, old: Pod | Node | None, new: Pod | Node | None, waiting: Pod | None = None
-) -> tuple[ClusterEvent, ...]:
-    """What kube-scheduler calls a change of an API object, as far as it wakes anybody.
-
-    Args:
-        resource: the kind, `Pod` or `Node`; others have no finer events.
-        old: the object before, None if it is new.
-        new: the object after, None if it is gone.
-        waiting: the pod that might wake; without it, changes of waiting pods have no events.
-
-    What only policies are told (`extra_node_events`) is not among them.
-    """
-    if resource == "Node" and isinstance(old, Node | None) and isinstance(new, Node | None):
-        if old is None or new is None:
-            return (NODE_ADDED,) if new is not None else (NODE_DELETED,)
-        return node_events(old, new)
-    if resource == "Pod" and isinstance(old, Pod | None) and isinstance(new, Pod | None):
-        return _events_of_pod(_unless_finished(old), _unless_finished(new), waiting)
-    return ()
-
-
 def _event_of(resource: Resource, old: Seen, new: Seen) -> ClusterEvent:
     """The event of a kind whose changes have no finer names."""
     if old is None or new is None:
         return ClusterEvent(resource, Action.DELETE if new is None else Action.ADD)
     return ClusterEvent(resource, Action.UPDATE_OTHER)
-
-
-def _unless_finished(pod: Pod | None) -> Pod | None:
-    return None if pod is None or pod.status.phase in _TERMINAL else pod
-
-
-def _events_of_pod(
-    old: Pod | None, new: Pod | None, waiting: Pod | None
-) -> tuple[ClusterEvent, ...]:
-    was_assigned = old is not None and bool(old.node_name)
-    if new is not None and new.node_name:
-        return pod_events(old, new) if old is not None and was_assigned else (POD_ASSIGNED,)
-    if was_assigned:
-        return (POD_FREED,)
-    if old is None or waiting is None:
-        return ()
-    events: tuple[ClusterEvent, ...] = ()
-    if new is not None and new.metadata.uid == waiting.metadata.uid:
-        events = pod_events(old, new)
-    if _lost_nomination(old, new) and (waiting.spec.priority or 0) <= (old.spec.priority or 0):
-        events += (POD_FREED,)
-    return events
 
 
 def _lost_nomination(old: Pod, new: Pod | None) -> bool:

@@ -5,7 +5,7 @@ Every field that `dsl.schema` calls available has its reader here; a test holds 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from ipaddress import ip_network
 from types import MappingProxyType
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsl.quantities import parse_number, parse_time
-from dsl.schema import AMOUNTS, FIELDS, NODE_SETS, OF_THE_QUEUE, WEEKDAYS, WELL_KNOWN_LABELS
+from dsl.schema import AMOUNTS, FIELDS, OF_THE_QUEUE, WEEKDAYS, WELL_KNOWN_LABELS
 from dsl.types import MISSING, Kind, Level
 from dsl.world import Part
 from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo
@@ -35,12 +35,10 @@ from engine.objects import Node, ObjectMeta
 from engine.plugins.eligibility import eligibility_key, eligible
 from engine.policy.accounts import over_minimum, quota_amounts, quota_flag, quota_name
 from engine.policy.elsewhere import OfNodes, workload_replicas, workload_texts
-from engine.policy.gangs import GROUP_NUMBERS, group_number
+from engine.policy.gangs import group_number
 from engine.policy.images import ImageIndex
 from engine.policy.podreads import (
     POD_FLAGS,
-    POD_KEYED_NUMBERS,
-    POD_KEYED_TEXTS,
     POD_NUMBERS,
     POD_TEXTS,
     UnreadFieldError,
@@ -605,34 +603,3 @@ class PodSubject:
         if field == "name":
             return name
         return namespace_text(self._snapshot.namespaces, name, field, key)
-
-
-def readable_fields() -> Iterator[str]:
-    """The schema names that have a reader here; for the test that compares with the table."""
-    yield from ("now", *_CLOCK, "time.weekday", "cluster.nodes", "cluster.pods")
-    parts = ("capacity", "allocatable", "requested", "free")
-    for kind in ("cpu", "memory", "gpu"):
-        yield from (f"cluster.{kind}.{part}" for part in parts[1:])
-    pod = {*POD_TEXTS, *POD_KEYED_TEXTS, *POD_NUMBERS, *POD_KEYED_NUMBERS, *POD_FLAGS, "gpu"}
-    yield from (name for field in pod for name in (f"it.{field}", f"pod.{field}") if name in FIELDS)
-    yield from (f"{owner}.{field}" for field in _QUEUE_FIELDS for owner in ("pod", "it"))
-    yield from ("queue.pods", "node.nominated", "node.finished", "pod.previous_node")
-    yield from ("workload.label", "workload.annotation", "workload.replicas")
-    yield from ("node.heartbeat", "node.volumes.attached", "node.volumes.limit")
-    yield from ("it.node", "it.namespace.label", "it.namespace.annotation")
-    yield from ("pod.images", "pod.containers")
-    yield from (f"quota.{name}" for name in ("name", "min", "max", "used"))
-    yield from ("quota.over_max_with_pod", "quota.over_min_with_pod", "it.quota.over_min")
-    yield from ("node.images", "node.eligible", "node.missing_image_bytes")
-    yield from ("node.ips.capacity", "node.ips.free")
-    yield "group.name"
-    yield from (f"group.{name}" for name in GROUP_NUMBERS)
-    yield from ("namespace.name", "namespace.label", "namespace.annotation")
-    yield from ("node.name", *_PLAIN, "node.label", "node.annotation", "node.condition")
-    yield from WELL_KNOWN_LABELS
-    yield from ("node.taint", "node.ready", "node.unschedulable", "node.created")
-    for kind in ("cpu", "memory", "storage", "gpu", "resource"):
-        yield from (f"node.{kind}.{part}" for part in parts)
-    yield from ("node.pods.capacity", "node.pods.free")
-    yield from ("node.pods", "zone.pods", "region.pods", "rack.pods")
-    yield from NODE_SETS

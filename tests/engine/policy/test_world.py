@@ -23,7 +23,6 @@ from engine.policy.world import (
     QueueTimes,
     SnapshotWorld,
     epoch_seconds,
-    readable_fields,
 )
 from tests.builders import make_node, make_pod, pod_object
 
@@ -141,12 +140,6 @@ def text(world, code):
 
 
 # ---- every field ---------------------------------------------------------------------------------
-
-
-def test_the_table_and_the_readers_name_the_same_fields():
-    readable = list(readable_fields())
-    assert len(readable) == len(set(readable))
-    assert sorted(readable) == sorted(AVAILABLE)
 
 
 @pytest.mark.parametrize("name", sorted(AVAILABLE))
