@@ -180,5 +180,3 @@ _OF_OBJECTS: Final[Mapping[str, Callable[[Any], float]]] = MappingProxyType(
 )
 #: What is counted of a group's members.
 COUNTS: Final = ("size", "assigned", "reserved", "waiting")
-#: What `group_number` knows; when a group failed is the scheduler's own word.
-GROUP_NUMBERS: Final = (*_OF_OBJECTS, *COUNTS, "last_failure")

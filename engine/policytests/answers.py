@@ -43,7 +43,6 @@ _WORDS: Final = {
     Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "unresolvable",
 }
 _DIGITS: Final = 6
-_WAITS: Final = "WaitingOnPermit"
 
 
 class Answers:
