@@ -49,24 +49,25 @@ def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
             by_groups = known.grouped and not framework.tiered and not len(snapshot.nominations)
             choose = _choose_by_groups if by_groups else _choose_widely
             return choose(pod, snapshot, framework, known)
-        if not known.feasible:
+        keys = known.keys
+        if not keys.feasible:
             return _nowhere(pod, snapshot, framework, known)
         nominated = pod.pod.status.nominated_node_name
         if nominated:
             row = snapshot.nodes.row(nominated)
-            if row >= 0 and known.cells[row] >= 0:
+            if row >= 0 and keys.cells[row] >= 0:
                 # Preemption, or whoever nominated, made room there: taken without scoring.
                 return _single(pod, snapshot, framework, row)
-        row = int(known.column.argmax())
-        if known.feasible == 1:
+        row = int(keys.column.argmax())
+        if keys.feasible == 1:
             # With one feasible node kube-scheduler does not score either.
             return _single(pod, snapshot, framework, row)
-        if known.bad is not None:
-            raise known.bad
-        if known.whole:
-            total = (known.cells[row] >> TIE_BITS) / FRACTION + known.base
+        if keys.bad is not None:
+            raise keys.bad
+        if keys.whole:
+            total = (keys.cells[row] >> TIE_BITS) / FRACTION + keys.base
         else:
-            total = total_of(known, pod, snapshot, row)
+            total = total_of(keys, pod, snapshot, row)
     except Unfit as unfit:
         rejections = framework.ended(unfit, snapshot)
         return _unplaced(pod, snapshot, framework, rejections=rejections)
@@ -77,10 +78,10 @@ def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
         snapshot,
         framework,
         row,
-        known.feasible,
+        keys.feasible,
         total,
         lambda: _details(
-            pod, snapshot, framework, row, np.flatnonzero(known.column >= 0), known.column
+            pod, snapshot, framework, row, np.flatnonzero(keys.column >= 0), keys.column
         ),
     )
 
@@ -123,15 +124,15 @@ def _choose_by_groups(
     row = int(keys.argmax())
     if feasible == 1:
         return _single(pod, snapshot, framework, row)
-    if known.bad is not None:
-        raise known.bad
+    if known.keys.bad is not None:
+        raise known.keys.bad
 
     def work_out() -> Details:
         keys, _ = framework.grouped_keys(known, snapshot)
         candidates = np.flatnonzero(keys >= 0)
         return _details(pod, snapshot, framework, row, candidates, keys[candidates])
 
-    total = int(keys[row] >> TIE_BITS) / FRACTION + known.base
+    total = int(keys[row] >> TIE_BITS) / FRACTION + known.keys.base
     return _decision(pod, snapshot, framework, row, feasible, total, work_out)
 
 
@@ -197,8 +198,8 @@ def _choose_advised(
     if len(candidates) == 1 or nominated in candidates:
         row = nominated if nominated in candidates else int(candidates[0])
         return _single(pod, snapshot, framework, row)
-    if known.bad is not None:
-        raise known.bad
+    if known.keys.bad is not None:
+        raise known.keys.bad
     keys = framework.keys(known, pod, snapshot, candidates)
     steps = (keys >> TIE_BITS) + opinion.points(snapshot.nodes, candidates) * FRACTION
     steps[keys == NOWHERE] = NOWHERE
@@ -210,7 +211,7 @@ def _choose_advised(
         ties = int(np.count_nonzero(steps == steps[best]))
         return replace(found, ties=ties, scores=(*found.scores, *_given(opinion, snapshot, row)))
 
-    total = int(steps[best]) / FRACTION + known.base
+    total = int(steps[best]) / FRACTION + known.keys.base
     return _decision(pod, snapshot, framework, row, len(candidates), total, work_out)
 
 
@@ -252,8 +253,8 @@ def _choose_widely(
         return _single(pod, snapshot, framework, nominated)
     if len(candidates) == 1:
         return _single(pod, snapshot, framework, int(candidates[0]))
-    if known.bad is not None:
-        raise known.bad
+    if known.keys.bad is not None:
+        raise known.keys.bad
     keys = framework.keys(known, pod, snapshot, candidates)
     best = int(keys.argmax())
     row = int(candidates[best])
@@ -263,7 +264,7 @@ def _choose_widely(
         framework,
         row,
         len(candidates),
-        int(keys[best] >> TIE_BITS) / FRACTION + known.base,
+        int(keys[best] >> TIE_BITS) / FRACTION + known.keys.base,
         lambda: _details(pod, snapshot, framework, row, candidates, keys),
     )
 

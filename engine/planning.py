@@ -272,7 +272,7 @@ class _Asked:
             self.more |= trial.more_than_amounts
             known = framework.known(pod, snapshot)
             mask[framework.candidates(known, pod, snapshot)] = True
-            keys = np.where(mask, known.column, 0)[: self.size]
+            keys = np.where(mask, known.keys.column, 0)[: self.size]
         return rooms, mask[: self.size], keys
 
     def at(self, rows: NDArray[np.intp]) -> list[Alike]:

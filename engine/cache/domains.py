@@ -13,8 +13,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cache.podsets import Counts, Log, Pods, PodSetIndex, add
+from engine.cache.podsets import Counts, Pods, PodSetIndex, add
 from engine.cache.terms import TermIndex
+from engine.framework.log import Log
 from engine.framework.podinfo import PodInfo
 from engine.framework.podterms import terms_of
 from engine.framework.selectors import NOTHING, Selector
@@ -77,35 +78,32 @@ class Grouping:
         "_column",
         "_eligible",
         "_fold",
-        "_log",
         "_moves",
         "_of",
-        "_seen",
+        "domain",
         "group",
+        "log",
         "memo",
+        "seen",
         "sizes",
+        "version",
     )
 
     def __init__(self, column: _Column, key: _Key, log: Log) -> None:
         self._column = column
         _, self._eligible, self._fold = key
-        self._log = log
-        self._seen = -1
+        self.log = log
+        self.seen = -1
+        """Where in the log it is; elsewhere than at its end, it has to catch up."""
         self._of = -1
+        self.version = 0
+        """See `Domains.version`: moves also with a node that does not count."""
+        self.domain = column.domain
+        """See `Domains.domain`."""
         self.group = np.empty(0, np.int32)
         self.sizes: dict[int, int] = {}
         self.memo: dict[Hashable, Any] = {}
         self._moves = 0
-
-    @property
-    def version(self) -> int:
-        """See `Domains.version`: also where a node moves that does not count."""
-        return self._moves + self._column.moves
-
-    @property
-    def domain(self) -> NDArray[np.int32]:
-        """See `Domains.domain`."""
-        return self._column.domain
 
     @property
     def most(self) -> int:
@@ -114,12 +112,12 @@ class Grouping:
 
     def sync(self, snapshot: Snapshot) -> None:
         """Catches up with the nodes."""
-        log = self._log
-        if self._seen == log.end:
+        log = self.log
+        if self.seen == log.end:
             return
         column = self._column
         column.sync(snapshot.nodes, log)
-        rows = log.since(self._seen)
+        rows = log.since(self.seen)
         size = snapshot.nodes.size
         if rows is None or self._of != column.version:
             self._of = column.version
@@ -134,7 +132,9 @@ class Grouping:
             few = np.array(sorted(set(rows)), np.intp)
             for row, new in zip(few.tolist(), self._ask(snapshot, few).tolist(), strict=True):
                 self._move(row, new)
-        self._seen = log.end
+        self.seen = log.end
+        self.domain = column.domain
+        self.version = self._moves + column.moves
 
     def _move(self, row: int, new: int) -> None:
         old = int(self.group[row])
@@ -173,7 +173,8 @@ class Table(Log):
     def sync(self, snapshot: Snapshot) -> None:
         """See `DomainTable.sync`."""
         domains, tally = self.domains, self.tally
-        domains.sync(snapshot)
+        if domains.seen != domains.log.end:
+            domains.sync(snapshot)
         if self._grouped == domains.version:
             if self._seen == tally.end:
                 return

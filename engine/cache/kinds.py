@@ -53,7 +53,7 @@ class Kinds:
         # labels that others have once their binding is seen.
         self._fresh: dict[int, None] = {}
         self._with: dict[str, array[int]] = {}
-        self._values: dict[str, NDArray[np.int64]] = {}
+        self._values: dict[str, array[int]] = {}
         self._labels = 0
         # What is in `_with` of kinds that no pod has, until it is swept. No pod leads there.
         self._gone: list[int] = []
@@ -139,11 +139,14 @@ class Kinds:
     def _index(self) -> None:
         for number in self._fresh:
             labels = self._each[number][1]
-            for label in labels:
+            for label, text in labels.items():
                 found = self._with.get(label)
                 if found is None:
                     found = self._with[label] = array("i")
                 found.append(number)
+                values = self._values.get(label)
+                if values is not None:
+                    values.append(hash(text))
             self._labels += len(labels)
         self._fresh.clear()
 
@@ -157,15 +160,12 @@ class Kinds:
 
     def _values_of(self, label: str, numbers: NDArray[np.int32]) -> NDArray[np.int64]:
         """Hashes of the label's values, of these kinds, which have it or are gone."""
-        values = self._values.get(label)
-        known = 0 if values is None else len(values)
-        if values is None or known < len(numbers):
-            kinds = map(self._each.__getitem__, numbers[known:].tolist())
+        # INVARIANT: as long as what `_having` gives, in its order.
+        if label not in self._values:
+            kinds = map(self._each.__getitem__, numbers.tolist())
             texts = map(itemgetter(label), map(itemgetter(1), kinds))
-            added = np.fromiter(map(hash, texts), np.int64, len(numbers) - known)
-            values = added if values is None else np.concatenate((values, added))
-            self._values[label] = values
-        return values
+            self._values[label] = array("q", map(hash, texts))
+        return np.frombuffer(self._values[label], np.int64)
 
     def _having(self, label: str) -> NDArray[np.int32]:
         # INVARIANT: a view, which holds the array at its length; not kept beyond a call.
@@ -185,8 +185,8 @@ class Kinds:
             numbers = self._having(label)
             kept = ~gone[numbers]
             if label in self._values:
-                values = self._values[label]
-                self._values[label] = values[kept[: len(values)]]
+                values = np.frombuffer(self._values[label], np.int64)
+                self._values[label] = array("q", values[kept].tobytes())
             if kept.any():
                 self._with[label] = array("i", numbers[kept].tobytes())
             else:

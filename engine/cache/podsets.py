@@ -10,54 +10,21 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from engine.cache.kinds import Kind
+from engine.framework.log import Log
 from engine.framework.selectors import Selector
 
 MOST_SETS: Final = 8192
 MOST_COUNTS: Final = 1 << 20
-_LOG: Final = 256
 _FEW_NAMESPACES: Final = 8
 _FEW_VALUES: Final = 8
 _MOST_PROFILES: Final = 1 << 16
-_WEIGHED_EVERY: Final = 64
 
 Labels = Mapping[str, str]
 _Pair = tuple[str | None, str | None, str | None]
 _T = TypeVar("_T")
-
-
-class Log:
-    """The last changes, by position; what is further back is forgotten."""
-
-    __slots__ = ("_entries", "_most", "end")
-
-    def __init__(self, most: int = _LOG) -> None:
-        self._most = most
-        self._entries: list[int] = []
-        self.end = 0
-
-    def append(self, entry: int) -> None:
-        """One more change."""
-        entries = self._entries
-        entries.append(entry)
-        self.end += 1
-        if len(entries) > self._most:
-            del entries[: self._most >> 1]
-
-    def forget(self) -> None:
-        """Whoever is behind has to look at everything again."""
-        self._entries.clear()
-        self.end += 1
-
-    def since(self, position: int) -> list[int] | None:
-        """The changes after a position, None if they are forgotten."""
-        behind = self.end - position
-        if not behind:
-            return []
-        return self._entries[-behind:] if behind <= len(self._entries) else None
 
 
 class Counts(Log):
@@ -204,7 +171,8 @@ class PodSetIndex:
         self._index: SelectorIndex[_Set] = SelectorIndex()
         self._sets_of: dict[_Profile, list[_Set]] = {}
         self._named: dict[str, int] = {}  # label key -> sets that name it
-        self._made = 0
+        self._weight = 0
+        """Counts that there may be: no fewer than there are."""
 
     def get(
         self, namespaces: frozenset[str] | None, selector: Selector, *, terminating: bool
@@ -221,8 +189,8 @@ class PodSetIndex:
         for label in _labels(selector):
             self._named[label] = self._named.get(label, 0) + 1
         self._sets_of.clear()
-        self._made += 1
-        if len(self.sets) > MOST_SETS or self._made % _WEIGHED_EVERY == 0:
+        self._weight += len(known.counts)
+        if len(self.sets) > MOST_SETS or self._weight > MOST_COUNTS:
             self._bound()
         return known
 
@@ -241,17 +209,18 @@ class PodSetIndex:
             self._sets_of[profile] = sets
         for one in sets:
             one.count(row, sign)
+        self._weight += len(sets)
 
     # ---- inside ----------------------------------------------------------------------------
 
     def _bound(self) -> None:
-        weight = sum(len(one.counts) for one in self.sets.values())
-        too_many = max(0, len(self.sets) - MOST_SETS)
-        for one in list(islice(self.sets.values(), len(self.sets) - 1)):
-            if too_many <= 0 and weight <= MOST_COUNTS:
-                break
-            too_many -= 1
-            weight -= len(one.counts)
+        most = MOST_COUNTS
+        if self._weight > most:
+            self._weight = sum([len(one.counts) for one in self.sets.values()])
+            most >>= 1  # so that they are not added up again soon
+        while len(self.sets) > 1 and (len(self.sets) > MOST_SETS or self._weight > most):
+            one = next(iter(self.sets.values()))
+            self._weight -= len(one.counts)
             self._drop_set(one)
 
     def _drop_set(self, one: _Set) -> None:

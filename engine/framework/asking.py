@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from engine.framework.decision import FitError, Rejections
 from engine.framework.interface import (
     MAX_SCORE,
-    SKIP_FILTER,
     Normalization,
     Points,
     PreFilterResult,
@@ -30,9 +29,12 @@ from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
 from engine.framework.trials import Trials
 
+_MOST_SILENT: Final = 4096
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 Candidates = NDArray[np.intp]
+Key = tuple[Hashable, ...]
+"""What tells a class of pods, a part for each plugin."""
 PreFilter = Callable[[PodInfo, Snapshot], PreFilterResult]
 
 
@@ -71,6 +73,14 @@ class Scoring(NamedTuple):
     shared: Shared | None = None
 
 
+class Depends(NamedTuple):
+    """What an answer of a plugin depends on besides rows, and how that was when it was given."""
+
+    name: str
+    version: Version
+    value: Hashable
+
+
 class Terms:
     """What PreFilter said: who filters, by row and widely, and which rows are worth asking about.
 
@@ -84,7 +94,28 @@ class Terms:
         self.wide: list[Filtering] = []
         self.allowed: BoolColumn | None = None
         self.allowed_by: tuple[str, ...] = ()
-        self.versions: list[tuple[str, Version, Hashable]] = []
+        self.versions: list[Depends] = []
+
+
+class _Silent:
+    """The parts of class keys that a plugin has no say about, whatever the cluster is like."""
+
+    __slots__ = ("_parts", "place")
+
+    def __init__(self) -> None:
+        self.place = -1
+        """Where its part is in a key, -1: it has none."""
+        self._parts: set[Hashable] = set()
+
+    def __contains__(self, key: Key) -> bool:
+        return self.place >= 0 and key[self.place] in self._parts
+
+    def add(self, key: Key | None) -> None:
+        """The plugin had no say about a pod with this key."""
+        if key is not None and self.place >= 0:
+            if len(self._parts) >= _MOST_SILENT:
+                self._parts.clear()
+            self._parts.add(key[self.place])
 
 
 class Asking:
@@ -101,6 +132,19 @@ class Asking:
         self.scorers = scorers
         self._order = {name: number for number, (name, _) in enumerate(filters)}
         self._counted = any(points.counts_pods for _, points in filters)
+        asked = [*filters, *[(name, points) for name, points, _ in scorers]]
+        self.wide_keys = frozenset([name for name, points in asked if points.wide_key])
+        """Whose `class_key` concerns no answer by row."""
+        self._filters = [(name, points, _Silent()) for name, points in filters]
+        self._scorers = [(*one, _Silent()) for one in scorers]
+
+    def has_keys(self, names: Sequence[str]) -> None:
+        """These plugins have parts of class keys, in this order."""
+        places = {name: number for number, name in enumerate(names)}
+        for name, _, silent in self._filters:
+            silent.place = places.get(name, -1)
+        for name, _, _, silent in self._scorers:
+            silent.place = places.get(name, -1)
 
     def guard(
         self, plugin: str, point: str, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
@@ -126,8 +170,13 @@ class Asking:
 
     # ---- once a class ------------------------------------------------------------------------
 
-    def terms(self, pod: PodInfo, snapshot: Snapshot, *, what_if: bool = False) -> Terms:
+    def terms(
+        self, pod: PodInfo, snapshot: Snapshot, key: Key | None = None, *, what_if: bool = False
+    ) -> Terms:
         """Asks PreFilter; with `what_if` for questions about rows as they could be.
+
+        With the key of the pod's class, who skipped a pod with the same part in it, and said of
+        nothing that it depends on that, is not asked again.
 
         Raises:
             Unfit: a PreFilter rejected the pod.
@@ -135,13 +184,15 @@ class Asking:
         """
         terms = Terms()
         wanted: frozenset[str] | None = None
-        for name, points in self.filters:
+        for name, points, silent in self._filters:
+            if key is not None and key in silent:
+                continue
             asks = points.what_if if what_if and points.what_if else points.pre_filter
             result = self._pre_filter(name, asks, pod, snapshot)
-            if result is SKIP_FILTER:
-                continue
             if result.version is not None:
                 self.keep_version(terms.versions, name, result.version, snapshot)
+            elif result.status.code is Code.SKIP:
+                silent.add(key)
             if result.status.code is Code.SKIP:
                 continue
             if result.rows is not None:
@@ -195,24 +246,31 @@ class Asking:
         self,
         pod: PodInfo,
         snapshot: Snapshot,
-        versions: list[tuple[str, Version, Hashable]],
+        versions: list[Depends],
+        key: Key | None = None,
     ) -> list[Scoring]:
         """Asks PreScore: those with a say, in order. What they depend on goes to `versions`.
+
+        For `key` see `terms`.
 
         Raises:
             PluginError: a plugin raised, or says that it cannot score the pod.
         """
         found: list[Scoring] = []
-        for name, points, weight in self.scorers:
+        for name, points, weight, silent in self._scorers:
+            if key is not None and key in silent:
+                continue
             result = _ANY_ROWS
             if points.pre_score is not None:
                 try:
                     result = points.pre_score(pod, snapshot)
                 except Exception as cause:
                     raise self.fault(name, "PreScore", cause) from cause
+            code = result.status.code
             if result.version is not None:
                 self.keep_version(versions, name, result.version, snapshot)
-            code = result.status.code
+            elif code is Code.SKIP:
+                silent.add(key)
             if code is Code.SUCCESS and points.score is None:
                 continue  # only its score is off
             if code is Code.SUCCESS:
@@ -224,14 +282,14 @@ class Asking:
 
     def keep_version(
         self,
-        versions: list[tuple[str, Version, Hashable]],
+        versions: list[Depends],
         name: str,
         version: Version,
         snapshot: Snapshot,
     ) -> None:
         """Remembers what of the cluster an answer depends on."""
         value = self.guard(name, "PreFilter", version, snapshot)
-        versions.append((name, version, value))
+        versions.append(Depends(name, version, value))
 
     # ---- about rows --------------------------------------------------------------------------
 

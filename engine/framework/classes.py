@@ -1,5 +1,8 @@
 """Classes of pods by what plugins read of them, as many as their bytes allow.
 
+Those that only plugins tell apart which look further than a row have one column of keys together:
+with a service each, a thousand workloads of the same size are a thousand classes and one column.
+
 A pod that waits has the name of its class (`ClassName`) and not the class, so that a class which
 is not used any more, or whose profile is no longer in force, is not kept alive by pods.
 """
@@ -13,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from engine.framework.asking import Asking
 from engine.framework.interface import SILENT, UNSHARED, Points, Version
-from engine.framework.podclass import PodClass
+from engine.framework.podclass import KeyColumn, PodClass
 from engine.framework.podinfo import PodInfo
 from engine.framework.sharing import Sharing
 from engine.framework.snapshot import Snapshot
@@ -23,18 +26,22 @@ _LEAST_CLASSES: Final = 16
 _MOST_CLASSES: Final = 4096
 _MOST_NEW: Final = 256
 _BYTES_A_KEY: Final = 8
+_BYTES_A_GROUP: Final = 4
+"""What a class may have of each row for itself."""
 _KEPT: Final = "class"
 
 
 class ClassName:
-    """What tells a class from others, once for all its pods."""
+    """What tells a class from others, once for all its pods; `by_row` what is answered by row."""
 
-    __slots__ = ("__weakref__", "key", "owner", "turn")
+    __slots__ = ("__weakref__", "by_row", "key", "owner")
 
-    def __init__(self, key: tuple[Hashable, ...], owner: object, turn: int) -> None:
+    def __init__(
+        self, key: tuple[Hashable, ...], by_row: tuple[Hashable, ...], owner: object
+    ) -> None:
         self.key = key
+        self.by_row = by_row
         self.owner = owner
-        self.turn = turn
 
 
 class _Kept(NamedTuple):
@@ -60,6 +67,8 @@ class Classes:
         self._asking = asking
         self._sharing = sharing
         self._keys = [(name, p.class_key) for name, p in keyed]
+        asking.has_keys([name for name, _ in keyed])
+        self._by_row = [number for number, (_, p) in enumerate(keyed) if not p.wide_key]
         self._seed = seed
         self._most_bytes = most_bytes
         self._versions: list[tuple[str, Version]] = []
@@ -74,6 +83,7 @@ class Classes:
         self._owner = object()
         self._names: WeakValueDictionary[tuple[Hashable, ...], ClassName] = WeakValueDictionary()
         self._classes: dict[ClassName, PodClass] = {}
+        self._columns: WeakValueDictionary[Hashable, KeyColumn] = WeakValueDictionary()
         self._uses = 0
         # Those that were new last, with the use that made them.
         self._new: deque[tuple[ClassName, int]] = deque()
@@ -106,8 +116,8 @@ class Classes:
             return None
         found = self._names.get(key)
         if found is None:
-            said = tuple([part for part in key if part is not SILENT])
-            found = self._names[key] = ClassName(key, self._owner, turn_of(self._seed, said))
+            by_row = tuple([key[number] for number in self._by_row])
+            found = self._names[key] = ClassName(key, by_row, self._owner)
         if self._keep_names:
             pod.keys[_KEPT] = _Kept(found, stamp)
         return found
@@ -129,29 +139,48 @@ class Classes:
         """
         name = self.name(pod, snapshot)
         if name is None or not self._most_bytes:
-            return PodClass(turn_of(self._seed, None) if name is None else name.turn)
+            return PodClass(name)
         self._uses += 1
         found = self._classes.get(name)
         if found is None:
             self._make_room(snapshot.nodes.size)
-            found = self._classes[name] = PodClass(name.turn)
+            found = self._classes[name] = PodClass(name)
             self._new.append((name, self._uses))
         found.used = self._uses
         return found
 
+    def column(self, of: PodClass, *, wide: bool, alone: bool) -> KeyColumn:
+        """The column of a class; new ones have to be filled.
+
+        `wide` tells those with a wide filter, which score later, from others. One that is to be
+        `alone` is nobody else's.
+        """
+        name = of.name
+        if name is None:
+            return KeyColumn(turn_of(self._seed, None))
+        key = name.by_row, wide
+        found = None if alone or not self._most_bytes else self._columns.get(key)
+        if found is None:
+            said = tuple([part for part in name.by_row if part is not SILENT])
+            found = KeyColumn(turn_of(self._seed, said))
+            if not alone:
+                self._columns[key] = found
+        return found
+
     def _make_room(self, size: int) -> None:
         """Forgets the classes used longest ago once they are too many for their bytes."""
-        most = self._most_bytes // (max(1, size) * _BYTES_A_KEY)
-        most = min(_MOST_CLASSES, max(_LEAST_CLASSES, most))
-        if len(self._new) >= min(_MOST_NEW, most // 2):
+        most = self._most_bytes // max(1, size)
+        most_classes = most // (_BYTES_A_KEY + _BYTES_A_GROUP)
+        most_classes = min(_MOST_CLASSES, max(_LEAST_CLASSES, most_classes))
+        if len(self._new) >= min(_MOST_NEW, most_classes // 2):
             # What no second pod asked for gives its memory to the next that are new.
             name, use = self._new.popleft()
             known = self._classes.get(name)
             if known is not None and known.used == use:
                 del self._classes[name]
-        if len(self._classes) < most:
+        if len(self._classes) < most_classes:
             return
         by_use = sorted(self._classes, key=lambda name: self._classes[name].used)
-        for old in by_use[: len(by_use) - most + 1 + most // 8]:
+        for old in by_use[: len(by_use) - most_classes + 1 + most_classes // 8]:
             del self._classes[old]
-        self._sharing.keep(s for one in self._classes.values() for s in one.shared())
+        self._sharing.keep(s for one in self._classes.values() for s in one.keys.shared())

@@ -6,14 +6,24 @@ is asked when changes how long it takes and never the keys.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.asking import Asking, Filtering, PluginError, Scoring, by_top, count_of
+from engine.framework.asking import (
+    Asking,
+    Depends,
+    Filtering,
+    PluginError,
+    Scoring,
+    Terms,
+    by_top,
+    count_of,
+)
 from engine.framework.derived import concerned
-from engine.framework.grouped import GroupedChoice
+from engine.framework.grouped import Buffers, GroupedChoice
 from engine.framework.interface import MAX_SCORE, Normalization, Scope, Scores
 from engine.framework.podclass import (
     FRACTION,
@@ -21,6 +31,7 @@ from engine.framework.podclass import (
     TIE_BITS,
     TIE_MASK,
     UNIT,
+    KeyColumn,
     Lookup,
     OutOfRange,
     PodClass,
@@ -38,12 +49,23 @@ _TO_HIGHEST: Final = (1 << 63) - 1
 _ONE_ZERO: Final = np.zeros(1)
 
 
+class ColumnOf(Protocol):
+    """See `Classes.column`."""
+
+    def __call__(self, of: PodClass, *, wide: bool, alone: bool) -> KeyColumn:
+        """The column of a class."""
+        ...
+
+
 class Filling:
     """See the module."""
 
-    def __init__(self, asking: Asking, sharing: Sharing) -> None:
+    def __init__(self, asking: Asking, sharing: Sharing, columns: ColumnOf) -> None:
+        """Takes the columns of classes from `columns`."""
         self._asking = asking
         self._sharing = sharing
+        self._columns = columns
+        self._buffers = Buffers()
         self._ties = Ties()
         # Used again: the operating system takes large arrays back each time.
         self._floats: Scores = np.empty(0)
@@ -56,191 +78,240 @@ class Filling:
             Unfit: a PreFilter rejected the pod.
             PluginError: a plugin raised.
         """
-        place = known.place
-        if place.layout != snapshot.layout and not self._relaid(known, snapshot):
-            self._fill(known, pod, snapshot)
-            return
-        if known.terms.versions and not self._current(known, snapshot):
-            self._fill(known, pod, snapshot)
-            return
-        if place.generation != snapshot.generation:
-            before, row, causes = snapshot.last
-            try:
-                if before == place.generation:
-                    place.generation = snapshot.generation
-                    if self._replayed(known, pod, snapshot, (row,), causes):
-                        return
-                elif self._caught_up(known, pod, snapshot):
-                    return
-            except BaseException:
-                place.forget()
-                raise
-            self._fill(known, pod, snapshot)
+        keys = known.keys
+        if (
+            known.fills != keys.fills
+            or (known.versions and not self._current(known.versions, snapshot))
+            or not self._caught_up(keys, pod, snapshot)
+        ):
+            self._ask(known, pod, snapshot)
 
-    def _current(self, known: PodClass, snapshot: Snapshot) -> bool:
-        """Whether what the class depends on besides rows is as it was."""
-        for name, version, value in known.terms.versions:
+    def _current(self, versions: Sequence[Depends], snapshot: Snapshot) -> bool:
+        """Whether what answers depend on besides rows is as it was."""
+        for name, version, value in versions:
             try:
                 if version(snapshot) != value:
                     return False
             except Exception as cause:
-                known.place.forget()
                 raise self._asking.fault(name, "PreFilter", cause) from cause
         return True
 
+    def _ask(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> None:
+        """Asks every plugin about the pod, and about all rows unless another class did."""
+        known.fills = -1
+        key = None if known.name is None else known.name.key
+        terms = self._asking.terms(pod, snapshot, key)
+        versions, bad = terms.versions, None
+        try:
+            scorings = self._asking.scorings(pod, snapshot, versions, key)
+        except PluginError as error:  # is raised if it comes to scoring
+            scorings, bad = [], error
+        keys = self._columns(known, wide=bool(terms.wide), alone=bad is not None)
+        if not self._caught_up(keys, pod, snapshot):
+            self._fill(keys, terms, scorings, pod, snapshot)
+            keys.bad = keys.bad if bad is None else bad
+        late = keys.late
+        known.keys, known.filters = keys, terms.wide
+        known.scorers = [
+            one for one in scorings if one.result.scope is Scope.ALL or one.name in late
+        ]
+        own = self._asking.wide_keys
+        known.versions = [one for one in versions if one.name in own]
+        known.grouped = self._grouped(known)
+        known.fills = keys.fills
+
+    def _grouped(self, known: PodClass) -> GroupedChoice | None:
+        filters = [one.result.grouped for one in known.filters]
+        scorers = [(one.weight, one.result.grouped) for one in known.scorers]
+        all_filters = [one for one in filters if one is not None]
+        all_scorers = [(weight, one) for weight, one in scorers if one is not None]
+        wide = len(filters) + len(scorers)
+        if not wide or len(all_filters) + len(all_scorers) < wide:
+            return None
+        return GroupedChoice(all_filters, all_scorers, self._buffers)
+
     # ---- rows that changed -------------------------------------------------------------------
 
-    def _caught_up(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> bool:
-        changes = known.place.read(snapshot)
+    def _caught_up(self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Brings the keys up to the snapshot; false if plugins have to be asked about all rows."""
+        place = keys.place
+        try:
+            if place.layout != snapshot.layout and not self._relaid(keys, snapshot):
+                return False
+            if keys.versions and not self._current(keys.versions, snapshot):
+                place.forget()
+                return False
+            if place.generation == snapshot.generation:
+                return True
+            before, row, causes = snapshot.last
+            if before == place.generation:
+                place.generation = snapshot.generation
+                done = self._replayed(keys, pod, snapshot, (row,), causes)
+            else:
+                done = self._read(keys, pod, snapshot)
+        except BaseException:
+            place.forget()
+            raise
+        if not done:
+            place.forget()
+        return done
+
+    def _read(self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> bool:
+        changes = keys.place.read(snapshot)
         if changes is None:
             return False
         rows, causes = changes
         union = int(np.bitwise_or.reduce(causes))
-        if union & ~known.causes:
-            rows = concerned(changes, known.causes)
-        return self._replayed(known, pod, snapshot, rows, union)
+        if union & ~keys.causes:
+            rows = concerned(changes, keys.causes)
+        return self._replayed(keys, pod, snapshot, rows, union)
 
     def _replayed(
         self,
-        known: PodClass,
+        keys: KeyColumn,
         pod: PodInfo,
         snapshot: Snapshot,
         rows: NDArray[np.intp] | tuple[int, ...],
         union: int,
     ) -> bool:
         """Asks again about rows that changed for these causes; false if all have to be asked."""
-        if union & known.touched:
+        if union & keys.touched:
             return False
-        of_shared = union & known.shared_causes or union == _ANY
-        if of_shared and self._shared_moved(known, pod, snapshot):
+        of_shared = union & keys.shared_causes or union == _ANY
+        if of_shared and self._shared_moved(keys, pod, snapshot):
             return False
-        if not union & known.causes and union != _ANY:
+        if not union & keys.causes and union != _ANY:
             return True
-        if known.bad is not None:
+        if keys.bad is not None:
             return False
-        known.unfit = None
+        keys.unfit = None
         try:
             if isinstance(rows, tuple):
-                return self._update_row(known, pod, snapshot, rows[0])
+                return self._update_row(keys, pod, snapshot, rows[0])
             if len(rows) <= _FEW_ROWS:
-                each = [self._update_row(known, pod, snapshot, r) for r in rows.tolist()]
+                each = [self._update_row(keys, pod, snapshot, r) for r in rows.tolist()]
                 return all(each)
-            return self._update_rows(known, pod, snapshot, rows)
+            return self._update_rows(keys, pod, snapshot, rows)
         except Exception:  # noqa: BLE001 - the full pass says whose fault it is, or copes
             return False
 
-    def _update_row(self, known: PodClass, pod: PodInfo, snapshot: Snapshot, r: int) -> bool:
-        row = known.row
+    def _update_row(self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot, r: int) -> bool:
+        row = keys.row
         if row is None:
-            row = known.row = row_of(known, pod, snapshot, self._ties.of(snapshot))
-        cells = known.cells
+            row = keys.row = row_of(keys, pod, snapshot, self._ties.of(snapshot))
+        cells = keys.cells
         old, new = cells[r], row(r)
         if old != new:
             cells[r] = new
-            if known.grouped is not None:
-                known.grouped.touched.append(r)
-            if (old < 0) is not (new < 0):
-                known.feasible += 1 if old < 0 else -1
-                if known.grouped is not None:
-                    known.grouped.flipped.append(r)
-                return _stands(known, (r,) if old < 0 else (), () if old < 0 else (r,))
+            flips = (old < 0) is not (new < 0)
+            if keys.log is not None:
+                keys.log.append(~r if flips else r)
+            if flips:
+                keys.feasible += 1 if old < 0 else -1
+                return _stands(keys, (r,) if old < 0 else (), () if old < 0 else (r,))
         return True
 
     def _update_rows(
-        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
+        self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
     ) -> bool:
-        before = known.column[rows]
-        passed, at_once = self._passed(known, pod, snapshot, rows)
-        totals = self._totals(known, pod, snapshot, rows, passed, at_once)
+        before = keys.column[rows]
+        passed, at_once = self._passed(keys, pod, snapshot, rows)
+        totals = self._totals(keys, pod, snapshot, rows, passed, at_once)
         places = self._ties.of(snapshot)[rows]
         after = np.empty(len(rows), np.int64)
-        _keys(known, totals, places, places, out=after)
+        _keys(keys, totals, places, places, out=after)
         np.putmask(after, np.logical_not(passed, out=passed), NOWHERE)
-        known.column[rows] = after
-        if known.grouped is not None:
-            known.grouped.touched += rows.tolist()
+        keys.column[rows] = after
         moved = (before ^ after) < 0
+        if keys.log is not None:
+            for row in np.where(moved, ~rows, rows).tolist():
+                keys.log.append(row)
         if not np.logical_or.reduce(moved):
             return True
-        if known.grouped is not None:
-            known.grouped.flipped += rows[moved].tolist()
         came, went = rows[moved & (before < 0)], rows[moved & (after < 0)]
-        known.feasible += len(came) - len(went)
-        return _stands(known, came.tolist(), went.tolist())
+        keys.feasible += len(came) - len(went)
+        return _stands(keys, came.tolist(), went.tolist())
 
-    def _shared_moved(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> bool:
+    def _shared_moved(self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Refreshes what is shared; true if the keys have to be made anew for it.
 
         INVARIANT: whichever class refreshes what is shared, all others notice by the stamp.
         """
-        known.row = None
-        for filtering in known.terms.by_row:
+        keys.row = None
+        for filtering in keys.by_row:
             if filtering.shared is not None:
                 self._refresh_mask(filtering.shared, filtering, pod, snapshot)
-        for scoring in known.baked():
+        for scoring in keys.baked():
             if scoring.shared is not None:
                 self._refresh_raw(scoring.shared, scoring, pod, snapshot)
-        return known.stamp() != known.shared_stamp
+        return keys.stamp() != keys.shared_stamp
 
-    def _relaid(self, known: PodClass, snapshot: Snapshot) -> bool:
+    def _relaid(self, keys: KeyColumn, snapshot: Snapshot) -> bool:
         """Nodes came or went: the keys stay, for the rows that stay; false if all must be asked.
 
         INVARIANT: rows that came, went or were used again are among the changes since.
         """
-        new = snapshot.nodes.size - len(known.column)
-        if known.place.layout < 0 or known.allowed is not None or known.lookups or known.bad:
+        new = snapshot.nodes.size - len(keys.column)
+        if keys.place.layout < 0 or keys.allowed is not None or keys.lookups or keys.bad:
             return False
         ties = self._ties.of(snapshot)
-        column = known.column
-        if new < 0 or snapshot.changes_since(known.place.generation) is None:
+        column = keys.column
+        if new < 0 or snapshot.changes_since(keys.place.generation) is None:
             return False
-        if known.ties != self._ties.version:
-            turned = (column & ~TIE_MASK) | (ties[: len(column)] ^ known.offset)
+        if keys.ties != self._ties.version:
+            turned = (column & ~TIE_MASK) | (ties[: len(column)] ^ keys.offset)
             np.copyto(column, turned, where=column >= 0)
-            known.ties = self._ties.version
+            keys.ties = self._ties.version
         if new:
             column = np.concatenate((column, np.full(new, NOWHERE, dtype=np.int64)))
-            known.column, known.cells = column, column.data
-        if known.grouped is not None:
-            known.grouped.forget()
-        known.row = known.unfit = None
-        known.place.layout = snapshot.layout
+            keys.column, keys.cells = column, column.data
+        if keys.log is not None:
+            keys.log.forget()
+        keys.row = keys.unfit = None
+        keys.place.layout = snapshot.layout
         return True
 
     # ---- all rows ----------------------------------------------------------------------------
 
-    def _fill(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> None:
-        """Asks every plugin about every row."""
-        known.place.forget()
-        known.row = known.bad = known.unfit = None
-        known.scorers, known.wide_scorers, known.lookups, known.uniform = [], [], [], []
-        known.joint, known.joint_filters, known.joint_scorers = None, [], []
-        self._ask_filters(known, pod, snapshot)
-        scorings = self._ask_scorers(known, pod, snapshot)
+    def _fill(
+        self,
+        keys: KeyColumn,
+        terms: Terms,
+        scorings: list[Scoring],
+        pod: PodInfo,
+        snapshot: Snapshot,
+    ) -> None:
+        """Asks who answers by row about every row."""
+        keys.place.forget()
+        keys.fills += 1
+        keys.row = keys.bad = keys.unfit = None
+        self._take(keys, terms)
+        for number, filtering in enumerate(keys.by_row):
+            keys.by_row[number] = self._with_mask(filtering, pod, snapshot)
+        scorings = [self._with_raw(one, pod, snapshot) for one in scorings]
         size = snapshot.nodes.size
         # Only rows that a PreFilter leaves are asked about.
-        rows: Rows = slice(0, size) if known.allowed is None else known.allowed
-        scorings = self._join(known, pod, scorings)
-        passed, at_once = self._passed(known, pod, snapshot, rows)
-        known.feasible = int(np.count_nonzero(passed))
-        self._place_scorers(known, scorings, pod, snapshot, rows, passed)
+        rows: Rows = slice(0, size) if keys.allowed is None else keys.allowed
+        scorings = self._join(keys, pod, scorings)
+        passed, at_once = self._passed(keys, pod, snapshot, rows)
+        keys.feasible = int(np.count_nonzero(passed))
+        self._place_scorers(keys, scorings, pod, snapshot, rows, passed, wide=bool(terms.wide))
         try:
-            totals = self._totals(known, pod, snapshot, rows, passed, at_once)
+            totals = self._totals(keys, pod, snapshot, rows, passed, at_once)
         except OutOfRange as fault:
-            known.bad = self._asking.out_of_range(str(fault))
+            keys.bad = self._asking.out_of_range(str(fault))
             totals = np.zeros(len(passed))
-        self._write(known, snapshot, rows, passed, totals)
-        known.grouped, known.shared_stamp = _grouped(known), known.stamp()
-        known.shared_causes = 0
-        for shared in known.shared():
-            known.shared_causes |= shared.causes
-        known.causes = _causes(known)
-        known.wide = bool(known.terms.wide or known.wide_scorers)
-        known.place.layout, known.place.generation = snapshot.layout, snapshot.generation
+        self._write(keys, snapshot, rows, passed, totals)
+        keys.shared_stamp = keys.stamp()
+        keys.shared_causes = 0
+        for shared in keys.shared():
+            keys.shared_causes |= shared.causes
+        keys.causes = _causes(keys)
+        keys.place.layout, keys.place.generation = snapshot.layout, snapshot.generation
 
     def _write(
         self,
-        known: PodClass,
+        keys: KeyColumn,
         snapshot: Snapshot,
         rows: Rows,
         passed: BoolColumn,
@@ -248,59 +319,57 @@ class Filling:
     ) -> None:
         """The keys of all rows."""
         size, count = snapshot.nodes.size, len(passed)
-        if len(known.column) != size:
-            known.column = np.empty(size, dtype=np.int64)
-            known.cells = known.column.data
-        ties, known.ties = self._ties.of(snapshot), self._ties.version
+        if keys.log is not None:
+            keys.log.forget()
+        if len(keys.column) != size:
+            keys.column = np.empty(size, dtype=np.int64)
+            keys.cells = keys.column.data
+        ties, keys.ties = self._ties.of(snapshot), self._ties.version
         buffer = self._int_buffer(count)
-        if isinstance(rows, slice):
-            keys = known.column
-            _keys(known, totals, ties, buffer, out=keys)
-        else:
-            keys = np.empty(count, np.int64)
-            _keys(known, totals, ties[rows], buffer, out=keys)
-        if known.feasible < count:
+        whole = isinstance(rows, slice)
+        fresh = keys.column if whole else np.empty(count, np.int64)
+        _keys(keys, totals, ties if whole else ties[rows], buffer, out=fresh)
+        if keys.feasible < count:
             # Without a branch a row: NOWHERE is the least of all, what passes is below the limit.
             np.multiply(passed, _TO_HIGHEST, out=buffer)
             buffer += NOWHERE
-            np.minimum(keys, buffer, out=keys)
-            np.maximum(keys, NOWHERE, out=keys)  # what was no number is the least there is
-        if not isinstance(rows, slice):
-            known.column[:] = NOWHERE
-            known.column[rows] = keys
+            np.minimum(fresh, buffer, out=fresh)
+            np.maximum(fresh, NOWHERE, out=fresh)  # what was no number is the least there is
+        if not whole:
+            keys.column[:] = NOWHERE
+            keys.column[rows] = fresh
 
-    def _ask_filters(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> None:
-        terms = known.terms = self._asking.terms(pod, snapshot)
-        known.allowed = None if terms.allowed is None else np.flatnonzero(terms.allowed)
-        terms.allowed = None  # a row each; the list above is short
-        for number, filtering in enumerate(terms.by_row):
-            result = filtering.result
-            if result.shared is not None:
-                shared = self._sharing.of(filtering.name, "filter", result.shared, result.causes)
-                self._refresh_mask(shared, filtering, pod, snapshot)
-                terms.by_row[number] = Filtering(filtering.name, filtering.points, result, shared)
+    def _take(self, keys: KeyColumn, terms: Terms) -> None:
+        """What plugins said of the pod, as far as it concerns rows."""
+        keys.by_row = list(terms.by_row)
+        keys.allowed = None if terms.allowed is None else np.flatnonzero(terms.allowed)
+        keys.scorers, keys.lookups, keys.uniform = [], [], []
+        keys.joint, keys.joint_filters, keys.joint_scorers = None, [], []
+        own = self._asking.wide_keys
+        keys.versions = [one for one in terms.versions if one.name not in own]
 
-    def _ask_scorers(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> list[Scoring]:
-        """Those with a say, in order; an error is kept until it comes to scoring."""
-        try:
-            found = self._asking.scorings(pod, snapshot, known.terms.versions)
-        except PluginError as error:
-            known.bad = error
-            return []
-        for number, scoring in enumerate(found):
-            result = scoring.result
-            by_row = result.scope is Scope.ROW and result.normalization is not Normalization.CUSTOM
-            if by_row and result.shared is not None:
-                shared = self._sharing.of(scoring.name, "score", result.shared, result.causes)
-                self._refresh_raw(shared, scoring, pod, snapshot)
-                found[number] = Scoring(
-                    scoring.name, scoring.points, scoring.weight, result, shared
-                )
-        return found
+    def _with_mask(self, filtering: Filtering, pod: PodInfo, snapshot: Snapshot) -> Filtering:
+        """The filter with its mask, if classes keep one together."""
+        name, points, result, _ = filtering
+        if result.shared is None:
+            return filtering
+        shared = self._sharing.of(name, "filter", result.shared, result.causes)
+        self._refresh_mask(shared, filtering, pod, snapshot)
+        return Filtering(name, points, result, shared)
 
-    def _join(self, known: PodClass, pod: PodInfo, scorings: list[Scoring]) -> list[Scoring]:
+    def _with_raw(self, scoring: Scoring, pod: PodInfo, snapshot: Snapshot) -> Scoring:
+        """The score with its raw scores, if classes keep them together."""
+        name, points, weight, result, _ = scoring
+        by_row = result.scope is Scope.ROW and result.normalization is not Normalization.CUSTOM
+        if not by_row or result.shared is None:
+            return scoring
+        shared = self._sharing.of(name, "score", result.shared, result.causes)
+        self._refresh_raw(shared, scoring, pod, snapshot)
+        return Scoring(name, points, weight, result, shared)
+
+    def _join(self, keys: KeyColumn, pod: PodInfo, scorings: list[Scoring]) -> list[Scoring]:
         """Finds what stands for some of them; returns the others."""
-        known.filters = by_row = known.terms.by_row
+        keys.filters = by_row = keys.by_row
         for filtering in by_row:
             join = filtering.points.joint
             if join is None or filtering.shared is not None:
@@ -312,10 +381,10 @@ class Filling:
             }
             joint = self._asking.guard(filtering.name, "Filter", join, pod, scorers)
             if joint is not None:
-                known.joint, mine = joint, joint.scorers
-                known.joint_filters = [filtering]
-                known.filters = [one for one in by_row if one is not filtering]
-                known.joint_scorers = [one for one in scorings if one.name in mine]
+                keys.joint, mine = joint, joint.scorers
+                keys.joint_filters = [filtering]
+                keys.filters = [one for one in by_row if one is not filtering]
+                keys.joint_scorers = [one for one in scorings if one.name in mine]
                 return [one for one in scorings if one.name not in mine]
         return scorings
 
@@ -339,45 +408,50 @@ class Filling:
 
     def _place_scorers(
         self,
-        known: PodClass,
+        keys: KeyColumn,
         scorings: list[Scoring],
         pod: PodInfo,
         snapshot: Snapshot,
         rows: Rows,
         passed: BoolColumn,
+        *,
+        wide: bool,
     ) -> None:
         """Which scores are baked into the keys, and how; the others are asked in every cycle.
 
         Where a wide filter decides in every cycle which nodes are feasible, all that depends on the
         feasible ones is asked then, too.
         """
-        known.base, known.touched, known.whole = 0.0, 0, True
+        keys.base, keys.touched, keys.whole = 0.0, 0, True
+        keys.late = frozenset()
         feasible = passed
         for scoring in scorings:
             result = scoring.result
             by_row = result.scope is Scope.ROW
             if _is_plain(scoring):
-                known.scorers.append(scoring)
+                keys.scorers.append(scoring)
                 continue
             if scoring.shared is not None and scoring.shared.uniform:
                 how = result.normalization
-                known.base += scoring.weight * float(by_top(how, _ONE_ZERO, 0.0)[0])
-                known.uniform.append(scoring)
+                keys.base += scoring.weight * float(by_top(how, _ONE_ZERO, 0.0)[0])
+                keys.uniform.append(scoring)
                 continue
-            if known.terms.wide or result.scope is Scope.ALL:
-                known.wide_scorers.append(scoring)
+            if result.scope is Scope.ALL:
+                continue
+            if wide:
+                keys.late |= {scoring.name}
                 continue
             if feasible is passed and not isinstance(rows, slice):
                 feasible = np.zeros(snapshot.nodes.size, dtype=np.bool_)
                 feasible[rows] = passed
             if by_row and result.normalization is not Normalization.CUSTOM:
-                self._normalize(known, scoring, pod, snapshot, feasible)
+                self._normalize(keys, scoring, pod, snapshot, feasible)
             else:
-                self._of_feasible(known, scoring, pod, snapshot, feasible)
+                self._of_feasible(keys, scoring, pod, snapshot, feasible)
 
     def _normalize(
         self,
-        known: PodClass,
+        keys: KeyColumn,
         scoring: Scoring,
         pod: PodInfo,
         snapshot: Snapshot,
@@ -386,7 +460,7 @@ class Filling:
         """Bakes in raw scores of rows, normalised by the highest of the feasible ones."""
         shared, how = scoring.shared, scoring.result.normalization
         if shared is None:
-            known.touched |= int(scoring.result.causes)
+            keys.touched |= int(scoring.result.causes)
             raw = self._asking.raw(scoring, pod, snapshot, slice(0, snapshot.nodes.size))
             if raw is None:
                 return
@@ -397,7 +471,7 @@ class Filling:
         top = float(among.max(initial=0.0))
         fresh = None if shared is None else shared.normal.get(top)
         if among.min(initial=0.0) < 0:
-            known.bad = self._asking.out_of_range(scoring.name)
+            keys.bad = self._asking.out_of_range(scoring.name)
         if fresh is None:
             # Rows that are not feasible may be above the top. One that becomes feasible needs a key
             # that says so, or nobody would notice that the top is another one now.
@@ -405,11 +479,11 @@ class Filling:
             if shared is not None:
                 shared.normal[top] = fresh
         many = int(np.count_nonzero(among == top))
-        known.lookups.append(Lookup(scoring, fresh, scoring.weight, raw, top, many))
+        keys.lookups.append(Lookup(scoring, fresh, scoring.weight, raw, top, many))
 
     def _of_feasible(
         self,
-        known: PodClass,
+        keys: KeyColumn,
         scoring: Scoring,
         pod: PodInfo,
         snapshot: Snapshot,
@@ -417,12 +491,12 @@ class Filling:
     ) -> None:
         """Bakes in scores that are made of the feasible nodes."""
         result = scoring.result
-        known.touched |= int(result.causes)
-        known.whole = False
+        keys.touched |= int(result.causes)
+        keys.whole = False
         rows_set = self._sharing.feasible(feasible)
         kept_as = None
         if result.shared is not None and not result.causes:
-            versions = [value for name, _, value in known.terms.versions if name == scoring.name]
+            versions = [value for name, _, value in keys.versions if name == scoring.name]
             kept_as = scoring.name, result.shared, snapshot.layout, *versions
         found = None if kept_as is None else rows_set.scores.get(kept_as)
         if found is None:
@@ -430,7 +504,7 @@ class Filling:
                 raw = self._asking.raw(scoring, pod, snapshot, rows_set.rows)
                 scores = None if raw is None else self._asking.normalized(scoring, raw)
             except PluginError as error:
-                known.bad = error
+                keys.bad = error
                 return
             column = np.zeros(snapshot.nodes.size)
             if scores is not None:
@@ -438,25 +512,25 @@ class Filling:
             found = column, 0.0 if scores is None else scoring.weight
             if kept_as is not None:
                 rows_set.keep(kept_as, *found)
-        known.lookups.append(Lookup(scoring, *found))
+        keys.lookups.append(Lookup(scoring, *found))
 
     # ---- masks and totals --------------------------------------------------------------------
 
     def _passed(
-        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, rows: Rows
+        self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot, rows: Rows
     ) -> tuple[BoolColumn, Scores | None]:
         """Which of the rows hold a node that no filter by row rejects, and the joint's totals.
 
         Both are borrowed. Without totals all have to be asked alone.
         """
         present = snapshot.nodes.present[rows]
-        joint, filters = known.joint, known.filters
+        joint, filters = keys.joint, keys.filters
         at_once = None
         if joint is not None:
-            name = known.joint_filters[0].name
+            name = keys.joint_filters[0].name
             at_once = self._asking.guard(name, "Filter", joint.totals, snapshot, rows)
         if at_once is None:
-            passed, totals, filters = present.copy(), None, known.terms.by_row
+            passed, totals, filters = present.copy(), None, keys.by_row
         else:
             passed, totals = at_once
             passed &= present
@@ -472,7 +546,7 @@ class Filling:
 
     def _totals(
         self,
-        known: PodClass,
+        keys: KeyColumn,
         pod: PodInfo,
         snapshot: Snapshot,
         rows: Rows,
@@ -486,15 +560,15 @@ class Filling:
         Raises:
             OutOfRange: a score of a row that passes is not in 0..100.
         """
-        totals, scorers = at_once, known.scorers
+        totals, scorers = at_once, keys.scorers
         first = totals is None
         if totals is None:
             count = len(passed)
             if len(self._floats) < count:
                 self._floats = np.empty(count)
             totals = self._floats[:count]
-            scorers = [*known.joint_scorers, *known.scorers]
-        parts = [(one.weight, one.column[rows]) for one in known.lookups]
+            scorers = [*keys.joint_scorers, *keys.scorers]
+        parts = [(one.weight, one.column[rows]) for one in keys.lookups]
         for scoring in scorers:
             raw = self._baked(scoring, pod, snapshot, rows, passed)
             if raw is None:
@@ -534,14 +608,10 @@ class Filling:
         return raw
 
     def keys_of(
-        self, known: PodClass, snapshot: Snapshot, totals: Scores, rows: NDArray[np.intp]
+        self, keys: KeyColumn, snapshot: Snapshot, totals: Scores, rows: NDArray[np.intp]
     ) -> IntColumn:
         """Keys of rows with these total scores."""
-        return steps_of(totals) | (self._ties.of(snapshot)[rows] ^ known.offset)
-
-    def grouped(self, known: PodClass) -> GroupedChoice | None:
-        """How to choose among groups, anew."""
-        return _grouped(known)
+        return steps_of(totals) | (self._ties.of(snapshot)[rows] ^ keys.offset)
 
     def _int_buffer(self, count: int) -> IntColumn:
         if len(self._ints) < count:
@@ -550,35 +620,24 @@ class Filling:
 
 
 def _keys(
-    known: PodClass, totals: Scores, places: IntColumn, buffer: IntColumn, *, out: IntColumn
+    keys: KeyColumn, totals: Scores, places: IntColumn, buffer: IntColumn, *, out: IntColumn
 ) -> None:
     """The keys of totals; `places` are those of the same rows, `buffer` may be the same array."""
-    unit = UNIT if known.whole else FRACTION
-    if known.scorers or known.lookups:  # rows without a node may have scores that are no numbers
+    unit = UNIT if keys.whole else FRACTION
+    if keys.scorers or keys.lookups:  # rows without a node may have scores that are no numbers
         with np.errstate(invalid="ignore"):
             np.multiply(totals, unit, out=out, casting="unsafe")
     else:
         np.multiply(totals, unit, out=out, casting="unsafe")
-    if not known.whole:
+    if not keys.whole:
         np.left_shift(out, TIE_BITS, out=out)
-    np.bitwise_xor(places, known.offset, out=buffer)
+    np.bitwise_xor(places, keys.offset, out=buffer)
     np.bitwise_or(out, buffer, out=out)
 
 
-def _stands(known: PodClass, came: Any, went: Any) -> bool:  # noqa: ANN401 - rows
+def _stands(keys: KeyColumn, came: Any, went: Any) -> bool:  # noqa: ANN401 - rows
     """Whether what the feasible nodes decide is as it was."""
-    return all(lookup.stands(came, went) for lookup in known.lookups)
-
-
-def _grouped(known: PodClass) -> GroupedChoice | None:
-    filters = [one.result.grouped for one in known.terms.wide]
-    scorers = [(one.weight, one.result.grouped) for one in known.wide_scorers]
-    all_filters = [one for one in filters if one is not None]
-    all_scorers = [(weight, one) for weight, one in scorers if one is not None]
-    wide = len(filters) + len(scorers)
-    if not wide or len(all_filters) + len(all_scorers) < wide:
-        return None
-    return GroupedChoice(all_filters, all_scorers)
+    return all(lookup.stands(came, went) for lookup in keys.lookups)
 
 
 def _is_plain(scoring: Scoring) -> bool:
@@ -587,11 +646,11 @@ def _is_plain(scoring: Scoring) -> bool:
     return result.scope is Scope.ROW and result.normalization is Normalization.NONE
 
 
-def _causes(known: PodClass) -> int:
+def _causes(keys: KeyColumn) -> int:
     """Which changes of a row can change its key; a node that came or went always can."""
     causes = 0
-    for filtering in known.terms.by_row:
+    for filtering in keys.by_row:
         causes |= int(filtering.result.causes)
-    for scoring in known.baked():
+    for scoring in keys.baked():
         causes |= int(scoring.result.causes)
     return causes

@@ -8,20 +8,20 @@ Asks `interface.Grouped` and knows no plugin.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.interface import MAX_SCORE, Grouped, GroupedFilter, GroupedScore, Moved
-from engine.framework.podclass import FRACTION, NOWHERE, TIE_BITS
+from engine.framework.log import Log
+from engine.framework.podclass import FRACTION, NOWHERE, TIE_BITS, KeyColumn
 from engine.framework.snapshot import IntColumn, Snapshot
 
 _MOST_GROUPS: Final = 1 << 14
-_MANY_ROWS: Final = 64
-
-_T = TypeVar("_T")
+_MOST_BUFFERS: Final = 64
 
 
 class _Together:
@@ -79,38 +79,56 @@ class _Together:
         self._numbers = {key: i for i, key in enumerate(self.keys)}
 
 
+class Buffers:
+    """An array for each of the last who asked for one."""
+
+    def __init__(self) -> None:
+        self._each: OrderedDict[object, IntColumn] = OrderedDict()
+
+    def of(self, whose: object, size: int) -> tuple[IntColumn, bool]:
+        """(size,) an array, and whether it is as it was left."""
+        found = self._each.get(whose)
+        kept = found is not None and len(found) == size
+        if not kept:
+            if len(self._each) >= _MOST_BUFFERS:
+                self._each.popitem(last=False)
+            found = self._each[whose] = np.empty(size, np.int64)
+        self._each.move_to_end(whose)
+        assert found is not None
+        return found, kept
+
+
 class GroupedChoice:
     """Chooses among the rows of one class; see the module."""
 
     __slots__ = (
-        "_buffer",
+        "_buffers",
         "_column",
         "_filters",
         "_live",
         "_scorers",
+        "_seen",
         "_steps",
         "_together",
-        "flipped",
-        "touched",
     )
 
     def __init__(
-        self, filters: Sequence[GroupedFilter], scorers: Sequence[tuple[float, GroupedScore]]
+        self,
+        filters: Sequence[GroupedFilter],
+        scorers: Sequence[tuple[float, GroupedScore]],
+        buffers: Buffers,
     ) -> None:
         self._filters = filters
         self._scorers = scorers
         self._together = _Together([*filters, *(scorer for _, scorer in scorers)])
+        self._buffers = buffers
         self._column: IntColumn | None = None
+        self._seen = 0
         self._live: list[int] = []
-        self._buffer: IntColumn = np.empty(0, np.int64)
         self._steps: list[int] = []
-        # INVARIANT: `_buffer` is made of `_steps` and the column, but for rows that changed since.
-        self.touched: list[int] = []
-        """Rows of the class's column that changed."""
-        self.flipped: list[int] = []
-        """Rows of the class's column that became feasible or ceased to be, each time they did."""
+        # INVARIANT: its buffer is made of `_steps` and the column, but for rows that changed since.
 
-    def keys(self, column: IntColumn, snapshot: Snapshot) -> tuple[IntColumn, int]:
+    def keys(self, keys: KeyColumn, snapshot: Snapshot) -> tuple[IntColumn, int]:
         """(N,) the class's keys with what is answered by groups, and how many are feasible.
 
         The array is borrowed until the next call.
@@ -119,18 +137,32 @@ class GroupedChoice:
             ValueError: a score of a feasible node is outside 0..100.
         """
         moved = self._together.sync(snapshot)
-        if column is not self._column:
-            moved = None
-        self._count(column, moved)
-        live = self._live
+        column, log = keys.column, keys.log
+        if log is None:
+            log = keys.log = Log()
+        touched = log.since(self._seen) if column is self._column else None
+        self._column, self._seen = None, log.end  # for when a plugin raises
+        if moved is None or touched is None:
+            moved = touched = None
+            self._recount(column, keys.feasible)
+        else:
+            self._count(column, moved, touched)
+        live, several = self._live, self._together.keys
         for i, one in enumerate(self._filters):
-            passes = self._each(one.passes(), i)
+            passes = one.passes()
+            if several:
+                passes = [passes[key[i]] for key in several]
             live = [n if passed else 0 for n, passed in zip(live, passes, strict=True)]
         totals = [0.0] * len(live)
         for i, (weight, scorer) in enumerate(self._scorers, len(self._filters)):
-            scores = self._each(scorer.scores(self._by_member(live, scorer, i)), i)
-            for group, score in enumerate(scores):
-                if live[group]:
+            if several:
+                scores = scorer.scores(self._by_member(live, scorer, i))
+                scores = [scores[key[i]] for key in several]
+            else:
+                scores = scorer.scores(live)
+            for group, n in enumerate(live):
+                if n:
+                    score = scores[group]
                     if not 0 <= score <= MAX_SCORE:
                         raise ValueError("a score is outside 0..100")
                     totals[group] += weight * score
@@ -138,54 +170,47 @@ class GroupedChoice:
             int(total * FRACTION) << TIE_BITS if n else NOWHERE
             for n, total in zip(live, totals, strict=True)
         ]
-        self._add(steps, column, moved)
-        return self._buffer, sum(live)
+        self._column = column
+        return self._added(steps, column, moved, touched), sum(live)
 
-    def forget(self) -> None:
-        """The column was written to without a word about which rows."""
-        self._column = None
-
-    def _add(self, steps: list[int], column: IntColumn, moved: Moved) -> None:
-        """Makes `_buffer`: of the rows that changed, if the steps of all others stand."""
-        buffer, groups, before = self._buffer, self._together.column, self._steps
-        touched, self.touched, self._steps = self.touched, [], steps
-        if moved is None or steps[: len(before)] != before or len(touched) > _MANY_ROWS:
+    def _added(
+        self, steps: list[int], column: IntColumn, moved: Moved, touched: Sequence[int] | None
+    ) -> IntColumn:
+        """Adds the steps: to the rows that changed, if those of all others stand."""
+        buffer, kept = self._buffers.of(self, len(column))
+        groups, before, self._steps = self._together.column, self._steps, steps
+        if not kept or moved is None or touched is None or steps[: len(before)] != before:
             np.array(steps, np.int64).take(groups, out=buffer, mode="clip")
             buffer += column
-            return
-        for row in (*touched, *[row for row, _ in moved]):
+            return buffer
+        for row in (*[row if row >= 0 else ~row for row in touched], *[row for row, _ in moved]):
             buffer[row] = steps[groups[row]] + int(column[row])
-
-    def _each(self, answers: Sequence[_T], member: int) -> Sequence[_T]:
-        """What a member says of its groups, for each group of all."""
-        keys = self._together.keys
-        return [answers[key[member]] for key in keys] if keys else answers
+        return buffer
 
     def _by_member(self, live: list[int], member: Grouped, at: int) -> list[int]:
-        """How many feasible nodes the groups of a member have."""
-        keys = self._together.keys
-        if not keys:
-            return live
+        """How many feasible nodes the groups of one of several members have."""
         found = [0] * len(member)
-        for key, n in zip(keys, live, strict=True):
+        for key, n in zip(self._together.keys, live, strict=True):
             found[key[at]] += n
         return found
 
-    def _count(self, column: IntColumn, moved: Moved) -> None:
-        """Brings `_live`, the feasible nodes of each group, up to the column."""
+    def _recount(self, column: IntColumn, feasible: int) -> None:
+        """Counts `_live`, the feasible nodes of each group."""
         groups = self._together.column
-        flipped, self.flipped = self.flipped, []
-        if moved is None:
-            counts = np.bincount(groups[column >= 0], minlength=len(self._together))
-            self._live = counts.tolist()
-            self._column = column
-            self._buffer = np.empty(len(column), np.int64)
-            return
-        live = self._live
+        if feasible < len(column):
+            groups = groups[column >= 0]
+        self._live = np.bincount(groups, minlength=len(self._together)).tolist()
+
+    def _count(
+        self, column: IntColumn, moved: Sequence[tuple[int, int]], touched: Sequence[int]
+    ) -> None:
+        """Brings `_live` up to the column."""
+        groups, live = self._together.column, self._live
         live += [0] * (len(self._together) - len(live))
         odd: set[int] = set()
-        for row in flipped:
-            odd ^= {row}
+        for row in touched:
+            if row < 0:
+                odd ^= {~row}
         for row, before in moved:
             feasible = bool(column[row] >= 0)
             live[before] -= feasible is not (row in odd)

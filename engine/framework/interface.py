@@ -404,6 +404,8 @@ class Points:
         class_key: what filter and score read of the pod. Made of texts, numbers, bytes, tuples and
             frozensets, or `UNSHARED`. `SILENT` of a plugin that has no say about the pod: among
             equal nodes the choice is then the same as without it.
+        wide_key: `class_key` says nothing of what is answered by row: what it tells apart are
+            answers of a scope of ALL, and whether there are any.
         key_version: what else `class_key` depends on, if it is cheap to tell.
         key_moves: `class_key` looks at more than that, so it is asked in every cycle; otherwise
             once a pod.
@@ -462,6 +464,7 @@ class Points:
     kin: Callable[[PodInfo, Snapshot], Hashable] | None = None
     gang: Callable[[PodInfo, Snapshot], Membership | None] | None = None
     class_key: Callable[[PodInfo, Snapshot], Hashable] = _no_key
+    wide_key: bool = False
     key_version: Version | None = None
     key_moves: bool = False
     pre_filter: Callable[[PodInfo, Snapshot], PreFilterResult] | None = None

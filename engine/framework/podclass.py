@@ -7,6 +7,7 @@ key. What every node is given alike (`base`) is in no key.
 What plugins answer by row is baked into the keys. Masks and raw scores that do not depend on the
 pod but through a plugin's `shared` key are kept once for all classes (`sharing`). What looks
 further than a row and the set of feasible nodes is not in the keys: it is asked in every cycle.
+Classes that differ in that alone have one column of keys together.
 
 A class asks plugins and decides nothing; it is made by `classes`, filled by `filling`.
 """
@@ -19,15 +20,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.asking import Filtering, Scoring, Terms
+from engine.framework.asking import Depends, Filtering, Scoring
 from engine.framework.decision import Rejections
 from engine.framework.derived import Place
 from engine.framework.interface import MAX_SCORE, Joint, Scores
+from engine.framework.log import Log
 from engine.framework.podinfo import PodInfo
 from engine.framework.sharing import Shared
 from engine.framework.snapshot import IntColumn, Snapshot
 
 if TYPE_CHECKING:
+    from engine.framework.classes import ClassName
     from engine.framework.grouped import GroupedChoice
 
 TIE_BITS: Final = 20
@@ -82,22 +85,26 @@ class Lookup:
         return self.many > 0 or top == 0.0
 
 
-class PodClass:
-    """See the module."""
+class KeyColumn:
+    """What plugins answer by row for some classes, as a sort key for every node; see the module."""
 
     __slots__ = (
+        "__weakref__",
         "allowed",
         "bad",
         "base",
+        "by_row",
         "causes",
         "cells",
         "column",
         "feasible",
+        "fills",
         "filters",
-        "grouped",
         "joint",
         "joint_filters",
         "joint_scorers",
+        "late",
+        "log",
         "lookups",
         "offset",
         "place",
@@ -105,26 +112,25 @@ class PodClass:
         "scorers",
         "shared_causes",
         "shared_stamp",
-        "terms",
         "ties",
-        "total",
         "touched",
         "unfit",
         "uniform",
-        "used",
+        "versions",
         "whole",
-        "wide",
-        "wide_scorers",
     )
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
-        """How the class turns the order of ties."""
+        """How it turns the order of ties."""
         self.ties = 0
         """Which order of ties the keys have."""
-        self.used = 0
+        self.fills = 0
+        """How often plugins were asked about all rows."""
         self.place = Place()
-        self.terms = Terms()
+        self.versions: list[Depends] = []
+        """What the answers depend on besides rows."""
+        self.by_row: list[Filtering] = []
         self.allowed: NDArray[np.intp] | None = None
         """The only rows worth asking about."""
         self.joint: Joint | None = None
@@ -134,14 +140,11 @@ class PodClass:
         self.filters: list[Filtering] = []
         """The other filters by row."""
         self.scorers: list[Scoring] = []
-        self.wide_scorers: list[Scoring] = []
-        self.wide = False
-        """Whether anybody looks further than a row in every cycle."""
-        self.grouped: GroupedChoice | None = None
-        """How to choose, if all that is wide is answered by groups."""
         self.lookups: list[Lookup] = []
         self.uniform: list[Scoring] = []
         """Scores that are the same on all nodes; they are in `base`."""
+        self.late: frozenset[str] = frozenset()
+        """Whose scores are asked in every cycle, as a wide filter says then who is feasible."""
         self.base = 0.0
         self.causes = 0
         """Changes of a row that can change its key."""
@@ -149,8 +152,11 @@ class PodClass:
         """Changes of any row after which the scores of all have to be asked again."""
         self.column: IntColumn = np.empty(0, dtype=np.int64)
         self.cells: memoryview[Any] = self.column.data
+        self.log: Log | None = None
+        """The rows whose key changed, as ~row if they became feasible or ceased to be; None: nobody
+        reads it."""
         self.shared_causes = 0
-        """Changes of a row that can change what it shares with other classes."""
+        """Changes of a row that can change what it shares with other columns."""
         self.shared_stamp = 0
         """The `stamp` with which the keys were made."""
         self.feasible = 0
@@ -170,7 +176,7 @@ class PodClass:
 
     def shared(self) -> list[Shared]:
         """What it keeps together with other classes."""
-        masks = [one.shared for one in self.terms.by_row]
+        masks = [one.shared for one in self.by_row]
         scores = [one.shared for one in self.baked()]
         return [one for one in (*masks, *scores) if one is not None]
 
@@ -181,22 +187,56 @@ class PodClass:
         return sum([one.answers for one in shared if one is not None]) - len(odd)
 
 
+class PodClass:
+    """Pods that no plugin can tell apart: their keys, and who looks further than a row."""
+
+    __slots__ = ("fills", "filters", "grouped", "keys", "name", "scorers", "used", "versions")
+
+    def __init__(self, name: ClassName | None) -> None:
+        self.name = name
+        """What tells it from others; None: it is kept for nobody."""
+        self.used = 0
+        self.keys = KeyColumn(0)
+        self.fills = -1
+        """Those of the keys when it was asked; others: it has to be asked again."""
+        self.versions: list[Depends] = []
+        """What answers depend on of those who tell the class from others with the same keys.
+
+        INVARIANT: whichever class asks anew because of the versions of the keys, `fills` moves, and
+        the others ask, too.
+        """
+        self.filters: list[Filtering] = []
+        self.scorers: list[Scoring] = []
+        self.grouped: GroupedChoice | None = None
+        """How to choose, if all that is wide is answered by groups."""
+
+    @property
+    def wide(self) -> bool:
+        """Whether anybody looks further than a row in every cycle."""
+        return bool(self.filters or self.scorers)
+
+    def forget(self) -> None:
+        """Everything is asked again."""
+        self.fills = -1
+        self.keys.place.forget()
+
+
 def row_of(
-    known: PodClass, pod: PodInfo, snapshot: Snapshot, ties: IntColumn
+    keys: KeyColumn, pod: PodInfo, snapshot: Snapshot, ties: IntColumn
 ) -> Callable[[int], int]:
     """Makes what gives the key of a single row, as the full pass does.
 
     It is good while `layout`, what is shared and the look-ups stay.
     """
-    masks = _masks(known, snapshot)
-    checks = [_check(f, pod, snapshot) for f in known.filters if f.shared is None]
+    masks = _masks(keys, snapshot)
+    checks = [_check(f, pod, snapshot) for f in keys.filters if f.shared is None]
     scores = [
-        _weighed(s, pod, snapshot) for s in known.scorers if not (s.shared and s.shared.uniform)
+        _weighed(s, pod, snapshot) for s in keys.scorers if not (s.shared and s.shared.uniform)
     ]
-    lookups = [(one.weight, one.cells) for one in known.lookups]
-    turn, places = known.offset, ties.data
-    apart = _apart(known, pod, snapshot)
-    at_once = apart if known.joint is None else known.joint.row(snapshot)
+    lookups = [(one.weight, one.cells) for one in keys.lookups]
+    turn, places = keys.offset, ties.data
+    apart = _apart(keys, pod, snapshot)
+    at_once = apart if keys.joint is None else keys.joint.row(snapshot)
 
     def row(r: int) -> int:
         for mask in masks:
@@ -219,31 +259,31 @@ def row_of(
     return row
 
 
-def total_of(known: PodClass, pod: PodInfo, snapshot: Snapshot, row: int) -> float:
+def total_of(keys: KeyColumn, pod: PodInfo, snapshot: Snapshot, row: int) -> float:
     """The exact total score of a feasible row."""
-    total = known.base
-    for scoring in (*known.joint_scorers, *known.scorers):
+    total = keys.base
+    for scoring in (*keys.joint_scorers, *keys.scorers):
         total += scoring.weight * _score(scoring, pod, snapshot)(row)
-    for lookup in known.lookups:
+    for lookup in keys.lookups:
         total += lookup.weight * lookup.cells[row]
     return total
 
 
-def _masks(known: PodClass, snapshot: Snapshot) -> list[memoryview[Any]]:
+def _masks(keys: KeyColumn, snapshot: Snapshot) -> list[memoryview[Any]]:
     """What a row must have True in."""
     masks = [snapshot.nodes.present.data]
-    masks += [f.shared.cells for f in known.filters if f.shared and not f.shared.uniform]
-    if known.allowed is not None:
+    masks += [f.shared.cells for f in keys.filters if f.shared and not f.shared.uniform]
+    if keys.allowed is not None:
         allowed = np.zeros(snapshot.nodes.size, np.bool_)
-        allowed[known.allowed] = True
+        allowed[keys.allowed] = True
         masks.append(allowed.data)
     return masks
 
 
-def _apart(known: PodClass, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], float]:
+def _apart(keys: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], float]:
     """What the joint stands for, each asked alone: below zero where one does not pass."""
-    checks = [_check(one, pod, snapshot) for one in known.joint_filters]
-    scores = [_weighed(one, pod, snapshot) for one in known.joint_scorers]
+    checks = [_check(one, pod, snapshot) for one in keys.joint_filters]
+    scores = [_weighed(one, pod, snapshot) for one in keys.joint_scorers]
 
     def total(row: int) -> float:
         if not all(check(row) for check in checks):

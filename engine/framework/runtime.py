@@ -116,7 +116,7 @@ class Framework:
         self._classes = Classes(
             plugins, self._asking, sharing, seed=profile.seed, most_bytes=memo_bytes
         )
-        self._filling = Filling(self._asking, sharing)
+        self._filling = Filling(self._asking, sharing, self._classes.column)
         self.keys_move = self._classes.keys_move
         """Whether what tells a pod's class is more than the pod."""
 
@@ -247,11 +247,10 @@ class Framework:
         """
         assert known.grouped is not None
         try:
-            return known.grouped.keys(known.column, snapshot)
+            return known.grouped.keys(known.keys, snapshot)
         except Exception as cause:
-            known.place.forget()  # half-way: everything is asked again
-            names = [one.name for one in known.terms.wide]
-            names += [one.name for one in known.wide_scorers]
+            known.forget()  # half-way
+            names = [*[one.name for one in known.filters], *[one.name for one in known.scorers]]
             name = " ".join(dict.fromkeys(names))
             raise self._asking.fault(name, "Score", cause) from cause
 
@@ -261,15 +260,13 @@ class Framework:
         Raises:
             PluginError: a plugin raised.
         """
-        passed = known.column >= 0
-        for filtering in known.terms.wide:
+        passed = known.keys.column >= 0
+        for filtering in known.filters:
             own = self._asking.mask(filtering, pod, snapshot, slice(0, len(passed)))
             if own is not None:
                 passed &= own
         if len(snapshot.nominations):
             passed[self.trial(pod, snapshot).promised(passed)] = False
-            # What flips meanwhile is not gathered.
-            known.grouped = self._filling.grouped(known)
         return np.flatnonzero(passed)
 
     def keys(
@@ -283,8 +280,8 @@ class Framework:
         if not _still_normal(known, candidates):
             keys = self._fresh_keys(known, pod, snapshot, candidates)
         else:
-            keys = known.column[candidates]
-            if known.wide_scorers:
+            keys = known.keys.column[candidates]
+            if known.scorers:
                 keys += self._wide_steps(known, pod, snapshot, candidates)
         tier = self._best_tier(pod, snapshot, candidates)
         if tier is not None:
@@ -295,7 +292,7 @@ class Framework:
         self, known: PodClass, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
     ) -> IntColumn:
         totals = np.zeros(len(candidates))
-        for scoring in known.wide_scorers:
+        for scoring in known.scorers:
             raw = self._asking.raw(scoring, pod, snapshot, candidates)
             if raw is not None:
                 totals += self._asking.normalized(scoring, raw) * scoring.weight
@@ -305,10 +302,10 @@ class Framework:
         self, known: PodClass, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
     ) -> IntColumn:
         """Keys where fewer nodes are left than those that the class has its scores for."""
-        totals = np.full(len(candidates), -known.base)
+        totals = np.full(len(candidates), -known.keys.base)
         for _, weight, _, normal in self.scores(pod, snapshot, candidates):
             totals += normal * weight
-        return self._filling.keys_of(known, snapshot, totals, candidates)
+        return self._filling.keys_of(known.keys, snapshot, totals, candidates)
 
     def _best_tier(
         self, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
@@ -352,11 +349,12 @@ class Framework:
             PluginError: a plugin raised.
         """
         promised = len(snapshot.nominations) or pod.pod.status.nominated_node_name
-        if known.terms.wide or promised:
+        keys = known.keys
+        if known.filters or promised:
             return self.rejections(pod, snapshot)
-        if known.unfit is None:
-            known.unfit = self.rejections(pod, snapshot)
-        return known.unfit
+        if keys.unfit is None:
+            keys.unfit = self.rejections(pod, snapshot)
+        return keys.unfit
 
     def scores(
         self, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
@@ -442,9 +440,10 @@ def _log_fault(fault: PluginError) -> None:
 
 def _still_normal(known: PodClass, candidates: Candidates) -> bool:
     """Whether these nodes give the scores that the class has baked into its keys."""
-    if not known.lookups or len(candidates) == known.feasible:
+    lookups = known.keys.lookups
+    if not lookups or len(candidates) == known.keys.feasible:
         return True
     return all(
         one.raw is not None and float(one.raw[candidates].max(initial=0.0)) == one.top
-        for one in known.lookups
+        for one in lookups
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable
+from functools import lru_cache
 
 import numpy as np
 
@@ -59,10 +60,12 @@ def places_of(snapshot: Snapshot) -> IntColumn:
 
 def turn_of(seed: int, key: Hashable) -> int:
     """How a class turns the order."""
-    text = f"{seed}\0{_stable(key)}"
+    parts = key if isinstance(key, tuple) else (key,)
+    text = "\0".join([str(seed), *[repr(p) if type(p) in _PLAIN else _stable(p) for p in parts]])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest()) & TIE_MASK
 
 
+@lru_cache(maxsize=1024)  # classes have most parts of their keys from each other
 def _stable(key: Hashable) -> str:
     """The key as text, the same in every process: sets have no order of their own."""
     if isinstance(key, tuple):

@@ -160,7 +160,7 @@ class Rescuers:
             return None, framework.ended(unfit, snapshot)
         answer: Chosen | Refused | None = None
         if len(fit):
-            node = snapshot.nodes.name(int(fit[known.column[fit].argmax()]))
+            node = snapshot.nodes.name(int(fit[known.keys.column[fit].argmax()]))
             cache.nominate(pod, node)
             answer = self._placement.choose_member(queued)
             cache.withdraw(pod.uid)

@@ -10,7 +10,7 @@ Says nothing of what counts mean.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -251,6 +251,7 @@ class Groups:
     """All rows, in groups of those with equal domains and values; `column` is each row's group."""
 
     __slots__ = (
+        "_by_part",
         "_keys",
         "_numbers",
         "_parts",
@@ -268,6 +269,8 @@ class Groups:
         self._positions: list[list[int]] = []
         self._keys: dict[tuple[int, ...], int] = {}
         self._numbers: list[tuple[int, ...]] = []
+        self._by_part: list[tuple[list[int], list[int]]] = []
+        """For each part what stands of it in the keys of all groups."""
         self._table: NDArray[np.int64] | None = None
         self.column: GroupColumn = np.empty(0, np.int16)
 
@@ -281,30 +284,33 @@ class Groups:
             self._rebuild(snapshot, parts, stamp)
             return None
         moved: set[int] = set()
-        for part, sparse, positions in zip(parts, self._sparse, self._positions, strict=True):
-            rows = part.changed(positions) if sparse else []
+        positions = self._positions
+        for at, part in enumerate(parts):
+            if not self._sparse[at]:
+                continue
+            rows = part.changed(positions[at])
             if rows is None or len(rows) > _FEW_CHANGES:
                 self._rebuild(snapshot, parts, stamp)
                 return None
-            moved.update(rows)
+            if rows:
+                moved.update(rows)
+                positions[at] = part.position()
         if not moved:
             return ()
-        self._positions = [part.position() for part in parts]
         found = []
         for row in moved:
             found.append((row, int(self.column[row])))
             self.column[row] = self._number(tuple(self._key(row)))
         return found
 
-    def by_part(self) -> Iterator[tuple[list[int], list[int]]]:
+    def by_part(self) -> list[tuple[list[int], list[int]]]:
         """For each part the domains of all groups, and what was counted there."""
-        keys = self._numbers
-        for at, (part, sparse) in enumerate(zip(self._parts, self._sparse, strict=True)):
-            domains = [key[2 * at] for key in keys]
-            if sparse:
-                yield domains, [key[2 * at + 1] for key in keys]
-            else:
-                yield domains, part.totals(domains)
+        return [
+            (domains, counts if sparse else part.totals(domains))
+            for part, sparse, (domains, counts) in zip(
+                self._parts, self._sparse, self._by_part, strict=True
+            )
+        ]
 
     def domain(self, part: int) -> NDArray[np.integer]:
         """See `Entities.domain`."""
@@ -328,6 +334,9 @@ class Groups:
         if number is None:
             number = self._keys[key] = len(self._numbers)
             self._numbers.append(key)
+            for at, (domains, counts) in enumerate(self._by_part):
+                domains.append(key[2 * at])
+                counts.append(key[2 * at + 1])
             self._table = None
         return number
 
@@ -365,6 +374,8 @@ class Groups:
         column, self._table = made
         self.column = column.copy()
         self._numbers = [tuple(key) for key in self._table.tolist()]
+        each = self._table.T.tolist()
+        self._by_part = list(zip(each[::2], each[1::2], strict=True))
         self._keys = {key: number for number, key in enumerate(self._numbers)}
 
 

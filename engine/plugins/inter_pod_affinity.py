@@ -405,6 +405,7 @@ class InterPodAffinity:
                 ClusterEventWithHint(ClusterEvent(Resource.NODE, node), _after_node),
             ),
             class_key=self._class_key,
+            wide_key=True,
             key_version=_version,
             pre_filter=self._pre_filter,
             filter=_filter,

@@ -231,7 +231,7 @@ class Evenness(Counted):
             live = np.array(feasible, np.int64)
             found: list[float] = self._normal(self.raw(self._groups, live), live > 0).tolist()
             return found
-        parts = [*self._groups.by_part()]
+        parts = self._groups.by_part()
         counted = feasible
         for domains, _ in parts if self._spread.every_key else ():
             counted = [n if domain >= 0 else 0 for n, domain in zip(counted, domains, strict=True)]
@@ -239,19 +239,20 @@ class Evenness(Counted):
         for constraint, (domains, counts) in zip(self._spread.soft, parts, strict=True):
             if constraint.topology_key == HOSTNAME:
                 size = sum(counted)
-            else:
-                size = len({max(d, 0) for d, n in zip(domains, counted, strict=True) if n})
+            else:  # a node without the label is in the domain of the empty value
+                there = {domain for domain, n in zip(domains, counted, strict=True) if n}
+                size = len(there) - (-1 in there and 0 in there)
             weight, skew = math.log(size + 2), constraint.max_skew - 1
             each = zip(totals, domains, counts, strict=True)
             totals = [t + (n * weight + skew) if d >= 0 else t for t, d, n in each]
         raw = [int(total) + (total - int(total) >= _HALF) for total in totals]
-        among = [one for one, n in zip(raw, counted, strict=True) if n]
+        among = raw if all(counted) else [one for one, n in zip(raw, counted, strict=True) if n]
         highest, lowest = max(among, default=0), min(among, default=0)
         if not highest:
             return [float(MAX_SCORE) if n else 0.0 for n in counted]
-        both = highest + lowest
+        most = MAX_SCORE * (highest + lowest)
         return [
-            float(MAX_SCORE * (both - one) // highest) if n else 0.0
+            float((most - MAX_SCORE * one) // highest) if n else 0.0
             for one, n in zip(raw, counted, strict=True)
         ]
 
@@ -337,6 +338,7 @@ class PodTopologySpread:
                 _event(Resource.NODE, node, self._after_node),
             ),
             class_key=self._class_key,
+            wide_key=True,
             key_version=stamp if self._defaults.constraints else None,
             pre_filter=self._pre_filter,
             filter=_filter,

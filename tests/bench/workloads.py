@@ -22,10 +22,12 @@ import click
 from engine.basis import rules_of
 from engine.cache import Cache
 from engine.clock import ManualClock
+from engine.collector import collecting, sweep
 from engine.cycle import conclude, decide
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
+from engine.kube.sharing import PodSharing
 from engine.objects import Pod, PodDisruptionBudget, Service, from_builtins
 from engine.plugins.registry import default_plugins
 from engine.queue import SchedulingQueue
@@ -151,7 +153,7 @@ class Run:
     """A workload in a cluster in memory."""
 
     def __init__(self, document: Json) -> None:
-        self.cache, self.clock = Cache(), ManualClock()
+        self.cache, self.clock, self.sharing = Cache(), ManualClock(), PodSharing()
         made = document["generate"]
         names = [f"node-{i:05}" for i in range(made["nodes"])]
         for i, name in enumerate(names):
@@ -162,7 +164,7 @@ class Run:
             meta = {"namespace": "default", **one["metadata"]}
             self.cache.set_object(from_builtins(KINDS[one["kind"]], one | {"metadata": meta}))
         count = len(names) * made["boundPodsPerNode"]
-        for i, bound in enumerate(_pods("there", made["boundTemplates"], count)):
+        for i, bound in enumerate(_pods("there", made["boundTemplates"], count, self.sharing)):
             self.cache.add_pod(bound, names[i % len(names)])
         self.framework = Framework(Profile("default-scheduler", tuple(default_plugins())))
         self.queue = SchedulingQueue(
@@ -178,17 +180,17 @@ class Run:
     def times(self) -> list[float]:
         """Seconds of each decision that is measured."""
         warm, count = self._document["warmup"], self._document["count"]
-        for one in _pods("new", self._document["templates"], warm + count):
+        for one in _pods("new", self._document["templates"], warm + count, self.sharing):
             self.queue.add(one)
         for _ in self.framework.warm(self.snapshot()):
             pass
-        gc.collect()
-        gc.freeze()
+        sweep()
         found = []
-        for _ in range(warm + count):
-            began = time.thread_time()
-            self._one()
-            found.append(time.thread_time() - began)
+        with collecting():
+            for _ in range(warm + count):
+                began = time.thread_time()
+                self._one()
+                found.append(time.thread_time() - began)
         gc.unfreeze()
         return found[warm:]
 
@@ -210,10 +212,13 @@ class Run:
                 self.framework.reserve(one, self.cache.snapshot(now), decision.node)
 
 
-def _pods(name: str, templates: list[Json], count: int) -> Iterator[PodInfo]:
+def _pods(name: str, templates: list[Json], count: int, sharing: PodSharing) -> Iterator[PodInfo]:
+    """Pods as the watch hands them on: equal parts of them are one object."""
     for i, made in enumerate(written_out(templates, count)):
         made["metadata"] |= {"name": f"{name}-{i}", "uid": f"{name}-{i}", "namespace": "default"}
-        yield make_pod_info(from_builtins(Pod, made))
+        one = from_builtins(Pod, made)
+        sharing(one)
+        yield make_pod_info(one)
 
 
 def written_out(templates: Sequence[Json], count: int) -> Iterator[Json]:

@@ -271,7 +271,9 @@ def outcome(out: Answer, framework: Framework, pod: PodInfo, snapshot: Snapshot)
     out["feasible"] = names
     for plugin, rejected in first.items():
         # A nominated node is asked even if a PreFilter leaves it out, but not recorded.
-        asked = rejected if known.allowed is None else np.intersect1d(rejected, known.allowed)
+        asked = (
+            rejected if known.keys.allowed is None else np.intersect1d(rejected, known.keys.allowed)
+        )
         out["rejectedFirst"].update({snapshot.nodes.name(int(row)): plugin for row in asked})
     if names:
         out.update(scores(framework, pod, snapshot, names, rows))

@@ -38,7 +38,7 @@ def preempt(pod: PodInfo, cache: Cache, framework: Framework) -> Answer:
     if decision.node is not None:
         known = framework.known(pod, snapshot)
         rows = framework.candidates(known, pod, snapshot)
-        if known.feasible and pod.pod.status.nominated_node_name == decision.node:
+        if known.keys.feasible and pod.pod.status.nominated_node_name == decision.node:
             rows = np.array([decision.row])
         return {**out, "feasible": [snapshot.nodes.name(int(row)) for row in rows]}
     assert decision.fit_error is not None

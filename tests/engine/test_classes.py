@@ -301,6 +301,33 @@ def test_a_class_takes_a_key_a_node():
     assert (after - before) / classes <= 8 * nodes + (8 << 10)
 
 
+def test_classes_that_only_differ_in_what_looks_further_have_one_column_and_each_its_choice():
+    cache, framework, _ = known_class(9)
+    for number in range(9):
+        node = make_node(f"n{number}", cpu="64", memory="256Gi", labels={"zone": f"{number % 3}"})
+        cache.update_node(node)
+    hard = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    apps = ("a", "b", "c")
+
+    def waiting(app, number):
+        selector = {"matchLabels": {"app": app}}
+        spec = {"topologySpreadConstraints": [{**hard, "labelSelector": selector}]}
+        return make_pod(f"{app}{number}", cpu="100m", labels={"app": app}, spec=spec)
+
+    zones = {app: [] for app in apps}
+    for number in range(9):
+        for app in apps:
+            pod = waiting(app, number)
+            node = decide(pod, cache.snapshot(0.0), framework).node
+            cache.assume(pod, node)
+            zones[app].append(int(node[1:]) % 3)
+    assert all({seen.count(zone) for zone in range(3)} == {3} for seen in zones.values())
+    columns = [framework.known(waiting(app, 0), cache.snapshot(0.0)).keys for app in apps]
+    assert columns[0] is columns[1] is columns[2]
+    other = framework.known(make_pod("o", cpu="200m"), cache.snapshot(0.0)).keys
+    assert other is not columns[0]
+
+
 def test_a_node_that_joins_drops_no_class():
     cache, framework, pod = known_class(200)
     known = framework.known(pod, cache.snapshot(0.0))
@@ -310,4 +337,4 @@ def test_a_node_that_joins_drops_no_class():
     cache.remove_node("n3")
     assert framework.known(pod, cache.snapshot(0.0)) is known
     assert not asked
-    assert known.feasible == 200
+    assert known.keys.feasible == 200
