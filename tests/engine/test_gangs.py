@@ -124,6 +124,26 @@ async def test_more_members_than_it_needs_come_as_there_is_room():
     assert made.edge.binds[-1] == ("a-2", "n3")
 
 
+@pytest.mark.parametrize("how", ["bound by hand", "bound by another scheduler", "labelled"])
+@in_a_loop
+async def test_a_member_that_others_put_on_a_node_is_the_one_that_was_missing(how):
+    made = world()
+    await gang(made, "a", 2)
+    labels = {"gang": "a", "size": "3"}
+    if how == "bound by hand":
+        made.comes("b", node="n1", labels=labels)
+    elif how == "bound by another scheduler":
+        made.bound(made.comes("b", scheduler="other", labels=labels), "n1")
+    else:
+        old = made.comes("b", node="n1")
+        meta = msgspec.structs.replace(old.metadata, labels=labels)
+        made.handlers.pods.on_update(old, msgspec.structs.replace(old, metadata=meta))
+    made.comes("stranger", node="n1", labels={"gang": "other", "size": "3"})
+    made.clock.advance(11.0)
+    await made.turn()
+    assert sorted(name for name, _ in made.edge.binds) == ["a-0", "a-1"]
+
+
 @in_a_loop
 async def test_pods_of_no_gang_and_of_another_namespace_are_not_its_members():
     made = world()
