@@ -124,6 +124,20 @@ async def test_more_members_than_it_needs_come_as_there_is_room():
     assert made.edge.binds[-1] == ("a-2", "n3")
 
 
+@pytest.mark.parametrize("rule", ["permit: pod.label bad -> reject", "reserve: not pod.label bad"])
+@in_a_loop
+async def test_members_are_told_who_was_refused_where_all_of_them_fit(rule):
+    made = world(f'{GANG}\n{rule} message "bad"')
+    member(made, "a", 0)
+    member(made, "a", 1, labels={"bad": "yes"})
+    member(made, "a", 2)
+    await made.turn()
+    assert made.edge.binds == []
+    words = "gang a: 3 of the 3 members that it needs fit; a-1 refused (p.policy:1)"
+    assert condition(made, "a-0") == words
+    assert condition(made, "a-1") == f"{words}. bad (p.policy:2)"
+
+
 @pytest.mark.parametrize("how", ["bound by hand", "bound by another scheduler", "labelled"])
 @in_a_loop
 async def test_a_member_that_others_put_on_a_node_is_the_one_that_was_missing(how):
