@@ -360,6 +360,22 @@ async def test_when_the_time_is_up_all_give_their_nodes_back():
     assert set(made.snapshot().objects("GangFailure")) == {"default/a"}
 
 
+@pytest.mark.parametrize("sort", ["", "sort: group.last_failure ?? pod.first_attempt_at\n"])
+@in_a_loop
+async def test_who_waited_longer_comes_before_a_gang_whose_time_is_up(sort):
+    made = world(f"{sort}{WAITS}", nodes=("n1", "n2"))
+    made.queue.on_change = lambda queued: made.cache.set_queued(queued.pod, queued.times)
+    made.cache.attend(frozenset({"queue"}))
+    await gang(made, "a", 3, labels={"scheduling.x-k8s.io/pod-group": "a"})
+    made.clock.advance(1.0)
+    made.comes("other", cpu="1500m")
+    await made.turn()
+    assert made.edge.binds == []
+    made.clock.advance(60.0)
+    await made.turn()
+    assert [name for name, _ in made.edge.binds] == ["other"]
+
+
 @pytest.mark.parametrize("who", ["a-0", "a-2"])
 @in_a_loop
 async def test_when_a_member_goes_the_others_give_their_nodes_back(who):
