@@ -63,6 +63,8 @@ class Held:
     since_time: float = 0.0
     due: float = math.inf
     wakes: Wakes = field(default=frozenset())
+    lost: bool = False
+    """Its node is gone; one of that name that came since is another."""
 
     @property
     def pod(self) -> PodInfo:
@@ -151,6 +153,9 @@ class Permits:
 
     def happened(self, event: ClusterEvent) -> None:
         """Those that wait for such an event are asked about in the next slices."""
+        if event == _NODE_GONE:
+            for held in self._held.values():
+                held.lost |= self._cache.nodes.row(held.node) < 0
         for wakes in self._by_wakes:
             if wakes not in self._stirred and any(one.matches(event) for one in wakes):
                 self._stirred[wakes] = None
@@ -219,7 +224,7 @@ class Permits:
     # ---- inside
 
     def _ask(self, held: Held) -> None:
-        if self._cache.nodes.row(held.node) < 0:
+        if held.lost or self._cache.nodes.row(held.node) < 0:
             self._reject(held, _NO_NODE)
             return
         waited = self._waited(held)
@@ -288,7 +293,7 @@ class Permits:
         self._again[held.pod.uid] = None
 
     def _release(self, held: Held) -> None:
-        if self._cache.nodes.row(held.node) < 0:
+        if held.lost or self._cache.nodes.row(held.node) < 0:
             self._reject(held, _NO_NODE)
             return
         self._end(held)

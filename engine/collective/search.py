@@ -105,7 +105,11 @@ def _cheapest(evictions: Evictions, several: Sequence[Plans]) -> Preemption | No
     rows, at = [], []
     for number, plans in enumerate(several):
         if evictions.limit is not None:
-            plans.helps &= np.count_nonzero(plans.gone, axis=0) <= evictions.limit
+            many = plans.helps & (np.count_nonzero(plans.gone, axis=0) > evictions.limit)
+            plans.helps &= ~many
+            if many.any():
+                words = f"More victims would be needed than the limit of {evictions.limit}"
+                plans.reasons[words] += int(np.count_nonzero(many))
         left = np.flatnonzero(plans.helps)
         rows.append(plans.rows[left])
         at += [(number, one) for one in left.tolist()]

@@ -465,8 +465,10 @@ class Gangs:
         self._give_back(turn)
         words = why_unfit(gang.title, gang.minimum, turn.most, gang.within)
         names = [one.queued.pod.name for one in turn.refused]
-        if names and turn.most < gang.minimum:
-            words += f"; no room for {_named(names)}"
+        if names:  # a plan knows of room, and not of what permits and reservations say
+            named = _named(names)
+            fits = turn.most >= gang.minimum
+            words += f"; {named} refused" if fits else f"; no room for {named}"
         if turn.cut_short:
             words += "; not all ways were tried, there are too many"
         if not turn.keeps_promises:

@@ -17,20 +17,22 @@ from dsl.plan import GangRule
 from dsl.types import MISSING
 from dsl.world import Subject, World
 from engine.collective.gangs import code_column, domain_words, gang_name, title
-from engine.framework.events import Action, ClusterEvent, Resource
+from engine.framework.events import Action, ClusterEvent, QueueingHint, Resource, Seen
 from engine.framework.gang import Membership
-from engine.framework.podinfo import PodInfo
+from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.snapshot import PodColumns, Snapshot
-from engine.objects import GangFailure
+from engine.objects import GangFailure, Pod
 from engine.policy.podreads import epoch_seconds, group_of
 
-#: What can change the terms of a gang that could not start. That a member comes is no event: it is
-#: tried together with all others.
+#: What can change the terms of a gang that could not start. That a member comes to the queue is no
+#: event: it is tried together with all others.
 EVENTS: Final = (
     ClusterEvent(Resource.POD_GROUP, Action.ALL),
     ClusterEvent(Resource.SCHEDULING_POD_GROUP, Action.ALL),
     ClusterEvent(Resource.TARGET_POD, Action.UPDATE),
 )
+#: A pod that somebody else bound, or labelled on its node, may be the member that is missing.
+JOINED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD | Action.UPDATE_POD_LABEL)
 Asked = Callable[[PodInfo, Snapshot], tuple[Subject, World]]
 
 
@@ -49,6 +51,18 @@ class GangRules:
             if key is not None:
                 return rule.id, pod.namespace, key
         return None
+
+    def joins(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+        """Whether a pod on a node is of the gang of one that waits."""
+        del before
+        if not isinstance(after, Pod) or after.metadata.namespace != pod.namespace:
+            return QueueingHint.SKIP
+        try:
+            other = make_pod_info(after)
+        except ValueError:
+            return QueueingHint.QUEUE
+        same = self.kin(other, snapshot) == self.kin(pod, snapshot)
+        return QueueingHint.QUEUE if same else QueueingHint.SKIP
 
     def gang(self, pod: PodInfo, snapshot: Snapshot) -> Membership | None:
         """See `Points.gang`."""

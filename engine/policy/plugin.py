@@ -197,8 +197,11 @@ class PolicyPlugin:
     def _events(self) -> Sequence[ClusterEventWithHint]:
         """What the filters read decides what can wake a pod that they rejected."""
         found = sorted_events((*self._deciding(), *self.plan.gangs))
-        of_gangs = gangs.EVENTS if self.plan.gangs else ()
-        return tuple(ClusterEventWithHint(event) for event in dict.fromkeys((*found, *of_gangs)))
+        if not self.plan.gangs:
+            return tuple(ClusterEventWithHint(event) for event in found)
+        events = dict.fromkeys((*found, *gangs.EVENTS))
+        joins = ClusterEventWithHint(gangs.JOINED, self._gangs.joins)
+        return (*(ClusterEventWithHint(event) for event in events), joins)
 
     def _turns_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid)

@@ -227,7 +227,10 @@ class QuotaPlugin(PolicyPlugin):
             own = one.rule.owner_reads
             reads |= one.rule.reads if own is None else own
         events = events_of_reads(reads) - events_of_reads(frozenset())
-        return [ClusterEventWithHint(event) for event in sorted(events, key=str)]
+        found = [ClusterEventWithHint(event) for event in sorted(events, key=str)]
+        if "pod.annotation" in reads:  # that of a pod on a node has no event of its own
+            found.append(ClusterEventWithHint(ClusterEvent(_POD, Action.UPDATE_OTHER), self._moved))
+        return found
 
     # ---- whether a pod fits
 
@@ -324,6 +327,14 @@ class QuotaPlugin(PolicyPlugin):
         owners = (one.owner(snapshot) for one in self.quotas)
         same = any(owner(gone) == owner(pod) for owner in owners)
         return QueueingHint.QUEUE if same else QueueingHint.SKIP
+
+    def _moved(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+        """A pod on a node is no longer of the quota that it was of."""
+        if not isinstance(before, Pod) or not isinstance(after, Pod):
+            return QueueingHint.QUEUE
+        if before.metadata.annotations == after.metadata.annotations:
+            return QueueingHint.SKIP
+        return self._hint(pod, before, after, snapshot)
 
 
 def _promises(snapshot: Snapshot) -> int:

@@ -429,6 +429,13 @@ class SchedulingQueue:
             else:
                 self._move(queued, Wake.AT_ONCE, _ACTIVATED)
 
+    def go_behind(self, key: Hashable) -> None:
+        """All pods with a key (`Rules.kin`) were tried now, in vain: others come first."""
+        for queued in self._kin.of(key):
+            if queued.where in (SubQueue.ACTIVE, SubQueue.BACKOFF):
+                queued.queued_at = self._clock.time()
+                self._reorder(queued)
+
     def flush(self) -> None:
         """Moves the pods whose time has come: backoff over, a rule turns, parked for too long."""
         self._ask()

@@ -136,9 +136,10 @@ def test_what_one_namespace_lends_it_gets_back_and_nobody_passes_a_maximum(clust
     cluster.creates(a, *(f"a{number}" for number in range(7)))
     wait_until("a borrows up to its maximum", lambda: len(cluster.running(a)) == 6)
     (left,) = set(cluster.pods(a)) - set(cluster.running(a))
+    words = f"quota of {a}: no more cpu: 6 used, 1 asked for, at most 6"
     wait_until(
         "who waits is told who uses what",
-        lambda: any(f"quota of {a}: used 6 of max 6 cores" in n for n in cluster.notes(a, left)),
+        lambda: any(words in note for note in cluster.notes(a, left)),
     )
     cluster.creates(b, "b0", "b1")
     wait_until("what is free is used", lambda: len(cluster.running(b)) == 2)

@@ -124,6 +124,40 @@ async def test_more_members_than_it_needs_come_as_there_is_room():
     assert made.edge.binds[-1] == ("a-2", "n3")
 
 
+@pytest.mark.parametrize("rule", ["permit: pod.label bad -> reject", "reserve: not pod.label bad"])
+@in_a_loop
+async def test_members_are_told_who_was_refused_where_all_of_them_fit(rule):
+    made = world(f'{GANG}\n{rule} message "bad"')
+    member(made, "a", 0)
+    member(made, "a", 1, labels={"bad": "yes"})
+    member(made, "a", 2)
+    await made.turn()
+    assert made.edge.binds == []
+    words = "gang a: 3 of the 3 members that it needs fit; a-1 refused (p.policy:1)"
+    assert condition(made, "a-0") == words
+    assert condition(made, "a-1") == f"{words}. bad (p.policy:2)"
+
+
+@pytest.mark.parametrize("how", ["bound by hand", "bound by another scheduler", "labelled"])
+@in_a_loop
+async def test_a_member_that_others_put_on_a_node_is_the_one_that_was_missing(how):
+    made = world()
+    await gang(made, "a", 2)
+    labels = {"gang": "a", "size": "3"}
+    if how == "bound by hand":
+        made.comes("b", node="n1", labels=labels)
+    elif how == "bound by another scheduler":
+        made.bound(made.comes("b", scheduler="other", labels=labels), "n1")
+    else:
+        old = made.comes("b", node="n1")
+        meta = msgspec.structs.replace(old.metadata, labels=labels)
+        made.handlers.pods.on_update(old, msgspec.structs.replace(old, metadata=meta))
+    made.comes("stranger", node="n1", labels={"gang": "other", "size": "3"})
+    made.clock.advance(11.0)
+    await made.turn()
+    assert sorted(name for name, _ in made.edge.binds) == ["a-0", "a-1"]
+
+
 @in_a_loop
 async def test_pods_of_no_gang_and_of_another_namespace_are_not_its_members():
     made = world()
@@ -324,6 +358,22 @@ async def test_when_the_time_is_up_all_give_their_nodes_back():
     for name in ("a-0", "a-1"):
         assert "timed out after 60 s gang a: 2 of 3 members have a node" in told(made, name)[0]
     assert set(made.snapshot().objects("GangFailure")) == {"default/a"}
+
+
+@pytest.mark.parametrize("sort", ["", "sort: group.last_failure ?? pod.first_attempt_at\n"])
+@in_a_loop
+async def test_who_waited_longer_comes_before_a_gang_whose_time_is_up(sort):
+    made = world(f"{sort}{WAITS}", nodes=("n1", "n2"))
+    made.queue.on_change = lambda queued: made.cache.set_queued(queued.pod, queued.times)
+    made.cache.attend(frozenset({"queue"}))
+    await gang(made, "a", 3, labels={"scheduling.x-k8s.io/pod-group": "a"})
+    made.clock.advance(1.0)
+    made.comes("other", cpu="1500m")
+    await made.turn()
+    assert made.edge.binds == []
+    made.clock.advance(60.0)
+    await made.turn()
+    assert [name for name, _ in made.edge.binds] == ["other"]
 
 
 @pytest.mark.parametrize("who", ["a-0", "a-2"])

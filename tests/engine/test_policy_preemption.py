@@ -91,6 +91,8 @@ async def test_a_limit_and_the_choice_of_a_node():
     made.comes("high", cpu="2", priority=10)
     await settle(made)
     assert made.edge.evictions == []
+    words = "0/1 nodes are available: 1 More victims would be needed than the limit of 1."
+    assert made.edge.conditions[-1][2].endswith(f"preemption (p.policy:1): {words}")
 
 
 @in_a_loop

@@ -285,6 +285,26 @@ async def test_a_quota_by_a_label_of_the_namespace_follows_its_edits():
     assert made.placed("two")
 
 
+@pytest.mark.parametrize("elastic", ["", " elastic"])
+@in_a_loop
+async def test_a_quota_by_an_annotation_follows_the_edits_of_pods_on_nodes(elastic):
+    made = Quotas(f"quota: by pod.annotation[team] min cpu 1 max cpu 1{elastic}\n")
+
+    def pod(name, team, node=""):
+        plain = pod_object(name, namespace="a", cpu="1", node=node)
+        meta = msgspec.structs.replace(plain.metadata, annotations={"team": team})
+        return msgspec.structs.replace(plain, metadata=meta)
+
+    there = pod("there", "x", "n1")
+    made.handlers.pods.on_add(there)
+    made.handlers.pods.on_add(pod("new", "x"))
+    await settle(made)
+    made.handlers.pods.on_update(there, pod("there", "y", "n1"))
+    made.clock.advance(20.0)
+    await settle(made)
+    assert made.placed("new")
+
+
 def namespace(name, labels):
     return from_builtins(Namespace, {"metadata": {"name": name, "labels": labels}})
 

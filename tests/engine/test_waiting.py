@@ -199,13 +199,18 @@ async def test_a_pod_that_somebody_else_binds_is_let_go_of():
     assert (len(made.scheduler.permits), made.snapshot().waiting) == (0, {})
 
 
+@pytest.mark.parametrize("again", [False, True])
 @in_a_loop
-async def test_a_node_that_goes_takes_the_wait_with_it():
+async def test_a_node_that_goes_takes_the_wait_with_it(again):
     made = world()
     await held(made)
     made.handlers.nodes.on_delete(made.cache.nodes.node(0))
+    if again:  # another node of its name, before anybody is asked
+        made.handlers.nodes.on_add(make_node("n1", cpu="2", unschedulable=True))
     await made.turn()
     assert told(made, "FailedScheduling")[0] == f"{REFUSED}the node is gone"
+    made.clock.advance(20.0)
+    await made.turn()
     assert made.assigned() is None
 
 
