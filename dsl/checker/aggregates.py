@@ -9,6 +9,7 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.checker import lists
 from dsl.checker.fields import canonical, fixed_text
+from dsl.checker.metrics import find_metric
 from dsl.checker.scope import Flex, Refused
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Fix
@@ -64,7 +65,7 @@ def aggregate(typer: Typer, node: s.Aggregate) -> ir.Expr:
         example = _EXAMPLES[of.things][tests].format(of.text)
         wants = "condition" if tests else f"value of each of the {of.things}"
         message, help_ = f"`{node.function}` needs a {wants}", f"write  {node.function}({example})"
-        raise typer.scope.refuse("P209", message, node.span, help_)
+        raise typer.refuse("P209", message, node.span, help_)
     pods, containers = of.things == "pods", of.things == "containers"
     placed = of.table != "queue"
     each = replace(typer.place, pods=pods, placed=placed, containers=containers)
@@ -79,7 +80,7 @@ def _set(typer: Typer, node: s.Expr) -> Set | None:
     if isinstance(node, s.Name) and node.name in _ALL_NODES:
         return Set("nodes", node.name, node.name)
     if isinstance(node, s.Call) and node.name in ("pods_in", "nodes_in"):
-        return Set(node.name.removesuffix("_in"), _label_of(typer, node), typer.scope.text(node))
+        return Set(node.name.removesuffix("_in"), _label_of(typer, node), typer.text(node))
     if not isinstance(node, s.Field) or node.key is not None or node.tail:
         return None
     name = canonical(node.path)
@@ -99,28 +100,28 @@ def _label_of(typer: Typer, node: s.Call) -> str:
     """Returns the domain of `pods_in("KEY")` and `nodes_in("KEY")`."""
     (key,) = node.args if len(node.args) == 1 else (None,)
     if not isinstance(key, s.Text | s.Param):
-        written = typer.scope.text(key) if key is not None else ""
+        written = typer.text(key) if key is not None else ""
         named = f"{written.removeprefix('node.')}.{node.name.removesuffix('_in')}"
         quoted = f'{node.name}("{written}")' if _KEY.fullmatch(written) else None
         better = named if named in POD_SETS or named in NODE_SETS else quoted
         message = f"`{node.name}` takes the key of a label in quotes"
         helps = () if better else (f'write for example  {node.name}("example.com/row")',)
-        raise typer.scope.refuse("P209", message, node.span, *helps, fix=better)
+        raise typer.refuse("P209", message, node.span, *helps, fix=better)
     return f"label:{fixed_text(typer, key)}"
 
 
 def _no_set(typer: Typer, first: s.Expr, over: s.Expr) -> Refused:
     """Refuses `over zone` and `sum(node.pods over it.cpu)`."""
-    second, swapped = typer.scope.text(over), typer.scope.text(first)
+    second, swapped = typer.text(over), typer.text(first)
     if isinstance(over, s.Field) and _set(typer, first) is not None:
         message = "`over` stands between a value and what it is taken of"
         fix = Fix(Span(first.span.start, over.span.end), f"{second} over {swapped}")
-        return typer.scope.refuse("P209", message, over.span, fix=fix)
+        return typer.refuse("P209", message, over.span, fix=fix)
     last = second.removeprefix("node.")
     known = (last, f"node.{last}", f"{last}.nodes")
     better = next((one for one in known if one in POD_SETS or one in NODE_SETS), "")
     help_ = f"write  over {better or 'node.pods, over nodes   or   over candidates'}"
-    return typer.scope.refuse("P209", "`over` wants a set of pods or nodes", over.span, help_)
+    return typer.refuse("P209", "`over` wants a set of pods or nodes", over.span, help_)
 
 
 def _over(
@@ -169,7 +170,7 @@ def _fits_within(typer: Typer, of: Set, parts: list[ir.Expr]) -> None:
         message = f"a condition on `{of.text}` may not read a field of the node"
         help_ = "use `node.pods`, or compare outside of the aggregate"
     if guilty is not None:
-        raise typer.scope.refuse("P202", message, guilty.span, help_)
+        raise typer.refuse("P202", message, guilty.span, help_)
 
 
 def _of_the_node(parts: list[ir.Expr]) -> ir.Expr | None:
@@ -201,7 +202,7 @@ def nothing_of_it(typer: Typer, what: str, node: ir.Expr | None) -> None:
     mine = next((one for one in reads if one.level is Level.POD), None)
     if mine is None or any(one.level is Level.IT for one in reads):
         return
-    scope, written = typer.scope, typer.scope.text(mine)
+    scope, written = typer, typer.text(mine)
     # What a let reads is written in the let.
     here = mine.span.start in range(node.span.start, node.span.end)
     fix = f"it.{written.removeprefix('pod.')}"
@@ -222,13 +223,13 @@ def _element_wise(typer: Typer, node: s.Aggregate) -> ir.Expr:
     first, *others = node.args
     of = _set(typer, first) if node.over is None and len(others) == 1 else None
     if of is not None and of.text != _CLUSTER:
-        each, tests = typer.scope.text(others[0]), node.function in ir.TESTS
+        each, tests = typer.text(others[0]), node.function in ir.TESTS
         better = f"{of.text} where {each}" if tests else f"{each} over {of.text}"
         message = f"`{node.function}` goes through a set by `{'where' if tests else 'over'}`"
-        raise typer.scope.refuse("P209", message, node.span, fix=f"{node.function}({better})")
+        raise typer.refuse("P209", message, node.span, fix=f"{node.function}({better})")
     if node.function in (*ir.TESTS, "distinct") or node.over is not None or node.where is not None:
         message = f"`{node.function}` takes one value or condition of each of a set"
-        raise typer.scope.refuse("P209", message, node.span)
+        raise typer.refuse("P209", message, node.span)
     values, kind = typer.unify(typer.each(node.args), f"`{node.function}` wants")
     wants = "number or time" if node.function in ("min", "max") else "number"
     typer.want(values[0], wants, f"`{node.function}`", "P209")
@@ -260,7 +261,7 @@ def bare(typer: Typer, node: s.BareAggregate) -> ir.Expr:
         if of_set or not names:
             spelled = [f"{function}({_EXAMPLES['pods'][function in ir.TESTS].format('node.pods')})"]
         help_ = f"write  {'   or   '.join(spelled)}"
-        raise typer.scope.refuse("P207", message, node.span, help_)
+        raise typer.refuse("P207", message, node.span, help_)
     of = Set("nodes", "candidates", "")
     return _over(typer, node, of, (subjects[names[0]], None))
 
@@ -277,7 +278,7 @@ def _subjects(typer: Typer, root: s.Expr) -> dict[str, ir.Expr]:
         elif isinstance(node, s.Name | s.Field) or _is_node_call(typer, node):
             typed = typer.check(node)  # type: ignore[arg-type]  # all three are expressions
             if not isinstance(typed, Flex) and typed.level is Level.NODE and typed.type.is_number:
-                out.setdefault(typer.scope.text(node), typed)
+                out.setdefault(typer.text(node), typed)
         else:
             stack.extend(reversed(_parts(node)))
     return out
@@ -286,7 +287,7 @@ def _subjects(typer: Typer, root: s.Expr) -> dict[str, ir.Expr]:
 def _is_node_call(typer: Typer, node: s.Node) -> bool:
     """Whether a call is a number of the node as a name is: `peers`, an age, a metric of pairs."""
     return isinstance(node, s.Call) and (
-        node.name in _NODE_CALLS or typer.find_metric(node.name) is not None
+        node.name in _NODE_CALLS or find_metric(typer, node.name) is not None
     )
 
 

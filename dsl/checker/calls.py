@@ -6,6 +6,7 @@ from dsl import ir
 from dsl import syntax as s
 from dsl import types as t
 from dsl.checker import names, peers
+from dsl.checker.metrics import find_metric
 from dsl.checker.scope import Refused, Typed
 from dsl.checker.typer import Typer
 from dsl.functions import FUNCTIONS, TEXT_FUNCTIONS, FunctionSpec
@@ -42,7 +43,7 @@ _PAIR: Final = 2
 
 def call(typer: Typer, node: s.Call) -> Typed:
     """Returns the value of a call."""
-    scope = typer.scope
+    scope = typer
     spec = FUNCTIONS.get(node.name)
     if spec is None:
         return _pair(typer, node)
@@ -65,8 +66,8 @@ def call(typer: Typer, node: s.Call) -> Typed:
 
 def _pair(typer: Typer, node: s.Call) -> Typed:
     """Returns the value of a metric of pairs: `rtt(node.name, it.node)`."""
-    scope = typer.scope
-    entry = typer.find_metric(node.name) if node.name not in scope.lets else None
+    scope = typer
+    entry = find_metric(typer, node.name) if node.name not in scope.lets else None
     if node.name in scope.broken:
         raise Refused
     if entry is None:
@@ -83,15 +84,15 @@ def _pair(typer: Typer, node: s.Call) -> Typed:
 
 def _metric_age(typer: Typer, node: s.Call) -> ir.Expr:
     name = node.args[0]
-    entry = typer.find_metric(name.name) if isinstance(name, s.Name) else None
+    entry = find_metric(typer, name.name) if isinstance(name, s.Name) else None
     if entry is None:
-        raise typer.scope.refuse("P209", "`metric_age` takes the name of a metric", name.span)
+        raise typer.refuse("P209", "`metric_age` takes the name of a metric", name.span)
     found = typer.sample(entry, node.span, age=True)
     assert isinstance(found, ir.Metric)
     if found.of not in OF_NODES:
         message = "only samples of nodes have an age"
         help_ = f"a sample older than its `stale` is missing:  {found.name} is present"
-        raise typer.scope.refuse("P209", message, name.span, help_)
+        raise typer.refuse("P209", message, name.span, help_)
     return found
 
 
@@ -131,8 +132,8 @@ def _apply(typer: Typer, node: s.Call, spec: FunctionSpec, args: list[Typed]) ->
 
 def _item(typer: Typer, node: s.Call, items: ir.Expr, place: ir.Expr) -> ir.Expr:
     if items.level > t.Level.POD and ir.split_of(items) is None:
-        message, help_ = f"`{typer.scope.text(items)}` has no order", "test its items with `in`"
-        raise typer.scope.refuse("P209", message, items.span, help_)
+        message, help_ = f"`{typer.text(items)}` has no order", "test its items with `in`"
+        raise typer.refuse("P209", message, items.span, help_)
     return func(node.span, item_type(items), "item", (items, place))
 
 
@@ -156,11 +157,11 @@ def _readable(typer: Typer, name: str, read: ir.Expr) -> None:
     text = value.value if isinstance(value, ir.Const) else None
     if name in _EXAMPLES and isinstance(text, str) and t.is_missing(TEXT_FUNCTIONS[name](text)):
         help_ = f'write for example  {name}("{_EXAMPLES[name]}")'
-        raise typer.scope.refuse("P111", f"`{text}` is no {name}", read.span, help_)
+        raise typer.refuse("P111", f"`{text}` is no {name}", read.span, help_)
 
 
 def _rank(typer: Typer, node: s.Call, value: ir.Expr) -> ir.Expr:
     if value.level is not t.Level.NODE:
-        what = f"`{typer.scope.text(value)}` is a value of {value.level.noun}"
-        raise typer.scope.refuse("P202", f"`rank` compares nodes, and {what}", value.span)
+        what = f"`{typer.text(value)}` is a value of {value.level.noun}"
+        raise typer.refuse("P202", f"`rank` compares nodes, and {what}", value.span)
     return made(ir.Rank, node.span, t.NUMBER, value=value)

@@ -32,32 +32,32 @@ _KEY_TEST: Final = re.compile(r"(.*?)(!=|==?)(.*)", re.DOTALL)
 def compared(typer: Typer, node: s.Compare) -> ir.Expr:
     """Returns the condition of a comparison with a symbol."""
     _bare_word(typer, node)
-    _left_as_text(typer.scope, node.left)
+    _left_as_text(typer, node.left)
     sides = typer.each((node.left, node.right))
     for typed, other, written in zip(sides, sides[::-1], (node.right, node.left), strict=True):
         if isinstance(other, Flex | ir.Const):
-            _no_version(typer.scope, typed, written, word=False)
+            _no_version(typer, typed, written, word=False)
     left, right = _same_type(typer, node.operator, *sides)
     negated = node.operator == "!="
     if left.type.kind in (Kind.BOOL, Kind.TEXT) and node.operator not in _EQUAL:
         message = f"`{node.operator}` does not compare {describe(left)}"
-        number = converted(typer.scope, left, "number") if left.type == TEXT else ""
+        number = converted(typer, left, "number") if left.type == TEXT else ""
         helps = (f"compare numbers:  {number} {node.operator} ...",) if number else ()
-        raise typer.scope.refuse("P201", message, left.span, *helps)
+        raise typer.refuse("P201", message, left.span, *helps)
     for one, other in ((left, right), (right, left)):
         if isinstance(other, ir.Const):
-            closed_set(typer.scope, one, other)
+            closed_set(typer, one, other)
     test = making.compare(node.span, left, "==" if negated else node.operator, right)
     return making.turned(node.span, test, negated=negated)
 
 
 def is_word(typer: Typer, node: s.Is) -> ir.Expr:
     """Returns the condition of `x is word`."""
-    _left_as_text(typer.scope, node.left)
+    _left_as_text(typer, node.left)
     left = typer.check(node.left)
-    text = typer.scope.text(node.left)
-    _word_for_nothing(typer.scope, node, text, node.right, negated=node.negated)
-    field_as_word(typer.scope, node.right, Severity.WARNING)
+    text = typer.text(node.left)
+    _word_for_nothing(typer, node, text, node.right, negated=node.negated)
+    field_as_word(typer, node.right, Severity.WARNING)
     right = _word_or_expression(typer, node.right, left)
     one, other = _same_type(typer, "is", left, right)
     return making.turned(
@@ -70,15 +70,15 @@ def _same_type(typer: Typer, operator: str, left: Typed, right: Typed) -> tuple[
     kinds = [Kind.NUMBER if isinstance(one, Flex) else one.type.kind for one in (left, right)]
     if kinds == [Kind.LIST, Kind.LIST]:
         message = f"`{operator}` does not compare {describe(left)}"
-        raise typer.scope.refuse("P201", message, left.span)
+        raise typer.refuse("P201", message, left.span)
     if kinds[0] is kinds[1]:
         return typer.unify((left, right), f"`{operator}` wants")[0]
     pairs = ((left, right), (right, left))
-    better = ((one.span, beside(typer.scope, one, other)) for one, other in pairs)
+    better = ((one.span, beside(typer, one, other)) for one, other in pairs)
     fix = next((Fix(*one) for one in better if one[1]), None)
-    helps = hint_beside(typer.scope, left, right) if fix is None else ()
+    helps = hint_beside(typer, left, right) if fix is None else ()
     wants = f"`{operator}` wants two values of one kind"
-    raise typer.scope.clash("P201", wants, left, right, *helps, fix=fix)
+    raise typer.clash("P201", wants, left, right, *helps, fix=fix)
 
 
 def _no_version(scope: Scope, typed: Typed, other: s.Expr | s.Range, *, word: bool) -> None:
@@ -102,7 +102,7 @@ def is_missing_value(typer: Typer, node: s.IsMissing) -> ir.Expr:
     operand = typer.plain(typer.check(node.operand))
     if operand.type.kind in (Kind.BOOL, Kind.LIST):
         message = f"{describe(operand)} is never missing"
-        raise typer.scope.refuse("P201", message, node.operand.span)
+        raise typer.refuse("P201", message, node.operand.span)
     return making.turned(node.span, making.missing(node.span, operand), negated=node.negated)
 
 
@@ -137,7 +137,7 @@ def _word_for_nothing(
 
 def _bare_word(typer: Typer, node: s.Compare) -> None:
     """Refuses `x == word` and `x == kube-system`: after a symbol stands an expression."""
-    scope, right, equal = typer.scope, node.right, node.operator in _EQUAL
+    scope, right, equal = typer, node.right, node.operator in _EQUAL
     joined = isinstance(right, s.Chain) and set(right.operators) in ({"-"}, {"/"})
     words = right.operands if isinstance(right, s.Chain) and joined else (right,)
     text, low = scope.source.slice(right.span), scope.text(right).lower()
@@ -175,7 +175,7 @@ def _bare_word(typer: Typer, node: s.Compare) -> None:
 def _word_or_expression(typer: Typer, node: s.Expr, left: Typed) -> ir.Expr:
     """Returns the right side of a word operator, a word read in the type of the left."""
     if isinstance(node, s.Word | s.Text | s.Percent):
-        _no_version(typer.scope, left, node, word=True)
+        _no_version(typer, left, node, word=True)
         word = node
     else:
         typed = typer.check(node)
@@ -185,9 +185,9 @@ def _word_or_expression(typer: Typer, node: s.Expr, left: Typed) -> ir.Expr:
             word = s.Text(node.span, typed.value)
         else:
             unit = PLAIN if isinstance(left, Flex) else left.type.unit or PLAIN
-            return settle(typer.scope, typed, unit, left)
-    found = read_word(typer.scope, word, left)
-    closed_set(typer.scope, left, found)
+            return settle(typer, typed, unit, left)
+    found = read_word(typer, word, left)
+    closed_set(typer, left, found)
     return found
 
 
@@ -255,7 +255,7 @@ def _is_bare(node: s.Expr) -> TypeGuard[s.Field]:
 
 def in_list(typer: Typer, node: s.In) -> ir.Expr:
     """Returns the condition of `x in [a, b]` and `x in 1..5`."""
-    scope = typer.scope
+    scope = typer
     members = node.members
     spec = fields.spec_of(fields.canonical(members.path))[0] if _is_bare(members) else None
     if spec is not None and spec.keyed and isinstance(node.left, s.Text):
@@ -279,31 +279,29 @@ def _member(typer: Typer, span: Span, item: ir.Expr, members: s.Expr) -> ir.Expr
     mixed = "`in` wants items of the same kind"
     if isinstance(members, s.Words):
         for one in members.items:
-            field_as_word(typer.scope, one, Severity.ERROR)
+            field_as_word(typer, one, Severity.ERROR)
         values = [_word_or_expression(typer, one, item) for one in members.items]
         for value in values:
             if value.type.kind is not item.type.kind or value.type.unit != item.type.unit:
-                raise typer.scope.clash("P201", mixed, item, value)
+                raise typer.clash("P201", mixed, item, value)
         return _either(span, item, values)
-    declare = (
-        f"declare it  {typer.scope.text(members).replace('$', 'param ')}: list of string = [...]"
-    )
+    declare = f"declare it  {typer.text(members).replace('$', 'param ')}: list of string = [...]"
     helps = (declare,) if isinstance(members, s.Param) else ("a list stands in brackets: [a, b]",)
     if isinstance(members, s.Field) and not _is_bare(members):
-        helps = (f'write  split({typer.scope.text(members)}, ",")',)
+        helps = (f'write  split({typer.text(members)}, ",")',)
     items = typer.want(typer.check(members), "list", "`in`", helps=helps)
     known = ir.unnamed(items)
     listed = known.value if isinstance(known, ir.Const) else None
     if not item.type.is_number or not isinstance(listed, tuple):
         if items.type.element is not item.type.kind or item.type.is_number:
-            raise typer.scope.clash("P201", mixed, item, items)
+            raise typer.clash("P201", mixed, item, items)
         return making.member(span, item, items)
     kind = making.item_type(items)
     if kind != item.type and kind.unit not in (PLAIN, None):
-        raise typer.scope.clash("P203", mixed, item, items, f"the items are in {kind.unit}")
+        raise typer.clash("P203", mixed, item, items, f"the items are in {kind.unit}")
     if kind.unit == PLAIN or kind == TEXT:
         texts = (s.Text(items.span, str(one)) for one in listed)
-        return _either(span, item, [read_word(typer.scope, text, item) for text in texts])
+        return _either(span, item, [read_word(typer, text, item) for text in texts])
     return _either(
         span, item, [making.constant(items.span, float(one), item.type) for one in listed]
     )
@@ -328,14 +326,14 @@ def _either(span: Span, item: ir.Expr, values: list[ir.Expr]) -> ir.Expr:
 
 
 def _range(typer: Typer, node: s.In, members: s.Range, left: Typed) -> ir.Expr:
-    _no_version(typer.scope, left, members, word=False)
+    _no_version(typer, left, members, word=False)
     item = typer.want(left, "number", "a range")
     unit = item.type.unit or PLAIN
     ends = []
     for one in (members.low, members.high):
-        solid = settle(typer.scope, typer.check(one), unit, item)
+        solid = settle(typer, typer.check(one), unit, item)
         if not isinstance(solid, ir.Const) or solid.type.unit != unit:
-            raise typer.scope.clash("P203", "a range wants the unit of its value", item, solid)
+            raise typer.clash("P203", "a range wants the unit of its value", item, solid)
         ends.append(float(solid.value))  # type: ignore[arg-type]  # a number by its type
     low, high = ends
     # Hours and days begin anew after their last one.
@@ -347,7 +345,7 @@ def _range(typer: Typer, node: s.In, members: s.Range, left: Typed) -> ir.Expr:
     if low > high:
         low_text, high_text = members.low.text, members.high.text
         message = f"the range {low_text}..{high_text} is empty, so this is never true"
-        typer.scope.warn("P301", message, members.span, f"write  {high_text}..{low_text}")
+        typer.warn("P301", message, members.span, f"write  {high_text}..{low_text}")
     return making.turned(node.span, _between(node, item, low, high), negated=node.negated)
 
 
@@ -360,8 +358,8 @@ def _between(node: s.Node, item: ir.Expr, low: float, high: float) -> ir.Expr:
 
 def text_test(typer: Typer, node: s.TextTest) -> ir.Expr:
     """Returns the condition of `x contains y` and its like."""
-    _left_as_text(typer.scope, node.left)
-    field_as_word(typer.scope, node.right, Severity.WARNING)
+    _left_as_text(typer, node.left)
+    field_as_word(typer, node.right, Severity.WARNING)
     left = typer.plain(typer.check(node.left))
     if node.operator == "contains" and left.type.kind is Kind.LIST:
         kind = making.item_type(left)
@@ -371,7 +369,7 @@ def text_test(typer: Typer, node: s.TextTest) -> ir.Expr:
     matches = node.operator == "matches"
     right = (_pattern if matches else fields.label_value)(typer, node.right)
     if right.type != TEXT:
-        raise typer.scope.clash("P201", f"`{node.operator}` wants two texts", left, right)
+        raise typer.clash("P201", f"`{node.operator}` wants two texts", left, right)
     return making.made(ir.TextTest, node.span, BOOL, operator=node.operator, left=left, right=right)
 
 
@@ -382,7 +380,7 @@ def _pattern(typer: Typer, node: s.Expr) -> ir.Const:
         around = re.search(r"\(\?<?[=!]", text)
         helps = ("for what must not be there write  not ... matches",) if around else ()
         message = f"this regular expression {reason}"
-        raise typer.scope.refuse("P112", message, node.span, *helps)
+        raise typer.refuse("P112", message, node.span, *helps)
     return making.constant(node.span, text, TEXT)
 
 
@@ -395,7 +393,7 @@ def label_test(typer: Typer, node: s.LabelTest) -> ir.Expr:
     spec, of_its_node = fields.spec_of(name)
     if spec is None:
         field = s.Field(node.path_span, node.path)
-        raise names.no_field(typer.scope, field, name, has_key=True)
+        raise names.no_field(typer, field, name, has_key=True)
     key = fields.fixed_text(typer, node.key)
     operator, value = node.operator, node.value
     inner = _KEY_TEST.fullmatch(key)
@@ -419,8 +417,8 @@ def label_test(typer: Typer, node: s.LabelTest) -> ir.Expr:
         )
     right = typer.want(right, "text", f"`{operator}`")
     if isinstance(value, s.Word) and value.value.lower() in NOTHING:
-        left = f"{node.path}[{typer.scope.text(node.key)}]"
-        _word_for_nothing(typer.scope, node, left, value, negated=negated)
+        left = f"{node.path}[{typer.text(node.key)}]"
+        _word_for_nothing(typer, node, left, value, negated=negated)
     return making.turned(node.span, making.compare(node.span, read, "==", right), negated=negated)
 
 
@@ -429,7 +427,7 @@ def _as_number(typer: Typer, value: ir.Expr) -> ir.Expr:
         number = parse_number(value.value)
         if is_missing(number):
             message, help_ = f"`{value.value}` is not a number", "compare texts with `=`"
-            raise typer.scope.refuse("P201", message, value.span, help_)
+            raise typer.refuse("P201", message, value.span, help_)
         return making.constant(value.span, number, NUMBER)
     value = typer.want(value, "number or text", "this test")
     return value if value.type.is_number else making.func(value.span, NUMBER, "number", (value,))
@@ -449,10 +447,10 @@ def _taint(
     if not listed and operator not in ("=", "==", "!="):
         message = f"a taint cannot be tested with `{operator}`"
         help_ = "write  node.taint KEY   or   node.taint KEY=VALUE"
-        raise typer.scope.refuse("P201", message, node.span, help_)
+        raise typer.refuse("P201", message, node.span, help_)
     values = value.items if isinstance(value, s.Words) else (value,)
     for one in values if listed else ():
-        field_as_word(typer.scope, one, Severity.ERROR)
+        field_as_word(typer, one, Severity.ERROR)
     texts = [fields.fixed_text(typer, one, "the value of a taint") for one in values]
     reads = [make(f"{key}={text}") for text in texts]
     test_ = making.logical(node.span, "or", reads)

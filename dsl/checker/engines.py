@@ -31,13 +31,13 @@ def preempt(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -
         return ir.PreemptCore(guard=guard, never=True), (guard,)
     victims = parts["victims"]
     where: ir.Expr | None = None
-    with rules.typer.inside(Place(pods=True)):
+    with rules.inside(Place(pods=True)):
         if victims.values:
-            where = rules.typer.condition(victims.values[0], "`where`")
+            where = rules.condition(victims.values[0], "`where`")
             _more_important(rules, where)
-            nothing_of_it(rules.typer, "condition", where)
+            nothing_of_it(rules, "condition", where)
         order = keys(rules, parts.get("victim_order"))
-    with rules.typer.inside(Place(results=_VICTIMS)):
+    with rules.inside(Place(results=_VICTIMS)):
         pick = keys(rules, parts.get("pick"))
     limit, across = parts.get("victim_limit"), parts.get("across")
     core = ir.PreemptCore(
@@ -62,7 +62,7 @@ def _more_important(rules: Rules, where: ir.Expr) -> None:
         if read_by == (more if one.operator.startswith(">") else more[::-1]):
             better = f"it.priority <{one.operator[1:]} pod.priority"
             message = "this evicts pods that are more important than the pod they make room for"
-            rules.scope.warn("P224", message, one.span, fix=better)
+            rules.warn("P224", message, one.span, fix=better)
 
 
 def _less_important(where: ir.Expr | None, start: int) -> ir.Expr:
@@ -86,17 +86,17 @@ def gang(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -> C
     by, member = _by(rules, guard, parts)
     minimum = wait = None
     if "gang_min" in parts:
-        typed = rules.typer.expression(parts["gang_min"].values[0])
-        minimum = rules.typer.want(typed, "plain number", "`min`")
+        typed = rules.expression(parts["gang_min"].values[0])
+        minimum = rules.want(typed, "plain number", "`min`")
         rules.pod_only("`min` looks at the pod", minimum)
         known = minimum.value if isinstance(minimum, ir.Const) else None
         if isinstance(known, float) and (known < 1 or known != int(known)):
             message = "a gang has a whole number of members from 1"
-            raise rules.scope.refuse("P111", message, minimum.span)
+            raise rules.refuse("P111", message, minimum.span)
     elif not (isinstance(by, ir.Read) and (by.key == _GROUP_LABEL or by.field == "pod.group")):
         message = "this `gang` does not say how many members it needs"
         help_ = "end it with  min 4   or   min number(pod.annotation[KEY])"
-        raise rules.scope.refuse("P209", message, node.span, help_)
+        raise rules.refuse("P209", message, node.span, help_)
     if "gang_wait" in parts:
         wait = rules.duration(parts["gang_wait"].values[0], "wait")
         rules.pod_only("`wait` looks at the pod", wait)
@@ -109,20 +109,20 @@ def gang(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -> C
         wait=wait,
         backoff_seconds=rules.seconds(backoff.values[0], "backoff") if backoff else 0.0,
         reject_above=_share(rules, parts["gang_reject"]) if "gang_reject" in parts else None,
-        within=peers.domain(rules.typer, within.values[0]) if within else None,
+        within=peers.domain(rules, within.values[0]) if within else None,
     )
     return core, (guard, by, minimum, wait)
 
 
 def _by(rules: Rules, guard: ir.Expr | None, parts: Parts) -> tuple[ir.Expr, ir.Expr]:
-    by, member = peers.member(rules.typer, parts["by"].values[0], "by")
-    return by, peers.chosen(rules.scope, guard, member)
+    by, member = peers.member(rules, parts["by"].values[0], "by")
+    return by, peers.chosen(rules, guard, member)
 
 
 def _share(rules: Rules, clause: s.Clause) -> float:
-    share = float(rules.scope.text(clause.values[0]).removesuffix("%"))
+    share = float(rules.text(clause.values[0]).removesuffix("%"))
     if share > _ALL:
-        raise rules.scope.refuse("P111", "a share is at most 100%", clause.span)
+        raise rules.refuse("P111", "a share is at most 100%", clause.span)
     return share / _ALL
 
 
@@ -137,11 +137,11 @@ def quota(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -> 
     if not ("quota_elastic" in parts or low or high):
         what = "this `quota` limits nothing"
         help_ = "end it with  max cpu 10, memory 32Gi   or   elastic"
-        raise rules.scope.refuse("P209", what, node.span, help_)
+        raise rules.refuse("P209", what, node.span, help_)
     for key, (least, span) in low.items():
         if key in high and least > high[key][0]:
-            raise rules.scope.refuse("P111", f"the minimum of {key} is above its maximum", span)
-    with rules.typer.inside(Place(pods=True)):
+            raise rules.refuse("P111", f"the minimum of {key} is above its maximum", span)
+    with rules.inside(Place(pods=True)):
         reclaim = keys(rules, parts.get("quota_reclaim"))
     message = rules.message(parts)
     rules.pod_only("a quota is asked before any node", *holes(message))
@@ -169,10 +169,10 @@ def quota(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -> 
 def _amounts(rules: Rules, part: s.AmountsClause | None) -> dict[str, tuple[float, Span]]:
     out: dict[str, tuple[float, Span]] = {}
     for one in part.amounts if part is not None else ():
-        key = fields.fixed_text(rules.typer, one.key)
-        fields.name_resource(rules.scope, key, one.key.span)
+        key = fields.fixed_text(rules, one.key)
+        fields.name_resource(rules, key, one.key.span)
         if key in out:
-            raise rules.scope.refuse("P109", f"`{key}` is given twice", one.span)
+            raise rules.refuse("P109", f"`{key}` is given twice", one.span)
         out[key] = _amount(rules, key, one.value), one.span
     return out
 
@@ -180,14 +180,14 @@ def _amounts(rules: Rules, part: s.AmountsClause | None) -> dict[str, tuple[floa
 def _amount(rules: Rules, key: str, node: s.Literal) -> float:
     unit = request_unit(key)
     typed = rules.fixed(node)
-    value = settle(rules.scope, typed, unit) if typed is not None else None
+    value = settle(rules, typed, unit) if typed is not None else None
     amount = value.value if isinstance(value, ir.Const) and value.type.unit == unit else None
     # A parameter that is a text has no unit either.
     if not isinstance(amount, float) or not amount >= 0:
-        message = f"`{rules.scope.text(node)}` is no amount of {key}"
+        message = f"`{rules.text(node)}` is no amount of {key}"
         example = {"cpu": "10", "memory": "32Gi"}.get(key, "4")
         help_ = f"write for example  {key} {example}"
-        raise rules.scope.refuse("P111", message, node.span, help_)
+        raise rules.refuse("P111", message, node.span, help_)
     return amount
 
 

@@ -15,7 +15,8 @@ from dsl import types as t
 from dsl.checker import aggregates, calls, comparisons, fields, names
 from dsl.checker.convert import help_for, sort_of
 from dsl.checker.literals import fold, read_literal, settle
-from dsl.checker.scope import Flex, MetricEntry, Refused, Scope, Typed, describe
+from dsl.checker.metrics import find_metric
+from dsl.checker.scope import Flex, Refused, Typed, describe
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Fix, Severity
 
@@ -28,12 +29,8 @@ _SUMS: Final = {
 }
 
 
-def typer_of(scope: Scope, find_metric: Callable[[str], MetricEntry | None]) -> Typer:
-    """Returns what checks the expressions of one file."""
-    return Typer(scope, find_metric, _walk)
-
-
-def _walk(typer: Typer, node: s.Expr) -> Typed:
+def walk(typer: Typer, node: s.Expr) -> Typed:
+    """Returns what an expression means."""
     return _CHECKS[type(node)](typer, node)
 
 
@@ -44,29 +41,29 @@ def _chain(typer: Typer, node: s.Chain) -> Typed:
 def _list(typer: Typer, node: s.Words) -> ir.Expr:
     """Returns a list of fixed words; what they are is decided where they are tested."""
     for one in node.items:
-        comparisons.field_as_word(typer.scope, one, Severity.ERROR)
+        comparisons.field_as_word(typer, one, Severity.ERROR)
     texts = [fields.fixed_text(typer, one, "an item of a list") for one in node.items]
     return making.constant(node.span, tuple(texts), t.TEXTS)
 
 
 def _name(typer: Typer, node: s.Name) -> Typed:
-    entry = typer.scope.lets.get(node.name)
+    entry = typer.lets.get(node.name)
     if entry is not None:
         value = typer.let_value(entry)
         if isinstance(value, Flex):
             if entry.given:
-                typer.scope.given.append(node.span)
+                typer.given.append(node.span)
             return replace(value, span=node.span)
         return making.made(ir.Named, node.span, value.type, name=node.name, body=value)
     if node.name == "it" and typer.place.item is not None:
         return replace(typer.place.item, span=node.span)
     if node.name == "now":
         return making.read(node.span, "now")
-    if node.name in typer.scope.broken:
+    if node.name in typer.broken:
         raise Refused
-    metric = typer.find_metric(node.name)
+    metric = find_metric(typer, node.name)
     if metric is None:
-        raise names.no_name(typer.scope, node, in_pods=typer.place.pods)
+        raise names.no_name(typer, node, in_pods=typer.place.pods)
     return typer.sample(metric, node.span)
 
 
@@ -76,11 +73,11 @@ def _name(typer: Typer, node: s.Name) -> Typed:
 def _sum(typer: Typer, node: s.Chain) -> Typed:
     parts = typer.each(node.operands)
     if all(isinstance(one, Flex) for one in parts):
-        return fold(typer.scope, node.operators, cast("list[Flex]", parts), node.span)
+        return fold(typer, node.operators, cast("list[Flex]", parts), node.span)
     firm = next(one for one in parts if not isinstance(one, Flex))
     has_time = any(not isinstance(one, Flex) and one.type.kind is t.Kind.TIME for one in parts)
     unit = t.SECONDS if has_time else firm.type.unit or t.PLAIN
-    solid = tuple(settle(typer.scope, one, unit, firm) for one in parts)
+    solid = tuple(settle(typer, one, unit, firm) for one in parts)
     kind = solid[0].type
     for operator, left, right in zip(node.operators, solid, solid[1:], strict=False):
         kind = _sum_type(typer, operator, kind, left, right)
@@ -88,7 +85,7 @@ def _sum(typer: Typer, node: s.Chain) -> Typed:
 
 
 def _sum_type(typer: Typer, operator: str, kind: t.Type, left: ir.Expr, right: ir.Expr) -> t.Type:
-    other, scope = right.type, typer.scope
+    other, scope = right.type, typer
     if (kind, operator, other) in _SUMS:
         return _SUMS[kind, operator, other]
     if not kind.is_number or not other.is_number:
@@ -98,17 +95,17 @@ def _sum_type(typer: Typer, operator: str, kind: t.Type, left: ir.Expr, right: i
         at_time = odd.type.kind is t.Kind.TEXT and beside.kind is t.Kind.TIME
         want = {"+": "seconds", "-": "time"}[operator] if at_time else "number"
         helps = help_for(scope, odd, want)
-        raise typer.scope.clash("P201", f"`{operator}` wants two numbers", left, right, *helps)
+        raise typer.clash("P201", f"`{operator}` wants two numbers", left, right, *helps)
     if kind.unit != other.unit:
         helps = help_for(scope, right, sort_of(kind)) or help_for(scope, left, sort_of(other))
-        raise typer.scope.clash("P203", f"`{operator}` wants equal units", left, right, *helps)
+        raise typer.clash("P203", f"`{operator}` wants equal units", left, right, *helps)
     return kind
 
 
 def _product(typer: Typer, node: s.Chain) -> Typed:
     parts = typer.each(node.operands)
     if all(isinstance(one, Flex) for one in parts):
-        return fold(typer.scope, node.operators, cast("list[Flex]", parts), node.span)
+        return fold(typer, node.operators, cast("list[Flex]", parts), node.span)
     solid = tuple(typer.plain(one) for one in parts)
     unit = t.PLAIN
     for operator, one in zip(("*", *node.operators), solid, strict=True):
@@ -118,7 +115,7 @@ def _product(typer: Typer, node: s.Chain) -> Typed:
 
 
 def _negative(typer: Typer, node: s.Negative) -> Typed:
-    typed = typer.number(node.operand, "`-`")
+    typed = typer.open_number(node.operand, "`-`")
     if isinstance(typed, Flex):
         exact = None if typed.exact is None else -typed.exact
         return replace(typed, span=node.span, exact=exact, text=f"-{typed.text}")
@@ -126,13 +123,13 @@ def _negative(typer: Typer, node: s.Negative) -> Typed:
 
 
 def _percent_of(typer: Typer, node: s.PercentOf) -> Typed:
-    share = cast("Flex", read_literal(typer.scope, node.percent))
-    typed = typer.number(node.operand, "`of`")
+    share = cast("Flex", read_literal(typer, node.percent))
+    typed = typer.open_number(node.operand, "`of`")
     exact = cast("Fraction", share.exact)
     if isinstance(typed, Flex):
-        return fold(typer.scope, ("*",), [Flex(share.span, exact), typed], node.span)
+        return fold(typer, ("*",), [Flex(share.span, exact), typed], node.span)
     # Times N, then over 100: exact wherever the result is a whole number.
-    number = settle(typer.scope, Flex(share.span, exact * 100), t.PLAIN)
+    number = settle(typer, Flex(share.span, exact * 100), t.PLAIN)
     hundred = making.constant(share.span, 100.0, t.NUMBER)
     return making.arith(node.span, typed.type, ("*", "/"), (typed, number, hundred))
 
@@ -144,7 +141,7 @@ def _logic(typer: Typer, node: s.Logical | s.Not) -> ir.Expr:
     written = (node.operand,) if isinstance(node, s.Not) else node.operands
     word = "not" if isinstance(node, s.Not) else node.operator
     if isinstance(node, s.Logical):
-        comparisons.alternatives(typer.scope, node)
+        comparisons.alternatives(typer, node)
     parts = typer.each(written)
     solid = [typer.want(one, "condition", f"`{word}`") for one in parts]
     if isinstance(node, s.Not):
@@ -160,7 +157,7 @@ def _if(typer: Typer, node: s.If) -> ir.Expr:
     values, kind = typer.unify(checked[count:], "`then` and `else` want")
     if kind.kind is t.Kind.LIST and making.level_of((*values, *tests)) > t.Level.POD:
         message = "a list may not differ from node to node here"
-        raise typer.scope.refuse("P201", message, node.span)
+        raise typer.refuse("P201", message, node.span)
     result = values[-1]
     for condition, then in zip(reversed(tests), reversed(values[:-1]), strict=True):
         result = replace(making.choice(node.span, condition, then, result), type=kind)
@@ -172,15 +169,15 @@ def _fallback(typer: Typer, node: s.Fallback) -> ir.Expr:
     for one in parts[:-1]:
         if not isinstance(one, Flex) and one.type.kind in (t.Kind.BOOL, t.Kind.LIST):
             message = f"`??` is for values that may be missing; {describe(one)} never is"
-            fix = Fix(node.span, typer.scope.text(one)) if one is parts[0] else None
-            raise typer.scope.refuse("P201", message, one.span, fix=fix)
+            fix = Fix(node.span, typer.text(one)) if one is parts[0] else None
+            raise typer.refuse("P201", message, one.span, fix=fix)
     values, kind = typer.unify(parts, "`??` wants")
     return replace(making.first_of(node.span, values), type=kind)
 
 
 #: How an expression of each kind is understood.
 _CHECKS: Final[dict[type, Callable[[Typer, Any], Typed]]] = {
-    **dict.fromkeys((s.Number, s.Percent), lambda typer, one: read_literal(typer.scope, one)),
+    **dict.fromkeys((s.Number, s.Percent), lambda typer, one: read_literal(typer, one)),
     **dict.fromkeys((s.Text, s.Word), lambda _, one: making.constant(one.span, one.value, t.TEXT)),
     **dict.fromkeys((s.Logical, s.Not), _logic),
     s.Bool: lambda _, one: making.constant(one.span, one.value, t.BOOL),

@@ -39,13 +39,13 @@ def read_field(typer: Typer, node: s.Field) -> ir.Expr:
     has_key = node.key is not None or node.computed is not None
     spec, of_its_node = spec_of(name)
     if spec is None:
-        raise names.no_field(typer.scope, node, name, has_key=has_key)
+        raise names.no_field(typer, node, name, has_key=has_key)
     if spec.keyed != has_key:
         before, dot, part = name.partition(".resource.")
         keyed = f"{before}.resource[KEY].{part}" if dot else f"{name}[KEY]"
         message = f"`{name}` {'takes no' if has_key else 'needs a'} key"
         better = name if has_key else keyed
-        raise typer.scope.refuse("P101", message, node.span, f"write  {better}")
+        raise typer.refuse("P101", message, node.span, f"write  {better}")
     key: str | ir.Expr | None = None
     if node.computed is not None:
         typed = typer.check(node.computed)
@@ -56,7 +56,7 @@ def read_field(typer: Typer, node: s.Field) -> ir.Expr:
         key = fixed_text(typer, node.key)
         if spec.name in AMOUNTS:
             of_node = spec.name.startswith("node.")
-            name_resource(typer.scope, key, node.key.span, of_node=of_node)
+            name_resource(typer, key, node.key.span, of_node=of_node)
     return make_read(typer, spec, key, node.span, of_its_node=of_its_node)
 
 
@@ -75,10 +75,10 @@ def make_read(
         wrong = "the key of such a field is a fixed word", ""
     if wrong is not None:
         message, help_ = wrong
-        raise typer.scope.refuse("P202", message, span, *([help_] if help_ else []))
+        raise typer.refuse("P202", message, span, *([help_] if help_ else []))
     if spec.type.kind in _SETS:
         message = f"`{spec.name}` is a set of {_SETS[spec.type.kind]}, not a value"
-        raise typer.scope.refuse("P201", message, span, f"write  count({spec.name})")
+        raise typer.refuse("P201", message, span, f"write  count({spec.name})")
     level, name = Level.IT if of_its_node else spec.level, spec.name
     if isinstance(key, ir.Core):
         return made(ir.KeyedRead, span, spec.type, max(level, key.level), field=name, key=key)
@@ -98,7 +98,7 @@ def _wrong_here(
     if of_it and not place.pods and not (place.containers and not of_its_node):
         own = f"pod.{name.removeprefix('it.')}"
         of_pod = f"of the pod to place it is  {own},  " * (own in FIELDS)
-        text = " ".join(typer.scope.source.slice(span).split())
+        text = " ".join(typer.source.slice(span).split())
         help_ = f"{of_pod}of pods of a set  any(node.pods where {text} ...)"
         return f"`{text}` means a pod of a set, and there is no set here", help_
     if of_it and place.containers and name not in _OF_CONTAINER:
@@ -118,8 +118,8 @@ def fixed_text(typer: Typer, node: s.Expr, what: str = "a key") -> str:
     value = node if isinstance(node, s.Word | s.Text) else label_value(typer, node)
     if isinstance(value, s.Word | s.Text | ir.Const) and isinstance(value.value, str):
         return value.value
-    message = f"{what} is a fixed text here, and `{typer.scope.text(node)}` is none"
-    raise typer.scope.refuse("P201", message, node.span)
+    message = f"{what} is a fixed text here, and `{typer.text(node)}` is none"
+    raise typer.refuse("P201", message, node.span)
 
 
 def label_value(typer: Typer, value: s.Expr) -> ir.Expr:

@@ -69,7 +69,7 @@ def list_of(typer: Typer, node: s.Aggregate) -> ir.Expr | None:
         case s.Param():
             may_be = True
         case s.Name():
-            may_be = written.name in typer.scope.lets
+            may_be = written.name in typer.lets
         case s.Call():
             may_be = written.name == "split"
         case s.Field():
@@ -83,12 +83,12 @@ def list_of(typer: Typer, node: s.Aggregate) -> ir.Expr | None:
 def over_list(typer: Typer, node: s.Aggregate, items: ir.Expr) -> ir.Expr:
     """Returns an aggregate over the items of a list."""
     if items.level > (Level.POD if ir.split_of(items) is None else Level.NODE):
-        message = f"`{typer.scope.text(items)}` is not gone through item by item"
+        message = f"`{typer.text(items)}` is not gone through item by item"
         help_ = "lists of the pod to place are, and what `split` makes of texts of the node"
-        raise typer.scope.refuse("P209", message, items.span, help_, "test it with `in`")
+        raise typer.refuse("P209", message, items.span, help_, "test it with `in`")
     if typer.place.item is not None:
         help_ = "give the inner one a name with `let`, if it does not read the item"
-        raise typer.scope.refuse("P209", "a list within a list", node.span, help_)
+        raise typer.refuse("P209", "a list within a list", node.span, help_)
     above = max(items.level, Level.POD)
     item = making.made(ir.Item, node.span, making.item_type(items), above)
     with typer.inside(replace(typer.place, item=item)):
@@ -127,9 +127,9 @@ def _asked(typer: Typer, node: s.Aggregate, item: ir.Expr) -> tuple[ir.Expr | No
         assert node.where is not None
         message = f"`{function}` needs a number of each item"
         number = "it" if item.type.is_number else "number(it)"
-        where = f"{typer.scope.text(node.args[0])} where {typer.scope.text(node.where)}"
+        where = f"{typer.text(node.args[0])} where {typer.text(node.where)}"
         help_ = f"write  {function}({number} over {where})"
-        raise typer.scope.refuse("P209", message, node.span, help_)
+        raise typer.refuse("P209", message, node.span, help_)
     value, holding = tested(function, value, making.logical(nobody, "and", holds))
     assert holding is not None
     return value, holding
@@ -157,6 +157,6 @@ def too_long(typer: Typer, *roots: ir.Expr | None) -> tuple[ir.Compare, ...]:
     met = ir.walk(*roots) if typer.bounded else ()
     found = [typer.bounded[id(one)][1] for one in met if id(one) in typer.bounded]
     # An equal text is an equal list.
-    text = typer.scope.text
+    text = typer.text
     known = {(text(*ir.children(one.left)), getattr(one.right, "value", 0)): one for one in found}
     return tuple(known.values())

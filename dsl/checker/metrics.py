@@ -46,12 +46,14 @@ _SAME_UNITS: Final = {
 
 
 def find_metric(scope: Scope, name: str) -> MetricEntry | None:
-    """Returns a metric of the file, the configuration or the catalogue."""
+    """Returns a metric of the file, the configuration or the catalogue, which is read then."""
     entry = scope.metrics.get(name)
     if entry is None and name in scope.catalogue:
         definition = scope.catalogue[name]
         entry = MetricEntry(name, metric_spec(name, definition), definition.unit)
         scope.metrics[name] = entry
+    if entry is not None and entry.spec is not None:
+        scope.used[name] = entry.spec
     return entry
 
 
@@ -109,7 +111,7 @@ def _unit_word(unit: Unit) -> str:
 
 def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
     """Declares a metric of the file."""
-    scope = typer.scope
+    scope = typer
     declare_name(scope, node.name, node.name_span)
     entry = MetricEntry(node.name, None, PLAIN, node)
     scope.metrics[node.name] = entry
@@ -154,7 +156,7 @@ def _times(scope: Scope, clauses: dict[str, s.Clause]) -> tuple[float, float]:
 def _texts(typer: Typer, node: s.MetricDecl) -> list[str]:
     """Returns the query, the key, `cpu` or `memory`, or the kind of object and its field."""
     return [
-        _query(typer.scope, one)
+        _query(typer, one)
         if node.source == "promql" and isinstance(one, s.Text)
         else fixed_text(typer, one)
         for one in node.arguments

@@ -34,9 +34,9 @@ def domain(typer: Typer, node: s.Expr | s.Template) -> str:
     name = node.name if isinstance(node, s.Name) else ""
     name = node.value if isinstance(node, s.Word) else name
     if name not in _NAMED:
-        message = f"`{typer.scope.text(node)}` is no topology"
+        message = f"`{typer.text(node)}` is no topology"
         help_ = 'write  node, zone, region, rack   or a label key in quotes: "example.com/row"'
-        raise typer.scope.refuse("P209", message, node.span, help_, fix=_OTHERS.get(name))
+        raise typer.refuse("P209", message, node.span, help_, fix=_OTHERS.get(name))
     return name
 
 
@@ -44,7 +44,7 @@ def call(typer: Typer, node: s.Call) -> ir.Expr:
     """Returns what `peers(T)` means."""
     if len(node.args) != 1:
         message = "`peers` takes one topology"
-        raise typer.scope.refuse("P209", message, node.span, "write  peers(zone)")
+        raise typer.refuse("P209", message, node.span, "write  peers(zone)")
     return count(domain(typer, node.args[0]), None, node.span)
 
 
@@ -86,9 +86,9 @@ def member(typer: Typer, written: s.Expr, what: str) -> tuple[ir.Expr, ir.Expr]:
     wants, helps = "text or number", ("write for example  by pod.label[app]",)
     typed = typer.expression(written)
     if isinstance(typed, Flex):
-        raise _no_member(typer.scope, typed, what)
+        raise _no_member(typer, typed, what)
     by = typer.want(typed, wants, f"`{what}`", helps=helps)
-    return by, lifted(typer.scope, by, what)
+    return by, lifted(typer, by, what)
 
 
 def chosen(scope: Scope, guard: ir.Expr | None, member: ir.Expr) -> ir.Expr:

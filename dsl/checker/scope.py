@@ -103,6 +103,8 @@ class Scope(Struct):
     lets: dict[str, LetEntry] = field(default_factory=dict)
     metrics: dict[str, MetricEntry] = field(default_factory=dict)
     params: dict[str, ParamEntry] = field(default_factory=dict)
+    #: Metrics that are read.
+    used: dict[str, MetricSpec] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     found: list[Diagnostic] = field(default_factory=list)
     #: Where parameters stand, and names of what is made of one: other values may be given there.

@@ -29,11 +29,11 @@ def spread(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) ->
     """Checks a `spread:`: a filter if it is hard, else a score."""
     span = node.span
     guard = rules.pod_guard(node, left)
-    over = peers.domain(rules.typer, parts["over"].values[0])
+    over = peers.domain(rules, parts["over"].values[0])
     skew = rules.whole(parts["skew"], "skew", 1, 1_000_000) if "skew" in parts else 1
     by = None
     if "peers_by" in parts:
-        by = peers.member(rules.typer, parts["peers_by"].values[0], "peers by")
+        by = peers.member(rules, parts["peers_by"].values[0], "peers by")
     value = peers.count(over, by, span)
     if "hard" not in parts:
         if "skew" in parts:
@@ -47,7 +47,7 @@ def spread(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) ->
         return score, (guard, value)
     if "weight" in parts:
         message = "a hard `spread` is a filter, and filters have no weight"
-        raise rules.scope.refuse("P209", message, parts["weight"].span, "drop `weight`")
+        raise rules.refuse("P209", message, parts["weight"].span, "drop `weight`")
     fewest = made(
         ir.NodeAggregate, span, NUMBER, Level.POD, function="min", over="nodes",
         value=value, where=read(span, "node.eligible"),
@@ -55,7 +55,7 @@ def spread(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) ->
     one = constant(span, 1.0, NUMBER)
     more = arith(span, NUMBER, ("+", "-"), (value, one, fewest))
     test = compare(span, more, "<=", constant(span, float(skew), NUMBER))
-    text = f"more than {skew} apart over {rules.scope.text(parts['over'].values[0])}"
+    text = f"more than {skew} apart over {rules.text(parts['over'].values[0])}"
     core = ir.FilterCore(
         guard=guard, test=test, left=left, right=test, forbids=False,
         message=ir.Message(parts["over"].span, (text,)), status=None,
@@ -75,15 +75,15 @@ def sort(rules: Rules, _node: s.Special, _left: ir.Expr | None, parts: Parts) ->
         for one in ir.walk(root):
             clock = isinstance(one, ir.Read) and one.level is Level.CYCLE
             if clock or isinstance(one, ir.PodAggregate | ir.Metric | ir.Pair):
-                text = rules.scope.text(one)
+                text = rules.text(one)
                 message = f"a key of the queue is taken once, and `{text}` changes while pods wait"
                 help_ = "sort by fields of the pod:  pod.priority desc, pod.queued_at"
-                raise rules.scope.refuse("P202", message, one.span, help_)
-    first, written = part.keys[0], rules.scope.text(part.keys[0])
+                raise rules.refuse("P202", message, one.span, help_)
+    first, written = part.keys[0], rules.text(part.keys[0])
     if first.direction == "ascending" and written == "pod.priority":
         message, fix = "this puts the pods of the lowest priority first", "pod.priority desc"
         help_ = f"write  {fix}   or, if that is meant,  pod.priority asc"
-        rules.scope.warn("P224", message, first.span, help_, fix=fix)
+        rules.warn("P224", message, first.span, help_, fix=fix)
     return ir.SortCore(keys=order), tuple(key.value for key in order)
 
 
@@ -93,13 +93,13 @@ def keys(rules: Rules, part: s.KeysClause | None) -> tuple[ir.SortKey, ...]:
 
 
 def _key(rules: Rules, node: s.Key) -> ir.SortKey:
-    typed = rules.typer.expression(node.value)
-    value = rules.typer.want(typed, "single value", "an order")
+    typed = rules.expression(node.value)
+    value = rules.want(typed, "single value", "an order")
     items: list[str | float] = []
     for item in node.items.items if node.items is not None else ():
-        key = s.Text(item.span, fields.fixed_text(rules.typer, item))
-        found = read_word(rules.scope, key, value)
-        comparisons.closed_set(rules.scope, value, found)
+        key = s.Text(item.span, fields.fixed_text(rules, item))
+        found = read_word(rules, key, value)
+        comparisons.closed_set(rules, value, found)
         assert isinstance(found.value, str | float)
         items.append(found.value)
     return ir.SortKey(
@@ -122,15 +122,15 @@ def permit(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) ->
     if waits:
         seconds = rules.seconds(parts[name].values[0], "wait")
         written = parts[name].values[1]
-        until = rules.typer.condition(written, "`until`")
-        refuse_unsaid(rules.scope, Side(node, written, "wait"), until)
+        until = rules.condition(written, "`until`")
+        refuse_unsaid(rules, Side(node, written, "wait"), until)
     if name == "wait_then" and "wait_until" in parts:
         what = "after a wait the pod is allowed or rejected"
         help_ = "write  wait 60s until CONDITION, then allow   or   then reject"
-        raise rules.scope.refuse("P209", what, node.span, help_)
+        raise rules.refuse("P209", what, node.span, help_)
     if left is not None and node.left is not None:
-        refuse_unsaid(rules.scope, Side(node, node.left, "left"), left)
-    longer = () if name == "allow" else too_long(rules.typer, guard, rest, until)
+        refuse_unsaid(rules, Side(node, node.left, "left"), left)
+    longer = () if name == "allow" else too_long(rules, guard, rest, until)
     until = None if until is None else unless(longer, until)
     core = ir.PermitCore(
         guard=guard,
@@ -165,7 +165,7 @@ def actions(rules: Rules, node: s.Special, left: ir.Expr | None, _parts: Parts) 
         assert isinstance(part, s.Clause)
         action = _action(rules, part)
         if action.kind != "event" and (action.kind, action.key) in done:
-            raise rules.scope.refuse("P109", f"`{action.key}` is set twice", part.span)
+            raise rules.refuse("P109", f"`{action.key}` is set twice", part.span)
         # Of events there may be several.
         done[action.kind, action.key or str(len(done))] = action
     told = tuple(done.values())
@@ -174,17 +174,17 @@ def actions(rules: Rules, node: s.Special, left: ir.Expr | None, _parts: Parts) 
 
 
 def _action(rules: Rules, part: s.Clause) -> ir.Action:
-    with rules.typer.inside(Place(results=_SCORES)):
+    with rules.inside(Place(results=_SCORES)):
         if part.name == "event":
             text = rules.message({"event": part}, "event")
             return ir.Action(span=part.span, kind="event", text=text)
         key_node, written = part.values
         assert not isinstance(key_node, s.Template)
         assert not isinstance(written, s.Template)
-        key = fields.fixed_text(rules.typer, key_node)
+        key = fields.fixed_text(rules, key_node)
         _writable(rules, key, key_node)
-        typed = rules.typer.expression(written)
-        value = rules.typer.want(typed, "single value", f"`{key}`")
+        typed = rules.expression(written)
+        value = rules.want(typed, "single value", f"`{key}`")
     kind = "label" if part.name == "set_label" else "annotate"
     return ir.Action(span=part.span, kind=kind, key=key, value=value)
 
@@ -194,8 +194,8 @@ def _writable(rules: Rules, key: str, node: s.Expr) -> None:
     if any(prefix == one or prefix.endswith(f".{one}") for one in _PROTECTED):
         message = f"`{key}` belongs to Kubernetes, and policies do not set its keys"
         help_ = f"use a domain of your own:  example.com/{name}"
-        raise rules.scope.refuse("P117", message, node.span, help_)
+        raise rules.refuse("P117", message, node.span, help_)
     if not _NAME.fullmatch(name) or (slash and not _PREFIX.fullmatch(prefix)):
         message = f"`{key}` is not a key that Kubernetes takes"
         help_ = "write  example.com/name: letters, digits, `-`, `_` and `.`, at most 63 of them"
-        raise rules.scope.refuse("P117", message, node.span, help_)
+        raise rules.refuse("P117", message, node.span, help_)

@@ -1,7 +1,6 @@
 """What is known while the expressions of one file are checked, and what all checks share.
 
-How an expression of each kind is understood is told by those who make a `Typer`: see
-`expressions`.
+How an expression of each kind is understood is told by `expressions`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dsl import ir
@@ -75,28 +74,23 @@ class Place(Struct, frozen=True):
     root: s.Expr | None = None
 
 
-class Typer:
+class Typer(Scope, kw_only=True):
     """Checks the expressions of one file.
 
     `check` gives a typed tree or raises `Refused` with the finding recorded; constants keep their
     unit open until a neighbour settles it.
     """
 
-    def __init__(
-        self, scope: Scope, find_metric: Callable[[str], MetricEntry | None], walk: Walk
-    ) -> None:
-        self.scope = scope
-        self.find_metric = find_metric
-        self._walk = walk
-        #: What a bare `max` may mean, by the expression that it stands in.
-        self.subjects: dict[int, dict[str, ir.Expr]] = {}
-        self.place = Place()
-        #: Aggregates over lists that are read, and what holds where a list is too long.
-        self.bounded: dict[int, tuple[ir.Expr, ir.Compare]] = {}
-        #: How deep each expression is, by its id; held here, so that no other one gets that id.
-        self._depths: dict[int, tuple[int, ir.Expr]] = {}
-        #: How many expressions are being checked, one within the other.
-        self._nested = 0
+    walk: Walk
+    place: Place = Place()
+    #: What a bare `max` may mean, by the expression that it stands in.
+    subjects: dict[int, dict[str, ir.Expr]] = field(default_factory=dict)
+    #: Aggregates over lists that are read, and what holds where a list is too long.
+    bounded: dict[int, tuple[ir.Expr, ir.Compare]] = field(default_factory=dict)
+    #: How deep each expression is, by its id; held here, so that no other one gets that id.
+    _depths: dict[int, tuple[int, ir.Expr]] = field(default_factory=dict)
+    #: How many expressions are being checked, one within the other.
+    _nested: int = 0
 
     # ---- entries for statements
 
@@ -123,13 +117,13 @@ class Typer:
         message = f"{what} wants a {wants}, and this is {describe(typed)}"
         word = wants.partition(" or ")[0]
         if isinstance(typed, Flex) and word == "text":
-            helps = helps or (f'write  "{self.scope.text(typed)}"',)
-        helps = helps or help_for(self.scope, typed, _SORTS.get(word, word))
-        raise self.scope.refuse(code, message, typed.span, *helps)
+            helps = helps or (f'write  "{self.text(typed)}"',)
+        helps = helps or help_for(self, typed, _SORTS.get(word, word))
+        raise self.refuse(code, message, typed.span, *helps)
 
     def plain(self, typed: Typed) -> ir.Expr:
         """Settles a constant as a plain number."""
-        return settle(self.scope, typed, PLAIN)
+        return settle(self, typed, PLAIN)
 
     @contextmanager
     def inside(self, place: Place) -> Iterator[None]:
@@ -150,7 +144,7 @@ class Typer:
 
     def _too_deep(self, span: Span) -> Refused:
         message = f"through its lets this is nested more than {_MAX_TOTAL_DEPTH} deep"
-        return self.scope.refuse("P006", message, span, "compute less in one value")
+        return self.refuse("P006", message, span, "compute less in one value")
 
     # ---- parts
 
@@ -160,7 +154,7 @@ class Typer:
             raise self._too_deep((self.place.root or node).span)
         self._nested += 1
         try:
-            return self._walk(self, node)
+            return self.walk(self, node)
         finally:
             self._nested -= 1
 
@@ -172,7 +166,7 @@ class Typer:
             raise Refused
         return there
 
-    def number(self, node: s.Expr, what: str) -> Typed:
+    def open_number(self, node: s.Expr, what: str) -> Typed:
         """Checks an expression that must be a number; a constant keeps its unit open."""
         typed = self.check(node)
         return typed if isinstance(typed, Flex) else self.want(typed, "number", what)
@@ -186,12 +180,12 @@ class Typer:
         out = []
         for one in parts:
             if isinstance(one, Flex) and firm.type.is_number:
-                out.append(settle(self.scope, one, unit, firm))
+                out.append(settle(self, one, unit, firm))
             elif isinstance(one, Flex) or one.type.kind is not firm.type.kind:
-                raise self.scope.clash("P201", f"{joined} two values of one kind", firm, one)
+                raise self.clash("P201", f"{joined} two values of one kind", firm, one)
             elif one.type.unit != firm.type.unit:
-                helps = hint_beside(self.scope, one, firm)
-                raise self.scope.clash("P203", f"{joined} equal units", firm, one, *helps)
+                helps = hint_beside(self, one, firm)
+                raise self.clash("P203", f"{joined} equal units", firm, one, *helps)
             else:
                 out.append(one)
         return tuple(out), firm.type
@@ -200,14 +194,14 @@ class Typer:
 
     def param(self, node: s.Param) -> Typed:
         """Returns the value of a parameter."""
-        entry = self.scope.params.get(node.name)
+        entry = self.params.get(node.name)
         if entry is None:
-            if node.name in self.scope.broken:
+            if node.name in self.broken:
                 raise Refused
-            raise names.no_param(self.scope, node)
+            raise names.no_param(self, node)
         if entry.value is None:
             raise Refused
-        self.scope.given.append(node.span)
+        self.given.append(node.span)
         return replace(entry.value, span=node.span)
 
     def sample(
@@ -224,7 +218,7 @@ class Typer:
             raise Refused
         if spec.of == "pair" and not pair:
             message = f"`{name}` is a metric of pairs"
-            raise self.scope.refuse("P209", message, span, f"write  {name}(node.name, it.node)")
+            raise self.refuse("P209", message, span, f"write  {name}(node.name, it.node)")
         kind = DURATION if age else number_of(entry.unit)
         level = max((one.level for one in pair), default=_METRIC_LEVELS.get(spec.of, Level.CYCLE))
         if spec.of == "pod" and self.place.pods:
@@ -245,17 +239,17 @@ class Typer:
         """Checks a `let` once, whenever it is first needed."""
         if entry.open:
             name = entry.written.name
-            others = [one for one, let in self.scope.lets.items() if let.open and one != name]
+            others = [one for one, let in self.lets.items() if let.open and one != name]
             without = " or ".join(f"`{one}`" for one in (name, *others))
             message = f"`{name}` is defined by way of itself"
             help_ = f"write its value without {without}"
-            raise self.scope.refuse("P110", message, entry.written.name_span, help_)
+            raise self.refuse("P110", message, entry.written.name_span, help_)
         if not entry.done:
-            entry.open, given = True, len(self.scope.given)
+            entry.open, given = True, len(self.given)
             try:
                 with self.inside(Place()):
                     entry.value = self.expression(entry.written.value)
-                entry.given = len(self.scope.given) > given
+                entry.given = len(self.given) > given
             finally:
                 entry.open, entry.done = False, True
         if entry.value is None:
