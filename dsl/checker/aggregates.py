@@ -10,7 +10,7 @@ from dsl import syntax as s
 from dsl.checker import lists
 from dsl.checker.fields import canonical, fixed_text
 from dsl.checker.metrics import find_metric
-from dsl.checker.scope import Flex, Refused
+from dsl.checker.scope import Refused
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Fix
 from dsl.making import arith, constant, func, made
@@ -277,7 +277,7 @@ def _subjects(typer: Typer, root: s.Expr) -> dict[str, ir.Expr]:
             stack.extend(reversed(node.args) if len(node.args) > 1 else ())
         elif isinstance(node, s.Name | s.Field) or _is_node_call(typer, node):
             typed = typer.check(node)  # type: ignore[arg-type]  # all three are expressions
-            if not isinstance(typed, Flex) and typed.level is Level.NODE and typed.type.is_number:
+            if isinstance(typed, ir.Core) and typed.level is Level.NODE and typed.type.is_number:
                 out.setdefault(typer.text(node), typed)
         else:
             stack.extend(reversed(_parts(node)))

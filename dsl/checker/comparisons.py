@@ -8,7 +8,7 @@ from typing import Final, TypeGuard
 from dsl import ir, making
 from dsl import syntax as s
 from dsl.checker import fields, names
-from dsl.checker.convert import beside, converted, help_for, hint_beside
+from dsl.checker.convert import converted, help_for
 from dsl.checker.literals import read_word, settle
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
 from dsl.checker.typer import Typer
@@ -66,19 +66,11 @@ def is_word(typer: Typer, node: s.Is) -> ir.Expr:
 
 
 def _same_type(typer: Typer, operator: str, left: Typed, right: Typed) -> tuple[ir.Expr, ...]:
-    """Brings two sides to one type; where that cannot be, says how one goes with the other."""
-    kinds = [Kind.NUMBER if isinstance(one, Flex) else one.type.kind for one in (left, right)]
-    if kinds == [Kind.LIST, Kind.LIST]:
+    """Brings two sides to one type."""
+    if left.type.kind is right.type.kind is Kind.LIST:
         message = f"`{operator}` does not compare {describe(left)}"
         raise typer.refuse("P201", message, left.span)
-    if kinds[0] is kinds[1]:
-        return typer.unify((left, right), f"`{operator}` wants")[0]
-    pairs = ((left, right), (right, left))
-    better = ((one.span, beside(typer, one, other)) for one, other in pairs)
-    fix = next((Fix(*one) for one in better if one[1]), None)
-    helps = hint_beside(typer, left, right) if fix is None else ()
-    wants = f"`{operator}` wants two values of one kind"
-    raise typer.clash("P201", wants, left, right, *helps, fix=fix)
+    return typer.unify((left, right), f"`{operator}` wants")[0]
 
 
 def _no_version(scope: Scope, typed: Typed, other: s.Expr | s.Range, *, word: bool) -> None:
@@ -148,7 +140,7 @@ def _bare_word(typer: Typer, node: s.Compare) -> None:
     if known.intersection(met) or (right is words[0] and closest(text, scope.names()) is not None):
         return
     left = typer.check(node.left)
-    kind = Kind.NUMBER if isinstance(left, Flex) else left.type.kind
+    kind = left.type.kind
     if kind is not Kind.TEXT and "/" in text:
         return
     if kind is Kind.TEXT and not equal:
@@ -184,8 +176,7 @@ def _word_or_expression(typer: Typer, node: s.Expr, left: Typed) -> ir.Expr:
         elif isinstance(typed, ir.Const) and isinstance(typed.value, str):
             word = s.Text(node.span, typed.value)
         else:
-            unit = PLAIN if isinstance(left, Flex) else left.type.unit or PLAIN
-            return settle(typer, typed, unit, left)
+            return settle(typer, typed, left.type.unit or PLAIN, left)
     found = read_word(typer, word, left)
     closed_set(typer, left, found)
     return found

@@ -75,7 +75,7 @@ def _sum(typer: Typer, node: s.Chain) -> Typed:
     if all(isinstance(one, Flex) for one in parts):
         return fold(typer, node.operators, cast("list[Flex]", parts), node.span)
     firm = next(one for one in parts if not isinstance(one, Flex))
-    has_time = any(not isinstance(one, Flex) and one.type.kind is t.Kind.TIME for one in parts)
+    has_time = any(one.type.kind is t.Kind.TIME for one in parts)
     unit = t.SECONDS if has_time else firm.type.unit or t.PLAIN
     solid = tuple(settle(typer, one, unit, firm) for one in parts)
     kind = solid[0].type
@@ -167,7 +167,7 @@ def _if(typer: Typer, node: s.If) -> ir.Expr:
 def _fallback(typer: Typer, node: s.Fallback) -> ir.Expr:
     parts = typer.each(node.operands)
     for one in parts[:-1]:
-        if not isinstance(one, Flex) and one.type.kind in (t.Kind.BOOL, t.Kind.LIST):
+        if one.type.kind in (t.Kind.BOOL, t.Kind.LIST):
             message = f"`??` is for values that may be missing; {describe(one)} never is"
             fix = Fix(node.span, typer.text(one)) if one is parts[0] else None
             raise typer.refuse("P201", message, one.span, fix=fix)

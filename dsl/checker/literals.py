@@ -182,7 +182,7 @@ def read_value(kind: str, text: str, span: Span) -> Typed | None:
 def read_word(scope: Scope, node: s.Word | s.Text | s.Percent | s.Bool, like: Typed) -> ir.Const:
     """Reads a word in the type of the value it is tested against."""
     text = node.text if isinstance(node, s.Percent) else str(node.value)
-    kind = t.NUMBER if isinstance(like, Flex) else like.type
+    kind = like.type
     if kind.is_number:
         number = read_number(text, node.span)
         if number is None:
@@ -207,7 +207,7 @@ def _wrong_word(scope: Scope, span: Span, text: str, like: Typed) -> Refused:
         fix = Fix(Span(like.span.start, span.end), better)
     elif describe(like) == "a condition" and text.lower() in ("true", "false"):
         fix = Fix(span, text.lower())
-    elif not isinstance(like, Flex) and like.type.kind is t.Kind.LIST:
+    elif like.type.kind is t.Kind.LIST:
         helps = (f"write  {scope.text(like)} contains {quoted_key(text)}",)
     labels = (Label(span, "a word"),)
     return scope.refuse(

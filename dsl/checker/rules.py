@@ -276,8 +276,7 @@ def _plain_score(rules: Rules, node: s.Rule, parts: Parts) -> tuple[ir.Expr, str
     written = clause.values if clause is not None else (s.Word(node.span, "none"),)
     norm, *turned = [one.value for one in written if isinstance(one, s.Word)]
     typed, text = rules.expression(node.right), rules.text(node.right)
-    of_bool = not isinstance(typed, Flex) and typed.type.kind is Kind.BOOL
-    helps = (f"write  prefer: {text}",) if of_bool else ()
+    helps = (f"write  prefer: {text}",) if typed.type.kind is Kind.BOOL else ()
     value = rules.want(typed, "number", "a score", "P205", helps)
     if norm == "none" and not (value.type.unit or PLAIN).is_plain:
         message = f"a score is a plain number from 0 to 100, and this is in {value.type.unit}"
@@ -303,8 +302,8 @@ def _preference(rules: Rules, node: s.Rule, parts: Parts) -> tuple[ir.Expr, str,
             raise scope.refuse("P209", message, span, help_)
         value = rules.want(typed, "number or time", f"`{node.direction}`", "P205")
         return value, "minmax", node.direction == "least"
-    is_number = isinstance(typed, Flex) or typed.type.is_number
-    helps = (f"write  prefer: {'least' if avoid else 'most'} {text}",) if is_number else ()
+    better = f"write  prefer: {'least' if avoid else 'most'} {text}"
+    helps = (better,) if typed.type.is_number else ()
     value = rules.want(typed, "condition", what, "P208", helps)
     if "missing_score" in parts:
         message = "a condition is never missing"

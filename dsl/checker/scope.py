@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from typing import Any, Final, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import Any, ClassVar, Final, ParamSpec, TypedDict, TypeVar, Unpack
 
 from msgspec import Struct, field
 
@@ -13,7 +13,7 @@ from dsl.foreign import closest as closest
 from dsl.plan import MetricSpec
 from dsl.schema import MetricDefinition
 from dsl.source import SourceFile, Span
-from dsl.types import Kind, Unit
+from dsl.types import NUMBER, Kind, Level, Type, Unit
 
 _RESERVED: Final = """
     if then else and or not in is like matches contains true false max min sum avg count median any
@@ -46,6 +46,10 @@ class Flex(Struct, frozen=True):
         exact: its plain value; None when a constant division had no result.
         sort: `plain`, `percent`, `factor` (`10G`) or `milli` (`5m`: minutes or thousandths).
     """
+
+    #: What it is before anything settles its unit.
+    type: ClassVar[Type] = NUMBER
+    level: ClassVar[Level] = Level.CONST
 
     span: Span
     exact: Fraction | None

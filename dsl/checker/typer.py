@@ -5,7 +5,6 @@ How an expression of each kind is understood is told by `expressions`.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -14,7 +13,7 @@ from msgspec.structs import replace
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import names
-from dsl.checker.convert import help_for, hint_beside
+from dsl.checker.convert import clash, help_for
 from dsl.checker.literals import settle
 from dsl.checker.scope import Flex, LetEntry, MetricEntry, Refused, Scope, Typed, attempt, describe
 from dsl.making import constant, first_of, made
@@ -43,11 +42,6 @@ _IS: Final[dict[str, Callable[[Type], bool]]] = {
     "single value": lambda kind: kind.kind is not Kind.LIST,
 }
 _SORTS: Final = {"plain number": "number", "duration": "seconds"}
-
-
-@cache
-def _tests(wants: str) -> tuple[Callable[[Type], bool], ...]:
-    return tuple([_IS[one] for one in wants.split(" or ")])
 
 
 #: Understands an expression.
@@ -110,10 +104,8 @@ class Typer(Scope, kw_only=True):
         self, typed: Typed, wants: str, what: str, code: str = "P201", helps: tuple[str, ...] = ()
     ) -> ir.Expr:
         """Returns a value of a kind that its place wants: `number`, or `text or list`."""
-        kind = NUMBER if isinstance(typed, Flex) else typed.type
-        for fits in _tests(wants):
-            if fits(kind):
-                return self.plain(typed)
+        if any(_IS[one](typed.type) for one in wants.split(" or ")):
+            return self.plain(typed)
         message = f"{what} wants a {wants}, and this is {describe(typed)}"
         word = wants.partition(" or ")[0]
         if isinstance(typed, Flex) and word == "text":
@@ -171,21 +163,17 @@ class Typer(Scope, kw_only=True):
         typed = self.check(node)
         return typed if isinstance(typed, Flex) else self.want(typed, "number", what)
 
-    def unify(self, parts: Sequence[Typed], joined: str) -> tuple[tuple[ir.Expr, ...], Type]:
+    def unify(self, parts: Sequence[Typed], wants: str) -> tuple[tuple[ir.Expr, ...], Type]:
         """Brings values to one type; constants take the unit of the others."""
         firm = next((one for one in parts if not isinstance(one, Flex)), None)
         if firm is None:
             return tuple(self.plain(one) for one in parts), NUMBER
-        unit = firm.type.unit or PLAIN
-        out = []
+        known, out = (firm.type.kind, firm.type.unit), []
         for one in parts:
             if isinstance(one, Flex) and firm.type.is_number:
-                out.append(settle(self, one, unit, firm))
-            elif isinstance(one, Flex) or one.type.kind is not firm.type.kind:
-                raise self.clash("P201", f"{joined} two values of one kind", firm, one)
-            elif one.type.unit != firm.type.unit:
-                helps = hint_beside(self, one, firm)
-                raise self.clash("P203", f"{joined} equal units", firm, one, *helps)
+                out.append(settle(self, one, firm.type.unit or PLAIN, firm))
+            elif isinstance(one, Flex) or (one.type.kind, one.type.unit) != known:
+                raise clash(self, wants, firm, one)
             else:
                 out.append(one)
         return tuple(out), firm.type
