@@ -10,7 +10,7 @@ from typing import Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.analysis.facts import FileFacts, RuleFacts, roots, warning
+from dsl.analysis.facts import FileFacts, RuleFacts, fields_of, roots
 from dsl.analysis.keys import Keys
 from dsl.analysis.ranges import Range, Ranges, inner, is_percent
 from dsl.diagnostics import Diagnostic, Fix
@@ -49,9 +49,9 @@ def _attracting(
 ) -> Iterator[Diagnostic]:
     """Yields a score that is one number where all defaults are filled in, and none is better."""
     read = [one for one in ir.walk(core.value) if isinstance(one, ir.Metric) and not one.age]
-    if core.missing == _FULL and read:
-        clause = next(one for one in rule.clauses if one.name == "missing_score")
-        yield warning("P314", _BEST, rule.source, clause.span, "write  missing 0")
+    clause = rule.clause("missing_score")
+    if core.missing == _FULL and read and clause is not None:
+        yield rule.warning("P314", _BEST, clause.span, "write  missing 0")
         return
     without, found = (one.range(core.value) for one in ranges)
     best = found.low >= without.low if core.reverse else found.high <= without.high
@@ -61,7 +61,7 @@ def _attracting(
         spec = facts.metrics.get(one.name)
         if spec is not None and spec.default is not None:
             help_ = f"drop `default {number_text(spec.default)}` and end the score with  missing 0"
-            yield warning("P314", _BEST, rule.source, one.span, help_)
+            yield rule.warning("P314", _BEST, one.span, help_)
             return
 
 
@@ -76,7 +76,7 @@ def _beside(rule: RuleFacts, usual: Ranges, one: ir.Expr, other: ir.Expr) -> Ite
         text = rule.source.slice(other.span)
         fix = Fix(other.span, f"{text}%") if re.fullmatch(r"\d+(\.\d+)?", text) else None
         message = f"`{rule.text(one.span)}` is a share from 0 to 1, and `{text}` is far above"
-        yield warning("P222", message, rule.source, other.span, f"did you mean {text}%?", fix=fix)
+        yield rule.warning("P222", message, other.span, f"did you mean {text}%?", fix=fix)
 
 
 #: When an exporter dies its node would look idle and attract all new pods.
@@ -94,35 +94,32 @@ def _filled(spec: MetricSpec, low: float, high: float) -> tuple[float, float]:
 
 
 def _constant(rule: RuleFacts, core: ir.ScoreCore) -> Iterator[Diagnostic]:
-    weight = next((one for one in rule.clauses if one.name == "weight"), None)
+    weight = rule.clause("weight")
     if core.weight == 0 and weight is not None and not isinstance(weight.values[0], s.Param):
         message = "a rule of weight 0 has no effect"
-        yield warning("P312", message, rule.source, weight.span, "remove the rule")
+        yield rule.warning("P312", message, weight.span, "remove the rule")
     elif core.value.level < Level.NODE and core.value.type.kind is not Kind.BOOL:
         message = "this score is the same for all nodes, so it chooses none of them"
         help_ = "use something of the node, for example  node.cpu.free/node.cpu.allocatable*100"
-        yield warning("P312", message, rule.source, rule.right, help_)
+        yield rule.warning("P312", message, rule.right, help_)
 
 
 def _outside(rule: RuleFacts, core: ir.ScoreCore, bounds: Ranges) -> Iterator[Diagnostic]:
     found = bounds.range(core.value)
-    ends = (found.low, found.high) if found.known else ()
-    low, high = [number_text(round(one, 6) + 0.0) for one in ends] or ("", "")
-    asked = () if core.guard is None else found.leaves & bounds.leaves_of([core.guard])
-    # A let of that sign may be meant for other rules.
-    negative = found.high <= 0 and found.low < 0 and not isinstance(core.value, ir.Named)
+    one, negative = found.low == found.high, found.high <= 0 and found.low < 0
     inside = found.low >= -_SLACK and found.high <= _FULL + _SLACK
-    if negative and found.low != found.high:
-        message = "this score is never above 0, and a score is from 0 to 100"
-    elif found.known and not inside and found.low == found.high:
-        message = f"this score is always {low}, and a score is from 0 to 100"
-    elif found.known and not inside and not asked:
-        message = f"this score can be from {low} to {high}, and a score is from 0 to 100"
-    else:
+    # A let of that sign may be meant for other rules.
+    if negative and not one and not isinstance(core.value, ir.Named):
+        is_ = "is never above 0"
+    # What the left side asks of a value is not known of its bounds.
+    elif inside or not bounds.reached(core.value) or fields_of(core.value) & fields_of(core.guard):
         return
-    text = rule.text(rule.right)
-    help_ = f"what is outside is cut off; scale it, or write  {text} normalize minmax"
-    yield warning("P310", message, rule.source, rule.right, help_)
+    else:
+        low, high = (number_text(round(end, 6) + 0.0) for end in found)
+        is_ = f"is always {low}" if one else f"can be from {low} to {high}"
+    message = f"this score {is_}, and a score is from 0 to 100"
+    help_ = "what is outside is cut off; scale it, or write  {} normalize minmax"
+    yield rule.warning("P310", message, rule.right, help_.format(rule.text(rule.right)))
 
 
 def _small(rule: RuleFacts, core: ir.ScoreCore, found: Range) -> Iterator[Diagnostic]:
@@ -137,4 +134,4 @@ def _small(rule: RuleFacts, core: ir.ScoreCore, found: Range) -> Iterator[Diagno
     message = f"this score goes from {found.low:g} to {found.high:g} only, of 100"
     simple = found.low >= 0 and found.high <= 1
     help_ = f"write  ({rule.text(rule.right)})*100" if simple else "multiply the share by 100"
-    yield warning("P225", message, rule.source, rule.right, help_)
+    yield rule.warning("P225", message, rule.right, help_)

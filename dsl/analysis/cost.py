@@ -172,7 +172,7 @@ def over_budget(facts: FileFacts, size: Size, keys: Keys | None = None) -> Itera
         code,
         f"{'this policy' if used is None else f'`{used.name}`'} may take {total:,.0f} units for"
         f" one pod, {share:.0%} of its budget",
-        *(rule.word if used is None else used.place),
+        rule.word if used is None else used.place,
         "look at fewer pods or nodes, and at fewer things of each",
         labels=(Label(dearest.span, each),) if used is None else (),
         notes=notes,

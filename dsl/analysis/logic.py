@@ -95,7 +95,7 @@ class Logic:
                 place = rule.right if left is None else left.span
                 label = "" if left is None else "never true together with `applies to`"
                 message = "this rule never applies"
-                return warning("P301", message, rule.source, place, label=label)
+                return rule.warning("P301", message, place, label=label)
         return _rejects_all(rule)
 
     def applies(self, rule: RuleFacts) -> tuple[Cube, ...]:
@@ -141,7 +141,7 @@ class Logic:
         if verdict is None:
             return None
         code, what = ("P303", "always") if verdict else ("P301", "never")
-        return warning(code, f"this is {what} true", source, node.span)
+        return warning(code, f"this is {what} true", (source, node.span))
 
     def _verdict(self, node: ir.Expr) -> bool | None:
         for verdict in (False, True):
@@ -206,7 +206,7 @@ def of_two(
     """Returns a finding about a later rule; the earlier one is shown where its file is."""
     (source, span), here = places
     labels = (Label(span, label),) if source is here[0] and span != here[1] else ()
-    return warning(code, message, *here, *helps, labels=labels, severity=severity)
+    return warning(code, message, here, *helps, labels=labels, severity=severity)
 
 
 def _rejects_all(rule: RuleFacts) -> Diagnostic | None:
@@ -217,7 +217,7 @@ def _rejects_all(rule: RuleFacts) -> Diagnostic | None:
     if not isinstance(core.right, ir.Const) or bool(core.right.value) != core.forbids:
         return None
     what = "no node passes this rule" if rule.point == "filter" else "no pod passes this rule"
-    return warning("P301", f"{what}, whatever the pod", rule.source, rule.right)
+    return rule.warning("P301", f"{what}, whatever the pod", rule.right)
 
 
 def name_of(rule: RuleFacts) -> str:

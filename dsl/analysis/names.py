@@ -38,7 +38,7 @@ def unused(facts: FileFacts) -> Iterator[Diagnostic]:
         if isinstance(one, s.LetDecl | s.ParamDecl | s.MetricDecl) and one.name not in used:
             word = words[type(one)]
             message = f"the {word} `{one.name}` is not used"
-            yield warning("P316", message, facts.source, one.name_span, "remove it")
+            yield warning("P316", message, (facts.source, one.name_span), "remove it")
 
 
 def _no_scores(facts: FileFacts) -> Iterator[Diagnostic]:
@@ -49,7 +49,7 @@ def _no_scores(facts: FileFacts) -> Iterator[Diagnostic]:
         prescore = isinstance(one, s.Rule) and one.point == "prescore"
         if prescore or isinstance(one, s.NormalizeDecl):
             message = "this speaks of the scores of this file, and there is none"
-            yield warning("P316", message, facts.source, one.span, "remove it")
+            yield warning("P316", message, (facts.source, one.span), "remove it")
 
 
 #: What of a node may hold further names.
@@ -84,18 +84,12 @@ def contradicting_status(facts: FileFacts) -> Iterator[Diagnostic]:
     """Yields a `status` that says other than what the rule reads."""
     for rule in facts.rules:
         core = rule.core
-        if not isinstance(core, ir.FilterCore) or core.status is None:
+        clause = rule.clause("status")
+        if not isinstance(core, ir.FilterCore) or clause is None:
             continue
         resolvable = core.status == "Unschedulable"
-        if resolvable == rule.changes:
-            continue
-        clause = next(one for one in rule.clauses if one.name == "status")
-        what = "no eviction changes" if resolvable else "evicting pods can change"
-        better = "unresolvable" if resolvable else "unschedulable"
-        yield warning(
-            "P318",
-            f"{what} what this rule reads",
-            rule.source,
-            clause.span,
-            f"drop the clause, which gives  status {better}",
-        )
+        if resolvable != rule.changes:
+            what = "no eviction changes" if resolvable else "evicting pods can change"
+            better = "unresolvable" if resolvable else "unschedulable"
+            help_ = f"drop the clause, which gives  status {better}"
+            yield rule.warning("P318", f"{what} what this rule reads", clause.span, help_)

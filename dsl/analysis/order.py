@@ -77,7 +77,7 @@ def _elastic(rules: Iterator[RuleFacts]) -> Iterator[Diagnostic]:
         if first is None:
             first = rule
             continue
-        source, span = rule.place(rule.written.span)
+        place = rule.place(rule.written.span)
         message = f"{name_of(first)} is an elastic quota already, and both would lend the same"
         help_ = "keep one of the two; quotas with `max` alone may be several"
-        yield warning("P505", message, source, span, help_, severity=Severity.ERROR)
+        yield warning("P505", message, place, help_, severity=Severity.ERROR)

@@ -10,7 +10,7 @@ from typing import Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.analysis.facts import RuleFacts, roots, warning
+from dsl.analysis.facts import RuleFacts, fields_of, roots
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.schema import FIELDS, NAME
 from dsl.types import Kind, Level
@@ -87,7 +87,7 @@ def _finding(
     quote = written[:1] if written[:1] in ("'", '"') else ""
     alone = better and written.strip("'\"") == right.value
     fix = Fix(right.span, f"{quote}{better}{quote}") if alone else None
-    return warning("P317", message, rule.source, right.span, help_, fix=fix)
+    return rule.warning("P317", message, right.span, help_, fix=fix)
 
 
 def without_arrow(rule: RuleFacts) -> Iterator[Diagnostic]:
@@ -100,17 +100,16 @@ def without_arrow(rule: RuleFacts) -> Iterator[Diagnostic]:
     others = [one for one in each if one not in of_pod]
     if not of_pod or not any(one.level is Level.NODE for one in others):
         return
-    if _reads(*of_pod) & _reads(*others):
+    if fields_of(*of_pod) & fields_of(*others):
         # `pod.label[a] is present and node.label[a] == pod.label[a]` demands both of each pod.
         return
     parts = [" and ".join(rule.text(one.span) for one in side) for side in (of_pod, others)]
     before, _ = rule.source.beside(written.right.span)
     joined = any(isinstance(one, ir.Logical | ir.If) for one in each)
     fix = Fix(written.right.span, " -> ".join(parts)) if before == ":" and not joined else None
-    yield warning(
+    yield rule.warning(
         "P227",
         f"`{parts[0]}` is asked of the pod alone: other pods fit on no node",
-        rule.source,
         of_pod[0].span,
         f"to ask the nodes only for such pods write  {written.keyword}: {' -> '.join(parts)}",
         fix=fix,
@@ -122,18 +121,17 @@ def both_missing(rule: RuleFacts) -> Iterator[Diagnostic]:
     core = rule.core
     if not isinstance(core, ir.FilterCore) or core.forbids:
         return
-    asked = _reads(*(one for one in ir.walk(*roots(core)) if isinstance(one, ir.Missing)))
+    asked = fields_of(*(one for one in ir.walk(*roots(core)) if isinstance(one, ir.Missing)))
     for one in ir.joined(ir.unnamed(core.right)):
         reads = [ir.unnamed(side) for side in ir.children(one)]
-        if not isinstance(one, ir.Compare) or one.operator != "==" or _reads(*reads) & asked:
+        if not isinstance(one, ir.Compare) or one.operator != "==" or fields_of(*reads) & asked:
             continue
         if not all(isinstance(side, ir.Read) and FIELDS[side.field].optional for side in reads):
             continue
         text, value = rule.text(one.span), rule.text(reads[0].span)
-        yield warning(
+        yield rule.warning(
             "P232",
             "both sides may be missing, and what is missing equals nothing: the node is rejected",
-            rule.source,
             one.span,
             f"to demand it say  {value} is present and {text}",
             f"to let such nodes pass say  {value} is missing or {text}",
@@ -152,7 +150,3 @@ def _picks_pods(node: ir.Expr) -> bool:
         or (isinstance(one, ir.Read) and FIELDS[one.field].type.kind in of_text)
         for one in ir.walk(*ir.children(node))
     )
-
-
-def _reads(*nodes: ir.Expr) -> set[tuple[str, str | None]]:
-    return {(one.field, one.key) for one in ir.walk(*nodes) if isinstance(one, ir.Read)}

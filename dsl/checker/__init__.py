@@ -157,7 +157,7 @@ class FileChecker:
                 self._head(node)
             case s.NormalizeDecl():
                 if self.rules.norm is not None:
-                    scope.refuse("P109", "`normalize:` stands twice in this file", node.span)
+                    scope.refuse("P109", "`normalize:` stands twice in this file", node)
                 self.rules.norm = node.norm
             case _:
                 return
@@ -172,7 +172,7 @@ class FileChecker:
         scope, value, name = self.rules, node.value, node.name.replace("policy_weight", "weight")
         if name in self._seen:
             word = name.replace("_", " ")
-            raise scope.refuse("P109", f"`{word}:` stands twice in this file", node.span)
+            raise scope.refuse("P109", f"`{word}:` stands twice in this file", node)
         self._seen.add(name)
         text = value.value.strip() if isinstance(value, s.Word | s.Text) else ""
         match name:
@@ -183,12 +183,12 @@ class FileChecker:
             case "language":
                 if text != str(LANGUAGE):
                     message = f"this compiler reads language {LANGUAGE}, not `{text}`"
-                    raise scope.refuse("P901", message, value.span, f"write  language: {LANGUAGE}")
+                    raise scope.refuse("P901", message, value, f"write  language: {LANGUAGE}")
             case "mode":
                 word, _, share = text.partition(" ")
                 if share and not 0 < float(share.strip().removesuffix("%")) <= _ALL:
                     message = "a canary is more than 0% and at most 100% of the pods"
-                    raise scope.refuse("P111", message, value.span)
+                    raise scope.refuse("P111", message, value)
                 self._header[name] = f"{word} {share.strip()}".strip()
             case "order":
                 self._header[name] = self.rules.whole(node, name, -_MAX_ORDER, _MAX_ORDER)
@@ -212,7 +212,7 @@ class FileChecker:
             if self._sorts:
                 message = "`sort:` stands twice in this file"
                 help_ = "give all keys in one line:  sort: pod.priority desc, pod.queued_at"
-                raise self.rules.refuse("P501", message, node.span, help_)
+                raise self.rules.refuse("P501", message, node, help_)
             self._sorts = True
         written: tuple[Any, ...] = node.clauses if isinstance(node, s.Rule) else node.parts
         parts = self.rules.clauses(written, several=("annotate", "set_label", "event"))

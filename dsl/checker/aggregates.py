@@ -65,7 +65,7 @@ def aggregate(typer: Typer, node: s.Aggregate) -> ir.Expr:
         example = _EXAMPLES[of.things][tests].format(of.text)
         wants = "condition" if tests else f"value of each of the {of.things}"
         message, help_ = f"`{node.function}` needs a {wants}", f"write  {node.function}({example})"
-        raise typer.refuse("P209", message, node.span, help_)
+        raise typer.refuse("P209", message, node, help_)
     pods, containers = of.things == "pods", of.things == "containers"
     placed = of.table != "queue"
     each = replace(typer.place, pods=pods, placed=placed, containers=containers)
@@ -106,7 +106,7 @@ def _label_of(typer: Typer, node: s.Call) -> str:
         better = named if named in POD_SETS or named in NODE_SETS else quoted
         message = f"`{node.name}` takes the key of a label in quotes"
         helps = () if better else (f'write for example  {node.name}("example.com/row")',)
-        raise typer.refuse("P209", message, node.span, *helps, fix=better)
+        raise typer.refuse("P209", message, node, *helps, fix=better)
     return f"label:{fixed_text(typer, key)}"
 
 
@@ -116,12 +116,12 @@ def _no_set(typer: Typer, first: s.Expr, over: s.Expr) -> Refused:
     if isinstance(over, s.Field) and _set(typer, first) is not None:
         message = "`over` stands between a value and what it is taken of"
         fix = Fix(Span(first.span.start, over.span.end), f"{second} over {swapped}")
-        return typer.refuse("P209", message, over.span, fix=fix)
+        return typer.refuse("P209", message, over, fix=fix)
     last = second.removeprefix("node.")
     known = (last, f"node.{last}", f"{last}.nodes")
     better = next((one for one in known if one in POD_SETS or one in NODE_SETS), "")
     help_ = f"write  over {better or 'node.pods, over nodes   or   over candidates'}"
-    return typer.refuse("P209", "`over` wants a set of pods or nodes", over.span, help_)
+    return typer.refuse("P209", "`over` wants a set of pods or nodes", over, help_)
 
 
 def _over(
@@ -170,7 +170,7 @@ def _fits_within(typer: Typer, of: Set, parts: list[ir.Expr]) -> None:
         message = f"a condition on `{of.text}` may not read a field of the node"
         help_ = "use `node.pods`, or compare outside of the aggregate"
     if guilty is not None:
-        raise typer.refuse("P202", message, guilty.span, help_)
+        raise typer.refuse("P202", message, guilty, help_)
 
 
 def _of_the_node(parts: list[ir.Expr]) -> ir.Expr | None:
@@ -226,10 +226,10 @@ def _element_wise(typer: Typer, node: s.Aggregate) -> ir.Expr:
         each, tests = typer.text(others[0]), node.function in ir.TESTS
         better = f"{of.text} where {each}" if tests else f"{each} over {of.text}"
         message = f"`{node.function}` goes through a set by `{'where' if tests else 'over'}`"
-        raise typer.refuse("P209", message, node.span, fix=f"{node.function}({better})")
+        raise typer.refuse("P209", message, node, fix=f"{node.function}({better})")
     if node.function in (*ir.TESTS, "distinct") or node.over is not None or node.where is not None:
         message = f"`{node.function}` takes one value or condition of each of a set"
-        raise typer.refuse("P209", message, node.span)
+        raise typer.refuse("P209", message, node)
     values, kind = typer.unify(typer.each(node.args), f"`{node.function}` wants")
     wants = "number or time" if node.function in ("min", "max") else "number"
     typer.want(values[0], wants, f"`{node.function}`", "P209")
@@ -261,7 +261,7 @@ def bare(typer: Typer, node: s.BareAggregate) -> ir.Expr:
         if of_set or not names:
             spelled = [f"{function}({_EXAMPLES['pods'][function in ir.TESTS].format('node.pods')})"]
         help_ = f"write  {'   or   '.join(spelled)}"
-        raise typer.refuse("P207", message, node.span, help_)
+        raise typer.refuse("P207", message, node, help_)
     of = Set("nodes", "candidates", "")
     return _over(typer, node, of, (subjects[names[0]], None))
 

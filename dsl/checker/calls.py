@@ -52,13 +52,13 @@ def call(typer: Typer, node: s.Call) -> Typed:
     if spec.gives in ("pods", "nodes"):
         text = scope.text(node)
         message = f"`{text}` is a set of {spec.gives}, not a value"
-        raise scope.refuse("P201", message, node.span, f"write  count({text})")
+        raise scope.refuse("P201", message, node, f"write  count({text})")
     few = len(node.args) < len(spec.takes)
     if few or (len(node.args) > len(spec.takes) and not spec.variadic):
         count = len(spec.takes)
         wants = f"{'at least ' * spec.variadic}{count} argument{'s' * (count > 1)}"
         message = f"`{node.name}` takes {wants}, not {len(node.args)}"
-        raise scope.refuse("P209", message, node.span, spec.doc)
+        raise scope.refuse("P209", message, node, spec.doc)
     if spec.takes == "m":
         return _metric_age(typer, node)
     return _apply(typer, node, spec, typer.each(node.args))
@@ -77,7 +77,7 @@ def _pair(typer: Typer, node: s.Call) -> Typed:
     if not pair or len(node.args) != _PAIR:
         message = f"the metric `{node.name}` has one value {'of two texts' if pair else f'a {of}'}"
         help_ = f"write  {node.name}{'(node.name, it.node)' if pair else '   without brackets'}"
-        raise scope.refuse("P209", message, node.span, help_)
+        raise scope.refuse("P209", message, node, help_)
     each = (typer.want(one, "text", f"`{node.name}`", "P209") for one in typer.each(node.args))
     return typer.sample(entry, node.span, pair=tuple(each))
 
@@ -86,13 +86,13 @@ def _metric_age(typer: Typer, node: s.Call) -> ir.Expr:
     name = node.args[0]
     entry = find_metric(typer, name.name) if isinstance(name, s.Name) else None
     if entry is None:
-        raise typer.refuse("P209", "`metric_age` takes the name of a metric", name.span)
+        raise typer.refuse("P209", "`metric_age` takes the name of a metric", name)
     found = typer.sample(entry, node.span, age=True)
     assert isinstance(found, ir.Metric)
     if found.of not in OF_NODES:
         message = "only samples of nodes have an age"
         help_ = f"a sample older than its `stale` is missing:  {found.name} is present"
-        raise typer.refuse("P209", message, name.span, help_)
+        raise typer.refuse("P209", message, name, help_)
     return found
 
 
@@ -133,7 +133,7 @@ def _apply(typer: Typer, node: s.Call, spec: FunctionSpec, args: list[Typed]) ->
 def _item(typer: Typer, node: s.Call, items: ir.Expr, place: ir.Expr) -> ir.Expr:
     if items.level > t.Level.POD and ir.split_of(items) is None:
         message, help_ = f"`{typer.text(items)}` has no order", "test its items with `in`"
-        raise typer.refuse("P209", message, items.span, help_)
+        raise typer.refuse("P209", message, items, help_)
     return func(node.span, item_type(items), "item", (items, place))
 
 
@@ -157,11 +157,11 @@ def _readable(typer: Typer, name: str, read: ir.Expr) -> None:
     text = value.value if isinstance(value, ir.Const) else None
     if name in _EXAMPLES and isinstance(text, str) and t.is_missing(TEXT_FUNCTIONS[name](text)):
         help_ = f'write for example  {name}("{_EXAMPLES[name]}")'
-        raise typer.refuse("P111", f"`{text}` is no {name}", read.span, help_)
+        raise typer.refuse("P111", f"`{text}` is no {name}", read, help_)
 
 
 def _rank(typer: Typer, node: s.Call, value: ir.Expr) -> ir.Expr:
     if value.level is not t.Level.NODE:
         what = f"`{typer.text(value)}` is a value of {value.level.noun}"
-        raise typer.refuse("P202", f"`rank` compares nodes, and {what}", value.span)
+        raise typer.refuse("P202", f"`rank` compares nodes, and {what}", value)
     return made(ir.Rank, node.span, t.NUMBER, value=value)

@@ -43,7 +43,7 @@ def compared(typer: Typer, node: s.Compare) -> ir.Expr:
         message = f"`{node.operator}` does not compare {describe(left)}"
         number = converted(typer, left, "number") if left.type == TEXT else ""
         helps = (f"compare numbers:  {number} {node.operator} ...",) if number else ()
-        raise typer.refuse("P201", message, left.span, *helps)
+        raise typer.refuse("P201", message, left, *helps)
     for one, other in ((left, right), (right, left)):
         if isinstance(other, ir.Const):
             closed_set(typer, one, other)
@@ -69,7 +69,7 @@ def _same_type(typer: Typer, operator: str, left: Typed, right: Typed) -> tuple[
     """Brings two sides to one type."""
     if left.type.kind is right.type.kind is Kind.LIST:
         message = f"`{operator}` does not compare {describe(left)}"
-        raise typer.refuse("P201", message, left.span)
+        raise typer.refuse("P201", message, left)
     return typer.unify((left, right), f"`{operator}` wants")[0]
 
 
@@ -86,7 +86,7 @@ def _no_version(scope: Scope, typed: Typed, other: s.Expr | s.Range, *, word: bo
     fix = (f"({better})" if word else better) if plain else None
     message = f"a version is compared with a version, not with `{written}`"
     helps = () if plain else ('write for example  >= version("5.10")',)
-    raise scope.refuse("P201", message, other.span, *helps, fix=fix)
+    raise scope.refuse("P201", message, other, *helps, fix=fix)
 
 
 def is_missing_value(typer: Typer, node: s.IsMissing) -> ir.Expr:
@@ -94,7 +94,7 @@ def is_missing_value(typer: Typer, node: s.IsMissing) -> ir.Expr:
     operand = typer.plain(typer.check(node.operand))
     if operand.type.kind in (Kind.BOOL, Kind.LIST):
         message = f"{describe(operand)} is never missing"
-        raise typer.refuse("P201", message, node.operand.span)
+        raise typer.refuse("P201", message, node.operand)
     return making.turned(node.span, making.missing(node.span, operand), negated=node.negated)
 
 
@@ -105,7 +105,7 @@ def _left_as_text(scope: Scope, node: s.Expr) -> None:
     """Warns of `"pod.name" contains nginx`, which tests the text and not the field."""
     if isinstance(node, s.Text) and node.value in FIELDS:
         message = f"this is the text `{node.value}`, not the field of that name"
-        scope.warn("P317", message, node.span, fix=node.value)
+        scope.warn("P317", message, node, fix=node.value)
 
 
 def field_as_word(scope: Scope, node: s.Expr, severity: Severity) -> None:
@@ -113,7 +113,7 @@ def field_as_word(scope: Scope, node: s.Expr, severity: Severity) -> None:
     if isinstance(node, s.Word) and "." in node.value and node.value in FIELDS:
         message = f"`{node.value}` is a word here, not the field of that name"
         help_ = f'for the field write  ({node.value})   and for the word  "{node.value}"'
-        scope.report("P317", message, node.span, help_, severity=severity)
+        scope.report("P317", message, node, help_, severity=severity)
 
 
 def _word_for_nothing(
@@ -124,7 +124,7 @@ def _word_for_nothing(
     if low in NOTHING | ABSENT | THERE:
         better = f"{left} is {'present' if (low in THERE) != negated else 'missing'}"
         message, fix = f"`{scope.text(word)}` is an ordinary word here", Fix(node.span, better)
-        scope.warn("P317", message, word.span, fix=fix)
+        scope.warn("P317", message, word, fix=fix)
 
 
 def _bare_word(typer: Typer, node: s.Compare) -> None:
@@ -145,7 +145,7 @@ def _bare_word(typer: Typer, node: s.Compare) -> None:
         return
     if kind is Kind.TEXT and not equal:
         message = f"`{node.operator}` does not compare text"
-        raise scope.refuse("P201", message, node.left.span, *help_for(scope, left, "number"))
+        raise scope.refuse("P201", message, node.left, *help_for(scope, left, "number"))
     written, place, better = scope.text(node.left), right.span, ""
     helps: tuple[str, ...] = ()
     there = low in THERE | {"present"}
@@ -161,7 +161,7 @@ def _bare_word(typer: Typer, node: s.Compare) -> None:
         helps = (f"`{written}` is {describe(left)}, so it is compared with one",)
     message = f"`{node.operator}` is followed by an expression, and `{text}` is a bare word"
     fix = Fix(place, better) if better else None
-    raise scope.refuse("P011", message, right.span, *helps, fix=fix)
+    raise scope.refuse("P011", message, right, *helps, fix=fix)
 
 
 def _word_or_expression(typer: Typer, node: s.Expr, left: Typed) -> ir.Expr:
@@ -197,7 +197,7 @@ def closed_set(scope: Scope, left: Typed, word: ir.Const) -> None:
     quote = sign if sign in ('"', "'") else ""
     helps = ([f"did you mean `{near}`?"] if near else []) + [f"it is one of {', '.join(words)}"]
     fix = Fix(word.span, f"{quote}{near}{quote}") if near else None
-    raise scope.refuse("P210", f"`{left.field}` is never `{text}`", word.span, *helps, fix=fix)
+    raise scope.refuse("P210", f"`{left.field}` is never `{text}`", word, *helps, fix=fix)
 
 
 def alternatives(scope: Scope, node: s.Logical) -> None:
@@ -234,7 +234,7 @@ def _alternative(
     sure = not isinstance(right, s.Words) and (not equal or negated != (node.operator == "or"))
     message = f"`{text}` alone is no condition: each side of `{node.operator}` is a test of its own"
     helps = () if sure else ("a list of values is tested with  in [a, b]",)
-    return scope.refuse("P201", message, value.span, *helps, fix=better if sure else None)
+    return scope.refuse("P201", message, value, *helps, fix=better if sure else None)
 
 
 # ---- in
@@ -252,7 +252,7 @@ def in_list(typer: Typer, node: s.In) -> ir.Expr:
     if spec is not None and spec.keyed and isinstance(node.left, s.Text):
         there = "missing" if node.negated else "present"
         better = f"{spec.name}[{quoted_key(node.left.value)}] is {there}"
-        raise scope.refuse("P101", f"`{spec.name}` is asked by its key", node.span, fix=better)
+        raise scope.refuse("P101", f"`{spec.name}` is asked by its key", node, fix=better)
     left = typer.check(node.left)
     if isinstance(members, s.Range):
         return _range(typer, node, members, left)
@@ -261,7 +261,7 @@ def in_list(typer: Typer, node: s.In) -> ir.Expr:
         message = f"`in` does not test {describe(item)}"
         of_list = item.type.kind is Kind.LIST
         helps = ("for its items write  any(LIST where it in ...)",) if of_list else ()
-        raise scope.refuse("P201", message, node.left.span, *helps)
+        raise scope.refuse("P201", message, node.left, *helps)
     return making.turned(node.span, _member(typer, node.span, item, members), negated=node.negated)
 
 
@@ -336,7 +336,7 @@ def _range(typer: Typer, node: s.In, members: s.Range, left: Typed) -> ir.Expr:
     if low > high:
         low_text, high_text = members.low.text, members.high.text
         message = f"the range {low_text}..{high_text} is empty, so this is never true"
-        typer.warn("P301", message, members.span, f"write  {high_text}..{low_text}")
+        typer.warn("P301", message, members, f"write  {high_text}..{low_text}")
     return making.turned(node.span, _between(node, item, low, high), negated=node.negated)
 
 
@@ -371,7 +371,7 @@ def _pattern(typer: Typer, node: s.Expr) -> ir.Const:
         around = re.search(r"\(\?<?[=!]", text)
         helps = ("for what must not be there write  not ... matches",) if around else ()
         message = f"this regular expression {reason}"
-        raise typer.refuse("P112", message, node.span, *helps)
+        raise typer.refuse("P112", message, node, *helps)
     return making.constant(node.span, text, TEXT)
 
 
@@ -418,7 +418,7 @@ def _as_number(typer: Typer, value: ir.Expr) -> ir.Expr:
         number = parse_number(value.value)
         if is_missing(number):
             message, help_ = f"`{value.value}` is not a number", "compare texts with `=`"
-            raise typer.refuse("P201", message, value.span, help_)
+            raise typer.refuse("P201", message, value, help_)
         return making.constant(value.span, number, NUMBER)
     value = typer.want(value, "number or text", "this test")
     return value if value.type.is_number else making.func(value.span, NUMBER, "number", (value,))
@@ -438,7 +438,7 @@ def _taint(
     if not listed and operator not in ("=", "==", "!="):
         message = f"a taint cannot be tested with `{operator}`"
         help_ = "write  node.taint KEY   or   node.taint KEY=VALUE"
-        raise typer.refuse("P201", message, node.span, help_)
+        raise typer.refuse("P201", message, node, help_)
     values = value.items if isinstance(value, s.Words) else (value,)
     for one in values if listed else ():
         field_as_word(typer, one, Severity.ERROR)

@@ -41,7 +41,7 @@ def declare_param(scope: Scope, node: s.ParamDecl, given: ParamValue | None) -> 
         sizes = [_worth(_typed_value(scope, kind, one)) for one in node.bounds]
         floor, size, ceiling = sizes[0], _worth(value), sizes[1]
         if not all(isinstance(one, float | Fraction) for one in (floor, size, ceiling)):
-            raise scope.refuse("P111", "`from ... to` is for numbers and durations", node.span)
+            raise scope.refuse("P111", "`from ... to` is for numbers and durations", node)
         if not floor <= size <= ceiling:
             low, high = (scope.text(one) for one in node.bounds)
             message = f"the value of `{node.name}` is not from {low} to {high}"
@@ -74,7 +74,7 @@ def text_of(scope: Scope, node: s.Expr) -> str:
             return node.text
         case _:
             message = "the value of a parameter is a plain word, number or text"
-            raise scope.refuse("P111", message, node.span)
+            raise scope.refuse("P111", message, node)
 
 
 def _param_value(scope: Scope, node: s.ParamDecl, written: s.Expr) -> Typed:
@@ -94,7 +94,7 @@ def _param_value(scope: Scope, node: s.ParamDecl, written: s.Expr) -> Typed:
         solid = settle(scope, _typed_value(scope, node.kind, item), PLAIN)
         if not isinstance(solid, ir.Const) or not isinstance(solid.value, float):
             help_ = "a list is of string, number, quantity, duration or time"
-            raise scope.refuse("P111", f"there is no list of {node.kind}", item.span, help_)
+            raise scope.refuse("P111", f"there is no list of {node.kind}", item, help_)
         numbers.append(solid.value)
         units.add(solid.type.unit)
     unit = units.pop() if len(units) == 1 else None

@@ -62,7 +62,7 @@ def _more_important(rules: Rules, where: ir.Expr) -> None:
         if read_by == (more if one.operator.startswith(">") else more[::-1]):
             better = f"it.priority <{one.operator[1:]} pod.priority"
             message = "this evicts pods that are more important than the pod they make room for"
-            rules.warn("P224", message, one.span, fix=better)
+            rules.warn("P224", message, one, fix=better)
 
 
 def _less_important(where: ir.Expr | None, start: int) -> ir.Expr:
@@ -92,11 +92,11 @@ def gang(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -> C
         known = minimum.value if isinstance(minimum, ir.Const) else None
         if isinstance(known, float) and (known < 1 or known != int(known)):
             message = "a gang has a whole number of members from 1"
-            raise rules.refuse("P111", message, minimum.span)
+            raise rules.refuse("P111", message, minimum)
     elif not (isinstance(by, ir.Read) and (by.key == _GROUP_LABEL or by.field == "pod.group")):
         message = "this `gang` does not say how many members it needs"
         help_ = "end it with  min 4   or   min number(pod.annotation[KEY])"
-        raise rules.refuse("P209", message, node.span, help_)
+        raise rules.refuse("P209", message, node, help_)
     if "gang_wait" in parts:
         wait = rules.duration(parts["gang_wait"].values[0], "wait")
         rules.pod_only("`wait` looks at the pod", wait)
@@ -122,7 +122,7 @@ def _by(rules: Rules, guard: ir.Expr | None, parts: Parts) -> tuple[ir.Expr, ir.
 def _share(rules: Rules, clause: s.Clause) -> float:
     share = float(rules.text(clause.values[0]).removesuffix("%"))
     if share > _ALL:
-        raise rules.refuse("P111", "a share is at most 100%", clause.span)
+        raise rules.refuse("P111", "a share is at most 100%", clause)
     return share / _ALL
 
 
@@ -137,7 +137,7 @@ def quota(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -> 
     if not ("quota_elastic" in parts or low or high):
         what = "this `quota` limits nothing"
         help_ = "end it with  max cpu 10, memory 32Gi   or   elastic"
-        raise rules.refuse("P209", what, node.span, help_)
+        raise rules.refuse("P209", what, node, help_)
     for key, (least, span) in low.items():
         if key in high and least > high[key][0]:
             raise rules.refuse("P111", f"the minimum of {key} is above its maximum", span)
@@ -172,7 +172,7 @@ def _amounts(rules: Rules, part: s.AmountsClause | None) -> dict[str, tuple[floa
         key = fields.fixed_text(rules, one.key)
         fields.name_resource(rules, key, one.key.span)
         if key in out:
-            raise rules.refuse("P109", f"`{key}` is given twice", one.span)
+            raise rules.refuse("P109", f"`{key}` is given twice", one)
         out[key] = _amount(rules, key, one.value), one.span
     return out
 
@@ -187,7 +187,7 @@ def _amount(rules: Rules, key: str, node: s.Literal) -> float:
         message = f"`{rules.text(node)}` is no amount of {key}"
         example = {"cpu": "10", "memory": "32Gi"}.get(key, "4")
         help_ = f"write for example  {key} {example}"
-        raise rules.refuse("P111", message, node.span, help_)
+        raise rules.refuse("P111", message, node, help_)
     return amount
 
 

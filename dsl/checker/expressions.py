@@ -157,7 +157,7 @@ def _if(typer: Typer, node: s.If) -> ir.Expr:
     values, kind = typer.unify(checked[count:], "`then` and `else` want")
     if kind.kind is t.Kind.LIST and making.level_of((*values, *tests)) > t.Level.POD:
         message = "a list may not differ from node to node here"
-        raise typer.refuse("P201", message, node.span)
+        raise typer.refuse("P201", message, node)
     result = values[-1]
     for condition, then in zip(reversed(tests), reversed(values[:-1]), strict=True):
         result = replace(making.choice(node.span, condition, then, result), type=kind)
@@ -170,7 +170,7 @@ def _fallback(typer: Typer, node: s.Fallback) -> ir.Expr:
         if one.type.kind in (t.Kind.BOOL, t.Kind.LIST):
             message = f"`??` is for values that may be missing; {describe(one)} never is"
             fix = Fix(node.span, typer.text(one)) if one is parts[0] else None
-            raise typer.refuse("P201", message, one.span, fix=fix)
+            raise typer.refuse("P201", message, one, fix=fix)
     values, kind = typer.unify(parts, "`??` wants")
     return replace(making.first_of(node.span, values), type=kind)
 

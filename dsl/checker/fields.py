@@ -45,7 +45,7 @@ def read_field(typer: Typer, node: s.Field) -> ir.Expr:
         keyed = f"{before}.resource[KEY].{part}" if dot else f"{name}[KEY]"
         message = f"`{name}` {'takes no' if has_key else 'needs a'} key"
         better = name if has_key else keyed
-        raise typer.refuse("P101", message, node.span, f"write  {better}")
+        raise typer.refuse("P101", message, node, f"write  {better}")
     key: str | ir.Expr | None = None
     if node.computed is not None:
         typed = typer.check(node.computed)
@@ -119,7 +119,7 @@ def fixed_text(typer: Typer, node: s.Expr, what: str = "a key") -> str:
     if isinstance(value, s.Word | s.Text | ir.Const) and isinstance(value.value, str):
         return value.value
     message = f"{what} is a fixed text here, and `{typer.text(node)}` is none"
-    raise typer.refuse("P201", message, node.span)
+    raise typer.refuse("P201", message, node)
 
 
 def label_value(typer: Typer, value: s.Expr) -> ir.Expr:

@@ -85,10 +85,10 @@ def over_list(typer: Typer, node: s.Aggregate, items: ir.Expr) -> ir.Expr:
     if items.level > (Level.POD if ir.split_of(items) is None else Level.NODE):
         message = f"`{typer.text(items)}` is not gone through item by item"
         help_ = "lists of the pod to place are, and what `split` makes of texts of the node"
-        raise typer.refuse("P209", message, items.span, help_, "test it with `in`")
+        raise typer.refuse("P209", message, items, help_, "test it with `in`")
     if typer.place.item is not None:
         help_ = "give the inner one a name with `let`, if it does not read the item"
-        raise typer.refuse("P209", "a list within a list", node.span, help_)
+        raise typer.refuse("P209", "a list within a list", node, help_)
     above = max(items.level, Level.POD)
     item = making.made(ir.Item, node.span, making.item_type(items), above)
     with typer.inside(replace(typer.place, item=item)):
@@ -129,7 +129,7 @@ def _asked(typer: Typer, node: s.Aggregate, item: ir.Expr) -> tuple[ir.Expr | No
         number = "it" if item.type.is_number else "number(it)"
         where = f"{typer.text(node.args[0])} where {typer.text(node.where)}"
         help_ = f"write  {function}({number} over {where})"
-        raise typer.refuse("P209", message, node.span, help_)
+        raise typer.refuse("P209", message, node, help_)
     value, holding = tested(function, value, making.logical(nobody, "and", holds))
     assert holding is not None
     return value, holding

@@ -140,7 +140,7 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
     guilty = clauses.get("metric_stale")
     if guilty is not None and source in ("promql", "usage") and stale < every:
         message = f"`{node.name}` is stale before it is asked for again: it is missing in between"
-        scope.warn("P226", message, guilty.span, f"write  stale {show(2 * every, DURATION)}")
+        scope.warn("P226", message, guilty, f"write  stale {show(2 * every, DURATION)}")
 
 
 def _times(scope: Scope, clauses: dict[str, s.Clause]) -> tuple[float, float]:
@@ -181,9 +181,9 @@ def _usage_unit(scope: Scope, node: s.MetricDecl, word: str, clause: s.Clause | 
     unit = _USAGE.get(word)
     if unit is None:
         message, help_ = f"there is no usage of `{word}`", "write  usage cpu   or   usage memory"
-        raise scope.refuse("P111", message, node.arguments[0].span, help_)
+        raise scope.refuse("P111", message, node.arguments[0], help_)
     if clause is not None:
-        raise scope.refuse("P209", f"the usage of {word} is in {unit}", clause.span)
+        raise scope.refuse("P209", f"the usage of {word} is in {unit}", clause)
     return unit
 
 
@@ -192,7 +192,7 @@ def _by(scope: Scope, clause: s.Clause | None) -> tuple[str, ...]:
     values = clause.values if clause is not None else ()
     words = tuple(one.value for one in values if isinstance(one, s.Word))
     if clause is not None and len(words) > _PAIR:
-        raise scope.refuse("P209", "`by` takes one label, or the two of a pair", clause.span)
+        raise scope.refuse("P209", "`by` takes one label, or the two of a pair", clause)
     return words
 
 
@@ -203,15 +203,15 @@ def _fits_source(
     for name in _NO_CLAUSES.get(node.source, ()):
         if name in clauses:
             message = f"a metric from an {node.source[5:]} has no `{name.removeprefix('metric_')}`"
-            raise scope.refuse("P209", message, clauses[name].span, "leave it out")
+            raise scope.refuse("P209", message, clauses[name], "leave it out")
     if node.source == "from_object" and "metric_stale" in clauses:
         message = "an object is never stale, so this says nothing"
-        scope.warn("P226", message, clauses["metric_stale"].span, "leave it out")
+        scope.warn("P226", message, clauses["metric_stale"], "leave it out")
     if node.source == "from_usage" and of not in ("node", "pod"):
-        raise scope.refuse("P209", "there is usage of nodes and of pods", node.span)
+        raise scope.refuse("P209", "there is usage of nodes and of pods", node)
     if node.source == "from_object" and of in DOMAINS:
         message = f"an object is found by its name, and none is that of a {of}"
-        raise scope.refuse("P209", message, clauses["metric_by"].span, "write  by name")
+        raise scope.refuse("P209", message, clauses["metric_by"], "write  by name")
 
 
 def _seconds(scope: Scope, clause: s.Clause | None, word: str, otherwise: float) -> float:
@@ -219,7 +219,7 @@ def _seconds(scope: Scope, clause: s.Clause | None, word: str, otherwise: float)
         return otherwise
     seconds = read_seconds(scope, clause.values[0], word)
     if seconds <= 0:
-        raise scope.refuse("P111", f"`{word}` must be longer than nothing", clause.span)
+        raise scope.refuse("P111", f"`{word}` must be longer than nothing", clause)
     return seconds
 
 
@@ -232,10 +232,10 @@ def _default(scope: Scope, clause: s.Clause | None, unit: Unit) -> float | None:
     number = read_number(text, written.span)
     if number is None:
         help_ = "without `default` the value is missing where there is no sample"
-        raise scope.refuse("P111", f"`{text}` is not a number", written.span, help_)
+        raise scope.refuse("P111", f"`{text}` is not a number", written, help_)
     solid = settle(scope, number, unit)
     if solid.type != number_of(unit) or not isinstance(solid, ir.Const):
-        raise scope.refuse("P203", f"the default of this metric is in {unit}", written.span)
+        raise scope.refuse("P203", f"the default of this metric is in {unit}", written)
     assert isinstance(solid.value, float)
     return solid.value
 
@@ -246,11 +246,11 @@ def _unit(scope: Scope, clause: s.Clause | None) -> tuple[Unit, bool]:
     base, _, per = word.partition("/")
     if clause is not None and per not in ("", "s"):
         message = f"a metric may be per second, not per `{per}`"
-        raise scope.refuse("P203", message, clause.span, f"write {base}/s")
+        raise scope.refuse("P203", message, clause, f"write {base}/s")
     near = _SAME_UNITS.get(base.lower()) or closest(base, UNIT_WORDS)
     if clause is not None and base not in UNIT_WORDS and near is not None:
         help_ = f"write unit {near}{'/s' * bool(per)}, multiplied in the query where it is another"
-        raise scope.refuse("P203", f"`{word}` is not a unit", clause.span, help_)
+        raise scope.refuse("P203", f"`{word}` is not a unit", clause, help_)
     unit = UNIT_WORDS.get(base, PLAIN)
     return unit.times(Unit(second=1), -1) if per else unit, base == "percent"
 
@@ -265,12 +265,12 @@ def _query(scope: Scope, query: s.Text) -> str:
             raise Refused
         if entry is None or entry.value is None:
             message = f"there is no parameter `${name}`"
-            raise scope.refuse("P105", message, query.span, "a dollar itself is written $$")
+            raise scope.refuse("P105", message, query, "a dollar itself is written $$")
         return _quoted(scope, entry.value, query.span)
 
     if not query.value.strip():
         help_ = 'name a series, for example  promql "node_load1"'
-        raise scope.refuse("P111", "this query is empty", query.span, help_)
+        raise scope.refuse("P111", "this query is empty", query, help_)
     return _PARAM_IN_QUERY.sub(put_in, query.value)
 
 

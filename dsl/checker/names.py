@@ -88,13 +88,13 @@ def no_name(scope: Scope, node: s.Name, *, in_pods: bool) -> Refused:
     if close is not None:
         bundled = close in CATALOGUE and close not in scope.metrics
         more = f" (bundled metric: {CATALOGUE[close].doc})" if bundled else ""
-        return scope.refuse("P102", message, node.span, f"did you mean `{close}`?{more}", fix=close)
+        return scope.refuse("P102", message, node, f"did you mean `{close}`?{more}", fix=close)
     better = _meant(scope, node.name, in_pods=in_pods)
     if better is not None:
         return _refused(scope, "P102", message, (node.span, node.span), better)
     help_ = f'declare it:  let {node.name} = EXPRESSION   or, if it is a text, write  "{node.name}"'
     series = f'a series of Prometheus is  metric {node.name} = promql "{node.name}" by instance'
-    return scope.refuse("P102", message, node.span, series if "_" in node.name else help_)
+    return scope.refuse("P102", message, node, series if "_" in node.name else help_)
 
 
 def _meant(scope: Scope, name: str, *, in_pods: bool) -> Spelling | None:
@@ -141,4 +141,4 @@ def no_param(scope: Scope, node: s.Param) -> Refused:
         better = Spelling(node.name, note="it is no parameter: write")
     if better is not None:
         return _refused(scope, "P105", message, (node.span, node.span), better)
-    return scope.refuse("P105", message, node.span, f"declare it:  param {node.name} = VALUE")
+    return scope.refuse("P105", message, node, f"declare it:  param {node.name} = VALUE")

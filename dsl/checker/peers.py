@@ -36,7 +36,7 @@ def domain(typer: Typer, node: s.Expr | s.Template) -> str:
     if name not in _NAMED:
         message = f"`{typer.text(node)}` is no topology"
         help_ = 'write  node, zone, region, rack   or a label key in quotes: "example.com/row"'
-        raise typer.refuse("P209", message, node.span, help_, fix=_OTHERS.get(name))
+        raise typer.refuse("P209", message, node, help_, fix=_OTHERS.get(name))
     return name
 
 
@@ -44,7 +44,7 @@ def call(typer: Typer, node: s.Call) -> ir.Expr:
     """Returns what `peers(T)` means."""
     if len(node.args) != 1:
         message = "`peers` takes one topology"
-        raise typer.refuse("P209", message, node.span, "write  peers(zone)")
+        raise typer.refuse("P209", message, node, "write  peers(zone)")
     return count(domain(typer, node.args[0]), None, node.span)
 
 
@@ -170,4 +170,4 @@ def lifted(scope: Scope, node: ir.Expr, what: str) -> ir.Expr:
 def _no_member(scope: Scope, node: Typed, what: str) -> Refused:
     what_not = f"`{scope.text(node)}` is not a value of every pod"
     message = f"`{what}` is asked of other pods too, and {what_not}"
-    return scope.refuse("P202", message, node.span, "use a field of the pod: pod.label[KEY]")
+    return scope.refuse("P202", message, node, "use a field of the pod: pod.label[KEY]")

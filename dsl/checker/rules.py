@@ -88,7 +88,7 @@ class Rules(Typer, kw_only=True):
             for one in ir.walk(root) if root is not None and not over_nodes else ():
                 if isinstance(one, ir.NodeAggregate):
                     message = f"{what}, and this aggregates over nodes"
-                    raise self.refuse("P202", message, one.span)
+                    raise self.refuse("P202", message, one)
 
     def _too_high(self, root: ir.Expr, what: str, rule: s.Rule | None) -> Refused:
         # What is asked of each pod of a set is no value of a node.
@@ -102,7 +102,7 @@ class Rules(Typer, kw_only=True):
             both = f"if {left} then {right} else 0" if of_score else f"{left} and {right}"
             help_ = f"write  {rule.keyword}: {both}"
         message = f"{what}, and `{self.text(guilty)}` differs from node to node"
-        return self.refuse("P202", message, guilty.span, help_)
+        return self.refuse("P202", message, guilty, help_)
 
     def split(
         self, left: ir.Expr | None, *, closed: bool = False
@@ -167,13 +167,13 @@ class Rules(Typer, kw_only=True):
         if not isinstance(typed, Flex) or typed.exact is None:
             word = self.text(node)
             fix = f"${word}" if word in self.params else None
-            raise self.refuse("P111", f"`{what}` wants a number", node.span, fix=fix)
+            raise self.refuse("P111", f"`{what}` wants a number", node, fix=fix)
         settle(self, typed, PLAIN)
         value = to_float(typed.exact)
         if not low <= value <= high or (whole and value != int(value)):
             kind = "whole number" if whole else "number"
             message = f"`{what}` is a {kind} from {low:,.0f} to {high:,.0f}"
-            raise self.refuse("P111", message, part.span)
+            raise self.refuse("P111", message, part)
         return value
 
     def fixed(self, node: s.Node) -> Typed | None:
@@ -281,7 +281,7 @@ def _plain_score(rules: Rules, node: s.Rule, parts: Parts) -> tuple[ir.Expr, str
     if norm == "none" and not (value.type.unit or PLAIN).is_plain:
         message = f"a score is a plain number from 0 to 100, and this is in {value.type.unit}"
         help_ = f"to rank the nodes by it write  {text} normalize minmax"
-        raise rules.refuse("P205", message, node.right.span, help_)
+        raise rules.refuse("P205", message, node.right, help_)
     return value, norm, "reverse" in turned
 
 
@@ -290,7 +290,7 @@ def _preference(rules: Rules, node: s.Rule, parts: Parts) -> tuple[ir.Expr, str,
     what, avoid = f"`{node.keyword}`", node.point == "avoid"
     if "normalize" in parts:
         message, help_ = f"{what} has a scale of its own", "drop `normalize`"
-        raise scope.refuse("P209", message, parts["normalize"].span, help_)
+        raise scope.refuse("P209", message, parts["normalize"], help_)
     typed = rules.expression(node.right)
     if node.direction:
         if avoid:
@@ -307,7 +307,7 @@ def _preference(rules: Rules, node: s.Rule, parts: Parts) -> tuple[ir.Expr, str,
     value = rules.want(typed, "condition", what, "P208", helps)
     if "missing_score" in parts:
         message = "a condition is never missing"
-        raise scope.refuse("P209", message, parts["missing_score"].span)
+        raise scope.refuse("P209", message, parts["missing_score"])
     yes, no = (0.0, _FULL) if avoid else (_FULL, 0.0)
     return choice(span, value, *(constant(span, one, NUMBER) for one in (yes, no))), "none", False
 
@@ -321,7 +321,7 @@ def _raw_braces(scope: Scope, template: s.Template) -> None:
     if written[:1] == "'" and "{" in written and '"' not in written and "\\" not in written:
         message = "single quotes take braces as they stand, so no value is put in"
         better = f'"{written[1:-1]}"'
-        scope.warn("P317", message, template.span, fix=better)
+        scope.warn("P317", message, template, fix=better)
 
 
 def _or_longer(typer: Typer, part: ir.Expr) -> ir.Expr:

@@ -58,6 +58,8 @@ class Flex(Struct, frozen=True):
 
 
 Typed = ir.Expr | Flex
+#: What a finding may be about.
+Placed = s.Node | ir.Core | Flex | Span
 ParamValue = str | float | int | bool | tuple[str, ...] | list[str]
 
 
@@ -121,14 +123,15 @@ class Scope(Struct):
         self,
         code: str,
         message: str,
-        span: Span,
+        place: Placed,
         *helps: str,
         label: str = "",
         labels: tuple[Label, ...] = (),
         fix: str | Fix | None = None,
         severity: Severity = Severity.ERROR,
     ) -> None:
-        """Records a finding; without other helps a fix is the help."""
+        """Records a finding about what stands somewhere; without other helps a fix is the help."""
+        span = place if isinstance(place, Span) else place.span
         repair = Fix(span, fix) if isinstance(fix, str) else fix
         if repair is not None and not helps:
             helps = (f"write  {repair.text.strip()}",)
@@ -140,10 +143,10 @@ class Scope(Struct):
             self.found.append(one)
 
     def refuse(
-        self, code: str, message: str, span: Span, *helps: str, **more: Unpack[_More]
+        self, code: str, message: str, place: Placed, *helps: str, **more: Unpack[_More]
     ) -> Refused:
         """Records an error and returns what to raise."""
-        self.report(code, message, span, *helps, **more)
+        self.report(code, message, place, *helps, **more)
         return Refused()
 
     def clash(
@@ -153,13 +156,13 @@ class Scope(Struct):
         first, second = sorted((left, right), key=lambda one: one.span.start)
         message = f"{wants}, not {describe(left)} and {describe(right)}"
         label, labels = describe(first), (Label(second.span, describe(second)),)
-        return self.refuse(code, message, first.span, *helps, label=label, labels=labels, fix=fix)
+        return self.refuse(code, message, first, *helps, label=label, labels=labels, fix=fix)
 
     def warn(
-        self, code: str, message: str, span: Span, *helps: str, fix: str | Fix | None = None
+        self, code: str, message: str, place: Placed, *helps: str, fix: str | Fix | None = None
     ) -> None:
         """Records a warning."""
-        self.report(code, message, span, *helps, fix=fix, severity=Severity.WARNING)
+        self.report(code, message, place, *helps, fix=fix, severity=Severity.WARNING)
 
     def clauses(self, parts: Iterable[Any], several: tuple[str, ...] = ()) -> dict[str, Any]:
         """Returns the parts of a statement by their names; one that stands twice is refused."""
@@ -167,7 +170,7 @@ class Scope(Struct):
         for part in parts:
             if part.name in out and part.name not in several:
                 word = self.text(part).split()[0]
-                raise self.refuse("P109", f"`{word}` is given twice", part.span)
+                raise self.refuse("P109", f"`{word}` is given twice", part)
             out[part.name] = part
         return out
 

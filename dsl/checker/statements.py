@@ -47,7 +47,7 @@ def spread(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) ->
         return score, (guard, value)
     if "weight" in parts:
         message = "a hard `spread` is a filter, and filters have no weight"
-        raise rules.refuse("P209", message, parts["weight"].span, "drop `weight`")
+        raise rules.refuse("P209", message, parts["weight"], "drop `weight`")
     fewest = made(
         ir.NodeAggregate, span, NUMBER, Level.POD, function="min", over="nodes",
         value=value, where=read(span, "node.eligible"),
@@ -78,12 +78,12 @@ def sort(rules: Rules, _node: s.Special, _left: ir.Expr | None, parts: Parts) ->
                 text = rules.text(one)
                 message = f"a key of the queue is taken once, and `{text}` changes while pods wait"
                 help_ = "sort by fields of the pod:  pod.priority desc, pod.queued_at"
-                raise rules.refuse("P202", message, one.span, help_)
+                raise rules.refuse("P202", message, one, help_)
     first, written = part.keys[0], rules.text(part.keys[0])
     if first.direction == "ascending" and written == "pod.priority":
         message, fix = "this puts the pods of the lowest priority first", "pod.priority desc"
         help_ = f"write  {fix}   or, if that is meant,  pod.priority asc"
-        rules.warn("P224", message, first.span, help_, fix=fix)
+        rules.warn("P224", message, first, help_, fix=fix)
     return ir.SortCore(keys=order), tuple(key.value for key in order)
 
 
@@ -127,7 +127,7 @@ def permit(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) ->
     if name == "wait_then" and "wait_until" in parts:
         what = "after a wait the pod is allowed or rejected"
         help_ = "write  wait 60s until CONDITION, then allow   or   then reject"
-        raise rules.refuse("P209", what, node.span, help_)
+        raise rules.refuse("P209", what, node, help_)
     if left is not None and node.left is not None:
         refuse_unsaid(rules, Side(node, node.left, "left"), left)
     longer = () if name == "allow" else too_long(rules, guard, rest, until)
@@ -165,7 +165,7 @@ def actions(rules: Rules, node: s.Special, left: ir.Expr | None, _parts: Parts) 
         assert isinstance(part, s.Clause)
         action = _action(rules, part)
         if action.kind != "event" and (action.kind, action.key) in done:
-            raise rules.refuse("P109", f"`{action.key}` is set twice", part.span)
+            raise rules.refuse("P109", f"`{action.key}` is set twice", part)
         # Of events there may be several.
         done[action.kind, action.key or str(len(done))] = action
     told = tuple(done.values())
@@ -194,8 +194,8 @@ def _writable(rules: Rules, key: str, node: s.Expr) -> None:
     if any(prefix == one or prefix.endswith(f".{one}") for one in _PROTECTED):
         message = f"`{key}` belongs to Kubernetes, and policies do not set its keys"
         help_ = f"use a domain of your own:  example.com/{name}"
-        raise rules.refuse("P117", message, node.span, help_)
+        raise rules.refuse("P117", message, node, help_)
     if not _NAME.fullmatch(name) or (slash and not _PREFIX.fullmatch(prefix)):
         message = f"`{key}` is not a key that Kubernetes takes"
         help_ = "write  example.com/name: letters, digits, `-`, `_` and `.`, at most 63 of them"
-        raise rules.refuse("P117", message, node.span, help_)
+        raise rules.refuse("P117", message, node, help_)

@@ -111,7 +111,7 @@ class Typer(Scope, kw_only=True):
         if isinstance(typed, Flex) and word == "text":
             helps = helps or (f'write  "{self.text(typed)}"',)
         helps = helps or help_for(self, typed, _SORTS.get(word, word))
-        raise self.refuse(code, message, typed.span, *helps)
+        raise self.refuse(code, message, typed, *helps)
 
     def plain(self, typed: Typed) -> ir.Expr:
         """Settles a constant as a plain number."""

@@ -81,7 +81,7 @@ def _refuse(scope: Scope, side: Side, root: ir.Expr, read: ir.Metric | ir.Pair) 
     return scope.refuse(
         "P231",
         f"`{name}` may have no fresh sample, and this {where} does not say what happens then",
-        read.span,
+        read,
         *helps,
         label=f"without data this is false{outcome.get(side.point, '')}" * plain,
         labels=_when_stale(scope, read.name),
