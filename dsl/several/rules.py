@@ -4,7 +4,7 @@ Each function takes the values of the statement's expressions, from columns or f
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -31,7 +31,7 @@ _LATE: Final = 1e18
 _A_VICTIM: Final = float(1 << 31)
 
 
-_read: Final = partial(making.read, making.NOWHERE)
+_read: Final = cache(partial(making.read, making.NOWHERE))
 _compare: Final = partial(making.compare, making.NOWHERE)
 _not: Final = partial(making.inverted, making.NOWHERE)
 
@@ -117,24 +117,15 @@ def preempt_rule(base: dict[str, Any], core: ir.PreemptCore, memo: Memo) -> Pree
 # ---- gang
 
 
-class GangParts:
-    """What says of a pod whether it is another member of the gang."""
-
-    def __init__(self, core: ir.GangCore) -> None:
-        self.core = core
-        same = _compare(core.member, "==", core.by)
-        self.pending = _both(_like_own("namespace"), same, _not(_LEAVING), _OTHERS)
+def pending(core: ir.GangCore) -> ir.Expr:
+    """Returns what says of a pod whether it is another member of the gang."""
+    same = _compare(core.member, "==", core.by)
+    return _both(_like_own("namespace"), same, _not(_LEAVING), _OTHERS)
 
 
-def gang_key(parts: GangParts, values: Values) -> str | float | None:
-    """Returns what the members of the pod's gang have in common; None: it is in none."""
-    return owner_of(parts.core, values)
-
-
-def gang_terms(parts: GangParts, values: Values) -> collective.GangTerms | None:
+def gang_terms(core: ir.GangCore, values: Values) -> collective.GangTerms | None:
     """Returns what the gang of the pod asks for; None: it is in none."""
-    core, subject = parts.core, values.subject
-    key = gang_key(parts, values)
+    key, subject = owner_of(core, values), values.subject
     if key is None:
         return None
     minimum = values.one(core.minimum) if core.minimum is not None else (
@@ -156,46 +147,31 @@ def gang_terms(parts: GangParts, values: Values) -> collective.GangTerms | None:
 
 def gang_rule(base: dict[str, Any], core: ir.GangCore, memo: Memo) -> GangRule:
     """Compiles a `gang:`."""
-    columns, parts = Columns(memo), GangParts(core)
+    columns = Columns(memo)
     return GangRule(
         **base,
         core=core,
-        key=_answer(columns, gang_key, parts),
-        terms=_answer(columns, gang_terms, parts),
-        mates=_answer(columns, _mates, parts),
+        key=_answer(columns, owner_of, core),
+        terms=_answer(columns, gang_terms, core),
+        mates=_answer(columns, lambda where, values: values.chosen(where), pending(core)),
     )
-
-
-def _mates(parts: GangParts, values: Values) -> tuple[int, ...]:
-    return values.chosen(parts.pending)
 
 
 # ---- quota
 
 
-class QuotaParts:
-    """What a `quota:` reads of each pod: its key, and what it asks for."""
-
-    def __init__(self, core: ir.QuotaCore) -> None:
-        self.core = core
-        self._amounts: dict[str, tuple[ir.Expr, ir.Expr]] = {}
-
-    def amount(self, resource: str) -> tuple[ir.Expr, ir.Expr]:
-        """Returns what a pod of a set, and what the pod to place asks for of a resource."""
-        found = self._amounts.get(resource)
-        if found is None:
-            both = _read("it.request", resource), _read("pod.request", resource)
-            found = self._amounts[resource] = both
-        return found
-
-    def sums(
-        self, values: Values, resources: Sequence[str], where: ir.Expr | None, table: str = "pods"
-    ) -> dict[str | float, collective.Amounts]:
-        """Returns what pods ask for, by their key: in order, so that rows decide nothing."""
-        amounts = [self.amount(name)[0] for name in resources]
-        found = values.totals(self.core.member, amounts, where, table)
-        each = sorted(found.items(), key=lambda one: repr(one[0]))
-        return {key: dict(zip(resources, row, strict=True)) for key, row in each}
+def _sums(
+    core: ir.QuotaCore,
+    values: Values,
+    resources: Sequence[str],
+    where: ir.Expr | None = None,
+    table: str = "pods",
+) -> dict[str | float, collective.Amounts]:
+    """Returns what pods ask for, by their key: in order, so that rows decide nothing."""
+    amounts = [_read("it.request", name) for name in resources]
+    found = values.totals(core.member, amounts, where, table)
+    each = sorted(found.items(), key=lambda one: repr(one[0]))
+    return {key: dict(zip(resources, row, strict=True)) for key, row in each}
 
 
 def owner_of(core: ir.QuotaCore | ir.GangCore, values: Values) -> str | float | None:
@@ -206,31 +182,31 @@ def owner_of(core: ir.QuotaCore | ir.GangCore, values: Values) -> str | float | 
     return key
 
 
-def quota_use(parts: QuotaParts, values: Values, objects: Limited) -> collective.QuotaUse:
+def quota_use(core: ir.QuotaCore, values: Values, objects: Limited) -> collective.QuotaUse:
     """Returns the quotas as the pod finds them.
 
     `objects` are those that the cluster has, by namespace; lists of the policy itself count before.
     """
-    core, key = parts.core, owner_of(parts.core, values)
+    key = owner_of(core, values)
     explicit = collective.Limits(dict(core.minimum), dict(core.maximum))
     resources = sorted(
         {name for one in (explicit, *objects.values()) for part in (one.minimum, one.maximum)
          for name in part}
     )  # fmt: skip
     # The pod itself is in the table once it has a node; what it asks for is counted apart.
-    used = parts.sums(values, resources, _OTHERS)
+    used = _sums(core, values, resources, _OTHERS)
     limits = objects
     if core.minimum or core.maximum:
         limits = dict.fromkeys([*used, *([] if key is None else [key])], explicit)
     used = {one: amounts for one, amounts in used.items() if one in limits}
-    asked = {name: float(values.one(parts.amount(name)[1])) for name in resources}
+    asked = {name: float(values.one(_read("pod.request", name))) for name in resources}
     own: collective.Amounts = {}
     others: dict[str | float, collective.Amounts] = {}
     if core.elastic:
         # What pods nominated to nodes will take.
-        before = parts.sums(values, resources, _BEFORE, "nominated")
+        before = _sums(core, values, resources, _BEFORE, "nominated")
         own = {} if key is None else before.get(key, {})
-        others = parts.sums(values, resources, _OTHERS, "nominated")
+        others = _sums(core, values, resources, _OTHERS, "nominated")
     return collective.QuotaUse(
         key=key if key in limits else None,
         limits=limits,
@@ -242,9 +218,8 @@ def quota_use(parts: QuotaParts, values: Values, objects: Limited) -> collective
     )
 
 
-def claims(parts: QuotaParts, values: Values, use: collective.QuotaUse) -> collective.Claims:
+def claims(core: ir.QuotaCore, values: Values, use: collective.QuotaUse) -> collective.Claims:
     """Returns the pods that an elastic quota may look at to make room for the pod."""
-    core = parts.core
     ordered = values.ordered(values.chosen(_OTHERS), (*(core.reclaim or ORDER), *_BY_NAME))
     rows = np.array(ordered, np.intp)
     keys, key = values.distinct(core.member, rows)
@@ -255,14 +230,14 @@ def claims(parts: QuotaParts, values: Values, use: collective.QuotaUse) -> colle
         key=key,
         less=values.column(_LESS, rows),
         leaving=values.column(_LEAVING, rows),
-        amounts={name: values.column(parts.amount(name)[0], rows) for name in use.pool.minimum},
+        amounts={name: values.column(_read("it.request", name), rows) for name in use.pool.minimum},
         ranks=_ranks(PICK, values),
     )
 
 
 def quota_rule(base: dict[str, Any], core: ir.QuotaCore, status: str, memo: Memo) -> QuotaRule:
     """Compiles a `quota:`."""
-    columns, parts = Columns(memo), QuotaParts(core)
+    columns = Columns(memo)
 
     def message(subject: Subject, world: World) -> str | None:
         ask = asked(View(world, subject, -1))
@@ -272,19 +247,13 @@ def quota_rule(base: dict[str, Any], core: ir.QuotaCore, status: str, memo: Memo
         **base,
         core=core,
         status=status,
-        use=_answer(columns, quota_use, parts),
+        use=_answer(columns, quota_use, core),
         message=message,
-        claims=_answer(columns, claims, parts),
+        claims=_answer(columns, claims, core),
         owner=_answer(columns, owner_of, core),
-        used=_answer(columns, _used, parts),
+        used=_answer(columns, _sums, core),
         owner_reads=_read_of_pod(core.guard, core.by),
     )
-
-
-def _used(
-    parts: QuotaParts, values: Values, resources: Sequence[str]
-) -> Mapping[str | float, collective.Amounts]:
-    return parts.sums(values, resources, None)
 
 
 def _read_of_pod(*exprs: ir.Expr | None) -> frozenset[str] | None:
