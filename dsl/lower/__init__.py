@@ -66,7 +66,7 @@ def finished(core: ir.ScoreCore) -> Callable[[Column], Column | None]:
 
 
 def _prepare(guard: ir.Expr | None, slots: list[Run], memo: Memo) -> Prepare:
-    applies = Builder(memo, hoist=False).build(guard) if guard is not None else None
+    applies = Builder(memo).build(guard) if guard is not None else None
     if applies is None and not slots:
         return lambda _subject, _world: ()
 

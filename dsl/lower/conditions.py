@@ -103,9 +103,8 @@ def _missing(builder: reads.Building, node: ir.Missing, domain: str) -> Run:
 
 
 def _coalesce(builder: reads.Building, node: ir.Coalesce, domain: str) -> Run:
-    runs = [builder.build(one, domain) for one in node.operands]
-    is_text = node.type.kind is Kind.TEXT
     if node.level <= Level.POD:
+        runs = [builder.build(one, domain) for one in node.operands]
 
         def first(frame: Frame) -> Value:
             for run in runs:
@@ -116,16 +115,14 @@ def _coalesce(builder: reads.Building, node: ir.Coalesce, domain: str) -> Run:
 
         return first
 
+    is_text = node.type.kind is Kind.TEXT
+    *others, last = [builder.coded(one, domain) for one in node.operands]
+
     def columns(frame: Frame) -> Value:
-        dictionary = frame.world.dictionary
-        result: Value = None
-        for run in reversed(runs):
-            value = texts.code_of(run(frame), dictionary) if is_text else run(frame)
-            if result is None:
-                result = value
-                continue
-            gone = value < 0 if is_text else np.isnan(value)
-            result = np.where(gone, result, value)
+        result = last(frame)
+        for run in reversed(others):
+            value = run(frame)
+            result = np.where(value < 0 if is_text else np.isnan(value), result, value)
         return result
 
     return columns
@@ -152,26 +149,19 @@ def _logical(builder: reads.Building, node: ir.Logical, domain: str) -> Run:
 
 
 def _if(builder: reads.Building, node: ir.If, domain: str) -> Run:
-    condition = builder.build(node.condition, domain)
-    then, other = builder.build(node.then, domain), builder.build(node.other, domain)
-    if node.level <= Level.POD:
+    condition, scalar = builder.build(node.condition, domain), node.level <= Level.POD
+    build = builder.build if scalar else builder.coded
+    then, other = build(node.then, domain), build(node.other, domain)
+    if scalar:
         return lambda frame: then(frame) if condition(frame) else other(frame)
-    is_text = node.type.kind is Kind.TEXT
     # The pod alone decides: what is not chosen, the rest of a long list say, costs nothing.
     once = node.condition.level <= Level.POD and domain == reads.ROWS
 
     def choose(frame: Frame) -> Value:
         if once:
             chosen = (then if condition(frame) else other)(frame)
-            if isinstance(chosen, np.ndarray):
-                return chosen
-            chosen = texts.code_of(chosen, frame.world.dictionary) if is_text else chosen
-            return np.full(frame.count, chosen)
-        yes, no = then(frame), other(frame)
-        if is_text:
-            dictionary = frame.world.dictionary
-            yes, no = texts.code_of(yes, dictionary), texts.code_of(no, dictionary)
-        return np.where(condition(frame), yes, no)
+            return chosen if isinstance(chosen, np.ndarray) else np.full(frame.count, chosen)
+        return np.where(condition(frame), then(frame), other(frame))
 
     return choose
 

@@ -228,6 +228,18 @@ class Frame:
         return here, group[here]
 
 
+def once(name: object, make: Run) -> Run:
+    """Returns what is asked once in an evaluation."""
+
+    def read(frame: Frame) -> Value:
+        found = frame.cache.get(name)
+        if found is None:
+            found = frame.cache[name] = make(frame)
+        return found
+
+    return read
+
+
 def running(world: World) -> tuple[Pods, Group]:
     """Returns all used pod rows and the node row of each."""
     pod_node = world.pod_node

@@ -7,13 +7,12 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from dsl import functions
+from dsl import functions, ir
 from dsl.lower import numbers
-from dsl.lower.frame import Frame, Group, Memo, Pods, Run, Value, running
-from dsl.types import MISSING
+from dsl.lower.frame import Frame, Group, Memo, Pods, Run, Value, once, running
+from dsl.types import MISSING, Kind
 from dsl.world import World
 
-Items = Callable[[Frame, list[Frame]], Value]
 _LABEL: Final = "label:"
 _MANY: Final = 2048
 #: What an aggregate of no pods gives.
@@ -25,11 +24,12 @@ _NOTHING: Final = {
 }
 
 
+_ALL_PODS: Final = once("all pods", lambda frame: running(frame.world))
+
+
 def all_pods(frame: Frame) -> tuple[Pods, Group]:
     """Returns all used pod rows and their node rows."""
-    found: tuple[Pods, Group] | None = frame.cache.get("all pods")
-    if found is None:
-        found = frame.cache["all pods"] = running(frame.world)
+    found: tuple[Pods, Group] = _ALL_PODS(frame)
     return found
 
 
@@ -64,7 +64,7 @@ def pod_aggregate(plan: PodSum) -> Run:
     if plan.over == "node":
         return lambda frame: _reduce(plan, frame, frame.pods()[1], frame.count)
     if plan.over == "cluster":
-        return lambda frame: _reduce_all(plan, frame, count_all(frame))
+        return lambda frame: reduce_all(plan, frame, count_all(frame))
     return lambda frame: _per_domain(plan, frame, frame, all_pods(frame)[1])
 
 
@@ -114,12 +114,7 @@ def _reduce(plan: PodSum, frame: Frame, group: Group, count: int) -> NDArray[Val
     return numbers.grouped(function, group, column, count)
 
 
-def reduce_nodes(plan: PodSum, frame: Frame) -> Value:
-    """Reduces a node value over the rows of a frame."""
-    return _reduce_all(plan, frame, frame.count)
-
-
-def _reduce_all(plan: PodSum, frame: Frame, count: int) -> Value:
+def reduce_all(plan: PodSum, frame: Frame, count: int) -> Value:
     """Reduces all pods or nodes to one value."""
     function = plan.function
     chosen, column = (_asked(one, frame, count) for one in (plan.where, plan.value))
@@ -149,9 +144,12 @@ def containers(frame: Frame) -> list[Frame]:
 
 
 def one_by_one(
-    function: str, value: Run | None, where: Run | None, each: Callable[[Frame], list[Frame]]
+    node: ir.Aggregate, build: Callable[[ir.Expr], Run], each: Callable[[Frame], list[Frame]]
 ) -> Run:
     """Returns the closure that reduces what the pod has several of, one after the other."""
+    value = None if node.value is None else build(node.value)
+    where = None if node.where is None else build(node.where)
+    reducer = functions.REDUCERS[node.function]
 
     def aggregate(frame: Frame) -> Value:
         inner = each(frame)
@@ -159,26 +157,30 @@ def one_by_one(
             found = [where is None or where(one) for one in inner]
         else:
             found = [value(one) for one in inner if where is None or where(one)]
-        return functions.REDUCERS[function](found)
+        return reducer(found)
 
     return aggregate
 
 
 def of_items(
-    function: str, value: Run | None, where: Run, count: Callable[[Frame], int], *, is_text: bool
-) -> Items:
+    node: ir.ItemAggregate,
+    parts: tuple[Run | None, Run | None],
+    each: Callable[[Frame], list[Frame]],
+    count: Callable[[Frame], int],
+) -> Run:
     """Returns what reduces the items of lists on each row; those that do not count are left out."""
-    gone = np.int32(-1) if is_text else MISSING
+    value, where = parts
+    gone = np.int32(-1) if node.value is not None and node.value.type.kind is Kind.TEXT else MISSING
 
     def of_item(frame: Frame) -> Value:
-        holds = where(frame)
+        holds = where is None or where(frame)
         return holds if value is None else np.where(holds, value(frame), gone)
 
-    def reduce(frame: Frame, each: list[Frame]) -> Value:
+    def reduce(frame: Frame) -> Value:
         size = count(frame)
-        if not each:
-            return np.full(size, _NOTHING[function])
-        found = [np.broadcast_to(of_item(one), size) for one in each]
-        return numbers.of_items(function, np.stack(found))
+        found = [np.broadcast_to(of_item(one), size) for one in each(frame)]
+        if not found:
+            return np.full(size, _NOTHING[node.function])
+        return numbers.of_items(node.function, np.stack(found))
 
     return reduce

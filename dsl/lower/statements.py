@@ -36,7 +36,7 @@ class Values:
     """
 
     def __init__(self, memo: Memo) -> None:
-        self._builder = _builder(memo)
+        self._builder = Builder(memo)
 
     def of(
         self, subject: Subject, world: World, row: int, results: Results = NO_RESULTS
@@ -53,7 +53,7 @@ def _at(subject: Subject, world: World, row: int, results: Results | None = None
 
 
 def _built(parts: Iterable[ir.Expr], memo: Memo) -> list[Run]:
-    return [_builder(memo).build(one) for one in parts]
+    return [Builder(memo).build(one) for one in parts]
 
 
 def _scalar(found: Value, node: ir.Expr, world: World) -> Value:
@@ -133,13 +133,9 @@ def _action(core: ir.Action, memo: Memo) -> Callable[[Subject, World, int, Resul
     return effect
 
 
-def _builder(memo: Memo) -> Builder:
-    return Builder(memo, hoist=False)
-
-
 def lower_key(core: ir.SortCore, memo: Memo) -> Callable[[Subject, World], tuple[Any, ...]]:
     """Compiles the keys of the queue, with the hidden last ones."""
-    built = [(_builder(memo).build(one.value), one.direction, one.items) for one in core.keys]
+    built = [(Builder(memo).build(one.value), one.direction, one.items) for one in core.keys]
 
     def key(subject: Subject, world: World) -> tuple[Any, ...]:
         frame = Frame(world, NO_ROWS, subject=subject)

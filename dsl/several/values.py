@@ -22,7 +22,7 @@ class Columns:
     """The compiled expressions of one statement; `of` looks at them for a pod."""
 
     def __init__(self, memo: Memo) -> None:
-        self._builder = Builder(memo, hoist=False)
+        self._builder = Builder(memo)
 
     def of(self, subject: Subject, world: World) -> "Values":
         """Returns the values for one pod on one snapshot."""
