@@ -4,7 +4,7 @@ Silent where it does not know.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from typing import Final
@@ -41,7 +41,6 @@ class Logic:
     def __init__(self) -> None:
         #: What was understood of conditions so far.
         self.cubes = Cubes()
-        self._seen: set[tuple[str, Span]] = set()
 
     def file(self, facts: FileFacts) -> Iterator[Diagnostic | None]:
         """Yields findings about single rules; None between two."""
@@ -75,28 +74,24 @@ class Logic:
     # ---- one rule
 
     def _rule(self, rule: RuleFacts) -> Iterator[Diagnostic]:
-        core = rule.core
-        looked = [*ir.joined(guard_of(core)), *parts(core)]
-        found: list[Diagnostic] = []
-        odd = self._parts(rule, looked, found)
-        yield from found
-        if not odd:
-            one = self._whole(rule)
-            if one is not None:
-                yield one
-
-    def _whole(self, rule: RuleFacts) -> Diagnostic | None:
-        """Looks at a rule for the pods that it is for."""
-        if by_parameter(rule, roots(rule.core)):
-            return None
+        """Yields what is odd about parts of a rule, else about the whole of it."""
+        odd = yield from self._parts(rule, [*ir.joined(guard_of(rule.core)), *parts(rule.core)])
+        if odd or by_parameter(rule, roots(rule.core)):
+            return
+        core, left = rule.core, rule.written.left
         with suppress(Unknown):
             if not self.applies(rule):
-                left = rule.written.left
                 place = rule.right if left is None else left.span
                 label = "" if left is None else "never true together with `applies to`"
-                message = "this rule never applies"
-                return rule.warning("P301", message, place, label=label)
-        return _rejects_all(rule)
+                yield rule.warning("P301", "this rule never applies", place, label=label)
+                return
+        if not isinstance(core, ir.FilterCore) or core.left is not None or core.guard is not None:
+            return
+        # `filter: false` for all pods; for some of them it is a way to say so.
+        if isinstance(core.right, ir.Const) and bool(core.right.value) == core.forbids:
+            what = "node" if rule.point == "filter" else "pod"
+            message = f"no {what} passes this rule, whatever the pod"
+            yield rule.warning("P301", message, rule.right)
 
     def applies(self, rule: RuleFacts) -> tuple[Cube, ...]:
         """Returns when the left side of a rule holds, `applies to` included. Raises `Unknown`."""
@@ -106,9 +101,11 @@ class Logic:
         )
         return self.cubes.all_of([guard_of(core), left])
 
-    def _parts(self, rule: RuleFacts, roots: Sequence[ir.Expr], found: list[Diagnostic]) -> bool:
-        """Finds the smallest conditions that are never or always true; whether there are any."""
-        source, asks = rule.source, by_parameter(rule, roots)
+    def _parts(
+        self, rule: RuleFacts, roots: Sequence[ir.Expr]
+    ) -> Generator[Diagnostic, None, bool]:
+        """Yields the smallest conditions that are never or always true; whether there are any."""
+        asks = by_parameter(rule, roots)
         # A part of the same text is no part of its own: `x != a` is no `x == a`.
         same = {
             id(one)
@@ -124,27 +121,17 @@ class Logic:
                 bad.add(id(node))
             # Only where a parameter takes part at all, each part is looked through for it.
             elif id(node) not in same and not (asks and by_parameter(rule, [node])):
-                one = self._constant(source, node)
-                if one is not None:
+                verdict = self._verdict(node)
+                if verdict is not None:
                     bad.add(id(node))
-                    if (source.name, one.span) not in self._seen:
-                        self._seen.add((source.name, one.span))
-                        found.append(one)
+                    code, what = ("P303", "always") if verdict else ("P301", "never")
+                    yield rule.warning(code, f"this is {what} true", node.span)
         return bool(bad)
 
-    def _constant(self, source: SourceFile, node: ir.Expr) -> Diagnostic | None:
-        if node.type.kind is not Kind.BOOL or node.level is Level.CONST:
-            return None
-        if isinstance(node, ir.Named):
-            return None
-        verdict = self._verdict(node)
-        if verdict is None:
-            return None
-        code, what = ("P303", "always") if verdict else ("P301", "never")
-        return warning(code, f"this is {what} true", (source, node.span))
-
     def _verdict(self, node: ir.Expr) -> bool | None:
-        for verdict in (False, True):
+        """Whether a condition is always or never true; None: neither, or nobody knows."""
+        is_test = node.type.kind is Kind.BOOL and node.level is not Level.CONST
+        for verdict in (False, True) if is_test and not isinstance(node, ir.Named) else ():
             with suppress(Unknown):
                 if self.cubes.of(node, wanted=not verdict) == NEVER:
                     return verdict
@@ -207,17 +194,6 @@ def of_two(
     (source, span), here = places
     labels = (Label(span, label),) if source is here[0] and span != here[1] else ()
     return warning(code, message, here, *helps, labels=labels, severity=severity)
-
-
-def _rejects_all(rule: RuleFacts) -> Diagnostic | None:
-    """Warns of `filter: false` for all pods; for some of them it is a way to say so."""
-    core = rule.core
-    if not isinstance(core, ir.FilterCore) or core.left is not None or core.guard is not None:
-        return None
-    if not isinstance(core.right, ir.Const) or bool(core.right.value) != core.forbids:
-        return None
-    what = "no node passes this rule" if rule.point == "filter" else "no pod passes this rule"
-    return rule.warning("P301", f"{what}, whatever the pod", rule.right)
 
 
 def name_of(rule: RuleFacts) -> str:

@@ -9,6 +9,7 @@ from dsl import syntax as s
 from dsl.analysis.facts import FileFacts, warning
 from dsl.diagnostics import Diagnostic
 
+_DECLARED: Final = s.LetDecl | s.ParamDecl | s.MetricDecl
 _IN_TEXT: Final = re.compile(r"\$([A-Za-z_]\w*)")
 
 
@@ -21,23 +22,18 @@ def unused(facts: FileFacts) -> Iterator[Diagnostic]:
         one.name: _names(one) for one in statements if isinstance(one, s.LetDecl | s.MetricDecl)
     }
     used: set[str] = set()
-    todo = [
-        name
-        for one in statements
-        if not isinstance(one, s.LetDecl | s.MetricDecl | s.ParamDecl)
-        for name in _names(one)
-    ]
+    others = [one for one in statements if not isinstance(one, _DECLARED)]
+    todo = [name for one in others for name in _names(one)]
     while todo:
         name = todo.pop()
         if name not in used:
             used.add(name)
             todo.extend(inside.get(name, ()))
     yield from _no_scores(facts)
-    words = {s.LetDecl: "let", s.ParamDecl: "parameter", s.MetricDecl: "metric"}
+    words: dict[type, str] = {s.LetDecl: "let", s.ParamDecl: "parameter", s.MetricDecl: "metric"}
     for one in statements:
-        if isinstance(one, s.LetDecl | s.ParamDecl | s.MetricDecl) and one.name not in used:
-            word = words[type(one)]
-            message = f"the {word} `{one.name}` is not used"
+        if isinstance(one, _DECLARED) and one.name not in used:
+            message = f"the {words[type(one)]} `{one.name}` is not used"
             yield warning("P316", message, (facts.source, one.name_span), "remove it")
 
 
@@ -52,31 +48,25 @@ def _no_scores(facts: FileFacts) -> Iterator[Diagnostic]:
             yield warning("P316", message, (facts.source, one.span), "remove it")
 
 
-#: What of a node may hold further names.
-_INNER: Final = (s.Node, tuple)
-
-
-def _names(root: object) -> set[str]:
+def _names(root: s.Node) -> set[str]:
     """Returns every name below a node that could be a declared one."""
     found: set[str] = set()
     stack = [root]
     while stack:
         node = stack.pop()
-        if isinstance(node, tuple):
-            stack.extend(node)
-            continue
-        if isinstance(node, s.Name | s.Param):
-            found.add(node.name)
-        elif isinstance(node, s.Text | s.Word):
-            found.update(_IN_TEXT.findall(node.value))
-        elif isinstance(node, s.Call):
-            found.add(node.name)
-            found.update(one.value for one in node.args if isinstance(one, s.Word))
-        elif isinstance(node, s.Field):
-            found.add(node.path)
-        if isinstance(node, s.Node):
-            parts = [getattr(node, one) for one in node.__struct_fields__]
-            stack.extend([one for one in parts if isinstance(one, _INNER)])
+        match node:
+            case s.Name() | s.Param():
+                found.add(node.name)
+            case s.Text() | s.Word():
+                found.update(_IN_TEXT.findall(node.value))
+            case s.Call():
+                found.add(node.name)
+                found.update(one.value for one in node.args if isinstance(one, s.Word))
+            case s.Field():
+                found.add(node.path)
+            case _:
+                pass
+        stack.extend(s.parts(node))
     return found
 
 

@@ -54,9 +54,11 @@ def _beyond(logic: Logic, takes: tuple[Cube, ...], other: RuleFacts) -> bool:
 
 
 def _never(earlier: RuleFacts, later: RuleFacts) -> Diagnostic:
+    one, other = earlier.core, later.core
     places = earlier.place(earlier.written.span), later.place(later.written.span)
     name, label = name_of(earlier), "decides first"
-    if _binder(later.core) != _binder(earlier.core):
+    kinds = [(each.kind, each.name) for each in (one, other) if isinstance(each, ir.BindCore)]
+    if len(set(kinds)) > 1:
         message = f"{name} binds all of these pods in another way"
         help_ = "say which pods each of them is for:  bind: pod.namespace is NAME -> ..."
         return of_two("P504", message, places, help_, label=label, severity=Severity.ERROR)
@@ -65,19 +67,12 @@ def _never(earlier: RuleFacts, later: RuleFacts) -> Diagnostic:
     return of_two("P304", message, places, help_, label=label)
 
 
-def _binder(core: ir.AnyCore) -> tuple[str, str]:
-    return (core.kind, core.name) if isinstance(core, ir.BindCore) else ("", "")
-
-
 def _elastic(rules: Iterator[RuleFacts]) -> Iterator[Diagnostic]:
-    first: RuleFacts | None = None
-    for rule in rules:
-        if not isinstance(rule.core, ir.QuotaCore) or not rule.core.elastic:
-            continue
-        if first is None:
-            first = rule
-            continue
+    of_quota = [one for one in rules if isinstance(one.core, ir.QuotaCore) and one.core.elastic]
+    for rule in of_quota[1:]:
         place = rule.place(rule.written.span)
-        message = f"{name_of(first)} is an elastic quota already, and both would lend the same"
+        message = (
+            f"{name_of(of_quota[0])} is an elastic quota already, and both would lend the same"
+        )
         help_ = "keep one of the two; quotas with `max` alone may be several"
         yield warning("P505", message, place, help_, severity=Severity.ERROR)

@@ -280,7 +280,7 @@ def _subjects(typer: Typer, root: s.Expr) -> dict[str, ir.Expr]:
             if isinstance(typed, ir.Core) and typed.level is Level.NODE and typed.type.is_number:
                 out.setdefault(typer.text(node), typed)
         else:
-            stack.extend(reversed(_parts(node)))
+            stack.extend(reversed(s.parts(node)))
     return out
 
 
@@ -289,14 +289,3 @@ def _is_node_call(typer: Typer, node: s.Node) -> bool:
     return isinstance(node, s.Call) and (
         node.name in _NODE_CALLS or find_metric(typer, node.name) is not None
     )
-
-
-def _parts(node: s.Node) -> list[s.Node]:
-    parts: list[s.Node] = []
-    for name in node.__struct_fields__:
-        value = getattr(node, name)
-        items = value if isinstance(value, tuple) else (value,)
-        for item in items:
-            inner = item if isinstance(item, tuple) else (item,)
-            parts.extend(one for one in inner if isinstance(one, s.Node))
-    return parts
