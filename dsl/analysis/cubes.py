@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dsl import ir
-from dsl.analysis.keys import Keys, at_first, settled
-from dsl.analysis.sets import Limit, only_test
+from dsl.analysis.keys import Keys, Limit, at_first, only_test, settled
 from dsl.types import Kind, Level, is_missing
 
 MAX_CUBES: Final = 64

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import engines, statements
+from dsl.checker import statements
 from dsl.checker.declarations import declare_name, declare_param
 from dsl.checker.expressions import walk
 from dsl.checker.metrics import declare_metric
@@ -52,9 +52,9 @@ _POINTS: Final[dict[str, tuple[str, Callable[..., Checked]]]] = {
     "prebind": ("prebinds", statements.actions),
     "bind": ("binds", statements.bind),
     "postbind": ("postbinds", statements.actions),
-    "preempt": ("preempts", engines.preempt),
-    "gang": ("gangs", engines.gang),
-    "quota": ("quotas", engines.quota),
+    "preempt": ("preempts", statements.preempt),
+    "gang": ("gangs", statements.gang),
+    "quota": ("quotas", statements.quota),
 }
 
 

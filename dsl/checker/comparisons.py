@@ -8,10 +8,9 @@ from typing import Final, TypeGuard
 from dsl import ir, making
 from dsl import syntax as s
 from dsl.checker import fields, names
-from dsl.checker.convert import converted, help_for
 from dsl.checker.literals import read_word, settle
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
-from dsl.checker.typer import Typer
+from dsl.checker.typer import Typer, converted, help_for
 from dsl.diagnostics import Fix, Severity
 from dsl.foreign.fields import ABSENT, NOTHING, THERE, quoted_key
 from dsl.patterns import why_refused

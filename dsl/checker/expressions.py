@@ -13,11 +13,10 @@ from dsl import ir, making
 from dsl import syntax as s
 from dsl import types as t
 from dsl.checker import aggregates, calls, comparisons, fields, names
-from dsl.checker.convert import help_for, sort_of
 from dsl.checker.literals import fold, read_literal, settle
 from dsl.checker.metrics import find_metric
 from dsl.checker.scope import Flex, Refused, Typed, describe
-from dsl.checker.typer import Typer
+from dsl.checker.typer import Typer, help_for, sort_of
 from dsl.diagnostics import Fix, Severity
 
 #: What sums of times come to.

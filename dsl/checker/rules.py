@@ -7,8 +7,7 @@ from msgspec import Struct, field
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker.aggregates import OF_NODE
-from dsl.checker.lists import too_long
+from dsl.checker.aggregates import OF_NODE, too_long
 from dsl.checker.literals import read_number, read_seconds, settle
 from dsl.checker.scope import Flex, Refused, Scope, Typed
 from dsl.checker.typer import Typer
