@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from dsl.analysis.cost import cost, over_budget
 from dsl.analysis.facts import FileFacts, Inventory, MetricStock, RuleFacts, Size
 from dsl.analysis.logic import Logic, decided
-from dsl.analysis.names import contradicting_status, unused
 from dsl.analysis.ranges import odd_numbers
 from dsl.analysis.stock import at_use, not_in_stock, not_sampled, question_of, read_inventory
-from dsl.analysis.texts import both_missing, odd_texts, without_arrow
+from dsl.analysis.texts import both_missing, contradicting_status, odd_texts, unused, without_arrow
 from dsl.diagnostics import Diagnostic
 
 __all__ = [

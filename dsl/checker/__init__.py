@@ -14,9 +14,8 @@ from msgspec import Struct
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import statements
-from dsl.checker.declarations import declare_name, declare_param
+from dsl.checker.declarations import declare_metric, declare_name, declare_param
 from dsl.checker.expressions import walk
-from dsl.checker.metrics import declare_metric
 from dsl.checker.rules import MAX_WEIGHT, Checked, Draft, Rules, condition, score, tier
 from dsl.checker.scope import LetEntry, ParamValue, Refused, attempt
 from dsl.diagnostics import Diagnostic

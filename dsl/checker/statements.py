@@ -11,9 +11,8 @@ from dsl import syntax as s
 from dsl.checker import comparisons, fields, peers
 from dsl.checker.aggregates import nothing_of_it, too_long
 from dsl.checker.literals import read_word, settle
-from dsl.checker.rules import Checked, Parts, Rules, holes, unless
+from dsl.checker.rules import Checked, Parts, Rules, Side, holes, refuse_unsaid, unless
 from dsl.checker.typer import Place
-from dsl.checker.undecided import Side, refuse_unsaid
 from dsl.making import arith, compare, constant, func, logical, made, read
 from dsl.schema import FIELDS, request_unit
 from dsl.source import Span

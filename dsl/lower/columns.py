@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from dsl import functions, ir
-from dsl.lower import conditions, lists, numbers, pods, reads, texts
+from dsl.lower import conditions, numbers, pods, reads, texts
 from dsl.lower.across import Across, Asked, across, asked, of_group, pair_of_group
 from dsl.lower.conditions import text_function
 from dsl.lower.frame import Frame, Kept, Memo, Run, Value, once
@@ -246,7 +246,7 @@ class Builder:
     def _func(self, node: ir.Func, domain: str) -> Run:
         name = node.name
         if node.args[0].type.kind is Kind.LIST:
-            return lists.list_function(self, node, domain)
+            return conditions.list_function(self, node, domain)
         runs = [self.build(one, domain) for one in node.args]
         scalar = node.level <= Level.POD
         if name == "plain":
@@ -329,7 +329,7 @@ class Builder:
         return pods.one_by_one(node, self.build, pods.containers)
 
     def _item_aggregate(self, node: ir.ItemAggregate, domain: str) -> Run:
-        items = lists.items_of(self, node)
+        items = conditions.items_of(self, node)
 
         def each(frame: Frame) -> list[Frame]:
             return [frame.of_item(one) for one in items(frame)]

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsl import several as rules
 from dsl.collective import Limits, QuotaUse, pool_of
-from dsl.several import rules
 from engine.collective import quotas
 from tests.dsl import oracle
 from tests.dsl.bothways import plan_of

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dsl import several as rules
 from dsl.collective import Limits
-from dsl.several import rules
 from engine.collective.quotas import reclaim
 from tests.dsl import oracle
 from tests.effort import examples
