@@ -1,7 +1,7 @@
 """Tests that read well and mean something else, and lines that say nothing.
 
-Texts a field never holds (P317), pods asked instead of nodes (P227), two values that may be missing
-(P232); declarations nobody uses (P316), a `status` that contradicts the rule (P318).
+Texts a field never holds (P317), pods asked instead of nodes (P227); declarations nobody uses
+(P316), a `status` that contradicts the rule (P318).
 """
 
 import re
@@ -114,28 +114,6 @@ def without_arrow(rule: RuleFacts) -> Iterator[Diagnostic]:
         f"to ask the nodes only for such pods write  {written.keyword}: {' -> '.join(parts)}",
         fix=fix,
     )
-
-
-def both_missing(rule: RuleFacts) -> Iterator[Diagnostic]:
-    """Yields `filter: node.label[a] == pod.label[a]`: with neither label there is no node."""
-    core = rule.core
-    if not isinstance(core, ir.FilterCore) or core.forbids:
-        return
-    asked = fields_of(*(one for one in ir.walk(*roots(core)) if isinstance(one, ir.Missing)))
-    for one in ir.joined(ir.unnamed(core.right)):
-        reads = [ir.unnamed(side) for side in ir.children(one)]
-        if not isinstance(one, ir.Compare) or one.operator != "==" or fields_of(*reads) & asked:
-            continue
-        if not all(isinstance(side, ir.Read) and FIELDS[side.field].optional for side in reads):
-            continue
-        text, value = rule.text(one.span), rule.text(reads[0].span)
-        yield rule.warning(
-            "P232",
-            "both sides may be missing, and what is missing equals nothing: the node is rejected",
-            one.span,
-            f"to demand it say  {value} is present and {text}",
-            f"to let such nodes pass say  {value} is missing or {text}",
-        )
 
 
 def _picks_pods(node: ir.Expr) -> bool:

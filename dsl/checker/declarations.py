@@ -239,7 +239,7 @@ def _unit_word(unit: Unit) -> str:
 
 def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
     """Declares a metric of the file."""
-    scope = typer
+    scope: Scope = typer
     declare_name(scope, node.name, node.name_span)
     entry = MetricEntry(node.name, None, PLAIN, node)
     scope.metrics[node.name] = entry
@@ -248,9 +248,14 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
     unit, percent = _unit(scope, clauses.get("metric_unit"))
     texts = _texts(typer, node)
     if source == "usage":
-        unit, percent = _usage_unit(scope, node, texts[0], clauses.get("metric_unit")), False
-    elif source == "object":
-        _fits_object(scope, texts[0], node.arguments[0].span)
+        if texts[0] not in _USAGE:
+            message = f"there is no usage of `{texts[0]}`"
+            help_ = "write  usage cpu   or   usage memory"
+            raise scope.refuse("P111", message, node.arguments[0], help_)
+        unit, percent = _USAGE[texts[0]], False
+        if "metric_unit" in clauses:
+            message = f"the usage of {texts[0]} is in {unit}"
+            raise scope.refuse("P209", message, clauses["metric_unit"])
     entry.unit = unit
     words = _by(scope, clauses.get("metric_by"))
     every, stale = _times(scope, clauses)
@@ -263,7 +268,7 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
         unit=unit,
         percent=percent,
     )
-    _fits_source(scope, node, clauses, owner_of(words)[0])
+    _fits_source(scope, node, clauses, texts[0], owner_of(words)[0])
     entry.spec = metric_spec(node.name, definition, source, words)
     guilty = clauses.get("metric_stale")
     if guilty is not None and source in ("promql", "usage") and stale < every:
@@ -291,30 +296,6 @@ def _texts(typer: Typer, node: s.MetricDecl) -> list[str]:
     ]
 
 
-def _fits_object(scope: Scope, kind: str, span: Span) -> None:
-    message, help_ = "", ""
-    if kind.count("/") != 1:
-        message = f"`{kind}` is not a kind of objects"
-        help_ = 'write the group and the plural:  object "apps/deployments" field "spec.replicas"'
-    elif kind in _SECRET:
-        message = (
-            "Secrets are read by no policy: messages and annotations would tell what is in them"
-        )
-        help_ = "put what rules may know into a ConfigMap or a label"
-    if message:
-        raise scope.refuse("P111", message, span, help_)
-
-
-def _usage_unit(scope: Scope, node: s.MetricDecl, word: str, clause: s.Clause | None) -> Unit:
-    unit = _USAGE.get(word)
-    if unit is None:
-        message, help_ = f"there is no usage of `{word}`", "write  usage cpu   or   usage memory"
-        raise scope.refuse("P111", message, node.arguments[0], help_)
-    if clause is not None:
-        raise scope.refuse("P209", f"the usage of {word} is in {unit}", clause)
-    return unit
-
-
 def _by(scope: Scope, clause: s.Clause | None) -> tuple[str, ...]:
     """Returns the words behind `by`."""
     values = clause.values if clause is not None else ()
@@ -325,19 +306,31 @@ def _by(scope: Scope, clause: s.Clause | None) -> tuple[str, ...]:
 
 
 def _fits_source(
-    scope: Scope, node: s.MetricDecl, clauses: Mapping[str, s.Clause], of: str
+    scope: Scope, node: s.MetricDecl, clauses: Mapping[str, s.Clause], kind: str, of: str
 ) -> None:
-    """Refuses clauses that a source has no use for."""
+    """Refuses what a source does not have, and clauses that it has no use for."""
     for name in _NO_CLAUSES.get(node.source, ()):
         if name in clauses:
             message = f"a metric from an {node.source[5:]} has no `{name.removeprefix('metric_')}`"
             raise scope.refuse("P209", message, clauses[name], "leave it out")
-    if node.source == "from_object" and "metric_stale" in clauses:
-        message = "an object is never stale, so this says nothing"
-        scope.warn("P226", message, clauses["metric_stale"], "leave it out")
     if node.source == "from_usage" and of not in ("node", "pod"):
         raise scope.refuse("P209", "there is usage of nodes and of pods", node)
-    if node.source == "from_object" and of in DOMAINS:
+    if node.source != "from_object":
+        return
+    if kind.count("/") != 1:
+        message = f"`{kind}` is not a kind of objects"
+        help_ = 'write the group and the plural:  object "apps/deployments" field "spec.replicas"'
+        raise scope.refuse("P111", message, node.arguments[0], help_)
+    if kind in _SECRET:
+        message = (
+            "Secrets are read by no policy: messages and annotations would tell what is in them"
+        )
+        help_ = "put what rules may know into a ConfigMap or a label"
+        raise scope.refuse("P111", message, node.arguments[0], help_)
+    if "metric_stale" in clauses:
+        message = "an object is never stale, so this says nothing"
+        scope.warn("P226", message, clauses["metric_stale"], "leave it out")
+    if of in DOMAINS:
         message = f"an object is found by its name, and none is that of a {of}"
         raise scope.refuse("P209", message, clauses["metric_by"], "write  by name")
 

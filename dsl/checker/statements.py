@@ -223,7 +223,6 @@ def preempt(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -
     with rules.inside(Place(pods=True)):
         if victims.values:
             where = rules.condition(victims.values[0], "`where`")
-            _more_important(rules, where)
             nothing_of_it(rules, "condition", where)
         order = keys(rules, parts.get("victim_order"))
     with rules.inside(Place(results=_VICTIMS)):
@@ -239,19 +238,6 @@ def preempt(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -
         across=1 if across is None else rules.whole(across, "across", 1, _MOST_NODES),
     )
     return core, (guard, core.where, *(key.value for key in (*order, *pick)))
-
-
-def _more_important(rules: Rules, where: ir.Expr) -> None:
-    """Warns of `where it.priority > pod.priority`, which evicts what is most important."""
-    for one in where.operands if isinstance(where, ir.Logical) else (where,):
-        if not isinstance(one, ir.Compare) or not one.operator.startswith((">", "<")):
-            continue
-        read_by = [side.field for side in ir.children(one) if isinstance(side, ir.Read)]
-        more = ["it.priority", "pod.priority"]
-        if read_by == (more if one.operator.startswith(">") else more[::-1]):
-            better = f"it.priority <{one.operator[1:]} pod.priority"
-            message = "this evicts pods that are more important than the pod they make room for"
-            rules.warn("P224", message, one, fix=better)
 
 
 def _less_important(where: ir.Expr | None, start: int) -> ir.Expr:

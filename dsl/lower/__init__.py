@@ -10,8 +10,7 @@ import numpy as np
 from dsl import ir
 from dsl.lower import numbers
 from dsl.lower.columns import Builder
-from dsl.lower.frame import NO_ROWS, Frame, Memo, Run
-from dsl.lower.lasting import is_quiet
+from dsl.lower.frame import NO_ROWS, Frame, Memo, Run, is_quiet
 from dsl.types import MISSING
 from dsl.world import Column, Mask, Parts, Rows, Subject, World
 

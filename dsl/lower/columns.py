@@ -12,10 +12,9 @@ import numpy as np
 
 from dsl import functions, ir
 from dsl.lower import conditions, numbers, pods, reads, texts
-from dsl.lower.across import Across, Asked, across, asked, of_group, pair_of_group
 from dsl.lower.conditions import text_function
-from dsl.lower.frame import Frame, Kept, Memo, Run, Value, once
-from dsl.lower.lasting import Facts, Known, is_dear, works
+from dsl.lower.frame import Facts, Frame, Kept, Known, Memo, Run, Value, is_dear, once, works
+from dsl.lower.pods import Across, Asked, across, asked, of_group, pair_of_group
 from dsl.schema import FIELDS
 from dsl.types import MISSING, Kind, Level
 
