@@ -7,7 +7,7 @@ from typing import Final, TypeGuard
 
 from dsl import ir, making
 from dsl import syntax as s
-from dsl.checker import fields, names
+from dsl.checker import fields
 from dsl.checker.literals import read_word, settle
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
 from dsl.checker.typer import Typer, converted, help_for
@@ -383,7 +383,7 @@ def label_test(typer: Typer, node: s.LabelTest) -> ir.Expr:
     spec, of_its_node = fields.spec_of(name)
     if spec is None:
         field = s.Field(node.path_span, node.path)
-        raise names.no_field(typer, field, name, has_key=True)
+        raise fields.no_field(typer, field, name, has_key=True)
     key = fields.fixed_text(typer, node.key)
     operator, value = node.operator, node.value
     inner = _KEY_TEST.fullmatch(key)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from dsl import ir, making
 from dsl import syntax as s
 from dsl import types as t
-from dsl.checker import aggregates, comparisons, fields, names, peers
+from dsl.checker import aggregates, comparisons, fields, peers
 from dsl.checker.declarations import find_metric
 from dsl.checker.literals import fold, read_literal, settle
 from dsl.checker.scope import Flex, Refused, Typed, describe
@@ -66,7 +66,7 @@ def _name(typer: Typer, node: s.Name) -> Typed:
         raise Refused
     metric = find_metric(typer, node.name)
     if metric is None:
-        raise names.no_name(typer, node, in_pods=typer.place.pods)
+        raise fields.no_name(typer, node, in_pods=typer.place.pods)
     return typer.sample(metric, node.span)
 
 
@@ -237,7 +237,7 @@ def _pair(typer: Typer, node: s.Call) -> Typed:
     if node.name in scope.broken:
         raise Refused
     if entry is None:
-        raise names.no_function(scope, node)
+        raise fields.no_function(scope, node)
     of = entry.spec.of if entry.spec is not None else "pair"
     pair = of == "pair"
     if not pair or len(node.args) != _PAIR:
@@ -339,7 +339,7 @@ _CHECKS: Final[dict[type, Callable[[Typer, Any], Typed]]] = {
     **dict.fromkeys((s.Text, s.Word), lambda _, one: making.constant(one.span, one.value, t.TEXT)),
     **dict.fromkeys((s.Logical, s.Not), _logic),
     s.Bool: lambda _, one: making.constant(one.span, one.value, t.BOOL),
-    s.Param: Typer.param,
+    s.Param: fields.param,
     s.Name: _name,
     s.Field: fields.read_field,
     s.Words: _list,

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from dsl import ir, making
 from dsl import syntax as s
+from dsl.checker.fields import param
 from dsl.checker.scope import Flex, Refused, Scope, Typed
 from dsl.checker.typer import Typer
 from dsl.schema import FIELDS, OF_THE_QUEUE
@@ -26,7 +27,7 @@ _OTHERS: Final = {
 def domain(typer: Typer, node: s.Expr | s.Template) -> str:
     """Returns the domain that a topology names: `zone`, or `label:` and a key."""
     if isinstance(node, s.Param):
-        value = typer.param(node)
+        value = param(typer, node)
         if isinstance(value, ir.Const) and isinstance(value.value, str):
             return value.value if value.value in _NAMED else f"label:{value.value}"
     if isinstance(node, s.Text) and node.value:

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker.aggregates import OF_NODE, too_long
+from dsl.checker.fields import param
 from dsl.checker.literals import read_number, read_seconds, settle
 from dsl.checker.scope import Flex, Refused, Scope, Typed
 from dsl.checker.typer import Typer
@@ -181,7 +182,7 @@ class Rules(Typer, kw_only=True):
     def fixed(self, node: s.Node) -> Typed | None:
         """Reads a number of a clause, or that of a parameter; None if it is none."""
         if isinstance(node, s.Param):
-            return self.param(node)
+            return param(self, node)
         return read_number(node.value, node.span) if isinstance(node, s.Word | s.Text) else None
 
     def whole(self, part: s.Clause | s.Header, what: str, low: int, high: int) -> int:

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import names
 from dsl.checker.literals import settle
 from dsl.checker.scope import Flex, LetEntry, MetricEntry, Refused, Scope, Typed, attempt, describe
 from dsl.diagnostics import Fix
@@ -297,18 +296,6 @@ class Typer(Scope, kw_only=True):
         return tuple(out), firm.type
 
     # ---- names
-
-    def param(self, node: s.Param) -> Typed:
-        """Returns the value of a parameter."""
-        entry = self.params.get(node.name)
-        if entry is None:
-            if node.name in self.broken:
-                raise Refused
-            raise names.no_param(self, node)
-        if entry.value is None:
-            raise Refused
-        self.given.append(node.span)
-        return replace(entry.value, span=node.span)
 
     def sample(
         self,
