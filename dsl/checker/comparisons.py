@@ -21,6 +21,8 @@ from dsl.types import BOOL, NUMBER, PLAIN, TEXT, Kind, Type, is_missing
 
 #: Days as others count them, from Sunday on, which is both 0 and 7.
 _DAY_NUMBERS: Final = {str(i): one for i, one in enumerate((WEEKDAYS[-1], *WEEKDAYS))}
+#: What may be missing, and may be one of several.
+_ORDERED: Final = "number or text or time"
 _EQUAL: Final = ("==", "!=")
 _KEY_TEST: Final = re.compile(r"(.*?)(!=|==?)(.*)", re.DOTALL)
 
@@ -67,8 +69,7 @@ def is_word(typer: Typer, node: s.Is) -> ir.Expr:
 def _same_type(typer: Typer, operator: str, left: Typed, right: Typed) -> tuple[ir.Expr, ...]:
     """Brings two sides to one type."""
     if left.type.kind is right.type.kind is Kind.LIST:
-        message = f"`{operator}` does not compare {describe(left)}"
-        raise typer.refuse("P201", message, left)
+        typer.want(left, "single value", f"`{operator}`")
     return typer.unify((left, right), f"`{operator}` wants")[0]
 
 
@@ -90,10 +91,7 @@ def _no_version(scope: Scope, typed: Typed, other: s.Expr | s.Range, *, word: bo
 
 def is_missing_value(typer: Typer, node: s.IsMissing) -> ir.Expr:
     """Returns the condition of `x is missing`."""
-    operand = typer.plain(typer.check(node.operand))
-    if operand.type.kind in (Kind.BOOL, Kind.LIST):
-        message = f"{describe(operand)} is never missing"
-        raise typer.refuse("P201", message, node.operand)
+    operand = typer.want(typer.check(node.operand), _ORDERED, "`is missing`")
     return making.turned(node.span, making.missing(node.span, operand), negated=node.negated)
 
 
@@ -255,12 +253,7 @@ def in_list(typer: Typer, node: s.In) -> ir.Expr:
     left = typer.check(node.left)
     if isinstance(members, s.Range):
         return _range(typer, node, members, left)
-    item = typer.plain(left)
-    if item.type.kind in (Kind.BOOL, Kind.LIST):
-        message = f"`in` does not test {describe(item)}"
-        of_list = item.type.kind is Kind.LIST
-        helps = ("for its items write  any(LIST where it in ...)",) if of_list else ()
-        raise scope.refuse("P201", message, node.left, *helps)
+    item = typer.want(left, _ORDERED, "`in`")
     return making.turned(node.span, _member(typer, node.span, item, members), negated=node.negated)
 
 
