@@ -337,7 +337,13 @@ class Message(Struct, frozen=True, eq=False):
     parts: tuple[str | Expr, ...]
 
 
-class FilterCore(Struct, frozen=True, eq=False):
+class Statement(Struct, frozen=True, eq=False, kw_only=True):
+    """What a statement means, for pods where `guard` holds; None: for all."""
+
+    guard: Expr | None = None
+
+
+class FilterCore(Statement, frozen=True):
     """A filter: for pods where `guard` holds, a node passes iff `test` holds.
 
     `left` and `right` are the two sides as written (for explanations); `forbids` says that the
@@ -345,23 +351,21 @@ class FilterCore(Struct, frozen=True, eq=False):
     are looked at, and `test` does not hold.
     """
 
-    guard: Expr | None
     test: Expr
     left: Expr | None
     right: Expr
-    forbids: bool
-    message: Message | None
-    status: str | None
+    forbids: bool = False
+    message: Message | None = None
+    status: str | None = None
     longer: tuple[Compare, ...] = ()
 
 
-class ScoreCore(Struct, frozen=True, eq=False):
+class ScoreCore(Statement, frozen=True):
     """A score: for pods where `guard` holds, `value` normalised.
 
     `missing` is the final score of a node without a value, None for the rule's "0, or abstain".
     """
 
-    guard: Expr | None
     value: Expr
     norm: str
     reverse: bool
@@ -369,10 +373,9 @@ class ScoreCore(Struct, frozen=True, eq=False):
     weight: float
 
 
-class TierCore(Struct, frozen=True, eq=False):
+class TierCore(Statement, frozen=True):
     """A `first:` line: for pods where `guard` holds, nodes where `test` holds come first."""
 
-    guard: Expr | None
     test: Expr
 
 
@@ -387,13 +390,13 @@ class SortKey(Struct, frozen=True, eq=False):
     items: tuple[str, ...] | tuple[float, ...] = ()
 
 
-class SortCore(Struct, frozen=True, eq=False):
+class SortCore(Statement, frozen=True):
     """The keys of the queue, as written; the hidden last keys are not among them."""
 
     keys: tuple[SortKey, ...]
 
 
-class PermitCore(Struct, frozen=True, eq=False):
+class PermitCore(Statement, frozen=True):
     """A `permit:` line.
 
     `decision` is `allow`, `reject` or `wait`: then for `seconds` until `until` holds, and `then`
@@ -401,7 +404,6 @@ class PermitCore(Struct, frozen=True, eq=False):
     items than are looked at; then a line that could reject applies, and nothing has become true.
     """
 
-    guard: Expr | None
     left: Expr | None
     decision: str
     seconds: float = 0.0
@@ -422,30 +424,27 @@ class Action(Struct, frozen=True, eq=False):
     text: Message | None = None
 
 
-class ActionCore(Struct, frozen=True, eq=False):
+class ActionCore(Statement, frozen=True):
     """A `prebind:` or `postbind:` line: what is done where `guard` and `left` hold."""
 
-    guard: Expr | None
     left: Expr | None
     actions: tuple[Action, ...]
 
 
-class BindCore(Struct, frozen=True, eq=False):
+class BindCore(Statement, frozen=True):
     """A `bind:` line: `kind` is `default`, `with` (somebody called `name`) or `dry`."""
 
-    guard: Expr | None
     kind: str
     name: str = ""
 
 
-class PreemptCore(Struct, frozen=True, eq=False):
+class PreemptCore(Statement, frozen=True):
     """A `preempt:` line: who may be evicted, in what order, and how to choose among nodes.
 
     Pods for which `where` holds may be evicted; the first in `order` goes first. `pick` ranks the
     nodes by what would be evicted there; empty means the order of Kubernetes.
     """
 
-    guard: Expr | None
     never: bool
     where: Expr | None = None
     order: tuple[SortKey, ...] = ()
@@ -454,13 +453,12 @@ class PreemptCore(Struct, frozen=True, eq=False):
     across: int = 1
 
 
-class GangCore(Struct, frozen=True, eq=False):
+class GangCore(Statement, frozen=True):
     """A `gang:` line: pods of one namespace with an equal `by` start together or not at all.
 
     `member` is `by` asked of a pod of a set. `minimum` None: what the group says.
     """
 
-    guard: Expr | None
     by: Expr
     member: Expr
     minimum: Expr | None
@@ -470,14 +468,13 @@ class GangCore(Struct, frozen=True, eq=False):
     within: str | None
 
 
-class QuotaCore(Struct, frozen=True, eq=False):
+class QuotaCore(Statement, frozen=True):
     """A `quota:` line: pods with an equal `by` share amounts of resources, in base units.
 
     `member` is `by` asked of a pod of a set. `within` says of each resource that the pods there
     are and this one stay within the maximum.
     """
 
-    guard: Expr | None
     by: Expr
     member: Expr
     minimum: tuple[tuple[str, float], ...]

@@ -8,8 +8,8 @@ from math import log2
 from typing import Any, Final, NamedTuple
 
 from dsl import ir
+from dsl.analysis.cubes import Keys
 from dsl.analysis.facts import FileFacts, RuleFacts, Size, roots, warning
-from dsl.analysis.keys import Keys
 from dsl.diagnostics import Diagnostic, Label, Severity
 from dsl.source import Span
 from dsl.types import Level

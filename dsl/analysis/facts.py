@@ -156,15 +156,9 @@ def parts(core: ir.AnyCore) -> tuple[ir.Expr, ...]:
     return tuple(one for one in _PARTS[type(core)](core) if isinstance(one, ir.Core))
 
 
-def guard_of(core: ir.AnyCore) -> ir.Expr | None:
-    """Returns for which pods a statement speaks; None: for all."""
-    return None if isinstance(core, ir.SortCore) else core.guard
-
-
 def roots(core: ir.AnyCore) -> list[ir.Expr]:
     """Returns all expressions of a statement as it is written."""
-    guard = guard_of(core)
-    return [*([] if guard is None else [guard]), *parts(core)]
+    return [*([] if core.guard is None else [core.guard]), *parts(core)]
 
 
 def fields_of(*nodes: ir.Expr | None) -> set[tuple[str, str | None]]:

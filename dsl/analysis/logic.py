@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dsl import ir
 from dsl.analysis.cubes import NEVER, Cube, Cubes, Unknown
-from dsl.analysis.facts import FileFacts, RuleFacts, guard_of, parts, roots, warning
+from dsl.analysis.facts import FileFacts, RuleFacts, parts, roots, warning
 from dsl.diagnostics import Diagnostic, Label, Severity
 from dsl.source import SourceFile, Span
 from dsl.types import Kind, Level
@@ -76,7 +76,7 @@ class Logic:
 
     def _rule(self, rule: RuleFacts) -> Iterator[Diagnostic]:
         """Yields what is odd about parts of a rule, else about the whole of it."""
-        odd = yield from self._parts(rule, [*ir.joined(guard_of(rule.core)), *parts(rule.core)])
+        odd = yield from self._parts(rule, [*ir.joined(rule.core.guard), *parts(rule.core)])
         if odd or by_parameter(rule, roots(rule.core)):
             return
         core, left = rule.core, rule.written.left
@@ -100,7 +100,7 @@ class Logic:
         left = (
             core.left if isinstance(core, ir.FilterCore | ir.PermitCore | ir.ActionCore) else None
         )
-        return self.cubes.all_of([guard_of(core), left])
+        return self.cubes.all_of([core.guard, left])
 
     def _parts(
         self, rule: RuleFacts, roots: Sequence[ir.Expr]
@@ -250,7 +250,7 @@ def _unreached(logic: Logic, rules: Sequence[RuleFacts]) -> Iterator[Diagnostic]
 
 def _beyond(logic: Logic, takes: tuple[Cube, ...], other: RuleFacts) -> bool:
     """Whether some of these pods may not be those of the other rule."""
-    parts = ir.joined(guard_of(other.core)), ir.joined(getattr(other.core, "left", None))
+    parts = ir.joined(other.core.guard), ir.joined(getattr(other.core, "left", None))
     with suppress(Unknown):
         fails = (logic.cubes.of(one, wanted=False) for part in parts for one in part)
         return any(logic.cubes.both(takes, one) for one in fails)

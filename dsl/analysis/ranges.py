@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from dsl import ir
 from dsl import syntax as s
+from dsl.analysis.cubes import Keys, natural_bounds
 from dsl.analysis.facts import FileFacts, RuleFacts, fields_of, roots
-from dsl.analysis.keys import Keys, natural_bounds
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.functions import number_text
 from dsl.plan import MetricSpec

@@ -59,10 +59,8 @@ def spread(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) ->
     more = arith(span, NUMBER, ("+", "-"), (value, one, fewest))
     test = compare(span, more, "<=", constant(span, float(skew), NUMBER))
     text = f"more than {skew} apart over {rules.text(parts['over'].values[0])}"
-    core = ir.FilterCore(
-        guard=guard, test=test, left=left, right=test, forbids=False,
-        message=ir.Message(parts["over"].span, (text,)), status=None,
-    )  # fmt: skip
+    said = ir.Message(parts["over"].span, (text,))
+    core = ir.FilterCore(guard=guard, test=test, left=left, right=test, message=said)
     return core, (guard, test)
 
 
