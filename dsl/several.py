@@ -219,21 +219,14 @@ _BEFORE: Final = _both(_compare(_OWN_PRIORITY, "<=", _PRIORITY), _OTHERS)
 #: Least important first, of those who started last; then by name, never by row.
 _BY_NAME: Final = tuple(ir.SortKey(value=_read(one)) for one in ("it.namespace", "it.name"))
 ORDER: Final = (ir.SortKey(value=_PRIORITY), _late("it.started_at"))
-_VICTIMS: Final = {
-    name: _read(f"victims.{name}")
-    for name in ("pdb_violations", "max_priority", "sum_priority", "count")
-}
-_WEIGHT: Final = making.constant(making.NOWHERE, _A_VICTIM, NUMBER)
+_COUNT: Final = _read("victims.count")
+_ALL: Final = _of_victims(_COUNT, "*", making.constant(making.NOWHERE, _A_VICTIM, NUMBER))
 #: Source: kubernetes preemption.go, pickOneNodeForPreemption.
 PICK: Final = (
-    ir.SortKey(value=_VICTIMS["pdb_violations"]),
-    ir.SortKey(value=_VICTIMS["max_priority"]),
-    ir.SortKey(
-        value=_of_victims(
-            _VICTIMS["sum_priority"], "+", _of_victims(_VICTIMS["count"], "*", _WEIGHT)
-        )
-    ),
-    ir.SortKey(value=_VICTIMS["count"]),
+    ir.SortKey(value=_read("victims.pdb_violations")),
+    ir.SortKey(value=_read("victims.max_priority")),
+    ir.SortKey(value=_of_victims(_read("victims.sum_priority"), "+", _ALL)),
+    ir.SortKey(value=_COUNT),
     _late("victims.latest_start"),
 )
 _NODE_NAME: Final = (ir.SortKey(value=_read("node.name")),)

@@ -61,10 +61,6 @@ def _round(column: Column) -> Column:
     return np.where(np.abs(rest) >= 0.5, whole + np.copysign(1.0, column), whole)  # noqa: PLR2004 - half
 
 
-def _sqrt(column: Column) -> Column:
-    return np.sqrt(np.where(column >= 0, column, MISSING))
-
-
 def _modulo(left: Number, right: Number) -> Column:
     out = np.mod(left, right)
     return np.asarray(settle(np.where(np.equal(right, 0), MISSING, out)))
@@ -83,7 +79,7 @@ NUMBER_FUNCTIONS: Final[MappingProxyType[str, Callable[..., Column]]] = MappingP
         "floor": np.floor,
         "ceil": np.ceil,
         "round": _round,
-        "sqrt": _sqrt,
+        "sqrt": lambda column: np.sqrt(np.where(column >= 0, column, MISSING)),
         "mod": _modulo,
     }
 )
