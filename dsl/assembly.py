@@ -8,12 +8,16 @@ from numpy.typing import NDArray
 
 from dsl import ir, plan, reference, words
 from dsl.checker import CheckedPolicy, Draft
-from dsl.lower import Memo, combine, finished, lower_column, lower_filter
-from dsl.lower.statements import (
+from dsl.lower import (
+    Memo,
     Values,
+    combine,
+    finished,
     lower_actions,
     lower_alike,
+    lower_column,
     lower_condition,
+    lower_filter,
     lower_key,
     lower_turns,
 )

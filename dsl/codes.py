@@ -32,6 +32,8 @@ GONE: Final[Mapping[str, str]] = MappingProxyType(
         "P313": "A `sum` in a score is over the candidates; say `over nodes` for all nodes.",
         "P315": "An aggregate of a score is over the candidates, any other over all nodes; `over`"
         " says which.",
+        "P232": "What is missing equals nothing, which is no longer told of two values that may be;"
+        " say `is missing or`.",
         "P229": "A fallback that is never taken is no longer told.",
     }
 )

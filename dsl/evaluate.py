@@ -67,11 +67,10 @@ def understand(
     if written is None:
         return None, () if refused is None else (_of_expression(refused),)
     checker = _checked(parser, source, before)
-    scope = checker.typer.scope
     try:
-        tree = checker.typer.plain(checker.typer.expression(written))
+        tree = checker.rules.plain(checker.rules.expression(written))
     except Refused:
-        return None, tuple(scope.found)
+        return None, tuple(checker.rules.found)
     policy, found = checker.result()
     if any(one.is_error for one in found):
         return None, found
@@ -100,7 +99,7 @@ def _checked(parser: Parser, source: SourceFile, declarations: SourceFile) -> Fi
     """Returns what has checked the declarations of `source`, which is how its text begins."""
     statements, found = parser.whole(declarations)
     checker = FileChecker(source, statements)
-    checker.typer.scope.found.extend(found)
+    checker.rules.found.extend(found)
     for _ in checker.steps():
         pass
     return checker

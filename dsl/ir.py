@@ -23,13 +23,13 @@ class Core(Struct, frozen=True, eq=False, kw_only=True, gc=False):
     level: Level
 
 
-class Const(Core, frozen=True, eq=False, kw_only=True):
+class Const(Core, frozen=True):
     """A value known when the policy is compiled; numbers in base units, NaN = missing."""
 
     value: float | str | bool | tuple[float, ...] | tuple[str, ...]
 
 
-class Read(Core, frozen=True, eq=False, kw_only=True):
+class Read(Core, frozen=True):
     """A field of the cycle, the pod, the node or `it`.
 
     At the level of `it`, a field of the node is that of the node the pod is on.
@@ -39,21 +39,21 @@ class Read(Core, frozen=True, eq=False, kw_only=True):
     key: str | None = None
 
 
-class KeyedRead(Core, frozen=True, eq=False, kw_only=True):
+class KeyedRead(Core, frozen=True):
     """A field whose key is computed; amounts are plain numbers (cores, not milli-cores)."""
 
     field: str
     key: "Expr"
 
 
-class ContainerRead(Core, frozen=True, eq=False, kw_only=True):
+class ContainerRead(Core, frozen=True):
     """A field of a container, inside an aggregate over `pod.containers`."""
 
     field: str
     key: str | None = None
 
 
-class Metric(Core, frozen=True, eq=False, kw_only=True):
+class Metric(Core, frozen=True):
     """A metric's last sample, or its age.
 
     `of` says whose it is: `node`, `zone`, `region` or `rack` (that of the node), `cluster`,
@@ -68,7 +68,7 @@ class Metric(Core, frozen=True, eq=False, kw_only=True):
     source: str = "promql"
 
 
-class Pair(Core, frozen=True, eq=False, kw_only=True):
+class Pair(Core, frozen=True):
     """The value of a metric of pairs for two texts."""
 
     name: str
@@ -77,34 +77,34 @@ class Pair(Core, frozen=True, eq=False, kw_only=True):
     right: "Expr"
 
 
-class Named(Core, frozen=True, eq=False, kw_only=True):
+class Named(Core, frozen=True):
     """A use of a `let`; all uses share the body."""
 
     name: str
     body: "Expr"
 
 
-class Arith(Core, frozen=True, eq=False, kw_only=True):
+class Arith(Core, frozen=True):
     """A chain of `+ -` or `* /`, from the left."""
 
     operators: tuple[str, ...]
     operands: "tuple[Expr, ...]"
 
 
-class Negate(Core, frozen=True, eq=False, kw_only=True):
+class Negate(Core, frozen=True):
     """The negative of a number."""
 
     operand: "Expr"
 
 
-class Func(Core, frozen=True, eq=False, kw_only=True):
+class Func(Core, frozen=True):
     """A function; `min`, `max`, `sum`, `avg` and `median` here are element-wise."""
 
     name: str
     args: "tuple[Expr, ...]"
 
 
-class Compare(Core, frozen=True, eq=False, kw_only=True):
+class Compare(Core, frozen=True):
     """`== < <=` ... between numbers, times, texts (`==` only) or Bools (`==` only)."""
 
     operator: str
@@ -112,7 +112,7 @@ class Compare(Core, frozen=True, eq=False, kw_only=True):
     right: "Expr"
 
 
-class TextTest(Core, frozen=True, eq=False, kw_only=True):
+class TextTest(Core, frozen=True):
     """`contains`, `starts with`, `ends with`, `like`, `matches`."""
 
     operator: str
@@ -120,14 +120,14 @@ class TextTest(Core, frozen=True, eq=False, kw_only=True):
     right: "Expr"
 
 
-class Member(Core, frozen=True, eq=False, kw_only=True):
+class Member(Core, frozen=True):
     """Whether a value is in a list."""
 
     item: "Expr"
     items: "Expr"
 
 
-class Between(Core, frozen=True, eq=False, kw_only=True):
+class Between(Core, frozen=True):
     """Whether a number is in a range, ends included."""
 
     item: "Expr"
@@ -135,32 +135,32 @@ class Between(Core, frozen=True, eq=False, kw_only=True):
     high: float
 
 
-class Missing(Core, frozen=True, eq=False, kw_only=True):
+class Missing(Core, frozen=True):
     """Whether a value is missing."""
 
     operand: "Expr"
 
 
-class Coalesce(Core, frozen=True, eq=False, kw_only=True):
+class Coalesce(Core, frozen=True):
     """The first value that is not missing."""
 
     operands: "tuple[Expr, ...]"
 
 
-class Logical(Core, frozen=True, eq=False, kw_only=True):
+class Logical(Core, frozen=True):
     """A chain of `and` or `or`."""
 
     operator: str
     operands: "tuple[Expr, ...]"
 
 
-class Not(Core, frozen=True, eq=False, kw_only=True):
+class Not(Core, frozen=True):
     """The negation of a Bool."""
 
     operand: "Expr"
 
 
-class If(Core, frozen=True, eq=False, kw_only=True):
+class If(Core, frozen=True):
     """`then` where the condition holds, else `other`."""
 
     condition: "Expr"
@@ -168,7 +168,7 @@ class If(Core, frozen=True, eq=False, kw_only=True):
     other: "Expr"
 
 
-class NodeAggregate(Core, frozen=True, eq=False, kw_only=True):
+class NodeAggregate(Core, frozen=True):
     """An aggregate of a node value over `candidates`, all `nodes` or those of a domain.
 
     In a filter all nodes are candidates. Of a domain, `zone`, `region`, `rack` or `label:KEY`,
@@ -182,7 +182,7 @@ class NodeAggregate(Core, frozen=True, eq=False, kw_only=True):
     where: "Expr | None"
 
 
-class PodAggregate(Core, frozen=True, eq=False, kw_only=True):
+class PodAggregate(Core, frozen=True):
     """An aggregate of an `it` value over `node`, `zone`, `region`, `rack` or `cluster` pods.
 
     With `over` `label:KEY` the pods are those of all nodes with an equal label. `table` names the
@@ -196,7 +196,7 @@ class PodAggregate(Core, frozen=True, eq=False, kw_only=True):
     table: str = "pods"
 
 
-class ContainerAggregate(Core, frozen=True, eq=False, kw_only=True):
+class ContainerAggregate(Core, frozen=True):
     """An aggregate of a value of the containers of the pod to place."""
 
     function: str
@@ -204,11 +204,11 @@ class ContainerAggregate(Core, frozen=True, eq=False, kw_only=True):
     where: "Expr | None"
 
 
-class Item(Core, frozen=True, eq=False, kw_only=True):
+class Item(Core, frozen=True):
     """What `it` alone means in an aggregate over the items of a list."""
 
 
-class ItemAggregate(Core, frozen=True, eq=False, kw_only=True):
+class ItemAggregate(Core, frozen=True):
     """An aggregate of a value of the first `most` items of a list, each an `Item` in turn."""
 
     function: str
@@ -218,7 +218,7 @@ class ItemAggregate(Core, frozen=True, eq=False, kw_only=True):
     most: int
 
 
-class Rank(Core, frozen=True, eq=False, kw_only=True):
+class Rank(Core, frozen=True):
     """The share of the other candidates that have less."""
 
     value: "Expr"
@@ -337,7 +337,13 @@ class Message(Struct, frozen=True, eq=False):
     parts: tuple[str | Expr, ...]
 
 
-class FilterCore(Struct, frozen=True, eq=False, kw_only=True):
+class Statement(Struct, frozen=True, eq=False, kw_only=True):
+    """What a statement means, for pods where `guard` holds; None: for all."""
+
+    guard: Expr | None = None
+
+
+class FilterCore(Statement, frozen=True):
     """A filter: for pods where `guard` holds, a node passes iff `test` holds.
 
     `left` and `right` are the two sides as written (for explanations); `forbids` says that the
@@ -345,23 +351,21 @@ class FilterCore(Struct, frozen=True, eq=False, kw_only=True):
     are looked at, and `test` does not hold.
     """
 
-    guard: Expr | None
     test: Expr
     left: Expr | None
     right: Expr
-    forbids: bool
-    message: Message | None
-    status: str | None
+    forbids: bool = False
+    message: Message | None = None
+    status: str | None = None
     longer: tuple[Compare, ...] = ()
 
 
-class ScoreCore(Struct, frozen=True, eq=False, kw_only=True):
+class ScoreCore(Statement, frozen=True):
     """A score: for pods where `guard` holds, `value` normalised.
 
     `missing` is the final score of a node without a value, None for the rule's "0, or abstain".
     """
 
-    guard: Expr | None
     value: Expr
     norm: str
     reverse: bool
@@ -369,14 +373,13 @@ class ScoreCore(Struct, frozen=True, eq=False, kw_only=True):
     weight: float
 
 
-class TierCore(Struct, frozen=True, eq=False, kw_only=True):
+class TierCore(Statement, frozen=True):
     """A `first:` line: for pods where `guard` holds, nodes where `test` holds come first."""
 
-    guard: Expr | None
     test: Expr
 
 
-class SortKey(Struct, frozen=True, eq=False, kw_only=True):
+class SortKey(Struct, frozen=True, eq=False):
     """One key of an order.
 
     `direction` is `asc`, `desc` or `listed`; then `items` come first, in their order.
@@ -387,13 +390,13 @@ class SortKey(Struct, frozen=True, eq=False, kw_only=True):
     items: tuple[str, ...] | tuple[float, ...] = ()
 
 
-class SortCore(Struct, frozen=True, eq=False, kw_only=True):
+class SortCore(Statement, frozen=True):
     """The keys of the queue, as written; the hidden last keys are not among them."""
 
     keys: tuple[SortKey, ...]
 
 
-class PermitCore(Struct, frozen=True, eq=False, kw_only=True):
+class PermitCore(Statement, frozen=True):
     """A `permit:` line.
 
     `decision` is `allow`, `reject` or `wait`: then for `seconds` until `until` holds, and `then`
@@ -401,7 +404,6 @@ class PermitCore(Struct, frozen=True, eq=False, kw_only=True):
     items than are looked at; then a line that could reject applies, and nothing has become true.
     """
 
-    guard: Expr | None
     left: Expr | None
     decision: str
     seconds: float = 0.0
@@ -412,7 +414,7 @@ class PermitCore(Struct, frozen=True, eq=False, kw_only=True):
     longer: tuple[Compare, ...] = ()
 
 
-class Action(Struct, frozen=True, eq=False, kw_only=True):
+class Action(Struct, frozen=True, eq=False):
     """One action: `annotate` or `label` with a key and a value, `event` with its text."""
 
     span: Span
@@ -422,30 +424,27 @@ class Action(Struct, frozen=True, eq=False, kw_only=True):
     text: Message | None = None
 
 
-class ActionCore(Struct, frozen=True, eq=False, kw_only=True):
+class ActionCore(Statement, frozen=True):
     """A `prebind:` or `postbind:` line: what is done where `guard` and `left` hold."""
 
-    guard: Expr | None
     left: Expr | None
     actions: tuple[Action, ...]
 
 
-class BindCore(Struct, frozen=True, eq=False, kw_only=True):
+class BindCore(Statement, frozen=True):
     """A `bind:` line: `kind` is `default`, `with` (somebody called `name`) or `dry`."""
 
-    guard: Expr | None
     kind: str
     name: str = ""
 
 
-class PreemptCore(Struct, frozen=True, eq=False, kw_only=True):
+class PreemptCore(Statement, frozen=True):
     """A `preempt:` line: who may be evicted, in what order, and how to choose among nodes.
 
     Pods for which `where` holds may be evicted; the first in `order` goes first. `pick` ranks the
     nodes by what would be evicted there; empty means the order of Kubernetes.
     """
 
-    guard: Expr | None
     never: bool
     where: Expr | None = None
     order: tuple[SortKey, ...] = ()
@@ -454,13 +453,12 @@ class PreemptCore(Struct, frozen=True, eq=False, kw_only=True):
     across: int = 1
 
 
-class GangCore(Struct, frozen=True, eq=False, kw_only=True):
+class GangCore(Statement, frozen=True):
     """A `gang:` line: pods of one namespace with an equal `by` start together or not at all.
 
     `member` is `by` asked of a pod of a set. `minimum` None: what the group says.
     """
 
-    guard: Expr | None
     by: Expr
     member: Expr
     minimum: Expr | None
@@ -470,14 +468,13 @@ class GangCore(Struct, frozen=True, eq=False, kw_only=True):
     within: str | None
 
 
-class QuotaCore(Struct, frozen=True, eq=False, kw_only=True):
+class QuotaCore(Statement, frozen=True):
     """A `quota:` line: pods with an equal `by` share amounts of resources, in base units.
 
     `member` is `by` asked of a pod of a set. `within` says of each resource that the pods there
     are and this one stay within the maximum.
     """
 
-    guard: Expr | None
     by: Expr
     member: Expr
     minimum: tuple[tuple[str, float], ...]

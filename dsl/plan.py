@@ -92,7 +92,7 @@ class RuleBase(Struct, frozen=True, eq=False, kw_only=True):
     turns: Callable[[Subject, World], float] | None = None
 
 
-class FilterRule(RuleBase, frozen=True, eq=False, kw_only=True):
+class FilterRule(RuleBase, frozen=True, kw_only=True):
     """A compiled `filter:`, `require:` or `forbid:`.
 
     `verdict(parts, world, rows)` gives a mask of the length of `rows`: True = the node passes.
@@ -107,7 +107,7 @@ class FilterRule(RuleBase, frozen=True, eq=False, kw_only=True):
     alike: Callable[[Subject, World, NDArray[np.intp]], bool]
 
 
-class ScoreRule(RuleBase, frozen=True, eq=False, kw_only=True):
+class ScoreRule(RuleBase, frozen=True, kw_only=True):
     """A compiled `score:`, `prefer:` or `avoid:`.
 
     `column(parts, world, rows, candidates)` gives raw values on `rows`, NaN = missing.
@@ -121,7 +121,7 @@ class ScoreRule(RuleBase, frozen=True, eq=False, kw_only=True):
     finish: Callable[[Column], Column | None]
 
 
-class ConditionRule(RuleBase, frozen=True, eq=False, kw_only=True):
+class ConditionRule(RuleBase, frozen=True, kw_only=True):
     """A compiled `gate:`, `prefilter:` or `reserve:`.
 
     `holds(subject, world, row)` and `message` take -1 for the row before a node is chosen.
@@ -133,21 +133,21 @@ class ConditionRule(RuleBase, frozen=True, eq=False, kw_only=True):
     message: Callable[[Subject, World, int], str]
 
 
-class TierRule(RuleBase, frozen=True, eq=False, kw_only=True):
+class TierRule(RuleBase, frozen=True, kw_only=True):
     """A compiled `first:`; `mask(parts, world, candidates)` says which candidates it prefers."""
 
     core: ir.TierCore
     mask: Callable[[Parts, World, NDArray[np.intp]], Mask]
 
 
-class SortRule(RuleBase, frozen=True, eq=False, kw_only=True):
+class SortRule(RuleBase, frozen=True, kw_only=True):
     """A compiled `sort:`; keys compare with those of other pods, smaller comes first."""
 
     core: ir.SortCore
     key: Callable[[Subject, World], tuple[Any, ...]]
 
 
-class PermitRule(RuleBase, frozen=True, eq=False, kw_only=True):
+class PermitRule(RuleBase, frozen=True, kw_only=True):
     """A compiled `permit:`; `applies` and `until` look at the chosen node."""
 
     core: ir.PermitCore
@@ -169,27 +169,27 @@ class Effect(Struct, frozen=True):
 Results = Mapping[str, float]
 
 
-class ActionRule(RuleBase, frozen=True, eq=False, kw_only=True):
+class ActionRule(RuleBase, frozen=True, kw_only=True):
     """A compiled `prebind:` or `postbind:`."""
 
     core: ir.ActionCore
     effects: Callable[[Subject, World, int, Results], tuple[Effect, ...]]
 
 
-class BindRule(RuleBase, frozen=True, eq=False, kw_only=True):
+class BindRule(RuleBase, frozen=True, kw_only=True):
     """A compiled `bind:`; it applies where `prepare` does not give None."""
 
     core: ir.BindCore
 
 
-class PreemptRule(RuleBase, frozen=True, eq=False, kw_only=True):
+class PreemptRule(RuleBase, frozen=True, kw_only=True):
     """A compiled `preempt:`; `evictions` says who may go, None for `never`."""
 
     core: ir.PreemptCore
     evictions: Callable[[Subject, World], Evictions | None]
 
 
-class GangRule(RuleBase, frozen=True, eq=False, kw_only=True):
+class GangRule(RuleBase, frozen=True, kw_only=True):
     """A compiled `gang:`.
 
     `key` is what the members of the pod's gang have in common, None for a pod that is in none;
@@ -202,7 +202,7 @@ class GangRule(RuleBase, frozen=True, eq=False, kw_only=True):
     mates: Callable[[Subject, World], tuple[int, ...]]
 
 
-class QuotaRule(RuleBase, frozen=True, eq=False, kw_only=True):
+class QuotaRule(RuleBase, frozen=True, kw_only=True):
     """A compiled `quota:`.
 
     `use` takes the quotas that are objects of the cluster, by key; `message` is what the policy

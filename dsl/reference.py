@@ -199,16 +199,6 @@ def _rank(node: ir.Rank, view: View) -> float:
     return functions.share_of_smaller(evaluate(node.value, view), others)
 
 
-def _of_containers(node: ir.ContainerAggregate, view: View) -> Value:
-    places = range(view.subject.containers)
-    return _reduce(node, (replace(view, container=place) for place in places))
-
-
-def _of_items(node: ir.ItemAggregate, view: View) -> Value:
-    items = (evaluate(node.items, view) or ())[: node.most]
-    return _reduce(node, (replace(view, item=one) for one in items))
-
-
 def _pod_aggregate(node: ir.PodAggregate, view: View) -> Value:
     if node.table != "pods":
         view = replace(view, world=view.world.pod_table(node.table), known={})
@@ -260,9 +250,14 @@ _MEANINGS: Final[Mapping[type, Callable[[Any, View], Value]]] = {
     ir.Func: _call,
     ir.NodeAggregate: lambda node, view: _reduce(node, _nodes(node.over, view)),
     ir.PodAggregate: _pod_aggregate,
-    ir.ContainerAggregate: _of_containers,
+    ir.ContainerAggregate: lambda node, view: _reduce(
+        node, (replace(view, container=place) for place in range(view.subject.containers))
+    ),
     ir.Item: lambda _, view: view.item,
-    ir.ItemAggregate: _of_items,
+    ir.ItemAggregate: lambda node, view: _reduce(
+        node,
+        (replace(view, item=one) for one in (evaluate(node.items, view) or ())[: node.most]),
+    ),
     ir.Rank: _rank,
     ir.Coalesce: _first,
     ir.If: lambda node, view: evaluate(

@@ -24,6 +24,19 @@ class Node(Struct, frozen=True, gc=False):
     span: Span
 
 
+def parts(node: Node) -> list[Node]:
+    """Returns the direct parts of a node."""
+    found: list[Node] = []
+    todo = [getattr(node, name) for name in reversed(node.__struct_fields__)]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, tuple):
+            todo.extend(reversed(one))
+        elif isinstance(one, Node):
+            found.append(one)
+    return found
+
+
 # ---- expressions
 
 

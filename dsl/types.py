@@ -201,15 +201,11 @@ def _seconds(number: float) -> str:
     return ("-" if number < 0 else "") + ("".join(words) or "0s")
 
 
-def _per_second(number: float) -> str:
-    return f"{_bytes(number)}/s"
-
-
 _SHOWN: Final[dict[Unit, Callable[[float], str]]] = {
     CORES: _cores,
     BYTES: _bytes,
     SECONDS: _seconds,
-    Unit(byte=1, second=-1): _per_second,
+    Unit(byte=1, second=-1): lambda number: f"{_bytes(number)}/s",
 }
 
 

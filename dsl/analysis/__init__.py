@@ -5,14 +5,12 @@ Reads the tree as understood; changes nothing. Where it does not know, it is sil
 
 from collections.abc import Iterator, Sequence
 
-from dsl.analysis.bounds import odd_numbers
 from dsl.analysis.cost import cost, over_budget
 from dsl.analysis.facts import FileFacts, Inventory, MetricStock, RuleFacts, Size
-from dsl.analysis.logic import Logic
-from dsl.analysis.names import contradicting_status, unused
-from dsl.analysis.order import decided
+from dsl.analysis.logic import Logic, decided
+from dsl.analysis.ranges import odd_numbers
 from dsl.analysis.stock import at_use, not_in_stock, not_sampled, question_of, read_inventory
-from dsl.analysis.texts import both_missing, odd_texts, without_arrow
+from dsl.analysis.texts import contradicting_status, odd_texts, unused, without_arrow
 from dsl.diagnostics import Diagnostic
 
 __all__ = [
@@ -45,7 +43,6 @@ def analyse(
         for rule in one.rules:
             yield from odd_texts(rule)
             yield from without_arrow(rule)
-            yield from both_missing(rule)
             yield None
         yield from logic.file(one)
         yield from odd_numbers(one, keys)

@@ -4,13 +4,12 @@ A unit is one operation on one row. Equal parts of one policy count once.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import log2
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from dsl import ir
+from dsl.analysis.cubes import Keys
 from dsl.analysis.facts import FileFacts, RuleFacts, Size, roots, warning
-from dsl.analysis.keys import Keys
 from dsl.diagnostics import Diagnostic, Label, Severity
 from dsl.source import Span
 from dsl.types import Level
@@ -26,8 +25,7 @@ _SETS: Final = (ir.NodeAggregate, ir.PodAggregate, ir.Rank)
 _CHOSEN: Final = ("reserve", "permit", "prebind", "postbind")
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A part of a policy and what it costs with all that is in it."""
 
     rule: RuleFacts
@@ -70,15 +68,11 @@ def cost(facts: FileFacts, size: Size, keys: Keys | None = None) -> tuple[float,
 def _roots(rule: RuleFacts) -> list[ir.Expr]:
     """Returns what is computed for a rule: its conditions as lowered, not as written."""
     core = rule.core
-    match core:
-        case ir.FilterCore():
-            return [one for one in (core.guard, core.test) if one is not None]
-        case ir.QuotaCore():
-            return [*roots(core), core.member, *(test for _, test in core.within)]
-        case ir.GangCore():
-            return [*roots(core), core.member]
-        case _:
-            return roots(core)
+    if isinstance(core, ir.FilterCore):
+        return [core.test] if core.guard is None else [core.guard, core.test]
+    of_set = [core.member] if isinstance(core, ir.QuotaCore | ir.GangCore) else []
+    within = [test for _, test in core.within] if isinstance(core, ir.QuotaCore) else []
+    return [*roots(core), *of_set, *within]
 
 
 def _engine(rule: RuleFacts, size: Size) -> float:
@@ -136,7 +130,7 @@ def _units(node: ir.Expr, size: Size) -> float:
             return nodes
         case ir.ItemAggregate():
             # What does not differ from item to item is asked once, and counted by itself.
-            asked = (one for one in ir.walk(*ir.children(node)[1:]) if _of_item(one))
+            asked = (one for one in ir.walk(*ir.children(node)[1:]) if ir.has(ir.Item, one))
             return node.most * sum(_units(one, size) for one in asked)
         case ir.TextTest():
             return rows * _LENGTH
@@ -144,10 +138,6 @@ def _units(node: ir.Expr, size: Size) -> float:
             return rows * max(len(ir.children(node)) - 1, 1)
         case _:
             return rows
-
-
-def _of_item(root: ir.Expr) -> bool:
-    return any(isinstance(one, ir.Item) for one in ir.walk(root))
 
 
 def over_budget(facts: FileFacts, size: Size, keys: Keys | None = None) -> Iterator[Diagnostic]:
@@ -161,20 +151,14 @@ def over_budget(facts: FileFacts, size: Size, keys: Keys | None = None) -> Itera
     share_of = f"{dearest.units / max(rows, 1):.0f} for each of the {rows:,} {name}"
     each = f"{dearest.units:,.0f} of them, {share_of}"
     code, severity = ("P321", Severity.ERROR) if share > 1 else ("P320", Severity.WARNING)
-    notes: tuple[str, ...] = (
-        f"with {size.nodes:,} nodes and {size.pods:,} pods; the budget is {BUDGET:,} units,"
-        " about 5 ms",
-    )
-    if used is not None:
-        text = rule.text(dearest.span)
-        notes = (f"the dearest part is  {text}  with {each}", *notes)
-    yield warning(
-        code,
-        f"{'this policy' if used is None else f'`{used.name}`'} may take {total:,.0f} units for"
-        f" one pod, {share:.0%} of its budget",
-        *(rule.word if used is None else used.place),
-        "look at fewer pods or nodes, and at fewer things of each",
-        labels=(Label(dearest.span, each),) if used is None else (),
-        notes=notes,
-        severity=severity,
-    )
+    with_ = f"with {size.nodes:,} nodes and {size.pods:,} pods"
+    notes = (f"{with_}; the budget is {BUDGET:,} units, about 5 ms",)
+    message = f"may take {total:,.0f} units for one pod, {share:.0%} of its budget"
+    help_ = "look at fewer pods or nodes, and at fewer things of each"
+    more: dict[str, Any] = {"severity": severity, "notes": notes}
+    if used is None:
+        labels = (Label(dearest.span, each),)
+        yield warning(code, f"this policy {message}", rule.word, help_, labels=labels, **more)
+    else:
+        more["notes"] = (f"the dearest part is  {rule.text(dearest.span)}  with {each}", *notes)
+        yield warning(code, f"`{used.name}` {message}", used.place, help_, **more)

@@ -4,7 +4,7 @@ Data only.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 from msgspec import Struct, field
 
@@ -65,6 +65,14 @@ class Inventory(Struct, frozen=True):
     metrics: Mapping[tuple[str, str], MetricStock] = field(default_factory=dict)
 
 
+class _More(TypedDict, total=False):
+    label: str
+    labels: tuple[Label, ...]
+    notes: tuple[str, ...]
+    severity: Severity
+    fix: Fix | None
+
+
 class RuleFacts(Struct, frozen=True, eq=False):
     """A rule without errors.
 
@@ -88,12 +96,11 @@ class RuleFacts(Struct, frozen=True, eq=False):
         """Where the right side stands; the whole statement where it is several clauses."""
         return self.written.right.span if isinstance(self.written, s.Rule) else self.written.span
 
-    @property
-    def clauses(self) -> tuple[s.Clause, ...]:
-        """The clauses that have a value."""
-        if isinstance(self.written, s.Rule):
-            return self.written.clauses
-        return tuple(one for one in self.written.parts if isinstance(one, s.Clause))
+    def clause(self, name: str) -> s.Clause | None:
+        """Returns a clause that has a value."""
+        parts = self.written.clauses if isinstance(self.written, s.Rule) else self.written.parts
+        named = (one for one in parts if isinstance(one, s.Clause) and one.name == name)
+        return next(named, None)
 
     @property
     def point(self) -> str:
@@ -113,6 +120,12 @@ class RuleFacts(Struct, frozen=True, eq=False):
     def text(self, span: Span) -> str:
         """Returns what is written somewhere, on one line."""
         return " ".join(self.source.slice(span).split())
+
+    def warning(
+        self, code: str, message: str, span: Span, *helps: str, **more: Unpack[_More]
+    ) -> Diagnostic:
+        """Returns a finding about a part of the rule."""
+        return warning(code, message, (self.source, span), *helps, **more)
 
     def place(self, span: Span) -> tuple[SourceFile, Span]:
         """Where a finding about a part of the rule is shown: in a file of the user's."""
@@ -143,15 +156,14 @@ def parts(core: ir.AnyCore) -> tuple[ir.Expr, ...]:
     return tuple(one for one in _PARTS[type(core)](core) if isinstance(one, ir.Core))
 
 
-def guard_of(core: ir.AnyCore) -> ir.Expr | None:
-    """Returns for which pods a statement speaks; None: for all."""
-    return None if isinstance(core, ir.SortCore) else core.guard
-
-
 def roots(core: ir.AnyCore) -> list[ir.Expr]:
     """Returns all expressions of a statement as it is written."""
-    guard = guard_of(core)
-    return [*([] if guard is None else [guard]), *parts(core)]
+    return [*([] if core.guard is None else [core.guard]), *parts(core)]
+
+
+def fields_of(*nodes: ir.Expr | None) -> set[tuple[str, str | None]]:
+    """Returns the fields that are read, with their keys."""
+    return {(one.field, one.key) for one in ir.walk(*nodes) if isinstance(one, ir.Read)}
 
 
 class FileFacts(Struct, frozen=True, eq=False):
@@ -174,19 +186,9 @@ class FileFacts(Struct, frozen=True, eq=False):
     used: UseLine | None = None
 
 
-def warning(  # noqa: PLR0913 - the parts of a finding, all but four by name
-    code: str,
-    message: str,
-    source: SourceFile,
-    span: Span,
-    *helps: str,
-    label: str = "",
-    labels: tuple[Label, ...] = (),
-    notes: tuple[str, ...] = (),
-    severity: Severity = Severity.WARNING,
-    fix: Fix | None = None,
+def warning(
+    code: str, message: str, place: tuple[SourceFile, Span], *helps: str, **more: Unpack[_More]
 ) -> Diagnostic:
     """Returns a finding of the analysis."""
-    return Diagnostic(
-        code, message, source, span, severity, label, labels, tuple(helps), notes, fix
-    )
+    more.setdefault("severity", Severity.WARNING)
+    return Diagnostic(code, message, *place, helps=helps, **more)

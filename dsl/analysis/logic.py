@@ -1,10 +1,11 @@
 """Conditions that are never or always true, rules that shadow or contradict each other (P301-P304).
 
-Silent where it does not know.
+Of statements of which the first decides, lines never reached (P304, P504, P505). Silent where it
+does not know.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from typing import Final
@@ -13,7 +14,7 @@ from msgspec import Struct
 
 from dsl import ir
 from dsl.analysis.cubes import NEVER, Cube, Cubes, Unknown
-from dsl.analysis.facts import FileFacts, RuleFacts, guard_of, parts, roots, warning
+from dsl.analysis.facts import FileFacts, RuleFacts, parts, roots, warning
 from dsl.diagnostics import Diagnostic, Label, Severity
 from dsl.source import SourceFile, Span
 from dsl.types import Kind, Level
@@ -41,7 +42,6 @@ class Logic:
     def __init__(self) -> None:
         #: What was understood of conditions so far.
         self.cubes = Cubes()
-        self._seen: set[tuple[str, Span]] = set()
 
     def file(self, facts: FileFacts) -> Iterator[Diagnostic | None]:
         """Yields findings about single rules; None between two."""
@@ -75,28 +75,24 @@ class Logic:
     # ---- one rule
 
     def _rule(self, rule: RuleFacts) -> Iterator[Diagnostic]:
-        core = rule.core
-        looked = [*ir.joined(guard_of(core)), *parts(core)]
-        found: list[Diagnostic] = []
-        odd = self._parts(rule, looked, found)
-        yield from found
-        if not odd:
-            one = self._whole(rule)
-            if one is not None:
-                yield one
-
-    def _whole(self, rule: RuleFacts) -> Diagnostic | None:
-        """Looks at a rule for the pods that it is for."""
-        if by_parameter(rule, roots(rule.core)):
-            return None
+        """Yields what is odd about parts of a rule, else about the whole of it."""
+        odd = yield from self._parts(rule, [*ir.joined(rule.core.guard), *parts(rule.core)])
+        if odd or by_parameter(rule, roots(rule.core)):
+            return
+        core, left = rule.core, rule.written.left
         with suppress(Unknown):
             if not self.applies(rule):
-                left = rule.written.left
                 place = rule.right if left is None else left.span
                 label = "" if left is None else "never true together with `applies to`"
-                message = "this rule never applies"
-                return warning("P301", message, rule.source, place, label=label)
-        return _rejects_all(rule)
+                yield rule.warning("P301", "this rule never applies", place, label=label)
+                return
+        if not isinstance(core, ir.FilterCore) or core.left is not None or core.guard is not None:
+            return
+        # `filter: false` for all pods; for some of them it is a way to say so.
+        if isinstance(core.right, ir.Const) and bool(core.right.value) == core.forbids:
+            what = "node" if rule.point == "filter" else "pod"
+            message = f"no {what} passes this rule, whatever the pod"
+            yield rule.warning("P301", message, rule.right)
 
     def applies(self, rule: RuleFacts) -> tuple[Cube, ...]:
         """Returns when the left side of a rule holds, `applies to` included. Raises `Unknown`."""
@@ -104,11 +100,13 @@ class Logic:
         left = (
             core.left if isinstance(core, ir.FilterCore | ir.PermitCore | ir.ActionCore) else None
         )
-        return self.cubes.all_of([guard_of(core), left])
+        return self.cubes.all_of([core.guard, left])
 
-    def _parts(self, rule: RuleFacts, roots: Sequence[ir.Expr], found: list[Diagnostic]) -> bool:
-        """Finds the smallest conditions that are never or always true; whether there are any."""
-        source, asks = rule.source, by_parameter(rule, roots)
+    def _parts(
+        self, rule: RuleFacts, roots: Sequence[ir.Expr]
+    ) -> Generator[Diagnostic, None, bool]:
+        """Yields the smallest conditions that are never or always true; whether there are any."""
+        asks = by_parameter(rule, roots)
         # A part of the same text is no part of its own: `x != a` is no `x == a`.
         same = {
             id(one)
@@ -124,27 +122,17 @@ class Logic:
                 bad.add(id(node))
             # Only where a parameter takes part at all, each part is looked through for it.
             elif id(node) not in same and not (asks and by_parameter(rule, [node])):
-                one = self._constant(source, node)
-                if one is not None:
+                verdict = self._verdict(node)
+                if verdict is not None:
                     bad.add(id(node))
-                    if (source.name, one.span) not in self._seen:
-                        self._seen.add((source.name, one.span))
-                        found.append(one)
+                    code, what = ("P303", "always") if verdict else ("P301", "never")
+                    yield rule.warning(code, f"this is {what} true", node.span)
         return bool(bad)
 
-    def _constant(self, source: SourceFile, node: ir.Expr) -> Diagnostic | None:
-        if node.type.kind is not Kind.BOOL or node.level is Level.CONST:
-            return None
-        if isinstance(node, ir.Named):
-            return None
-        verdict = self._verdict(node)
-        if verdict is None:
-            return None
-        code, what = ("P303", "always") if verdict else ("P301", "never")
-        return warning(code, f"this is {what} true", source, node.span)
-
     def _verdict(self, node: ir.Expr) -> bool | None:
-        for verdict in (False, True):
+        """Whether a condition is always or never true; None: neither, or nobody knows."""
+        is_test = node.type.kind is Kind.BOOL and node.level is not Level.CONST
+        for verdict in (False, True) if is_test and not isinstance(node, ir.Named) else ():
             with suppress(Unknown):
                 if self.cubes.of(node, wanted=not verdict) == NEVER:
                     return verdict
@@ -206,18 +194,7 @@ def of_two(
     """Returns a finding about a later rule; the earlier one is shown where its file is."""
     (source, span), here = places
     labels = (Label(span, label),) if source is here[0] and span != here[1] else ()
-    return warning(code, message, *here, *helps, labels=labels, severity=severity)
-
-
-def _rejects_all(rule: RuleFacts) -> Diagnostic | None:
-    """Warns of `filter: false` for all pods; for some of them it is a way to say so."""
-    core = rule.core
-    if not isinstance(core, ir.FilterCore) or core.left is not None or core.guard is not None:
-        return None
-    if not isinstance(core.right, ir.Const) or bool(core.right.value) != core.forbids:
-        return None
-    what = "no node passes this rule" if rule.point == "filter" else "no pod passes this rule"
-    return warning("P301", f"{what}, whatever the pod", rule.source, rule.right)
+    return warning(code, message, here, *helps, labels=labels, severity=severity)
 
 
 def name_of(rule: RuleFacts) -> str:
@@ -239,3 +216,67 @@ def _holds(span: Span, given: Sequence[Span]) -> bool:
     """Whether one of the stretches, which are in order, is within it."""
     first = bisect_left(given, span.start, key=attrgetter("start"))
     return first < len(given) and given[first].end <= span.end
+
+
+_MAX_RULES: Final = 100
+
+
+def decided(files: Sequence[FileFacts], logic: Logic) -> Iterator[Diagnostic]:
+    """Yields findings about the statements of a chain of which only the first decides."""
+    active = [one for one in sorted(files, key=lambda one: one.rank) if one.active]
+    for one in active:
+        if one.used is None:
+            yield from _unreached(logic, [rule for rule in one.rules if rule.point == "permit"])
+    for point in ("preempt", "bind"):
+        rules = [rule for one in active for rule in one.rules if rule.point == point]
+        yield from _unreached(logic, rules)
+    yield from _elastic(rule for one in active for rule in one.rules)
+
+
+def _unreached(logic: Logic, rules: Sequence[RuleFacts]) -> Iterator[Diagnostic]:
+    """Yields statements whose pods are all taken by one before."""
+    known: list[RuleFacts] = []
+    for later in rules[:_MAX_RULES]:
+        if by_parameter(later, roots(later.core)):
+            continue
+        with suppress(Unknown):
+            takes = logic.applies(later)
+            before = (one for one in known if takes and not _beyond(logic, takes, one))
+            earlier = next(before, None)
+            known.append(later)
+            if earlier is not None:
+                yield _never(earlier, later)
+
+
+def _beyond(logic: Logic, takes: tuple[Cube, ...], other: RuleFacts) -> bool:
+    """Whether some of these pods may not be those of the other rule."""
+    parts = ir.joined(other.core.guard), ir.joined(getattr(other.core, "left", None))
+    with suppress(Unknown):
+        fails = (logic.cubes.of(one, wanted=False) for part in parts for one in part)
+        return any(logic.cubes.both(takes, one) for one in fails)
+    return True
+
+
+def _never(earlier: RuleFacts, later: RuleFacts) -> Diagnostic:
+    one, other = earlier.core, later.core
+    places = earlier.place(earlier.written.span), later.place(later.written.span)
+    name, label = name_of(earlier), "decides first"
+    kinds = [(each.kind, each.name) for each in (one, other) if isinstance(each, ir.BindCore)]
+    if len(set(kinds)) > 1:
+        message = f"{name} binds all of these pods in another way"
+        help_ = "say which pods each of them is for:  bind: pod.namespace is NAME -> ..."
+        return of_two("P504", message, places, help_, label=label, severity=Severity.ERROR)
+    message = f"this line never decides: {name} does for all of its pods"
+    help_ = "remove one of them, or put the narrower line first"
+    return of_two("P304", message, places, help_, label=label)
+
+
+def _elastic(rules: Iterator[RuleFacts]) -> Iterator[Diagnostic]:
+    of_quota = [one for one in rules if isinstance(one.core, ir.QuotaCore) and one.core.elastic]
+    for rule in of_quota[1:]:
+        place = rule.place(rule.written.span)
+        message = (
+            f"{name_of(of_quota[0])} is an elastic quota already, and both would lend the same"
+        )
+        help_ = "keep one of the two; quotas with `max` alone may be several"
+        yield warning("P505", message, place, help_, severity=Severity.ERROR)

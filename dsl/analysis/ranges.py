@@ -1,19 +1,24 @@
-"""Expressions in, the bounds of their numbers out.
+"""Numbers that mean something else, said where their bounds are known.
 
-Bounds count as known only where they are reached: a value that occurs twice makes them unknown.
+Scores out of 0..100, constant, tiny, best without data (P310, P312, P225, P314), and shares of 1
+that meet 80 (P222).
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from math import inf, isfinite, isnan
-from typing import Final
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from math import inf, isfinite
+from typing import Final, NamedTuple
 
 from dsl import ir
-from dsl.analysis.facts import FileFacts
-from dsl.analysis.keys import Keys, natural_bounds
+from dsl import syntax as s
+from dsl.analysis.cubes import Keys, natural_bounds
+from dsl.analysis.facts import FileFacts, RuleFacts, fields_of, roots
+from dsl.diagnostics import Diagnostic, Fix
+from dsl.functions import number_text
 from dsl.plan import MetricSpec
 from dsl.schema import CATALOGUE
-from dsl.types import PLAIN, Level
+from dsl.types import PLAIN, Kind, Level
 
 _SHARES: Final = frozenset(CATALOGUE[one].query for one in ("cpu_usage", "memory_usage"))
 #: None of these is ever below 0.
@@ -23,22 +28,24 @@ _KEEPING: Final = ("max", "min", "avg", "median")
 OfMetric = Callable[[MetricSpec, float, float], tuple[float, float]]
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """What a number can be, what it depends on, and whether both ends are really reached."""
+class Range(NamedTuple):
+    """What a number can be."""
 
     low: float
     high: float
-    leaves: frozenset[int] = frozenset()
-    exact: bool = True
 
-    @property
-    def known(self) -> bool:
-        """Whether both ends are known and reached."""
-        return self.exact and isfinite(self.low) and isfinite(self.high)
+    def turned(self) -> "Range":
+        """Returns what its negative can be."""
+        return Range(-self.high, -self.low)
+
+    def times(self, other: "Range") -> "Range":
+        """Returns what a product can be."""
+        ends = [0.0 if 0.0 in (a, b) else a * b for a in self for b in other]
+        return Range(min(ends), max(ends))
 
 
-_UNKNOWN: Final = Range(-inf, inf, exact=False)
+_UNKNOWN: Final = Range(-inf, inf)
+_SHARE: Final = Range(0.0, 1.0)
 
 
 class Ranges:
@@ -60,169 +67,111 @@ class Ranges:
         """Returns the bounds of a number."""
         self._keys.key(root)
         for node in ir.parts_first(root, self._found):
-            self._found[id(node)] = self._bounds(node)
+            self._found[id(node)] = self._bounds(node) if node.type.is_number else _UNKNOWN
         return self._of(root)
+
+    def reached(self, root: ir.Expr) -> bool:
+        """Whether both bounds of a number are known and surely met: no value occurs twice in it."""
+        nodes = [one for one in ir.walk(root) if not isinstance(one, ir.Aggregate)]
+        fixed = any(isinstance(one, ir.If) and one.condition.level is Level.CONST for one in nodes)
+        parts = (part for one in nodes for part in ir.children(one))
+        met = Counter(self._keys.key(one) for one in parts if one.level is not Level.CONST)
+        return not fixed and all(map(isfinite, self.range(root))) and set(met.values()) <= {1}
 
     def _of(self, node: ir.Expr) -> Range:
         return self._found[id(node)]
 
     def _bounds(self, node: ir.Expr) -> Range:  # noqa: C901 - one case a kind
-        if not node.type.is_number:
-            return _UNKNOWN
         match node:
             case ir.Named():
                 return self._of(node.body)
-            case ir.Const(value=float() as value):
-                return _UNKNOWN if isnan(value) else Range(value, value)
-            case ir.Read():
-                low, high = natural_bounds(node)
-                return Range(low, high, frozenset({self._keys.key(node)}))
             case ir.Metric():
-                low, high = self._metric_bounds(node)
-                return Range(low, high, frozenset({self._keys.key(node)}))
-            case ir.Rank() | ir.Func(name="hash"):
-                return Range(0.0, 1.0, self.leaves_of([node]))
+                return self._metric_bounds(node)
+            case ir.Rank():
+                return _SHARE
             case ir.Negate():
-                one = self._of(node.operand)
-                return Range(-one.high, -one.low, one.leaves, one.exact)
+                return self._of(node.operand).turned()
             case ir.Arith() if node.operators[0] in "+-":
                 return self._sum(node)
             case ir.Arith():
                 return self._product(node)
             case ir.If():
-                return self._choice(node)
+                return _each(min, max, [self._of(node.then), self._of(node.other)])
             case ir.Coalesce():
-                return _union([self._of(one) for one in node.operands])
-            case ir.Func():
-                return self._call(node)
-            case ir.NodeAggregate() | ir.PodAggregate() | ir.ItemAggregate():
-                return self._aggregate(node)
+                return _each(min, max, [self._of(one) for one in node.operands])
+            case ir.Func(name="plain"):
+                return self._of(node.args[0])
+            case ir.Func(name="min" | "max" as name):
+                pick = min if name == "min" else max
+                return _each(pick, pick, [self._of(one) for one in node.args])
+            case ir.NodeAggregate() | ir.PodAggregate() | ir.ItemAggregate() if node.value:
+                one = self._of(node.value)
+                if node.function in _KEEPING:
+                    return one
+                return Range(0.0 if one.low >= 0 or node.function == "distinct" else -inf, inf)
             case _:
-                return _UNKNOWN
+                return Range(*natural_bounds(node))
 
-    def _metric_bounds(self, node: ir.Metric) -> tuple[float, float]:
+    def _metric_bounds(self, node: ir.Metric) -> Range:
         if node.age:
-            return 0.0, inf
+            return Range(0.0, inf)
         spec = self._metrics.get(node.name)
         if spec is None:
-            return -inf, inf
+            return _UNKNOWN
         unit = node.type.unit or PLAIN
         counted = not unit.is_plain or is_percent(spec) or spec.query in _BUNDLED
         low, high = (0.0 if counted else -inf), inf
         if spec.query in _SHARES:
-            low, high = 0.0, 1.0
+            low, high = _SHARE
         if spec.default is not None:
             low, high = min(low, spec.default), max(high, spec.default)
-        return (low, high) if self._known is None else self._known(spec, low, high)
+        return Range(*((low, high) if self._known is None else self._known(spec, low, high)))
 
     def _sum(self, node: ir.Arith) -> Range:
         total = self._of(node.operands[0])
         for operator, operand in zip(node.operators, node.operands[1:], strict=True):
             one = self._of(operand)
-            if operator == "-":
-                one = Range(-one.high, -one.low, one.leaves, one.exact)
-            total = Range(total.low + one.low, total.high + one.high, *_joined(total, one))
+            one = one.turned() if operator == "-" else one
+            total = Range(total.low + one.low, total.high + one.high)
         return total
 
     def _product(self, node: ir.Arith) -> Range:
         first = node.operands[0]
+        total = Range(-1.0, -1.0) if isinstance(first, ir.Negate) else Range(1.0, 1.0)
         above = [first.operand if isinstance(first, ir.Negate) else first]
         below: list[ir.Expr] = []
         for operator, operand in zip(node.operators, node.operands[1:], strict=True):
             (above if operator == "*" else below).append(operand)
-        parts: list[Range] = [Range(-1.0, -1.0)] if isinstance(first, ir.Negate) else []
         for divisor in below:
-            share = self._share(above, divisor)
-            if share is not None:
-                parts.append(share)
-                continue
-            one = self._of(divisor)
-            if one.low <= 0 <= one.high:
+            one, share = self._of(divisor), self._share(above, divisor)
+            if share is None and one.low <= 0 <= one.high:
                 return _UNKNOWN
-            ends = sorted((1 / one.low, 1 / one.high))
-            parts.append(Range(ends[0], ends[1], one.leaves, one.exact))
-        total = Range(1.0, 1.0)
-        for one in (*(self._of(operand) for operand in above), *parts):
-            ends = [
-                0.0 if 0.0 in (a, b) else a * b
-                for a in (total.low, total.high)
-                for b in (one.low, one.high)
-            ]
-            total = Range(min(ends), max(ends), *_joined(total, one))
+            total = total.times(share or Range(1 / one.high, 1 / one.low))
+        for operand in above:
+            total = total.times(self._of(operand))
         return total
 
     def _share(self, above: list[ir.Expr], divisor: ir.Expr) -> Range | None:
         """`x / max(x)` of a value that is not negative is 0..1; takes `x` out of `above`."""
-        for index, one in enumerate(above if self._known is not None else ()):
-            if _is_share(one, divisor):
-                del above[index]
-                return Range(0.0, 1.0, self.leaves_of([one]))
+        of_node = [one for one in above if self._known is not None and _is_share(one, divisor)]
+        if of_node:
+            above.remove(of_node[0])
+            return _SHARE
         whole = ir.unnamed(divisor) if self._known is None else inner(divisor)
         if not isinstance(whole, ir.NodeAggregate) or whole.function not in _RELATIVE:
             return None
         if whole.value is None or whole.where is not None:
             return None
         wanted = self._keys.key(whole.value)
-        for index, one in enumerate(above):
+        for one in above:
             if self._keys.key(one) == wanted and self._of(one).low >= 0:
-                del above[index]
-                return Range(0.0, 1.0 if self._of(one).high > 0 else 0.0, self.leaves_of([one]))
+                above.remove(one)
+                return Range(0.0, 1.0 if self._of(one).high > 0 else 0.0)
         return None
 
-    def _choice(self, node: ir.If) -> Range:
-        both = _union([self._of(node.then), self._of(node.other)])
-        asked = self.leaves_of([node.condition])
-        free = not asked & both.leaves and node.condition.level is not Level.CONST
-        return Range(both.low, both.high, both.leaves | asked, both.exact and free)
 
-    def _call(self, node: ir.Func) -> Range:
-        args = [self._of(one) for one in node.args]
-        leaves, exact = _all_joined(args)
-        match node.name:
-            case "plain":
-                return args[0]
-            case "min":
-                return Range(min(a.low for a in args), min(a.high for a in args), leaves, exact)
-            case "max":
-                return Range(max(a.low for a in args), max(a.high for a in args), leaves, exact)
-            case _:
-                low_end, high_end = natural_bounds(node)
-                of_it = self.leaves_of([node]) | {self._keys.key(node)}
-                return Range(low_end, high_end, of_it, exact=low_end > -inf)
-
-    def _aggregate(self, node: ir.NodeAggregate | ir.PodAggregate | ir.ItemAggregate) -> Range:
-        leaves = self.leaves_of([node]) | {self._keys.key(node)}
-        if node.function in ("count", "distinct"):
-            return Range(0.0, inf, leaves)
-        if node.value is None:
-            return _UNKNOWN
-        one = self._of(node.value)
-        if node.function in _KEEPING:
-            return Range(one.low, one.high, leaves, one.exact and node.where is None)
-        return Range(0.0 if one.low >= 0 else -inf, inf, leaves, exact=False)
-
-    def leaves_of(self, roots: Iterable[ir.Expr]) -> frozenset[int]:
-        """Returns what of the world expressions read."""
-        return frozenset(
-            self._keys.key(one) for one in ir.walk(*roots) if isinstance(one, ir.Read | ir.Metric)
-        )
-
-
-def _joined(a: Range, b: Range) -> tuple[frozenset[int], bool]:
-    return a.leaves | b.leaves, a.exact and b.exact and not a.leaves & b.leaves
-
-
-def _all_joined(parts: Sequence[Range]) -> tuple[frozenset[int], bool]:
-    total = Range(0.0, 0.0)
-    for one in parts:
-        total = Range(0.0, 0.0, *_joined(total, one))
-    return total.leaves, total.exact
-
-
-def _union(parts: Sequence[Range]) -> Range:
-    leaves = frozenset(one for part in parts for one in part.leaves)
-    low, high = min(one.low for one in parts), max(one.high for one in parts)
-    return Range(low, high, leaves, all(one.exact for one in parts))
+def _each(low: Callable[..., float], high: Callable[..., float], parts: Sequence[Range]) -> Range:
+    return Range(low(one.low for one in parts), high(one.high for one in parts))
 
 
 def is_percent(spec: MetricSpec) -> bool:
@@ -256,3 +205,122 @@ def _is_amount(node: ir.Expr, of: str, key: str | None) -> bool:
         return False
     own = node.field == f"pod.{of.rpartition('.')[2]}"
     return own or (node.field.rpartition(".")[0] == of and node.key == key)
+
+
+_FULL: Final = 100.0
+_SLACK: Final = 1e-6
+#: Above which a share is meant to be out of 100: nodes may be overcommitted.
+_OVERCOMMITTED: Final = 4.0
+_WEIGHED: Final = re.compile(r"(?m)^(?:score|prefer|avoid|weight|normalize)[ \t]*:")
+
+
+def odd_numbers(facts: FileFacts, keys: Keys) -> Iterator[Diagnostic]:
+    """Yields what is said of the scores and of the comparisons of a file."""
+    bounds, usual = Ranges(facts, keys), Ranges(facts, keys, _usual)
+    filled = Ranges(facts, keys, _filled)
+    for rule in facts.rules:
+        for node in ir.walk(*roots(rule.core)):
+            if isinstance(node, ir.Compare):
+                yield from _beside(rule, usual, node.left, node.right)
+                yield from _beside(rule, usual, node.right, node.left)
+        core = rule.core
+        if not isinstance(core, ir.ScoreCore):
+            continue
+        if core.norm == "none":
+            yield from _small(rule, core, usual.range(core.value))
+            yield from _outside(rule, core, bounds)
+        yield from _constant(rule, core)
+        yield from _attracting(facts, rule, core, (filled, usual))
+
+
+def _attracting(
+    facts: FileFacts, rule: RuleFacts, core: ir.ScoreCore, ranges: tuple[Ranges, Ranges]
+) -> Iterator[Diagnostic]:
+    """Yields a score that is one number where all defaults are filled in, and none is better."""
+    read = [one for one in ir.walk(core.value) if isinstance(one, ir.Metric) and not one.age]
+    clause = rule.clause("missing_score")
+    if core.missing == _FULL and read and clause is not None:
+        yield rule.warning("P314", _BEST, clause.span, "write  missing 0")
+        return
+    without, found = (one.range(core.value) for one in ranges)
+    best = found.low >= without.low if core.reverse else found.high <= without.high
+    if not best or without.low != without.high or found.low >= found.high:
+        return
+    for one in read:
+        spec = facts.metrics.get(one.name)
+        if spec is not None and spec.default is not None:
+            help_ = f"drop `default {number_text(spec.default)}` and end the score with  missing 0"
+            yield rule.warning("P314", _BEST, one.span, help_)
+            return
+
+
+def _beside(rule: RuleFacts, usual: Ranges, one: ir.Expr, other: ir.Expr) -> Iterator[Diagnostic]:
+    """Yields a share compared with 80."""
+    value = other.value if isinstance(other, ir.Const) else None
+    if not isinstance(value, float) or not _OVERCOMMITTED < value <= _FULL:
+        return
+    found = usual.range(one)
+    # A number that is chosen is meant as it is, and a parameter may be another one tomorrow.
+    if 0 <= found.low < found.high <= 1 and not isinstance(inner(one), ir.If):
+        text = rule.source.slice(other.span)
+        fix = Fix(other.span, f"{text}%") if re.fullmatch(r"\d+(\.\d+)?", text) else None
+        message = f"`{rule.text(one.span)}` is a share from 0 to 1, and `{text}` is far above"
+        yield rule.warning("P222", message, other.span, f"did you mean {text}%?", fix=fix)
+
+
+#: When an exporter dies its node would look idle and attract all new pods.
+_BEST: Final = "a node without data gets the best score of this rule"
+
+
+def _usual(spec: MetricSpec, low: float, high: float) -> tuple[float, float]:
+    """Returns what a metric is when all is well: not negative, few are; a share is at most 1."""
+    return max(low, min(0.0, spec.default or 0.0)), 1.0 if is_percent(spec) else high
+
+
+def _filled(spec: MetricSpec, low: float, high: float) -> tuple[float, float]:
+    """Returns what a metric is without data."""
+    return (low, high) if spec.default is None else (spec.default, spec.default)
+
+
+def _constant(rule: RuleFacts, core: ir.ScoreCore) -> Iterator[Diagnostic]:
+    weight = rule.clause("weight")
+    if core.weight == 0 and weight is not None and not isinstance(weight.values[0], s.Param):
+        message = "a rule of weight 0 has no effect"
+        yield rule.warning("P312", message, weight.span, "remove the rule")
+    elif core.value.level < Level.NODE and core.value.type.kind is not Kind.BOOL:
+        message = "this score is the same for all nodes, so it chooses none of them"
+        help_ = "use something of the node, for example  node.cpu.free/node.cpu.allocatable*100"
+        yield rule.warning("P312", message, rule.right, help_)
+
+
+def _outside(rule: RuleFacts, core: ir.ScoreCore, bounds: Ranges) -> Iterator[Diagnostic]:
+    found = bounds.range(core.value)
+    one, negative = found.low == found.high, found.high <= 0 and found.low < 0
+    inside = found.low >= -_SLACK and found.high <= _FULL + _SLACK
+    # A let of that sign may be meant for other rules.
+    if negative and not one and not isinstance(core.value, ir.Named):
+        is_ = "is never above 0"
+    # What the left side asks of a value is not known of its bounds.
+    elif inside or not bounds.reached(core.value) or fields_of(core.value) & fields_of(core.guard):
+        return
+    else:
+        low, high = (number_text(round(end, 6) + 0.0) for end in found)
+        is_ = f"is always {low}" if one else f"can be from {low} to {high}"
+    message = f"this score {is_}, and a score is from 0 to 100"
+    help_ = "what is outside is cut off; scale it, or write  {} normalize minmax"
+    yield rule.warning("P310", message, rule.right, help_.format(rule.text(rule.right)))
+
+
+def _small(rule: RuleFacts, core: ir.ScoreCore, found: Range) -> Iterator[Diagnostic]:
+    """Yields a score made of a share that nobody multiplied by 100."""
+    if core.value.level < Level.NODE or not 0 < found.high - found.low <= 1:
+        return
+    if found.low >= 1 and not any(isinstance(one, ir.Metric) for one in ir.walk(core.value)):
+        return  # Who bounds it so knows between what it is.
+    weighed = len(_WEIGHED.findall(rule.source.text)) > 1 or core.weight != 1
+    if isinstance(inner(core.value), ir.If) and (weighed or found.high > 1):
+        return  # Small on purpose, beside others.
+    message = f"this score goes from {found.low:g} to {found.high:g} only, of 100"
+    simple = found.low >= 0 and found.high <= 1
+    help_ = f"write  ({rule.text(rule.right)})*100" if simple else "multiply the share by 100"
+    yield rule.warning("P225", message, rule.right, help_)

@@ -163,7 +163,7 @@ def _missed(
 ) -> Diagnostic:
     near = closest(word, known)
     helps = () if near is None else (f"did you mean `{near}`?",)
-    return warning("P401", message, rule.source, node.span, *helps)
+    return rule.warning("P401", message, node.span, *helps)
 
 
 def _listed(words: Sequence[object]) -> str:
@@ -191,7 +191,7 @@ def not_sampled(facts: FileFacts, stock: Inventory) -> Iterator[Diagnostic]:
             notes = (f"it says: {answer.error}",) * bool(answer.error)
             query = f"the query: {spec.query}"
             code = "P403" if answer.error else "P402"
-            yield warning(code, said[0], facts.source, place, said[1], notes=(*notes, query))
+            yield warning(code, said[0], (facts.source, place), said[1], notes=(*notes, query))
 
 
 def _read(facts: FileFacts) -> dict[str, Span]:

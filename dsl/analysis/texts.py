@@ -1,7 +1,7 @@
-"""Tests that read well and mean something else: texts a field never holds, pods instead of nodes.
+"""Tests that read well and mean something else, and lines that say nothing.
 
-P317 is about texts, P227 about a filter that asks the pod where `->` is meant, P232 about two
-values that may be missing.
+Texts a field never holds (P317), pods asked instead of nodes (P227); declarations nobody uses
+(P316), a `status` that contradicts the rule (P318).
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.analysis.facts import RuleFacts, roots, warning
+from dsl.analysis.facts import FileFacts, RuleFacts, fields_of, roots, warning
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.schema import FIELDS, NAME
 from dsl.types import Kind, Level
@@ -87,7 +87,7 @@ def _finding(
     quote = written[:1] if written[:1] in ("'", '"') else ""
     alone = better and written.strip("'\"") == right.value
     fix = Fix(right.span, f"{quote}{better}{quote}") if alone else None
-    return warning("P317", message, rule.source, right.span, help_, fix=fix)
+    return rule.warning("P317", message, right.span, help_, fix=fix)
 
 
 def without_arrow(rule: RuleFacts) -> Iterator[Diagnostic]:
@@ -100,44 +100,20 @@ def without_arrow(rule: RuleFacts) -> Iterator[Diagnostic]:
     others = [one for one in each if one not in of_pod]
     if not of_pod or not any(one.level is Level.NODE for one in others):
         return
-    if _reads(*of_pod) & _reads(*others):
+    if fields_of(*of_pod) & fields_of(*others):
         # `pod.label[a] is present and node.label[a] == pod.label[a]` demands both of each pod.
         return
     parts = [" and ".join(rule.text(one.span) for one in side) for side in (of_pod, others)]
     before, _ = rule.source.beside(written.right.span)
     joined = any(isinstance(one, ir.Logical | ir.If) for one in each)
     fix = Fix(written.right.span, " -> ".join(parts)) if before == ":" and not joined else None
-    yield warning(
+    yield rule.warning(
         "P227",
         f"`{parts[0]}` is asked of the pod alone: other pods fit on no node",
-        rule.source,
         of_pod[0].span,
         f"to ask the nodes only for such pods write  {written.keyword}: {' -> '.join(parts)}",
         fix=fix,
     )
-
-
-def both_missing(rule: RuleFacts) -> Iterator[Diagnostic]:
-    """Yields `filter: node.label[a] == pod.label[a]`: with neither label there is no node."""
-    core = rule.core
-    if not isinstance(core, ir.FilterCore) or core.forbids:
-        return
-    asked = _reads(*(one for one in ir.walk(*roots(core)) if isinstance(one, ir.Missing)))
-    for one in ir.joined(ir.unnamed(core.right)):
-        reads = [ir.unnamed(side) for side in ir.children(one)]
-        if not isinstance(one, ir.Compare) or one.operator != "==" or _reads(*reads) & asked:
-            continue
-        if not all(isinstance(side, ir.Read) and FIELDS[side.field].optional for side in reads):
-            continue
-        text, value = rule.text(one.span), rule.text(reads[0].span)
-        yield warning(
-            "P232",
-            "both sides may be missing, and what is missing equals nothing: the node is rejected",
-            rule.source,
-            one.span,
-            f"to demand it say  {value} is present and {text}",
-            f"to let such nodes pass say  {value} is missing or {text}",
-        )
 
 
 def _picks_pods(node: ir.Expr) -> bool:
@@ -154,5 +130,77 @@ def _picks_pods(node: ir.Expr) -> bool:
     )
 
 
-def _reads(*nodes: ir.Expr) -> set[tuple[str, str | None]]:
-    return {(one.field, one.key) for one in ir.walk(*nodes) if isinstance(one, ir.Read)}
+_DECLARED: Final = s.LetDecl | s.ParamDecl | s.MetricDecl
+_IN_TEXT: Final = re.compile(r"\$([A-Za-z_]\w*)")
+
+
+def unused(facts: FileFacts) -> Iterator[Diagnostic]:
+    """Yields lets, parameters and metrics that nothing reads, directly or through a let."""
+    statements = facts.statements
+    if not facts.sound or any(isinstance(one, s.Broken) for one in statements):
+        return
+    inside = {
+        one.name: _names(one) for one in statements if isinstance(one, s.LetDecl | s.MetricDecl)
+    }
+    used: set[str] = set()
+    others = [one for one in statements if not isinstance(one, _DECLARED)]
+    todo = [name for one in others for name in _names(one)]
+    while todo:
+        name = todo.pop()
+        if name not in used:
+            used.add(name)
+            todo.extend(inside.get(name, ()))
+    yield from _no_scores(facts)
+    words: dict[type, str] = {s.LetDecl: "let", s.ParamDecl: "parameter", s.MetricDecl: "metric"}
+    for one in statements:
+        if isinstance(one, _DECLARED) and one.name not in used:
+            message = f"the {words[type(one)]} `{one.name}` is not used"
+            yield warning("P316", message, (facts.source, one.name_span), "remove it")
+
+
+def _no_scores(facts: FileFacts) -> Iterator[Diagnostic]:
+    """Yields lines about the scores of a file that has none: nothing is dropped in silence."""
+    if any(isinstance(one.core, ir.ScoreCore) for one in facts.rules):
+        return
+    for one in facts.statements:
+        prescore = isinstance(one, s.Rule) and one.point == "prescore"
+        if prescore or isinstance(one, s.NormalizeDecl):
+            message = "this speaks of the scores of this file, and there is none"
+            yield warning("P316", message, (facts.source, one.span), "remove it")
+
+
+def _names(root: s.Node) -> set[str]:
+    """Returns every name below a node that could be a declared one."""
+    found: set[str] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        match node:
+            case s.Name() | s.Param():
+                found.add(node.name)
+            case s.Text() | s.Word():
+                found.update(_IN_TEXT.findall(node.value))
+            case s.Call():
+                found.add(node.name)
+                found.update(one.value for one in node.args if isinstance(one, s.Word))
+            case s.Field():
+                found.add(node.path)
+            case _:
+                pass
+        stack.extend(s.parts(node))
+    return found
+
+
+def contradicting_status(facts: FileFacts) -> Iterator[Diagnostic]:
+    """Yields a `status` that says other than what the rule reads."""
+    for rule in facts.rules:
+        core = rule.core
+        clause = rule.clause("status")
+        if not isinstance(core, ir.FilterCore) or clause is None:
+            continue
+        resolvable = core.status == "Unschedulable"
+        if resolvable != rule.changes:
+            what = "no eviction changes" if resolvable else "evicting pods can change"
+            better = "unresolvable" if resolvable else "unschedulable"
+            help_ = f"drop the clause, which gives  status {better}"
+            yield rule.warning("P318", f"{what} what this rule reads", clause.span, help_)

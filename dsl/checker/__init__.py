@@ -13,12 +13,11 @@ from msgspec import Struct
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import engines, statements
-from dsl.checker.declarations import declare_name, declare_param
-from dsl.checker.expressions import typer_of
-from dsl.checker.metrics import declare_metric, find_metric
+from dsl.checker import statements
+from dsl.checker.declarations import declare_metric, declare_name, declare_param
+from dsl.checker.expressions import walk
 from dsl.checker.rules import MAX_WEIGHT, Checked, Draft, Rules, condition, score, tier
-from dsl.checker.scope import LetEntry, MetricEntry, ParamValue, Refused, Scope, attempt
+from dsl.checker.scope import LetEntry, ParamValue, Refused, attempt
 from dsl.diagnostics import Diagnostic
 from dsl.making import NOWHERE, compare, constant, read
 from dsl.plan import MetricSpec
@@ -52,9 +51,9 @@ _POINTS: Final[dict[str, tuple[str, Callable[..., Checked]]]] = {
     "prebind": ("prebinds", statements.actions),
     "bind": ("binds", statements.bind),
     "postbind": ("postbinds", statements.actions),
-    "preempt": ("preempts", engines.preempt),
-    "gang": ("gangs", engines.gang),
-    "quota": ("quotas", engines.quota),
+    "preempt": ("preempts", statements.preempt),
+    "gang": ("gangs", statements.gang),
+    "quota": ("quotas", statements.quota),
 }
 
 
@@ -97,16 +96,13 @@ class FileChecker:
         """Starts; with a namespace the rules are for its pods alone."""
         self._statements = tuple(statements)
         self._given = dict(params or {})
-        self._scope = Scope(source, {**CATALOGUE, **(metrics or {})})
-        self.typer = typer_of(self._scope, self._find_metric)
+        self.rules = Rules(source, {**CATALOGUE, **(metrics or {})}, walk=walk)
         self._header: dict[str, Any] = {"name": policy_name(source, statements)}
         self._seen: set[str] = set()
-        self._rules: list[Draft] = []
-        self._shared = Rules(self._scope, self.typer)
+        self._drafts: list[Draft] = []
         if namespace is not None:
-            self._shared.guards.append(_only_in(namespace))
+            self.rules.guards.append(_only_in(namespace))
         self._sorts = False
-        self._used_metrics: dict[str, MetricSpec] = {}
 
     def steps(self) -> Iterator[None]:
         """Does the work; stops after each statement."""
@@ -125,58 +121,57 @@ class FileChecker:
         numbers = {id(one): number for number, one in enumerate(rules, 1)}
         for node in self._statements:
             if isinstance(node, s.LetDecl):
-                entry = self._scope.lets.get(node.name)
+                entry = self.rules.lets.get(node.name)
                 if entry is not None and entry.written is node:
-                    yield self.typer.let_value, entry
+                    yield self.rules.let_value, entry
             elif isinstance(node, s.Rule | s.Special) and node.point != "prescore":
                 yield self._rule, node, numbers[id(node)]
 
     def result(self) -> tuple[CheckedPolicy, tuple[Diagnostic, ...]]:
         """Returns what was understood, and all findings."""
-        metrics, rules = tuple(self._used_metrics.values()), tuple(self._rules)
         policy = CheckedPolicy(
-            source=self._scope.source,
-            metrics=metrics,
-            rules=rules,
-            given=tuple(sorted(self._scope.given, key=attrgetter("start"))),
+            source=self.rules.source,
+            metrics=tuple(self.rules.used.values()),
+            rules=tuple(self._drafts),
+            given=tuple(sorted(self.rules.given, key=attrgetter("start"))),
             **self._header,
         )
-        return policy, tuple(self._scope.found)
+        return policy, tuple(self.rules.found)
 
     # ---- declarations and header
 
     def _declare(self, node: s.Statement) -> None:
-        scope = self._scope
+        scope = self.rules
         match node:
             case s.Broken():
                 scope.broken.update(node.declares)
             case s.ParamDecl():
                 declare_param(scope, node, self._given.pop(node.name, None))
             case s.MetricDecl():
-                declare_metric(self.typer, node)
+                declare_metric(self.rules, node)
             case s.LetDecl():
                 declare_name(scope, node.name, node.name_span)
                 scope.lets[node.name] = LetEntry(node)
             case s.Header():
                 self._head(node)
             case s.NormalizeDecl():
-                if self._shared.norm is not None:
-                    scope.refuse("P109", "`normalize:` stands twice in this file", node.span)
-                self._shared.norm = node.norm
+                if self.rules.norm is not None:
+                    scope.refuse("P109", "`normalize:` stands twice in this file", node)
+                self.rules.norm = node.norm
             case _:
                 return
 
     def _unknown_params(self) -> None:
         for name in self._given:
-            known = ", ".join(self._scope.params) or "no parameters"
+            known = ", ".join(self.rules.params) or "no parameters"
             message = f"the configuration sets `{name}`, and this policy has no such parameter"
-            self._scope.report("P105", message, Span(0, 0), f"it has {known}")
+            self.rules.report("P105", message, Span(0, 0), f"it has {known}")
 
     def _head(self, node: s.Header) -> None:
-        scope, value, name = self._scope, node.value, node.name.replace("policy_weight", "weight")
+        scope, value, name = self.rules, node.value, node.name.replace("policy_weight", "weight")
         if name in self._seen:
             word = name.replace("_", " ")
-            raise scope.refuse("P109", f"`{word}:` stands twice in this file", node.span)
+            raise scope.refuse("P109", f"`{word}:` stands twice in this file", node)
         self._seen.add(name)
         text = value.value.strip() if isinstance(value, s.Word | s.Text) else ""
         match name:
@@ -187,54 +182,46 @@ class FileChecker:
             case "language":
                 if text != str(LANGUAGE):
                     message = f"this compiler reads language {LANGUAGE}, not `{text}`"
-                    raise scope.refuse("P901", message, value.span, f"write  language: {LANGUAGE}")
+                    raise scope.refuse("P901", message, value, f"write  language: {LANGUAGE}")
             case "mode":
                 word, _, share = text.partition(" ")
                 if share and not 0 < float(share.strip().removesuffix("%")) <= _ALL:
                     message = "a canary is more than 0% and at most 100% of the pods"
-                    raise scope.refuse("P111", message, value.span)
+                    raise scope.refuse("P111", message, value)
                 self._header[name] = f"{word} {share.strip()}".strip()
             case "order":
-                self._header[name] = self._shared.whole(node, name, -_MAX_ORDER, _MAX_ORDER)
+                self._header[name] = self.rules.whole(node, name, -_MAX_ORDER, _MAX_ORDER)
             case "weight":
-                self._header[name] = self._shared.number(node, name, 0, MAX_WEIGHT)
+                self._header[name] = self.rules.number(node, name, 0, MAX_WEIGHT)
             case _:
-                guard = self.typer.condition(value, "`applies to`")
-                self._shared.pod_only("`applies to` looks at the pod", guard)
-                self._shared.guards.append(guard)
-
-    # ---- names
-
-    def _find_metric(self, name: str) -> MetricEntry | None:
-        entry = find_metric(self._scope, name)
-        if entry is not None and entry.spec is not None:
-            self._used_metrics[name] = entry.spec
-        return entry
+                guard = self.rules.condition(value, "`applies to`")
+                self.rules.pod_only("`applies to` looks at the pod", guard)
+                self.rules.guards.append(guard)
 
     # ---- rules
 
     def _prescore(self, node: s.Rule) -> None:
         """Checks the condition of a `prescore:`, on which all scores of the file depend."""
-        test = self.typer.condition(node.right, f"`{node.keyword}`")
-        self._shared.pod_only(f"`{node.keyword}` looks at the pod", test)
-        self._shared.prescores.append(test)
+        test = self.rules.condition(node.right, f"`{node.keyword}`")
+        self.rules.pod_only(f"`{node.keyword}` looks at the pod", test)
+        self.rules.prescores.append(test)
 
     def _rule(self, node: s.Rule | s.Special, number: int) -> None:
         if node.point == "sort":
             if self._sorts:
                 message = "`sort:` stands twice in this file"
                 help_ = "give all keys in one line:  sort: pod.priority desc, pod.queued_at"
-                raise self._scope.refuse("P501", message, node.span, help_)
+                raise self.rules.refuse("P501", message, node, help_)
             self._sorts = True
         written: tuple[Any, ...] = node.clauses if isinstance(node, s.Rule) else node.parts
-        parts = self._scope.clauses(written, several=("annotate", "set_label", "event"))
-        left = attempt(self._shared.left, node)
+        parts = self.rules.clauses(written, several=("annotate", "set_label", "event"))
+        left = attempt(self.rules.left, node)
         slot, check = _POINTS[node.point]
-        core, roots = check(self._shared, node, left, parts)
+        core, roots = check(self.rules, node, left, parts)
         if left is None and node.left is not None:
             raise Refused
         slot = "scores" if isinstance(core, ir.ScoreCore) else slot
-        self._rules.append(Draft(number, node, slot, core, reads_of(*roots)))
+        self._drafts.append(Draft(number, node, slot, core, reads_of(*roots)))
 
 
 def _only_in(namespace: str) -> ir.Expr:

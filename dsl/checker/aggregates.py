@@ -1,21 +1,25 @@
-"""Aggregates over pods, nodes and containers, and what a bare `max` means."""
+"""Aggregates over pods, nodes, containers and lists, and what a bare `max` means.
+
+What is asked of each item of a list is understood once; `it` alone is the item there:
+`any(split(pod.annotation[x], ",") where it == node.zone)`.
+"""
 
 import re
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from dsl import ir
+from dsl import ir, making
 from dsl import syntax as s
-from dsl.checker import lists
+from dsl.checker.declarations import find_metric
 from dsl.checker.fields import canonical, fixed_text
-from dsl.checker.scope import Flex, Refused
+from dsl.checker.scope import Refused
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Fix
 from dsl.making import arith, constant, func, made
 from dsl.schema import FIELDS, NODE_SETS, POD_SETS
 from dsl.source import Span
-from dsl.types import NUMBER, Level
+from dsl.types import BOOL, MISSING, NUMBER, Kind, Level, Type
 
 _ALL_NODES: Final = ("nodes", "candidates")
 _NODE_CALLS: Final = ("peers", "metric_age")
@@ -51,9 +55,9 @@ def aggregate(typer: Typer, node: s.Aggregate) -> ir.Expr:
     of = _set(typer, node.over or node.args[0])
     written = node.args[0] if node.over is not None else None
     if of is None:
-        items = lists.list_of(typer, node)
+        items = list_of(typer, node)
         if items is not None:
-            return lists.over_list(typer, node, items)
+            return over_list(typer, node, items)
         if node.over is not None:
             raise _no_set(typer, node.args[0], node.over)
         of, written = Set("nodes", "candidates", ""), node.args[0]
@@ -64,13 +68,13 @@ def aggregate(typer: Typer, node: s.Aggregate) -> ir.Expr:
         example = _EXAMPLES[of.things][tests].format(of.text)
         wants = "condition" if tests else f"value of each of the {of.things}"
         message, help_ = f"`{node.function}` needs a {wants}", f"write  {node.function}({example})"
-        raise typer.scope.refuse("P209", message, node.span, help_)
+        raise typer.refuse("P209", message, node, help_)
     pods, containers = of.things == "pods", of.things == "containers"
     placed = of.table != "queue"
     each = replace(typer.place, pods=pods, placed=placed, containers=containers)
     with typer.inside(each if pods or containers else typer.place):
-        value = None if written is None else lists.value_of(typer, node.function, written)
-        where = None if node.where is None else lists.condition(typer, node.where)
+        value = None if written is None else value_of(typer, node.function, written)
+        where = None if node.where is None else where_of(typer, node.where)
     return _over(typer, node, of, (value, where))
 
 
@@ -79,7 +83,7 @@ def _set(typer: Typer, node: s.Expr) -> Set | None:
     if isinstance(node, s.Name) and node.name in _ALL_NODES:
         return Set("nodes", node.name, node.name)
     if isinstance(node, s.Call) and node.name in ("pods_in", "nodes_in"):
-        return Set(node.name.removesuffix("_in"), _label_of(typer, node), typer.scope.text(node))
+        return Set(node.name.removesuffix("_in"), _label_of(typer, node), typer.text(node))
     if not isinstance(node, s.Field) or node.key is not None or node.tail:
         return None
     name = canonical(node.path)
@@ -99,28 +103,28 @@ def _label_of(typer: Typer, node: s.Call) -> str:
     """Returns the domain of `pods_in("KEY")` and `nodes_in("KEY")`."""
     (key,) = node.args if len(node.args) == 1 else (None,)
     if not isinstance(key, s.Text | s.Param):
-        written = typer.scope.text(key) if key is not None else ""
+        written = typer.text(key) if key is not None else ""
         named = f"{written.removeprefix('node.')}.{node.name.removesuffix('_in')}"
         quoted = f'{node.name}("{written}")' if _KEY.fullmatch(written) else None
         better = named if named in POD_SETS or named in NODE_SETS else quoted
         message = f"`{node.name}` takes the key of a label in quotes"
         helps = () if better else (f'write for example  {node.name}("example.com/row")',)
-        raise typer.scope.refuse("P209", message, node.span, *helps, fix=better)
+        raise typer.refuse("P209", message, node, *helps, fix=better)
     return f"label:{fixed_text(typer, key)}"
 
 
 def _no_set(typer: Typer, first: s.Expr, over: s.Expr) -> Refused:
     """Refuses `over zone` and `sum(node.pods over it.cpu)`."""
-    second, swapped = typer.scope.text(over), typer.scope.text(first)
+    second, swapped = typer.text(over), typer.text(first)
     if isinstance(over, s.Field) and _set(typer, first) is not None:
         message = "`over` stands between a value and what it is taken of"
         fix = Fix(Span(first.span.start, over.span.end), f"{second} over {swapped}")
-        return typer.scope.refuse("P209", message, over.span, fix=fix)
+        return typer.refuse("P209", message, over, fix=fix)
     last = second.removeprefix("node.")
     known = (last, f"node.{last}", f"{last}.nodes")
     better = next((one for one in known if one in POD_SETS or one in NODE_SETS), "")
     help_ = f"write  over {better or 'node.pods, over nodes   or   over candidates'}"
-    return typer.scope.refuse("P209", "`over` wants a set of pods or nodes", over.span, help_)
+    return typer.refuse("P209", "`over` wants a set of pods or nodes", over, help_)
 
 
 def _over(
@@ -133,8 +137,8 @@ def _over(
     read = [one for one in parts if one is not None]
     _fits_within(typer, of, read)
     span, function = node.span, node.function
-    value, where = lists.tested(function, *parts)
-    kind = lists.type_of(function, value)
+    value, where = tested(function, *parts)
+    kind = kind_of(function, value)
     shared: dict[str, Any] = {"function": function, "value": value, "where": where}
     if of.things == "containers":
         return made(ir.ContainerAggregate, span, kind, Level.POD, **shared)
@@ -169,7 +173,7 @@ def _fits_within(typer: Typer, of: Set, parts: list[ir.Expr]) -> None:
         message = f"a condition on `{of.text}` may not read a field of the node"
         help_ = "use `node.pods`, or compare outside of the aggregate"
     if guilty is not None:
-        raise typer.scope.refuse("P202", message, guilty.span, help_)
+        raise typer.refuse("P202", message, guilty, help_)
 
 
 def _of_the_node(parts: list[ir.Expr]) -> ir.Expr | None:
@@ -201,7 +205,7 @@ def nothing_of_it(typer: Typer, what: str, node: ir.Expr | None) -> None:
     mine = next((one for one in reads if one.level is Level.POD), None)
     if mine is None or any(one.level is Level.IT for one in reads):
         return
-    scope, written = typer.scope, typer.scope.text(mine)
+    scope, written = typer, typer.text(mine)
     # What a let reads is written in the let.
     here = mine.span.start in range(node.span.start, node.span.end)
     fix = f"it.{written.removeprefix('pod.')}"
@@ -222,13 +226,13 @@ def _element_wise(typer: Typer, node: s.Aggregate) -> ir.Expr:
     first, *others = node.args
     of = _set(typer, first) if node.over is None and len(others) == 1 else None
     if of is not None and of.text != _CLUSTER:
-        each, tests = typer.scope.text(others[0]), node.function in ir.TESTS
+        each, tests = typer.text(others[0]), node.function in ir.TESTS
         better = f"{of.text} where {each}" if tests else f"{each} over {of.text}"
         message = f"`{node.function}` goes through a set by `{'where' if tests else 'over'}`"
-        raise typer.scope.refuse("P209", message, node.span, fix=f"{node.function}({better})")
+        raise typer.refuse("P209", message, node, fix=f"{node.function}({better})")
     if node.function in (*ir.TESTS, "distinct") or node.over is not None or node.where is not None:
         message = f"`{node.function}` takes one value or condition of each of a set"
-        raise typer.scope.refuse("P209", message, node.span)
+        raise typer.refuse("P209", message, node)
     values, kind = typer.unify(typer.each(node.args), f"`{node.function}` wants")
     wants = "number or time" if node.function in ("min", "max") else "number"
     typer.want(values[0], wants, f"`{node.function}`", "P209")
@@ -260,7 +264,7 @@ def bare(typer: Typer, node: s.BareAggregate) -> ir.Expr:
         if of_set or not names:
             spelled = [f"{function}({_EXAMPLES['pods'][function in ir.TESTS].format('node.pods')})"]
         help_ = f"write  {'   or   '.join(spelled)}"
-        raise typer.scope.refuse("P207", message, node.span, help_)
+        raise typer.refuse("P207", message, node, help_)
     of = Set("nodes", "candidates", "")
     return _over(typer, node, of, (subjects[names[0]], None))
 
@@ -276,26 +280,165 @@ def _subjects(typer: Typer, root: s.Expr) -> dict[str, ir.Expr]:
             stack.extend(reversed(node.args) if len(node.args) > 1 else ())
         elif isinstance(node, s.Name | s.Field) or _is_node_call(typer, node):
             typed = typer.check(node)  # type: ignore[arg-type]  # all three are expressions
-            if not isinstance(typed, Flex) and typed.level is Level.NODE and typed.type.is_number:
-                out.setdefault(typer.scope.text(node), typed)
+            if isinstance(typed, ir.Core) and typed.level is Level.NODE and typed.type.is_number:
+                out.setdefault(typer.text(node), typed)
         else:
-            stack.extend(reversed(_parts(node)))
+            stack.extend(reversed(s.parts(node)))
     return out
 
 
 def _is_node_call(typer: Typer, node: s.Node) -> bool:
     """Whether a call is a number of the node as a name is: `peers`, an age, a metric of pairs."""
     return isinstance(node, s.Call) and (
-        node.name in _NODE_CALLS or typer.find_metric(node.name) is not None
+        node.name in _NODE_CALLS or find_metric(typer, node.name) is not None
     )
 
 
-def _parts(node: s.Node) -> list[s.Node]:
-    parts: list[s.Node] = []
-    for name in node.__struct_fields__:
-        value = getattr(node, name)
-        items = value if isinstance(value, tuple) else (value,)
-        for item in items:
-            inner = item if isinstance(item, tuple) else (item,)
-            parts.extend(one for one in inner if isinstance(one, s.Node))
-    return parts
+#: So many items are looked at of a list of the pod; where each is asked of all nodes, so many; and
+#: of a list that each node has, or where each item is looked for among pods or nodes.
+MOST_OF_POD: Final = 1024
+MOST_OVER_NODES: Final = 64
+MOST_OF_NODE: Final = 16
+#: What an aggregate is told of each thing: a number where nothing stands here.
+_WANTS: Final = {
+    **dict.fromkeys(("count", "any", "all"), "condition"),
+    **dict.fromkeys(("max", "min", "median"), "number or time"),
+    "distinct": "text or number or time",
+}
+
+
+def value_of(typer: Typer, function: str, written: s.Expr) -> ir.Expr:
+    """Checks what an aggregate is told of each thing that it runs over."""
+    wants = _WANTS.get(function, "number")
+    return typer.want(typer.check(written), wants, f"`{function}`", "P209")
+
+
+def where_of(typer: Typer, written: s.Expr) -> ir.Expr:
+    """Checks the condition behind `where`."""
+    return typer.want(typer.check(written), "condition", "`where`", "P208")
+
+
+def kind_of(function: str, value: ir.Expr | None) -> Type:
+    """Returns the type of an aggregate of values; of a condition alone there is none."""
+    if value is None or function == "distinct":
+        return NUMBER if function in ("count", "distinct") else BOOL
+    return value.type
+
+
+def tested(
+    function: str, value: ir.Expr | None, where: ir.Expr | None
+) -> tuple[ir.Expr | None, ir.Expr | None]:
+    """Returns the value and the condition of an aggregate: `count`, `any`, `all` have one of both.
+
+    With a value `all` is about those that the condition selects.
+    """
+    if function not in ir.TESTS or value is None or where is None:
+        return (None, where or value) if function in ir.TESTS else (value, where)
+    nobody = Span(value.span.start, value.span.start)
+    if function == "all":
+        return None, making.logical(nobody, "or", (making.inverted(nobody, where), value))
+    return None, making.logical(nobody, "and", (where, value))
+
+
+def list_of(typer: Typer, node: s.Aggregate) -> ir.Expr | None:
+    """Returns the list that an aggregate runs over, None if it runs over something else."""
+    written = node.over
+    if written is None and (node.where is not None or node.function == "distinct"):
+        written = node.args[0]
+    match written:
+        case s.Param():
+            may_be = True
+        case s.Name():
+            may_be = written.name in typer.lets
+        case s.Call():
+            may_be = written.name == "split"
+        case s.Field():
+            may_be = written.path in FIELDS and FIELDS[written.path].type.kind is Kind.LIST
+        case _:
+            may_be = False
+    typed = typer.check(written) if may_be and written is not None else None
+    return typed if isinstance(typed, ir.Core) and typed.type.kind is Kind.LIST else None
+
+
+def over_list(typer: Typer, node: s.Aggregate, items: ir.Expr) -> ir.Expr:
+    """Returns an aggregate over the items of a list."""
+    if items.level > (Level.POD if ir.split_of(items) is None else Level.NODE):
+        message = f"`{typer.text(items)}` is not gone through item by item"
+        help_ = "lists of the pod to place are, and what `split` makes of texts of the node"
+        raise typer.refuse("P209", message, items, help_, "test it with `in`")
+    if typer.place.item is not None:
+        help_ = "give the inner one a name with `let`, if it does not read the item"
+        raise typer.refuse("P209", "a list within a list", node, help_)
+    above = max(items.level, Level.POD)
+    item = making.made(ir.Item, node.span, making.item_type(items), above)
+    with typer.inside(replace(typer.place, item=item)):
+        value, where = _asked_of_item(typer, node, item)
+    read = [one for one in (value, where) if one is not None]
+    level = making.level_of((items, item, *read))
+    kind = kind_of(node.function, value)
+    known = ir.unnamed(items)
+    fixed = known.value if isinstance(known, ir.Const) else None
+    most = MOST_OVER_NODES if level > Level.POD else MOST_OF_POD
+    # Each item may cost as much as there are pods or nodes.
+    if items.level > Level.POD or ir.has(ir.PodAggregate | ir.NodeAggregate, value, where):
+        most = MOST_OF_NODE
+    most = len(fixed) if isinstance(fixed, tuple) else most
+    parts = {"items": items, "value": value, "where": where, "most": most}
+    whole = making.made(ir.ItemAggregate, node.span, kind, level, function=node.function, **parts)
+    return whole if isinstance(fixed, tuple) else _bounded(typer, whole)
+
+
+def _asked_of_item(
+    typer: Typer, node: s.Aggregate, item: ir.Expr
+) -> tuple[ir.Expr | None, ir.Expr]:
+    """Returns the value of an item, and the condition under which it counts."""
+    function = node.function
+    nobody = Span(node.span.start, node.span.start)
+    holds: list[ir.Expr] = [making.inverted(nobody, making.missing(nobody, item))]
+    if node.where is not None:
+        holds.append(where_of(typer, node.where))
+    value: ir.Expr | None = None
+    if node.over is not None:
+        value = value_of(typer, function, node.args[0])
+    elif function == "distinct":
+        value = item
+    elif function in ("any", "all"):
+        value = holds.pop()
+    elif function != "count":
+        # Without a condition and a value it is no list that is run over.
+        assert node.where is not None
+        message = f"`{function}` needs a number of each item"
+        number = "it" if item.type.is_number else "number(it)"
+        where = f"{typer.text(node.args[0])} where {typer.text(node.where)}"
+        help_ = f"write  {function}({number} over {where})"
+        raise typer.refuse("P209", message, node, help_)
+    value, holding = tested(function, value, making.logical(nobody, "and", holds))
+    assert holding is not None
+    return value, holding
+
+
+def _bounded(typer: Typer, whole: ir.ItemAggregate) -> ir.Expr:
+    """Returns what a list with more items than are looked at comes to: false, or missing.
+
+    The rules of filters reject besides, see `too_long`.
+    """
+    # No text says that a list has more items.
+    span, nobody = whole.span, Span(whole.span.start, whole.span.start)
+    most = making.constant(nobody, float(whole.most), NUMBER)
+    longer = making.compare(nobody, making.func(nobody, NUMBER, "len", (whole.items,)), ">", most)
+    if whole.type == BOOL:
+        bounded: ir.Expr = making.logical(span, "and", (making.inverted(span, longer), whole))
+    else:
+        bounded = making.choice(span, longer, making.constant(span, MISSING, whole.type), whole)
+    typer.bounded[id(bounded)] = bounded, longer
+    return bounded
+
+
+def too_long(typer: Typer, *roots: ir.Expr | None) -> tuple[ir.Compare, ...]:
+    """Returns what holds where a list in these parts has more items than are looked at."""
+    met = ir.walk(*roots) if typer.bounded else ()
+    found = [typer.bounded[id(one)][1] for one in met if id(one) in typer.bounded]
+    # An equal text is an equal list.
+    text = typer.text
+    known = {(text(*ir.children(one.left)), getattr(one.right, "value", 0)): one for one in found}
+    return tuple(known.values())

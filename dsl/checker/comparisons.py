@@ -5,15 +5,26 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeGuard
 
-from dsl import ir, making
+from dsl import ir
 from dsl import syntax as s
-from dsl.checker import fields, names
-from dsl.checker.convert import beside, converted, help_for, hint_beside
+from dsl.checker import fields
 from dsl.checker.literals import read_word, settle
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
-from dsl.checker.typer import Typer
+from dsl.checker.typer import Typer, converted, help_for
 from dsl.diagnostics import Fix, Severity
 from dsl.foreign.fields import ABSENT, NOTHING, THERE, quoted_key
+from dsl.making import (
+    compare,
+    constant,
+    func,
+    inverted,
+    item_type,
+    logical,
+    made,
+    member,
+    missing,
+    turned,
+)
 from dsl.patterns import why_refused
 from dsl.quantities import parse_number
 from dsl.schema import FIELDS, WEEKDAYS
@@ -22,6 +33,8 @@ from dsl.types import BOOL, NUMBER, PLAIN, TEXT, Kind, Type, is_missing
 
 #: Days as others count them, from Sunday on, which is both 0 and 7.
 _DAY_NUMBERS: Final = {str(i): one for i, one in enumerate((WEEKDAYS[-1], *WEEKDAYS))}
+#: What may be missing, and may be one of several.
+_ORDERED: Final = "number or text or time"
 _EQUAL: Final = ("==", "!=")
 _KEY_TEST: Final = re.compile(r"(.*?)(!=|==?)(.*)", re.DOTALL)
 
@@ -32,53 +45,42 @@ _KEY_TEST: Final = re.compile(r"(.*?)(!=|==?)(.*)", re.DOTALL)
 def compared(typer: Typer, node: s.Compare) -> ir.Expr:
     """Returns the condition of a comparison with a symbol."""
     _bare_word(typer, node)
-    _left_as_text(typer.scope, node.left)
+    _left_as_text(typer, node.left)
     sides = typer.each((node.left, node.right))
     for typed, other, written in zip(sides, sides[::-1], (node.right, node.left), strict=True):
         if isinstance(other, Flex | ir.Const):
-            _no_version(typer.scope, typed, written, word=False)
+            _no_version(typer, typed, written, word=False)
     left, right = _same_type(typer, node.operator, *sides)
     negated = node.operator == "!="
     if left.type.kind in (Kind.BOOL, Kind.TEXT) and node.operator not in _EQUAL:
         message = f"`{node.operator}` does not compare {describe(left)}"
-        number = converted(typer.scope, left, "number") if left.type == TEXT else ""
+        number = converted(typer, left, "number") if left.type == TEXT else ""
         helps = (f"compare numbers:  {number} {node.operator} ...",) if number else ()
-        raise typer.scope.refuse("P201", message, left.span, *helps)
+        raise typer.refuse("P201", message, left, *helps)
     for one, other in ((left, right), (right, left)):
         if isinstance(other, ir.Const):
-            closed_set(typer.scope, one, other)
-    test = making.compare(node.span, left, "==" if negated else node.operator, right)
-    return making.turned(node.span, test, negated=negated)
+            closed_set(typer, one, other)
+    test = compare(node.span, left, "==" if negated else node.operator, right)
+    return turned(node.span, test, negated=negated)
 
 
 def is_word(typer: Typer, node: s.Is) -> ir.Expr:
     """Returns the condition of `x is word`."""
-    _left_as_text(typer.scope, node.left)
+    _left_as_text(typer, node.left)
     left = typer.check(node.left)
-    text = typer.scope.text(node.left)
-    _word_for_nothing(typer.scope, node, text, node.right, negated=node.negated)
-    field_as_word(typer.scope, node.right, Severity.WARNING)
+    text = typer.text(node.left)
+    _word_for_nothing(typer, node, text, node.right, negated=node.negated)
+    field_as_word(typer, node.right, Severity.WARNING)
     right = _word_or_expression(typer, node.right, left)
     one, other = _same_type(typer, "is", left, right)
-    return making.turned(
-        node.span, making.compare(node.span, one, "==", other), negated=node.negated
-    )
+    return turned(node.span, compare(node.span, one, "==", other), negated=node.negated)
 
 
 def _same_type(typer: Typer, operator: str, left: Typed, right: Typed) -> tuple[ir.Expr, ...]:
-    """Brings two sides to one type; where that cannot be, says how one goes with the other."""
-    kinds = [Kind.NUMBER if isinstance(one, Flex) else one.type.kind for one in (left, right)]
-    if kinds == [Kind.LIST, Kind.LIST]:
-        message = f"`{operator}` does not compare {describe(left)}"
-        raise typer.scope.refuse("P201", message, left.span)
-    if kinds[0] is kinds[1]:
-        return typer.unify((left, right), f"`{operator}` wants")[0]
-    pairs = ((left, right), (right, left))
-    better = ((one.span, beside(typer.scope, one, other)) for one, other in pairs)
-    fix = next((Fix(*one) for one in better if one[1]), None)
-    helps = hint_beside(typer.scope, left, right) if fix is None else ()
-    wants = f"`{operator}` wants two values of one kind"
-    raise typer.scope.clash("P201", wants, left, right, *helps, fix=fix)
+    """Brings two sides to one type."""
+    if left.type.kind is right.type.kind is Kind.LIST:
+        typer.want(left, "single value", f"`{operator}`")
+    return typer.unify((left, right), f"`{operator}` wants")[0]
 
 
 def _no_version(scope: Scope, typed: Typed, other: s.Expr | s.Range, *, word: bool) -> None:
@@ -94,16 +96,13 @@ def _no_version(scope: Scope, typed: Typed, other: s.Expr | s.Range, *, word: bo
     fix = (f"({better})" if word else better) if plain else None
     message = f"a version is compared with a version, not with `{written}`"
     helps = () if plain else ('write for example  >= version("5.10")',)
-    raise scope.refuse("P201", message, other.span, *helps, fix=fix)
+    raise scope.refuse("P201", message, other, *helps, fix=fix)
 
 
 def is_missing_value(typer: Typer, node: s.IsMissing) -> ir.Expr:
     """Returns the condition of `x is missing`."""
-    operand = typer.plain(typer.check(node.operand))
-    if operand.type.kind in (Kind.BOOL, Kind.LIST):
-        message = f"{describe(operand)} is never missing"
-        raise typer.scope.refuse("P201", message, node.operand.span)
-    return making.turned(node.span, making.missing(node.span, operand), negated=node.negated)
+    operand = typer.want(typer.check(node.operand), _ORDERED, "`is missing`")
+    return turned(node.span, missing(node.span, operand), negated=node.negated)
 
 
 # ---- words
@@ -113,7 +112,7 @@ def _left_as_text(scope: Scope, node: s.Expr) -> None:
     """Warns of `"pod.name" contains nginx`, which tests the text and not the field."""
     if isinstance(node, s.Text) and node.value in FIELDS:
         message = f"this is the text `{node.value}`, not the field of that name"
-        scope.warn("P317", message, node.span, fix=node.value)
+        scope.warn("P317", message, node, fix=node.value)
 
 
 def field_as_word(scope: Scope, node: s.Expr, severity: Severity) -> None:
@@ -121,7 +120,7 @@ def field_as_word(scope: Scope, node: s.Expr, severity: Severity) -> None:
     if isinstance(node, s.Word) and "." in node.value and node.value in FIELDS:
         message = f"`{node.value}` is a word here, not the field of that name"
         help_ = f'for the field write  ({node.value})   and for the word  "{node.value}"'
-        scope.report("P317", message, node.span, help_, severity=severity)
+        scope.report("P317", message, node, help_, severity=severity)
 
 
 def _word_for_nothing(
@@ -132,12 +131,12 @@ def _word_for_nothing(
     if low in NOTHING | ABSENT | THERE:
         better = f"{left} is {'present' if (low in THERE) != negated else 'missing'}"
         message, fix = f"`{scope.text(word)}` is an ordinary word here", Fix(node.span, better)
-        scope.warn("P317", message, word.span, fix=fix)
+        scope.warn("P317", message, word, fix=fix)
 
 
 def _bare_word(typer: Typer, node: s.Compare) -> None:
     """Refuses `x == word` and `x == kube-system`: after a symbol stands an expression."""
-    scope, right, equal = typer.scope, node.right, node.operator in _EQUAL
+    scope, right, equal = typer, node.right, node.operator in _EQUAL
     joined = isinstance(right, s.Chain) and set(right.operators) in ({"-"}, {"/"})
     words = right.operands if isinstance(right, s.Chain) and joined else (right,)
     text, low = scope.source.slice(right.span), scope.text(right).lower()
@@ -148,12 +147,12 @@ def _bare_word(typer: Typer, node: s.Compare) -> None:
     if known.intersection(met) or (right is words[0] and closest(text, scope.names()) is not None):
         return
     left = typer.check(node.left)
-    kind = Kind.NUMBER if isinstance(left, Flex) else left.type.kind
+    kind = left.type.kind
     if kind is not Kind.TEXT and "/" in text:
         return
     if kind is Kind.TEXT and not equal:
         message = f"`{node.operator}` does not compare text"
-        raise scope.refuse("P201", message, node.left.span, *help_for(scope, left, "number"))
+        raise scope.refuse("P201", message, node.left, *help_for(scope, left, "number"))
     written, place, better = scope.text(node.left), right.span, ""
     helps: tuple[str, ...] = ()
     there = low in THERE | {"present"}
@@ -169,13 +168,13 @@ def _bare_word(typer: Typer, node: s.Compare) -> None:
         helps = (f"`{written}` is {describe(left)}, so it is compared with one",)
     message = f"`{node.operator}` is followed by an expression, and `{text}` is a bare word"
     fix = Fix(place, better) if better else None
-    raise scope.refuse("P011", message, right.span, *helps, fix=fix)
+    raise scope.refuse("P011", message, right, *helps, fix=fix)
 
 
 def _word_or_expression(typer: Typer, node: s.Expr, left: Typed) -> ir.Expr:
     """Returns the right side of a word operator, a word read in the type of the left."""
     if isinstance(node, s.Word | s.Text | s.Percent):
-        _no_version(typer.scope, left, node, word=True)
+        _no_version(typer, left, node, word=True)
         word = node
     else:
         typed = typer.check(node)
@@ -184,10 +183,9 @@ def _word_or_expression(typer: Typer, node: s.Expr, left: Typed) -> ir.Expr:
         elif isinstance(typed, ir.Const) and isinstance(typed.value, str):
             word = s.Text(node.span, typed.value)
         else:
-            unit = PLAIN if isinstance(left, Flex) else left.type.unit or PLAIN
-            return settle(typer.scope, typed, unit, left)
-    found = read_word(typer.scope, word, left)
-    closed_set(typer.scope, left, found)
+            return settle(typer, typed, left.type.unit or PLAIN, left)
+    found = read_word(typer, word, left)
+    closed_set(typer, left, found)
     return found
 
 
@@ -206,7 +204,7 @@ def closed_set(scope: Scope, left: Typed, word: ir.Const) -> None:
     quote = sign if sign in ('"', "'") else ""
     helps = ([f"did you mean `{near}`?"] if near else []) + [f"it is one of {', '.join(words)}"]
     fix = Fix(word.span, f"{quote}{near}{quote}") if near else None
-    raise scope.refuse("P210", f"`{left.field}` is never `{text}`", word.span, *helps, fix=fix)
+    raise scope.refuse("P210", f"`{left.field}` is never `{text}`", word, *helps, fix=fix)
 
 
 def alternatives(scope: Scope, node: s.Logical) -> None:
@@ -243,7 +241,7 @@ def _alternative(
     sure = not isinstance(right, s.Words) and (not equal or negated != (node.operator == "or"))
     message = f"`{text}` alone is no condition: each side of `{node.operator}` is a test of its own"
     helps = () if sure else ("a list of values is tested with  in [a, b]",)
-    return scope.refuse("P201", message, value.span, *helps, fix=better if sure else None)
+    return scope.refuse("P201", message, value, *helps, fix=better if sure else None)
 
 
 # ---- in
@@ -255,23 +253,18 @@ def _is_bare(node: s.Expr) -> TypeGuard[s.Field]:
 
 def in_list(typer: Typer, node: s.In) -> ir.Expr:
     """Returns the condition of `x in [a, b]` and `x in 1..5`."""
-    scope = typer.scope
+    scope = typer
     members = node.members
     spec = fields.spec_of(fields.canonical(members.path))[0] if _is_bare(members) else None
     if spec is not None and spec.keyed and isinstance(node.left, s.Text):
         there = "missing" if node.negated else "present"
         better = f"{spec.name}[{quoted_key(node.left.value)}] is {there}"
-        raise scope.refuse("P101", f"`{spec.name}` is asked by its key", node.span, fix=better)
+        raise scope.refuse("P101", f"`{spec.name}` is asked by its key", node, fix=better)
     left = typer.check(node.left)
     if isinstance(members, s.Range):
         return _range(typer, node, members, left)
-    item = typer.plain(left)
-    if item.type.kind in (Kind.BOOL, Kind.LIST):
-        message = f"`in` does not test {describe(item)}"
-        of_list = item.type.kind is Kind.LIST
-        helps = ("for its items write  any(LIST where it in ...)",) if of_list else ()
-        raise scope.refuse("P201", message, node.left.span, *helps)
-    return making.turned(node.span, _member(typer, node.span, item, members), negated=node.negated)
+    item = typer.want(left, _ORDERED, "`in`")
+    return turned(node.span, _member(typer, node.span, item, members), negated=node.negated)
 
 
 def _member(typer: Typer, span: Span, item: ir.Expr, members: s.Expr) -> ir.Expr:
@@ -279,34 +272,30 @@ def _member(typer: Typer, span: Span, item: ir.Expr, members: s.Expr) -> ir.Expr
     mixed = "`in` wants items of the same kind"
     if isinstance(members, s.Words):
         for one in members.items:
-            field_as_word(typer.scope, one, Severity.ERROR)
+            field_as_word(typer, one, Severity.ERROR)
         values = [_word_or_expression(typer, one, item) for one in members.items]
         for value in values:
             if value.type.kind is not item.type.kind or value.type.unit != item.type.unit:
-                raise typer.scope.clash("P201", mixed, item, value)
+                raise typer.clash("P201", mixed, item, value)
         return _either(span, item, values)
-    declare = (
-        f"declare it  {typer.scope.text(members).replace('$', 'param ')}: list of string = [...]"
-    )
+    declare = f"declare it  {typer.text(members).replace('$', 'param ')}: list of string = [...]"
     helps = (declare,) if isinstance(members, s.Param) else ("a list stands in brackets: [a, b]",)
     if isinstance(members, s.Field) and not _is_bare(members):
-        helps = (f'write  split({typer.scope.text(members)}, ",")',)
+        helps = (f'write  split({typer.text(members)}, ",")',)
     items = typer.want(typer.check(members), "list", "`in`", helps=helps)
     known = ir.unnamed(items)
     listed = known.value if isinstance(known, ir.Const) else None
     if not item.type.is_number or not isinstance(listed, tuple):
         if items.type.element is not item.type.kind or item.type.is_number:
-            raise typer.scope.clash("P201", mixed, item, items)
-        return making.member(span, item, items)
-    kind = making.item_type(items)
+            raise typer.clash("P201", mixed, item, items)
+        return member(span, item, items)
+    kind = item_type(items)
     if kind != item.type and kind.unit not in (PLAIN, None):
-        raise typer.scope.clash("P203", mixed, item, items, f"the items are in {kind.unit}")
+        raise typer.clash("P203", mixed, item, items, f"the items are in {kind.unit}")
     if kind.unit == PLAIN or kind == TEXT:
         texts = (s.Text(items.span, str(one)) for one in listed)
-        return _either(span, item, [read_word(typer.scope, text, item) for text in texts])
-    return _either(
-        span, item, [making.constant(items.span, float(one), item.type) for one in listed]
-    )
+        return _either(span, item, [read_word(typer, text, item) for text in texts])
+    return _either(span, item, [constant(items.span, float(one), item.type) for one in listed])
 
 
 def _either(span: Span, item: ir.Expr, values: list[ir.Expr]) -> ir.Expr:
@@ -319,40 +308,38 @@ def _either(span: Span, item: ir.Expr, values: list[ir.Expr]) -> ir.Expr:
     if fixed or not values:
         kind = TEXT if item.type.kind is Kind.TEXT else item.type
         element = Kind.TEXT if kind is TEXT else Kind.NUMBER
-        listed = making.made(ir.Const, span, Type(Kind.LIST, kind.unit, element), value=fixed)
-        parts.append(making.member(span, item, listed))
-    parts += [
-        making.compare(span, item, "==", one) for one in values if not isinstance(one, ir.Const)
-    ]
-    return making.logical(span, "or", parts)
+        listed = made(ir.Const, span, Type(Kind.LIST, kind.unit, element), value=fixed)
+        parts.append(member(span, item, listed))
+    parts += [compare(span, item, "==", one) for one in values if not isinstance(one, ir.Const)]
+    return logical(span, "or", parts)
 
 
 def _range(typer: Typer, node: s.In, members: s.Range, left: Typed) -> ir.Expr:
-    _no_version(typer.scope, left, members, word=False)
+    _no_version(typer, left, members, word=False)
     item = typer.want(left, "number", "a range")
     unit = item.type.unit or PLAIN
     ends = []
     for one in (members.low, members.high):
-        solid = settle(typer.scope, typer.check(one), unit, item)
+        solid = settle(typer, typer.check(one), unit, item)
         if not isinstance(solid, ir.Const) or solid.type.unit != unit:
-            raise typer.scope.clash("P203", "a range wants the unit of its value", item, solid)
+            raise typer.clash("P203", "a range wants the unit of its value", item, solid)
         ends.append(float(solid.value))  # type: ignore[arg-type]  # a number by its type
     low, high = ends
     # Hours and days begin anew after their last one.
     if low > high and isinstance(item, ir.Read) and FIELDS[item.field].of_clock:
-        outside = making.inverted(node.span, _between(node, item, high, low))
-        edges: list[ir.Expr] = [making.constant(members.span, one, item.type) for one in ends]
-        both = making.logical(node.span, "or", (outside, _either(node.span, item, edges)))
-        return making.turned(node.span, both, negated=node.negated)
+        outside = inverted(node.span, _between(node, item, high, low))
+        edges: list[ir.Expr] = [constant(members.span, one, item.type) for one in ends]
+        both = logical(node.span, "or", (outside, _either(node.span, item, edges)))
+        return turned(node.span, both, negated=node.negated)
     if low > high:
         low_text, high_text = members.low.text, members.high.text
         message = f"the range {low_text}..{high_text} is empty, so this is never true"
-        typer.scope.warn("P301", message, members.span, f"write  {high_text}..{low_text}")
-    return making.turned(node.span, _between(node, item, low, high), negated=node.negated)
+        typer.warn("P301", message, members, f"write  {high_text}..{low_text}")
+    return turned(node.span, _between(node, item, low, high), negated=node.negated)
 
 
 def _between(node: s.Node, item: ir.Expr, low: float, high: float) -> ir.Expr:
-    return making.made(ir.Between, node.span, BOOL, item=item, low=low, high=high)
+    return made(ir.Between, node.span, BOOL, item=item, low=low, high=high)
 
 
 # ---- texts
@@ -360,19 +347,19 @@ def _between(node: s.Node, item: ir.Expr, low: float, high: float) -> ir.Expr:
 
 def text_test(typer: Typer, node: s.TextTest) -> ir.Expr:
     """Returns the condition of `x contains y` and its like."""
-    _left_as_text(typer.scope, node.left)
-    field_as_word(typer.scope, node.right, Severity.WARNING)
+    _left_as_text(typer, node.left)
+    field_as_word(typer, node.right, Severity.WARNING)
     left = typer.plain(typer.check(node.left))
     if node.operator == "contains" and left.type.kind is Kind.LIST:
-        kind = making.item_type(left)
-        like = making.made(ir.Read, left.span, kind, field="pod.name")
-        return making.member(node.span, _word_or_expression(typer, node.right, like), left)
+        kind = item_type(left)
+        like = made(ir.Read, left.span, kind, field="pod.name")
+        return member(node.span, _word_or_expression(typer, node.right, like), left)
     left = typer.want(left, "text", f"`{node.operator}`")
     matches = node.operator == "matches"
     right = (_pattern if matches else fields.label_value)(typer, node.right)
     if right.type != TEXT:
-        raise typer.scope.clash("P201", f"`{node.operator}` wants two texts", left, right)
-    return making.made(ir.TextTest, node.span, BOOL, operator=node.operator, left=left, right=right)
+        raise typer.clash("P201", f"`{node.operator}` wants two texts", left, right)
+    return made(ir.TextTest, node.span, BOOL, operator=node.operator, left=left, right=right)
 
 
 def _pattern(typer: Typer, node: s.Expr) -> ir.Const:
@@ -382,8 +369,8 @@ def _pattern(typer: Typer, node: s.Expr) -> ir.Const:
         around = re.search(r"\(\?<?[=!]", text)
         helps = ("for what must not be there write  not ... matches",) if around else ()
         message = f"this regular expression {reason}"
-        raise typer.scope.refuse("P112", message, node.span, *helps)
-    return making.constant(node.span, text, TEXT)
+        raise typer.refuse("P112", message, node, *helps)
+    return constant(node.span, text, TEXT)
 
 
 # ---- label tests
@@ -395,7 +382,7 @@ def label_test(typer: Typer, node: s.LabelTest) -> ir.Expr:
     spec, of_its_node = fields.spec_of(name)
     if spec is None:
         field = s.Field(node.path_span, node.path)
-        raise names.no_field(typer.scope, field, name, has_key=True)
+        raise fields.no_field(typer, field, name, has_key=True)
     key = fields.fixed_text(typer, node.key)
     operator, value = node.operator, node.value
     inner = _KEY_TEST.fullmatch(key)
@@ -408,20 +395,18 @@ def label_test(typer: Typer, node: s.LabelTest) -> ir.Expr:
         return _taint(typer, node, key, (operator, value), make)
     read = make(key)
     if value is None:
-        return making.inverted(node.span, making.missing(node.span, read))
+        return inverted(node.span, missing(node.span, read))
     negated = operator in ("!=", "not in")
     if operator in ("in", "not in"):
-        return making.turned(node.span, _member(typer, node.span, read, value), negated=negated)
+        return turned(node.span, _member(typer, node.span, read, value), negated=negated)
     right = fields.label_value(typer, value)
     if operator not in ("=", "==", "!="):
-        return making.compare(
-            node.span, _as_number(typer, read), operator, _as_number(typer, right)
-        )
+        return compare(node.span, _as_number(typer, read), operator, _as_number(typer, right))
     right = typer.want(right, "text", f"`{operator}`")
     if isinstance(value, s.Word) and value.value.lower() in NOTHING:
-        left = f"{node.path}[{typer.scope.text(node.key)}]"
-        _word_for_nothing(typer.scope, node, left, value, negated=negated)
-    return making.turned(node.span, making.compare(node.span, read, "==", right), negated=negated)
+        left = f"{node.path}[{typer.text(node.key)}]"
+        _word_for_nothing(typer, node, left, value, negated=negated)
+    return turned(node.span, compare(node.span, read, "==", right), negated=negated)
 
 
 def _as_number(typer: Typer, value: ir.Expr) -> ir.Expr:
@@ -429,10 +414,10 @@ def _as_number(typer: Typer, value: ir.Expr) -> ir.Expr:
         number = parse_number(value.value)
         if is_missing(number):
             message, help_ = f"`{value.value}` is not a number", "compare texts with `=`"
-            raise typer.scope.refuse("P201", message, value.span, help_)
-        return making.constant(value.span, number, NUMBER)
+            raise typer.refuse("P201", message, value, help_)
+        return constant(value.span, number, NUMBER)
     value = typer.want(value, "number or text", "this test")
-    return value if value.type.is_number else making.func(value.span, NUMBER, "number", (value,))
+    return value if value.type.is_number else func(value.span, NUMBER, "number", (value,))
 
 
 def _taint(
@@ -449,11 +434,11 @@ def _taint(
     if not listed and operator not in ("=", "==", "!="):
         message = f"a taint cannot be tested with `{operator}`"
         help_ = "write  node.taint KEY   or   node.taint KEY=VALUE"
-        raise typer.scope.refuse("P201", message, node.span, help_)
+        raise typer.refuse("P201", message, node, help_)
     values = value.items if isinstance(value, s.Words) else (value,)
     for one in values if listed else ():
-        field_as_word(typer.scope, one, Severity.ERROR)
+        field_as_word(typer, one, Severity.ERROR)
     texts = [fields.fixed_text(typer, one, "the value of a taint") for one in values]
     reads = [make(f"{key}={text}") for text in texts]
-    test_ = making.logical(node.span, "or", reads)
-    return making.turned(node.span, test_, negated=operator in ("!=", "not in"))
+    test_ = logical(node.span, "or", reads)
+    return turned(node.span, test_, negated=operator in ("!=", "not in"))

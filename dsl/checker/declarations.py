@@ -1,15 +1,47 @@
-"""`param` lines and names that a file declares: values of parameters."""
+"""What a file declares: names, `param` lines and their values, and `metric` lines."""
 
+import hashlib
+import re
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final, cast
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker.literals import read_value, settle
-from dsl.checker.scope import RESERVED, Flex, ParamEntry, ParamValue, Scope, Typed
+from dsl.checker.fields import fixed_text
+from dsl.checker.literals import read_number, read_seconds, read_value, settle
+from dsl.checker.scope import (
+    RESERVED,
+    Flex,
+    MetricEntry,
+    ParamEntry,
+    ParamValue,
+    Refused,
+    Scope,
+    Typed,
+    attempt,
+    closest,
+)
+from dsl.checker.typer import Typer
+from dsl.functions import number_text
 from dsl.making import constant
+from dsl.plan import DOMAINS, MetricSpec
+from dsl.quantities import to_float
+from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
 from dsl.source import Span
-from dsl.types import PLAIN, TEXTS, Kind, Type
+from dsl.types import (
+    BYTES,
+    CORES,
+    DURATION,
+    PLAIN,
+    TEXTS,
+    Kind,
+    Type,
+    Unit,
+    number_of,
+    scale_of,
+    show,
+)
 
 
 def declare_name(scope: Scope, name: str, span: Span) -> None:
@@ -41,7 +73,7 @@ def declare_param(scope: Scope, node: s.ParamDecl, given: ParamValue | None) -> 
         sizes = [_worth(_typed_value(scope, kind, one)) for one in node.bounds]
         floor, size, ceiling = sizes[0], _worth(value), sizes[1]
         if not all(isinstance(one, float | Fraction) for one in (floor, size, ceiling)):
-            raise scope.refuse("P111", "`from ... to` is for numbers and durations", node.span)
+            raise scope.refuse("P111", "`from ... to` is for numbers and durations", node)
         if not floor <= size <= ceiling:
             low, high = (scope.text(one) for one in node.bounds)
             message = f"the value of `{node.name}` is not from {low} to {high}"
@@ -74,7 +106,7 @@ def text_of(scope: Scope, node: s.Expr) -> str:
             return node.text
         case _:
             message = "the value of a parameter is a plain word, number or text"
-            raise scope.refuse("P111", message, node.span)
+            raise scope.refuse("P111", message, node)
 
 
 def _param_value(scope: Scope, node: s.ParamDecl, written: s.Expr) -> Typed:
@@ -94,7 +126,7 @@ def _param_value(scope: Scope, node: s.ParamDecl, written: s.Expr) -> Typed:
         solid = settle(scope, _typed_value(scope, node.kind, item), PLAIN)
         if not isinstance(solid, ir.Const) or not isinstance(solid.value, float):
             help_ = "a list is of string, number, quantity, duration or time"
-            raise scope.refuse("P111", f"there is no list of {node.kind}", item.span, help_)
+            raise scope.refuse("P111", f"there is no list of {node.kind}", item, help_)
         numbers.append(solid.value)
         units.add(solid.type.unit)
     unit = units.pop() if len(units) == 1 else None
@@ -114,3 +146,269 @@ def _typed_value(scope: Scope, kind: str, written: s.Expr) -> Typed:
 def _worth(value: Typed) -> Any:  # noqa: ANN401 - whatever a parameter may be
     """Returns what makes two values equal, however they are written: `60s` is `1m`."""
     return value.exact if isinstance(value, Flex) else getattr(value, "value", None)
+
+
+#: The core group has no name; these are what it is called.
+_SECRET: Final = frozenset({"/secrets", "core/secrets", "v1/secrets"})
+_PARAM_IN_QUERY: Final = re.compile(r"\$(\$|[A-Za-z_]\w*|)")
+_EVERY: Final = 15.0
+_PERCENT: Final = 0.01
+#: Labels that hold the name of a domain of nodes: `zone`, `topology_kubernetes_io_zone`.
+_OF_DOMAIN: Final = re.compile(rf"(?:\w*_)?({'|'.join(DOMAINS)})")
+_LEVELS: Final = ("cluster", "namespace", "workload", "pod")
+#: Names are unique within a namespace, so the label of that may be written, too.
+_NAMED: Final = ("workload", "pod")
+_PAIR: Final = 2
+_NO_CLAUSES: Final = {
+    "from_annotation": ("metric_by", "metric_every"),
+    "from_object": ("metric_every",),
+}
+_USAGE: Final = {"cpu": CORES, "memory": BYTES}
+#: Words of others for a unit.
+_SAME_UNITS: Final = {
+    **dict.fromkeys(("b", "byte", "kb", "mb", "gb", "kib", "mib", "gib"), "bytes"),
+    **dict.fromkeys(("s", "sec", "second", "ms", "minutes", "hours"), "seconds"),
+    **dict.fromkeys(("core", "cpu", "cpus", "m", "millicores"), "cores"),
+    **dict.fromkeys(("%", "percentage"), "percent"),
+}
+
+
+def find_metric(scope: Scope, name: str) -> MetricEntry | None:
+    """Returns a metric of the file, the configuration or the catalogue, which is read then."""
+    entry = scope.metrics.get(name)
+    if entry is None and name in scope.catalogue:
+        definition = scope.catalogue[name]
+        entry = MetricEntry(name, metric_spec(name, definition), definition.unit)
+        scope.metrics[name] = entry
+    if entry is not None and entry.spec is not None:
+        scope.used[name] = entry.spec
+    return entry
+
+
+def metric_spec(
+    name: str, definition: MetricDefinition, source: str = "promql", words: tuple[str, ...] = ()
+) -> MetricSpec:
+    """Returns a metric ready to be asked for; equal sources have equal ids.
+
+    `words` say whose values they are; of a query its definition does.
+    """
+    unit, by = _unit_word(definition.unit), definition.by
+    words = tuple(map(str.strip, by.split(","))) if by else words
+    of, keys = owner_of(words)
+    scale = scale_of(definition.unit) * (_PERCENT if definition.percent else 1.0)
+    if source == "annotation":
+        # The key stands last, as it may hold anything.
+        id_ = f"annotation:{definition.stale_seconds!r}:{scale!r}:{definition.query}"
+    else:
+        every, stale = definition.every_seconds, definition.stale_seconds
+        facts = (definition.query, by, every, stale, unit, definition.percent, of, *keys)
+        digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:12]
+        id_ = f"{source}:{of}:{digest}"
+    return MetricSpec(
+        id=id_,
+        name=name,
+        query=definition.query,
+        by=by if of == "node" else None,
+        every_seconds=definition.every_seconds,
+        stale_seconds=definition.stale_seconds,
+        default=definition.default,
+        unit=unit,
+        scale=scale,
+        source=source,
+        of=of,
+        keys=() if by is not None and of == "node" else keys,
+    )
+
+
+def owner_of(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Returns whose values a metric `by` these words has, and the labels that say whose one is."""
+    if not words:
+        return "node", ()
+    if len(words) == _PAIR:
+        return words[1] if words[0] == "namespace" and words[1] in _NAMED else "pair", words
+    domain = _OF_DOMAIN.fullmatch(words[0])
+    if domain is not None:
+        return domain[1], words
+    return words[0] if words[0] in _LEVELS else "node", words
+
+
+def _unit_word(unit: Unit) -> str:
+    word = "bytes" if unit.byte == 1 else "cores" if unit.core == 1 else ""
+    return f"{word}/s" if unit.second == -1 else "seconds" if unit.second == 1 else word
+
+
+def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
+    """Declares a metric of the file."""
+    scope: Scope = typer
+    declare_name(scope, node.name, node.name_span)
+    entry = MetricEntry(node.name, None, PLAIN, node)
+    scope.metrics[node.name] = entry
+    clauses: dict[str, s.Clause] = scope.clauses(node.clauses)
+    source = node.source.removeprefix("from_")
+    unit, percent = _unit(scope, clauses.get("metric_unit"))
+    texts = _texts(typer, node)
+    if source == "usage":
+        if texts[0] not in _USAGE:
+            message = f"there is no usage of `{texts[0]}`"
+            help_ = "write  usage cpu   or   usage memory"
+            raise scope.refuse("P111", message, node.arguments[0], help_)
+        unit, percent = _USAGE[texts[0]], False
+        if "metric_unit" in clauses:
+            message = f"the usage of {texts[0]} is in {unit}"
+            raise scope.refuse("P209", message, clauses["metric_unit"])
+    entry.unit = unit
+    words = _by(scope, clauses.get("metric_by"))
+    every, stale = _times(scope, clauses)
+    definition = MetricDefinition(
+        query="#".join(texts),
+        by=", ".join(words) or None if source == "promql" else None,
+        every_seconds=every,
+        stale_seconds=stale,
+        default=_default(scope, clauses.get("metric_default"), unit),
+        unit=unit,
+        percent=percent,
+    )
+    _fits_source(scope, node, clauses, texts[0], owner_of(words)[0])
+    entry.spec = metric_spec(node.name, definition, source, words)
+    guilty = clauses.get("metric_stale")
+    if guilty is not None and source in ("promql", "usage") and stale < every:
+        message = f"`{node.name}` is stale before it is asked for again: it is missing in between"
+        scope.warn("P226", message, guilty, f"write  stale {show(2 * every, DURATION)}")
+
+
+def _times(scope: Scope, clauses: dict[str, s.Clause]) -> tuple[float, float]:
+    """Reads `every` and `stale`; what is wrong with both is told of both."""
+    every = attempt(_seconds, scope, clauses.get("metric_every"), "every", _EVERY)
+    longest = stale_by_default(every or _EVERY)
+    stale = _seconds(scope, clauses.get("metric_stale"), "stale", longest)
+    if every is None:
+        raise Refused
+    return every, stale
+
+
+def _texts(typer: Typer, node: s.MetricDecl) -> list[str]:
+    """Returns the query, the key, `cpu` or `memory`, or the kind of object and its field."""
+    return [
+        _query(typer, one)
+        if node.source == "promql" and isinstance(one, s.Text)
+        else fixed_text(typer, one)
+        for one in node.arguments
+    ]
+
+
+def _by(scope: Scope, clause: s.Clause | None) -> tuple[str, ...]:
+    """Returns the words behind `by`."""
+    values = clause.values if clause is not None else ()
+    words = tuple(one.value for one in values if isinstance(one, s.Word))
+    if clause is not None and len(words) > _PAIR:
+        raise scope.refuse("P209", "`by` takes one label, or the two of a pair", clause)
+    return words
+
+
+def _fits_source(
+    scope: Scope, node: s.MetricDecl, clauses: Mapping[str, s.Clause], kind: str, of: str
+) -> None:
+    """Refuses what a source does not have, and clauses that it has no use for."""
+    for name in _NO_CLAUSES.get(node.source, ()):
+        if name in clauses:
+            message = f"a metric from an {node.source[5:]} has no `{name.removeprefix('metric_')}`"
+            raise scope.refuse("P209", message, clauses[name], "leave it out")
+    if node.source == "from_usage" and of not in ("node", "pod"):
+        raise scope.refuse("P209", "there is usage of nodes and of pods", node)
+    if node.source != "from_object":
+        return
+    if kind.count("/") != 1:
+        message = f"`{kind}` is not a kind of objects"
+        help_ = 'write the group and the plural:  object "apps/deployments" field "spec.replicas"'
+        raise scope.refuse("P111", message, node.arguments[0], help_)
+    if kind in _SECRET:
+        message = (
+            "Secrets are read by no policy: messages and annotations would tell what is in them"
+        )
+        help_ = "put what rules may know into a ConfigMap or a label"
+        raise scope.refuse("P111", message, node.arguments[0], help_)
+    if "metric_stale" in clauses:
+        message = "an object is never stale, so this says nothing"
+        scope.warn("P226", message, clauses["metric_stale"], "leave it out")
+    if of in DOMAINS:
+        message = f"an object is found by its name, and none is that of a {of}"
+        raise scope.refuse("P209", message, clauses["metric_by"], "write  by name")
+
+
+def _seconds(scope: Scope, clause: s.Clause | None, word: str, otherwise: float) -> float:
+    if clause is None:
+        return otherwise
+    seconds = read_seconds(scope, clause.values[0], word)
+    if seconds <= 0:
+        raise scope.refuse("P111", f"`{word}` must be longer than nothing", clause)
+    return seconds
+
+
+def _default(scope: Scope, clause: s.Clause | None, unit: Unit) -> float | None:
+    if clause is None:
+        return None
+    written = clause.values[0]
+    assert not isinstance(written, s.Template)
+    text = text_of(scope, written)
+    number = read_number(text, written.span)
+    if number is None:
+        help_ = "without `default` the value is missing where there is no sample"
+        raise scope.refuse("P111", f"`{text}` is not a number", written, help_)
+    solid = settle(scope, number, unit)
+    if solid.type != number_of(unit) or not isinstance(solid, ir.Const):
+        raise scope.refuse("P203", f"the default of this metric is in {unit}", written)
+    assert isinstance(solid.value, float)
+    return solid.value
+
+
+def _unit(scope: Scope, clause: s.Clause | None) -> tuple[Unit, bool]:
+    """Returns the unit of a metric, and whether its samples are percentages."""
+    word = scope.text(clause).removeprefix("unit").strip() if clause is not None else ""
+    base, _, per = word.partition("/")
+    if clause is not None and per not in ("", "s"):
+        message = f"a metric may be per second, not per `{per}`"
+        raise scope.refuse("P203", message, clause, f"write {base}/s")
+    near = _SAME_UNITS.get(base.lower()) or closest(base, UNIT_WORDS)
+    if clause is not None and base not in UNIT_WORDS and near is not None:
+        help_ = f"write unit {near}{'/s' * bool(per)}, multiplied in the query where it is another"
+        raise scope.refuse("P203", f"`{word}` is not a unit", clause, help_)
+    unit = UNIT_WORDS.get(base, PLAIN)
+    return unit.times(Unit(second=1), -1) if per else unit, base == "percent"
+
+
+def _query(scope: Scope, query: s.Text) -> str:
+    def put_in(found: re.Match[str]) -> str:
+        name = found.group(1)
+        if name == "$":
+            return "$"
+        entry = scope.params.get(name)
+        if name in scope.broken or (entry is not None and entry.value is None):
+            raise Refused
+        if entry is None or entry.value is None:
+            message = f"there is no parameter `${name}`"
+            raise scope.refuse("P105", message, query, "a dollar itself is written $$")
+        return _quoted(scope, entry.value, query.span)
+
+    if not query.value.strip():
+        help_ = 'name a series, for example  promql "node_load1"'
+        raise scope.refuse("P111", "this query is empty", query, help_)
+    return _PARAM_IN_QUERY.sub(put_in, query.value)
+
+
+def _quoted(scope: Scope, value: Typed, span: Span) -> str:
+    if isinstance(value, Flex):
+        return number_text(to_float(cast("Fraction", value.exact)))
+    assert isinstance(value, ir.Const)
+    plain = value.value
+    if isinstance(plain, bool):
+        return "true" if plain else "false"
+    if isinstance(plain, str):
+        return re.sub(r"""[\\"']""", r"\\\g<0>", plain).replace("\n", "\\n")
+    if isinstance(plain, float):
+        if value.type != DURATION:
+            return number_text(plain)
+        # There are no fractions there.
+        return show(plain, DURATION) if plain == int(plain) else f"{round(plain * 1000)}ms"
+    if value.type.element is Kind.TEXT:
+        return "|".join(re.escape(str(one)) for one in plain)
+    raise scope.refuse("P105", "a list of numbers cannot stand in a query", span)

@@ -53,7 +53,7 @@ def read_literal(scope: Scope, node: s.Number | s.Percent) -> Typed:
     """Returns the constant of a number in an expression."""
     found = read_number(node.text, node.span)
     if found is None:
-        raise scope.refuse("P007", f"`{node.text}` is too long or too large a number", node.span)
+        raise scope.refuse("P007", f"`{node.text}` is too long or too large a number", node)
     return found
 
 
@@ -67,7 +67,7 @@ def settle(scope: Scope, typed: Typed, unit: t.Unit, neighbour: Typed | None = N
         what = scope.text(neighbour) if neighbour is not None else str(unit)
         message = f"`{typed.text}` of what? `{what}` is in {unit}"
         help_ = f"write for example  {typed.text} of {_whole(unit, neighbour)}"
-        raise scope.refuse("P204", message, typed.span, help_)
+        raise scope.refuse("P204", message, typed, help_)
     if typed.exact is None:
         return constant(typed.span, t.MISSING, t.number_of(unit))
     _odd_size(scope, typed, unit, neighbour)
@@ -84,14 +84,14 @@ def _odd_size(scope: Scope, typed: Flex, unit: t.Unit, neighbour: Typed | None) 
     if unit.byte == 1 and unit.core == 0 and size < (_FEW_BYTES if reads else _SMALL_BYTES):
         rate = "/1s" if unit.second else ""
         help_ = f"did you mean {typed.text}Gi{rate} or {typed.text}Mi{rate}?"
-        scope.warn("P220", f"`{typed.text}` next to {unit} is very small", typed.span, help_)
+        scope.warn("P220", f"`{typed.text}` next to {unit} is very small", typed, help_)
     of_pod = isinstance(neighbour, ir.Read) and neighbour.level is not t.Level.NODE
     if unit == t.CORES and reads and size >= (_MANY_CORES_OF_A_POD if of_pod else _MANY_CORES):
         written = scope.text(typed) == typed.text
         scope.warn(
             "P220",
             f"`{typed.text}` next to cores is {typed.text} whole cores",
-            typed.span,
+            typed,
             f"did you mean {typed.text}m? if not, write  cores({scope.text(typed)})",
             fix=f"{typed.text}m" if written else None,
         )
@@ -118,14 +118,14 @@ def _settle_milli(scope: Scope, typed: Flex, unit: t.Unit, neighbour: Typed | No
         raise scope.refuse(
             "P203",
             f"cannot compare {unit} with cores",
-            first.span,
+            first,
             f"did you mean {typed.text[:-1]}Mi?",
             label=said[first is typed],
             labels=(Label(second.span, said[second is typed]),),
         )
     message = f"`{typed.text}` is minutes or thousandths, and nothing here says which"
     help_ = f"write {typed.text}in, or {to_float(typed.exact)!r}"
-    raise scope.refuse("P206", message, typed.span, help_)
+    raise scope.refuse("P206", message, typed, help_)
 
 
 def fold(scope: Scope, operators: tuple[str, ...], operands: list[Flex], span: Span) -> Flex:
@@ -182,7 +182,7 @@ def read_value(kind: str, text: str, span: Span) -> Typed | None:
 def read_word(scope: Scope, node: s.Word | s.Text | s.Percent | s.Bool, like: Typed) -> ir.Const:
     """Reads a word in the type of the value it is tested against."""
     text = node.text if isinstance(node, s.Percent) else str(node.value)
-    kind = t.NUMBER if isinstance(like, Flex) else like.type
+    kind = like.type
     if kind.is_number:
         number = read_number(text, node.span)
         if number is None:
@@ -207,12 +207,10 @@ def _wrong_word(scope: Scope, span: Span, text: str, like: Typed) -> Refused:
         fix = Fix(Span(like.span.start, span.end), better)
     elif describe(like) == "a condition" and text.lower() in ("true", "false"):
         fix = Fix(span, text.lower())
-    elif not isinstance(like, Flex) and like.type.kind is t.Kind.LIST:
+    elif like.type.kind is t.Kind.LIST:
         helps = (f"write  {scope.text(like)} contains {quoted_key(text)}",)
     labels = (Label(span, "a word"),)
-    return scope.refuse(
-        "P201", message, like.span, *helps, fix=fix, label=describe(like), labels=labels
-    )
+    return scope.refuse("P201", message, like, *helps, fix=fix, label=describe(like), labels=labels)
 
 
 def read_seconds(scope: Scope, node: s.Expr | s.Template, what: str) -> float:
@@ -222,6 +220,6 @@ def read_seconds(scope: Scope, node: s.Expr | s.Template, what: str) -> float:
     if seconds is not None:
         return to_float(seconds)
     if exact_decimal(text) is not None:
-        raise scope.refuse("P206", f"`{what}` wants a duration", node.span, fix=f"{text}s")
+        raise scope.refuse("P206", f"`{what}` wants a duration", node, fix=f"{text}s")
     message = f"`{text}` is not a duration"
-    raise scope.refuse("P111", message, node.span, "write for example 15s, 5m or 1h")
+    raise scope.refuse("P111", message, node, "write for example 15s, 5m or 1h")

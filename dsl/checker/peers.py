@@ -9,6 +9,7 @@ from msgspec import structs
 
 from dsl import ir, making
 from dsl import syntax as s
+from dsl.checker.fields import param
 from dsl.checker.scope import Flex, Refused, Scope, Typed
 from dsl.checker.typer import Typer
 from dsl.schema import FIELDS, OF_THE_QUEUE
@@ -26,7 +27,7 @@ _OTHERS: Final = {
 def domain(typer: Typer, node: s.Expr | s.Template) -> str:
     """Returns the domain that a topology names: `zone`, or `label:` and a key."""
     if isinstance(node, s.Param):
-        value = typer.param(node)
+        value = param(typer, node)
         if isinstance(value, ir.Const) and isinstance(value.value, str):
             return value.value if value.value in _NAMED else f"label:{value.value}"
     if isinstance(node, s.Text) and node.value:
@@ -34,9 +35,9 @@ def domain(typer: Typer, node: s.Expr | s.Template) -> str:
     name = node.name if isinstance(node, s.Name) else ""
     name = node.value if isinstance(node, s.Word) else name
     if name not in _NAMED:
-        message = f"`{typer.scope.text(node)}` is no topology"
+        message = f"`{typer.text(node)}` is no topology"
         help_ = 'write  node, zone, region, rack   or a label key in quotes: "example.com/row"'
-        raise typer.scope.refuse("P209", message, node.span, help_, fix=_OTHERS.get(name))
+        raise typer.refuse("P209", message, node, help_, fix=_OTHERS.get(name))
     return name
 
 
@@ -44,7 +45,7 @@ def call(typer: Typer, node: s.Call) -> ir.Expr:
     """Returns what `peers(T)` means."""
     if len(node.args) != 1:
         message = "`peers` takes one topology"
-        raise typer.scope.refuse("P209", message, node.span, "write  peers(zone)")
+        raise typer.refuse("P209", message, node, "write  peers(zone)")
     return count(domain(typer, node.args[0]), None, node.span)
 
 
@@ -86,9 +87,9 @@ def member(typer: Typer, written: s.Expr, what: str) -> tuple[ir.Expr, ir.Expr]:
     wants, helps = "text or number", ("write for example  by pod.label[app]",)
     typed = typer.expression(written)
     if isinstance(typed, Flex):
-        raise _no_member(typer.scope, typed, what)
+        raise _no_member(typer, typed, what)
     by = typer.want(typed, wants, f"`{what}`", helps=helps)
-    return by, lifted(typer.scope, by, what)
+    return by, lifted(typer, by, what)
 
 
 def chosen(scope: Scope, guard: ir.Expr | None, member: ir.Expr) -> ir.Expr:
@@ -170,4 +171,4 @@ def lifted(scope: Scope, node: ir.Expr, what: str) -> ir.Expr:
 def _no_member(scope: Scope, node: Typed, what: str) -> Refused:
     what_not = f"`{scope.text(node)}` is not a value of every pod"
     message = f"`{what}` is asked of other pods too, and {what_not}"
-    return scope.refuse("P202", message, node.span, "use a field of the pod: pod.label[KEY]")
+    return scope.refuse("P202", message, node, "use a field of the pod: pod.label[KEY]")

@@ -1,23 +1,26 @@
-"""Rules: a condition or a value behind a keyword, as filters, scores, gates and tiers."""
+"""Rules: a condition or a value behind a keyword, as filters, scores, gates and tiers.
+
+Where a metric may be missing and decides, a rule has a word on that (P231).
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker.aggregates import OF_NODE
-from dsl.checker.lists import too_long
+from dsl.checker.aggregates import OF_NODE, too_long
+from dsl.checker.fields import param
 from dsl.checker.literals import read_number, read_seconds, settle
 from dsl.checker.scope import Flex, Refused, Scope, Typed
 from dsl.checker.typer import Typer
-from dsl.checker.undecided import Side, demanded, refuse_unsaid
+from dsl.diagnostics import Label
 from dsl.making import choice, constant, inverted, logical
 from dsl.quantities import to_float
 from dsl.reads import Reads
 from dsl.source import Span
-from dsl.types import DURATION, NUMBER, PLAIN, SECONDS, Kind, Level
+from dsl.types import DURATION, NUMBER, PLAIN, SECONDS, Kind, Level, show
 
 MAX_WEIGHT: Final = 1_000_000.0
 _STATUS: Final = {
@@ -48,16 +51,13 @@ class Draft(Struct, frozen=True):
         return given or _STATUS["unschedulable" if self.reads.changes else "unresolvable"]
 
 
-class Rules:
+class Rules(Typer, kw_only=True):
     """What the statements of one file share: the pods they are for, and how parts are read."""
 
-    def __init__(self, scope: Scope, typer: Typer) -> None:
-        self.scope = scope
-        self.typer = typer
-        #: Each by itself: what holds for one of them must not loosen another.
-        self.guards: list[ir.Expr] = []
-        self.prescores: list[ir.Expr] = []
-        self.norm: s.Clause | None = None
+    #: Each by itself: what holds for one of them must not loosen another.
+    guards: list[ir.Expr] = field(default_factory=list)
+    prescores: list[ir.Expr] = field(default_factory=list)
+    norm: s.Clause | None = None
 
     # ---- sides
 
@@ -65,11 +65,11 @@ class Rules:
         """Returns the side before the arrow."""
         if node.left is None:
             return None
-        return self.typer.condition(node.left, "the left side of `->`")
+        return self.condition(node.left, "the left side of `->`")
 
     def right(self, node: s.Rule) -> ir.Expr:
         """Returns a right side that is a condition."""
-        return self.typer.condition(node.right, f"the right side of `{node.keyword}`")
+        return self.condition(node.right, f"the right side of `{node.keyword}`")
 
     def pod_guard(self, node: s.Rule | s.Special, left: ir.Expr | None) -> ir.Expr | None:
         """Returns the guard of a statement whose left side may look at the pod only."""
@@ -91,7 +91,7 @@ class Rules:
             for one in ir.walk(root) if root is not None and not over_nodes else ():
                 if isinstance(one, ir.NodeAggregate):
                     message = f"{what}, and this aggregates over nodes"
-                    raise self.scope.refuse("P202", message, one.span)
+                    raise self.refuse("P202", message, one)
 
     def _too_high(self, root: ir.Expr, what: str, rule: s.Rule | None) -> Refused:
         # What is asked of each pod of a set is no value of a node.
@@ -100,12 +100,12 @@ class Rules:
         guilty = next(met, root)
         help_ = "fields of the pod and of its namespace fit here"
         if rule is not None and rule.left is not None:
-            left, right = self.scope.text(rule.left), self.scope.text(rule.right)
+            left, right = self.text(rule.left), self.text(rule.right)
             of_score = rule.point == "score"
             both = f"if {left} then {right} else 0" if of_score else f"{left} and {right}"
             help_ = f"write  {rule.keyword}: {both}"
-        message = f"{what}, and `{self.scope.text(guilty)}` differs from node to node"
-        return self.scope.refuse("P202", message, guilty.span, help_)
+        message = f"{what}, and `{self.text(guilty)}` differs from node to node"
+        return self.refuse("P202", message, guilty, help_)
 
     def split(
         self, left: ir.Expr | None, *, closed: bool = False
@@ -118,14 +118,14 @@ class Rules:
         pod = [*self.guards]
         node: list[ir.Expr] = []
         # What is asked of a list stays in one piece, so that it is known by it.
-        of_list = id(left) in self.typer.bounded
+        of_list = id(left) in self.bounded
         for one in (left,) if of_list and left is not None else ir.joined(left):
             (pod if one.level <= Level.POD and not ir.has(ir.NodeAggregate, one) else node).append(
                 one
             )
-        if closed and too_long(self.typer, *self.guards, left):
-            pod = [_or_longer(self.typer, one) for one in pod]
-            node = [_or_longer(self.typer, one) for one in node]
+        if closed and too_long(self, *self.guards, left):
+            pod = [_or_longer(self, one) for one in pod]
+            node = [_or_longer(self, one) for one in node]
         elif not self.guards and not node:
             # As it is written, so that an explanation has a text for the whole.
             return left, None
@@ -146,12 +146,12 @@ class Rules:
         if name not in parts:
             return None
         template: s.Template = parts[name].values[0]
-        _raw_braces(self.scope, template)
+        _raw_braces(self, template)
         texts = (one if isinstance(one, str) else self._hole(one) for one in template.parts)
         return ir.Message(template.span, tuple(texts))
 
     def _hole(self, node: s.Expr) -> ir.Expr:
-        value = self.typer.plain(self.typer.expression(node))
+        value = self.plain(self.expression(node))
         inner = ir.unnamed(value)
         # A quantity is told as it is written, with its unit.
         of_text = isinstance(inner, ir.Func) and inner.name == "quantity"
@@ -168,21 +168,21 @@ class Rules:
         node = part.values[0] if isinstance(part, s.Clause) else part.value
         typed = None if isinstance(node, s.Text) else self.fixed(node)
         if not isinstance(typed, Flex) or typed.exact is None:
-            word = self.scope.text(node)
-            fix = f"${word}" if word in self.scope.params else None
-            raise self.scope.refuse("P111", f"`{what}` wants a number", node.span, fix=fix)
-        settle(self.scope, typed, PLAIN)
+            word = self.text(node)
+            fix = f"${word}" if word in self.params else None
+            raise self.refuse("P111", f"`{what}` wants a number", node, fix=fix)
+        settle(self, typed, PLAIN)
         value = to_float(typed.exact)
         if not low <= value <= high or (whole and value != int(value)):
             kind = "whole number" if whole else "number"
             message = f"`{what}` is a {kind} from {low:,.0f} to {high:,.0f}"
-            raise self.scope.refuse("P111", message, part.span)
+            raise self.refuse("P111", message, part)
         return value
 
     def fixed(self, node: s.Node) -> Typed | None:
         """Reads a number of a clause, or that of a parameter; None if it is none."""
         if isinstance(node, s.Param):
-            return self.typer.param(node)
+            return param(self, node)
         return read_number(node.value, node.span) if isinstance(node, s.Word | s.Text) else None
 
     def whole(self, part: s.Clause | s.Header, what: str, low: int, high: int) -> int:
@@ -192,13 +192,13 @@ class Rules:
     def duration(self, node: s.Expr, what: str) -> ir.Expr:
         """Reads a duration of a clause, which may be an expression: `5m`, but no bare number."""
         if isinstance(node, s.Number | s.Word):
-            return constant(node.span, read_seconds(self.scope, node, what), DURATION)
-        typed = self.typer.expression(node)
+            return constant(node.span, read_seconds(self, node, what), DURATION)
+        typed = self.expression(node)
         if isinstance(typed, Flex) and typed.sort == "milli":
-            typed = settle(self.scope, typed, SECONDS)
-        declare = f"declare it so:  {self.scope.text(node).replace('$', 'param ')}: duration = 60s"
+            typed = settle(self, typed, SECONDS)
+        declare = f"declare it so:  {self.text(node).replace('$', 'param ')}: duration = 60s"
         helps = (declare,) if isinstance(node, s.Param) else ()
-        return self.typer.want(typed, "duration", f"`{what}`", "P206", helps)
+        return self.want(typed, "duration", f"`{what}`", "P206", helps)
 
     def seconds(self, node: s.Expr, what: str) -> float:
         """Reads a duration that is known."""
@@ -220,7 +220,7 @@ def condition(rules: Rules, node: s.Rule, left: ir.Expr | None, parts: Parts) ->
         rules.pod_only(what, left, right, *holes(message), over_nodes=over_nodes)
     guard, rest = rules.split(left, closed=True)
     test = inverted(right.span, right) if node.point == "forbid" else right
-    longer = too_long(rules.typer, guard, rest, right)
+    longer = too_long(rules, guard, rest, right)
     test = unless(longer, test)
     if rest is not None:
         test = logical(node.span, "or", (inverted(rest.span, rest), test))
@@ -236,10 +236,10 @@ def condition(rules: Rules, node: s.Rule, left: ir.Expr | None, parts: Parts) ->
     )
     if left is not None and node.left is not None:
         # There a missing value lets the rule pass by; it does not reject.
-        refuse_unsaid(rules.scope, Side(node, node.left, "left"), left, right)
-    refuse_unsaid(rules.scope, Side(node, node.right, node.point), right, left)
+        refuse_unsaid(rules, Side(node, node.left, "left"), left, right)
+    refuse_unsaid(rules, Side(node, node.right, node.point), right, left)
     if node.point != "gate":
-        rules.scope.demanded |= demanded(core)
+        rules.demanded |= demanded(core)
     return core, (guard, test)
 
 
@@ -278,24 +278,23 @@ def _plain_score(rules: Rules, node: s.Rule, parts: Parts) -> tuple[ir.Expr, str
     clause: s.Clause | None = parts.get("normalize", rules.norm)
     written = clause.values if clause is not None else (s.Word(node.span, "none"),)
     norm, *turned = [one.value for one in written if isinstance(one, s.Word)]
-    typed, text = rules.typer.expression(node.right), rules.scope.text(node.right)
-    of_bool = not isinstance(typed, Flex) and typed.type.kind is Kind.BOOL
-    helps = (f"write  prefer: {text}",) if of_bool else ()
-    value = rules.typer.want(typed, "number", "a score", "P205", helps)
+    typed, text = rules.expression(node.right), rules.text(node.right)
+    helps = (f"write  prefer: {text}",) if typed.type.kind is Kind.BOOL else ()
+    value = rules.want(typed, "number", "a score", "P205", helps)
     if norm == "none" and not (value.type.unit or PLAIN).is_plain:
         message = f"a score is a plain number from 0 to 100, and this is in {value.type.unit}"
         help_ = f"to rank the nodes by it write  {text} normalize minmax"
-        raise rules.scope.refuse("P205", message, node.right.span, help_)
+        raise rules.refuse("P205", message, node.right, help_)
     return value, norm, "reverse" in turned
 
 
 def _preference(rules: Rules, node: s.Rule, parts: Parts) -> tuple[ir.Expr, str, bool]:
-    scope, span, text = rules.scope, node.right.span, rules.scope.text(node.right)
+    scope, span, text = rules, node.right.span, rules.text(node.right)
     what, avoid = f"`{node.keyword}`", node.point == "avoid"
     if "normalize" in parts:
         message, help_ = f"{what} has a scale of its own", "drop `normalize`"
-        raise scope.refuse("P209", message, parts["normalize"].span, help_)
-    typed = rules.typer.expression(node.right)
+        raise scope.refuse("P209", message, parts["normalize"], help_)
+    typed = rules.expression(node.right)
     if node.direction:
         if avoid:
             other = "most" if node.direction == "least" else "least"
@@ -304,14 +303,14 @@ def _preference(rules: Rules, node: s.Rule, parts: Parts) -> tuple[ir.Expr, str,
                 f"write  prefer: {other} {text}",
             )
             raise scope.refuse("P209", message, span, help_)
-        value = rules.typer.want(typed, "number or time", f"`{node.direction}`", "P205")
+        value = rules.want(typed, "number or time", f"`{node.direction}`", "P205")
         return value, "minmax", node.direction == "least"
-    is_number = isinstance(typed, Flex) or typed.type.is_number
-    helps = (f"write  prefer: {'least' if avoid else 'most'} {text}",) if is_number else ()
-    value = rules.typer.want(typed, "condition", what, "P208", helps)
+    better = f"write  prefer: {'least' if avoid else 'most'} {text}"
+    helps = (better,) if typed.type.is_number else ()
+    value = rules.want(typed, "condition", what, "P208", helps)
     if "missing_score" in parts:
         message = "a condition is never missing"
-        raise scope.refuse("P209", message, parts["missing_score"].span)
+        raise scope.refuse("P209", message, parts["missing_score"])
     yes, no = (0.0, _FULL) if avoid else (_FULL, 0.0)
     return choice(span, value, *(constant(span, one, NUMBER) for one in (yes, no))), "none", False
 
@@ -325,7 +324,7 @@ def _raw_braces(scope: Scope, template: s.Template) -> None:
     if written[:1] == "'" and "{" in written and '"' not in written and "\\" not in written:
         message = "single quotes take braces as they stand, so no value is put in"
         better = f'"{written[1:-1]}"'
-        scope.warn("P317", message, template.span, fix=better)
+        scope.warn("P317", message, template, fix=better)
 
 
 def _or_longer(typer: Typer, part: ir.Expr) -> ir.Expr:
@@ -346,3 +345,106 @@ def _joined(operator: str, parts: tuple[ir.Expr, ...]) -> ir.Expr:
 
 def _both(parts: list[ir.Expr]) -> ir.Expr | None:
     return _joined("and", tuple(parts)) if parts else None
+
+
+_SetAggregate = ir.NodeAggregate | ir.PodAggregate | ir.ContainerAggregate
+
+
+class Side(Struct, frozen=True):
+    """A condition of a statement: where it stands, and what its truth decides.
+
+    `point` is that of the rule, `left` for the side before the arrow, or `wait`.
+    """
+
+    statement: s.Rule | s.Special
+    node: s.Expr
+    point: str
+
+
+def refuse_unsaid(scope: Scope, side: Side, root: ir.Expr, *beside: ir.Expr | None) -> None:
+    """Refuses metrics that may be missing and decide without a word on that.
+
+    Words on them in the parts `beside` count, too. Raises `Refused`.
+    """
+    guarded: set[str] = set()
+    for one in ir.walk(root, *beside):
+        if isinstance(one, ir.Missing):
+            guarded |= _metrics_in(one.operand)
+        elif isinstance(one, ir.Coalesce):
+            guarded |= {name for operand in one.operands[:-1] for name in _metrics_in(operand)}
+    earlier = scope.demanded if side.point != "wait" else set()
+    for read in ir.walk(root):
+        if isinstance(read, ir.Metric | ir.Pair) and read.name not in guarded:
+            there = read.name in earlier and isinstance(read, ir.Metric)
+            if not there or _set_around(root, read) is not None:
+                raise _refuse(scope, side, root, read)
+
+
+def demanded(core: ir.FilterCore) -> set[str]:
+    """Returns the metrics without which a rule rejects every pod of its file."""
+    if core.left is not None:
+        return set()
+    parts = ir.joined(core.right, "or" if core.forbids else "and")
+    if not core.forbids:
+        parts = tuple(one.operand for one in parts if isinstance(one, ir.Not))
+    tests = (one.operand for one in parts if isinstance(one, ir.Missing))
+    return {one.name for one in tests if isinstance(one, ir.Metric)}
+
+
+def _metrics_in(root: ir.Expr) -> set[str]:
+    return {one.name for one in ir.walk(root) if isinstance(one, ir.Metric | ir.Pair)}
+
+
+def _refuse(scope: Scope, side: Side, root: ir.Expr, read: ir.Metric | ir.Pair) -> Refused:
+    name = scope.text(read) if isinstance(read, ir.Pair) else read.name
+    text, keyword = scope.text(side.node), side.statement.keyword
+    inner = f"({text})" if isinstance(side.node, s.Logical | s.If) else text
+    head = f"{keyword}: " * (isinstance(side.statement, s.Rule) and side.statement.left is None)
+    false, true = {
+        "filter": ("reject such nodes", "keep such nodes"),
+        "forbid": ("keep such nodes", "reject such nodes"),
+        "left": ("without data it does not apply", "it applies"),
+    }.get(side.point, ("without data it is false", "it holds"))
+    helps = [
+        f"{false}:  {head}{name} is present and {inner}",
+        f"{true}:  {head}{name} is missing or {inner}",
+    ]
+    if _set_around(root, read) is not None:
+        helps = [f"write  {name} ?? 0   there, or  where {name} is present"]
+    outcome = {"filter": ": the node would be rejected", "forbid": ": the node would be kept"}
+    plain = isinstance(root, ir.Compare | ir.Between | ir.TextTest)
+    where = "filter" if side.point in outcome else f"`{keyword}`"
+    return scope.refuse(
+        "P231",
+        f"`{name}` may have no fresh sample, and this {where} does not say what happens then",
+        read,
+        *helps,
+        label=f"without data this is false{outcome.get(side.point, '')}" * plain,
+        labels=_when_stale(scope, read.name),
+    )
+
+
+def _when_stale(scope: Scope, name: str) -> tuple[Label, ...]:
+    entry = scope.metrics[name]
+    if entry.written is None or entry.spec is None:
+        return ()
+    stale = next((one for one in entry.written.clauses if one.name == "metric_stale"), None)
+    where = stale.span if stale is not None else entry.written.name_span
+    text = show(entry.spec.stale_seconds, DURATION)
+    return (Label(where, f"after {text} without a new value it is missing"),)
+
+
+def _set_around(root: ir.Expr, read: ir.Expr) -> ir.Expr | None:
+    """Returns the innermost aggregate around the first use of a node."""
+    stack: list[tuple[ir.Expr, ir.Expr | None]] = [(root, None)]
+    seen: set[int] = set()
+    while stack:
+        node, around = stack.pop()
+        if node is read:
+            return around
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        inner = node if isinstance(node, _SetAggregate) else around
+        stack.extend((one, inner) for one in ir.children(node)[::-1])
+    return None

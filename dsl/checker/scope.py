@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from typing import Any, Final, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import Any, ClassVar, Final, ParamSpec, TypedDict, TypeVar, Unpack
 
 from msgspec import Struct, field
 
@@ -13,7 +13,7 @@ from dsl.foreign import closest as closest
 from dsl.plan import MetricSpec
 from dsl.schema import MetricDefinition
 from dsl.source import SourceFile, Span
-from dsl.types import Kind, Unit
+from dsl.types import NUMBER, Kind, Level, Type, Unit
 
 _RESERVED: Final = """
     if then else and or not in is like matches contains true false max min sum avg count median any
@@ -47,6 +47,10 @@ class Flex(Struct, frozen=True):
         sort: `plain`, `percent`, `factor` (`10G`) or `milli` (`5m`: minutes or thousandths).
     """
 
+    #: What it is before anything settles its unit.
+    type: ClassVar[Type] = NUMBER
+    level: ClassVar[Level] = Level.CONST
+
     span: Span
     exact: Fraction | None
     sort: str = "plain"
@@ -54,6 +58,8 @@ class Flex(Struct, frozen=True):
 
 
 Typed = ir.Expr | Flex
+#: What a finding may be about.
+Placed = s.Node | ir.Core | Flex | Span
 ParamValue = str | float | int | bool | tuple[str, ...] | list[str]
 
 
@@ -103,6 +109,8 @@ class Scope(Struct):
     lets: dict[str, LetEntry] = field(default_factory=dict)
     metrics: dict[str, MetricEntry] = field(default_factory=dict)
     params: dict[str, ParamEntry] = field(default_factory=dict)
+    #: Metrics that are read.
+    used: dict[str, MetricSpec] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     found: list[Diagnostic] = field(default_factory=list)
     #: Where parameters stand, and names of what is made of one: other values may be given there.
@@ -115,14 +123,15 @@ class Scope(Struct):
         self,
         code: str,
         message: str,
-        span: Span,
+        place: Placed,
         *helps: str,
         label: str = "",
         labels: tuple[Label, ...] = (),
         fix: str | Fix | None = None,
         severity: Severity = Severity.ERROR,
     ) -> None:
-        """Records a finding; without other helps a fix is the help."""
+        """Records a finding about what stands somewhere; without other helps a fix is the help."""
+        span = place if isinstance(place, Span) else place.span
         repair = Fix(span, fix) if isinstance(fix, str) else fix
         if repair is not None and not helps:
             helps = (f"write  {repair.text.strip()}",)
@@ -134,10 +143,10 @@ class Scope(Struct):
             self.found.append(one)
 
     def refuse(
-        self, code: str, message: str, span: Span, *helps: str, **more: Unpack[_More]
+        self, code: str, message: str, place: Placed, *helps: str, **more: Unpack[_More]
     ) -> Refused:
         """Records an error and returns what to raise."""
-        self.report(code, message, span, *helps, **more)
+        self.report(code, message, place, *helps, **more)
         return Refused()
 
     def clash(
@@ -147,13 +156,13 @@ class Scope(Struct):
         first, second = sorted((left, right), key=lambda one: one.span.start)
         message = f"{wants}, not {describe(left)} and {describe(right)}"
         label, labels = describe(first), (Label(second.span, describe(second)),)
-        return self.refuse(code, message, first.span, *helps, label=label, labels=labels, fix=fix)
+        return self.refuse(code, message, first, *helps, label=label, labels=labels, fix=fix)
 
     def warn(
-        self, code: str, message: str, span: Span, *helps: str, fix: str | Fix | None = None
+        self, code: str, message: str, place: Placed, *helps: str, fix: str | Fix | None = None
     ) -> None:
         """Records a warning."""
-        self.report(code, message, span, *helps, fix=fix, severity=Severity.WARNING)
+        self.report(code, message, place, *helps, fix=fix, severity=Severity.WARNING)
 
     def clauses(self, parts: Iterable[Any], several: tuple[str, ...] = ()) -> dict[str, Any]:
         """Returns the parts of a statement by their names; one that stands twice is refused."""
@@ -161,7 +170,7 @@ class Scope(Struct):
         for part in parts:
             if part.name in out and part.name not in several:
                 word = self.text(part).split()[0]
-                raise self.refuse("P109", f"`{word}` is given twice", part.span)
+                raise self.refuse("P109", f"`{word}` is given twice", part)
             out[part.name] = part
         return out
 

@@ -1,4 +1,7 @@
-"""The statements around filters and scores: spread, sort, permit, bind, actions."""
+"""The statements around filters and scores: spread, sort, permit, bind, actions.
+
+And `preempt:`, `gang:` and `quota:`: what the built-in engines over several pods are told.
+"""
 
 import re
 from typing import Final
@@ -6,13 +9,13 @@ from typing import Final
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import comparisons, fields, peers
-from dsl.checker.lists import too_long
-from dsl.checker.literals import read_word
-from dsl.checker.rules import Checked, Parts, Rules, holes, unless
+from dsl.checker.aggregates import nothing_of_it, too_long
+from dsl.checker.literals import read_word, settle
+from dsl.checker.rules import Checked, Parts, Rules, Side, holes, refuse_unsaid, unless
 from dsl.checker.typer import Place
-from dsl.checker.undecided import Side, refuse_unsaid
-from dsl.making import arith, compare, constant, func, made, read
-from dsl.schema import FIELDS
+from dsl.making import arith, compare, constant, func, logical, made, read
+from dsl.schema import FIELDS, request_unit
+from dsl.source import Span
 from dsl.types import NUMBER, Level
 
 _SCORES: Final = frozenset(name for name in FIELDS if name.startswith("score"))
@@ -29,11 +32,11 @@ def spread(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) ->
     """Checks a `spread:`: a filter if it is hard, else a score."""
     span = node.span
     guard = rules.pod_guard(node, left)
-    over = peers.domain(rules.typer, parts["over"].values[0])
+    over = peers.domain(rules, parts["over"].values[0])
     skew = rules.whole(parts["skew"], "skew", 1, 1_000_000) if "skew" in parts else 1
     by = None
     if "peers_by" in parts:
-        by = peers.member(rules.typer, parts["peers_by"].values[0], "peers by")
+        by = peers.member(rules, parts["peers_by"].values[0], "peers by")
     value = peers.count(over, by, span)
     if "hard" not in parts:
         if "skew" in parts:
@@ -47,7 +50,7 @@ def spread(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) ->
         return score, (guard, value)
     if "weight" in parts:
         message = "a hard `spread` is a filter, and filters have no weight"
-        raise rules.scope.refuse("P209", message, parts["weight"].span, "drop `weight`")
+        raise rules.refuse("P209", message, parts["weight"], "drop `weight`")
     fewest = made(
         ir.NodeAggregate, span, NUMBER, Level.POD, function="min", over="nodes",
         value=value, where=read(span, "node.eligible"),
@@ -55,11 +58,9 @@ def spread(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) ->
     one = constant(span, 1.0, NUMBER)
     more = arith(span, NUMBER, ("+", "-"), (value, one, fewest))
     test = compare(span, more, "<=", constant(span, float(skew), NUMBER))
-    text = f"more than {skew} apart over {rules.scope.text(parts['over'].values[0])}"
-    core = ir.FilterCore(
-        guard=guard, test=test, left=left, right=test, forbids=False,
-        message=ir.Message(parts["over"].span, (text,)), status=None,
-    )  # fmt: skip
+    text = f"more than {skew} apart over {rules.text(parts['over'].values[0])}"
+    said = ir.Message(parts["over"].span, (text,))
+    core = ir.FilterCore(guard=guard, test=test, left=left, right=test, message=said)
     return core, (guard, test)
 
 
@@ -75,15 +76,15 @@ def sort(rules: Rules, _node: s.Special, _left: ir.Expr | None, parts: Parts) ->
         for one in ir.walk(root):
             clock = isinstance(one, ir.Read) and one.level is Level.CYCLE
             if clock or isinstance(one, ir.PodAggregate | ir.Metric | ir.Pair):
-                text = rules.scope.text(one)
+                text = rules.text(one)
                 message = f"a key of the queue is taken once, and `{text}` changes while pods wait"
                 help_ = "sort by fields of the pod:  pod.priority desc, pod.queued_at"
-                raise rules.scope.refuse("P202", message, one.span, help_)
-    first, written = part.keys[0], rules.scope.text(part.keys[0])
+                raise rules.refuse("P202", message, one, help_)
+    first, written = part.keys[0], rules.text(part.keys[0])
     if first.direction == "ascending" and written == "pod.priority":
         message, fix = "this puts the pods of the lowest priority first", "pod.priority desc"
         help_ = f"write  {fix}   or, if that is meant,  pod.priority asc"
-        rules.scope.warn("P224", message, first.span, help_, fix=fix)
+        rules.warn("P224", message, first, help_, fix=fix)
     return ir.SortCore(keys=order), tuple(key.value for key in order)
 
 
@@ -93,13 +94,13 @@ def keys(rules: Rules, part: s.KeysClause | None) -> tuple[ir.SortKey, ...]:
 
 
 def _key(rules: Rules, node: s.Key) -> ir.SortKey:
-    typed = rules.typer.expression(node.value)
-    value = rules.typer.want(typed, "single value", "an order")
+    typed = rules.expression(node.value)
+    value = rules.want(typed, "single value", "an order")
     items: list[str | float] = []
     for item in node.items.items if node.items is not None else ():
-        key = s.Text(item.span, fields.fixed_text(rules.typer, item))
-        found = read_word(rules.scope, key, value)
-        comparisons.closed_set(rules.scope, value, found)
+        key = s.Text(item.span, fields.fixed_text(rules, item))
+        found = read_word(rules, key, value)
+        comparisons.closed_set(rules, value, found)
         assert isinstance(found.value, str | float)
         items.append(found.value)
     return ir.SortKey(
@@ -122,15 +123,15 @@ def permit(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) ->
     if waits:
         seconds = rules.seconds(parts[name].values[0], "wait")
         written = parts[name].values[1]
-        until = rules.typer.condition(written, "`until`")
-        refuse_unsaid(rules.scope, Side(node, written, "wait"), until)
+        until = rules.condition(written, "`until`")
+        refuse_unsaid(rules, Side(node, written, "wait"), until)
     if name == "wait_then" and "wait_until" in parts:
         what = "after a wait the pod is allowed or rejected"
         help_ = "write  wait 60s until CONDITION, then allow   or   then reject"
-        raise rules.scope.refuse("P209", what, node.span, help_)
+        raise rules.refuse("P209", what, node, help_)
     if left is not None and node.left is not None:
-        refuse_unsaid(rules.scope, Side(node, node.left, "left"), left)
-    longer = () if name == "allow" else too_long(rules.typer, guard, rest, until)
+        refuse_unsaid(rules, Side(node, node.left, "left"), left)
+    longer = () if name == "allow" else too_long(rules, guard, rest, until)
     until = None if until is None else unless(longer, until)
     core = ir.PermitCore(
         guard=guard,
@@ -165,7 +166,7 @@ def actions(rules: Rules, node: s.Special, left: ir.Expr | None, _parts: Parts) 
         assert isinstance(part, s.Clause)
         action = _action(rules, part)
         if action.kind != "event" and (action.kind, action.key) in done:
-            raise rules.scope.refuse("P109", f"`{action.key}` is set twice", part.span)
+            raise rules.refuse("P109", f"`{action.key}` is set twice", part)
         # Of events there may be several.
         done[action.kind, action.key or str(len(done))] = action
     told = tuple(done.values())
@@ -174,17 +175,17 @@ def actions(rules: Rules, node: s.Special, left: ir.Expr | None, _parts: Parts) 
 
 
 def _action(rules: Rules, part: s.Clause) -> ir.Action:
-    with rules.typer.inside(Place(results=_SCORES)):
+    with rules.inside(Place(results=_SCORES)):
         if part.name == "event":
             text = rules.message({"event": part}, "event")
             return ir.Action(span=part.span, kind="event", text=text)
         key_node, written = part.values
         assert not isinstance(key_node, s.Template)
         assert not isinstance(written, s.Template)
-        key = fields.fixed_text(rules.typer, key_node)
+        key = fields.fixed_text(rules, key_node)
         _writable(rules, key, key_node)
-        typed = rules.typer.expression(written)
-        value = rules.typer.want(typed, "single value", f"`{key}`")
+        typed = rules.expression(written)
+        value = rules.want(typed, "single value", f"`{key}`")
     kind = "label" if part.name == "set_label" else "annotate"
     return ir.Action(span=part.span, kind=kind, key=key, value=value)
 
@@ -194,8 +195,184 @@ def _writable(rules: Rules, key: str, node: s.Expr) -> None:
     if any(prefix == one or prefix.endswith(f".{one}") for one in _PROTECTED):
         message = f"`{key}` belongs to Kubernetes, and policies do not set its keys"
         help_ = f"use a domain of your own:  example.com/{name}"
-        raise rules.scope.refuse("P117", message, node.span, help_)
+        raise rules.refuse("P117", message, node, help_)
     if not _NAME.fullmatch(name) or (slash and not _PREFIX.fullmatch(prefix)):
         message = f"`{key}` is not a key that Kubernetes takes"
         help_ = "write  example.com/name: letters, digits, `-`, `_` and `.`, at most 63 of them"
-        raise rules.scope.refuse("P117", message, node.span, help_)
+        raise rules.refuse("P117", message, node, help_)
+
+
+_VICTIMS: Final = frozenset(name for name in FIELDS if name.startswith("victims."))
+_MOST_NODES: Final = 4
+_MOST_VICTIMS: Final = 1000
+_GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
+_ALL: Final = 100.0
+
+# ---- preempt
+
+
+def preempt(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -> Checked:
+    """Checks a `preempt:`."""
+    guard = rules.pod_guard(node, left)
+    if "never" in parts:
+        return ir.PreemptCore(guard=guard, never=True), (guard,)
+    victims = parts["victims"]
+    where: ir.Expr | None = None
+    with rules.inside(Place(pods=True)):
+        if victims.values:
+            where = rules.condition(victims.values[0], "`where`")
+            nothing_of_it(rules, "condition", where)
+        order = keys(rules, parts.get("victim_order"))
+    with rules.inside(Place(results=_VICTIMS)):
+        pick = keys(rules, parts.get("pick"))
+    limit, across = parts.get("victim_limit"), parts.get("across")
+    core = ir.PreemptCore(
+        guard=guard,
+        never=False,
+        where=_less_important(where, victims.span.start),
+        order=order,
+        pick=pick,
+        limit=None if limit is None else rules.whole(limit, "limit", 1, _MOST_VICTIMS),
+        across=1 if across is None else rules.whole(across, "across", 1, _MOST_NODES),
+    )
+    return core, (guard, core.where, *(key.value for key in (*order, *pick)))
+
+
+def _less_important(where: ir.Expr | None, start: int) -> ir.Expr:
+    """Returns who may be evicted: only less important pods, unless `where` speaks of priority."""
+    # Nobody wrote it: no text may stand for it where values are told.
+    span = Span(start, start)
+    if where is not None and any(
+        isinstance(one, ir.Read) and one.field == "it.priority" for one in ir.walk(where)
+    ):
+        return where
+    lower = compare(span, read(span, "it.priority"), "<", read(span, "pod.priority"))
+    return logical(span, "and", (lower, *([] if where is None else [where])))
+
+
+# ---- gang
+
+
+def gang(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -> Checked:
+    """Checks a `gang:`."""
+    guard = rules.pod_guard(node, left)
+    by, member = _by(rules, guard, parts)
+    minimum = wait = None
+    if "gang_min" in parts:
+        typed = rules.expression(parts["gang_min"].values[0])
+        minimum = rules.want(typed, "plain number", "`min`")
+        rules.pod_only("`min` looks at the pod", minimum)
+        known = minimum.value if isinstance(minimum, ir.Const) else None
+        if isinstance(known, float) and (known < 1 or known != int(known)):
+            message = "a gang has a whole number of members from 1"
+            raise rules.refuse("P111", message, minimum)
+    elif not (isinstance(by, ir.Read) and (by.key == _GROUP_LABEL or by.field == "pod.group")):
+        message = "this `gang` does not say how many members it needs"
+        help_ = "end it with  min 4   or   min number(pod.annotation[KEY])"
+        raise rules.refuse("P209", message, node, help_)
+    if "gang_wait" in parts:
+        wait = rules.duration(parts["gang_wait"].values[0], "wait")
+        rules.pod_only("`wait` looks at the pod", wait)
+    backoff, within = parts.get("gang_backoff"), parts.get("gang_within")
+    core = ir.GangCore(
+        guard=guard,
+        by=by,
+        member=member,
+        minimum=minimum,
+        wait=wait,
+        backoff_seconds=rules.seconds(backoff.values[0], "backoff") if backoff else 0.0,
+        reject_above=_share(rules, parts["gang_reject"]) if "gang_reject" in parts else None,
+        within=peers.domain(rules, within.values[0]) if within else None,
+    )
+    return core, (guard, by, minimum, wait)
+
+
+def _by(rules: Rules, guard: ir.Expr | None, parts: Parts) -> tuple[ir.Expr, ir.Expr]:
+    by, member = peers.member(rules, parts["by"].values[0], "by")
+    return by, peers.chosen(rules, guard, member)
+
+
+def _share(rules: Rules, clause: s.Clause) -> float:
+    share = float(rules.text(clause.values[0]).removesuffix("%"))
+    if share > _ALL:
+        raise rules.refuse("P111", "a share is at most 100%", clause)
+    return share / _ALL
+
+
+# ---- quota
+
+
+def quota(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -> Checked:
+    """Checks a `quota:`."""
+    guard = rules.pod_guard(node, left)
+    by, member = _by(rules, guard, parts)
+    low, high = (_amounts(rules, parts.get(name)) for name in ("quota_min", "quota_max"))
+    if not ("quota_elastic" in parts or low or high):
+        what = "this `quota` limits nothing"
+        help_ = "end it with  max cpu 10, memory 32Gi   or   elastic"
+        raise rules.refuse("P209", what, node, help_)
+    for key, (least, span) in low.items():
+        if key in high and least > high[key][0]:
+            raise rules.refuse("P111", f"the minimum of {key} is above its maximum", span)
+    with rules.inside(Place(pods=True)):
+        reclaim = keys(rules, parts.get("quota_reclaim"))
+    message = rules.message(parts)
+    rules.pod_only("a quota is asked before any node", *holes(message))
+    within = [
+        (key, _stays_within(key, value, (by, member), span)) for key, (value, span) in high.items()
+    ]
+    core = ir.QuotaCore(
+        guard=guard,
+        by=by,
+        member=member,
+        minimum=tuple((key, value) for key, (value, _) in low.items()),
+        maximum=tuple((key, value) for key, (value, _) in high.items()),
+        elastic="quota_elastic" in parts,
+        reclaim=reclaim,
+        within=tuple(within),
+        message=message,
+        status=rules.status(parts),
+    )
+    # Whatever its amounts are, a quota looks at the pods that use them.
+    used = _used("cpu", None, node.span)
+    tests = (test for _, test in within)
+    return core, (guard, by, used, *tests, *(key.value for key in reclaim))
+
+
+def _amounts(rules: Rules, part: s.AmountsClause | None) -> dict[str, tuple[float, Span]]:
+    out: dict[str, tuple[float, Span]] = {}
+    for one in part.amounts if part is not None else ():
+        key = fields.fixed_text(rules, one.key)
+        fields.name_resource(rules, key, one.key.span)
+        if key in out:
+            raise rules.refuse("P109", f"`{key}` is given twice", one)
+        out[key] = _amount(rules, key, one.value), one.span
+    return out
+
+
+def _amount(rules: Rules, key: str, node: s.Literal) -> float:
+    unit = request_unit(key)
+    typed = rules.fixed(node)
+    value = settle(rules, typed, unit) if typed is not None else None
+    amount = value.value if isinstance(value, ir.Const) and value.type.unit == unit else None
+    # A parameter that is a text has no unit either.
+    if not isinstance(amount, float) or not amount >= 0:
+        message = f"`{rules.text(node)}` is no amount of {key}"
+        example = {"cpu": "10", "memory": "32Gi"}.get(key, "4")
+        help_ = f"write for example  {key} {example}"
+        raise rules.refuse("P111", message, node, help_)
+    return amount
+
+
+def _stays_within(key: str, most: float, by: tuple[ir.Expr, ir.Expr], span: Span) -> ir.Expr:
+    """Returns the condition that use and request of a resource stay within an amount."""
+    asked = read(span, "pod.request", key)
+    used = _used(key, compare(span, by[1], "==", by[0]), span)
+    total = arith(span, asked.type, ("+",), (used, asked))
+    return compare(span, total, "<=", constant(span, most, asked.type))
+
+
+def _used(key: str, where: ir.Expr | None, span: Span) -> ir.Expr:
+    value = read(span, "it.request", key)
+    parts = {"function": "sum", "over": "cluster", "value": value, "where": where}
+    return made(ir.PodAggregate, span, value.type, Level.POD, **parts)

@@ -1,27 +1,142 @@
 """What is known while the expressions of one file are checked, and what all checks share.
 
-How an expression of each kind is understood is told by those who make a `Typer`: see
-`expressions`.
+One table of conversions says how a value is written where another kind is wanted. How an expression
+of each kind is understood is told by `expressions`.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import names
-from dsl.checker.convert import help_for, hint_beside
 from dsl.checker.literals import settle
 from dsl.checker.scope import Flex, LetEntry, MetricEntry, Refused, Scope, Typed, attempt, describe
+from dsl.diagnostics import Fix
 from dsl.making import constant, first_of, made
 from dsl.plan import OF_NODES
+from dsl.schema import FIELDS
 from dsl.source import Span
-from dsl.types import DURATION, NUMBER, PLAIN, Kind, Level, Type, number_of
+from dsl.types import BYTES, CORES, DURATION, NUMBER, PLAIN, SECONDS, Kind, Level, Type, number_of
+
+_AMOUNTS: Final = {PLAIN: "number", CORES: "cores", BYTES: "bytes", SECONDS: "seconds"}
+_KINDS: Final = {
+    Kind.TEXT: "text", Kind.BOOL: "condition", Kind.TIME: "time", Kind.LIST: "list",
+    Kind.PODS: "set", Kind.NODES: "set",
+}  # fmt: skip
+#: (what it is, what is wanted) -> how it is written.
+_FORMS: Final = {
+    ("text", "number"): "number({})",
+    ("text", "cores"): "cores(quantity({}))",
+    ("text", "bytes"): "bytes(quantity({}))",
+    ("text", "seconds"): "duration({})",
+    ("text", "time"): "time({})",
+    ("text", "condition"): "{} is present",
+    ("condition", "number"): "(if {} then 1 else 0)",
+    ("condition", "text"): '(if {} then "true" else "false")',
+    ("list", "number"): "len({})",
+    ("list", "condition"): "len({}) > 0",
+    ("set", "number"): "count({})",
+    ("set", "condition"): "count({}) > 0",
+    ("time", "number"): "now - {}",
+    ("version", "number"): "version({})",
+    ("time", "seconds"): "now - {}",
+    **{("number", unit): f"{unit}({{}})" for unit in ("cores", "bytes", "seconds")},
+    **{(unit, "number"): "number({})" for unit in ("cores", "bytes", "seconds")},
+    **{(unit, "condition"): "{} > 0" for unit in _AMOUNTS.values()},
+    **{(unit, "text"): "string({})" for unit in _AMOUNTS.values()},
+}
+#: Fields whose values begin with the numbers of a version.
+_VERSIONS: Final = ("node.kernel", "node.kubelet_version")
+#: A day, which is no sum.
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_NUMERAL: Final = re.compile(r"\d+(\.\d+)?([a-zA-Z]{1,3}|%)?", re.ASCII)
+
+
+def sort_of(kind: Type) -> str:
+    """Returns what a value is, as the table calls it; "" where it calls it nothing."""
+    return _AMOUNTS.get(kind.unit or PLAIN, "") if kind.is_number else _KINDS[kind.kind]
+
+
+def converted(scope: Scope, typed: Typed, want: str) -> str:
+    """Returns how a value is written where something else is wanted; "" where nobody knows."""
+    have = sort_of(typed.type)
+    if isinstance(typed, Flex | ir.Const):
+        return ""  # What is written out is another thing, not the same in another form.
+    if isinstance(typed, ir.Read) and typed.field == "node.condition" and want == "condition":
+        return f"{scope.text(typed)} is True"
+    if isinstance(typed, ir.Read) and have in ("text", "time"):
+        if typed.field in _VERSIONS:
+            have = "version"
+        elif want != "condition" and not _may_hold(typed, want):
+            return ""
+    return _FORMS.get((have, want), "").format(scope.text(typed))
+
+
+def _may_hold(read: ir.Read, want: str) -> bool:
+    """Whether a field may hold the text of a number: one that has no key holds names."""
+    if read.type.kind is Kind.TIME:
+        return read.field != "now"
+    return want == "time" or (FIELDS[read.field].keyed and read.field != "node.condition")
+
+
+def help_for(scope: Scope, typed: Typed, want: str) -> tuple[str, ...]:
+    """Returns the same as the helps of a finding."""
+    better = converted(scope, typed, want)
+    return (f"write  {better}",) if better else ()
+
+
+def apart(scope: Scope, wants: str, one: Typed, other: Typed) -> Refused:
+    """Refuses two values that do not go together, and says how one is written beside the other."""
+    left, right = sorted((one, other), key=lambda each: each.span.start)
+    pairs = ((left, right), (right, left))
+    fixes = ((each, _beside(scope, each, beside)) for each, beside in pairs)
+    fix = next((Fix(each.span, better) for each, better in fixes if better), None)
+    helps = () if fix is not None else hint_beside(scope, left, right)
+    if left.type.kind is right.type.kind:
+        return scope.clash("P203", f"{wants} equal units", left, right, *helps, fix=fix)
+    return scope.clash("P201", f"{wants} two values of one kind", left, right, *helps, fix=fix)
+
+
+def hint_beside(scope: Scope, left: Typed, right: Typed) -> tuple[str, ...]:
+    """Returns how one of two values may be written beside the other: what has a unit keeps it."""
+    for one, other in ((left, right), (right, left)):
+        have, want = sort_of(one.type), sort_of(other.type)
+        numbers = want == "number" and have in _AMOUNTS.values()
+        helps = () if numbers or have == "text" else help_for(scope, one, want)
+        if helps:
+            return helps
+    return ()
+
+
+def _beside(scope: Scope, one: Typed, other: Typed) -> str:
+    """Returns how a value is written beside another kind; "" where that is not sure."""
+    want, text, kind = sort_of(other.type), scope.text(one), one.type.kind
+    if isinstance(one, Flex):
+        return f'time("{text}T00:00:00Z")' if want == "time" and _DATE.fullmatch(text) else ""
+    if isinstance(one, ir.Const) and kind is Kind.BOOL and want == "text":
+        return f'"{text}"'
+    if kind is Kind.TIME:
+        age = want == "seconds" or (isinstance(other, Flex) and other.sort == "milli")
+        return f"now - {text}" if age and text != "now" else ""
+    if kind is not Kind.TEXT:
+        return ""
+    if not isinstance(one, ir.Const):
+        return converted(scope, one, want) if want != "condition" else ""
+    inner = str(one.value)
+    if text[:1] not in ('"', "'"):
+        return ""
+    if want == "condition":
+        return inner.lower() if inner.lower() in ("true", "false") else ""
+    if want == "time":
+        midnight = "T00:00:00Z" * (_DATE.fullmatch(inner) is not None)
+        return f'time("{inner}{midnight}")'
+    return inner if _NUMERAL.fullmatch(inner) else ""
+
 
 _MAX_TOTAL_DEPTH: Final = 128
 _METRIC_LEVELS: Final = {
@@ -44,11 +159,6 @@ _IS: Final[dict[str, Callable[[Type], bool]]] = {
     "single value": lambda kind: kind.kind is not Kind.LIST,
 }
 _SORTS: Final = {"plain number": "number", "duration": "seconds"}
-
-
-@cache
-def _tests(wants: str) -> tuple[Callable[[Type], bool], ...]:
-    return tuple([_IS[one] for one in wants.split(" or ")])
 
 
 #: Understands an expression.
@@ -75,28 +185,23 @@ class Place(Struct, frozen=True):
     root: s.Expr | None = None
 
 
-class Typer:
+class Typer(Scope, kw_only=True):
     """Checks the expressions of one file.
 
     `check` gives a typed tree or raises `Refused` with the finding recorded; constants keep their
     unit open until a neighbour settles it.
     """
 
-    def __init__(
-        self, scope: Scope, find_metric: Callable[[str], MetricEntry | None], walk: Walk
-    ) -> None:
-        self.scope = scope
-        self.find_metric = find_metric
-        self._walk = walk
-        #: What a bare `max` may mean, by the expression that it stands in.
-        self.subjects: dict[int, dict[str, ir.Expr]] = {}
-        self.place = Place()
-        #: Aggregates over lists that are read, and what holds where a list is too long.
-        self.bounded: dict[int, tuple[ir.Expr, ir.Compare]] = {}
-        #: How deep each expression is, by its id; held here, so that no other one gets that id.
-        self._depths: dict[int, tuple[int, ir.Expr]] = {}
-        #: How many expressions are being checked, one within the other.
-        self._nested = 0
+    walk: Walk
+    place: Place = Place()
+    #: What a bare `max` may mean, by the expression that it stands in.
+    subjects: dict[int, dict[str, ir.Expr]] = field(default_factory=dict)
+    #: Aggregates over lists that are read, and what holds where a list is too long.
+    bounded: dict[int, tuple[ir.Expr, ir.Compare]] = field(default_factory=dict)
+    #: How deep each expression is, by its id; held here, so that no other one gets that id.
+    _depths: dict[int, tuple[int, ir.Expr]] = field(default_factory=dict)
+    #: How many expressions are being checked, one within the other.
+    _nested: int = 0
 
     # ---- entries for statements
 
@@ -116,20 +221,18 @@ class Typer:
         self, typed: Typed, wants: str, what: str, code: str = "P201", helps: tuple[str, ...] = ()
     ) -> ir.Expr:
         """Returns a value of a kind that its place wants: `number`, or `text or list`."""
-        kind = NUMBER if isinstance(typed, Flex) else typed.type
-        for fits in _tests(wants):
-            if fits(kind):
-                return self.plain(typed)
+        if any(_IS[one](typed.type) for one in wants.split(" or ")):
+            return self.plain(typed)
         message = f"{what} wants a {wants}, and this is {describe(typed)}"
         word = wants.partition(" or ")[0]
         if isinstance(typed, Flex) and word == "text":
-            helps = helps or (f'write  "{self.scope.text(typed)}"',)
-        helps = helps or help_for(self.scope, typed, _SORTS.get(word, word))
-        raise self.scope.refuse(code, message, typed.span, *helps)
+            helps = helps or (f'write  "{self.text(typed)}"',)
+        helps = helps or help_for(self, typed, _SORTS.get(word, word))
+        raise self.refuse(code, message, typed, *helps)
 
     def plain(self, typed: Typed) -> ir.Expr:
         """Settles a constant as a plain number."""
-        return settle(self.scope, typed, PLAIN)
+        return settle(self, typed, PLAIN)
 
     @contextmanager
     def inside(self, place: Place) -> Iterator[None]:
@@ -150,7 +253,7 @@ class Typer:
 
     def _too_deep(self, span: Span) -> Refused:
         message = f"through its lets this is nested more than {_MAX_TOTAL_DEPTH} deep"
-        return self.scope.refuse("P006", message, span, "compute less in one value")
+        return self.refuse("P006", message, span, "compute less in one value")
 
     # ---- parts
 
@@ -160,7 +263,7 @@ class Typer:
             raise self._too_deep((self.place.root or node).span)
         self._nested += 1
         try:
-            return self._walk(self, node)
+            return self.walk(self, node)
         finally:
             self._nested -= 1
 
@@ -172,43 +275,27 @@ class Typer:
             raise Refused
         return there
 
-    def number(self, node: s.Expr, what: str) -> Typed:
+    def open_number(self, node: s.Expr, what: str) -> Typed:
         """Checks an expression that must be a number; a constant keeps its unit open."""
         typed = self.check(node)
         return typed if isinstance(typed, Flex) else self.want(typed, "number", what)
 
-    def unify(self, parts: Sequence[Typed], joined: str) -> tuple[tuple[ir.Expr, ...], Type]:
+    def unify(self, parts: Sequence[Typed], wants: str) -> tuple[tuple[ir.Expr, ...], Type]:
         """Brings values to one type; constants take the unit of the others."""
         firm = next((one for one in parts if not isinstance(one, Flex)), None)
         if firm is None:
             return tuple(self.plain(one) for one in parts), NUMBER
-        unit = firm.type.unit or PLAIN
-        out = []
+        known, out = (firm.type.kind, firm.type.unit), []
         for one in parts:
             if isinstance(one, Flex) and firm.type.is_number:
-                out.append(settle(self.scope, one, unit, firm))
-            elif isinstance(one, Flex) or one.type.kind is not firm.type.kind:
-                raise self.scope.clash("P201", f"{joined} two values of one kind", firm, one)
-            elif one.type.unit != firm.type.unit:
-                helps = hint_beside(self.scope, one, firm)
-                raise self.scope.clash("P203", f"{joined} equal units", firm, one, *helps)
+                out.append(settle(self, one, firm.type.unit or PLAIN, firm))
+            elif isinstance(one, Flex) or (one.type.kind, one.type.unit) != known:
+                raise apart(self, wants, firm, one)
             else:
                 out.append(one)
         return tuple(out), firm.type
 
     # ---- names
-
-    def param(self, node: s.Param) -> Typed:
-        """Returns the value of a parameter."""
-        entry = self.scope.params.get(node.name)
-        if entry is None:
-            if node.name in self.scope.broken:
-                raise Refused
-            raise names.no_param(self.scope, node)
-        if entry.value is None:
-            raise Refused
-        self.scope.given.append(node.span)
-        return replace(entry.value, span=node.span)
 
     def sample(
         self,
@@ -224,7 +311,7 @@ class Typer:
             raise Refused
         if spec.of == "pair" and not pair:
             message = f"`{name}` is a metric of pairs"
-            raise self.scope.refuse("P209", message, span, f"write  {name}(node.name, it.node)")
+            raise self.refuse("P209", message, span, f"write  {name}(node.name, it.node)")
         kind = DURATION if age else number_of(entry.unit)
         level = max((one.level for one in pair), default=_METRIC_LEVELS.get(spec.of, Level.CYCLE))
         if spec.of == "pod" and self.place.pods:
@@ -245,17 +332,17 @@ class Typer:
         """Checks a `let` once, whenever it is first needed."""
         if entry.open:
             name = entry.written.name
-            others = [one for one, let in self.scope.lets.items() if let.open and one != name]
+            others = [one for one, let in self.lets.items() if let.open and one != name]
             without = " or ".join(f"`{one}`" for one in (name, *others))
             message = f"`{name}` is defined by way of itself"
             help_ = f"write its value without {without}"
-            raise self.scope.refuse("P110", message, entry.written.name_span, help_)
+            raise self.refuse("P110", message, entry.written.name_span, help_)
         if not entry.done:
-            entry.open, given = True, len(self.scope.given)
+            entry.open, given = True, len(self.given)
             try:
                 with self.inside(Place()):
                     entry.value = self.expression(entry.written.value)
-                entry.given = len(self.scope.given) > given
+                entry.given = len(self.given) > given
             finally:
                 entry.open, entry.done = False, True
         if entry.value is None:

@@ -1,21 +1,26 @@
 """Rules as understood become closures over NumPy columns; no code is generated.
 
-Knows columns and the meaning of each node; not how rules are written or explained.
+Knows columns and the meaning of each node; not how rules are written or explained. Filters, scores
+and tiers are asked of rows of nodes; gates, orders, permits and actions of one pod, or of it on one
+node.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dsl import ir
+from dsl import functions, ir
 from dsl.lower import numbers
 from dsl.lower.columns import Builder
-from dsl.lower.frame import NO_ROWS, Frame, Memo, Run
-from dsl.lower.lasting import is_quiet
-from dsl.types import MISSING
+from dsl.lower.frame import NO_RESULTS, NO_ROWS, Frame, Run, Value, is_quiet
+from dsl.lower.frame import Memo as Memo
+from dsl.plan import Effect, Results
+from dsl.types import MISSING, Kind, Level, is_missing, show
+from dsl.words import filled
 from dsl.world import Column, Mask, Parts, Rows, Subject, World
-
-__all__ = ["Memo", "combine", "finished", "lower_column", "lower_filter"]
 
 Prepare = Callable[[Subject, World], Parts | None]
 
@@ -66,7 +71,7 @@ def finished(core: ir.ScoreCore) -> Callable[[Column], Column | None]:
 
 
 def _prepare(guard: ir.Expr | None, slots: list[Run], memo: Memo) -> Prepare:
-    applies = Builder(memo, hoist=False).build(guard) if guard is not None else None
+    applies = Builder(memo).build(guard) if guard is not None else None
     if applies is None and not slots:
         return lambda _subject, _world: ()
 
@@ -98,3 +103,135 @@ def combine(columns: Sequence[tuple[float, Column | None]]) -> Column | None:
         weights += weight
     total /= weights
     return numbers.rounded(total)
+
+
+Condition = Callable[[Subject, World, int], bool]
+
+
+def lower_condition(parts: tuple[ir.Expr | None, ...], memo: Memo) -> Condition:
+    """Compiles conditions that must all hold, of the pod or of the pod on one node."""
+    built = _built([one for one in parts if one is not None], memo)
+
+    def holds(subject: Subject, world: World, row: int) -> bool:
+        frame = _at(subject, world, row)
+        return all(frame.ask(run) for run in built)
+
+    return holds
+
+
+class Values:
+    """The values of parts of a rule, of the pod or of the pod on one node.
+
+    Each is compiled when it is first asked for. Lists of nodes are no columns: ask others for them.
+    """
+
+    def __init__(self, memo: Memo) -> None:
+        self._builder = Builder(memo)
+
+    def of(
+        self, subject: Subject, world: World, row: int, results: Results = NO_RESULTS
+    ) -> Callable[[ir.Expr], Value]:
+        """Returns what gives a float, text, flag or tuple for parts there, as in `reference`."""
+        frame = _at(subject, world, row, results)
+        return lambda node: _scalar(frame.ask(self._builder.build(node)), node, world)
+
+
+def _at(subject: Subject, world: World, row: int, results: Results | None = None) -> Frame:
+    """Returns the evaluation of a pod on one node, -1 for none."""
+    rows = np.array([row]) if row >= 0 else NO_ROWS
+    return Frame(world, rows, subject=subject, results=results)
+
+
+def _built(parts: Iterable[ir.Expr], memo: Memo) -> list[Run]:
+    return [Builder(memo).build(one) for one in parts]
+
+
+def _scalar(found: Value, node: ir.Expr, world: World) -> Value:
+    if not isinstance(found, np.ndarray):
+        return found
+    one = found.item()
+    if node.type.kind is not Kind.TEXT:
+        return one
+    return None if one < 0 else world.dictionary.texts[one]
+
+
+def lower_turns(left: tuple[ir.Expr, ...], memo: Memo) -> Callable[[Subject, World], float]:
+    """Compiles the seconds that are left, of `dsl.turns`, into the least that is to come."""
+    built = _built(left, memo)
+
+    def turns(subject: Subject, world: World) -> float:
+        frame = Frame(world, slice(world.nodes), subject=subject)
+        soonest = math.inf
+        for run in built:
+            seconds = np.asarray(frame.ask(run))
+            soonest = min(soonest, float(seconds.min(initial=math.inf, where=seconds >= 0)))
+        return soonest
+
+    return turns
+
+
+def lower_alike(
+    parts: tuple[ir.Expr, ...], memo: Memo
+) -> Callable[[Subject, World, NDArray[np.intp]], bool]:
+    """Compiles whether each of some values is the same on all of some rows."""
+    of_nodes = [one for one in parts if one.level is Level.NODE]
+    built = _built([one for one in of_nodes if one.type.kind is not Kind.LIST], memo)
+    # Lists are no columns: who shows them is taken to say something else of each node.
+    whole = len(built) == len(of_nodes)
+
+    def alike(subject: Subject, world: World, rows: NDArray[np.intp]) -> bool:
+        frame = Frame(world, rows, subject=subject)
+        return whole and all(_is_uniform(frame.ask(run)) for run in built)
+
+    return alike
+
+
+def _is_uniform(values: NDArray[Any]) -> bool:
+    same = values == values[0]
+    return bool(same.all()) or bool(np.isnan(values).all())
+
+
+def lower_actions(
+    core: ir.ActionCore, memo: Memo
+) -> Callable[[Subject, World, int, Results], tuple[Effect, ...]]:
+    """Compiles a `prebind:` or `postbind:`; what has no value is not set."""
+    applies = lower_condition((core.guard, core.left), memo)
+    actions = [_action(one, memo) for one in core.actions]
+
+    def effects(subject: Subject, world: World, row: int, results: Results) -> tuple[Effect, ...]:
+        if not applies(subject, world, row):
+            return ()
+        found = (one(subject, world, row, results) for one in actions)
+        return tuple(one for one in found if one is not None)
+
+    return effects
+
+
+def _action(core: ir.Action, memo: Memo) -> Callable[[Subject, World, int, Results], Effect | None]:
+    values, text, written = Values(memo), core.text, core.value
+
+    def effect(subject: Subject, world: World, row: int, results: Results) -> Effect | None:
+        ask = values.of(subject, world, row, results)
+        if text is not None:
+            return Effect(core.kind, core.key, filled(text, ask))
+        assert written is not None
+        value = ask(written)
+        if is_missing(value):
+            return None
+        return Effect(core.kind, core.key, show(value, written.type))
+
+    return effect
+
+
+def lower_key(core: ir.SortCore, memo: Memo) -> Callable[[Subject, World], tuple[Any, ...]]:
+    """Compiles the keys of the queue, with the hidden last ones."""
+    built = [(Builder(memo).build(one.value), one.direction, one.items) for one in core.keys]
+
+    def key(subject: Subject, world: World) -> tuple[Any, ...]:
+        frame = Frame(world, NO_ROWS, subject=subject)
+        own = [functions.place(run(frame), order, items) for run, order, items in built]
+        queued_at = subject.number("pod.queued_at", None)
+        last = functions.place(queued_at, "asc", ())
+        return (*own, last, subject.text("pod.uid", None) or "")
+
+    return key

@@ -5,19 +5,20 @@ the frame; at `it` level as an array over pods. Parts that only the pod decides 
 are computed once per pod and become its class key.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
 from dsl import functions, ir
-from dsl.lower import conditions, lists, numbers, pods, reads, texts
-from dsl.lower.across import Across, Asked, across, asked, of_group, pair_of_group
+from dsl.lower import conditions, numbers, pods, reads, texts
 from dsl.lower.conditions import text_function
-from dsl.lower.frame import Frame, Kept, Memo, Run, Value
-from dsl.lower.lasting import Facts, Known, is_dear, works
+from dsl.lower.frame import Facts, Frame, Kept, Known, Memo, Run, Value, is_dear, once, works
+from dsl.lower.pods import Across, Asked, across, asked, of_group, pair_of_group
 from dsl.schema import FIELDS
 from dsl.types import MISSING, Kind, Level
 
+_FUNCTIONS: Final = {**functions.TEXT_FUNCTIONS, **functions.NUMBER_FUNCTIONS}
 _OVER_SETS: Final = ir.NodeAggregate | ir.PodAggregate
 #: A row that is asked about by itself costs about so many rows of a full pass.
 _WORTH: Final = 8
@@ -32,13 +33,12 @@ class Builder:
 
     # INVARIANT: expressions are known by their ids, so the tree outlives its builder.
 
-    def __init__(self, memo: Memo, *, hoist: bool) -> None:
+    def __init__(self, memo: Memo, *, hoist: bool = False) -> None:
         self.memo = memo
         self.hoist = hoist
         self.slots: list[Run] = []
-        self._slot_of: dict[int, int] = {}
+        self._slot_of: dict[object, int] = {}
         self._built: dict[tuple[int, str], Run] = {}
-        self._asked: dict[tuple[str, str], int] = {}
         self._known = Known()
         self._within = False
         #: Whether what is asked of the items of a list is built, and what reads the item.
@@ -51,7 +51,8 @@ class Builder:
         """Returns the closure of an expression in a domain."""
         of_item = self._reads_item(node)
         if self.hoist and node.level is Level.POD and not of_item and not ir.has(_OVER_SETS, node):
-            return self._slot(node)
+            body = node.body if isinstance(node, ir.Named) else node
+            return self._slot(id(body), lambda: Builder(self.memo).build(body))
         if domain != reads.ROWS and node.level <= Level.NODE:
             run = self.build(node)
             return self._gathered(run) if node.level is Level.NODE else run
@@ -118,18 +119,12 @@ class Builder:
 
         return lasting
 
-    def _slot(self, node: ir.Expr) -> Run:
-        body = node.body if isinstance(node, ir.Named) else node
-        place = self._slot_of.get(id(body))
-        if place is None:
-            place = len(self.slots)
-            self.slots.append(Builder(self.memo, hoist=False).build(body))
-            self._slot_of[id(body)] = place
-
-        def slot(frame: Frame, place: int = place) -> Value:
-            return frame.parts[place]
-
-        return slot
+    def _slot(self, key: object, make: Callable[[], Run]) -> Run:
+        """Returns the read of what is computed once per pod; `make` makes that, once a key."""
+        place = self._slot_of.setdefault(key, len(self.slots))
+        if place == len(self.slots):
+            self.slots.append(make())
+        return lambda frame: frame.parts[place]
 
     def _of_subject(self, field: str, what: str) -> Run:
         """Returns what the pod has for a field (`pairs`, `asks`), hoisted if need be."""
@@ -137,13 +132,7 @@ class Builder:
         def read(frame: Frame) -> Value:
             return getattr(frame.subject, what)(field)
 
-        if not self.hoist:
-            return read
-        place = self._asked.get((field, what))
-        if place is None:
-            place = self._asked[field, what] = len(self.slots)
-            self.slots.append(read)
-        return lambda frame, place=place: frame.parts[place]  # type: ignore[misc]  # mypy knows no defaults of lambdas
+        return self._slot((field, what), lambda: read) if self.hoist else read
 
     def _gathered(self, run: Run) -> Run:
         def gathered(frame: Frame) -> Value:
@@ -171,7 +160,8 @@ class Builder:
                 ends = self.build(node.left, domain), self.build(node.right, domain)
                 return reads.pair_read(node, *ends)
             case ir.Named():
-                return self._named(node)
+                # No let is about a pod of a set.
+                return once(id(node.body), self.build(node.body))
             case ir.Arith():
                 raw = self._arith(node, domain)
                 return lambda frame: numbers.settle(raw(frame))
@@ -217,18 +207,6 @@ class Builder:
             return lambda frame: frame.world.cycle_text(field)
         return lambda frame: float(frame.world.cycle_number(field))
 
-    def _named(self, node: ir.Named) -> Run:
-        # No let is about a pod of a set.
-        body, key = self.build(node.body), id(node.body)
-
-        def named(frame: Frame) -> Value:
-            cache = frame.cache
-            if key not in cache:
-                cache[key] = body(frame)
-            return cache[key]
-
-        return named
-
     # ---- numbers
 
     def _arith(self, node: ir.Arith, domain: str) -> Run:
@@ -267,7 +245,7 @@ class Builder:
     def _func(self, node: ir.Func, domain: str) -> Run:
         name = node.name
         if node.args[0].type.kind is Kind.LIST:
-            return lists.list_function(self, node, domain)
+            return conditions.list_function(self, node, domain)
         runs = [self.build(one, domain) for one in node.args]
         scalar = node.level <= Level.POD
         if name == "plain":
@@ -276,31 +254,34 @@ class Builder:
             return reads.element_wise(name, runs, scalar=scalar)
         if name == "string":
             return reads.string(runs[0], scalar=scalar)
-        if name in functions.TEXT_FUNCTIONS:
-            kind = texts.FLOAT if node.type.is_number or node.type.kind is Kind.TIME else texts.CODE
-            return text_function(self, functions.TEXT_FUNCTIONS[name], node.args, domain, kind)
-        if scalar:
-            function = functions.NUMBER_FUNCTIONS[name]
-            return lambda frame: function(*(run(frame) for run in runs))
-        columns = numbers.NUMBER_FUNCTIONS[name]
-        return lambda frame: columns(*(run(frame) for run in runs))
+        if name in numbers.NUMBER_FUNCTIONS and not scalar:
+            columns = numbers.NUMBER_FUNCTIONS[name]
+            return lambda frame: columns(*(run(frame) for run in runs))
+        kind = texts.CODE if node.type.kind in (Kind.TEXT, Kind.LIST) else texts.FLOAT
+        return text_function(self, _FUNCTIONS[name], node.args, domain, kind)
 
     # ---- aggregates
 
-    def _value(self, node: ir.Expr | None, domain: str = reads.ROWS) -> Run | None:
-        """Builds what an aggregate is of; texts as codes, also where one text is that of all."""
-        if node is None or node.type.kind is not Kind.TEXT:
-            return None if node is None else self.build(node, domain)
+    def coded(self, node: ir.Expr, domain: str = reads.ROWS) -> Run:
+        """Builds a value; texts as codes, also where one text is that of all."""
         run = self.build(node, domain)
+        if node.type.kind is not Kind.TEXT:
+            return run
         return lambda frame: texts.code_of(run(frame), frame.world.dictionary)
 
+    def _each(self, node: ir.Aggregate, domain: str = reads.ROWS) -> tuple[Run | None, Run | None]:
+        """Builds the value and the condition of an aggregate."""
+        value, where = node.value, node.where
+        return (
+            None if value is None else self.coded(value, domain),
+            None if where is None else self.build(where, domain),
+        )
+
     def _node_aggregate(self, node: ir.NodeAggregate) -> Run:
-        value = self._value(node.value)
-        where = self.build(node.where) if node.where is not None else None
-        plan, over = pods.PodSum(node.function, node.over, value, where, self.memo), node.over
+        plan, over = pods.PodSum(node.function, node.over, *self._each(node), self.memo), node.over
         if node.level is Level.NODE:
             return pods.nodes_of_domains(plan)
-        return lambda frame: pods.reduce_nodes(plan, frame.candidate_frame(over))
+        return lambda frame: pods.reduce_all(plan, one := frame.candidate_frame(over), one.count)
 
     def _pod_aggregate(self, node: ir.PodAggregate) -> Run:
         parts = asked(node)
@@ -308,9 +289,8 @@ class Builder:
             run = self._across(node, parts)
         else:
             domain = reads.ITS if node.over == "node" else reads.ALL
-            value = self._value(node.value, domain)
-            where = self.build(node.where, domain) if node.where is not None else None
-            run = pods.pod_aggregate(pods.PodSum(node.function, node.over, value, where, self.memo))
+            each = self._each(node, domain)
+            run = pods.pod_aggregate(pods.PodSum(node.function, node.over, *each, self.memo))
         if node.table != "pods":
             table = node.table
             return lambda frame: run(frame.of_table(table))
@@ -329,7 +309,7 @@ class Builder:
             end = self.build(there, reads.GROUPS)
             found = pair_of_group(pair.id, place, end, node_first=node_first)
             self._built[id(pair), reads.GROUPS] = found
-        value = self._value(node.value, reads.GROUPS)
+        value = None if node.value is None else self.coded(node.value, reads.GROUPS)
         first: list[Run] = []
         where: list[Run] = []
         # What asks the pods alone leaves some of them out before there are pairs; but of `all`.
@@ -345,27 +325,22 @@ class Builder:
 
     def _container_aggregate(self, node: ir.ContainerAggregate) -> Run:
         """Returns an aggregate over the containers of the subject, one after the other."""
-        value = self.build(node.value) if node.value is not None else None
-        where = self.build(node.where) if node.where is not None else None
-        return pods.one_by_one(node.function, value, where, pods.containers)
+        return pods.one_by_one(node, self.build, pods.containers)
 
     def _item_aggregate(self, node: ir.ItemAggregate, domain: str) -> Run:
-        items, function = lists.items_of(self, node), node.function
-        is_text = node.value is not None and node.value.type.kind is Kind.TEXT
-        before, self._in_items = self._in_items, True
-        try:
-            value, where = self._value(node.value, domain), self.build(node.where, domain)
-        finally:
-            self._in_items = before
+        items = conditions.items_of(self, node)
 
         def each(frame: Frame) -> list[Frame]:
             return [frame.of_item(one) for one in items(frame)]
 
-        if node.level <= Level.POD:
-            value = self.build(node.value) if node.value is not None and is_text else value
-            return pods.one_by_one(function, value, where, each)
-        reduce = pods.of_items(function, value, where, reads.frame_count(domain), is_text=is_text)
-        return lambda frame: reduce(frame, each(frame))
+        before, self._in_items = self._in_items, True
+        try:
+            if node.level <= Level.POD:
+                return pods.one_by_one(node, self.build, each)
+            parts = self._each(node, domain)
+        finally:
+            self._in_items = before
+        return pods.of_items(node, parts, each, reads.frame_count(domain))
 
     def _rank(self, node: ir.Rank) -> Run:
         value = self.build(node.value)
@@ -396,14 +371,5 @@ def _patched(run: Run, kept: Kept, facts: Facts, frame: Frame) -> Value:
 
 def _outside(run: Run, key: tuple[int, str]) -> Run:
     """Returns what is asked once for all items of a list."""
-
-    def outside(frame: Frame) -> Value:
-        outer = frame.outer
-        if outer is None:
-            return run(frame)
-        place = ("outside", key)
-        if place not in outer.cache:
-            outer.cache[place] = run(outer)
-        return outer.cache[place]
-
-    return outside
+    kept = once(("outside", key), run)
+    return lambda frame: run(frame) if frame.outer is None else kept(frame.outer)

@@ -1,15 +1,18 @@
-"""Comparisons, tests and choices as closures over a frame, and functions of texts."""
+"""Comparisons, tests and choices as closures over a frame, and functions of texts and of lists."""
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from dsl import functions, ir
-from dsl.lower import reads, texts
+from dsl.lower import numbers, reads, texts
 from dsl.lower.frame import Frame, Run, Value
-from dsl.types import Kind, Level, is_missing
+from dsl.lower.reads import ROWS, Building, missing_of
+from dsl.lower.texts import CODE, FLOAT
+from dsl.types import MISSING, Kind, Level, is_missing
 
 
 def text_function(
@@ -103,9 +106,8 @@ def _missing(builder: reads.Building, node: ir.Missing, domain: str) -> Run:
 
 
 def _coalesce(builder: reads.Building, node: ir.Coalesce, domain: str) -> Run:
-    runs = [builder.build(one, domain) for one in node.operands]
-    is_text = node.type.kind is Kind.TEXT
     if node.level <= Level.POD:
+        runs = [builder.build(one, domain) for one in node.operands]
 
         def first(frame: Frame) -> Value:
             for run in runs:
@@ -116,16 +118,14 @@ def _coalesce(builder: reads.Building, node: ir.Coalesce, domain: str) -> Run:
 
         return first
 
+    is_text = node.type.kind is Kind.TEXT
+    *others, last = [builder.coded(one, domain) for one in node.operands]
+
     def columns(frame: Frame) -> Value:
-        dictionary = frame.world.dictionary
-        result: Value = None
-        for run in reversed(runs):
-            value = texts.code_of(run(frame), dictionary) if is_text else run(frame)
-            if result is None:
-                result = value
-                continue
-            gone = value < 0 if is_text else np.isnan(value)
-            result = np.where(gone, result, value)
+        result = last(frame)
+        for run in reversed(others):
+            value = run(frame)
+            result = np.where(value < 0 if is_text else np.isnan(value), result, value)
         return result
 
     return columns
@@ -152,26 +152,19 @@ def _logical(builder: reads.Building, node: ir.Logical, domain: str) -> Run:
 
 
 def _if(builder: reads.Building, node: ir.If, domain: str) -> Run:
-    condition = builder.build(node.condition, domain)
-    then, other = builder.build(node.then, domain), builder.build(node.other, domain)
-    if node.level <= Level.POD:
+    condition, scalar = builder.build(node.condition, domain), node.level <= Level.POD
+    build = builder.build if scalar else builder.coded
+    then, other = build(node.then, domain), build(node.other, domain)
+    if scalar:
         return lambda frame: then(frame) if condition(frame) else other(frame)
-    is_text = node.type.kind is Kind.TEXT
     # The pod alone decides: what is not chosen, the rest of a long list say, costs nothing.
     once = node.condition.level <= Level.POD and domain == reads.ROWS
 
     def choose(frame: Frame) -> Value:
         if once:
             chosen = (then if condition(frame) else other)(frame)
-            if isinstance(chosen, np.ndarray):
-                return chosen
-            chosen = texts.code_of(chosen, frame.world.dictionary) if is_text else chosen
-            return np.full(frame.count, chosen)
-        yes, no = then(frame), other(frame)
-        if is_text:
-            dictionary = frame.world.dictionary
-            yes, no = texts.code_of(yes, dictionary), texts.code_of(no, dictionary)
-        return np.where(condition(frame), yes, no)
+            return chosen if isinstance(chosen, np.ndarray) else np.full(frame.count, chosen)
+        return np.where(condition(frame), then(frame), other(frame))
 
     return choose
 
@@ -211,3 +204,66 @@ CONDITIONS: Final[dict[type, Callable[[reads.Building, Any, str], Run]]] = {
     ir.Not: _not,
     ir.If: _if,
 }
+
+
+def list_function(builder: Building, node: ir.Func, domain: str) -> Run:
+    """Returns `len` and `item` of a list."""
+    made = ir.split_of(node.args[0])
+    if made is not None:
+        if node.name == "len":
+            return text_function(builder, _count_of_split, made.args, domain, FLOAT)
+        args = (*made.args, node.args[1])
+        return text_function(builder, _item_of_split, args, domain, CODE)
+    if node.name == "len":
+        if node.level is Level.NODE:
+            return reads.list_lengths(plain_list(node.args[0]).field)
+        items = builder.build(node.args[0])
+        return lambda frame: float(len(items(frame)))
+    items, place = (builder.build(one, domain) for one in node.args)
+    missing = missing_of(node.type)
+
+    def one_item(frame: Frame, at: float) -> Value:
+        found = functions.item(items(frame), at)
+        return missing if found is None else found
+
+    if node.level <= Level.POD:
+        return lambda frame: one_item(frame, place(frame))
+    is_text = node.type.kind is Kind.TEXT
+
+    def column(frame: Frame) -> Value:
+        def found(at: float) -> Value:
+            one = one_item(frame, at)
+            return texts.code_of(one, frame.world.dictionary) if is_text else one
+
+        return numbers.mapped(found, place(frame), np.int32 if is_text else np.float64)
+
+    return column
+
+
+def items_of(builder: Building, node: ir.ItemAggregate) -> Run:
+    """Returns the items of a list, each a value or, of lists of nodes, a column of codes."""
+    most = node.most
+    if node.items.level is not Level.NODE:
+        whole = builder.build(node.items)
+        return lambda frame: (whole(frame) or ())[:most]
+    made = ir.split_of(node.items)
+    assert made is not None
+    lengths = text_function(builder, _count_of_split, made.args, ROWS, FLOAT)
+    places = [text_function(builder, partial(_item_of_split, place=place), made.args, ROWS, CODE)
+              for place in range(most)]  # fmt: skip
+
+    def columns(frame: Frame) -> Value:
+        longest = np.nanmax(lengths(frame), initial=0.0)
+        return [place(frame) for place in places[: int(longest)]]
+
+    return columns
+
+
+def _count_of_split(text: str, separator: str) -> float:
+    parts = functions.split(text, separator)
+    return MISSING if parts is None else float(len(parts))
+
+
+def _item_of_split(text: str, separator: str, place: float) -> str | None:
+    found = functions.item(functions.split(text, separator) or (), place)
+    return found if isinstance(found, str) else None

@@ -61,10 +61,6 @@ def _round(column: Column) -> Column:
     return np.where(np.abs(rest) >= 0.5, whole + np.copysign(1.0, column), whole)  # noqa: PLR2004 - half
 
 
-def _sqrt(column: Column) -> Column:
-    return np.sqrt(np.where(column >= 0, column, MISSING))
-
-
 def _modulo(left: Number, right: Number) -> Column:
     out = np.mod(left, right)
     return np.asarray(settle(np.where(np.equal(right, 0), MISSING, out)))
@@ -76,27 +72,14 @@ def mapped(function: Callable[[Any], Value], column: Value, kind: type[np.generi
     return np.array([function(one) for one in distinct.tolist()], kind)[back]
 
 
-def each(function: Callable[..., float]) -> Callable[..., Column]:
-    """Applies a scalar function to every distinct combination; exact, but slow."""
-
-    def run(*columns: Number) -> Column:
-        if len(columns) == 1:
-            return np.asarray(mapped(function, columns[0], np.float64))
-        parts = np.broadcast_arrays(*columns)
-        rows, place = np.unique(np.stack(parts, 1), axis=0, return_inverse=True)
-        return np.array([function(*one) for one in rows.tolist()])[place.reshape(-1)]
-
-    return run
-
-
+#: Others are asked of every distinct combination, as functions of texts are.
 NUMBER_FUNCTIONS: Final[MappingProxyType[str, Callable[..., Column]]] = MappingProxyType(
     {
         "abs": np.abs,
         "floor": np.floor,
         "ceil": np.ceil,
         "round": _round,
-        "sqrt": _sqrt,
-        **{one: each(functions.NUMBER_FUNCTIONS[one]) for one in ("log2", "exp", "pow")},
+        "sqrt": lambda column: np.sqrt(np.where(column >= 0, column, MISSING)),
         "mod": _modulo,
     }
 )

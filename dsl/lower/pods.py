@@ -1,19 +1,22 @@
-"""Aggregates: pods reduced to their node, zone, region or cluster, and nodes to one value."""
+"""Aggregates: pods reduced to their node, zone, region or cluster, and nodes to one value.
 
-from collections.abc import Callable
+Of what differs with each pair of a node and a pod of another node, pods are grouped first by all
+that the value and the condition ask of them, so that a node costs one look a group, not one a pod.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from dsl import functions
+from dsl import functions, ir
 from dsl.lower import numbers
-from dsl.lower.frame import Frame, Group, Memo, Pods, Run, Value, running
-from dsl.types import MISSING
+from dsl.lower.frame import Frame, Group, Memo, Pods, Run, Value, once, running
+from dsl.types import MISSING, Kind, Level
 from dsl.world import World
 
-Items = Callable[[Frame, list[Frame]], Value]
 _LABEL: Final = "label:"
 _MANY: Final = 2048
 #: What an aggregate of no pods gives.
@@ -25,11 +28,12 @@ _NOTHING: Final = {
 }
 
 
+_ALL_PODS: Final = once("all pods", lambda frame: running(frame.world))
+
+
 def all_pods(frame: Frame) -> tuple[Pods, Group]:
     """Returns all used pod rows and their node rows."""
-    found: tuple[Pods, Group] | None = frame.cache.get("all pods")
-    if found is None:
-        found = frame.cache["all pods"] = running(frame.world)
+    found: tuple[Pods, Group] = _ALL_PODS(frame)
     return found
 
 
@@ -64,7 +68,7 @@ def pod_aggregate(plan: PodSum) -> Run:
     if plan.over == "node":
         return lambda frame: _reduce(plan, frame, frame.pods()[1], frame.count)
     if plan.over == "cluster":
-        return lambda frame: _reduce_all(plan, frame, count_all(frame))
+        return lambda frame: reduce_all(plan, frame, count_all(frame))
     return lambda frame: _per_domain(plan, frame, frame, all_pods(frame)[1])
 
 
@@ -114,12 +118,7 @@ def _reduce(plan: PodSum, frame: Frame, group: Group, count: int) -> NDArray[Val
     return numbers.grouped(function, group, column, count)
 
 
-def reduce_nodes(plan: PodSum, frame: Frame) -> Value:
-    """Reduces a node value over the rows of a frame."""
-    return _reduce_all(plan, frame, frame.count)
-
-
-def _reduce_all(plan: PodSum, frame: Frame, count: int) -> Value:
+def reduce_all(plan: PodSum, frame: Frame, count: int) -> Value:
     """Reduces all pods or nodes to one value."""
     function = plan.function
     chosen, column = (_asked(one, frame, count) for one in (plan.where, plan.value))
@@ -149,9 +148,12 @@ def containers(frame: Frame) -> list[Frame]:
 
 
 def one_by_one(
-    function: str, value: Run | None, where: Run | None, each: Callable[[Frame], list[Frame]]
+    node: ir.Aggregate, build: Callable[[ir.Expr], Run], each: Callable[[Frame], list[Frame]]
 ) -> Run:
     """Returns the closure that reduces what the pod has several of, one after the other."""
+    value = None if node.value is None else build(node.value)
+    where = None if node.where is None else build(node.where)
+    reducer = functions.REDUCERS[node.function]
 
     def aggregate(frame: Frame) -> Value:
         inner = each(frame)
@@ -159,26 +161,227 @@ def one_by_one(
             found = [where is None or where(one) for one in inner]
         else:
             found = [value(one) for one in inner if where is None or where(one)]
-        return functions.REDUCERS[function](found)
+        return reducer(found)
 
     return aggregate
 
 
 def of_items(
-    function: str, value: Run | None, where: Run, count: Callable[[Frame], int], *, is_text: bool
-) -> Items:
+    node: ir.ItemAggregate,
+    parts: tuple[Run | None, Run | None],
+    each: Callable[[Frame], list[Frame]],
+    count: Callable[[Frame], int],
+) -> Run:
     """Returns what reduces the items of lists on each row; those that do not count are left out."""
-    gone = np.int32(-1) if is_text else MISSING
+    value, where = parts
+    gone = np.int32(-1) if node.value is not None and node.value.type.kind is Kind.TEXT else MISSING
 
     def of_item(frame: Frame) -> Value:
-        holds = where(frame)
+        holds = where is None or where(frame)
         return holds if value is None else np.where(holds, value(frame), gone)
 
-    def reduce(frame: Frame, each: list[Frame]) -> Value:
+    def reduce(frame: Frame) -> Value:
         size = count(frame)
-        if not each:
-            return np.full(size, _NOTHING[function])
-        found = [np.broadcast_to(of_item(one), size) for one in each]
-        return numbers.of_items(function, np.stack(found))
+        found = [np.broadcast_to(of_item(one), size) for one in each(frame)]
+        if not found:
+            return np.full(size, _NOTHING[node.function])
+        return numbers.of_items(node.function, np.stack(found))
 
     return reduce
+
+
+_MOST_GROUPS: Final = 2**40
+#: How many pairs, and pods in them, are looked at together: more would not stay in the caches.
+_BLOCK: Final = 1 << 18
+Groups = NDArray[np.intp]
+Codes = NDArray[np.int32]
+
+
+class Asked(Struct, frozen=True):
+    """What is asked of the pods, and of the node where there are pairs.
+
+    `each`: what a pod has under a key is asked that differs with the node, so no two are alike.
+    """
+
+    of_pods: tuple[ir.Expr, ...]
+    pairs: tuple[ir.Pair, ...]
+    each: bool
+
+
+def asked(node: ir.PodAggregate) -> Asked | None:
+    """Returns what an aggregate over other nodes asks of both sides; None without pairs."""
+    of_pods: dict[int, ir.Expr] = {}
+    pairs: dict[int, ir.Pair] = {}
+    keyed: list[ir.Expr] = []
+
+    def look(one: ir.Expr) -> None:
+        if one.level is not Level.IT:
+            return
+        if not any(map(ir.is_across, ir.walk(one))):
+            of_pods[id(one)] = one
+            return
+        if ir.is_across(one):
+            pairs[id(one)] = one
+        if isinstance(one, ir.KeyedRead):
+            keyed.append(one)
+        for part in ir.children(one):
+            look(part)
+
+    for part in (node.value, node.where):
+        if part is not None:
+            look(part)
+    if node.over == "node" or not pairs:
+        return None
+    return Asked(tuple(of_pods.values()), tuple(pairs.values()), bool(keyed))
+
+
+class GroupFrame(Frame):
+    """An evaluation on groups of pods: what is asked of them, and the texts of the nodes.
+
+    `first` is one pod of each group, by its place among all pods.
+    """
+
+    of_node: Sequence[Codes] = ()
+
+    def __init__(self, frame: Frame, of_pods: Sequence[Value], first: Groups) -> None:
+        super().__init__(frame.world, frame.rows, frame.parts, frame.candidates, frame.subject)
+        self.item = frame.item
+        self.of_pods = of_pods
+        self.size = len(first)
+        self._frame = frame
+        self._first = first
+        there, nodes = all_pods(frame)
+        self._found = (first if isinstance(there, slice) else there[first]), nodes[first]
+
+    def only(self, mask: NDArray[np.bool_]) -> "GroupFrame":
+        """Returns some of the groups."""
+        return GroupFrame(self._frame, [one[mask] for one in self.of_pods], self._first[mask])
+
+    def for_nodes(self, codes: Sequence[Codes], count: int) -> "GroupFrame":
+        """Returns all groups for each of `count` nodes, one node after the other."""
+        of_pods = [np.tile(one, count) for one in self.of_pods]
+        frame = GroupFrame(self._frame, of_pods, np.tile(self._first, count))
+        frame.of_node = [np.repeat(one, self.size) for one in codes]
+        return frame
+
+
+def of_group(place: int) -> Run:
+    """Returns the read of what is asked of each group."""
+
+    def read(frame: Frame) -> Value:
+        assert isinstance(frame, GroupFrame)
+        return frame.of_pods[place]
+
+    return read
+
+
+def pair_of_group(metric: str, place: int, end: Run, *, node_first: bool) -> Run:
+    """Returns the value of a metric for the text of each node and that of each group."""
+
+    def look_up(frame: Frame) -> Value:
+        assert isinstance(frame, GroupFrame)
+        here, there = frame.of_node[place], end(frame)
+        ends = (here, there) if node_first else (there, here)
+        return frame.world.pair_column(metric, *ends)
+
+    return look_up
+
+
+class Across(Struct, frozen=True):
+    """The closures of such an aggregate: of pods and of nodes each by itself, then of both.
+
+    `first` are conditions that ask the pods alone: what they leave out is in no pair.
+    """
+
+    function: str
+    over: str
+    of_pods: tuple[Run, ...]
+    of_node: tuple[Run, ...]
+    each: bool
+    value: Run | None
+    where: tuple[Run, ...]
+    first: tuple[Run, ...]
+
+
+def across(plan: Across) -> Run:
+    """Returns the closure that reduces the values of pairs to the rows of a frame."""
+
+    def reduce(frame: Frame) -> Value:
+        groups, counts, domains = _grouped(plan, frame)
+        for one in plan.first:
+            chosen = _of_groups(one, groups)
+            groups, counts = groups.only(chosen), counts[:, chosen]
+        codes = [one(frame) for one in plan.of_node]
+        # Nodes with equal texts in the same domain are one.
+        number, first = _numbered([domains, *codes], len(domains))
+        codes, domains = [one[first] for one in codes], domains[first]
+        most = int(counts.sum(1).max())
+        step = max(1, _BLOCK // max(1, groups.size, most))
+        kind = np.bool_ if plan.function in ("any", "all") else np.float64
+        out: NDArray[Value] = np.empty(len(first), kind)
+        for start in range(0, len(first), step):
+            block = slice(start, start + step)
+            of_nodes = [one[block] for one in codes]
+            pairs = groups.for_nodes(of_nodes, len(domains[block]))
+            out[block] = _reduced(plan, pairs, counts[domains[block]])
+        return out[number]
+
+    return reduce
+
+
+def _grouped(plan: Across, frame: Frame) -> tuple[GroupFrame, Groups, Groups]:
+    """Returns the groups, the pods of each in each domain, and each row's domain.
+
+    The last domain is that of nodes without one; no pod counts there.
+    """
+    rows = all_pods(frame)[1]
+    columns = [one(frame) for one in plan.of_pods]
+    everyone = np.arange(len(rows))
+    group, first = (everyone, everyone) if plan.each else _numbered(columns, len(rows))
+    if plan.over == "cluster":
+        last = 1
+        domain, here = np.zeros(len(rows), np.intp), np.zeros(frame.count, np.intp)
+    else:
+        of_nodes = domain_codes(frame.world, plan.over)
+        known, index = np.unique(of_nodes, return_inverse=True)
+        last = len(known)
+        index[of_nodes < 0] = last
+        domain, here = index[rows], index[frame.rows]
+    keep = domain < last
+    size = len(first)
+    flat = np.bincount(domain[keep] * size + group[keep], minlength=(last + 1) * size)
+    groups = GroupFrame(frame, [one[first] for one in columns], first)
+    return groups, flat.reshape(last + 1, size), here
+
+
+def _numbered(columns: Sequence[NDArray[Value]], count: int) -> tuple[Groups, Groups]:
+    """Returns the number of each pod's group, and one pod of each group."""
+    number, size = np.zeros(count, np.intp), 1
+    for column in columns:
+        distinct, index = np.unique(column, return_inverse=True)
+        number = number * len(distinct) + index
+        size *= len(distinct)
+        if size > _MOST_GROUPS:
+            distinct, number = np.unique(number, return_inverse=True)
+            size = len(distinct)
+    _, first, number = np.unique(number, return_index=True, return_inverse=True)
+    return number, first
+
+
+def _reduced(plan: Across, pairs: GroupFrame, counts: Groups) -> Value:
+    """Returns the value of each node, from what its groups give and how many pods they have."""
+    there, function = counts > 0, plan.function
+    for one in plan.where:
+        holds = _of_groups(one, pairs).reshape(counts.shape)
+        there = there & (~holds if function == "all" else holds)
+    if plan.value is None:
+        return told(function, np.where(there, counts, 0).sum(1))
+    column = _of_groups(plan.value, pairs).reshape(counts.shape)
+    nodes, times = np.nonzero(there)[0], counts[there]
+    return numbers.grouped(
+        function, np.repeat(nodes, times), np.repeat(column[there], times), len(counts)
+    )
+
+
+def _of_groups(run: Callable[[Frame], Value], groups: GroupFrame) -> NDArray[Value]:
+    return np.broadcast_to(run(groups), groups.size)

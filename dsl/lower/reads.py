@@ -2,15 +2,17 @@
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, Final, Protocol
 
 import numpy as np
 
 from dsl import functions, ir
 from dsl.lower import numbers, pods, texts
-from dsl.lower.frame import Frame, Run, Value
+from dsl.lower.frame import Frame, Run, Value, once
 from dsl.schema import AMOUNTS, FIELDS, request_unit
 from dsl.types import MISSING, Kind, Level, Type, scale_of
+from dsl.world import Dictionary
 
 #: Domains of an expression: rows of nodes, pods on those rows, all pods, groups of all pods.
 ROWS, ITS, ALL, GROUPS = "rows", "its", "all", "groups"
@@ -21,6 +23,9 @@ class Building(Protocol):
 
     def build(self, node: ir.Expr, domain: str = ROWS) -> Run:
         """Returns the closure of a part in a domain."""
+
+    def coded(self, node: ir.Expr, domain: str = ROWS) -> Run:
+        """Returns the same, with codes for texts."""
 
 
 def missing_of(kind: Type) -> float | None:
@@ -49,25 +54,13 @@ def _column(frame: Frame, field: str, key: str | None, kind: Kind) -> Value:
 _READERS: Final = {Kind.TEXT: "text", Kind.BOOL: "flag"}
 
 
-def _once(name: object, make: Run) -> Run:
-    """Returns what is read once in an evaluation."""
-
-    def read(frame: Frame) -> Value:
-        found = frame.cache.get(name)
-        if found is None:
-            found = frame.cache[name] = make(frame)
-        return found
-
-    return read
-
-
 def _pods_of(frame: Frame, domain: str) -> Value:
     return pods.all_pods(frame)[0] if domain == ALL else frame.pods()[0]
 
 
 def node_read(field: str, key: str | None, kind: Kind) -> Run:
     """Returns the read of a field on the rows of the frame."""
-    return _once((field, key), lambda frame: frame.take(_column(frame, field, key, kind)))
+    return once((field, key), lambda frame: frame.take(_column(frame, field, key, kind)))
 
 
 def it_read(field: str, key: str | None, kind: Kind, domain: str) -> Run:
@@ -79,7 +72,7 @@ def it_read(field: str, key: str | None, kind: Kind, domain: str) -> Run:
         rows = frame.world.pod_node[chosen] if of_its_node else chosen
         return _column(frame, field, key, kind)[rows]
 
-    return _once((field, key, domain), read)
+    return once((field, key, domain), read)
 
 
 def pod_read(field: str, key: str | None, kind: Kind) -> Run:
@@ -113,7 +106,7 @@ def metric_read(node: ir.Metric, domain: str) -> Run:
             return world.pod_metric(name)[_pods_of(frame, domain)]
         return frame.take(world.metric_age(name) if age else world.metric(name))
 
-    return _once(("metric", name, age, domain), metric)
+    return once(("metric", name, age, domain), metric)
 
 
 # ---- keys that are computed
@@ -124,11 +117,19 @@ def keyed_read(node: ir.KeyedRead, key: Run, domain: str, of_subject: Run) -> Ru
 
     `of_subject` gives the keys and values of a field of the pod where the key is a column.
     """
-    field, kind = node.field, node.type.kind
-    level = FIELDS[field].level
+    field, kind, level = node.field, node.type.kind, FIELDS[node.field].level
     amount = field in AMOUNTS
     if node.level <= Level.POD:
-        return _scalar_keyed(node, key, amount=amount)
+        missing = missing_of(node.type)
+
+        def scalar(frame: Frame) -> Value:
+            text = key(frame)
+            if text is None:
+                return missing
+            value = pod_read(field, text, kind)(frame)
+            return value / scale_of(request_unit(text)) if amount else value
+
+        return scalar
 
     def value_for(frame: Frame, text: str) -> Value:
         if level is Level.NODE:
@@ -140,7 +141,6 @@ def keyed_read(node: ir.KeyedRead, key: Run, domain: str, of_subject: Run) -> Ru
 
     count = frame_count(domain)
     empty = {Kind.TEXT: (-1, np.int32), Kind.BOOL: (False, np.bool_)}.get(kind, (np.nan, float))
-    looked_up = _looked_up if kind is Kind.TEXT else _amounts_of(field)
 
     def column(frame: Frame) -> Value:
         codes = key(frame)
@@ -149,12 +149,29 @@ def keyed_read(node: ir.KeyedRead, key: Run, domain: str, of_subject: Run) -> Ru
         if isinstance(codes, str):
             return value_for(frame, codes)
         if level is Level.POD:
-            pairs = dict(of_subject(frame))
-            return looked_up(codes, pairs, frame)
+            return _of_pod(node, codes, dict(of_subject(frame)), frame.world.dictionary)
         known = frame.world.dictionary.texts
         return _by_code(codes, empty, lambda code: value_for(frame, known[code]))
 
     return column
+
+
+def _of_pod(
+    node: ir.KeyedRead, codes: Value, pairs: dict[str, Any], dictionary: Dictionary
+) -> Value:
+    """Returns what the pod has under a column of keys: codes of texts, or plain numbers."""
+    known, is_text = dictionary.texts, node.type.kind is Kind.TEXT
+    # What is not asked for is 0, what is not limited is missing.
+    otherwise = MISSING if FIELDS[node.field].optional else 0.0
+
+    def value(code: int) -> Value:
+        if code < 0:
+            return -1 if is_text else MISSING
+        if is_text:
+            return texts.code_of(pairs.get(known[code]), dictionary)
+        return pairs.get(known[code], otherwise) / scale_of(request_unit(known[code]))
+
+    return numbers.mapped(value, codes, np.int32 if is_text else np.float64)
 
 
 def _by_code(codes: Value, empty: tuple[Any, Any], values: Callable[[int], Value]) -> Value:
@@ -165,49 +182,6 @@ def _by_code(codes: Value, empty: tuple[Any, Any], values: Callable[[int], Value
             here = codes == code
             out[here] = values(code)[here]
     return out
-
-
-def _scalar_keyed(node: ir.KeyedRead, key: Run, *, amount: bool) -> Run:
-    field, kind = node.field, node.type.kind
-    missing = missing_of(node.type)
-
-    def read(frame: Frame) -> Value:
-        text = key(frame)
-        if text is None:
-            return missing
-        value = pod_read(field, text, kind)(frame)
-        return value / scale_of(request_unit(text)) if amount else value
-
-    return read
-
-
-def _amounts_of(field: str) -> Callable[[Value, dict[str, float], Frame], Value]:
-    """Returns the look-up of amounts of the pod under a column of resources, as plain numbers."""
-    # What is not asked for is 0, what is not limited is missing.
-    otherwise = MISSING if FIELDS[field].optional else 0.0
-
-    def amounts(codes: Value, pairs: dict[str, float], frame: Frame) -> Value:
-        known = frame.world.dictionary.texts
-
-        def amount(code: int) -> float:
-            if code < 0:
-                return MISSING
-            return pairs.get(known[code], otherwise) / scale_of(request_unit(known[code]))
-
-        return numbers.mapped(amount, codes, np.float64)
-
-    return amounts
-
-
-def _looked_up(codes: Value, pairs: dict[str, str], frame: Frame) -> Value:
-    """Returns the codes of the values of the pod's map under a column of keys."""
-    dictionary = frame.world.dictionary
-    known = dictionary.texts
-
-    def value(code: int) -> Value:
-        return -1 if code < 0 else texts.code_of(pairs.get(known[code]), dictionary)
-
-    return numbers.mapped(value, codes, np.int32)
 
 
 # ---- lists of the nodes
@@ -302,10 +276,4 @@ def element_wise(name: str, runs: list[Run], *, scalar: bool) -> Run:
         return lambda frame: numbers.median_of([run(frame) for run in runs])
     join = np.minimum if name == "min" else np.maximum
 
-    def columns(frame: Frame) -> Value:
-        result = runs[0](frame)
-        for run in runs[1:]:
-            result = join(result, run(frame))
-        return result
-
-    return columns
+    return lambda frame: reduce(join, [run(frame) for run in runs])

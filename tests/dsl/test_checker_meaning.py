@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsl.checker.metrics import metric_spec
+from dsl.checker.declarations import metric_spec
 from dsl.parser import Parser
 from dsl.schema import MetricDefinition
 from tests.dsl.bothways import plan_of

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dsl.checker.lists import MOST_OF_NODE, MOST_OF_POD, MOST_OVER_NODES
+from dsl.checker.aggregates import MOST_OF_NODE, MOST_OF_POD, MOST_OVER_NODES
 from tests.dsl.bothways import passing, plan_of, subject
 from tests.dsl.worlds import FakeWorld
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsl.checker.metrics import metric_spec
+from dsl.checker.declarations import metric_spec
 from dsl.compiler import Compiler
 from dsl.schema import MetricDefinition
 from dsl.types import BYTES, CORES

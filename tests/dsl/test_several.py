@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsl import several as rules
 from dsl.collective import Limits, QuotaUse, pool_of
-from dsl.several import rules
 from engine.collective import quotas
 from tests.dsl import oracle
 from tests.dsl.bothways import plan_of
@@ -147,13 +147,13 @@ def test_orders_of_texts_lists_nodes_and_the_pod(order, expected):
 
 def gang_of(text, subject, world):
     (rule,) = plan_of(text).gangs
-    parts, values = rules.GangParts(rule.core), oracle.ByReference(subject, world)
+    values = oracle.ByReference(subject, world)
     found = rule.terms(subject, world)
-    assert found == rules.gang_terms(parts, values)
-    assert rule.key(subject, world) == rules.gang_key(parts, values)
+    assert found == rules.gang_terms(rule.core, values)
+    assert rule.key(subject, world) == rules.owner_of(rule.core, values)
     if found is None:
         return None, ()
-    assert rule.mates(subject, world) == values.chosen(parts.pending)
+    assert rule.mates(subject, world) == values.chosen(rules.pending(rule.core))
     return found, rule.mates(subject, world)
 
 
@@ -203,8 +203,7 @@ def test_what_the_group_says():
 def use_of(text, subject, world, objects=None):
     (rule,) = plan_of(text).quotas
     found = rule.use(subject, world, objects or {})
-    parts = rules.QuotaParts(rule.core)
-    assert found == rules.quota_use(parts, oracle.ByReference(subject, world), objects or {})
+    assert found == rules.quota_use(rule.core, oracle.ByReference(subject, world), objects or {})
     return rule, found
 
 
@@ -245,9 +244,9 @@ QUOTAS = {
 
 
 def reclaim_meant(rule, subject, world, objects):
-    parts, values = rules.QuotaParts(rule.core), oracle.ByReference(subject, world)
-    use = rules.quota_use(parts, values, objects)
-    return quotas.reclaim(use, rules.claims(parts, values, use))
+    values = oracle.ByReference(subject, world)
+    use = rules.quota_use(rule.core, values, objects)
+    return quotas.reclaim(use, rules.claims(rule.core, values, use))
 
 
 def elastic(pods, subject, nominated=()):

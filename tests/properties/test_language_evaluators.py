@@ -22,8 +22,7 @@ from dsl.analysis import Size
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
 from dsl.functions import AGGREGATES, FUNCTIONS
-from dsl.lower import Memo
-from dsl.lower.statements import Values
+from dsl.lower import Memo, Values
 from dsl.plan import Effect, Plan
 from dsl.schema import FIELDS, POD_SETS
 from dsl.types import Kind, show

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dsl import several as rules
 from dsl.collective import Limits
-from dsl.several import rules
 from engine.collective.quotas import reclaim
 from tests.dsl import oracle
 from tests.effort import examples
@@ -95,11 +95,11 @@ def gangs(draw):
 @given(gangs(), worlds(), subjects)
 def test_who_is_in_a_gang(text, world, pod):
     (rule,) = compiled(text).gangs
-    parts, values = rules.GangParts(rule.core), oracle.ByReference(pod, world)
+    values = oracle.ByReference(pod, world)
     found = rule.terms(pod, world)
-    assert repr(found) == repr(rules.gang_terms(parts, values))
+    assert repr(found) == repr(rules.gang_terms(rule.core, values))
     assert rule.key(pod, world) == (None if found is None else found.key)
-    assert rule.mates(pod, world) == values.chosen(parts.pending)
+    assert rule.mates(pod, world) == values.chosen(rules.pending(rule.core))
 
 
 @st.composite
@@ -117,11 +117,11 @@ def quotas(draw):
 @given(quotas(), worlds(), subjects)
 def test_what_a_quota_says_and_takes_back(text, world, pod):
     (rule,) = compiled(text).quotas
-    parts, values = rules.QuotaParts(rule.core), oracle.ByReference(pod, world)
+    values = oracle.ByReference(pod, world)
     use = rule.use(pod, world, {})
-    assert repr(use) == repr(rules.quota_use(parts, values, {}))
+    assert repr(use) == repr(rules.quota_use(rule.core, values, {}))
     found = reclaim(use, rule.claims(pod, world, use))
-    assert found.ordered == reclaim(use, rules.claims(parts, values, use)).ordered
+    assert found.ordered == reclaim(use, rules.claims(rule.core, values, use)).ordered
     assert rule.owner(pod, world) == use.key
 
 
@@ -131,8 +131,8 @@ def test_quotas_that_are_objects(world, pod, size):
     (rule,) = compiled("quota: by pod.namespace elastic").quotas
     names = {pod.text("pod.namespace", None), "default", "web"}
     objects = {one: Limits({"cpu": 1000.0 * size}, {"cpu": 2000.0 * size}) for one in names}
-    parts, values = rules.QuotaParts(rule.core), oracle.ByReference(pod, world)
-    assert repr(rule.use(pod, world, objects)) == repr(rules.quota_use(parts, values, objects))
+    values = oracle.ByReference(pod, world)
+    assert repr(rule.use(pod, world, objects)) == repr(rules.quota_use(rule.core, values, objects))
     use = rule.use(pod, world, objects)
     assert set(use.used) <= set(objects)
     assert all(not math.isnan(one) for used in use.used.values() for one in used.values())
