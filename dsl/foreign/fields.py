@@ -102,17 +102,13 @@ now - pod.created  pod.age
 now - node.created  node.age node.uptime
 now - it.created  it.age
 pod.owner.kind  pod.kind pod.ownerreferences.kind
-pod.owner.name  pod.ownerreferences.name
 pod.workload  pod.deployment pod.statefulset pod.controller deployment.name workload.name
 pod.label[app]  pod.app
 it.label[app]  it.app
 workload.replicas  deployment.replicas pod.replicas
 pod.namespace  pod.namespace.name
-it.namespace  it.namespace.name
 pod.image  pod.containers.image
-count(pod.containers)  pod.containers.count pod.containers.size pod.containercount
 count(node.pods)  node.pods.count node.pods.size node.podcount
-node.pods.capacity  node.allocatable.pods node.capacity.pods node.maxpods
 cluster.nodes  cluster.nodecount cluster.size
 node.name  node.hostname
 node.os  node.operatingsystem
@@ -120,12 +116,10 @@ node.arch  node.architecture
 node.kubelet_version  node.kubelet node.version
 node.container_runtime  node.runtime
 node.instance_type  node.type node.instance
-node.unschedulable  node.cordoned
 it.restarts  it.restartcount it.containerstatuses.restartcount
 time.weekday  time.dayofweek now.weekday
 time.day  now.day
 time.hour  now.hour
-?pod.owner.kind  pod.owner pod.ownerreferences
 ?node.ready  node.status node.health node.state
 ?not node.unschedulable  node.schedulable
 ?it.phase  pod.phase

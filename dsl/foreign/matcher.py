@@ -438,14 +438,6 @@ def in_quotes(text: str) -> str:
     return f"'{text}'" if '"' in text else f'"{text}"'
 
 
-def _searched(text: str, _: str) -> str:
-    """A pattern that may be found anywhere, as one of the whole text."""
-    inner = bare(text)
-    head = "" if inner.startswith(("^", ".*")) else ".*"
-    tail = "" if inner.endswith(("$", ".*")) else ".*"
-    return f"{text[0]}{head}{inner}{tail}{text[0]}"
-
-
 CHANGES: Final[dict[str, Callable[[str, str], str]]] = {
     "equal": lambda text, _: text.rjust(2, "="),
     "before": lambda text, _: f"{float(text) - 1:g}",
@@ -459,6 +451,5 @@ CHANGES: Final[dict[str, Callable[[str, str], str]]] = {
     "one": lambda text, _: text.removesuffix("s"),
     "name": lambda text, _: re.sub(r"\W", "_", text.lstrip("$")),
     "kebab": lambda text, _: re.sub(r"[^\w.-]+", "-", bare(text)).strip("-"),
-    "search": _searched,
     "it": lambda text, name: re.sub(rf"\b{re.escape(name)}\.", "it.", text),
 }

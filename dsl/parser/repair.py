@@ -236,12 +236,12 @@ def _called(place: Place) -> Iterator[Edit]:
     if found is None or arguments is None or found[2] in _LABELLED:
         return
     end, parts = arguments
-    better, sure, note = method_for(found[1], found[2], parts)
-    help_ = f"write  {better}" if better else note
+    better, sure, _ = method_for(found[1], found[2], parts)
     span = found.start(), end
     refusal = Refusal(
         "P106", f"there is no function `{found[2]}` of a value", *span,
-        helps=(help_,) if help_ else (), fix=better if better and sure else None, fix_at=span,
+        helps=(f"write  {better}",) if better else (), fix=better if better and sure else None,
+        fix_at=span,
     )  # fmt: skip
     yield Edit(*span, better or "true", refusal, 0)
 
