@@ -22,7 +22,7 @@ Raw = Any
 ReadHole = Callable[[SourceFile, Span, str], tuple[s.Expr | None, list[Diagnostic]]]
 _LEAVES: Final = ("true", "false", "name", "bare_agg", "field")
 _WRAPPERS: Final = (
-    "word", "lit", "key", "num", "glob", "members", "set_ref", "agg_name", "label_op",
+    "word", "lit", "key", "num", "glob", "members", "set_ref", "agg_name", "label_op", "keyed",
 )  # fmt: skip
 _ESCAPES: Final = {'\\"': '"', "\\\\": "\\", "\\n": "\n", "\\t": "\t"}
 #: The parts of a message; what stands in a hole may hold braces in quotes.
