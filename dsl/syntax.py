@@ -314,6 +314,9 @@ class AmountsClause(Node, frozen=True):
     amounts: tuple[Amount, ...]
 
 
+Part = Clause | KeysClause | AmountsClause
+
+
 class MetricDecl(Node, frozen=True):
     """`metric name = source clauses`."""
 
@@ -348,7 +351,7 @@ class Special(Node, frozen=True):
     keyword: str
     point: str
     left: Expr | None
-    parts: tuple[Clause | KeysClause | AmountsClause, ...]
+    parts: tuple[Part, ...]
 
 
 class NormalizeDecl(Node, frozen=True):

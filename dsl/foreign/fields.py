@@ -107,6 +107,7 @@ pod.label[app]  pod.app
 it.label[app]  it.app
 workload.replicas  deployment.replicas pod.replicas
 pod.namespace  pod.namespace.name
+it.namespace  it.namespace.name
 pod.image  pod.containers.image
 count(node.pods)  node.pods.count node.pods.size node.podcount
 cluster.nodes  cluster.nodecount cluster.size

@@ -1,7 +1,6 @@
-"""Text of a test file becomes the tree as written, or diagnostics. Never raises on any text.
+"""The tree of one statement of a test file: Lark's becomes ours.
 
-Knows the grammar of test files and the habits of those who write them; what attributes and
-expectations there are is `policytest`'s business.
+What attributes and expectations there are is `policytest`'s business.
 """
 
 import re
@@ -11,54 +10,16 @@ from msgspec.structs import replace
 
 from dsl import syntax as s
 from dsl.diagnostics import Diagnostic, Fix
-from dsl.parser.build import Kept, StatementReader, _Builder
+from dsl.parser.build import _Builder
 from dsl.parser.expressions import Raw
-from dsl.parser.layout import cut
-from dsl.parser.refusal import Refusal
 from dsl.parser.statements import UNNAMED
-from dsl.source import SourceFile, Span, blanked
+from dsl.source import SourceFile, Span
 
-_PLAIN: Final = (
-    "write the value itself; other characters than letters, digits and -._/ in quotes",
-)
+_PLAIN: Final = "write the value itself; other characters than letters, digits and -._/ in quotes"
 
 
-def parse_test(
-    source: SourceFile, reader: StatementReader | None = None, keep: Kept | None = None
-) -> tuple[tuple[s.TestStatement, ...], tuple[Diagnostic, ...]]:
-    """Reads a test file; statements that cannot be read are left out and reported.
-
-    `keep` gets the words of each that can.
-    """
-    reader = reader or StatementReader()
-    reader.begin()
-    chunks, found = cut(source)
-    statements: list[s.TestStatement] = []
-    behind = False
-    for chunk in chunks:
-        early = _early(source, chunk, behind=behind)
-        behind = behind or source.slice(chunk).startswith("test")
-        if early is not None:
-            found.append(early)
-            continue
-        made, findings = reader.built(source, chunk, ("testfile", _statement), keep)
-        found.extend(findings)
-        if made is not None:
-            statements.append(made)
-    if found:
-        # Loaded when something is wrong, not before.
-        from dsl.parser.lines import no_test_file  # noqa: PLC0415 - see above
-
-        other = no_test_file(blanked(source.text))
-        if other is not None:
-            return (), (other.diagnostic(source, 0, len(source.text)),)
-    return tuple(statements), tuple(found)
-
-
-# ---- Lark's tree into ours
-
-
-def _statement(build: _Builder, tree: Raw) -> s.TestStatement:
+def test_statement(build: _Builder, tree: Raw) -> s.TestStatement:
+    """Returns the statement of a tree."""
     (node,) = tree.children
     if node.data == "use":
         use = build.st_decl(tree)
@@ -121,16 +82,15 @@ def _plain(build: _Builder, value: s.Expr | None) -> Raw:
             return s.Word(value.span, value.text)
         case _:
             what = "no parameters" if isinstance(value, s.Param) else "no expressions, only values"
-            place = value.span.start - build.base, value.span.end - build.base
-            build.report(Refusal("P001", f"a test file has {what}", *place, helps=_PLAIN))
+            build.refuse("P001", f"a test file has {what}", value.span, _PLAIN)
             return value
 
 
 # ---- what is told before the grammar is asked
 
 
-def _early(source: SourceFile, span: Span, *, behind: bool) -> Diagnostic | None:
-    """A clause in column 1."""
+def outside_of_test(source: SourceFile, span: Span, *, behind: bool) -> Diagnostic | None:
+    """Returns what is said of a clause in column 1."""
     clause = re.match(r"(?:given|expect)\b", source.slice(span))
     if clause is None:
         return None

@@ -10,9 +10,8 @@ from dsl import syntax as s
 from dsl.diagnostics import Diagnostic, Fix, Severity, sort_key
 from dsl.files import read_source
 from dsl.foreign import closest
-from dsl.parser.build import StatementReader
+from dsl.parser import Parser
 from dsl.parser.statements import UNNAMED
-from dsl.parser.tests import parse_test
 from dsl.policytest import model as m
 from dsl.policytest import words as w
 from dsl.quantities import parse_duration, parse_number, parse_time
@@ -20,12 +19,12 @@ from dsl.source import SourceFile, Span
 from dsl.types import is_missing
 
 
-def read_suite(name: str, data: str | bytes, reader: StatementReader | None = None) -> m.Suite:
+def read_suite(name: str, data: str | bytes, parser: Parser | None = None) -> m.Suite:
     """Reads a test file; whatever is wrong with it is among the findings. Never raises."""
     source, problems = read_source(name, data)
     if problems:
         return m.Suite(source, (), (), problems)
-    statements, findings = parse_test(source, reader)
+    statements, findings = (parser or Parser()).tests(source)
     return _Reader(source, findings).suite(statements)
 
 

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsl.diagnostics import render
-from dsl.parser.build import StatementReader
+from dsl.parser import Parser
 from dsl.parser.statements import HEADS
-from dsl.parser.tests import parse_test
 from dsl.policytest import read_suite
 from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS, KEYED
 from dsl.quantities import parse_time
@@ -17,7 +16,7 @@ from dsl.source import make_source
 from engine.policytests.judging import Rejection, judge
 from tests.effort import examples
 
-READER = StatementReader()
+READER = Parser()
 NODES = "use p\nnode: a  cpu 4\nnode: b\n"
 
 
@@ -157,7 +156,7 @@ PIECES = st.sampled_from([*HEADS, *GIVEN, *KEYED, *SIGNS, *WORDS])
 def test_no_text_makes_it_raise(text):
     made = suite(text)
     render(made.diagnostics)
-    parse_test(make_source("t", text), READER)
+    READER.tests(make_source("t", text))
 
 
 def test_limits():
@@ -392,7 +391,7 @@ def test_every_expectation_is_judged_somewhere():
 def test_each_expectation_is_read_as_helps_show_it():
     for shape in EXPECTATIONS.values():
         text = f'use p\nnode: a\nnode: b\ntest: "t"\n  expect {shape.example}\n'
-        found = parse_test(make_source("t", text), READER)[1]
+        found = READER.tests(make_source("t", text))[1]
         assert not found, render(found)
 
 
