@@ -18,7 +18,7 @@ from dsl.parser.lexemes import lexemes_of
 from dsl.parser.statements import is_statement
 from dsl.parser.tables import load_tables
 from dsl.parser.tests import outside_of_test, test_statement
-from dsl.source import SourceFile, Span, blanked
+from dsl.source import SourceFile, Span
 from dsl.syntax import Broken, Expr, Lexeme, Statement, TestStatement
 
 #: The words of each statement that was read.
@@ -53,18 +53,13 @@ class Parser:
         """Yields each statement of a file with its findings; `keep` gets the words of each."""
         self._wrong = 0
         chunks, problems = cut(source)
+        if not all(is_statement(source.slice(chunk)) for chunk in chunks):
+            other = _other_language(source, "policy")
+            chunks, problems = ([], [other]) if other is not None else (chunks, problems)
         for problem in problems:
             yield None, (problem,)
-        alien = broken = False
         for chunk in chunks:
-            known = is_statement(source.slice(chunk))
-            stray = None if known else _stray(source, chunk, alien=alien, broken=broken)
-            if stray is not None:
-                alien = alien or bool(stray[1])
-                yield stray
-                continue
             statement, found = self._built(source, chunk, _STATEMENT, keep)
-            broken = bool(found)
             yield statement or _broken(source, chunk), tuple(found)
 
     def whole(self, source: SourceFile) -> tuple[tuple[Statement, ...], list[Diagnostic]]:
@@ -87,14 +82,8 @@ class Parser:
             made, findings = (None, [early]) if early else self._built(source, chunk, _TEST, keep)
             found.extend(findings)
             statements.extend([] if made is None else [made])
-        if found:
-            # Loaded when something is wrong, not before.
-            from dsl.parser.lines import no_test_file  # noqa: PLC0415 - see above
-
-            other = no_test_file(blanked(source.text))
-            if other is not None:
-                return (), [other.diagnostic(source, 0)]
-        return tuple(statements), found
+        other = _other_language(source, "test") if found else None
+        return ((), [other]) if other is not None else (tuple(statements), found)
 
     def expression(
         self, source: SourceFile, span: Span, text: str | None = None
@@ -163,22 +152,7 @@ def _broken(source: SourceFile, chunk: Span) -> Broken:
     return Broken(chunk, declares(source.slice(chunk)))
 
 
-def _stray(
-    source: SourceFile, chunk: Span, *, alien: bool, broken: bool
-) -> tuple[Broken, tuple[Diagnostic, ...]] | None:
-    """Returns what is said of a line that no statement is, None where reading has to tell.
+def _other_language(source: SourceFile, what: str) -> Diagnostic | None:
+    from dsl.parser.lines import other_language  # noqa: PLC0415 - see above
 
-    What follows the first line of another language, an `alien`, is no mistake of its own, nor is
-    what closes a bracket of a line that is `broken`.
-    """
-    from dsl.foreign.languages import language_of  # noqa: PLC0415 - see above
-    from dsl.parser import lines  # noqa: PLC0415 - see above
-
-    text = source.slice(chunk)
-    if lines.is_ours(text):
-        return None
-    language = None if alien else language_of(text)
-    if language is not None:
-        refusal = lines.wrong_language(language, 0, len(text.split(maxsplit=1)[0]))
-        return _broken(source, chunk), (refusal.diagnostic(source, chunk.start),)
-    return (_broken(source, chunk), ()) if alien or (broken and lines.is_closing(text)) else None
+    return other_language(source, what)
