@@ -12,12 +12,11 @@ from msgspec import Struct
 from dsl import syntax as s
 from dsl.checker import ParamValue, policy_name
 from dsl.checker.declarations import declare_param, text_of
-from dsl.checker.literals import read_number
 from dsl.checker.rules import MAX_WEIGHT
 from dsl.checker.scope import Flex, Refused, Scope, attempt, closest
 from dsl.diagnostics import Diagnostic
 from dsl.plan import UseLine
-from dsl.quantities import to_float
+from dsl.quantities import parse_number
 from dsl.source import SourceFile
 
 MAX_DEPTH: Final = 8
@@ -204,16 +203,10 @@ def _why_not(source: SourceFile, decl: s.ParamDecl, value: ParamValue) -> Diagno
 
 
 def _weight(scope: Scope, node: s.Use) -> float | None:
-    written = node.weight
-    if written is None:
+    if node.weight is None:
         return None
-    typed = None
-    if isinstance(written, s.Word | s.Text):
-        typed = read_number(written.value, written.span)
-    elif isinstance(written, s.Param) and written.name in scope.params:
-        typed = scope.params[written.name].value
-    if isinstance(typed, Flex) and typed.exact is not None:
-        value = to_float(typed.exact)
-        if 0 <= value <= MAX_WEIGHT:
-            return value
-    raise scope.refuse("P111", f"a weight is a number from 0 to {MAX_WEIGHT:,.0f}", written.span)
+    value = parse_number(str(_value(scope, node.weight)))
+    if 0 <= value <= MAX_WEIGHT:
+        return value
+    message = f"a weight is a number from 0 to {MAX_WEIGHT:,.0f}"
+    raise scope.refuse("P111", message, node.weight.span)

@@ -5,9 +5,8 @@ tree.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from dsl.foreign.nearest import MAX_DISTANCE, closest, edit_distance
@@ -40,19 +39,10 @@ class Spelling(NamedTuple):
 def closest_field(name: str) -> str | None:
     """Returns the field with a close name: word by word, so that `pod.age` is not `pod.name`."""
     words = name.lower().split(".")
-    best, best_distance = None, MAX_DISTANCE + 1
-    for field in FIELDS:
-        others = field.split(".")
-        if len(others) != len(words):
-            continue
-        distance = 0
-        for word, other in zip(words, others, strict=True):
-            distance += _apart(word, other)
-            if distance >= best_distance:
-                break
-        else:
-            best, best_distance = field, distance
-    return best
+    fields = [one for one in FIELDS if one.count(".") == len(words) - 1]
+    apart = [sum(map(_apart, words, one.split("."))) for one in fields]
+    least = min(apart, default=MAX_DISTANCE + 1)
+    return fields[apart.index(least)] if least <= MAX_DISTANCE else None
 
 
 @lru_cache(maxsize=4096)
@@ -64,32 +54,32 @@ def _apart(word: str, other: str) -> int:
 
 # ---- fields
 
+
+def _words(names: Mapping[str, str]) -> Mapping[str, str]:
+    """Returns what each of several words is called here."""
+    return {word: name for name, words in names.items() for word in words.split()}
+
+
 _ROOTS: Final = frozenset({"input", "request", "review", "object", "self", "params", "data"})
-_OWNERS: Final = MappingProxyType(
-    {"pod": "pod", "pods": "pod", "p": "pod", "node": "node", "nodes": "node", "n": "node",
-     "namespace": "namespace", "ns": "namespace", "it": "it", "its": "it", "workload": "workload",
-     "cluster": "cluster", "zone": "zone", "region": "region", "time": "time",
-     "group": "group", "podgroup": "group", "quota": "quota",
-     "metadata": "", "spec": "", "status": ""}
+_OWNERS: Final = _words(
+    {"pod": "pod pods p", "node": "node nodes n", "namespace": "namespace ns", "it": "it its",
+     "workload": "workload", "cluster": "cluster", "zone": "zone", "region": "region",
+     "time": "time", "group": "group podgroup", "quota": "quota", "": "metadata spec status"}
 )  # fmt: skip
 _FRAMES: Final = frozenset({"metadata", "spec", "status", "template", "resources", "topology"})
-_KEYED: Final = MappingProxyType(
-    {"labels": "label", "label": "label", "matchlabels": "label", "annotations": "annotation",
-     "annotation": "annotation", "tolerations": "toleration", "toleration": "toleration",
-     "nodeselector": "node_selector", "selector": "node_selector", "conditions": "condition",
-     "condition": "condition", "taints": "taint", "taint": "taint"}
+_KEYED: Final = _words(
+    {"label": "labels label matchlabels", "annotation": "annotations annotation",
+     "toleration": "tolerations toleration", "node_selector": "nodeselector selector",
+     "condition": "conditions condition", "taint": "taints taint"}
 )  # fmt: skip
-_AMOUNTS: Final = MappingProxyType(
-    {"cpu": "cpu", "cpus": "cpu", "cores": "cpu", "memory": "memory", "mem": "memory",
-     "ram": "memory", "storage": "storage", "ephemeralstorage": "storage", "disk": "storage",
-     "gpu": "gpu", "gpus": "gpu"}
+_AMOUNTS: Final = _words(
+    {"cpu": "cpu cpus cores", "memory": "memory mem ram", "gpu": "gpu gpus",
+     "storage": "storage ephemeralstorage disk"}
 )  # fmt: skip
-_PARTS: Final = MappingProxyType(
-    {"allocatable": "allocatable", "alloc": "allocatable", "capacity": "capacity",
-     "total": "capacity", "size": "capacity", "free": "free", "available": "free",
-     "remaining": "free", "left": "free", "unused": "free", "idle": "free",
-     "requested": "requested", "requests": "requested", "request": "requested",
-     "used": "requested", "allocated": "requested", "reserved": "requested"}
+_PARTS: Final = _words(
+    {"allocatable": "allocatable alloc", "capacity": "capacity total size",
+     "free": "free available remaining left unused idle",
+     "requested": "requested requests request used allocated reserved"}
 )  # fmt: skip
 #: What is meant by names of others: what to write (`?`: what is likely meant), their paths, and
 #: what there is to know of it; two blanks part them.
