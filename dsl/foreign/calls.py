@@ -87,9 +87,6 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
     word = plain(method)
     if word in (*AGGREGATES, *FUNCTIONS) and (word != plain(name) or word != method):
         return Spelling(f"{word}({', '.join(parts)})")
-    near = closest(word, (*FUNCTIONS, *AGGREGATES)) if word not in _CALLS else None
-    if near is not None and not owner:
-        return None
     # Of four letters one edit makes another word: `bind` is no `find`.
     close = closest(word, _CALLS) if len(word) > _SHORT else None
     form = _CALLS.get(word) or _CALLS.get(close or "")

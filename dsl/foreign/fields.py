@@ -174,8 +174,6 @@ def _concept(path: str) -> Spelling | None:
 
 def _keyed(owner: str, rest: Sequence[str], key: str | None) -> Spelling | None:
     name = _KEYED.get(plain(rest[0])) if rest else None
-    if name is None and rest and (key is not None or rest[1:]):
-        name = _KEYED.get(closest(plain(rest[0]), _KEYED) or "")
     if name is None or f"{owner}.{name}" not in FIELDS:
         return None
     key = key if key is not None else ".".join(rest[1:])
@@ -208,9 +206,6 @@ def _amount(owner: str, rest: Sequence[str], key: str | None) -> Spelling | None
     name = f"{owner}.{kind}.{_PARTS.get(parts[0], '') if parts else 'free'}"
     if name not in FIELDS:
         return None
-    if not parts and f"{owner}.{kind}.allocatable" in FIELDS:
-        note = f"name which: {owner}.{kind}.allocatable, {owner}.{kind}.requested or"
-        return Spelling(name, note=note, sure=False)
     return Spelling(name, sure=bool(parts))
 
 

@@ -137,9 +137,7 @@ def _open_text(place: Place) -> Refusal | None:
     if found is None or found.start() > place.start:
         return None
     at, sign = found.start(), found.group()
-    line = place.text[at:].split("\n", 1)[0].rstrip()
-    ends = [at + one.start() for one in re.finditer(r"[\])]*[ \t]*(?:->|\Z)|[\])]+\Z", line)]
-    help_ = f"write  {place.text[at : (ends or [at])[0]]}{sign}"
+    help_ = f"end it with  {sign}"
     return Refusal("P002", "this text is never closed", at, at + len(sign), helps=(help_,))
 
 
@@ -151,12 +149,7 @@ def _open_bracket(place: Place) -> Refusal | None:
         elif sign in ")]" and opened:
             opened.pop()
     if not opened:
-        if place.met not in (")", "]"):
-            return None
-        help_ = f"leave it out, or write `{'(' if place.met == ')' else '['}` where it opens"
-        return Refusal(
-            "P002", f"`{place.met}` closes nothing", place.start, place.end, helps=(help_,)
-        )
+        return None
     if not place.at_end and place.met != "->":
         return None
     sign = place.bare[opened[-1]]
