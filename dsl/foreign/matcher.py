@@ -194,19 +194,14 @@ def _is_slot(part: str) -> bool:
     return re.fullmatch(r"[A-Z]\d?", part) is not None
 
 
-class _Matching:
-    """One form against the tokens of one text."""
+class _Matching(NamedTuple):
+    """One form against the tokens of one text; `steps` are those that are left."""
 
-    def __init__(
-        self,
-        text: str,
-        tokens: Sequence[Token],
-        words: frozenset[str],
-        form: _Form,
-        steps: list[int],
-    ) -> None:
-        self.text, self.tokens, self.words, self.form = text, tokens, words, form
-        self.steps = steps
+    text: str
+    tokens: Sequence[Token]
+    words: frozenset[str]
+    form: _Form
+    steps: list[int]
 
     def starting(self, n: int, place: int) -> Iterator[Match]:
         """Yields the matches whose first word or sign is the token `n`, and that touch a place."""

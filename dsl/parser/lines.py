@@ -7,10 +7,24 @@ import re
 from typing import Final
 
 from dsl.diagnostics import Diagnostic
-from dsl.foreign.languages import MERGE, language_of
 from dsl.parser.statements import STATEMENTS
 from dsl.source import SourceFile, Span, blanked
 
+_MERGE: Final = "a merge"
+#: First lines of texts that are no policies at all.
+_FIRST_LINES: Final = (
+    (r"(?:<{7}|={7}|>{7}|\|{7})(?:[ \t]|$)", _MERGE),
+    (r"---[ \t]*$|apiVersion[ \t]*:|kind[ \t]*:[ \t]*[A-Z]", "YAML (a Kubernetes object)"),
+    (r"package[ \t]+[\w.]+[ \t]*$", "Rego or Go"),
+    (r"(default|import)[ \t]+(allow|deny|data|input|rego|future)\b", "Rego"),
+    (r"(deny|allow|violation|warn)(\[.*\])?[ \t]*(contains\b.*)?(if[ \t]*)?\{", "Rego"),
+    (r"(def|class)[ \t]+\w+.*:[ \t]*$|(from[ \t]+\w+[ \t]+)?import[ \t]+\w+[ \t]*$", "Python"),
+    (r"(func|type)[ \t]+[\w(]", "Go"),
+    (r"(?:Feature|Background|Scenario(?: Outline)?):", "Gherkin"),
+    (r"[{\[][ \t]*$", "JSON"),
+    (r"(?i:select[ \t]+.+[ \t]from[ \t]|create[ \t]+(policy|table)\b)", "SQL"),
+    (r"(acl|use_backend|frontend|backend|server|location)[ \t]+\S", "the configuration of a proxy"),
+)
 _SHAPES: Final = {
     "policy": "a policy is lines such as  filter: pod.name contains nginx -> node.label KEY=VALUE",
     "test": 'a test file is lines such as  use p,  node: a cpu 4  and  test: "t"',
@@ -21,12 +35,12 @@ _KEEP: Final = "keep what should stay and remove the lines `<<<<<<<`, `=======` 
 def other_language(source: SourceFile, what: str) -> Diagnostic | None:
     """Returns what a file is instead of a policy or a test, once for all of it."""
     for line in re.finditer(r"(?m)^\S.*", blanked(source.text)):
-        name = language_of(line.group())
-        if name is not None:
-            message, help_ = f"this looks like {name}, and is no {what}", _SHAPES[what]
-            if name == MERGE:
-                message, help_ = "git has left two versions of these lines", _KEEP
-            return Diagnostic("P010", message, source, Span(*line.span()), helps=(help_,))
+        for sign, name in _FIRST_LINES:
+            if re.match(sign, line.group().rstrip()):
+                message, help_ = f"this looks like {name}, and is no {what}", _SHAPES[what]
+                if name == _MERGE:
+                    message, help_ = "git has left two versions of these lines", _KEEP
+                return Diagnostic("P010", message, source, Span(*line.span()), helps=(help_,))
     return None
 
 

@@ -288,13 +288,13 @@ class _Reader:
 
     def _check_names(self, case: m.Case) -> None:
         """Expectations go by the names of the given pods."""
+        named = [(name, one.span) for one in case.cluster.of("pod") for name in m.pod_names(one)]
         seen: set[str] = set()
-        for one in case.cluster.of("pod"):
-            names = m.pod_names(one)
-            for name in (known for known in names if known in seen):
+        for name, span in named:
+            if name in seen:
                 message = f"two of the pods that this test gives are called `{name}`"
-                self._report("P703", message, one.span, "give each of them a `name` of its own")
-            seen.update(names)
+                self._report("P703", message, span, "give each of them a `name` of its own")
+            seen.add(name)
 
     def _expected(self, node: s.Expectation, cluster: m.Cluster) -> m.Expected:
         name = node.name.value
@@ -314,29 +314,22 @@ class _Reader:
         return made
 
     def _subject(self, made: m.Expected, shape: w.Shape, node: s.Expectation) -> m.Expected:
-        subject, value = node.subject, node.value
-        usage = f"write  expect {shape.example}"
-        name = node.name.value
-        if shape.listed != isinstance(subject, s.Words):
-            none = isinstance(subject, s.Value) and subject.value == "none" and shape.none
-            if not none:
-                what = "a list" if shape.listed else "one name, not a list"
-                message = f"`expect {name}` takes {what}"
-                raise self._refuse("P702", message, subject.span, usage)
+        subject, value, name = node.subject, node.value, node.name.value
+
+        def takes(what: str, part: s.Node) -> _Refused:
+            usage = f"write  expect {shape.example}"
+            return self._refuse("P702", f"`expect {name}` takes {what}", part.span, usage)
+
+        none = shape.none and isinstance(subject, s.Value) and subject.value == "none"
+        if shape.listed != isinstance(subject, s.Words) and not none:
+            raise takes("a list" if shape.listed else "one name, not a list", subject)
         if (value is not None) != shape.valued:
-            what = "two values" if shape.valued else "one value"
-            message = f"`expect {name}` takes {what}"
-            raise self._refuse("P702", message, (value or subject).span, usage)
-        names: tuple[str, ...]
-        if isinstance(subject, s.Words):
-            names = _texts(subject)
-        else:
-            names = () if shape.none and subject.value == "none" else (subject.value,)
-            if shape.words and subject.value not in shape.words:
-                message = f"`expect {name}` takes {m.listed(shape.words, 'or')}"
-                raise self._refuse("P702", message, subject.span, usage)
+            raise takes("two values" if shape.valued else "one value", value or subject)
+        names = () if none else _texts(subject)
+        if shape.words and names[0] not in shape.words:
+            raise takes(m.listed(shape.words, "or"), subject)
         if isinstance(value, s.Words):
-            raise self._refuse("P702", "this is one value, not a list", value.span, usage)
+            raise takes("one value, not a list", value)
         text = value.value if value is not None else ""
         number = 0.0
         if name == "score":
@@ -344,8 +337,7 @@ class _Reader:
         elif name == "skipped":
             number = float(names[0]) if names[0].isdecimal() and int(names[0]) > 0 else float("nan")
         if is_missing(number):
-            span = (value or subject).span
-            raise self._refuse("P702", f"`expect {name}` takes a number", span, usage)
+            raise takes("a number", value or subject)
         return replace(made, names=names, value=text, number=number)
 
     def _named(self, made: m.Expected, node: s.Expectation, cluster: m.Cluster) -> None:
@@ -403,14 +395,13 @@ class _Reader:
 
 
 def _plain(value: s.Expr | s.Template) -> str | tuple[str, ...]:
-    if isinstance(value, s.Words):
-        return _texts(value)
-    assert isinstance(value, s.Word | s.Text)
-    return value.value
+    assert isinstance(value, s.Value | s.Words)
+    return _texts(value) if isinstance(value, s.Words) else value.value
 
 
-def _texts(words: s.Words) -> tuple[str, ...]:
-    return tuple(one.value for one in words.items if isinstance(one, s.Word | s.Text))
+def _texts(value: s.Value | s.Words) -> tuple[str, ...]:
+    parts = value.items if isinstance(value, s.Words) else (value,)
+    return tuple(one.value for one in parts if isinstance(one, s.Value))
 
 
 def _is_sample(text: str) -> bool:
