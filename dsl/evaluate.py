@@ -65,7 +65,7 @@ def understand(
     span = Span(len(before.text), len(source.text))
     written, refused = parser.expression(source, span)
     if written is None:
-        return None, () if refused is None else (_of_expression(refused),)
+        return None, tuple(map(_of_expression, refused[:1]))
     checker = _checked(parser, source, before)
     try:
         tree = checker.rules.plain(checker.rules.expression(written))

@@ -12,22 +12,15 @@ from dsl.diagnostics import Diagnostic, Fix
 from dsl.source import MAX_BYTES, QUOTED_OR_COMMENT, SourceFile, Span, make_source
 
 #: What is written for signs that programs put in the place of others.
-_SIGNS: Final = {
-    " ": "\u00a0\u2007\u202f\u3000", "": "\u200b", '"': "\u201c\u201d\u201e\u00ab\u00bb",
-    "'": "\u2018\u2019\u00b4", "->": "\u2192\u21d2", "-": "\u2212\u2013\u2014", "<=": "\u2264",
-    ">=": "\u2265", "!=": "\u2260", "*": "\u00d7", "/": "\u00f7", "..": "\u2026", ":": "\uff1a",
-    "and": "\u2227", "or": "\u2228", "not": "\u00ac", "in": "\u2208",
+_BETTER: Final = {
+    sign: better
+    for better, signs in {
+        " ": "\u00a0\u2007\u202f\u3000", "": "\u200b", '"': "\u201c\u201d\u201e\u00ab\u00bb",
+        "'": "\u2018\u2019\u00b4", "->": "\u2192\u21d2", "-": "\u2212\u2013\u2014", "<=": "\u2264",
+        ">=": "\u2265", "!=": "\u2260", "*": "\u00d7", "/": "\u00f7", "..": "\u2026", ":": "\uff1a",
+    }.items()
+    for sign in signs
 }  # fmt: skip
-_LIKE: Final = (
-    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0455\u0458\u0501\u04bb\u051b\u051d"
-    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0406\u0405\u0408"
-    "\u03bf\u03bd\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4"
-    "\u03a5\u03a7\u0131\u017f"
-)
-#: What is written instead, of those signs and of letters that look like those of ASCII.
-_BETTER: Final = {sign: better for better, signs in _SIGNS.items() for sign in signs} | dict(
-    zip(_LIKE, "aeopcyxisjdhqwABEKMHOPCTXISJovABEZHIKMNOPTYXis", strict=True)
-)
 #: Findings of one kind in a file: who pasted a book needs no more.
 _MAX_OF_A_KIND: Final = 20
 #: What nobody sees, but for line feeds and tabs.
@@ -102,32 +95,23 @@ def _lookalikes(source: SourceFile) -> list[Diagnostic]:
     bare = QUOTED_OR_COMMENT.sub(lambda found: " " * len(found.group()), text)
     problems = []
     kinds: Counter[str] = Counter()
+    line = -1
     for found in _BEYOND_ASCII.finditer(bare):
-        word = found.group()
-        if any(char not in _BETTER and char >= "\x80" for char in word):
-            # One of its letters is of no other spelling, so the word is of another language.
-            line = f"line {text.count(chr(10), 0, found.start())}"
-            kinds[line] += 1
-            kinds["word"] += kinds[line] == 1
-            if kinds[line] == 1 and kinds["word"] <= _MAX_OF_A_KIND:
-                message = f"`{word}` may only stand in quoted texts and comments"
-                span, helps = Span(*found.span()), ("put the text in quotes",)
-                problems.append(Diagnostic("P003", message, source, span, helps=helps))
+        word, span = found.group(), Span(*found.span())
+        better = _BETTER.get(word)
+        if better is None and source.position(span.start)[0] == line:
             continue
-        for at, char in enumerate(word, found.start()):
-            kinds[char] += char in _BETTER
-            if char in _BETTER and kinds[char] <= _MAX_OF_A_KIND:
-                problems.append(_lookalike(source, Span(at, at + 1), _BETTER[char]))
+        line = line if better is not None else source.position(span.start)[0]
+        kind = "a word" if better is None else word
+        kinds[kind] += 1
+        if kinds[kind] > _MAX_OF_A_KIND:
+            continue
+        if better is None:
+            message = f"`{word}` may only stand in quoted texts and comments"
+            helps = ("put the text in quotes",)
+            problems.append(Diagnostic("P003", message, source, span, helps=helps))
+        else:
+            shown = {" ": "a space", "": "nothing"}.get(better, f"`{better}`")
+            message = f"this is Unicode's {unicodedata.name(word, 'sign').lower()}"
+            problems.append(_wrong(source, message, span, f"write {shown} instead", better))
     return problems
-
-
-def _lookalike(source: SourceFile, span: Span, better: str) -> Diagnostic:
-    text, fix = source.text, better
-    shown = {" ": "a space", "": "nothing"}.get(better, f"`{better}`")
-    name = unicodedata.name(text[span.start], "sign").lower()
-    if better.isalpha() and len(better) > 1:
-        # A word for a sign stands alone.
-        left = "" if text[span.start - 1 : span.start] in " (\n" else " "
-        right = "" if text[span.end : span.end + 1].isspace() else " "
-        fix = f"{left}{better}{right}"
-    return _wrong(source, f"this is Unicode's {name}", span, f"write {shown} instead", fix)

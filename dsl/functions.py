@@ -47,47 +47,53 @@ class FunctionSpec(Struct, frozen=True):
     variadic: bool = False
 
 
-_TABLE: Final = (
-    FunctionSpec("abs", "u", "same", "distance from 0"),
-    FunctionSpec("floor", "n", "n", "next whole number below"),
-    FunctionSpec("ceil", "n", "n", "next whole number above"),
-    FunctionSpec("round", "n", "n", "nearest whole number, halves away from 0"),
-    FunctionSpec("sqrt", "n", "n", "square root, missing below 0"),
-    FunctionSpec("log2", "n", "n", "logarithm to base 2, missing at 0 and below"),
-    FunctionSpec("exp", "n", "n", "e to the power x"),
-    FunctionSpec("pow", "nn", "n", "x to the power y"),
-    FunctionSpec("mod", "uu", "same", "remainder with the sign of the divisor"),
-    FunctionSpec("clamp", "uuu", "same", "x, but not below lo or above hi"),
-    FunctionSpec("len", "l", "n", "characters of a text, items of a list"),
-    FunctionSpec("lower", "s", "s", "text in lower case"),
-    FunctionSpec("upper", "s", "s", "text in upper case"),
-    FunctionSpec("trim", "s", "s", "text without the blanks around it"),
-    FunctionSpec("before", "ss", "s", "what stands before the first separator"),
-    FunctionSpec("after", "ss", "s", "what stands after the first separator"),
-    FunctionSpec("before_last", "ss", "s", "what stands before the last separator"),
-    FunctionSpec("after_last", "ss", "s", "what stands after the last separator"),
-    FunctionSpec("replace", "sss", "s", "text with each of a part made another"),
-    FunctionSpec("join", "a", "s", "the arguments one after the other", variadic=True),
-    FunctionSpec("ordinal", "s", "n", "number at the end of a name"),
-    FunctionSpec("number", "a", "n", "number of a text, or of a quantity without its unit"),
-    FunctionSpec("quantity", "s", "n", "number of a Kubernetes quantity"),
-    FunctionSpec("version", "s", "n", "number that is greater for a later version"),
-    FunctionSpec("duration", "s", "seconds", "duration of a text such as 1m30s"),
-    FunctionSpec("time", "s", "time", "time of an RFC 3339 text"),
-    FunctionSpec("string", "a", "s", "text of a number"),
-    FunctionSpec("cores", "n", "cores", "a number of cores"),
-    FunctionSpec("bytes", "n", "bytes", "a number of bytes"),
-    FunctionSpec("seconds", "n", "seconds", "a number of seconds"),
-    FunctionSpec("hash", "a", "n", "stable share between 0 and 1", variadic=True),
-    FunctionSpec("metric_age", "m", "seconds", "age of a metric's last sample"),
-    FunctionSpec("rank", "u", "n", "share of the other candidates with less, 0..1"),
-    FunctionSpec("peers", "t", "n", "pods of the same workload in the domain"),
-    FunctionSpec("pods_in", "k", "pods", "set of the pods of all nodes with an equal label"),
-    FunctionSpec("nodes_in", "k", "nodes", "set of all nodes with an equal label"),
-    FunctionSpec("split", "ss", "texts", "list of the parts of a text"),
-    FunctionSpec("item", "in", "item", "an item of a list, counted from 0; -1 is the last"),
+#: A function a line: its name, what it takes (`...`: the last may be repeated), gives and is for.
+_TABLE: Final = """
+abs  u  same  distance from 0
+floor  n  n  next whole number below
+ceil  n  n  next whole number above
+round  n  n  nearest whole number, halves away from 0
+sqrt  n  n  square root, missing below 0
+log2  n  n  logarithm to base 2, missing at 0 and below
+exp  n  n  e to the power x
+pow  nn  n  x to the power y
+mod  uu  same  remainder with the sign of the divisor
+clamp  uuu  same  x, but not below lo or above hi
+len  l  n  characters of a text, items of a list
+lower  s  s  text in lower case
+upper  s  s  text in upper case
+trim  s  s  text without the blanks around it
+before  ss  s  what stands before the first separator
+after  ss  s  what stands after the first separator
+before_last  ss  s  what stands before the last separator
+after_last  ss  s  what stands after the last separator
+replace  sss  s  text with each of a part made another
+join  a...  s  the arguments one after the other
+ordinal  s  n  number at the end of a name
+number  a  n  number of a text, or of a quantity without its unit
+quantity  s  n  number of a Kubernetes quantity
+version  s  n  number that is greater for a later version
+duration  s  seconds  duration of a text such as 1m30s
+time  s  time  time of an RFC 3339 text
+string  a  s  text of a number
+cores  n  cores  a number of cores
+bytes  n  bytes  a number of bytes
+seconds  n  seconds  a number of seconds
+hash  a...  n  stable share between 0 and 1
+metric_age  m  seconds  age of a metric's last sample
+rank  u  n  share of the other candidates with less, 0..1
+peers  t  n  pods of the same workload in the domain
+pods_in  k  pods  set of the pods of all nodes with an equal label
+nodes_in  k  nodes  set of all nodes with an equal label
+split  ss  texts  list of the parts of a text
+item  in  item  an item of a list, counted from 0; -1 is the last
+"""
+FUNCTIONS: Final = MappingProxyType(
+    {
+        name: FunctionSpec(name, takes.removesuffix("..."), gives, doc, takes.endswith("..."))
+        for name, takes, gives, doc in (one.split("  ") for one in _TABLE.strip().splitlines())
+    }
 )
-FUNCTIONS: Final = MappingProxyType({spec.name: spec for spec in _TABLE})
 AGGREGATES: Final = ("max", "min", "sum", "avg", "count", "any", "all", "median", "distinct")
 
 
@@ -221,24 +227,13 @@ TEXT_TESTS: Final[MappingProxyType[str, Callable[[str, str], bool]]] = MappingPr
 )
 
 
-class _Glob(Struct, frozen=True):
-    """A pattern of `*` and `?` as an automaton; bit n of a number stands for n signs passed.
-
-    Attributes:
-        staying: where a `*` takes any character.
-        any_sign: where a `?` takes one.
-        taking: where a character is taken, for those that the pattern names.
-        last: all signs passed.
-    """
-
-    staying: int
-    any_sign: int
-    taking: dict[str, int]
-    last: int
-
-
 @lru_cache(maxsize=256)
-def _glob(pattern: str) -> _Glob:
+def _glob(pattern: str) -> tuple[int, int, dict[str, int], int]:
+    """Returns a pattern as an automaton; bit n of a number stands for n signs passed.
+
+    Where a `*` takes any character, where a `?` takes one, where those take one that the pattern
+    names, and the bit of all signs passed.
+    """
     staying, any_sign, bit = 0, 0, 1
     taking: dict[str, int] = {}
     for sign in pattern:
@@ -250,7 +245,7 @@ def _glob(pattern: str) -> _Glob:
         else:
             taking[sign] = taking.get(sign, 0) | bit
         bit <<= 1
-    return _Glob(staying, any_sign, taking, bit)
+    return staying, any_sign, taking, bit
 
 
 def glob_match(pattern: str, text: str) -> bool:
@@ -260,14 +255,13 @@ def glob_match(pattern: str, text: str) -> bool:
     """
     if len(pattern) > _MAX_GLOB:
         return False
-    glob = _glob(pattern)
-    staying, any_sign, taking = glob.staying, glob.any_sign, glob.taking
+    staying, any_sign, taking, last = _glob(pattern)
     state = 1
     for char in text:
         state = (state & (taking.get(char, 0) | any_sign)) << 1 | state & staying
         if not state:
             return False
-    return bool(state & glob.last)
+    return bool(state & last)
 
 
 def regex_match(pattern: str, text: str) -> bool:

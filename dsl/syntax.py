@@ -327,6 +327,9 @@ class AmountsClause(Node, frozen=True):
     amounts: tuple[Amount, ...]
 
 
+Part = Clause | KeysClause | AmountsClause
+
+
 class MetricDecl(Node, frozen=True):
     """`metric name = source clauses`."""
 
@@ -361,7 +364,7 @@ class Special(Node, frozen=True):
     keyword: str
     point: str
     left: Expr | None
-    parts: tuple[Clause | KeysClause | AmountsClause, ...]
+    parts: tuple[Part, ...]
 
 
 class NormalizeDecl(Node, frozen=True):
@@ -379,6 +382,69 @@ class Broken(Node, frozen=True):
 Statement = (
     Header | ParamDecl | LetDecl | MetricDecl | Use | Rule | Special | NormalizeDecl | Broken
 )
+
+
+# ---- test files: names are not looked up, an attribute that does not exist is still an `Attr`
+
+
+Value = Word | Text
+
+
+class Attr(Node, frozen=True):
+    """`NAME value`, or `NAME KEY=VALUE`; `age` is the age of a metric's sample."""
+
+    name: Value
+    value: Value | Words
+    key: Value | None = None
+    age: Value | None = None
+
+
+class Fixture(Node, frozen=True):
+    """An object of the cluster: `node: a cpu 4`, `given pod name p`.
+
+    `name` is the node of `running` and `finished`, and missing for `pod` and `pending`.
+    """
+
+    kind: str
+    name: Value | None
+    attrs: tuple[Attr, ...]
+
+
+class Setting(Node, frozen=True):
+    """`now: "TIME"`, `metric: NAME [K1, K2] = V`, the same after `given`, `given param NAME = V`.
+
+    `name` is what stands in front of the value; of `now` it is the time itself.
+    """
+
+    kind: str
+    name: Value
+    value: Value | Words
+    keys: Words | None = None
+
+
+class Expectation(Node, frozen=True):
+    """`expect NAME subject value replies`."""
+
+    name: Value
+    subject: Value | Words
+    value: Value | Words | None
+    replies: tuple[Clause, ...]
+
+
+Given = Fixture | Setting
+
+
+class TestCase(Node, frozen=True):
+    """`test: "NAME"` and what is given and expected in it."""
+
+    __test__ = False
+
+    name: Value
+    given: tuple[Given, ...]
+    expected: tuple[Expectation, ...]
+
+
+TestStatement = Use | Given | TestCase
 
 
 # ---- the words as written

@@ -7,17 +7,16 @@ of the policies.
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from dsl import syntax as s
 from dsl.checker import ParamValue, policy_name
 from dsl.checker.declarations import declare_param, text_of
-from dsl.checker.literals import read_number
 from dsl.checker.rules import MAX_WEIGHT
 from dsl.checker.scope import Flex, Refused, Scope, attempt, closest
 from dsl.diagnostics import Diagnostic
 from dsl.plan import UseLine
-from dsl.quantities import to_float
+from dsl.quantities import parse_number
 from dsl.source import SourceFile
 
 MAX_DEPTH: Final = 8
@@ -36,52 +35,45 @@ class Instance(Struct, frozen=True):
     used: UseLine
 
 
-class Library:
+class Library(Struct):
     """The policies that may be used: those beside the file, then the bundled ones.
 
-    `read` reads a bundled one; `plugins` are those that every scheduler runs: naming them says that
-    they are wanted. `params` are those of the configuration by policy name, which win over
-    arguments. What is wrong is added to `found`.
+    Attributes:
+        read: reads a bundled one.
+        plugins: those that every scheduler runs: naming them says that they are wanted.
+        params: those of the configuration by policy name, which win over arguments.
+        found: gets what is wrong.
     """
 
-    def __init__(
-        self,
-        files: Sequence[Parsed],
-        bundled: Mapping[str, str],
-        read: Callable[[str, str], Parsed | None],
-        plugins: Collection[str],
-        params: Mapping[str, Mapping[str, ParamValue]],
-        found: list[Diagnostic],
-    ) -> None:
-        self._plugins = plugins
-        self._files = files
-        self._bundled = bundled
-        self._read = read
-        self._params = params
-        self._found = found
-        self._known: dict[str, Parsed | None] = {}
+    files: Sequence[Parsed]
+    bundled: Mapping[str, str]
+    read: Callable[[str, str], Parsed | None]
+    plugins: Collection[str]
+    params: Mapping[str, Mapping[str, ParamValue]]
+    found: list[Diagnostic]
+    _known: dict[str, Parsed | None] = field(default_factory=dict)
 
     def instances(self) -> Iterator[Instance]:
         """Yields what the `use` lines of the files ask for."""
-        for one in self._files:
-            yield from self._of_file(one, self._params.get(policy_name(*one), {}), (one[0].name,))
+        for one in self.files:
+            yield from self._of_file(one, self.params.get(policy_name(*one), {}), (one[0].name,))
 
     def _find(self, name: str, user: SourceFile) -> Parsed | None:
         """Returns the policy of that name for the user of it."""
         folder = user.name.rpartition("/")[0]
-        beside = [one for one in self._files if one[0].name.rpartition("/")[0] == folder]
+        beside = [one for one in self.files if one[0].name.rpartition("/")[0] == folder]
         of_file = f"{name}.policy"
         found = [one for one in beside if policy_name(*one) == name] or [
             one for one in beside if one[0].name.rpartition("/")[2] == of_file
         ]
         if found:
             return found[0]
-        if name not in self._known and name in self._bundled:
-            self._known[name] = self._read(f"bundled/{name}.policy", self._bundled[name])
+        if name not in self._known and name in self.bundled:
+            self._known[name] = self.read(f"bundled/{name}.policy", self.bundled[name])
         return self._known.get(name)
 
     def _names(self) -> list[str]:
-        return [*(policy_name(*one) for one in self._files), *self._bundled, *sorted(self._plugins)]
+        return [*(policy_name(*one) for one in self.files), *self.bundled, *sorted(self.plugins)]
 
     def _of_file(
         self,
@@ -101,7 +93,7 @@ class Library:
                 _declare_params(scope, statements, given)
                 line = used or UseLine(source, node.span, node.name)
                 instance = attempt(self._instance, scope, node, path, line)
-                self._found.extend(one for one in scope.found if one not in self._found)
+                self.found.extend(one for one in scope.found if one not in self.found)
                 if instance is not None:
                     yield instance
                     inner = instance.source, instance.statements
@@ -111,7 +103,7 @@ class Library:
     def _instance(
         self, scope: Scope, node: s.Use, path: tuple[str, ...], used: UseLine
     ) -> Instance | None:
-        if node.name in self._plugins:
+        if node.name in self.plugins:
             if node.args or node.alias or node.weight is not None:
                 message = f"`{node.name}` is a plugin of the scheduler and takes nothing here"
                 help_ = "its arguments and weight stand in the configuration of the scheduler"
@@ -130,7 +122,7 @@ class Library:
             message = f"policies use each other more than {MAX_DEPTH} deep"
             raise scope.refuse("P503", message, node.span)
         name = node.alias or policy_name(*target)
-        params = {**self._arguments(scope, node, target), **self._params.get(name, {})}
+        params = {**self._arguments(scope, node, target), **self.params.get(name, {})}
         for decl in target[1]:
             if isinstance(decl, s.ParamDecl) and decl.default is None and decl.name not in params:
                 message = f"`{node.name}` needs a value for `{decl.name}`"
@@ -204,16 +196,10 @@ def _why_not(source: SourceFile, decl: s.ParamDecl, value: ParamValue) -> Diagno
 
 
 def _weight(scope: Scope, node: s.Use) -> float | None:
-    written = node.weight
-    if written is None:
+    if node.weight is None:
         return None
-    typed = None
-    if isinstance(written, s.Word | s.Text):
-        typed = read_number(written.value, written.span)
-    elif isinstance(written, s.Param) and written.name in scope.params:
-        typed = scope.params[written.name].value
-    if isinstance(typed, Flex) and typed.exact is not None:
-        value = to_float(typed.exact)
-        if 0 <= value <= MAX_WEIGHT:
-            return value
-    raise scope.refuse("P111", f"a weight is a number from 0 to {MAX_WEIGHT:,.0f}", written.span)
+    value = parse_number(str(_value(scope, node.weight)))
+    if 0 <= value <= MAX_WEIGHT:
+        return value
+    message = f"a weight is a number from 0 to {MAX_WEIGHT:,.0f}"
+    raise scope.refuse("P111", message, node.weight.span)

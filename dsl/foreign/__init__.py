@@ -1,4 +1,4 @@
-"""What others write, and how it is written here: languages, forms, fields, calls, near names.
+"""What others write, and how it is written here: forms, fields, calls, near names.
 
 Knows neither the grammar nor the tree; what it proposes is tried by others.
 """

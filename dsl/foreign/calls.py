@@ -24,10 +24,8 @@ len({0})                    size length
 {0} ends with {1}           endswith hassuffix
 {0} contains {1}            contains includes
 {0} matches {1}             matches match regexp
-{0} like {1}                like
 ({?})                       coalesce ifnull orvalue default
 number({0})                 int float double tonumber tofloat
-string({0})                 str tostring
 time({0})                   timestamp
 avg({*})                    mean average
 max({*})                    maximum greatest
@@ -35,13 +33,10 @@ min({*})                    minimum least
 sum({*})                    total
 min({0}, {1})               clampmax
 max({0}, {1})               clampmin
-ceil({0})                   ceiling
-pow({0}, {1})               power
 (log2({0}) / log2(2.718281828))  log ln
 upper({0})                  toupper
 lower({0})                  tolower lowerascii
 join({*})                   concat
-if {0} then {1} else {2}    if
 not ({0})                   not
 {0}[{1}]                    get
 now                         now
@@ -54,24 +49,6 @@ _CALLS: Final = MappingProxyType(
         for form, names in (re.split(r" {2,}", line) for line in _FORMS.strip().splitlines())
         for name in names.split(" ")
     }
-)
-#: Calls that have no counterpart, and what to do instead.
-_INSTEAD: Final = {
-    'a rate is made by the metric:  metric NAME = promql "rate(SERIES[5m])" by instance':
-        "rate irate increase delta deriv avgovertime maxovertime minovertime histogramquantile",
-    'a query stands in a metric:  metric NAME = promql "QUERY" by instance':
-        "prometheus promql query metric",
-    "`rank(x)` is the share of the candidates with a smaller value, 0..1":
-        "topk bottomk quantile percentile",
-    "of the candidates there are min, max, avg, median, sum and count": "stddev",
-    "cut a text with  before(TEXT, SEPARATOR)   or   after(TEXT, SEPARATOR)": "substring substr",
-    "there is no chance here; for stable shares write  hash(pod.uid) < 10%": "random rand",
-    "nodes are ranked by  prefer: most VALUE , pods by  sort: pod.priority desc": "sort",
-    "a set is asked by  count(node.pods where it.priority > 0)   and the like":
-        "walk foreach map reduce",
-}  # fmt: skip
-_ADVICE: Final = MappingProxyType(
-    {name: text for text, names in _INSTEAD.items() for name in names.split(" ")}
 )
 #: What stands before the dot of a call and is no value.
 _LIBRARIES: Final = frozenset(
@@ -108,14 +85,8 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
     if owner and owner.lower() not in _LIBRARIES:
         parts.insert(0, owner)
     word = plain(method)
-    advice = _ADVICE.get(word)
-    if advice is not None:
-        return Spelling("", sure=False, note=advice)
     if word in (*AGGREGATES, *FUNCTIONS) and (word != plain(name) or word != method):
         return Spelling(f"{word}({', '.join(parts)})")
-    near = closest(word, (*FUNCTIONS, *AGGREGATES)) if word not in _CALLS else None
-    if near is not None and not owner:
-        return None
     # Of four letters one edit makes another word: `bind` is no `find`.
     close = closest(word, _CALLS) if len(word) > _SHORT else None
     form = _CALLS.get(word) or _CALLS.get(close or "")

@@ -5,9 +5,8 @@ tree.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from dsl.foreign.nearest import MAX_DISTANCE, closest, edit_distance
@@ -40,19 +39,10 @@ class Spelling(NamedTuple):
 def closest_field(name: str) -> str | None:
     """Returns the field with a close name: word by word, so that `pod.age` is not `pod.name`."""
     words = name.lower().split(".")
-    best, best_distance = None, MAX_DISTANCE + 1
-    for field in FIELDS:
-        others = field.split(".")
-        if len(others) != len(words):
-            continue
-        distance = 0
-        for word, other in zip(words, others, strict=True):
-            distance += _apart(word, other)
-            if distance >= best_distance:
-                break
-        else:
-            best, best_distance = field, distance
-    return best
+    fields = [one for one in FIELDS if one.count(".") == len(words) - 1]
+    apart = [sum(map(_apart, words, one.split("."))) for one in fields]
+    least = min(apart, default=MAX_DISTANCE + 1)
+    return fields[apart.index(least)] if least <= MAX_DISTANCE else None
 
 
 @lru_cache(maxsize=4096)
@@ -64,32 +54,32 @@ def _apart(word: str, other: str) -> int:
 
 # ---- fields
 
+
+def _words(names: Mapping[str, str]) -> Mapping[str, str]:
+    """Returns what each of several words is called here."""
+    return {word: name for name, words in names.items() for word in words.split()}
+
+
 _ROOTS: Final = frozenset({"input", "request", "review", "object", "self", "params", "data"})
-_OWNERS: Final = MappingProxyType(
-    {"pod": "pod", "pods": "pod", "p": "pod", "node": "node", "nodes": "node", "n": "node",
-     "namespace": "namespace", "ns": "namespace", "it": "it", "its": "it", "workload": "workload",
-     "cluster": "cluster", "zone": "zone", "region": "region", "time": "time",
-     "group": "group", "podgroup": "group", "quota": "quota",
-     "metadata": "", "spec": "", "status": ""}
+_OWNERS: Final = _words(
+    {"pod": "pod pods p", "node": "node nodes n", "namespace": "namespace ns", "it": "it its",
+     "workload": "workload", "cluster": "cluster", "zone": "zone", "region": "region",
+     "time": "time", "group": "group podgroup", "quota": "quota", "": "metadata spec status"}
 )  # fmt: skip
 _FRAMES: Final = frozenset({"metadata", "spec", "status", "template", "resources", "topology"})
-_KEYED: Final = MappingProxyType(
-    {"labels": "label", "label": "label", "matchlabels": "label", "annotations": "annotation",
-     "annotation": "annotation", "tolerations": "toleration", "toleration": "toleration",
-     "nodeselector": "node_selector", "selector": "node_selector", "conditions": "condition",
-     "condition": "condition", "taints": "taint", "taint": "taint"}
+_KEYED: Final = _words(
+    {"label": "labels label matchlabels", "annotation": "annotations annotation",
+     "toleration": "tolerations toleration", "node_selector": "nodeselector selector",
+     "condition": "conditions condition", "taint": "taints taint"}
 )  # fmt: skip
-_AMOUNTS: Final = MappingProxyType(
-    {"cpu": "cpu", "cpus": "cpu", "cores": "cpu", "memory": "memory", "mem": "memory",
-     "ram": "memory", "storage": "storage", "ephemeralstorage": "storage", "disk": "storage",
-     "gpu": "gpu", "gpus": "gpu"}
+_AMOUNTS: Final = _words(
+    {"cpu": "cpu cpus cores", "memory": "memory mem ram", "gpu": "gpu gpus",
+     "storage": "storage ephemeralstorage disk"}
 )  # fmt: skip
-_PARTS: Final = MappingProxyType(
-    {"allocatable": "allocatable", "alloc": "allocatable", "capacity": "capacity",
-     "total": "capacity", "size": "capacity", "free": "free", "available": "free",
-     "remaining": "free", "left": "free", "unused": "free", "idle": "free",
-     "requested": "requested", "requests": "requested", "request": "requested",
-     "used": "requested", "allocated": "requested", "reserved": "requested"}
+_PARTS: Final = _words(
+    {"allocatable": "allocatable alloc", "capacity": "capacity total size",
+     "free": "free available remaining left unused idle",
+     "requested": "requested requests request used allocated reserved"}
 )  # fmt: skip
 #: What is meant by names of others: what to write (`?`: what is likely meant), their paths, and
 #: what there is to know of it; two blanks part them.
@@ -102,7 +92,6 @@ now - pod.created  pod.age
 now - node.created  node.age node.uptime
 now - it.created  it.age
 pod.owner.kind  pod.kind pod.ownerreferences.kind
-pod.owner.name  pod.ownerreferences.name
 pod.workload  pod.deployment pod.statefulset pod.controller deployment.name workload.name
 pod.label[app]  pod.app
 it.label[app]  it.app
@@ -110,9 +99,7 @@ workload.replicas  deployment.replicas pod.replicas
 pod.namespace  pod.namespace.name
 it.namespace  it.namespace.name
 pod.image  pod.containers.image
-count(pod.containers)  pod.containers.count pod.containers.size pod.containercount
 count(node.pods)  node.pods.count node.pods.size node.podcount
-node.pods.capacity  node.allocatable.pods node.capacity.pods node.maxpods
 cluster.nodes  cluster.nodecount cluster.size
 node.name  node.hostname
 node.os  node.operatingsystem
@@ -120,12 +107,10 @@ node.arch  node.architecture
 node.kubelet_version  node.kubelet node.version
 node.container_runtime  node.runtime
 node.instance_type  node.type node.instance
-node.unschedulable  node.cordoned
 it.restarts  it.restartcount it.containerstatuses.restartcount
 time.weekday  time.dayofweek now.weekday
 time.day  now.day
 time.hour  now.hour
-?pod.owner.kind  pod.owner pod.ownerreferences
 ?node.ready  node.status node.health node.state
 ?not node.unschedulable  node.schedulable
 ?it.phase  pod.phase
@@ -189,8 +174,6 @@ def _concept(path: str) -> Spelling | None:
 
 def _keyed(owner: str, rest: Sequence[str], key: str | None) -> Spelling | None:
     name = _KEYED.get(plain(rest[0])) if rest else None
-    if name is None and rest and (key is not None or rest[1:]):
-        name = _KEYED.get(closest(plain(rest[0]), _KEYED) or "")
     if name is None or f"{owner}.{name}" not in FIELDS:
         return None
     key = key if key is not None else ".".join(rest[1:])
@@ -223,9 +206,6 @@ def _amount(owner: str, rest: Sequence[str], key: str | None) -> Spelling | None
     name = f"{owner}.{kind}.{_PARTS.get(parts[0], '') if parts else 'free'}"
     if name not in FIELDS:
         return None
-    if not parts and f"{owner}.{kind}.allocatable" in FIELDS:
-        note = f"name which: {owner}.{kind}.allocatable, {owner}.{kind}.requested or"
-        return Spelling(name, note=note, sure=False)
     return Spelling(name, sure=bool(parts))
 
 

@@ -18,13 +18,10 @@ _SETS: Final = {
     "keyed": "label|annotation|taint|toleration|condition|node_selector|resource"
     "|request|limit|min|max|image_size",
     "head": "node|test|running|finished|pending|namespace|workload|group|quota|pdb|now",
-    "expects": "feasible|rejected|score|best|order|victims|nominated|permit|gated|events",
     "labels": "label|labels|annotation|annotations",
     "clauses": "by|every|stale|default|unit|END",
     "behind": "message|status|weight|missing|normalize|END",
-    "to": "..|to|and|-",
     "op": "==|!=|<|>|<=|>=",
-    "effect": "NoSchedule|NoExecute|PreferNoSchedule",
     "query": 'a query of Prometheus stands in a metric:  metric NAME = promql "QUERY" by node',
     "param": "texts are not put in from outside: declare  param NAME: string = VALUE",
     "source": "a metric says where its values come from",
@@ -32,7 +29,6 @@ _SETS: Final = {
     "holds": "an expectation says what holds",
 }
 _WHERE: Final = {
-    "acts": "preempt permit",
     "sided": "filter require forbid prefer avoid gate prefilter",
     "rules": "score filter require forbid prefer avoid first gate let",
     "binds": "prebind postbind preBind postBind",
@@ -46,12 +42,7 @@ P024: attributes and expectations of test files
   @ %keyed K :? A                     {1} K=A               `{}` is no KEY=VALUE  [test]
   @ %keyed T  {1} {T.bare}  a key and its value are not in quotes  [test]
   @ %keyed K                          {1} K=VALUE           `{}` has no value  [test]
-  @ labels|annotations|taints|tolerations K = A  {1.one} K=A  `{}` is said one by one  [test]
-  running|finished : >> pod? W on W2  on W2 name W          first it is said on which node  [test]
-  when|setup << pod|running|pending|metric|param  given     a test has `given` and `expect`  [test]
-  >> then|assert|should|check|verify %expects A  expect {2} A  a test expects  [test]
   expect >> pending|unschedulable|nothing  feasible none    there is no expectation `{}`  [test]
-  with|having|and << %keyed|message|status  ""              -  [test]
   @ metric W = A                      metric W A            an attribute takes no `=`  [test]
   expect W K >> =|==|:|is             ""                    an expectation has no `{}`  [test]
   expect W >> =|==|:|is|are|be|to     ""                    an expectation has no `{}`  [test]
@@ -73,8 +64,7 @@ P005: colons
   @ S =|->|if|when|+=|:=              {S}:                  `{}` needs a colon  [head]
   @ S                                 {S}:                  `{}` needs a colon  [head]
 P018: what stands in another place
-  : %effect                           ""                    taints are asked without their effect
-  V A >> ,                            ?and                  conditions are joined by `and`  [filter]
+  : NoSchedule|NoExecute|PreferNoSchedule  ""               taints are asked without their effect
   -> >> ->                            ""                    one `->` is enough
   : >> ->                             ""                    a rule for all pods has no `->`
   @ -> X ->  and X ->  a rule has one `->`; conditions in front of it are joined
@@ -89,23 +79,18 @@ P018: what stands in another place
   P V A and|or P2 @B                  P V A {4} P2 V B      `{}` is compared with nothing
   P %op|is A and|or @%op|is B         P {2} A {4} P {5} B   `{}` has nothing in front of it
   O K = A and|or @K2 = B              O K = A {5} O K2 = B  nobody says whose label `{}` is
-  @ P is K or K2                      P in [K, K2]          each side of `or` is a test
   is|contains|like|with not? >> P     (P)                   a field behind a word has parentheses
   if X @A else B                      if X then A else B    `then` is missing in front of this
   then A << END                       then A else 0         an `else` is needed  [score]
   A @if X << END                      if X then A else 0    the condition stands in front  [score]
   : >> Y @if|when|for X << %behind  X -> Y  the condition stands in front, before `->`  [sided]
-  : >> never|allow|reject @if|when|for X << END  X -> {2}  the condition stands in front  [acts]
-  : >> Y @unless X << %behind  not (X) -> Y  the condition stands in front, before `->`  [sided]
   @ R >> P                            of P                  no `of` stands in front of `{}`
 P019: labels
   @ O K =|==|!= O2 K2  {O.one}[K] {3.equal} {O2.one}[K2]  a label test compares with a word
   @ O K << V                          {O.one}[K]            here the value of a label is needed
-  @ node.condition|node.conditions K  node.condition[K] is True  a condition stands in brackets
   @ O K exists|defined|present        {O.one}[K] is present  here the key stands in brackets
   @ O ( T )                           O[T]                  the key of a label stands in brackets
   @ O K =|== [ M ]                    {O.one}[K] in [M]     one of a list is asked by `in`
-  @ O K =|== A | B                    {O.one}[K] in [A, B]  one of a list is asked by `in`
   O >> contains K                     K                     a label is asked by its key
   ( A where >> %labels K              it.{4.one} K          whose label this is stands in front
   label|labels K = A                  ?node.label K = A     whose label this is stands in front
@@ -133,14 +118,9 @@ P022: words that are one of a few
   int|integer|float|double|decimal|long  number                there is no type `{}`  [param]
   boolean|flag                        bool                  there is no type `{}`  [param]
   list of strings|texts|words         list of string        a list has one type  [param]
-  : >> dry - run                      shadow                there is no mode `{}`  [mode]
-  : >> dryrun|dry_run|observe|preview|audit  ?shadow  there is no mode `{}`  [mode]
-  : >> on|enabled|active|live         enforce               there is no mode `{}`  [mode]
-  : >> disabled|disable|none          off                   there is no mode `{}`  [mode]
   linear|minmaxscale|min_max          minmax                there is no scale `{}`
   over >> node.zone|pod.zone|node.region|node.name  {2.tail}  `{}` is no topology  [spread]
 P017: quotes that are missing, or too much
-  matches >> / X /                    ?'X'                  a pattern stands in quotes
   like >> K                           {K.quote}             `{}` needs quotes
   test : >> Z  {Z.quote}  what a test says stands in quotes  [test]
   image|images|name >> Q              {Q.quote}             `{}` needs quotes  [test]
@@ -151,7 +131,6 @@ P017: quotes that are missing, or too much
   policy|name : >> T  {T.kebab}  `policy` takes a word without quotes  [policy]
   policy : >> W Z                     {*.kebab}             `policy` takes one word  [policy]
   policy : >> Q                       {Q.kebab}             `policy` takes one word  [policy]
-  with >> T                           {T.bare}              a name has no quotes  [bind]
   mode : >> T                         {T.bare}              a mode has no quotes  [mode]
   param|let|metric >> K << =|:        {K.name}              `{}` is no name: letters, digits and _
   over >> J  "J"  the key of a label stands in quotes  [spread]
@@ -178,14 +157,12 @@ P007: numbers
   @ N , N2                            N.N2                  a number has a point, not a comma
   @ N ' N2                            {N}{N2}               a number has digits and a point only
   time in|is|between T ..|and|to T2   ?                     hours are whole:~~time.hour in 22..5
-  @ time.hour|time in|between N : 00|0 %to N3 : 00|0  time.hour in N..{N3.before}  %hours
+  @ time.hour|time in|between N : 00|0 ..|to|and|- N3 : 00|0  time.hour in N..{N3.before}  %hours
   @ now|time >|>= N : N2              time.hour >= N        %hours
 P015: words of other languages
   @ sum ( 1 for W in A )              count(A)              there are no loops here
   contain|contais|has|have|includes|include|containing|holds  contains
-  contains >> K *                     K                     `contains` looks for a part of a text
   @ is K *                            like "K*"             a pattern follows `like`
-  @ matches K                         ?contains K           a pattern stands in quotes
   A not contains|like|matches B       not A {3} B
   A does not contain|contains|include B  not A contains B
   startswith|starts_with|beginswith|hasprefix|startwith  starts with
@@ -207,7 +184,6 @@ P015: words of other languages
   exists|defined|present              is present
   exists|has A                        A is present
   @ pod|pods|node|nodes|it|namespace has|have|with %labels K  {1.one}.{3.one} K
-  regexp|rlike|regex T                matches {T.search}
   like T                              like {T.glob}
   @ A ilike T                         lower(A) like {T.low}
   ro                                  or
@@ -220,13 +196,9 @@ P015: words of other languages
   @ case when X then X2 else X3 end   if X then X2 else X3
   @ A if X else B                     if X then A else B
   @ len ( [ W for W2 in A if X ] )    count(A where {X.it})  there are no loops here
-  @ A contains|like|matches [ K , K2 ]  (A {2} K or A {2} K2)  one text is asked for at a time
-  @ node ready                        node.ready
-  : >> node|nodes with|where|whose|that|having  ""  -  [sided]
   @ any|all ( X for W in A )          {1}(A where {X.it})   there are no loops
   @ count ( * )                       count(node.pods)
   @ count|sum|avg|any|all|min|max P   {1}(P)                `{}` takes its value in parentheses
-  @ else reject|deny|fail T << END    message T             -  [sided]
   because|reason|msg|why|saying       message               -  [any]
   UnschedulableAndUnresolvable|unresolved|permanent  unresolvable
   interval|each|step|refresh|poll     every                 -  [metric]
@@ -239,41 +211,24 @@ P015: words of other languages
   highest|more|max|maximum|largest|biggest|greatest|newest|latest  most  -  [prefer avoid]
   least|most of                       {1}                   -  [prefer avoid]
   : >> zone|node|region|rack << skew|hard|END  over {2}     -  [spread]
-  : >> evenly|pods|replicas|peers << over  ""               -  [spread]
-  over >> zones|nodes|regions|racks   {2.one}               -  [spread]
-  : >> by A over B                    over B peers by A     -  [spread]
   max skew                            skew                  -  [spread]
   maxskew|max_skew|difference         skew                  -  [spread]
   strict|required|must|strictly|donotschedule|mandatory  hard                  -  [spread]
-  : >> log|emit|record|notify|report << T  event              -  [postbind]
-  : >> P X << END                     victims where P X     -  [preempt]
   deny|refuse|block|forbid|no         reject                -  [permit]
   @ pod.annotation|pod.annotations [ K ]  annotate K            use `annotate`  [binds]
   @ pod.annotation|pod.annotations [ T ]  annotate T            use `annotate`  [binds]
   @ pod.label|pod.labels [ K ]        label K               use `label`  [prebind]
   annotation K                        annotate K            -  [prebind postbind]
   in|between|within N ..|to|and|- N2  from N to N2          -  [param]
-  choices|choice|enum|oneof|in << [   one of                -  [param]
-  order >> by                         ""                    -  [preempt quota]
-  timeout|deadline                    wait                  -  [gang]
-  size|minimum|minmember|members      min                   -  [gang]
-  : >> P << min|max|wait  by P  who belongs together follows `by`  [gang quota]
-  and|plus                            ,                     -  [quota]
-  annotate|label K >> << P            =~                    a value is given by `=`  [binds]
-  with W =|: A                        (W = A)               -  [use]
   @ pod|node|it|namespace|cluster .. W2  {1}.W2
   if|with|having|when|filter|whose    where
   in|on|of|from|across|by|per|among|through|for  over
 P014: signs of other languages
-  > =                                 >=
-  < =                                 <=
-  ! =                                 !=
   &&|&                                and
   ||                                  or
   !                                   not
   ===                                 ==
   !==|<>|!~                           !=
-  :=                                  =
   => << N                             >=
   =>|==>|-->|->>|=>>                  ->
   - >                                 ->
@@ -283,7 +238,6 @@ P014: signs of other languages
   = << A                              is
   O K @: A                            O K=A                 a label is tested by `=`
   @ P : A                             P is A                `:` is not a comparison
-  ; << END                            ""                    a statement ends with its line
   : >> |  ""  `|` has no meaning here: an indented line continues the statement
   A ** B                              pow(A, B)
   A ^ B                               pow(A, B)
@@ -300,12 +254,9 @@ P014: signs of other languages
   : @- X - Z  : X and Z  a statement has no list items: conditions are joined
 P004: words that start a line elsewhere
   policy|policies|import|include|load|using|testing : << K  use                   -  [head test]
-  time|clock|date << :                now                   -  [head test]
-  pod|pods << :  ?given pod  pods to place stand in a test:~~given pod name p  [head test]
   it|case|describe|scenario|example|spec << :  test                  -  [head test]
   deny|reject|disallow|block|exclude|ban << :  forbid                -  [head]
   allow|accept|assert|must|ensure|validate|constraint << :  require               -  [head]
-  when|match|where|rule|rules|on|unless|for|if|then|while|return  ?filter               -  [head]
   nodeselector|affinity|nodeaffinity  ?require: node.label KEY=VALUE  -  [head]
   name|metadata|module|plugin : << K  policy:               -  [head]
   var|const|set|define|val|local|final << W =  let                   -  [head]

@@ -194,19 +194,14 @@ def _is_slot(part: str) -> bool:
     return re.fullmatch(r"[A-Z]\d?", part) is not None
 
 
-class _Matching:
-    """One form against the tokens of one text."""
+class _Matching(NamedTuple):
+    """One form against the tokens of one text; `steps` are those that are left."""
 
-    def __init__(
-        self,
-        text: str,
-        tokens: Sequence[Token],
-        words: frozenset[str],
-        form: _Form,
-        steps: list[int],
-    ) -> None:
-        self.text, self.tokens, self.words, self.form = text, tokens, words, form
-        self.steps = steps
+    text: str
+    tokens: Sequence[Token]
+    words: frozenset[str]
+    form: _Form
+    steps: list[int]
 
     def starting(self, n: int, place: int) -> Iterator[Match]:
         """Yields the matches whose first word or sign is the token `n`, and that touch a place."""
@@ -438,14 +433,6 @@ def in_quotes(text: str) -> str:
     return f"'{text}'" if '"' in text else f'"{text}"'
 
 
-def _searched(text: str, _: str) -> str:
-    """A pattern that may be found anywhere, as one of the whole text."""
-    inner = bare(text)
-    head = "" if inner.startswith(("^", ".*")) else ".*"
-    tail = "" if inner.endswith(("$", ".*")) else ".*"
-    return f"{text[0]}{head}{inner}{tail}{text[0]}"
-
-
 CHANGES: Final[dict[str, Callable[[str, str], str]]] = {
     "equal": lambda text, _: text.rjust(2, "="),
     "before": lambda text, _: f"{float(text) - 1:g}",
@@ -459,6 +446,5 @@ CHANGES: Final[dict[str, Callable[[str, str], str]]] = {
     "one": lambda text, _: text.removesuffix("s"),
     "name": lambda text, _: re.sub(r"\W", "_", text.lstrip("$")),
     "kebab": lambda text, _: re.sub(r"[^\w.-]+", "-", bare(text)).strip("-"),
-    "search": _searched,
     "it": lambda text, name: re.sub(rf"\b{re.escape(name)}\.", "it.", text),
 }

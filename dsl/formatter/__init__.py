@@ -10,9 +10,8 @@ from typing import Final
 
 from dsl.diagnostics import Diagnostic
 from dsl.files import read_source
-from dsl.formatter.canon import canonical_texts
 from dsl.formatter.lines import statement_lines
-from dsl.formatter.pieces import make_pieces, remarks
+from dsl.formatter.pieces import canonical_texts, make_pieces, remarks
 from dsl.source import SourceFile
 from dsl.syntax import Lexeme
 
@@ -25,11 +24,8 @@ Reader = Callable[[SourceFile], tuple[Statements, Sequence[Diagnostic]]]
 WIDTH: Final = 100
 
 _HEADER: Final = frozenset(
-    {
-        "policy", "description", "version", "language", "mode", "applies_to", "order",
-        "policy_weight",
-    }
-)  # fmt: skip
+    {"policy", "description", "version", "language", "mode", "applies_to", "order", "policy_weight"}
+)
 
 
 @dataclass(frozen=True, slots=True)

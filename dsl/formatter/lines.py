@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
-from dsl.formatter.pieces import CLAUSE, Piece
+from dsl.formatter.pieces import CLAUSE, STEP, Piece
 
-_STEP: Final = 2
 #: Deeper lines stop moving to the right.
 _MAX_INDENT: Final = 8
 _SIGNS: Final = ("*", "/")
@@ -47,18 +47,17 @@ def _authors_lines(pieces: Sequence[Piece]) -> list[_Line]:
         for at, piece in enumerate(pieces)
         if at == 0 or piece.breaks or piece.above or pieces[at - 1].comment
     ]
-    return [
-        _start(pieces[first:last], is_head=first == 0)
-        for first, last in zip(starts, [*starts[1:], len(pieces)], strict=True)
-    ]
+    return [_start(one) for one in _parts(pieces, starts)]
 
 
-def _start(pieces: Sequence[Piece], *, is_head: bool = False) -> _Line:
+def _parts(pieces: Sequence[Piece], starts: Sequence[int]) -> list[Sequence[Piece]]:
+    """Splits words before each of some places, the first of which is 0."""
+    return [pieces[first:last] for first, last in pairwise([*starts, len(pieces)])]
+
+
+def _start(pieces: Sequence[Piece]) -> _Line:
     """Returns the line of words that start one whatever the width."""
-    if is_head:
-        return _Line(pieces, 0, _STEP)
-    level = pieces[0].level if pieces[0].starts else pieces[0].level + 1
-    return _Line(pieces, level * _STEP, (level + 1) * _STEP)
+    return _Line(pieces, pieces[0].indent, pieces[0].indent + STEP)
 
 
 def _broken(line: _Line, width: int) -> list[_Line]:
@@ -70,13 +69,10 @@ def _broken(line: _Line, width: int) -> list[_Line]:
     places = [at for at, piece in enumerate(line.pieces) if at and piece.rank == rank]
     if all(line.pieces[at].fills for at in places):
         places = _full(line, places, width)
-    head, *others = (
-        line.pieces[first:last]
-        for first, last in zip([0, *places], [*places, len(line.pieces)], strict=True)
-    )
+    head, *others = _parts(line.pieces, [0, *places])
     if rank == CLAUSE:
         return [_Line(head, line.indent, line.further), *(_start(one) for one in others)]
-    deeper = min(line.further + _STEP, _MAX_INDENT)
+    deeper = min(line.further + STEP, _MAX_INDENT)
     return [
         _Line(head, line.indent, deeper),
         *(_Line(one, line.further, deeper) for one in others),
@@ -87,11 +83,11 @@ def _full(line: _Line, places: Sequence[int], width: int) -> list[int]:
     """Returns the places where a line is full when words are put on it as long as they fit."""
     chosen: list[int] = []
     start, indent = 0, line.indent
-    for at, following in zip(places, [*places[1:], len(line.pieces)], strict=True):
+    for at, following in pairwise([*places, len(line.pieces)]):
         if _too_wide(_Line(line.pieces[start:following], indent, 0), width):
             chosen.append(at)
             start = at
-            indent = _start(line.pieces[at:]).indent if line.pieces[at].starts else line.further
+            indent = line.pieces[at].indent if line.pieces[at].starts else line.further
     return chosen
 
 

@@ -1,11 +1,12 @@
-"""The words of one statement with what the layout must know of each: blanks, breaks, comments."""
+"""The words of one statement with what the layout must know of each."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dsl.formatter.canon import canonical_texts
-from dsl.syntax import Lexeme
+from dsl.schema import FIELDS, PLURALS
+from dsl.syntax import SHORT_POINTS, Lexeme
 
 #: Where a line may be broken: depth of brackets, then how loosely the place binds.
 Rank = tuple[int, int]
@@ -14,15 +15,11 @@ CLAUSE: Final[Rank] = (-2, 0)
 ARROW: Final[Rank] = (-1, 0)
 
 _CLAUSES: Final = frozenset(
-    {
-        "message", "status", "weight", "norm_clause", "missing_score",
-        "metric_by", "metric_every", "metric_stale", "metric_default", "metric_unit",
-        "range_check", "choice_check",
-        "skew", "hard", "peers_by",
-        "victim_order", "pick", "victim_limit", "across",
-        "gang_min", "gang_wait", "gang_backoff", "gang_reject", "gang_within",
-        "quota_min", "quota_max", "quota_elastic", "quota_reclaim",
-    }
+    {"message", "status", "weight", "norm_clause", "missing_score", "metric_by", "metric_every",
+     "metric_stale", "metric_default", "metric_unit", "range_check", "choice_check", "skew",
+     "hard", "peers_by", "victim_order", "pick", "victim_limit", "across", "gang_min", "gang_wait",
+     "gang_backoff", "gang_reject", "gang_within", "quota_min", "quota_max", "quota_elastic",
+     "quota_reclaim"}
 )  # fmt: skip
 _ACTIONS: Final = frozenset({"annotate", "set_label", "event"})
 _ATTRIBUTES: Final = frozenset({"attr", "attr_metric", "attr_keyed", "attr_file"})
@@ -34,31 +31,20 @@ _TIGHT_BEFORE: Final = frozenset({"COMMA", "RPAR", "RSQB", "COLON", "INDEX", "DO
 _TIGHT_AFTER: Final = frozenset({"LPAR", "LSQB", "INDEX"})
 _TIGHT: Final = frozenset({"STAR", "SLASH"})
 _TIGHT_EQUALS: Final = frozenset({"label_op", "attr_keyed"})
-_OPENING: Final = frozenset({"LPAR", "LSQB", "INDEX"})
 _CLOSING: Final = frozenset({"RPAR", "RSQB"})
 
 _COMMA: Final = 0
-#: How loosely a word binds that a line may start with.
-_LOOSENESS: Final = {
-    "over": 1, "where": 1, "else": 2, "then": 3, "or": 4, "and": 5, "+": 7, "-": 7, "*": 8, "/": 8,
-    "??": 9,
-}  # fmt: skip
 _COMPARISON: Final = 6
-#: These are broken only where a line is full; the others at every place of the same rank.
-_FILLED: Final = frozenset({_COMMA, 7, 8, 9})
-_JOINTS: Final = {
-    "over": ("agg",),
-    "where": ("agg", "victims"),
-    "then": ("if_",),
-    "else": ("if_",),
-    "or": ("or_expr",),
-    "and": ("and_expr",),
-    "+": ("add",),
-    "-": ("sub",),
-    "*": ("mul",),
-    "/": ("div",),
-    "??": ("fallback",),
-}
+#: How loosely a word binds that a line may start with, by it and the rule around it.
+_LOOSENESS: Final = {
+    ("agg", "over"): 1, ("agg", "where"): 1, ("victims", "where"): 1, ("if_", "else"): 2,
+    ("if_", "then"): 3, ("or_expr", "or"): 4, ("and_expr", "and"): 5, ("add", "+"): 7,
+    ("sub", "-"): 7, ("mul", "*"): 8, ("div", "/"): 8, ("fallback", "??"): 9,
+}  # fmt: skip
+#: From here on a line is broken only where it is full; before at every place of the same rank.
+_FILLED: Final = 7
+#: Columns that a line stands behind the one it belongs to.
+STEP: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +66,7 @@ class Piece:
         fills: whether such a line is started only where the one before is full.
         starts: whether it starts a clause.
         breaks: whether it must start a line.
-        level: 0 before the first clause, 1 in clauses and steps of tests, 2 in clauses of steps.
+        indent: the columns before it, if it starts a line whatever the width.
         above: the comments that go before its line, and blank lines as empty texts.
         comment: the comment behind it, which ends its line.
     """
@@ -91,7 +77,7 @@ class Piece:
     fills: bool
     starts: bool
     breaks: bool
-    level: int
+    indent: int
     above: tuple[str, ...]
     comment: str
 
@@ -136,12 +122,12 @@ def make_pieces(text: str, words: Sequence[Lexeme]) -> list[Piece]:
                 fills=fills,
                 starts=starts,
                 breaks=step or (starts and "\n" in gap),
-                level=level,
+                indent=0 if before is None else STEP * (level if starts else level + 1),
                 above=_above(between, blanks=step and bool(level) and _is_step(pieces)),
                 comment=trailing,
             )
         )
-        depth += word.kind in _OPENING
+        depth += word.kind in _TIGHT_AFTER
     return pieces
 
 
@@ -182,10 +168,10 @@ def _rank(before: Lexeme | None, word: Lexeme, depth: int) -> tuple[Rank | None,
         return (depth, _COMMA), True
     if word.kind == "RELOP" and word.owner == "compare":
         return (depth, _COMPARISON), False
-    if word.owner in _JOINTS.get(word.text, ()):
-        looseness = _LOOSENESS[word.text]
-        return (depth, looseness), looseness in _FILLED
-    return None, False
+    looseness = _LOOSENESS.get((word.owner, word.text))
+    if looseness is None:
+        return None, False
+    return (depth, looseness), looseness >= _FILLED
 
 
 def _gap(before: Lexeme | None, word: Lexeme) -> str:
@@ -207,3 +193,33 @@ def _is_tight(word: Lexeme) -> bool:
     if word.kind in _TIGHT or word.text == "..":
         return True
     return word.kind in ("EQUAL", "RELOP") and word.owner in _TIGHT_EQUALS
+
+
+# ---- the one spelling of a word where the language has several
+
+
+def canonical_texts(words: Sequence[Lexeme]) -> list[str]:
+    """Returns the canonical spelling of each word of a statement."""
+    texts = [_canonical(word) for word in words]
+    if texts:
+        texts[0] = SHORT_POINTS.get(texts[0], texts[0])
+    return texts
+
+
+def _canonical(word: Lexeme) -> str:
+    if word.kind in ("DOTTED", "LABELOF"):
+        return _singular(word.text)
+    if word.kind in ("MODE", "TEXTOP"):
+        return re.sub(r"[ \t]+", " ", word.text)
+    if word.owner == "label_op" and word.text == "==":
+        return "="
+    return word.text
+
+
+def _singular(path: str) -> str:
+    """Returns a field with its plurals turned into singulars, if that is a field."""
+    if path in FIELDS:
+        return path
+    singular = ".".join(PLURALS.get(part, part) for part in path.split("."))
+    known = any(name == singular or name.startswith(f"{singular}.") for name in FIELDS)
+    return singular if known else path

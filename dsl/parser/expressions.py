@@ -1,4 +1,4 @@
-"""Expressions, texts and messages: Lark's tree becomes ours; statements are the builder's.
+"""_Expressions, texts and messages: Lark's tree becomes ours; statements are the builder's.
 
 Lark's objects do not leave the package.
 """
@@ -12,8 +12,7 @@ from lark import Token, Tree
 
 from dsl import syntax as s
 from dsl.diagnostics import Diagnostic
-from dsl.parser.reading import depth_refusal
-from dsl.parser.refusal import Refusal
+from dsl.parser.layout import nested
 from dsl.source import MAX_DEPTH, MAX_ITEMS, SourceFile, Span
 
 #: A node of Lark's tree; its stubs say little more.
@@ -22,7 +21,7 @@ Raw = Any
 ReadHole = Callable[[SourceFile, Span, str], tuple[s.Expr | None, list[Diagnostic]]]
 _LEAVES: Final = ("true", "false", "name", "bare_agg", "field")
 _WRAPPERS: Final = (
-    "word", "lit", "key", "num", "glob", "members", "set_ref", "agg_name", "label_op",
+    "word", "lit", "key", "num", "glob", "members", "set_ref", "agg_name", "label_op", "keyed",
 )  # fmt: skip
 _ESCAPES: Final = {'\\"': '"', "\\\\": "\\", "\\n": "\n", "\\t": "\t"}
 #: The parts of a message; what stands in a hole may hold braces in quotes.
@@ -95,10 +94,6 @@ _OF_PARTS: Final[dict[str, Callable[..., s.Expr]]] = {
 class StopError(Exception):
     """A limit was met while the tree was built; never leaves the package."""
 
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.message)
-        self.refusal = refusal
-
 
 class _Expressions:
     """Turns expressions of one statement into ours; positions become those of the file."""
@@ -108,16 +103,13 @@ class _Expressions:
         self.source = source
         self.base = base
         self.found: list[Diagnostic] = []
-        self.fatal = False
         self.depth = 0
 
     # ---- places and findings
 
-    def report(self, refusal: Refusal) -> None:
-        """Adds a finding whose places count from the start of the statement."""
-        self.fatal = True
-        size = len(self.source.text)
-        self.found.append(refusal.diagnostic(self.source, self.base, size))
+    def refuse(self, code: str, message: str, span: Span, help_: str) -> None:
+        """Adds a finding."""
+        self.found.append(Diagnostic(code, message, self.source, span, helps=(help_,)))
 
     def span(self, node: Raw) -> Span:
         if isinstance(node, Token):
@@ -162,13 +154,11 @@ class _Expressions:
         plain = _ESCAPE.sub(lambda found: _ESCAPES.get(found.group(), found.group()), inner)
         expr, found = self.hole(self.source, Span(start, start + len(inner)), plain)
         self.found.extend(found)
-        self.fatal = self.fatal or bool(found)
         return expr
 
     def _refuse_hole(self, message: str, at: int) -> None:
-        place = at - self.base
         help_ = "write `{expression}`, or `{{` and `}}` for braces"
-        self.report(Refusal("P013", f"{message} in this message", place, place + 1, helps=(help_,)))
+        self.refuse("P013", f"{message} in this message", Span(at, at + 1), help_)
 
     def quoted(self, token: Raw) -> str:
         """Returns the text between quotes, its escapes read."""
@@ -184,18 +174,9 @@ class _Expressions:
 
     def _escape(self, escape: str, at: int) -> str:
         if escape not in _ESCAPES:
-            self.report(
-                Refusal(
-                    "P008",
-                    f"`{escape}` means nothing in a quoted text",
-                    at - self.base,
-                    at - self.base + len(escape),
-                    helps=(
-                        'a quoted text knows \\" \\\\ \\n \\t;'
-                        " single quotes take everything as it is",
-                    ),
-                )
-            )
+            known = 'a quoted text knows \\" \\\\ \\n \\t; single quotes take everything as it is'
+            span = Span(at, at + len(escape))
+            self.refuse("P008", f"`{escape}` means nothing in a quoted text", span, known)
         return _ESCAPES.get(escape, escape)
 
     # ---- expressions
@@ -212,8 +193,8 @@ class _Expressions:
             return self._built(node)
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            span = self.span(node)
-            raise StopError(depth_refusal(span.start - self.base, span.start - self.base + 1))
+            self.found.append(nested(self.source, self.span(node).start))
+            raise StopError
         try:
             return self._built(node)
         finally:
@@ -252,16 +233,10 @@ class _Expressions:
         """Returns a list of words; refuses one that is too long."""
         items = [one for one in tree.children if one is not None]
         if len(items) > MAX_ITEMS:
-            span = self.span(items[MAX_ITEMS])
-            raise StopError(
-                Refusal(
-                    "P006",
-                    f"a list holds at most {MAX_ITEMS} items",
-                    span.start - self.base,
-                    span.end - self.base,
-                    helps=("give the nodes or pods a label, and test that",),
-                )
-            )
+            message = f"a list holds at most {MAX_ITEMS} items"
+            help_ = "give the nodes or pods a label, and test that"
+            self.refuse("P006", message, self.span(items[MAX_ITEMS]), help_)
+            raise StopError
         return s.Words(self.span(tree), tuple(self.expr(one) for one in items))
 
     words = ex_words

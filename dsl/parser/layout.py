@@ -10,6 +10,7 @@ from typing import Final
 
 from dsl.diagnostics import Diagnostic
 from dsl.source import (
+    MAX_DEPTH,
     MAX_STATEMENTS,
     MAX_TOKENS,
     MAX_TOKENS_OF_STATEMENT,
@@ -77,3 +78,25 @@ def _too_long(source: SourceFile, places: list[int], span: Span) -> Diagnostic |
 def too_long(source: SourceFile, span: Span) -> Diagnostic | None:
     """Returns what is said of an expression of its own that has too many words."""
     return _too_long(source, _words(source.text, span), span)
+
+
+def too_deep(source: SourceFile, span: Span) -> Diagnostic | None:
+    """Returns what is said of brackets that are nested more than can be read."""
+    at = deepest(source.slice(span))
+    return None if at is None else nested(source, span.start + at)
+
+
+def deepest(text: str) -> int | None:
+    """Returns where brackets of a text are nested more than can be read."""
+    depth = 0
+    for found in re.finditer(r"[(\[)\]]", blanked(text)):
+        depth += 1 if found.group() in "([" else -1
+        if depth > MAX_DEPTH:
+            return found.start()
+    return None
+
+
+def nested(source: SourceFile, at: int) -> Diagnostic:
+    """Refuses what is nested too deep."""
+    message = f"this is nested more than {MAX_DEPTH} levels deep"
+    return _limit(source, at, message, "give parts of it a name with `let`")

@@ -32,9 +32,9 @@ class Refusal(Struct, frozen=True):
         start, end = self.fix_at or (self.start, self.end)
         return start, end, self.fix
 
-    def diagnostic(self, source: SourceFile, base: int, size: int) -> Diagnostic:
+    def diagnostic(self, source: SourceFile, base: int) -> Diagnostic:
         """Returns the finding with its place in the file."""
-        message = self.message
+        message, size = self.message, len(source.text)
         if self.continues:
             line = source.position(base)[0]
             message += f" `{self.continues}` of line {line}"

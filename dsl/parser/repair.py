@@ -236,12 +236,12 @@ def _called(place: Place) -> Iterator[Edit]:
     if found is None or arguments is None or found[2] in _LABELLED:
         return
     end, parts = arguments
-    better, sure, note = method_for(found[1], found[2], parts)
-    help_ = f"write  {better}" if better else note
+    better, sure, _ = method_for(found[1], found[2], parts)
     span = found.start(), end
     refusal = Refusal(
         "P106", f"there is no function `{found[2]}` of a value", *span,
-        helps=(help_,) if help_ else (), fix=better if better and sure else None, fix_at=span,
+        helps=(f"write  {better}",) if better else (), fix=better if better and sure else None,
+        fix_at=span,
     )  # fmt: skip
     yield Edit(*span, better or "true", refusal, 0)
 
@@ -313,28 +313,23 @@ _BINDS: Final = re.compile(r"\b(?:and|or|not|if)\b|->|\?\?|[*/]|(?<=[ \t])[+-](?
 
 
 def _spare(place: Place) -> Iterator[Edit]:
-    """A sign too much, or anything else that all can be read without."""
-    if place.at_end or not place.met:
-        return
-    at = place.start, place.end
-    code = _SPARE.get(place.met)
-    alone = re.match(r"[\w\])\"' ]?\Z", place.bare[max(at[0] - 1, 0) : at[0]])
+    """A sign too much."""
+    at, code, before = (place.start, place.end), _SPARE.get(place.met), place.bare[: place.start]
     if place.met == ":" and re.match(r"\S", place.bare[at[1] :]):
         code = None
+    if place.at_end or code is None or re.search(r"[^\w\])\"' ]\Z", before):
+        return
     message = f"`{place.met}` {'closes nothing' if code == 'P002' else 'does not fit here'}"
-    if code is not None and alone is not None:
-        # Where there are operators a bracket may decide what belongs together.
-        sure = code != "P002" or not set(_BINDS.findall(place.bare[: at[0]]))
-        # `node: a, b` are two nodes, not one.
-        sure = sure and not (place.of_test and re.fullmatch(r"\w+:\s*\S+\s*", place.bare[: at[0]]))
-        # `node.label =a`: what is missing is in front.
-        sure = sure and not re.search(r"\.(?:label|annotation|taint)s?\s*\Z", place.bare[: at[0]])
-        better = " " if re.match(r"\w\W\w", place.bare[max(at[0] - 1, 0) :]) else ""
-        fix = better if sure else None
-        refusal = Refusal(code, message, *at, helps=("leave it out",), fix=fix)
-        yield Edit(*at, better, refusal, 2)
-    else:
-        yield Edit(*at, "", Refusal("P001", message, *at, helps=("leave it out?",)), _ALL + 2)
+    # Where there are operators a bracket may decide what belongs together.
+    sure = code != "P002" or not set(_BINDS.findall(before))
+    # `node: a, b` are two nodes, not one.
+    sure = sure and not (place.of_test and re.fullmatch(r"\w+:\s*\S+\s*", before))
+    # `node.label =a`: what is missing is in front.
+    sure = sure and not re.search(r"\.(?:label|annotation|taint)s?\s*\Z", before)
+    better = " " if re.match(r"\w\W\w", place.bare[max(at[0] - 1, 0) :]) else ""
+    fix = better if sure else None
+    refusal = Refusal(code, message, *at, helps=("leave it out",), fix=fix)
+    yield Edit(*at, better, refusal, 2)
 
 
 def _missing(place: Place) -> Iterator[Edit]:

@@ -1,164 +1,96 @@
-"""Text of a test file becomes the tree as written, or diagnostics. Never raises on any text.
+"""The tree of one statement of a test file: Lark's becomes ours.
 
-Knows the grammar of test files and the habits of those who write them; what attributes and
-expectations there are is `policytest`'s business.
+What attributes and expectations there are is `policytest`'s business.
 """
 
 import re
 from typing import Final
 
-from dsl import testsyntax as t
+from msgspec.structs import replace
+
+from dsl import syntax as s
 from dsl.diagnostics import Diagnostic, Fix
-from dsl.parser.build import Kept, StatementReader, _Builder
+from dsl.parser.build import _Builder
 from dsl.parser.expressions import Raw
-from dsl.parser.layout import cut
-from dsl.parser.refusal import Refusal
 from dsl.parser.statements import UNNAMED
-from dsl.source import SourceFile, Span, blanked
+from dsl.source import SourceFile, Span
 
-#: Rules of the grammar that stand for the one value in them.
-_WRAPPERS: Final = ("word", "lit", "key", "num")
-_PLAIN: Final = (
-    "write the value itself; other characters than letters, digits and -._/ in quotes",
-)
+_PLAIN: Final = "write the value itself; other characters than letters, digits and -._/ in quotes"
 
 
-def parse_test(
-    source: SourceFile, reader: StatementReader | None = None, keep: Kept | None = None
-) -> tuple[tuple[t.TestStatement, ...], tuple[Diagnostic, ...]]:
-    """Reads a test file; statements that cannot be read are left out and reported.
-
-    `keep` gets the words of each that can.
-    """
-    reader = reader or StatementReader()
-    reader.begin()
-    chunks, found = cut(source)
-    statements: list[t.TestStatement] = []
-    behind = False
-    for chunk in chunks:
-        early = _early(source, chunk, behind=behind)
-        behind = behind or source.slice(chunk).startswith("test")
-        if early is not None:
-            found.append(early)
-            continue
-        made, findings = reader.built(source, chunk, ("testfile", _statement), keep)
-        found.extend(findings)
-        if made is not None:
-            statements.append(made)
-    if found:
-        # Loaded when something is wrong, not before.
-        from dsl.parser.lines import no_test_file  # noqa: PLC0415 - see above
-
-        other = no_test_file(blanked(source.text))
-        if other is not None:
-            return (), (other.diagnostic(source, 0, len(source.text)),)
-    return tuple(statements), tuple(found)
-
-
-# ---- Lark's tree into ours
-
-
-def _statement(build: _Builder, tree: Raw) -> t.TestStatement:
+def test_statement(build: _Builder, tree: Raw) -> s.TestStatement:
+    """Returns the statement of a tree."""
     (node,) = tree.children
-    name = str(node.data)
-    if name == "use":
-        return _use(build, node)
-    return _test(build, node) if name == "t_test" else _given(build, node)
+    if node.data == "use":
+        use = build.st_decl(tree)
+        args = tuple(replace(one, value=_plain(build, one.value)) for one in use.args)
+        return replace(use, args=args, weight=_plain(build, use.weight))
+    return _test(build, node) if node.data == "t_test" else _given(build, node)
 
 
-def _given(build: _Builder, node: Raw) -> t.Given:
-    span, kind = build.span(node), str(node.data).partition("_")[2]
-    if kind in ("now", "metric", "param"):
-        parts = node.children[0].children if kind == "param" else node.children
-        keys = _operand(build, parts[1]) if kind == "metric" and parts[1] is not None else None
-        assert not isinstance(keys, t.Value)
-        return t.Setting(span, kind, _value(build, parts[0]), _operand(build, parts[-1]), keys)
-    parts = list(node.children)
-    name = None if kind in UNNAMED else _value(build, parts.pop(0))
-    return t.Fixture(span, kind, name, tuple(_attr(build, one) for one in parts))
+def _given(build: _Builder, node: Raw) -> s.Given:
+    span, kind, parts = build.span(node), str(node.data).partition("_")[2], node.children
+    if kind == "fixture":
+        kind, parts = str(parts[0].children[0]), parts[1:]
+        name = None if kind in UNNAMED else _value(build, parts.pop(0))
+        return s.Fixture(span, kind, name, tuple(_attr(build, one) for one in parts))
+    if kind == "param":
+        parts = parts[0].children
+    keys = _value(build, parts[1]) if kind == "metric" else None
+    return s.Setting(span, kind, _value(build, parts[0]), _value(build, parts[-1]), keys)
 
 
-def _use(build: _Builder, node: Raw) -> t.UseStatement:
-    name, *args, alias, weight = node.children
-    return t.UseStatement(
-        build.span(node),
-        _value(build, name),
-        tuple(_pair(build, one) for one in args if one is not None),
-        None if alias is None else _value(build, alias),
-        None if weight is None else _value(build, weight),
-    )
-
-
-def _pair(build: _Builder, node: Raw) -> tuple[t.Value, t.Operand]:
-    name, value = node.children
-    return _value(build, name), _operand(build, value)
-
-
-def _test(build: _Builder, node: Raw) -> t.TestCase:
+def _test(build: _Builder, node: Raw) -> s.TestCase:
     name, *clauses = node.children
     given = tuple(_given(build, one) for one in clauses if one.data.startswith("given"))
     expected = (_expectation(build, one) for one in clauses if one.data.startswith("expect"))
-    return t.TestCase(build.span(node), _value(build, name), given, tuple(expected))
+    return s.TestCase(build.span(node), _value(build, name), given, tuple(expected))
 
 
-def _expectation(build: _Builder, node: Raw) -> t.Expectation:
+def _expectation(build: _Builder, node: Raw) -> s.Expectation:
     name, subject, *rest = node.children
     value = rest.pop(0) if node.data == "expect_one" else None
-    return t.Expectation(
-        build.span(node),
-        _value(build, name),
-        _operand(build, subject),
-        None if value is None else _operand(build, value),
-        tuple(
-            t.Reply(build.span(one), str(one.data), _value(build, one.children[0])) for one in rest
-        ),
+    replies = (
+        s.Clause(build.span(one), str(one.data), (_value(build, one.children[0]),)) for one in rest
     )
+    name, subject, value = (_value(build, one) for one in (name, subject, value))
+    return s.Expectation(build.span(node), name, subject, value, tuple(replies))
 
 
-def _attr(build: _Builder, node: Raw) -> t.Attr:
-    span, kind, parts = build.span(node), str(node.data), list(node.children)
-    if kind in ("attr", "attr_keyed"):
-        name = _value(build, parts.pop(0))
-    else:
+def _attr(build: _Builder, node: Raw) -> s.Attr:
+    span, kind = build.span(node), str(node.data)
+    parts = [_value(build, one) for one in node.children]
+    if kind in ("attr_metric", "attr_file"):
         word = "metric" if kind == "attr_metric" else "from"
-        name = t.Value(Span(span.start, span.start + len(word)), word)
-    if kind in ("attr", "attr_file"):
-        return t.Attr(span, name, _operand(build, parts[0]))
-    age = _value(build, parts[2]) if kind == "attr_metric" and parts[2] is not None else None
-    return t.Attr(span, name, _operand(build, parts[1]), _value(build, parts[0]), age)
+        parts.insert(0, s.Word(Span(span.start, span.start + len(word)), word))
+    name, *keyed, value = parts[: 3 if kind.startswith(("attr_metric", "attr_keyed")) else 2]
+    return s.Attr(span, name, value, *keyed, *parts[3:])
 
 
-def _operand(build: _Builder, node: Raw) -> t.Operand:
-    while getattr(node, "data", "") in _WRAPPERS:
-        node = node.children[0]
-    if getattr(node, "data", "") == "words":
-        words = build.words(node)
-        items = (_value(build, one) for one in node.children if one is not None)
-        return t.Values(words.span, tuple(items))
-    return _value(build, node)
+def _value(build: _Builder, node: Raw) -> Raw:
+    return _plain(build, build.expr(node))
 
 
-def _value(build: _Builder, node: Raw) -> t.Value:
-    while getattr(node, "data", "") in (*_WRAPPERS, "keyed"):
-        node = node.children[0]
-    span, kind = build.span(node), getattr(node, "type", "")
-    if kind == "STRING":
-        return t.Value(span, build.quoted(node), quoted=True)
-    text = build.source.slice(span)
-    if not kind or kind == "PARAM":
-        what = "no parameters" if kind else "no expressions, only values"
-        start = span.start - build.base
-        build.report(
-            Refusal("P001", f"a test file has {what}", start, start + len(text), helps=_PLAIN)
-        )
-    return t.Value(span, text)
+def _plain(build: _Builder, value: s.Expr | None) -> Raw:
+    """Returns a value as a word or a text, or a list of them; refuses all else."""
+    match value:
+        case None | s.Word() | s.Text():
+            return value
+        case s.Words():
+            return replace(value, items=tuple(_plain(build, one) for one in value.items))
+        case s.Percent():
+            return s.Word(value.span, value.text)
+        case _:
+            what = "no parameters" if isinstance(value, s.Param) else "no expressions, only values"
+            build.refuse("P001", f"a test file has {what}", value.span, _PLAIN)
+            return value
 
 
 # ---- what is told before the grammar is asked
 
 
-def _early(source: SourceFile, span: Span, *, behind: bool) -> Diagnostic | None:
-    """A clause in column 1."""
+def outside_of_test(source: SourceFile, span: Span, *, behind: bool) -> Diagnostic | None:
+    """Returns what is said of a clause in column 1."""
     clause = re.match(r"(?:given|expect)\b", source.slice(span))
     if clause is None:
         return None

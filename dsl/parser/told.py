@@ -8,7 +8,7 @@ import re
 from typing import Final
 
 from dsl.parser.automaton import END, Automaton, Stop
-from dsl.parser.reading import reaches, stopped
+from dsl.parser.layout import deepest
 from dsl.parser.refusal import Refusal
 from dsl.parser.statements import DECLARATIONS, HEADS, SHAPES, is_statement
 from dsl.source import QUOTED_OR_COMMENT, blanked
@@ -27,6 +27,16 @@ _LAST_WORD: Final = re.compile(r"(->|[<>=!]=|[A-Za-z_$][\w./-]*|\d[\w.%]*|\S)\Z"
 #: Characters in front of the end, of which the last word is shown.
 _LOOKED_AT: Final = 256
 _WORD: Final = re.compile(r"[A-Za-z_$][\w.]*|\d[\w.%]*|[&|=<>!~?*^+%-]+")
+
+
+def stopped(stop: Stop, text: str) -> tuple[int, int, bool]:
+    """Returns where what was met starts and ends, and whether it is the end of the text."""
+    if stop.kind == END:
+        return len(text), len(text), True
+    if stop.kind == "_NL":
+        end = len(text[: stop.start].rstrip(" \t"))
+        return end, end, True
+    return stop.start, stop.end, False
 
 
 class Place:
@@ -64,8 +74,11 @@ class Place:
         self.end = max(self.start + len(self.met), self.start + 1)
 
     def read(self, text: str) -> int:
-        """Returns how far a text in the place of this one can be read."""
-        return reaches(self._automaton, text, self._symbol)
+        """Returns how far a text in the place of this one can be read, beyond its end if all."""
+        if deepest(text) is not None:
+            return 0
+        _, stop = self._automaton.read(text, self._symbol)
+        return len(text) + 1 if stop is None else stopped(stop, text)[0]
 
     def fits(self, at: int) -> frozenset[str]:
         """Returns what the grammar would have taken at an earlier place."""
@@ -124,9 +137,7 @@ def _open_text(place: Place) -> Refusal | None:
     if found is None or found.start() > place.start:
         return None
     at, sign = found.start(), found.group()
-    line = place.text[at:].split("\n", 1)[0].rstrip()
-    ends = [at + one.start() for one in re.finditer(r"[\])]*[ \t]*(?:->|\Z)|[\])]+\Z", line)]
-    help_ = f"write  {place.text[at : (ends or [at])[0]]}{sign}"
+    help_ = f"end it with  {sign}"
     return Refusal("P002", "this text is never closed", at, at + len(sign), helps=(help_,))
 
 
@@ -138,12 +149,7 @@ def _open_bracket(place: Place) -> Refusal | None:
         elif sign in ")]" and opened:
             opened.pop()
     if not opened:
-        if place.met not in (")", "]"):
-            return None
-        help_ = f"leave it out, or write `{'(' if place.met == ')' else '['}` where it opens"
-        return Refusal(
-            "P002", f"`{place.met}` closes nothing", place.start, place.end, helps=(help_,)
-        )
+        return None
     if not place.at_end and place.met != "->":
         return None
     sign = place.bare[opened[-1]]

@@ -4,15 +4,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
-from dsl import testsyntax as t
+from dsl import syntax as s
 from dsl.diagnostics import Diagnostic, Fix, Severity, sort_key
 from dsl.files import read_source
 from dsl.foreign import closest
-from dsl.parser.build import StatementReader
+from dsl.parser import Parser
 from dsl.parser.statements import UNNAMED
-from dsl.parser.tests import parse_test
 from dsl.policytest import model as m
 from dsl.policytest import words as w
 from dsl.quantities import parse_duration, parse_number, parse_time
@@ -20,12 +19,12 @@ from dsl.source import SourceFile, Span
 from dsl.types import is_missing
 
 
-def read_suite(name: str, data: str | bytes, reader: StatementReader | None = None) -> m.Suite:
+def read_suite(name: str, data: str | bytes, parser: Parser | None = None) -> m.Suite:
     """Reads a test file; whatever is wrong with it is among the findings. Never raises."""
     source, problems = read_source(name, data)
     if problems:
         return m.Suite(source, (), (), problems)
-    statements, findings = parse_test(source, reader)
+    statements, findings = (parser or Parser()).tests(source)
     return _Reader(source, findings).suite(statements)
 
 
@@ -51,15 +50,15 @@ class _Reader:
         lines = [source.line(source.position(one.span.start)[0]) for one in found]
         self._lost = {name for line in lines for name in w.NAME.findall(line)}
 
-    def suite(self, statements: Sequence[t.TestStatement]) -> m.Suite:
+    def suite(self, statements: Sequence[s.TestStatement]) -> m.Suite:
         """Returns the whole file's model."""
         uses: list[m.Use] = []
         base = m.Cluster()
-        tests: list[t.TestCase] = []
+        tests: list[s.TestCase] = []
         for statement in statements:
-            if isinstance(statement, t.UseStatement):
+            if isinstance(statement, s.Use):
                 uses.extend(self._use(statement))
-            elif isinstance(statement, t.TestCase):
+            elif isinstance(statement, s.TestCase):
                 tests.append(statement)
             elif tests:
                 self._report(
@@ -85,17 +84,17 @@ class _Reader:
         given = tuple(self.given[span] for span in sorted(self.given, key=lambda one: one.start))
         return m.Suite(self.source, tuple(uses), tuple(cases), found, given)
 
-    def _same_name(self, tests: list[t.TestCase]) -> None:
+    def _same_name(self, tests: list[s.TestCase]) -> None:
         """A report names tests by what they say."""
         lines: dict[str, int] = {}
         for one in tests:
-            name = one.name.text
+            name = one.name.value
             if name in lines:
                 message = f"a test is called so already, in line {lines[name]}"
                 self._report("P703", message, one.name.span, "say what this one is about")
             lines.setdefault(name, self._line(one.span))
 
-    def _twice(self, base: m.Cluster, new: m.Thing, node: t.Fixture) -> None:
+    def _twice(self, base: m.Cluster, new: m.Thing, node: s.Fixture) -> None:
         """Above the tests each object stands once; changing it is for tests."""
         if new.name and any(m.same_object(old, new) for old in base.things):
             written = self.source.slice(node.span).split(":", 1)
@@ -125,20 +124,20 @@ class _Reader:
 
     # ---- what is given
 
-    def _use(self, node: t.UseStatement) -> Iterator[m.Use]:
+    def _use(self, node: s.Use) -> Iterator[m.Use]:
         weight = None
         if node.weight is not None:
-            weight = parse_number(node.weight.text)
+            weight = parse_number(str(_plain(node.weight)))
             if is_missing(weight) or weight < 0:
                 self._report("P702", "a weight is a number from 0 up", node.weight.span)
                 return
-        params = {name.text: _plain(value) for name, value in node.args}
-        alias = node.alias.text if node.alias else ""
-        places = {name.text: name.span for name, _ in node.args}
-        yield m.Use(node.name.text, node.name.span, params, alias, weight, places)
+        params = {one.name: _plain(one.value) for one in node.args}
+        starts = ((one.name, one.span.start) for one in node.args)
+        places = {name: Span(at, at + len(name)) for name, at in starts}
+        yield m.Use(node.name, node.name_span, params, node.alias, weight, places)
 
-    def _given(self, cluster: m.Cluster, node: t.Given, *, once: bool = False) -> m.Cluster:
-        if isinstance(node, t.Fixture):
+    def _given(self, cluster: m.Cluster, node: s.Given, *, once: bool = False) -> m.Cluster:
+        if isinstance(node, s.Fixture):
             new = self._thing(node)
             if once:
                 self._twice(cluster, new, node)
@@ -146,7 +145,7 @@ class _Reader:
         if node.kind == "metric":
             return self._metric(cluster, node)
         if node.kind == "now":
-            now = parse_time(node.name.text)
+            now = parse_time(node.name.value)
             if is_missing(now):
                 help_ = f'write  "{w.DEFAULT_NOW}"'
                 self._report("P702", "this is not a time", node.name.span, help_)
@@ -154,21 +153,21 @@ class _Reader:
                 return replace(cluster, now=now)
         return cluster
 
-    def _metric(self, cluster: m.Cluster, node: t.Setting) -> m.Cluster:
-        name = node.name.text
-        keys = tuple(one.text for one in node.keys.items) if node.keys else ()
+    def _metric(self, cluster: m.Cluster, node: s.Setting) -> m.Cluster:
+        name = node.name.value
+        keys = _texts(node.keys) if node.keys else ()
         with suppress(_Refused):
             setting = m.Setting(name, keys, self._sample(node.value), node.span)
             others = [one for one in cluster.settings if (one.name, one.keys) != (name, keys)]
             return replace(cluster, settings=(*others, setting))
         return cluster
 
-    def _thing(self, node: t.Fixture) -> m.Thing:
+    def _thing(self, node: s.Fixture) -> m.Thing:
         plain: dict[str, w.Plain] = {}
         maps: dict[str, dict[str, str]] = {}
         metrics: dict[str, m.Sample] = {}
         for number, attr in enumerate(node.attrs):
-            place, name = attr.name.span, attr.name.text
+            place, name = attr.name.span, attr.name.value
             if name not in w.ATTRIBUTES[node.kind] and _plain(attr.value) in _CLAUSES:
                 unnamed = not number and node.kind in UNNAMED
                 fix = Fix(place, f"name {name}") if unnamed else None
@@ -177,7 +176,7 @@ class _Reader:
                 break  # The rest is of the next clause.
             with suppress(_Refused):
                 self._attr(node.kind, attr, plain, maps, metrics)
-        name = node.name.text if node.name is not None else str(plain.get("name", ""))
+        name = node.name.value if node.name is not None else str(plain.get("name", ""))
         on = ""
         if node.kind in ("running", "finished"):
             on, name = name, str(plain.get("name", ""))
@@ -186,70 +185,72 @@ class _Reader:
     def _attr(
         self,
         kind: str,
-        attr: t.Attr,
+        attr: s.Attr,
         plain: dict[str, w.Plain],
         maps: dict[str, dict[str, str]],
         metrics: dict[str, m.Sample],
     ) -> None:
         known = w.ATTRIBUTES[kind]
-        name = attr.name.text
+        name = attr.name.value
         if name not in known:
             raise self._unknown(name, attr.name.span, known, f"a `{kind}` has no attribute")
-        key = "" if attr.key is None else attr.key.text
+        key = "" if attr.key is None else attr.key.value
         self.given[attr.name.span] = m.Given(kind, name, key, attr.name.span)
         if name == "metric" and attr.key is not None:
-            metrics[attr.key.text] = self._sample(attr.value, attr.age)
+            metrics[attr.key.value] = self._sample(attr.value, attr.age)
         elif name in w.KEYED:
-            if attr.key is None or (attr.key.text.startswith((".", "-")) and not attr.key.quoted):
+            if attr.key is None or (
+                isinstance(attr.key, s.Word) and attr.key.value.startswith((".", "-"))
+            ):
                 message, help_ = f"`{name}` takes a key and a value", f"write  {name} KEY=VALUE"
                 raise self._refuse("P702", message, (attr.key or attr.value).span, help_)
             value = self._value(known[name], name, attr.value)
-            maps.setdefault(name, {})[attr.key.text] = str(value)
+            maps.setdefault(name, {})[attr.key.value] = str(value)
         else:
             plain[name] = self._value(known[name], name, attr.value)
             self._few_bytes(name, attr.value)
 
-    def _few_bytes(self, name: str, value: t.Operand) -> None:
+    def _few_bytes(self, name: str, value: s.Value | s.Words) -> None:
         """Warns of `memory 8`, which is 8 bytes."""
-        if name not in ("memory", "storage") or isinstance(value, t.Values):
+        if name not in ("memory", "storage") or isinstance(value, s.Words):
             return
-        if re.fullmatch(r"[0-9]+", value.text) and 0 < int(value.text) < _SMALL_BYTES:
-            text = value.text
+        if re.fullmatch(r"[0-9]+", value.value) and 0 < int(value.value) < _SMALL_BYTES:
+            text = value.value
             help_ = f"did you mean {text}Gi or {text}Mi?"
             message = f"`{name} {text}` is {text} bytes"
             self._report("P220", message, value.span, help_, severity=Severity.WARNING)
 
-    def _sample(self, value: t.Operand, age: t.Value | None = None) -> m.Sample:
-        if isinstance(value, t.Values) or not _is_sample(value.text):
+    def _sample(self, value: s.Value | s.Words, age: s.Value | None = None) -> m.Sample:
+        if isinstance(value, s.Words) or not _is_sample(value.value):
             help_ = "write it in the unit of the metric, for example  5   or  10Mi"
             raise self._refuse("P702", "the value of a metric is a number", value.span, help_)
-        seconds = 0.0 if age is None else parse_duration(age.text)
+        seconds = 0.0 if age is None else parse_duration(age.value)
         if age is not None and is_missing(seconds):
             raise self._not(w.SPAN, "age", age)
-        return m.Sample(value.text, seconds)
+        return m.Sample(value.value, seconds)
 
-    def _value(self, kind: str, name: str, value: t.Operand) -> w.Plain:
+    def _value(self, kind: str, name: str, value: s.Value | s.Words) -> w.Plain:
         read: w.Plain | None = None
-        if isinstance(value, t.Value):
-            read = w.read_value(kind, name, value.text)
+        if isinstance(value, s.Value):
+            read = w.read_value(kind, name, value.value)
         elif kind == w.TEXTS:
-            read = tuple(one.text for one in value.items)
-        if read is None and kind == w.TEXT and isinstance(value, t.Value):
+            read = _texts(value)
+        if read is None and kind == w.TEXT and isinstance(value, s.Value):
             choices = w.CHOICES.get(name, ())
             help_ = f"it is {m.listed(choices, 'or')}" if choices else "names have no blanks"
-            raise self._refuse("P702", f"`{name}` is never `{value.text}`", value.span, help_)
+            raise self._refuse("P702", f"`{name}` is never `{value.value}`", value.span, help_)
         if read is None:
             raise self._not(kind, name, value)
         return read
 
     # ---- tests
 
-    def _case(self, base: m.Cluster, node: t.TestCase) -> m.Case:
+    def _case(self, base: m.Cluster, node: s.TestCase) -> m.Case:
         cluster = base
         params: dict[str, tuple[str | tuple[str, ...], Span]] = {}
         for one in node.given:
-            if isinstance(one, t.Setting) and one.kind == "param":
-                params[one.name.text] = (_plain(one.value), one.name.span)
+            if isinstance(one, s.Setting) and one.kind == "param":
+                params[one.name.value] = (_plain(one.value), one.name.span)
             else:
                 cluster = self._given(cluster, one)
         expected = []
@@ -257,12 +258,12 @@ class _Reader:
             with suppress(_Refused):
                 expected.append(self._expected(wanted, cluster))
         case = m.Case(
-            node.name.text, self._line(node.span), node.span, cluster, params, tuple(expected)
+            node.name.value, self._line(node.span), node.span, cluster, params, tuple(expected)
         )
         self._check(case, node)
         return case
 
-    def _check(self, case: m.Case, node: t.TestCase) -> None:
+    def _check(self, case: m.Case, node: s.TestCase) -> None:
         nodes = [one.name for one in case.cluster.of("node")]
         for one in case.cluster.of("running", "finished", "pod"):
             where = one.node or one.text("chosen")
@@ -287,16 +288,16 @@ class _Reader:
 
     def _check_names(self, case: m.Case) -> None:
         """Expectations go by the names of the given pods."""
+        named = [(name, one.span) for one in case.cluster.of("pod") for name in m.pod_names(one)]
         seen: set[str] = set()
-        for one in case.cluster.of("pod"):
-            names = m.pod_names(one)
-            for name in (known for known in names if known in seen):
+        for name, span in named:
+            if name in seen:
                 message = f"two of the pods that this test gives are called `{name}`"
-                self._report("P703", message, one.span, "give each of them a `name` of its own")
-            seen.update(names)
+                self._report("P703", message, span, "give each of them a `name` of its own")
+            seen.add(name)
 
-    def _expected(self, node: t.Expectation, cluster: m.Cluster) -> m.Expected:
-        name = node.name.text
+    def _expected(self, node: s.Expectation, cluster: m.Cluster) -> m.Expected:
+        name = node.name.value
         shape = w.EXPECTATIONS.get(name)
         if shape is None:
             raise self._unknown(name, node.name.span, w.EXPECTATIONS, "there is no expectation")
@@ -307,53 +308,42 @@ class _Reader:
             if not (shape.message if reply.name == "message" else shape.status):
                 message = f"`expect {name}` has no {reply.name}"
                 raise self._refuse("P702", message, reply.span, f"write  expect {shape.example}")
-            made = (
-                replace(made, message=reply.value.text)
-                if reply.name == "message"
-                else replace(made, status=reply.value.text)
-            )
+            said: dict[str, Any] = {reply.name: _plain(reply.values[0])}
+            made = replace(made, **said)
         self._named(made, node, cluster)
         return made
 
-    def _subject(self, made: m.Expected, shape: w.Shape, node: t.Expectation) -> m.Expected:
-        subject, value = node.subject, node.value
-        usage = f"write  expect {shape.example}"
-        name = node.name.text
-        if shape.listed != isinstance(subject, t.Values):
-            none = isinstance(subject, t.Value) and subject.text == "none" and shape.none
-            if not none:
-                what = "a list" if shape.listed else "one name, not a list"
-                message = f"`expect {name}` takes {what}"
-                raise self._refuse("P702", message, subject.span, usage)
+    def _subject(self, made: m.Expected, shape: w.Shape, node: s.Expectation) -> m.Expected:
+        subject, value, name = node.subject, node.value, node.name.value
+
+        def takes(what: str, part: s.Node) -> _Refused:
+            usage = f"write  expect {shape.example}"
+            return self._refuse("P702", f"`expect {name}` takes {what}", part.span, usage)
+
+        none = shape.none and isinstance(subject, s.Value) and subject.value == "none"
+        if shape.listed != isinstance(subject, s.Words) and not none:
+            raise takes("a list" if shape.listed else "one name, not a list", subject)
         if (value is not None) != shape.valued:
-            what = "two values" if shape.valued else "one value"
-            message = f"`expect {name}` takes {what}"
-            raise self._refuse("P702", message, (value or subject).span, usage)
-        names: tuple[str, ...]
-        if isinstance(subject, t.Values):
-            names = tuple(one.text for one in subject.items)
-        else:
-            names = () if shape.none and subject.text == "none" else (subject.text,)
-            if shape.words and subject.text not in shape.words:
-                message = f"`expect {name}` takes {m.listed(shape.words, 'or')}"
-                raise self._refuse("P702", message, subject.span, usage)
-        if isinstance(value, t.Values):
-            raise self._refuse("P702", "this is one value, not a list", value.span, usage)
-        text = value.text if value is not None else ""
+            raise takes("two values" if shape.valued else "one value", value or subject)
+        names = () if none else _texts(subject)
+        if shape.words and names[0] not in shape.words:
+            raise takes(m.listed(shape.words, "or"), subject)
+        if isinstance(value, s.Words):
+            raise takes("one value, not a list", value)
+        text = value.value if value is not None else ""
         number = 0.0
         if name == "score":
             number = float("nan") if text.endswith("%") else parse_number(text)
         elif name == "skipped":
             number = float(names[0]) if names[0].isdecimal() and int(names[0]) > 0 else float("nan")
         if is_missing(number):
-            span = (value or subject).span
-            raise self._refuse("P702", f"`expect {name}` takes a number", span, usage)
+            raise takes("a number", value or subject)
         return replace(made, names=names, value=text, number=number)
 
-    def _named(self, made: m.Expected, node: t.Expectation, cluster: m.Cluster) -> None:
+    def _named(self, made: m.Expected, node: s.Expectation, cluster: m.Cluster) -> None:
         """Names that the test does not give are slips of the pen."""
         subject = node.subject
-        parts = subject.items if isinstance(subject, t.Values) else (subject,)
+        parts = subject.items if isinstance(subject, s.Words) else (subject,)
         nodes = [one.name for one in cluster.of("node")]
         pods = [name for one in cluster.of("pod") for name in m.pod_names(one)]
         for name, part in zip(made.names, parts, strict=False):
@@ -391,7 +381,7 @@ class _Reader:
         self._nobody(near, span, f"{what} `{name}`", there, [*known, *_CLAUSES])
         return _Refused()
 
-    def _not(self, kind: str, name: str, value: t.Operand) -> _Refused:
+    def _not(self, kind: str, name: str, value: s.Value | s.Words) -> _Refused:
         shown = " ".join(self.source.slice(value.span).split())
         example = w.EXAMPLES.get(kind)
         helps = (f"write something like {example}",) if example else ()
@@ -404,10 +394,14 @@ class _Reader:
         return _Refused()
 
 
-def _plain(value: t.Operand) -> str | tuple[str, ...]:
-    if isinstance(value, t.Values):
-        return tuple(one.text for one in value.items)
-    return value.text
+def _plain(value: s.Expr | s.Template) -> str | tuple[str, ...]:
+    assert isinstance(value, s.Value | s.Words)
+    return _texts(value) if isinstance(value, s.Words) else value.value
+
+
+def _texts(value: s.Value | s.Words) -> tuple[str, ...]:
+    parts = value.items if isinstance(value, s.Words) else (value,)
+    return tuple(one.value for one in parts if isinstance(one, s.Value))
 
 
 def _is_sample(text: str) -> bool:

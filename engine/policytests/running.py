@@ -13,7 +13,7 @@ from typing import Final
 from dsl.codes import become
 from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, render
-from dsl.parser.build import StatementReader
+from dsl.parser import Parser
 from dsl.plan import RuleBase, SortRule
 from dsl.policytest import (
     NOT_FOUND,
@@ -121,13 +121,13 @@ class Runner:
         self,
         bundled: Path | None,
         compiler: Compiler | None = None,
-        reader: StatementReader | None = None,
+        reader: Parser | None = None,
         *,
         deny_skipped: bool = False,
     ) -> None:
         self._deny_skipped = deny_skipped
         self._library = Library(bundled, compiler)
-        self._reader = reader or StatementReader()
+        self._reader = reader or Parser()
         self.report = Report()
 
     def run(self, path: Path) -> None:

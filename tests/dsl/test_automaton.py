@@ -85,7 +85,7 @@ class Counting(Automaton):
 @pytest.mark.parametrize("text", ["filter: pod.name is a\nscore: 5\n", "score: 5*\n  (load)\n"])
 def test_each_statement_is_read_once_for_its_words_and_its_tree(text):
     parser, counting = Parser(), Counting()
-    parser._reader._loaded = counting
+    parser._loaded = counting
     words, found = parser.lexemes(make_source("a.policy", text))
     assert not found
     assert "".join(counting.texts) == text

@@ -90,7 +90,7 @@ class Reading(Automaton):
 )
 def test_wrong_lines_are_read_a_few_times_each_however_many_there_are(line, times):
     parser, reading = Parser(), Reading()
-    parser._reader._loaded = reading
+    parser._loaded = reading
     text = line * 100
     assert len(list(parser.statements(make_source("a.policy", text)))) > 0
     assert 0 < reading.size <= times * len(text)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dsl.diagnostics import Diagnostic
 from dsl.formatter import WIDTH, format_source
 from dsl.formatter import pieces as layout
-from dsl.formatter.canon import canonical_texts
+from dsl.formatter.pieces import canonical_texts
 from dsl.parser import Parser
 from dsl.parser.tables import load_tables
 from dsl.source import make_source
@@ -117,7 +117,7 @@ def test_names_of_rules_and_terminals_are_those_of_the_grammar():
     named = (
         layout._CLAUSES | layout._ACTIONS | layout._ATTRIBUTES | layout._TIGHT_EQUALS
         | {rule for rule, _ in layout._BARE_CLAUSES}
-        | {rule for rules in layout._JOINTS.values() for rule in rules}
+        | {rule for rule, _ in layout._LOOSENESS}
     )  # fmt: skip
     assert named <= rules
     kinds = layout._TIGHT_BEFORE | layout._TIGHT_AFTER | layout._TIGHT | layout._CLOSING

@@ -10,14 +10,14 @@ from textwrap import dedent
 import pytest
 
 from dsl.compiler import Compiler
-from dsl.parser.build import StatementReader
+from dsl.parser import Parser
 from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS
 from dsl.schema import FIELDS, POD_SETS
 from dsl.types import Kind, Level
 from engine.policytests.running import Runner
 
 COMPILER = Compiler()
-READER = StatementReader()
+READER = Parser()
 
 
 @pytest.fixture

@@ -9,13 +9,12 @@ from dsl import ir, reference
 from dsl.compiler import Compiler
 from dsl.evaluate import understand
 from dsl.parser import Parser
-from dsl.parser.build import StatementReader
 from dsl.types import Level, show
 from engine.explain.parts import asked, table
 from engine.policytests.running import Runner
 
 COMPILER = Compiler()
-READER = StatementReader()
+READER = Parser()
 BOTH = "pod.cpu > 1 and pod.memory > 1Gi"
 NODES = "node: a  cpu 4\nnode: b  cpu 8\n"
 IMAGES = 'images ["r/a", "evil/b", "r/c", "r/d", "r/e"]'

@@ -13,7 +13,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from dsl.compiler import Compiler
-from dsl.parser.build import StatementReader
+from dsl.parser import Parser
 from dsl.policytest import read_suite
 from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS
 from engine.framework.podinfo import CPU, MEMORY
@@ -25,7 +25,7 @@ from engine.policytests.report import as_json, as_junit, as_text
 from engine.policytests.running import Runner, find_files
 
 COMPILER = new_compiler()
-READER = StatementReader()
+READER = Parser()
 HERE = Path(__file__).parent / "policytests"
 NODES = """\
     use p

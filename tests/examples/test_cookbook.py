@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dsl.parser.build import StatementReader
+from dsl.parser import Parser
 from engine.policy.support import new_compiler
 from engine.policytests.running import Runner
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "cookbook"
 PAGE = ROOT / "docs" / "cookbook.md"
 POLICIES = sorted(FOLDER.glob("*.policy"))
-COMPILER, READER = new_compiler(), StatementReader()
+COMPILER, READER = new_compiler(), Parser()
 HEAD = """\
 # Cookbook
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
-from dsl.parser.build import StatementReader
+from dsl.parser import Parser
 from engine import telemetry
 from engine.cache import Cache
 from engine.cli import main
@@ -123,7 +123,7 @@ def test_tests_in_the_language_page_pass(tmp_path):
     assert len(alone) == len(blocks) - 1, "that one has a policy and a manifest beside it"
     for policy in re.findall(r"```policy\n(policy: (?:.|\n)*?)```", page):
         (tmp_path / f"{policy.split()[1]}.policy").write_text(policy)
-    runner = Runner(ROOT / "policies", new_compiler(), StatementReader())
+    runner = Runner(ROOT / "policies", new_compiler(), Parser())
     for number, text in enumerate(alone):
         path = tmp_path / f"{number}.policytest"
         path.write_text(text)

@@ -22,7 +22,6 @@ from dsl.evaluate import understand
 from dsl.files import read_source
 from dsl.formatter import format_source
 from dsl.parser import Parser
-from dsl.parser.build import StatementReader
 from dsl.policytest import read_suite
 from engine.policytests.report import as_json, as_junit, as_text
 from engine.policytests.running import ERROR, Runner
@@ -60,7 +59,7 @@ class Language:
         self._compiler = Compiler()
         self._compiler.warm()
         self._parser = Parser()
-        self._reader = StatementReader()
+        self._reader = Parser()
         self._reader.warm()
         self._place = place
         self._seconds = seconds

@@ -6,12 +6,12 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dsl.parser.build import StatementReader
+from dsl.parser import Parser
 from engine.policy.support import new_compiler
 from engine.policytests.running import Runner
 from tests.effort import examples
 
-COMPILER, READER = new_compiler(), StatementReader()
+COMPILER, READER = new_compiler(), Parser()
 RULES = (
     "preempt: victims across 3 nodes limit 4",
     "preempt: pod.label a=b -> victims where it.label c=d order it.name pick victims.count",

@@ -19,13 +19,13 @@ from msgspec.structs import fields
 from dsl.codes import OLD
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
-from dsl.parser.build import StatementReader
+from dsl.parser import Parser
 from dsl.policytest import read_suite
 
 HERE = Path(__file__).parent
 TEXTS = HERE / "texts.txt"
 ROOT = HERE.parents[1]
-COMPILER, READER = Compiler(), StatementReader()
+COMPILER, READER = Compiler(), Parser()
 #: How much a text of each origin counts: what is met more often counts more.
 WEIGHTS = {
     "cel": 1, "first-tries": 3, "kubernetes": 2, "others": 1, "promql": 1, "python": 2, "rego": 1,

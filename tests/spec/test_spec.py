@@ -9,7 +9,7 @@ import pytest
 
 from dsl.diagnostics import render
 from dsl.functions import AGGREGATES, FUNCTIONS
-from dsl.parser.build import StatementReader
+from dsl.parser import Parser
 from dsl.schema import FIELDS
 from engine.policy.support import new_compiler
 from engine.policytests.running import Runner
@@ -19,7 +19,7 @@ CHAPTERS = read_all()
 CLAUSES = [clause for chapter in CHAPTERS for clause in chapter.clauses]
 CASES = [case for clause in CLAUSES for case in clause.cases]
 TESTED = [case for case in CASES if case.tests]
-COMPILER, READER = new_compiler(), StatementReader()
+COMPILER, READER = new_compiler(), Parser()
 STATEMENTS = (
     "policy", "description", "version", "language", "mode", "applies to", "order", "weight",
     "param", "let", "metric", "use", "gate", "sort", "prefilter", "filter", "require", "forbid",
