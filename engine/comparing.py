@@ -20,7 +20,6 @@ from engine.kube.resources import KubeObject
 from engine.kube.session import KubeClient
 from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
-from engine.objects import ObjectMeta
 from engine.queue import SchedulingQueue
 
 _LOG = logging.getLogger(__name__)
@@ -42,21 +41,6 @@ class Holdings:
 
 class _Silent(Handler[Any]):
     """Is told of objects and says nothing."""
-
-    def on_add(self, obj: object) -> None:
-        pass
-
-    def on_update(self, old: object, new: object) -> None:
-        pass
-
-    def on_delete(self, obj: object) -> None:
-        pass
-
-    def on_synced(self) -> None:
-        pass
-
-    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:
-        pass
 
 
 class Comparer:

@@ -30,7 +30,7 @@ from engine.clock import Clock
 from engine.kube.errors import Conflict, KubeError, LeaseLost, NotFound, Unreadable
 from engine.kube.gate import Gate, Priority
 from engine.kube.objects import ObjectWriter
-from engine.kube.reflector import Reflector
+from engine.kube.reflector import Handler, Reflector
 from engine.kube.resources import Resource
 from engine.kube.session import KubeClient, segment
 from engine.kube.wiring import Wiring
@@ -82,7 +82,7 @@ class Fence:
         self._until = float("-inf")
 
 
-class Elector:
+class Elector(Handler[Lease]):
     """One candidate for a lease; also the handler of a reflector that watches it.
 
     Run `run` as a task; `leading` is set once the lease is ours. `release` after `run` has ended.
@@ -170,22 +170,12 @@ class Elector:
     # ---- as a handler of what is watched -----------------------------------------------------
 
     def on_add(self, lease: Lease) -> None:
-        """The lease is there."""
+        """The lease is there, or changed."""
         self._watched(lease.spec)
-
-    def on_update(self, old: Lease, new: Lease) -> None:  # noqa: ARG002 - a handler's signature
-        """The lease changed."""
-        self._watched(new.spec)
 
     def on_delete(self, lease: Lease) -> None:  # noqa: ARG002 - a handler's signature
         """The lease is gone."""
         self._watched({})
-
-    def on_synced(self) -> None:
-        """See `reflector.Handler`."""
-
-    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:
-        """See `reflector.Handler`."""
 
     # ---- inside ------------------------------------------------------------------------------
 

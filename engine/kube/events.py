@@ -47,7 +47,6 @@ class EventSettings:
     """How many, how fast, how long."""
 
     capacity: int = 20_000
-    timeout_seconds: float = 10.0
     series_seconds: float = 60.0
     """How often the count of a series is written."""
     series_end_seconds: float = 360.0
@@ -234,15 +233,10 @@ class KubeEventSink:
                 f"{path}/{segment(record.name)}",
                 body=_encoder.encode({"series": series}),
                 content_type=MERGE_PATCH,
-                timeout_seconds=self._settings.timeout_seconds,
             )
         else:
-            answer = await place.request(
-                "POST",
-                path,
-                body=_encoder.encode(self._event(record, namespace, count)),
-                timeout_seconds=self._settings.timeout_seconds,
-            )
+            event = self._event(record, namespace, count)
+            answer = await place.request("POST", path, body=_encoder.encode(event))
         answer.checked()
 
     async def _refused(self, record: _Record, error: StatusError) -> None:

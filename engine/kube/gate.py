@@ -15,11 +15,11 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from types import TracebackType
-from typing import Final
+from typing import Final, Unpack
 
 from engine.kube.errors import Fenced, KubeError, Unreachable
 from engine.kube.limiter import AdaptiveLimit
-from engine.kube.session import JSON, KubeClient, MayLeave, Response
+from engine.kube.session import KubeClient, MayLeave, RequestOptions, Response
 from engine.kube.wiring import Wiring
 
 _LOG = logging.getLogger(__name__)
@@ -69,16 +69,7 @@ class Place:
         self._client = client
         self._priority = priority
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        timeout_seconds: float = _TIMEOUT_SECONDS,
-    ) -> Response:
+    async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Response:
         """See `KubeClient.request`; what comes of it is known to all.
 
         Raises:
@@ -87,17 +78,11 @@ class Place:
         fenced = method != "GET" and self._gate.fences(self._priority)
         if fenced and not self._gate.may_write():
             raise Fenced("not sent, as this replica does not lead")
+        options["may_leave"] = self._gate.may_write if fenced else None
+        options.setdefault("timeout_seconds", _TIMEOUT_SECONDS)
         began = self._gate.clock.monotonic()
         try:
-            answer = await self._client.request(
-                method,
-                path,
-                params=params,
-                body=body,
-                content_type=content_type,
-                timeout_seconds=timeout_seconds,
-                may_leave=self._gate.may_write if fenced else None,
-            )
+            answer = await self._client.request(method, path, **options)
         except Fenced:
             raise
         except KubeError:
@@ -329,27 +314,10 @@ class Lane:
         self._client = client
         self._priority = priority
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        timeout_seconds: float = _TIMEOUT_SECONDS,
-        may_leave: MayLeave | None = None,  # noqa: ARG002 - the place has the gate's
-    ) -> Response:
+    async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Response:
         """See `KubeClient.request`."""
         with await self._gate.place(self._priority) as place:
-            return await place.request(
-                method,
-                path,
-                params=params,
-                body=body,
-                content_type=content_type,
-                timeout_seconds=timeout_seconds,
-            )
+            return await place.request(method, path, **options)
 
     def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float

@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypedDict, Unpack
 from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
@@ -104,6 +104,19 @@ class Response:
 MayLeave = Callable[[], bool]
 
 
+class RequestOptions(TypedDict, total=False):
+    """What a request may say beside its method and its path."""
+
+    params: Mapping[str, str] | None
+    body: bytes | None
+    content_type: str
+    """Of the body; JSON if nothing is said."""
+    timeout_seconds: float
+    """Bounds each silence, four times it the whole."""
+    may_leave: MayLeave | None
+    """Asked when the body is about to leave, after every wait for a connection."""
+
+
 class _Fenced(BytesPayload):
     """A body that is asked for at the last moment whether it may still leave."""
 
@@ -138,20 +151,8 @@ class _Fenced(BytesPayload):
 class KubeClient(Protocol):
     """The seam at which tests put a fake API server; `Session` is the real one."""
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        timeout_seconds: float = _DEFAULT_TIMEOUT_SECONDS,
-        may_leave: MayLeave | None = None,
-    ) -> Response:
-        """One request. `timeout_seconds` bounds each silence, four times it the whole.
-
-        `may_leave` is asked when the body is about to leave, after every wait for a connection.
+    async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Response:
+        """One request.
 
         Raises:
             Unreachable: surely nothing was sent.
@@ -342,29 +343,20 @@ class Session:
         if before is not None:
             await before.close()
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        timeout_seconds: float = _DEFAULT_TIMEOUT_SECONDS,
-        may_leave: MayLeave | None = None,
-    ) -> Response:
+    async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Response:
         """See `KubeClient.request`."""
-        data: bytes | _Fenced | None = body
-        if body is not None and may_leave is not None:
-            data = _Fenced(body, may_leave)
+        data: bytes | _Fenced | None = options.get("body")
+        may_leave = options.get("may_leave")
+        if isinstance(data, bytes) and may_leave is not None:
+            data = _Fenced(data, may_leave)
+        ask = self._fetch if self._channels is None else self._ask
+        path, kind = _with(path, options.get("params")), options.get("content_type", JSON)
+        seconds = options.get("timeout_seconds", _DEFAULT_TIMEOUT_SECONDS)
         began = self._clock.monotonic()
         try:
-            if self._channels is not None:
-                target = f"{self._target.path}{_with(path, params)}"
-                response = await self._ask(method, target, data, content_type, timeout_seconds)
-            else:
-                url = self._url(path, params)
-                response = await self._fetch(method, url, data, content_type, timeout_seconds)
+            response = await ask(method, path, data, kind, seconds)
+            if response.status == _UNAUTHORIZED and await self._new_credentials():
+                response = await ask(method, path, data, kind, seconds)
         except _FAULTS as error:
             self._count(method, "<error>", began)
             if isinstance(data, _Fenced) and data.kept:
@@ -376,41 +368,31 @@ class Session:
         return response
 
     async def _fetch(
-        self, method: str, url: URL, body: bytes | _Fenced | None, content_type: str, seconds: float
+        self, method: str, path: str, body: bytes | _Fenced | None, kind: str, seconds: float
     ) -> Response:
+        """Through a proxy."""
         timeout = aiohttp.ClientTimeout(
             total=seconds * _TOTAL_FACTOR, sock_connect=_CONNECT_SECONDS, sock_read=seconds
         )
-        answer = await self._send(method, url, body, content_type, timeout)
-        async with answer:
+        async with await self._opened(method, path, body, kind, timeout) as answer:
             return Response(answer.status, answer.headers, await answer.read())
 
     async def _ask(
-        self,
-        method: str,
-        target: str,
-        body: bytes | _Fenced | None,
-        content_type: str,
-        seconds: float,
+        self, method: str, path: str, body: bytes | _Fenced | None, kind: str, seconds: float
     ) -> Response:
-        """Over a connection of our own; a second time after a 401, with new credentials."""
+        """Over a connection of our own."""
         assert self._channels is not None
-        fence = body.ask if isinstance(body, _Fenced) else None
         data = body.value if isinstance(body, _Fenced) else body or b""
-        asked = 0
-        while True:
-            headers = self._headers(content_type if body is not None else None)
-            answer = await self._channels.request(
-                head_of(method, target, self._target.netloc, headers, len(data)),
-                data,
-                fence=fence,
-                again=method in _REPEATABLE,
-                silence=seconds,
-                total=seconds * _TOTAL_FACTOR,
-            )
-            asked += 1
-            if asked > 1 or answer.status != _UNAUTHORIZED or not await self._new_credentials():
-                return Response(answer.status, answer.headers, answer.body)
+        target, headers = f"{self._target.path}{path}", self._headers(body, kind)
+        answer = await self._channels.request(
+            head_of(method, target, self._target.netloc, headers, len(data)),
+            data,
+            fence=body.ask if isinstance(body, _Fenced) else None,
+            again=method in _REPEATABLE,
+            silence=seconds,
+            total=seconds * _TOTAL_FACTOR,
+        )
+        return Response(answer.status, answer.headers, answer.body)
 
     async def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float
@@ -419,8 +401,12 @@ class Session:
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=_CONNECT_SECONDS, sock_read=read_timeout_seconds
         )
+        path = _with(path, params)
         try:
-            answer = await self._send("GET", self._url(path, params), None, JSON, timeout)
+            answer = await self._opened("GET", path, None, JSON, timeout)
+            if answer.status == _UNAUTHORIZED and await self._new_credentials():
+                answer.release()
+                answer = await self._opened("GET", path, None, JSON, timeout)
             try:
                 self.telemetry.count(REQUESTS, str(answer.status), "GET", self._target.netloc)
                 if answer.status not in _OK:
@@ -440,39 +426,25 @@ class Session:
         seconds = self._clock.monotonic() - began
         self.telemetry.observe(REQUEST_SECONDS, seconds, method, self._target.netloc)
 
-    async def _send(
+    async def _opened(
         self,
         method: str,
-        url: URL,
+        path: str,
         body: bytes | _Fenced | None,
-        content_type: str,
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's, not asyncio's
-    ) -> aiohttp.ClientResponse:
-        answer = await self._once(method, url, body, content_type, timeout)
-        if answer.status == _UNAUTHORIZED and await self._new_credentials():
-            answer.release()
-            answer = await self._once(method, url, body, content_type, timeout)
-        return answer
-
-    async def _once(
-        self,
-        method: str,
-        url: URL,
-        body: bytes | _Fenced | None,
-        content_type: str,
+        kind: str,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's, not asyncio's
     ) -> aiohttp.ClientResponse:
         return await self._http.request(
             method,
-            url,
+            URL(f"{self.server}{path}", encoded=True),
             data=body,
-            headers=self._headers(content_type if body is not None else None),
+            headers=self._headers(body, kind),
             timeout=timeout,
             allow_redirects=False,
             **self._options,  # type: ignore[arg-type]  # proxy and server_hostname are texts
         )
 
-    def _headers(self, content_type: str | None) -> dict[str, str]:
+    def _headers(self, body: bytes | _Fenced | None, kind: str) -> dict[str, str]:
         # As kube-scheduler does: no compression, it costs both sides more than the network saves.
         headers = {
             "Accept": JSON,
@@ -482,8 +454,8 @@ class Session:
         authorization = self._authorization()
         if authorization is not None:
             headers["Authorization"] = authorization
-        if content_type is not None:
-            headers["Content-Type"] = content_type
+        if body is not None:
+            headers["Content-Type"] = kind
         return headers
 
     def _authorization(self) -> str | None:
@@ -512,9 +484,6 @@ class Session:
                 _LOG.warning("credentials cannot be read again: %s", _one_line(error))
                 return False
             return True
-
-    def _url(self, path: str, params: Mapping[str, str] | None) -> URL:
-        return URL(f"{self.server}{_with(path, params)}", encoded=True)
 
     def _translated(self, error: Exception) -> KubeError:
         """Says whether something was sent, and why it failed in one line."""

@@ -12,8 +12,8 @@ from engine.eventhandlers import ObjectHandler, legible
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.kube.errors import KubeError
-from engine.kube.reflector import Reflector
-from engine.objects import ObjectMeta, Pod
+from engine.kube.reflector import Handler, Reflector
+from engine.objects import Pod
 from engine.policy.podreads import finished_at
 from engine.queue import SchedulingQueue
 
@@ -66,7 +66,7 @@ class Listed:
         """See `Source`: its handler tells what it knows by itself."""
 
 
-class FinishedHandler:
+class FinishedHandler(Handler[Pod]):
     """Pods that have finished: to the cache, for an hour."""
 
     def __init__(
@@ -78,7 +78,7 @@ class FinishedHandler:
         self._on_work = on_work
 
     def on_add(self, pod: Pod) -> None:
-        """It has finished."""
+        """It has finished, or has changed since."""
         info = _as_far_as_legible(pod)
         at = finished_at(info)
         # One that does not say when is new, as far as anybody knows.
@@ -86,10 +86,6 @@ class FinishedHandler:
         self._cache.expire(self._clock.time())
         self._queue.move(FINISHED_CAME, None, pod)
         self._on_work()
-
-    def on_update(self, old: Pod, new: Pod) -> None:  # noqa: ARG002 - the protocol's
-        """It is finished all the same."""
-        self.on_add(new)
 
     def on_delete(self, pod: Pod) -> None:
         """It is gone."""
@@ -100,9 +96,6 @@ class FinishedHandler:
     def on_synced(self) -> None:
         """All that there were are told."""
         self._on_work()
-
-    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:
-        """What was known of it stays."""
 
 
 class WaitedFor(ObjectHandler):

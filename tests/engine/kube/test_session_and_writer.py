@@ -469,15 +469,6 @@ class TestPodStatusWriter:
         assert status["nominatedNodeName"] == nominated
         assert [one["message"] for one in status["conditions"]] == [message] * bool(message)
 
-    def test_a_server_with_merge_patch_only(self) -> None:
-        ready = Condition("Ready", "True")
-        effect = SetUnschedulable(pod_info(ready), "SchedulerError", "m")
-        script, wires = self.written(effect, reply(415), reply(200))
-        assert script.asked[1][3]["Content-Type"] == "application/merge-patch+json"
-        conditions = json.loads(script.asked[1][2])["status"]["conditions"]
-        assert [c["type"] for c in conditions] == ["Ready", "PodScheduled"]
-        assert wires.telemetry[Count.STATUS_PATCHES] == 1
-
     @pytest.mark.parametrize("answer", [refusal(404, "gone"), refusal(500, "x"), hang_up])
     def test_failures_are_not_raised(self, answer: Answer) -> None:
         _, wires = self.written(SetUnschedulable(pod_info(), "Unschedulable", "m"), answer)
