@@ -22,7 +22,6 @@ from engine.config import SCHEDULER_API, Settings
 from engine.inforce import InForce
 from engine.kube.election import Candidate
 from engine.kube.gate import Gate
-from engine.kube.objects import ObjectWriter
 from engine.kube.protocol import Phase
 from engine.kube.reflector import Reflector
 from engine.kube.session import Session
@@ -129,7 +128,7 @@ class Front:
         """The cluster is there to be asked who may read what."""
         self._inside.session, self._inside.candidate = session, candidate
         if self.server is not None:
-            self.server.access.ask(ObjectWriter(session), lambda: candidate.gate.away)
+            self.server.access.ask(session, lambda: candidate.gate.away)
 
     # ---- checks ------------------------------------------------------------------------------
 

@@ -29,7 +29,6 @@ from engine import wire
 from engine.clock import Clock
 from engine.kube.errors import Conflict, KubeError, LeaseLost, NotFound, Unreadable
 from engine.kube.gate import Gate, Priority
-from engine.kube.objects import ObjectWriter
 from engine.kube.reflector import Handler, Reflector
 from engine.kube.resources import Resource
 from engine.kube.session import KubeClient, segment
@@ -43,6 +42,7 @@ _JITTER: Final = 1.2
 _HELD_NO_MORE: Final = 1
 """The duration of a lease that was given up; the API server takes no 0."""
 
+Object = dict[str, Any]
 Spec = dict[str, Any]
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class Lease(msgspec.Struct, frozen=True):
     spec: Spec = {}
 
 
-_object = msgspec.json.Decoder(dict[str, Any])
+_object = msgspec.json.Decoder(Object)
 
 
 class Fence:
@@ -101,10 +101,9 @@ class Elector(Handler[Lease]):
         self._lease_seconds = int(seconds(election.lease_duration))
         self._renew_seconds = seconds(election.renew_deadline)
         self._retry_seconds = seconds(election.retry_period)
-        # Half: one that hangs leaves time for another on a new connection.
-        self._objects = ObjectWriter(client, timeout_seconds=self._renew_seconds / 2)
+        self._client = client
         self._me = me
-        self._mine: dict[str, Any] | None = None
+        self._mine: Object | None = None
         self._seen: Spec = {}
         self._seen_at = self._clock.monotonic()
         self._changed = asyncio.Event()
@@ -231,34 +230,50 @@ class Elector(Handler[Lease]):
         began = self._clock.monotonic()
         if self._mine is not None:
             try:
-                return self._held(await self._objects.replace(self._path, self._ours()), began)
+                return self._held(await self._asked("PUT", self._path, self._ours()), began)
             except (Conflict, NotFound):
                 pass  # somebody else wrote it: look
         try:
-            found = _read(await self._objects.get(self._path))
+            found = await self._asked("GET", self._path)
         except NotFound:
             made = {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
                 "metadata": {"name": self._name, "namespace": self._namespace},
             }
-            created = await self._objects.create(_collection(self._namespace), self._ours(made))
-            return self._held(created, began)
+            path = _collection(self._namespace)
+            return self._held(await self._asked("POST", path, self._ours(made)), began)
         self._observe(found.get("spec") or {})
         if self._taken_for:
             if self.leading.is_set():
                 raise LeaseLost(f"lease {self.title} was taken by {self.holder}")
             return False
-        return self._held(await self._objects.replace(self._path, self._ours(found)), began)
+        return self._held(await self._asked("PUT", self._path, self._ours(found)), began)
 
-    def _held(self, answer: bytes, began: float) -> bool:
+    async def _asked(self, method: str, path: str, lease: Object | None = None) -> Object:
+        """The lease as the server has it then.
+
+        Raises:
+            KubeError: it is not there, is another one, or is not known.
+        """
+        body = None if lease is None else msgspec.json.encode(lease)
+        # Half: one that hangs leaves time for another on a new connection.
+        answer = await self._client.request(
+            method, path, body=body, timeout_seconds=self._renew_seconds / 2
+        )
+        try:
+            return wire.decode(_object.decode, answer.checked().body)
+        except msgspec.DecodeError as error:
+            raise Unreadable(f"a lease that is not JSON: {error}") from error
+
+    def _held(self, lease: Object, began: float) -> bool:
         """It is ours, for others at least as long as counted from when we began to ask."""
-        self._mine = _read(answer)
-        self._seen, self._seen_at = self._mine.get("spec") or {}, began
+        self._mine = lease
+        self._seen, self._seen_at = lease.get("spec") or {}, began
         self._fence.open_until(began + self._renew_seconds)
         return True
 
-    def _ours(self, lease: dict[str, Any] | None = None) -> dict[str, Any]:
+    def _ours(self, lease: Object | None = None) -> Object:
         """The lease with us as its holder, as of now."""
         lease = self._mine if lease is None else lease
         assert lease is not None
@@ -274,16 +289,16 @@ class Elector(Handler[Lease]):
             mine["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + bool(spec)
         return {**lease, "spec": {**spec, **mine}}
 
-    async def _give_up(self, mine: dict[str, Any]) -> None:
+    async def _give_up(self, mine: Object) -> None:
         try:
-            await self._objects.replace(self._path, self._nobodys(mine))
+            await self._asked("PUT", self._path, self._nobodys(mine))
         except Conflict:
             # A renewal that was cut short may have been carried out.
-            found = _read(await self._objects.get(self._path))
+            found = await self._asked("GET", self._path)
             if (found.get("spec") or {}).get("holderIdentity") == self._me:
-                await self._objects.replace(self._path, self._nobodys(found))
+                await self._asked("PUT", self._path, self._nobodys(found))
 
-    def _nobodys(self, lease: dict[str, Any]) -> dict[str, Any]:
+    def _nobodys(self, lease: Object) -> Object:
         now = _micro_time(self._clock.time())
         spec = {key: value for key, value in lease["spec"].items() if key != "holderIdentity"}
         times = {"acquireTime": now, "renewTime": now, "leaseDurationSeconds": _HELD_NO_MORE}
@@ -334,18 +349,6 @@ class Candidate:
 
 def _collection(namespace: str) -> str:
     return f"/apis/coordination.k8s.io/v1/namespaces/{segment(namespace)}/leases"
-
-
-def _read(answer: bytes) -> dict[str, Any]:
-    """The lease as the server has it.
-
-    Raises:
-        Unreadable: it is none.
-    """
-    try:
-        return wire.decode(_object.decode, answer)
-    except msgspec.DecodeError as error:
-        raise Unreadable(f"a lease that is not JSON: {error}") from error
 
 
 def _why(error: Exception) -> str:

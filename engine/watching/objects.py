@@ -27,6 +27,7 @@ from engine.ondemand import Described
 from engine.signals.samples import Series
 from engine.signals.spec import Question
 from engine.signals.store import SignalStore
+from engine.watching.sources import Source
 
 _LOG = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class Known(msgspec.Struct, frozen=True):
     numbers: Mapping[str, float]
 
 
-class ObjectSource(Handler[Any]):
+class ObjectSource(Handler[Any], Source):
     """The objects of one kind; see `sources.Source`."""
 
     def __init__(
@@ -117,9 +118,6 @@ class ObjectSource(Handler[Any]):
             kind, _, path = question.query.partition("#")
             if kind == self._kind:
                 self._store.replace(question, self._series(question, path, now))
-
-    def forget(self) -> None:
-        """See `Source`: the store drops what no policy reads."""
 
     async def _find(self) -> str | None:
         """The path of the collection, None if it is not there or cannot be told."""

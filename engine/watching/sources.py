@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from engine.cache import Cache
 from engine.clock import Clock
@@ -23,32 +24,30 @@ _FORBIDDEN: Final = "403"
 _AGAIN_SECONDS: Final = 1.0
 
 
-class Source(Protocol):
+class Source(ABC):
     """Something that is read from the server while it is needed."""
 
+    @abstractmethod
     def awaited(self) -> str:
         """What is not there yet, and why if that is known; empty once all of it is."""
-        ...
 
+    @abstractmethod
     async def run(self) -> None:
         """Reads until cancelled."""
-        ...
 
-    def feed(self) -> None:
+    def feed(self) -> None:  # noqa: B027 - most have no metrics
         """Metrics of it are in force: they get what is known."""
-        ...
 
-    def forget(self) -> None:
+    def forget(self) -> None:  # noqa: B027 - what most have fed is dropped by who keeps it
         """Nobody reads it any more."""
-        ...
 
 
-class Listed:
-    """A list that is watched; `forget` drops what it fed."""
+class Listed(Source):
+    """A list that is watched, of a kind of which the cache has to be told when it ends."""
 
     def __init__(self, reflector: Reflector[Any], forget: Callable[[], None]) -> None:
         self._reflector = reflector
-        self.forget = forget
+        self._forget = forget
 
     def awaited(self) -> str:
         """See `Source`: there once it was listed, and may be watched."""
@@ -62,8 +61,9 @@ class Listed:
         """See `Source`."""
         await self._reflector.run()
 
-    def feed(self) -> None:
-        """See `Source`: its handler tells what it knows by itself."""
+    def forget(self) -> None:
+        """See `Source`."""
+        self._forget()
 
 
 class FinishedHandler(Handler[Pod]):
@@ -107,7 +107,7 @@ class WaitedFor(ObjectHandler):
         self._on_work()
 
 
-class PodParts:
+class PodParts(Source):
     """Parts of pods on nodes that were dropped so far: all pods are listed once more for them."""
 
     def __init__(
@@ -138,12 +138,6 @@ class PodParts:
                 break
         self._awaited = ""
         self._done()
-
-    def feed(self) -> None:
-        """See `Source`: pods are told as if they had changed."""
-
-    def forget(self) -> None:
-        """See `Source`: pods that change are kept without from now on."""
 
 
 def _as_far_as_legible(pod: Pod) -> PodInfo:

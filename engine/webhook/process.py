@@ -23,7 +23,6 @@ from engine.inforce import Ears, InForce
 from engine.joining import connect
 from engine.kube.errors import KubeError
 from engine.kube.keeper import Keeper
-from engine.kube.objects import ObjectWriter
 from engine.kube.reach import keep_asking
 from engine.kube.reflector import Reflector
 from engine.kube.session import KubeClient, Session
@@ -159,7 +158,7 @@ class Webhook:
             host=options.place.host,
             certificates=holder,
         )
-        server.access.ask(ObjectWriter(session), lambda: wiring.reach.away)
+        server.access.ask(session, lambda: wiring.reach.away)
         await server.start()
         try:
             async with tasks() as group:

@@ -23,7 +23,6 @@ from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.kube.credentials import ProgramLimits
 from engine.kube.errors import (
     ConfigError,
-    Conflict,
     Expired,
     Interrupted,
     KubeError,
@@ -32,7 +31,6 @@ from engine.kube.errors import (
     Unreadable,
 )
 from engine.kube.gate import Gate, Priority
-from engine.kube.objects import ObjectWriter
 from engine.kube.session import Session
 from engine.kube.wiring import Wiring
 from engine.kube.writer import (
@@ -331,7 +329,7 @@ class TestFence:
                     B.REFUSED,
                     "it is not bound",
                 )
-                await ObjectWriter(gate.lane(Priority.LEASE)).replace("/lease", {})
+                await gate.lane(Priority.LEASE).request("PUT", "/lease", body=b"{}")
                 assert script.calls == "GET PUT"
 
         asyncio.run(run())
@@ -488,22 +486,6 @@ def test_pod_reader() -> None:
                 await reader.get_pod("d", "p")
             with pytest.raises(KubeError):
                 await reader.get_pod("d", "p")
-
-    asyncio.run(run())
-
-
-def test_plain_objects() -> None:
-    async def run() -> None:
-        answers = [reply(200, b"{}"), reply(201, b"{}"), refusal(409, "exists"), reply(200)]
-        async with serving(*answers) as script, session_to(script) as session:
-            writer = ObjectWriter(session)
-            assert await writer.get("/a") == b"{}"
-            assert await writer.create("/a", {"x": 1}) == b"{}"
-            with pytest.raises(Conflict):
-                await writer.create("/a", {})
-            await writer.replace("/a", {"y": 2})
-            assert script.calls == "GET POST POST PUT"
-            assert json.loads(script.asked[3][2]) == {"y": 2}
 
     asyncio.run(run())
 
