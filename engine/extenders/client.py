@@ -17,11 +17,11 @@ from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from engine import __version__
+from engine.channels import Broken, Channels, NotConnected, head_of, trusting
 from engine.config import ConfigError
 from engine.display import one_line
 from engine.extenders.messages import BadAnswer
 from engine.extendersections import ExtenderDocument, ExtenderTLS
-from engine.kube.channels import Broken, Channels, NotConnected, head_of
 from engine.sections import seconds
 from engine.telemetry import EXTENDER_REQUESTS, EXTENDER_SECONDS, Telemetry
 
@@ -144,15 +144,11 @@ def _context(url: str, document: ExtenderDocument) -> ssl.SSLContext:
     """
     tls = document.tls_config or ExtenderTLS()
     try:
-        context = ssl.create_default_context(
-            cafile=None if tls.ca_data else tls.ca_file or None,
-            cadata=base64.b64decode(tls.ca_data).decode("ascii") if tls.ca_data else None,
+        context = trusting(
+            None if tls.ca_data else tls.ca_file or None,
+            base64.b64decode(tls.ca_data).decode("ascii") if tls.ca_data else None,
+            anybody=tls.insecure or (document.enable_https and not (tls.ca_file or tls.ca_data)),
         )
-        # As Go: certificates without the extensions that Python wants since 3.13 are good.
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        if tls.insecure or (document.enable_https and not (tls.ca_file or tls.ca_data)):
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
         if tls.cert_file or tls.cert_data:
             _load_pair(context, tls)
     except (OSError, ValueError) as error:

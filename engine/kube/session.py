@@ -1,7 +1,7 @@
 """HTTP to the API server: paths and bytes in, status and bytes out; KubeError for everything else.
 
 Configuration, authentication and TLS are the official client's; bodies stay raw. Streams, and all
-that goes through a proxy, take its connection pool, other requests `engine.kube.channels`. Nothing
+that goes through a proxy, take its connection pool, other requests `engine.channels`. Nothing
 here retries, but for one 401 after new credentials were read (the server refuses such a request
 before it looks at it) and for connections found closed by requests that may be sent twice.
 """
@@ -30,9 +30,9 @@ from kubernetes.aio.config import ConfigException, load_incluster_config
 from yarl import URL
 
 from engine import __version__
+from engine.channels import Broken, Channels, NotConnected, head_of
 from engine.clock import Clock, SystemClock
 from engine.display import one_line
-from engine.kube.channels import Broken, Channels, NotConnected, head_of
 from engine.kube.credentials import Loader, ProgramLimits
 from engine.kube.errors import (
     ConfigError,

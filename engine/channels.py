@@ -37,6 +37,10 @@ class Broken(Exception):  # noqa: N818 - a state of the request
     """The connection ended, or said what is no HTTP, before the answer was whole."""
 
 
+class TooLarge(Broken):
+    """The answer has more bytes than it may."""
+
+
 class Answer:
     """Status, headers (the last of equal ones), body."""
 
@@ -153,7 +157,7 @@ class _Channel(asyncio.Protocol):
         if self._body_bytes <= self._owner.most_body_bytes:
             self._body.append(body)
         else:
-            self._fail(Broken(f"an answer of more than {self._owner.most_body_bytes:.0f} bytes"))
+            self._fail(TooLarge(f"an answer of more than {self._owner.most_body_bytes:.0f} bytes"))
 
     def on_message_complete(self) -> None:
         """The answer is whole."""
@@ -286,6 +290,23 @@ class Channels:
             raise NotConnected(error) from error
         self._all.add(channel)
         return channel
+
+
+def trusting(
+    authority: str | None, data: str | None = None, *, anybody: bool = False
+) -> ssl.SSLContext:
+    """Trusts the certificates of a file or a text, or those of the system; or whoever answers.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    context = ssl.create_default_context(cafile=authority, cadata=data)
+    # As Go: certificates without the extensions that Python wants since 3.13 are good.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if anybody:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def head_of(method: str, target: str, host: str, headers: Mapping[str, str], length: int) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.kube.channels import Answer, Broken, Channels, NotConnected, head_of
+from engine.channels import Answer, Broken, Channels, NotConnected, head_of
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Id: 7\r\n\r\nhi"
 CHUNKED = (
