@@ -35,7 +35,6 @@ from engine.serving.health import PING, Check
 from engine.serving.server import Call, NoSuchPageError, Page, Query, Server, ServerOptions, Site
 from engine.signals.spec import SignalStatus
 from engine.signals.store import SignalStore
-from engine.tasks import tasks
 from engine.telemetry import (
     AWAY,
     BINDING,
@@ -336,14 +335,8 @@ async def served(
         yield front
         return
     server = front.server = Server(options, front.site, inside.clock, host=host)
-    await server.start()
-    try:
-        async with tasks() as group:
-            looking_after = server.start_tasks(group.create_task)
-            yield front
-            looking_after.cancel()
-    finally:
-        await server.close()
+    async with server.running():
+        yield front
 
 
 def configuration(settings: Settings) -> dict[str, Any]:

@@ -15,48 +15,26 @@ import logging
 import os
 import ssl
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from engine.clock import Clock
+from engine.kube.errors import KubeError
+
+if TYPE_CHECKING:
+    from engine.serving.selfmade import SelfMade
 
 _LOG = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 30.0
 RENEW_BEFORE: Final = timedelta(days=120)
+_LOOK_SECONDS: Final = 30.0
+_AGAIN_SECONDS: Final = 2.0
 _PAIR: Final = "berth"
 
-
-class Holder(Protocol):
-    """Keeps a TLS context in line with a certificate, while its `run` runs."""
-
-    @property
-    def context(self) -> ssl.SSLContext:
-        """For connections from now on."""
-        ...
-
-    async def run(self) -> None:
-        """Looks after it until cancelled."""
-        ...
-
-
-class Maker(Protocol):
-    """Makes certificates; `engine.serving.selfmade` has the one that is used."""
-
-    def make(self, host: str, now: datetime) -> tuple[bytes, bytes, datetime]:
-        """A certificate for a host and its key as PEM, and until when it is good."""
-        ...
-
-    def good_until(self, certificate: bytes) -> datetime:
-        """Until when a certificate is good.
-
-        Raises:
-            ValueError: it is none.
-        """
-        ...
+Sleep = Callable[[float], Awaitable[None]]
 
 
 class CertificateError(Exception):
@@ -74,11 +52,11 @@ class CertificateFiles:
     certificate: str = ""
     key: str = ""
     folder: str = ""
-    maker: Maker | None = None
+    maker: SelfMade | None = None
 
 
 class Certificates:
-    """A `Holder` of what is in files, or made by ourselves."""
+    """Keeps a TLS context in line with what is in files, or made by ourselves."""
 
     def __init__(
         self,
@@ -87,7 +65,7 @@ class Certificates:
         *,
         host: str,
         min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         """Loads or makes the first one.
 
@@ -108,7 +86,6 @@ class Certificates:
         self.context.minimum_version = min_version
         self._until = datetime.fromtimestamp(0, UTC)
         self._stamp: tuple[float, ...] = ()
-        self._told = ""
         try:
             self._renew()
         except (OSError, ValueError) as error:
@@ -118,17 +95,11 @@ class Certificates:
 
     async def run(self) -> None:
         """Looks for a new certificate until cancelled."""
-        while True:
-            await self._sleep(LOOK_SECONDS)
-            try:
-                self._renew()
-            except (OSError, ValueError) as error:
-                why = _why(error)
-                if why != self._told:
-                    _LOG.warning("the certificate in force stays: %s", why)
-                self._told = why
-            else:
-                self._told = ""
+
+        async def look() -> None:
+            self._renew()
+
+        await repeated("the certificate in force stays", look, self._sleep)
 
     def _renew(self) -> None:
         """Loads what has changed; makes a new one in time if it is ours.
@@ -143,7 +114,7 @@ class Certificates:
             _load(self.context, self._certificate, self._key)
             self._stamp = stamp
 
-    def _make(self, maker: Maker, now: datetime) -> None:
+    def _make(self, maker: SelfMade, now: datetime) -> None:
         if self._kept and self._usable(maker, now):
             return
         certificate, key, until = maker.make(self._host, now)
@@ -156,7 +127,7 @@ class Certificates:
         self._until = until
         _LOG.info('Made a certificate for="%s" until="%s"', self._host, until.date())
 
-    def _usable(self, maker: Maker, now: datetime) -> bool:
+    def _usable(self, maker: SelfMade, now: datetime) -> bool:
         """Whether the folder holds one already, that will be good for long enough."""
         with contextlib.suppress(OSError, ValueError):
             until = maker.good_until(self._certificate.read_bytes())
@@ -172,6 +143,23 @@ class Certificates:
             for path in (self._certificate, self._key)
             for stamp in (path.stat().st_mtime_ns, path.stat().st_ino)
         )
+
+
+async def repeated(trouble: str, do: Callable[[], Coroutine[Any, Any, None]], sleep: Sleep) -> None:
+    """Does it every so often until cancelled, sooner after it failed; tells why once."""
+    told = ""
+    while True:
+        try:
+            await do()
+        except (KubeError, OSError, ValueError) as failed:
+            why = "; ".join((_why(failed), *getattr(failed, "__notes__", ())))
+            if why != told:
+                _LOG.warning("%s: %s", trouble, why)
+            told = why
+            await sleep(_AGAIN_SECONDS)
+        else:
+            told = ""
+            await sleep(_LOOK_SECONDS)
 
 
 def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:

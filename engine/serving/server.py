@@ -7,20 +7,22 @@ Source: kubernetes cmd/kube-scheduler/app/server.go, newEndpointsHandler.
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
 from engine.clock import Clock
 from engine.display import one_line
 from engine.serving.access import Access
-from engine.serving.certificates import CertificateError, CertificateFiles, Certificates, Holder
+from engine.serving.certificates import CertificateError, CertificateFiles, Certificates
 from engine.serving.health import Check, told
+from engine.serving.shared import SharedPair
+from engine.tasks import tasks
 
 _LOG = logging.getLogger(__name__)
 
@@ -85,7 +87,7 @@ class Site:
 
 
 class Server:
-    """One server; `start` it, then run `run` as a task, and `close` it at the end."""
+    """One server; it serves within `running`."""
 
     def __init__(
         self,
@@ -94,7 +96,7 @@ class Server:
         clock: Clock,
         *,
         host: str,
-        certificates: Holder | None = None,
+        certificates: Certificates | SharedPair | None = None,
     ) -> None:
         """Makes or loads the certificate, unless somebody holds one already.
 
@@ -103,7 +105,7 @@ class Server:
         """
         self._options = options
         self._site = site
-        self._certificates: Holder | None = certificates
+        self._certificates = certificates
         if certificates is None and not options.plain:
             self._certificates = Certificates(
                 options.files, clock, host=host, min_version=options.min_version
@@ -146,11 +148,23 @@ class Server:
         assert self._runner is not None
         return int(self._runner.addresses[0][1])
 
-    def start_tasks(
-        self, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
-    ) -> asyncio.Task[None]:
-        """Looks after the certificate, if there is one."""
-        return start(asyncio.sleep(0) if self._certificates is None else self._certificates.run())
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Listens meanwhile, and looks after the certificate, if there is one.
+
+        Raises:
+            ListenError: the address is taken, or is not ours.
+        """
+        await self.start()
+        try:
+            async with tasks() as group:
+                after = self._certificates
+                looking = None if after is None else group.create_task(after.run())
+                yield
+                if looking is not None:
+                    looking.cancel()
+        finally:
+            await self.close()
 
     async def close(self) -> None:
         """No longer listens."""

@@ -32,11 +32,11 @@ from engine.policy import keeping
 from engine.policy.guard import Load
 from engine.policy.reloader import Kept
 from engine.serving import process
-from engine.serving.certificates import Certificates, Holder
+from engine.serving.certificates import Certificates, repeated
 from engine.serving.exposition import CONTENT_TYPE, exposition
 from engine.serving.health import PING, Check
 from engine.serving.server import Call, Page, Server, ServerOptions, Site
-from engine.serving.shared import SharedPair, repeated
+from engine.serving.shared import SharedPair
 from engine.tasks import tasks
 from engine.telemetry import WEBHOOK_CERTIFICATE_ENDS, Telemetry
 from engine.webhook.judging import Judge
@@ -159,22 +159,17 @@ class Webhook:
             certificates=holder,
         )
         server.access.ask(session, lambda: wiring.reach.away)
-        await server.start()
-        try:
-            async with tasks() as group:
-                work = [keep_asking(session, wiring), self._keep_up(), *beside]
-                work += [each.run() for each in self._reflectors]
-                running = [group.create_task(each) for each in work]
-                running.append(server.start_tasks(group.create_task))
-                await stop.wait()
-                for task in running:
-                    task.cancel()
-        finally:
-            await server.close()
+        async with server.running(), tasks() as group:
+            work = [keep_asking(session, wiring), self._keep_up(), *beside]
+            work += [each.run() for each in self._reflectors]
+            running = [group.create_task(each) for each in work]
+            await stop.wait()
+            for task in running:
+                task.cancel()
 
     def _certificates(
         self, client: KubeClient, registration: Registration, wiring: Wiring
-    ) -> tuple[Holder, list[Any]]:
+    ) -> tuple[Certificates | SharedPair, list[Any]]:
         """Who holds the certificate, and what else is to run."""
         files, place = self._options.serving.files, self._options.place
         if files.maker is not None:
@@ -196,7 +191,7 @@ class Webhook:
             await registration.apply(None if trusted is None else trusted.read_bytes())
 
         holder = Certificates(files, self._clock, host=place.host, sleep=wiring.sleep)
-        return holder, [repeated("the registration", apply, wiring.sleep)]
+        return holder, [repeated("the registration is not in order", apply, wiring.sleep)]
 
     def _not_synced(self) -> str:
         missing = [one.health().resource for one in self._reflectors if not one.synced.is_set()]
