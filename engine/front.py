@@ -20,7 +20,7 @@ from engine.cache import Cache
 from engine.clock import Clock
 from engine.config import SCHEDULER_API, Settings
 from engine.inforce import InForce
-from engine.kube.election import Candidate
+from engine.kube.election import Elector
 from engine.kube.gate import Gate
 from engine.kube.protocol import Phase
 from engine.kube.reflector import Reflector
@@ -78,7 +78,7 @@ class Inside:
     signals: SignalStore
     records: Records
     session: Session | None = None
-    candidate: Candidate | None = None
+    elector: Elector | None = None
     scheduler: Scheduler | None = None
     in_force: InForce | None = None
     shadow: Shadow | None = None
@@ -123,19 +123,19 @@ class Front:
         }
         return Site(dict(checks), pages, dict(self._inside.calls))
 
-    def joined(self, session: Session, candidate: Candidate) -> None:
+    def joined(self, session: Session, elector: Elector) -> None:
         """The cluster is there to be asked who may read what."""
-        self._inside.session, self._inside.candidate = session, candidate
+        self._inside.session, self._inside.elector = session, elector
         if self.server is not None:
-            self.server.access.ask(session, lambda: candidate.gate.away)
+            self.server.access.ask(session, lambda: elector.gate.away)
 
     # ---- checks ------------------------------------------------------------------------------
 
     def _lease_overdue(self) -> str:
-        candidate = self._inside.candidate
-        if candidate is None or candidate.elector.overdue_seconds <= _OVERDUE_SECONDS:
+        elector = self._inside.elector
+        if elector is None or elector.overdue_seconds <= _OVERDUE_SECONDS:
             return ""
-        return f"lease {candidate.elector.title} was not renewed, and the process goes on"
+        return f"lease {elector.title} was not renewed, and the process goes on"
 
     def _not_synced(self) -> str:
         inside = self._inside
@@ -212,14 +212,14 @@ class Front:
         return 0 if self._inside.scheduler is None else self._inside.scheduler.in_flight
 
     def _leads(self) -> Values:
-        candidate = self._inside.candidate
-        if candidate is None or not candidate.election.leader_elect:
+        elector = self._inside.elector
+        if elector is None or not elector.election.leader_elect:
             return {}
-        return {(candidate.election.resource_name,): float(candidate.fence())}
+        return {(elector.election.resource_name,): float(elector.may_write())}
 
     def _of_gate(self, what: Callable[[Gate], float]) -> Values:
-        candidate = self._inside.candidate
-        return {} if candidate is None else {(): float(what(candidate.gate))}
+        elector = self._inside.elector
+        return {} if elector is None else {(): float(what(elector.gate))}
 
     def _of_metrics(self, what: Callable[[SignalStatus], float | None]) -> Values:
         """By name; of metrics that policies define apart under one name the largest."""
@@ -260,15 +260,15 @@ class Front:
 
     def _who(self) -> str:
         """Where else to ask, if not here."""
-        scheduler, candidate = self._inside.scheduler, self._inside.candidate
-        if scheduler is None or scheduler.leads or candidate is None:
+        scheduler, elector = self._inside.scheduler, self._inside.elector
+        if scheduler is None or scheduler.leads or elector is None:
             return ""
-        return f" here, where nothing is decided; {candidate.elector.holder or 'nobody'} leads"
+        return f" here, where nothing is decided; {elector.holder or 'nobody'} leads"
 
     def status(self) -> dict[str, Any]:
         """How the process is, for people and for JSON."""
         inside = self._inside
-        candidate = inside.candidate
+        elector = inside.elector
         now = inside.clock.time()
         status: dict[str, Any] = {
             "version": __version__,
@@ -288,8 +288,7 @@ class Front:
             }
         if inside.shadow is not None:
             status["shadow"] = {name: str(one) for name, one in inside.shadow.tallies().items()}
-        if candidate is not None and candidate.election.leader_elect:
-            elector = candidate.elector
+        if elector is not None and elector.election.leader_elect:
             status["lease"] = {"name": elector.title, "holder": elector.holder}
         if inside.in_force is not None:
             status["policies"] = inside.in_force.status(inside.in_force.bundle)

@@ -26,7 +26,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from engine import wire
-from engine.clock import Clock
 from engine.kube.errors import Conflict, KubeError, LeaseLost, NotFound, Unreadable
 from engine.kube.gate import Gate, Priority
 from engine.kube.reflector import Handler, Reflector
@@ -57,41 +56,19 @@ class Lease(msgspec.Struct, frozen=True):
 _object = msgspec.json.Decoder(Object)
 
 
-class Fence:
-    """Until when we may write, on the monotonic clock; called, it says whether that is now."""
-
-    def __init__(self, clock: Clock, until: float = float("-inf")) -> None:
-        self._clock = clock
-        self._until = until
-
-    def __call__(self) -> bool:
-        """Whether we may write now."""
-        return self.left > 0.0
-
-    @property
-    def left(self) -> float:
-        """For how many seconds yet."""
-        return self._until - self._clock.monotonic()
-
-    def open_until(self, until: float) -> None:
-        """We may write until then."""
-        self._until = until
-
-    def shut(self) -> None:
-        """We may not write."""
-        self._until = float("-inf")
-
-
 class Elector(Handler[Lease]):
-    """One candidate for a lease; also the handler of a reflector that watches it.
+    """This replica in the election, or one that leads unasked because there is none.
 
-    Run `run` as a task; `leading` is set once the lease is ours. `release` after `run` has ended.
+    `leading` is set once the lease is ours; `may_write` is the fence of the gate. Also the handler
+    of a reflector that watches the lease.
     """
 
     def __init__(
-        self, client: KubeClient, fence: Fence, election: LeaderElection, me: str, wiring: Wiring
+        self, client: KubeClient, election: LeaderElection, me: str, wiring: Wiring
     ) -> None:
-        self._fence = fence
+        self.election = election
+        self.gate = Gate(client, wiring, may_write=self.may_write)
+        self._until = float("-inf") if election.leader_elect else float("inf")
         self._clock = wiring.clock
         self._sleep = wiring.sleep
         self._random = wiring.random
@@ -101,14 +78,29 @@ class Elector(Handler[Lease]):
         self._lease_seconds = int(seconds(election.lease_duration))
         self._renew_seconds = seconds(election.renew_deadline)
         self._retry_seconds = seconds(election.retry_period)
-        self._client = client
+        self._lane = self.gate.lane(Priority.LEASE)
         self._me = me
         self._mine: Object | None = None
         self._seen: Spec = {}
         self._seen_at = self._clock.monotonic()
         self._changed = asyncio.Event()
         self._said = ""
+        self._running: list[asyncio.Task[None]] = []
         self.leading = asyncio.Event()
+        if not election.leader_elect:
+            self.leading.set()
+        path, field = _collection(self._namespace), f"metadata.name={self._name}"
+        resource = Resource(Lease, path, field_selector=field, optional=True)
+        self._reflector = Reflector(client, resource, self, wiring)
+
+    def may_write(self) -> bool:
+        """Whether the lease is surely ours, by the monotonic clock."""
+        return self._left > 0.0
+
+    @property
+    def _left(self) -> float:
+        """For how many seconds we may write yet."""
+        return self._until - self._clock.monotonic()
 
     @property
     def title(self) -> str:
@@ -123,14 +115,27 @@ class Elector(Handler[Lease]):
     @property
     def overdue_seconds(self) -> float:
         """For how long we lead without the right to write; 0 while all is well."""
-        return max(0.0, -self._fence.left) if self.leading.is_set() else 0.0
+        return max(0.0, -self._left) if self.leading.is_set() else 0.0
 
-    @property
-    def resource(self) -> Resource[Lease]:
-        """The lease, to be watched."""
-        path = _collection(self._namespace)
-        field = f"metadata.name={self._name}"
-        return Resource(Lease, path, field_selector=field, optional=True)
+    def start(self, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+        """Stands for election."""
+        if self.election.leader_elect:
+            self._running = [start(self.run()), start(self._reflector.run())]
+
+    async def hurry(self, stop: asyncio.Event) -> None:
+        """Once we are to stop, bindings that are not on their way yet are left to a successor."""
+        await stop.wait()
+        if self.election.leader_elect:
+            self.gate.turn_away()
+
+    async def resign(self) -> None:
+        """No longer stands for election and gives up what we hold, once all is written."""
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+            await self.release()
+            self.gate.retire()
 
     async def run(self) -> None:
         """Waits for the lease, then keeps it.
@@ -146,15 +151,15 @@ class Elector(Handler[Lease]):
         _LOG.info('Successfully acquired lease lease="%s" identity="%s"', self.title, self._me)
         self.leading.set()
         while True:
-            pause = min(self._retry_seconds, max(0.0, self._fence.left))
+            pause = min(self._retry_seconds, max(0.0, self._left))
             await self._reach.rest(self._sleep, pause)
-            if not self._fence():
+            if not self.may_write():
                 raise LeaseLost(f"lease {self.title} was not renewed for {self._renew_seconds:g} s")
             await self._attempt()
 
     async def release(self) -> None:
         """Gives the lease up if it is ours, so that another replica need not wait for its end."""
-        self._fence.shut()
+        self._until = float("-inf")
         mine, self._mine = self._mine, None
         if mine is None:
             return
@@ -213,7 +218,7 @@ class Elector(Handler[Lease]):
         Raises:
             LeaseLost: it was ours and is another's.
         """
-        limit = self._fence.left if self.leading.is_set() else None
+        limit = self._left if self.leading.is_set() else None
         try:
             async with asyncio.timeout(limit):
                 held = await self._take()
@@ -258,7 +263,7 @@ class Elector(Handler[Lease]):
         """
         body = None if lease is None else msgspec.json.encode(lease)
         # Half: one that hangs leaves time for another on a new connection.
-        answer = await self._client.request(
+        answer = await self._lane.request(
             method, path, body=body, timeout_seconds=self._renew_seconds / 2
         )
         try:
@@ -270,7 +275,7 @@ class Elector(Handler[Lease]):
         """It is ours, for others at least as long as counted from when we began to ask."""
         self._mine = lease
         self._seen, self._seen_at = lease.get("spec") or {}, began
-        self._fence.open_until(began + self._renew_seconds)
+        self._until = began + self._renew_seconds
         return True
 
     def _ours(self, lease: Object | None = None) -> Object:
@@ -307,44 +312,6 @@ class Elector(Handler[Lease]):
     @property
     def _path(self) -> str:
         return f"{_collection(self._namespace)}/{segment(self._name)}"
-
-
-class Candidate:
-    """This replica in the election, or one that leads unasked because there is none."""
-
-    def __init__(
-        self, client: KubeClient, wiring: Wiring, election: LeaderElection, identity: str
-    ) -> None:
-        self.election = election
-        elects = election.leader_elect
-        self.fence = Fence(wiring.clock, float("-inf") if elects else float("inf"))
-        self.gate = Gate(client, wiring, may_write=self.fence)
-        lane = self.gate.lane(Priority.LEASE)
-        self.elector = Elector(lane, self.fence, election, identity, wiring)
-        self._reflector = Reflector(client, self.elector.resource, self.elector, wiring)
-        self._running: list[asyncio.Task[None]] = []
-        if not elects:
-            self.elector.leading.set()
-
-    def start(self, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
-        """Stands for election."""
-        if self.election.leader_elect:
-            self._running = [start(self.elector.run()), start(self._reflector.run())]
-
-    async def hurry(self, stop: asyncio.Event) -> None:
-        """Once we are to stop, bindings that are not on their way yet are left to a successor."""
-        await stop.wait()
-        if self.election.leader_elect:
-            self.gate.turn_away()
-
-    async def resign(self) -> None:
-        """No longer stands for election and gives up what we hold, once all is written."""
-        for task in self._running:
-            task.cancel()
-        if self._running:
-            await asyncio.wait(self._running)
-            await self.elector.release()
-            self.gate.retire()
 
 
 def _collection(namespace: str) -> str:
