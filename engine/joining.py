@@ -30,19 +30,13 @@ async def connect(
     pause = _RETRY_FIRST
     while not stop.is_set():
         try:
-            return await unless(stop, _session(kubeconfig, clock))
+            return await unless(stop, Session.connect(kubeconfig, clock=clock))
         except ConfigError as wrong:
             _LOG.warning("Cannot reach a cluster: %s; trying again in %.0f s", wrong, pause)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), pause)
         pause = min(_RETRY_MOST, pause * 2)
     return None
-
-
-async def _session(kubeconfig: str | Mapping[str, object] | None, clock: Clock) -> Session:
-    if isinstance(kubeconfig, Mapping):
-        return await Session.from_kubeconfig(kubeconfig, clock=clock)
-    return await Session.connect(kubeconfig, clock=clock)
 
 
 async def synced(reflectors: Sequence[Reflector[Any]], stop: asyncio.Event) -> None:

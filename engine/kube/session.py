@@ -240,12 +240,11 @@ class Session:
     @classmethod
     async def connect(
         cls,
-        kubeconfig: str | Path | None = None,
+        kubeconfig: str | Path | Mapping[str, object] | None = None,
         *,
-        context: str | None = None,
         clock: Clock | None = None,
     ) -> Session:
-        """The usual order: the file named, else the pod's service account, else $KUBECONFIG.
+        """The usual order: what is given, else the pod's service account, else $KUBECONFIG.
 
         Raises:
             ConfigError: none of them can be used; the text says why.
@@ -254,14 +253,13 @@ class Session:
             return await cls.in_cluster(clock=clock)
         if kubeconfig is None:
             kubeconfig = os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config"
-        return await cls.from_kubeconfig(kubeconfig, context=context, clock=clock)
+        return await cls.from_kubeconfig(kubeconfig, clock=clock)
 
     @classmethod
     async def from_kubeconfig(
         cls,
         kubeconfig: str | Path | Mapping[str, object],
         *,
-        context: str | None = None,
         clock: Clock | None = None,
         limits: ProgramLimits | None = None,
     ) -> Session:
@@ -275,7 +273,7 @@ class Session:
         try:
             if not isinstance(kubeconfig, Mapping):
                 name = kubeconfig = _existing(str(kubeconfig))
-            loader = Loader(kubeconfig, context, limits)
+            loader = Loader(kubeconfig, limits)
             await loader.load_and_set(configuration)
         except _BAD_CONFIG as error:
             raise ConfigError(f"{name}: {_one_line(error)}") from error

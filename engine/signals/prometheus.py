@@ -318,13 +318,6 @@ def parse_vector(result: bytes, by: Sequence[str], *, every: bool = False) -> li
     return parsed
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """Until when a question, or the server, is left alone (monotonic)."""
-
-    until: float
-
-
 class PrometheusRefresher:
     """Keeps a store fresh. Run `run` as a task; `came` is called after each answer."""
 
@@ -349,8 +342,9 @@ class PrometheusRefresher:
         self._sleep = sleep
         self._asked: dict[Question, float] = {}
         self._streaks: dict[Question, int] = {}
-        self._failures: TLRUCache[Question, _Failure] = TLRUCache(
-            _REMEMBERED, lambda _key, failure, _now: failure.until, timer=clock.monotonic
+        # Until when a question, or the server, is left alone (monotonic).
+        self._failures: TLRUCache[Question, float] = TLRUCache(
+            _REMEMBERED, lambda _key, until, _now: until, timer=clock.monotonic
         )
         self._session = _Session(settings)
         self._connect = PrometheusConnect(
@@ -378,11 +372,8 @@ class PrometheusRefresher:
     def _due_in(self, question: Question, every: float) -> float:
         now = self._clock.monotonic()
         due = self._asked.get(question, -math.inf) + every
-        for key in (question, _SERVER):
-            failure = self._failures.get(key)
-            if failure is not None:
-                due = max(due, failure.until)
-        return max(0.0, due - now)
+        alone = max(self._failures.get(key, -math.inf) for key in (question, _SERVER))
+        return max(0.0, due - now, alone - now)
 
     def _forget(self, questions: Mapping[Question, float]) -> None:
         for question in self._asked.keys() - questions.keys():
@@ -432,7 +423,7 @@ class PrometheusRefresher:
         pause = min(every * 2.0**streak, self._settings.backoff_limit_seconds)
         if self._random is not None:
             pause *= 1.0 + _SPREAD * self._random.random()
-        self._failures[key] = _Failure(self._clock.monotonic() + pause)
+        self._failures[key] = self._clock.monotonic() + pause
 
     # --- in a thread
 
