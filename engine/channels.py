@@ -14,7 +14,9 @@ from __future__ import annotations
 import asyncio
 import math
 import ssl
+import tempfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final, cast
 
 import httptools
@@ -307,6 +309,22 @@ def trusting(
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Puts a pair (PEM) into a context, whole or not at all.
+
+    Raises:
+        OSError: it is no pair.
+    """
+    # The standard library takes it from files only; this folder is ours alone.
+    with tempfile.TemporaryDirectory() as folder:
+        chain, secret = Path(folder, "tls.crt"), Path(folder, "tls.key")
+        chain.write_bytes(certificate)
+        secret.write_bytes(key)
+        # Tried apart: a pair that does not match would leave the context with half of it.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(chain, secret)
+        context.load_cert_chain(chain, secret)
 
 
 def head_of(method: str, target: str, host: str, headers: Mapping[str, str], length: int) -> bytes:

@@ -15,12 +15,13 @@ from typing import Any, Final, TypeVar
 
 from engine.cache import Cache
 from engine.eventhandlers import Place, place_of
-from engine.kube.reflector import Handler, Reflector, Resource, nodes, pods
-from engine.kube.resources import KubeObject
+from engine.kube.reflector import Handler, Reflector
+from engine.kube.resources import KubeObject, Resource, nodes, pods
 from engine.kube.session import KubeClient
 from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
 from engine.queue import SchedulingQueue
+from engine.tasks import first
 
 _LOG = logging.getLogger(__name__)
 
@@ -112,15 +113,8 @@ class Comparer:
 async def _listed(client: KubeClient, resource: Resource[T], wiring: Wiring) -> list[T]:
     """All objects of a resource as the server has them now, however long that takes."""
     reflector = Reflector(client, resource, _Silent(), wiring)
-    task = asyncio.ensure_future(reflector.run())
-    synced = asyncio.ensure_future(reflector.synced.wait())
-    try:
-        await asyncio.wait({task, synced}, return_when=asyncio.FIRST_COMPLETED)
-        return list(reflector.objects.values())
-    finally:
-        for each in (task, synced):
-            each.cancel()
-        await asyncio.wait({task, synced})
+    await first(reflector.run(), reflector.synced.wait())
+    return list(reflector.objects.values())
 
 
 def differences(ours: Holdings, theirs: Holdings) -> Iterator[str]:

@@ -25,6 +25,7 @@ from engine.kube.gate import Gate
 from engine.kube.protocol import Phase
 from engine.kube.reflector import Reflector
 from engine.kube.session import Session
+from engine.policy.bundle import Bundle
 from engine.policy.shadow import Shadow
 from engine.queue import SchedulingQueue
 from engine.records import Records
@@ -173,10 +174,16 @@ class Front:
         )
         read(BINDING, lambda: _values({"binding": self._in_flight()}))
         read(LEADER, self._leads)
-        read(BUNDLE, lambda: {(name,): 1.0 for name in self._bundles()})
-        read(POLICIES_LOADED, lambda: {(): float(len(self._policies()))})
-        read(POLICIES_REFUSED, self._refused)
-        read(POLICIES_AWAITED, self._awaited)
+        read(BUNDLE, lambda: self._of_bundle(lambda one: {(one.hash,): 1.0}))
+        read(
+            POLICIES_LOADED,
+            lambda: self._of_bundle(lambda one: {(): float(len(one.plans))}) or {(): 0.0},
+        )
+        read(POLICIES_REFUSED, lambda: self._of_rules(lambda rules: rules.stale()))
+        read(
+            POLICIES_AWAITED,
+            lambda: self._of_rules(lambda rules: {(): float(len(rules.reloader.awaited))}),
+        )
         read(METRIC_AGE, lambda: self._of_metrics(lambda one: one.age_seconds))
         read(METRIC_SERIES, lambda: self._of_metrics(lambda one: one.series))
         read(
@@ -230,21 +237,13 @@ class Front:
                 found[one.name,] = max(found.get((one.name,), 0.0), float(value))
         return found
 
-    def _refused(self) -> Values:
+    def _of_rules(self, what: Callable[[InForce], Values]) -> Values:
         in_force = self._inside.in_force
-        return {} if in_force is None else in_force.stale()
+        return {} if in_force is None else what(in_force)
 
-    def _awaited(self) -> Values:
-        in_force = self._inside.in_force
-        return {} if in_force is None else {(): float(len(in_force.reloader.awaited))}
-
-    def _bundles(self) -> list[str]:
+    def _of_bundle(self, what: Callable[[Bundle], Values]) -> Values:
         bundle = None if self._inside.in_force is None else self._inside.in_force.bundle
-        return [] if bundle is None else [bundle.hash]
-
-    def _policies(self) -> list[str]:
-        bundle = None if self._inside.in_force is None else self._inside.in_force.bundle
-        return [] if bundle is None else [plan.name for plan in bundle.plans]
+        return {} if bundle is None else what(bundle)
 
     # ---- pages -------------------------------------------------------------------------------
 

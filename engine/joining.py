@@ -15,7 +15,7 @@ from engine.kube.reflector import Reflector
 from engine.kube.session import Session
 from engine.objects import Node
 from engine.signals.store import SignalStore
-from engine.tasks import unless
+from engine.tasks import first, unless
 
 _LOG = logging.getLogger("engine.app")
 
@@ -41,12 +41,8 @@ async def connect(
 
 async def synced(reflectors: Sequence[Reflector[Any]], stop: asyncio.Event) -> None:
     """Waits until every first list is in: deciding on half a cluster would be wrong."""
-    stopped = asyncio.get_running_loop().create_task(stop.wait())
     for reflector in reflectors:
-        there = asyncio.get_running_loop().create_task(reflector.synced.wait())
-        await asyncio.wait({there, stopped}, return_when="FIRST_COMPLETED")
-        there.cancel()
-    stopped.cancel()
+        await first(reflector.synced.wait(), stop.wait())
 
 
 class Nodes:

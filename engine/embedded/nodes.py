@@ -112,16 +112,11 @@ class SimulatedNodes:
 
     async def run_kubelets(self, seconds: float) -> None:
         """Step the kubelets for ever, this long after pods changed."""
-        wake = asyncio.Event()
-        with self._api.store.collection("pods").listening(wake.set):
-            while math.isfinite(seconds):
-                await wake.wait()
-                await asyncio.sleep(seconds)
-                wake.clear()
-                more = True
-                while more:
-                    more = self.step_kubelets()
-                    await asyncio.sleep(0)
+        async for _ in self._api.store.changing(seconds, "pods"):
+            more = True
+            while more:
+                more = self.step_kubelets()
+                await asyncio.sleep(0)
 
     async def run_signals(self, seconds: float) -> None:
         """Step the signals for ever, at this interval."""

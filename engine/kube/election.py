@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
@@ -34,6 +34,7 @@ from engine.kube.session import KubeClient, segment
 from engine.kube.wiring import Wiring
 from engine.objects import ObjectMeta
 from engine.sections import LeaderElection, seconds
+from engine.tasks import first
 
 _LOG = logging.getLogger(__name__)
 
@@ -210,7 +211,7 @@ class Elector(Handler[Lease]):
         if self._taken_for:
             pause = min(pause, self._taken_for)
         self._changed.clear()
-        await _first(self._changed.wait(), self._sleep(pause))
+        await first(self._changed.wait(), self._sleep(pause))
 
     async def _attempt(self) -> bool:
         """Takes or renews the lease; False if it is another's, or nobody knows.
@@ -324,13 +325,3 @@ def _why(error: Exception) -> str:
 
 def _micro_time(epoch_seconds: float) -> str:
     return datetime.fromtimestamp(epoch_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-async def _first(*waits: Awaitable[object]) -> None:
-    """Until one of them is over; the others are ended."""
-    waiting = [asyncio.ensure_future(each) for each in waits]
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for each in waiting:
-            each.cancel()

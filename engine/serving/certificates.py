@@ -14,13 +14,13 @@ import contextlib
 import logging
 import os
 import ssl
-import tempfile
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.channels import load_pair
 from engine.clock import Clock
 from engine.kube.errors import KubeError
 
@@ -111,7 +111,7 @@ class Certificates:
         if self._maker is not None and self._until - now < RENEW_BEFORE:
             self._make(self._maker, now)
         if self._kept and (stamp := self._changed_at()) != self._stamp:
-            _load(self.context, self._certificate, self._key)
+            load_pair(self.context, self._certificate.read_bytes(), self._key.read_bytes())
             self._stamp = stamp
 
     def _make(self, maker: SelfMade, now: datetime) -> None:
@@ -160,26 +160,6 @@ async def repeated(trouble: str, do: Callable[[], Coroutine[Any, Any, None]], sl
         else:
             told = ""
             await sleep(_LOOK_SECONDS)
-
-
-def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Puts a pair (PEM) into a context, whole or not at all.
-
-    Raises:
-        OSError: it is no pair.
-    """
-    # The standard library takes it from files only.
-    with tempfile.TemporaryDirectory() as folder:
-        at = Path(folder)
-        _write(at / "tls.crt", certificate)
-        _write(at / "tls.key", key)
-        _load(context, at / "tls.crt", at / "tls.key")
-
-
-def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
-    # Tried apart: a pair that does not match would leave the context with half of it.
-    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
-    context.load_cert_chain(certificate, key)
 
 
 def _places(files: CertificateFiles) -> tuple[Path, Path]:

@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from engine import wire
+from engine.channels import load_pair
 from engine.clock import Clock
 from engine.kube.errors import Conflict, Unreadable
 from engine.kube.session import MERGE_PATCH, KubeClient, segment
-from engine.serving.certificates import RENEW_BEFORE, Sleep, load_pair, repeated
+from engine.serving.certificates import RENEW_BEFORE, Sleep, repeated
 
 if TYPE_CHECKING:
     from engine.serving.selfmade import SelfMade
