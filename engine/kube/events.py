@@ -77,9 +77,6 @@ class _Record:
     tries: int = 0
 
 
-_Key = tuple[str, str, str, str, str, str, str]
-
-
 class KubeEventSink:
     """Writes Events in the background; a `framework.edge.EventSink`.
 
@@ -105,7 +102,8 @@ class KubeEventSink:
         self._instance = f"{controller}-{host or socket.gethostname()}"
         self._settings = settings or EventSettings()
         self._queue: deque[_Record] = deque()
-        self._known: OrderedDict[_Key, _Record] = OrderedDict()
+        self._known: OrderedDict[Emit, _Record] = OrderedDict()
+        """By what makes two Events the same; other than client-go's that is the note, too."""
         self._letters = 0
         self._stamp = 0
         self._writing = 0
@@ -125,10 +123,9 @@ class KubeEventSink:
         # Notes of Pods quote what users write; others are ours, and may have lines.
         keep = "" if effect.kind == "Pod" else "\n"
         effect = replace(effect, note=cut_note(plain(effect.note, _NOTE_LIMIT, keep=keep)))
-        key = _key(effect)
-        record = self._known.get(key)
+        record = self._known.get(effect)
         if record is not None and now - record.last < self._settings.series_end_seconds:
-            self._known.move_to_end(key)
+            self._known.move_to_end(effect)
             record.count += 1
             record.last = now
             if not record.queued and self._due(record, now):
@@ -138,15 +135,15 @@ class KubeEventSink:
             self._drop("the buffer is full")
             return
         record = _Record(effect, self._name(effect, now), now, now)
-        self._remember(key, record)
+        self._remember(record)
         self._enqueue(record)
 
-    def _remember(self, key: _Key, record: _Record) -> None:
+    def _remember(self, record: _Record) -> None:
         """Forgets those that were not repeated for longest, and those that a repeat begins anew."""
         settings = self._settings
-        if self._known.pop(key, None) is None:
+        if self._known.pop(record.emit, None) is None:
             self._letters += len(record.emit.note)
-        self._known[key] = record
+        self._known[record.emit] = record
         ended = record.last - settings.series_end_seconds
         while (
             len(self._known) > settings.remembered
@@ -312,16 +309,3 @@ def cut_note(note: str) -> str:
 def _micro_time(epoch_seconds: float) -> str:
     at = datetime.fromtimestamp(epoch_seconds, UTC)
     return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _key(emit: Emit) -> _Key:
-    """What makes two Events the same; other than client-go's it holds the note."""
-    return (
-        emit.kind,
-        emit.namespace,
-        emit.name,
-        emit.uid,
-        emit.type,
-        emit.reason + "/" + emit.action,
-        emit.note,
-    )

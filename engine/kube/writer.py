@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, assert_never
@@ -72,26 +71,6 @@ class WriterSettings:
     slow_down_least_seconds: float = 0.2
     asks: tuple[float, ...] = (0.1, 0.4, 1.0, 2.0)
     """Waits before each GET after a binding without an answer."""
-
-
-class _BindingMeta(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    name: str
-    namespace: str
-    uid: str
-    annotations: Mapping[str, str] = {}
-
-
-class _Target(msgspec.Struct, frozen=True, gc=False):
-    name: str
-    apiVersion: str = "v1"  # noqa: N815 - the wire's name
-    kind: str = "Node"
-
-
-class _Binding(msgspec.Struct, frozen=True, gc=False):
-    metadata: _BindingMeta
-    target: _Target
-    apiVersion: str = "v1"  # noqa: N815 - the wire's name
-    kind: str = "Binding"
 
 
 def pod_path(namespace: str, name: str) -> str:
@@ -228,11 +207,13 @@ class KubeBinder:
         return BindOutcome.REFUSED, "it is not bound"
 
 
-def _binding(effect: Bind) -> _Binding:
+def _binding(effect: Bind) -> dict[str, Any]:
     pod = effect.pod
-    return _Binding(
-        _BindingMeta(pod.name, pod.namespace, pod.uid, effect.annotations), _Target(effect.node)
-    )
+    metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+    if effect.annotations:
+        metadata["annotations"] = effect.annotations
+    target = {"apiVersion": "v1", "kind": "Node", "name": effect.node}
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
 
 
 class KubePodStatusWriter:
