@@ -66,6 +66,7 @@ class _Channel(asyncio.Protocol):
         self._answer = Answer()
         self._body: list[bytes] = []
         self._header_bytes = self._body_bytes = 0
+        self._headed = False
         self._heard = self._until = self._silence = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self.used = False
@@ -85,7 +86,7 @@ class _Channel(asyncio.Protocol):
         self._silence, self._until = silence, self._heard + total
         self._answer, self._body = Answer(), []
         self._header_bytes = self._body_bytes = 0
-        self.said = False
+        self.said = self._headed = False
         done = self._done = self._loop.create_future()
         at = self._heard + min(silence, total)
         if self._timer is not None and self._timer.when() > at:
@@ -140,8 +141,10 @@ class _Channel(asyncio.Protocol):
             self._fail(Broken(f"no HTTP: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """The connection is gone, which ends an answer that does not say how long it is."""
         self._owner.forget(self)
+        if exc is None and self._headed and self._is_open_ended():
+            self._deliver()
         self._fail(Broken(str(exc) if exc else "closed by the server"))
 
     # ---- httptools
@@ -153,6 +156,14 @@ class _Channel(asyncio.Protocol):
             raise ValueError("headers without end")
         self._answer.headers[name.decode("latin-1")] = value.decode("latin-1")
 
+    def on_headers_complete(self) -> None:
+        """The body follows."""
+        self._headed = True
+
+    def _is_open_ended(self) -> bool:
+        names = {name.lower() for name in self._answer.headers}
+        return names.isdisjoint(("content-length", "transfer-encoding"))
+
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
         self._body_bytes += len(body)
@@ -163,22 +174,24 @@ class _Channel(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """The answer is whole."""
-        status = self._parser.get_status_code()
-        if status < _INTERIM:
-            self._answer = Answer()
+        if self._parser.get_status_code() < _INTERIM:
+            self._answer, self._headed = Answer(), False
             return
-        answer, done = self._answer, self._done
-        answer.status = status
-        answer.body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         stays = self._parser.should_keep_alive()
+        self._deliver()
         self._parser = httptools.HttpResponseParser(self)
-        self._done, self.used = None, True
-        if done is not None and not done.done():
-            done.set_result(answer)
         if stays:
             self._owner.rest(self)
         else:
             self.close()
+
+    def _deliver(self) -> None:
+        answer, done = self._answer, self._done
+        answer.status = self._parser.get_status_code()
+        answer.body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        self._done, self.used = None, True
+        if done is not None and not done.done():
+            done.set_result(answer)
 
 
 class Channels:
