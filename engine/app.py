@@ -10,11 +10,12 @@ import logging
 import math
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any, BinaryIO, Final
 from uuid import UUID
 from zoneinfo import ZoneInfo
+
+import msgspec
 
 import engine.kube.reflector as watch
 from dsl.plan import MetricSpec
@@ -85,8 +86,7 @@ _LOOK_SECONDS: Final = 0.01
 NO_POLICIES: Final = Bundle("", (), {})
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(msgspec.Struct, frozen=True):
     """What a run was told besides its settings."""
 
     settings: Settings
@@ -99,13 +99,12 @@ class RunOptions:
     """It decides nothing, and is asked by another scheduler as its extender."""
 
 
-@dataclass(slots=True)
-class Hooks:
+class Hooks(msgspec.Struct):
     """Who else wants to know; the demo does."""
 
-    observers: list[Observer] = field(default_factory=list)
-    accepted: list[Callable[[Bundle], None]] = field(default_factory=list)
-    refused: list[Callable[[Refusal], None]] = field(default_factory=list)
+    observers: list[Observer] = []
+    accepted: list[Callable[[Bundle], None]] = []
+    refused: list[Callable[[Refusal], None]] = []
 
 
 class App:

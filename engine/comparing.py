@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from engine.cache import Cache
 from engine.eventhandlers import Place, place_of
@@ -31,8 +32,7 @@ _MOST_TOLD: Final = 50
 T = TypeVar("T", bound=KubeObject)
 
 
-@dataclass(frozen=True, slots=True)
-class Holdings:
+class Holdings(msgspec.Struct, frozen=True):
     """What somebody knows: nodes, pods on nodes (UID to node), pods that wait for us."""
 
     nodes: frozenset[str]

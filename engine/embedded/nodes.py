@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from random import Random
 from typing import Any
+
+import msgspec
 
 from engine.clock import Clock
 from engine.embedded.api import Api
@@ -47,8 +48,7 @@ FULL: Mapping[str, float] = {
 """The top of each signal's range: bytes/s, bytes/s, share of 1, bytes available, load average."""
 
 
-@dataclass(slots=True)
-class Walk:
+class Walk(msgspec.Struct):
     """A value that wanders between zero and its top."""
 
     value: float

@@ -6,8 +6,9 @@ Data only; `api` gives it meaning and `server` gives it a path.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 Object = dict[str, Any]
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -18,8 +19,7 @@ def unchanged(value: Object) -> Object:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True):
     """One served resource."""
 
     group: str
@@ -37,7 +37,7 @@ class Resource:
     create_on_update: bool = False
     returns_deleted: bool = False
     """Whether a deletion answers with the object instead of a Status."""
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = {}
     """What a new object has where it says nothing."""
     to_stored: Callable[[Object], Object] = unchanged
     from_stored: Callable[[Object], Object] = unchanged

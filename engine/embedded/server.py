@@ -11,7 +11,6 @@ import binascii
 import contextlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -45,8 +44,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """What a path points at."""
 
     resource: Resource
@@ -55,8 +53,7 @@ class Target:
     subresource: str
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """Which objects a list or watch shows, and how."""
 
     target: Target
@@ -425,8 +422,7 @@ class ApiServer:
         return _json_of(view.target.resource, version)
 
 
-@dataclass(slots=True)
-class _Stream:
+class _Stream(msgspec.Struct):
     """One watch, and how far it has come."""
 
     view: View

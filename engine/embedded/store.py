@@ -12,7 +12,6 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal
 
@@ -28,8 +27,7 @@ Key = tuple[str, str]
 _encoder = msgspec.json.Encoder()
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(msgspec.Struct, frozen=True):
     """One version of one object and its JSON."""
 
     object: Object
@@ -43,8 +41,7 @@ class Version:
         return metadata
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """One step of history; `before` is what the object was, `now` carries the new revision."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED"]

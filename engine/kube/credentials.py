@@ -12,7 +12,6 @@ import os
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -26,8 +25,7 @@ _SAID: Final = 300
 _CLOSE_SECONDS: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramLimits:
+class ProgramLimits(msgspec.Struct, frozen=True):
     """What a program that gives credentials may take."""
 
     seconds: float = 30.0

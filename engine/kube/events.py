@@ -12,7 +12,7 @@ import asyncio
 import logging
 import socket
 from collections import OrderedDict, deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
@@ -42,8 +42,7 @@ _API_VERSIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class EventSettings:
+class EventSettings(msgspec.Struct, frozen=True):
     """How many, how fast, how long."""
 
     capacity: int = 20_000
@@ -60,8 +59,7 @@ class EventSettings:
     backoff_limit_seconds: float = 30.0
 
 
-@dataclass(slots=True)
-class _Record:
+class _Record(msgspec.Struct):
     """An Event and how far it is written."""
 
     emit: Emit

@@ -12,10 +12,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from types import TracebackType
 from typing import Final, Unpack
+
+import msgspec
 
 from engine.kube.errors import Fenced, KubeError, Unreachable
 from engine.kube.limiter import AdaptiveLimit
@@ -49,8 +50,7 @@ class Priority(IntEnum):
     EVENT = 4
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiter:
+class _Waiter(msgspec.Struct, frozen=True):
     place: asyncio.Future[None]
     since: float
 

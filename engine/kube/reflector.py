@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, assert_never
 
 import msgspec
@@ -113,8 +112,7 @@ class Handler(Protocol[T_contra]):
         return
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(msgspec.Struct, frozen=True):
     """How a reflector is. `quiet_seconds` counts from the last answer, event or bookmark."""
 
     resource: str
@@ -142,8 +140,7 @@ def _version(meta: Identity) -> tuple[str, str]:
     return meta.uid, meta.resource_version
 
 
-@dataclass(slots=True)
-class _Progress:
+class _Progress(msgspec.Struct):
     """How far a watch has come."""
 
     version: str

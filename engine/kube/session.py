@@ -14,13 +14,13 @@ import os
 import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Protocol, TypedDict, Unpack
 from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
+import msgspec
 import yaml
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import BytesPayload
@@ -73,8 +73,7 @@ _BAD_CONFIG = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True):
     """An answer, whatever its status; names of headers are as the server writes them."""
 
     status: int

@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, assert_never
 
@@ -61,8 +60,7 @@ _pod = msgspec.json.Decoder(Pod)
 Answer = tuple[BindOutcome, str]
 
 
-@dataclass(frozen=True, slots=True)
-class WriterSettings:
+class WriterSettings(msgspec.Struct, frozen=True):
     """How long a write is waited for and how often it is tried, in seconds."""
 
     timeout_seconds: float = 10.0

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -62,8 +61,7 @@ class _Review(msgspec.Struct):
 _review = msgspec.json.Decoder(_Review)
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """Why a request is not answered: an HTTP status and a line."""
 
     status: int

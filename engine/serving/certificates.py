@@ -15,10 +15,11 @@ import logging
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from engine.channels import load_pair
 from engine.clock import Clock
@@ -41,8 +42,7 @@ class CertificateError(Exception):
     """There is no certificate that can be used; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class CertificateFiles:
+class CertificateFiles(msgspec.Struct, frozen=True):
     """Where the certificate is, or is to be: two files, or a folder for one of our own.
 
     With neither it is made anew at each start and kept nowhere. Without files there has to be

@@ -11,9 +11,9 @@ import contextlib
 import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 from aiohttp import web
 
 from engine.clock import Clock
@@ -34,16 +34,14 @@ _ANY: Final = ("0.0.0.0", "::", "")
 Query = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """A page: what it is of, and its text for a query."""
 
     content_type: str
     text: Callable[[Query], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """What is POSTed to: JSON in, of at most so many bytes, and JSON out."""
 
     answer: Callable[[bytes], Awaitable[bytes]]
@@ -62,13 +60,12 @@ class ListenError(Exception):
     """The address cannot be listened on; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
+class ServerOptions(msgspec.Struct, frozen=True):
     """Where is listened, and with what."""
 
     address: str = "0.0.0.0"
     port: int = 10259
-    files: CertificateFiles = field(default_factory=CertificateFiles)
+    files: CertificateFiles = msgspec.field(default_factory=CertificateFiles)
     always_allowed: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
     min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
     plain: bool = False
@@ -77,13 +74,12 @@ class ServerOptions:
     """A file with whom to trust: calls are then for those who show a certificate of theirs."""
 
 
-@dataclass(slots=True)
-class Site:
+class Site(msgspec.Struct):
     """What is shown: checks by group (`livez`), pages and calls by path (`/metrics`)."""
 
-    checks: dict[str, Sequence[Check]] = field(default_factory=dict)
-    pages: dict[str, Page] = field(default_factory=dict)
-    calls: dict[str, Call] = field(default_factory=dict)
+    checks: dict[str, Sequence[Check]] = {}
+    pages: dict[str, Page] = {}
+    calls: dict[str, Call] = {}
 
 
 class Server:

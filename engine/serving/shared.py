@@ -17,7 +17,6 @@ import base64
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -52,8 +51,7 @@ class _Secret(msgspec.Struct):
 _secret = msgspec.json.Decoder(_Secret)
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(msgspec.Struct, frozen=True):
     """A certificate, its key, for whom it is, and which certificates are to be trusted; PEM."""
 
     certificate: bytes

@@ -15,7 +15,6 @@ import ssl
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from threading import Thread
@@ -62,8 +61,7 @@ _SERVER = Question("", ())
 """Stands for the server itself among the failures."""
 
 
-@dataclass(frozen=True, slots=True)
-class PrometheusSettings:
+class PrometheusSettings(msgspec.Struct, frozen=True):
     """Where Prometheus is and how it is asked.
 
     Files are read before each question, so that what is rotated is used at once. Proxies and netrc
@@ -72,7 +70,7 @@ class PrometheusSettings:
 
     url: str
     timeout_seconds: float = 5.0
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     token_file: Path | None = None
     user: str = ""
     password_file: Path | None = None

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+import msgspec
 import numpy as np
 from cachetools import TTLCache
 
@@ -90,8 +90,7 @@ class NodeTable(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Epoch:
+class _Epoch(msgspec.Struct):
     """Between two changes: metrics by id, and columns that are filled as they are read."""
 
     dictionary: Dictionary
@@ -103,9 +102,9 @@ class _Epoch:
     changes: int
     directory_version: int
     stale_after: float
-    columns: dict[str, FloatColumn] = field(default_factory=dict)
-    times: dict[str, FloatColumn] = field(default_factory=dict)
-    by_code: dict[str, FloatColumn] = field(default_factory=dict)
+    columns: dict[str, FloatColumn] = {}
+    times: dict[str, FloatColumn] = {}
+    by_code: dict[str, FloatColumn] = {}
 
 
 class SignalView:

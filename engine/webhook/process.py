@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from engine import wire
 from engine.clock import Clock
@@ -52,8 +52,7 @@ PORT: Final = 9443
 OPEN: Final = ("/healthz", "/readyz", "/livez", PATH)
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookOptions:
+class WebhookOptions(msgspec.Struct, frozen=True):
     """What `berth webhook` was told.
 
     Without a certificate in `serving.files` the Secret of `place` has it. `trusted` is a file with
@@ -63,7 +62,7 @@ class WebhookOptions:
     settings: Settings
     kubeconfig: str | None
     place: Place
-    serving: ServerOptions = field(default_factory=lambda: ServerOptions(port=PORT))
+    serving: ServerOptions = msgspec.field(default_factory=lambda: ServerOptions(port=PORT))
     trusted: Path | None = None
 
 

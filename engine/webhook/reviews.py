@@ -5,7 +5,6 @@ Source: k8s.io/api admission/v1/types.go; k8s.io/apiserver pkg/admission/plugin/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -53,8 +52,7 @@ class _Review(msgspec.Struct, rename="camel"):
 _review = msgspec.json.Decoder(_Review)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What is said to that: why not, or nothing, and what the user should know."""
 
     refusal: str = ""

@@ -13,13 +13,14 @@ import threading
 from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from engine.cache import Cache
 from engine.clock import ManualClock
