@@ -185,7 +185,7 @@ class _Transport(RESTClientObject):  # type: ignore[misc]  # the client has no t
 class Session:
     """The API server as one pool of keep-alive connections; close it with `close`.
 
-    Made by `connect`, `from_kubeconfig`, `in_cluster` or `from_url` inside a running event loop.
+    Made by `connect`, `from_kubeconfig` or `in_cluster` inside a running event loop.
     """
 
     def __init__(
@@ -298,21 +298,6 @@ class Session:
             load_incluster_config(client_configuration=configuration)
         except _BAD_CONFIG as error:
             raise ConfigError(f"service account: {_one_line(error)}") from error
-        return cls(configuration, clock=clock)
-
-    @classmethod
-    async def from_url(
-        cls, url: str, *, token: str | None = None, clock: Clock | None = None
-    ) -> Session:
-        """From an address alone, such as the embedded cluster's `http://127.0.0.1:8001`.
-
-        Raises:
-            ConfigError: the address is not http or https.
-        """
-        _check_url(url, "API server")
-        configuration = Configuration(host=url)
-        if token is not None:
-            configuration.api_key["BearerToken"] = f"Bearer {token}"
         return cls(configuration, clock=clock)
 
     async def close(self) -> None:

@@ -114,7 +114,7 @@ async def serving(*answers: Answer) -> AsyncIterator[Script]:
 
 @asynccontextmanager
 async def session_to(script: Script) -> AsyncIterator[Session]:
-    session = await Session.from_url(f"http://127.0.0.1:{script.port}")
+    session = await Session.from_kubeconfig(kubeconfig(f"http://127.0.0.1:{script.port}"))
     try:
         yield session
     finally:
@@ -266,7 +266,7 @@ def test_a_binding_on_the_wire() -> None:
 def test_a_refused_connection_is_surely_not_bound_and_cannot_be_asked() -> None:
     async def run() -> None:
         async with serving(reply(201)) as script:
-            session = await Session.from_url(f"http://127.0.0.1:{script.port}")
+            session = await Session.from_kubeconfig(kubeconfig(f"http://127.0.0.1:{script.port}"))
         wires = wiring()
         binder = KubeBinder(Gate(session, wires), wires, settings=SETTINGS)
         outcome, text = await binder.bind(BIND)
@@ -663,10 +663,14 @@ class TestConfiguration:
 
         async def run() -> None:
             async with serving(reply(200)) as script:
-                session = await Session.from_url(f"http://{host}:{script.port}", token="t")
+                session = await Session.from_kubeconfig(
+                    kubeconfig(f"http://{host}:{script.port}", token="t")
+                )
                 assert (await session.request("GET", "/x")).status == 200
                 await session.close()
-                elsewhere = await Session.from_url("http://elsewhere.invalid", token="t")
+                elsewhere = await Session.from_kubeconfig(
+                    kubeconfig("http://elsewhere.invalid", token="t")
+                )
                 with pytest.raises(Unreachable, match="connection refused"):
                     await elsewhere.request("GET", "/x")
                 await elsewhere.close()
@@ -725,7 +729,7 @@ class TestConfiguration:
 
     def test_unreachable_is_one_line(self) -> None:
         async def run() -> None:
-            session = await Session.from_url("https://127.0.0.1:1")
+            session = await Session.from_kubeconfig(kubeconfig("https://127.0.0.1:1"))
             try:
                 await session.request("GET", "/version")
             finally:
