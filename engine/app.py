@@ -10,11 +10,12 @@ import logging
 import math
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any, BinaryIO, Final
 from uuid import UUID
 from zoneinfo import ZoneInfo
+
+import msgspec
 
 import engine.kube.reflector as watch
 from dsl.plan import MetricSpec
@@ -40,7 +41,7 @@ from engine.framework.snapshot import Snapshot
 from engine.front import Front, Inside, served
 from engine.inforce import Ears, InForce
 from engine.joining import Nodes, connect, synced
-from engine.kube.election import Candidate
+from engine.kube.election import Elector
 from engine.kube.events import KubeEventSink
 from engine.kube.gate import Gate, Priority
 from engine.kube.keeper import Keeper
@@ -85,8 +86,7 @@ _LOOK_SECONDS: Final = 0.01
 NO_POLICIES: Final = Bundle("", (), {})
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(msgspec.Struct, frozen=True):
     """What a run was told besides its settings."""
 
     settings: Settings
@@ -99,13 +99,12 @@ class RunOptions:
     """It decides nothing, and is asked by another scheduler as its extender."""
 
 
-@dataclass(slots=True)
-class Hooks:
+class Hooks(msgspec.Struct):
     """Who else wants to know; the demo does."""
 
-    observers: list[Observer] = field(default_factory=list)
-    accepted: list[Callable[[Bundle], None]] = field(default_factory=list)
-    refused: list[Callable[[Refusal], None]] = field(default_factory=list)
+    observers: list[Observer] = []
+    accepted: list[Callable[[Bundle], None]] = []
+    refused: list[Callable[[Refusal], None]] = []
 
 
 class App:
@@ -195,9 +194,9 @@ class App:
             session.telemetry = self.telemetry
             wiring = Wiring(self._clock, self.telemetry, Random())
             identity = f"{host}_{UUID(int=wiring.random.getrandbits(128), version=4)}"
-            candidate = Candidate(session, wiring, self.settings.election, identity)
-            front.joined(session, candidate)
-            gate = candidate.gate
+            elector = Elector(session, self.settings.election, identity, wiring)
+            front.joined(session, elector)
+            gate = elector.gate
             statuses = KubePodStatusWriter(gate, wiring)
             events = KubeEventSink(
                 gate,
@@ -211,7 +210,7 @@ class App:
                 Edge(binder, statuses, events, KubeEffectWriter(gate, wiring), asyncio.sleep), whole
             )
             advises = self._options.advises
-            self.scheduler.leads = not (candidate.election.leader_elect or advises)
+            self.scheduler.leads = not (elector.election.leader_elect or advises)
             kept = self._keeping(gate, wiring, events)
             reflectors = self._reflectors(session, wiring)
             if self._extenders.whole_nodes:
@@ -229,27 +228,27 @@ class App:
                 )
                 running = [group.create_task(each) for each in background]
                 if self.settings.delay_cache:
-                    candidate.start(group.create_task)
-                    await unless(stop, candidate.elector.leading.wait())
+                    elector.start(group.create_task)
+                    await unless(stop, elector.leading.wait())
                 running.extend(group.create_task(each.run()) for each in reflectors)
                 refresher = self._refresher()
                 if refresher is not None:
                     running.append(group.create_task(refresher.run()))
                 await synced(reflectors, stop)
                 if not self.settings.delay_cache:
-                    candidate.start(group.create_task)
-                running.append(group.create_task(candidate.hurry(stop)))
-                if candidate.election.leader_elect:
-                    running.append(group.create_task(self._lead(candidate)))
+                    elector.start(group.create_task)
+                running.append(group.create_task(elector.hurry(stop)))
+                if elector.election.leader_elect:
+                    running.append(group.create_task(self._lead(elector)))
                 sweep()
                 running.append(group.create_task(keep_sweeping(self.scheduler.idle)))
                 names = sorted(one.scheduler_name for one in self._profiles)
                 log.info("Caches are filled; for pods whose schedulerName is %s", ", ".join(names))
                 with collecting():
                     await self.scheduler.run(stop)
-                if candidate.election.leader_elect:
+                if elector.election.leader_elect:
                     await asyncio.gather(self._confirmed(), statuses.flush(_HAND_OVER_SECONDS))
-                    await candidate.resign()
+                    await elector.resign()
                 await asyncio.gather(
                     statuses.flush(_FLUSH_SECONDS),
                     events.flush(_FLUSH_SECONDS, _EVENTS_SECONDS),
@@ -267,9 +266,9 @@ class App:
         """The rules in force, None before the first."""
         return None if self.scheduler is None else self.scheduler.framework
 
-    async def _lead(self, candidate: Candidate) -> None:
+    async def _lead(self, elector: Elector) -> None:
         """Begins to decide once this replica leads, and tells what it kept to itself till then."""
-        await candidate.elector.leading.wait()
+        await elector.leading.wait()
         assert self.scheduler is not None
         self.scheduler.lead()
         self._report_again()

@@ -10,18 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from engine.cache import Cache
 from engine.eventhandlers import Place, place_of
-from engine.kube.reflector import Handler, Reflector, Resource, nodes, pods
-from engine.kube.resources import KubeObject
+from engine.kube.reflector import Handler, Reflector
+from engine.kube.resources import KubeObject, Resource, nodes, pods
 from engine.kube.session import KubeClient
 from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
-from engine.objects import ObjectMeta
 from engine.queue import SchedulingQueue
+from engine.tasks import first
 
 _LOG = logging.getLogger(__name__)
 
@@ -31,8 +32,7 @@ _MOST_TOLD: Final = 50
 T = TypeVar("T", bound=KubeObject)
 
 
-@dataclass(frozen=True, slots=True)
-class Holdings:
+class Holdings(msgspec.Struct, frozen=True):
     """What somebody knows: nodes, pods on nodes (UID to node), pods that wait for us."""
 
     nodes: frozenset[str]
@@ -42,21 +42,6 @@ class Holdings:
 
 class _Silent(Handler[Any]):
     """Is told of objects and says nothing."""
-
-    def on_add(self, obj: object) -> None:
-        pass
-
-    def on_update(self, old: object, new: object) -> None:
-        pass
-
-    def on_delete(self, obj: object) -> None:
-        pass
-
-    def on_synced(self) -> None:
-        pass
-
-    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:
-        pass
 
 
 class Comparer:
@@ -128,15 +113,8 @@ class Comparer:
 async def _listed(client: KubeClient, resource: Resource[T], wiring: Wiring) -> list[T]:
     """All objects of a resource as the server has them now, however long that takes."""
     reflector = Reflector(client, resource, _Silent(), wiring)
-    task = asyncio.ensure_future(reflector.run())
-    synced = asyncio.ensure_future(reflector.synced.wait())
-    try:
-        await asyncio.wait({task, synced}, return_when=asyncio.FIRST_COMPLETED)
-        return list(reflector.objects.values())
-    finally:
-        for each in (task, synced):
-            each.cancel()
-        await asyncio.wait({task, synced})
+    await first(reflector.run(), reflector.synced.wait())
+    return list(reflector.objects.values())
 
 
 def differences(ours: Holdings, theirs: Holdings) -> Iterator[str]:

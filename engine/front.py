@@ -20,12 +20,12 @@ from engine.cache import Cache
 from engine.clock import Clock
 from engine.config import SCHEDULER_API, Settings
 from engine.inforce import InForce
-from engine.kube.election import Candidate
+from engine.kube.election import Elector
 from engine.kube.gate import Gate
-from engine.kube.objects import ObjectWriter
 from engine.kube.protocol import Phase
 from engine.kube.reflector import Reflector
 from engine.kube.session import Session
+from engine.policy.bundle import Bundle
 from engine.policy.shadow import Shadow
 from engine.queue import SchedulingQueue
 from engine.records import Records
@@ -36,7 +36,6 @@ from engine.serving.health import PING, Check
 from engine.serving.server import Call, NoSuchPageError, Page, Query, Server, ServerOptions, Site
 from engine.signals.spec import SignalStatus
 from engine.signals.store import SignalStore
-from engine.tasks import tasks
 from engine.telemetry import (
     AWAY,
     BINDING,
@@ -80,7 +79,7 @@ class Inside:
     signals: SignalStore
     records: Records
     session: Session | None = None
-    candidate: Candidate | None = None
+    elector: Elector | None = None
     scheduler: Scheduler | None = None
     in_force: InForce | None = None
     shadow: Shadow | None = None
@@ -125,19 +124,19 @@ class Front:
         }
         return Site(dict(checks), pages, dict(self._inside.calls))
 
-    def joined(self, session: Session, candidate: Candidate) -> None:
+    def joined(self, session: Session, elector: Elector) -> None:
         """The cluster is there to be asked who may read what."""
-        self._inside.session, self._inside.candidate = session, candidate
+        self._inside.session, self._inside.elector = session, elector
         if self.server is not None:
-            self.server.access.ask(ObjectWriter(session), lambda: candidate.gate.away)
+            self.server.access.ask(session, lambda: elector.gate.away)
 
     # ---- checks ------------------------------------------------------------------------------
 
     def _lease_overdue(self) -> str:
-        candidate = self._inside.candidate
-        if candidate is None or candidate.elector.overdue_seconds <= _OVERDUE_SECONDS:
+        elector = self._inside.elector
+        if elector is None or elector.overdue_seconds <= _OVERDUE_SECONDS:
             return ""
-        return f"lease {candidate.elector.title} was not renewed, and the process goes on"
+        return f"lease {elector.title} was not renewed, and the process goes on"
 
     def _not_synced(self) -> str:
         inside = self._inside
@@ -175,10 +174,16 @@ class Front:
         )
         read(BINDING, lambda: _values({"binding": self._in_flight()}))
         read(LEADER, self._leads)
-        read(BUNDLE, lambda: {(name,): 1.0 for name in self._bundles()})
-        read(POLICIES_LOADED, lambda: {(): float(len(self._policies()))})
-        read(POLICIES_REFUSED, self._refused)
-        read(POLICIES_AWAITED, self._awaited)
+        read(BUNDLE, lambda: self._of_bundle(lambda one: {(one.hash,): 1.0}))
+        read(
+            POLICIES_LOADED,
+            lambda: self._of_bundle(lambda one: {(): float(len(one.plans))}) or {(): 0.0},
+        )
+        read(POLICIES_REFUSED, lambda: self._of_rules(lambda rules: rules.stale()))
+        read(
+            POLICIES_AWAITED,
+            lambda: self._of_rules(lambda rules: {(): float(len(rules.reloader.awaited))}),
+        )
         read(METRIC_AGE, lambda: self._of_metrics(lambda one: one.age_seconds))
         read(METRIC_SERIES, lambda: self._of_metrics(lambda one: one.series))
         read(
@@ -214,14 +219,14 @@ class Front:
         return 0 if self._inside.scheduler is None else self._inside.scheduler.in_flight
 
     def _leads(self) -> Values:
-        candidate = self._inside.candidate
-        if candidate is None or not candidate.election.leader_elect:
+        elector = self._inside.elector
+        if elector is None or not elector.election.leader_elect:
             return {}
-        return {(candidate.election.resource_name,): float(candidate.fence())}
+        return {(elector.election.resource_name,): float(elector.may_write())}
 
     def _of_gate(self, what: Callable[[Gate], float]) -> Values:
-        candidate = self._inside.candidate
-        return {} if candidate is None else {(): float(what(candidate.gate))}
+        elector = self._inside.elector
+        return {} if elector is None else {(): float(what(elector.gate))}
 
     def _of_metrics(self, what: Callable[[SignalStatus], float | None]) -> Values:
         """By name; of metrics that policies define apart under one name the largest."""
@@ -232,21 +237,13 @@ class Front:
                 found[one.name,] = max(found.get((one.name,), 0.0), float(value))
         return found
 
-    def _refused(self) -> Values:
+    def _of_rules(self, what: Callable[[InForce], Values]) -> Values:
         in_force = self._inside.in_force
-        return {} if in_force is None else in_force.stale()
+        return {} if in_force is None else what(in_force)
 
-    def _awaited(self) -> Values:
-        in_force = self._inside.in_force
-        return {} if in_force is None else {(): float(len(in_force.reloader.awaited))}
-
-    def _bundles(self) -> list[str]:
+    def _of_bundle(self, what: Callable[[Bundle], Values]) -> Values:
         bundle = None if self._inside.in_force is None else self._inside.in_force.bundle
-        return [] if bundle is None else [bundle.hash]
-
-    def _policies(self) -> list[str]:
-        bundle = None if self._inside.in_force is None else self._inside.in_force.bundle
-        return [] if bundle is None else [plan.name for plan in bundle.plans]
+        return {} if bundle is None else what(bundle)
 
     # ---- pages -------------------------------------------------------------------------------
 
@@ -262,15 +259,15 @@ class Front:
 
     def _who(self) -> str:
         """Where else to ask, if not here."""
-        scheduler, candidate = self._inside.scheduler, self._inside.candidate
-        if scheduler is None or scheduler.leads or candidate is None:
+        scheduler, elector = self._inside.scheduler, self._inside.elector
+        if scheduler is None or scheduler.leads or elector is None:
             return ""
-        return f" here, where nothing is decided; {candidate.elector.holder or 'nobody'} leads"
+        return f" here, where nothing is decided; {elector.holder or 'nobody'} leads"
 
     def status(self) -> dict[str, Any]:
         """How the process is, for people and for JSON."""
         inside = self._inside
-        candidate = inside.candidate
+        elector = inside.elector
         now = inside.clock.time()
         status: dict[str, Any] = {
             "version": __version__,
@@ -290,8 +287,7 @@ class Front:
             }
         if inside.shadow is not None:
             status["shadow"] = {name: str(one) for name, one in inside.shadow.tallies().items()}
-        if candidate is not None and candidate.election.leader_elect:
-            elector = candidate.elector
+        if elector is not None and elector.election.leader_elect:
             status["lease"] = {"name": elector.title, "holder": elector.holder}
         if inside.in_force is not None:
             status["policies"] = inside.in_force.status(inside.in_force.bundle)
@@ -337,14 +333,8 @@ async def served(
         yield front
         return
     server = front.server = Server(options, front.site, inside.clock, host=host)
-    await server.start()
-    try:
-        async with tasks() as group:
-            looking_after = server.start_tasks(group.create_task)
-            yield front
-            looking_after.cancel()
-    finally:
-        await server.close()
+    async with server.running():
+        yield front
 
 
 def configuration(settings: Settings) -> dict[str, Any]:

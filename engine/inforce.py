@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -60,8 +59,7 @@ _TENANTS_SHOWN: Final = 100
 Watched = tuple[Resource[ConfigMap], "ConfigMapSource | SelectedSources"]
 
 
-@dataclass(slots=True)
-class Ears:
+class Ears(msgspec.Struct):
     """Who hears of bundles: `put` puts one in force, and gets the names of changed policies.
 
     `missing` says what one reads and is not known yet; the text says who asks.
@@ -70,8 +68,8 @@ class Ears:
     put: Callable[[Bundle, frozenset[str] | None], None]
     missing: Callable[[Bundle, str], tuple[str, ...]]
     wake: Callable[[], None]
-    accepted: list[Callable[[Bundle], None]] = field(default_factory=list)
-    refused: list[Callable[[Refusal], None]] = field(default_factory=list)
+    accepted: list[Callable[[Bundle], None]] = []
+    refused: list[Callable[[Refusal], None]] = []
 
 
 class InForce:

@@ -15,7 +15,7 @@ from engine.kube.reflector import Reflector
 from engine.kube.session import Session
 from engine.objects import Node
 from engine.signals.store import SignalStore
-from engine.tasks import unless
+from engine.tasks import first, unless
 
 _LOG = logging.getLogger("engine.app")
 
@@ -30,7 +30,7 @@ async def connect(
     pause = _RETRY_FIRST
     while not stop.is_set():
         try:
-            return await unless(stop, _session(kubeconfig, clock))
+            return await unless(stop, Session.connect(kubeconfig, clock=clock))
         except ConfigError as wrong:
             _LOG.warning("Cannot reach a cluster: %s; trying again in %.0f s", wrong, pause)
         with contextlib.suppress(TimeoutError):
@@ -39,20 +39,10 @@ async def connect(
     return None
 
 
-async def _session(kubeconfig: str | Mapping[str, object] | None, clock: Clock) -> Session:
-    if isinstance(kubeconfig, Mapping):
-        return await Session.from_kubeconfig(kubeconfig, clock=clock)
-    return await Session.connect(kubeconfig, clock=clock)
-
-
 async def synced(reflectors: Sequence[Reflector[Any]], stop: asyncio.Event) -> None:
     """Waits until every first list is in: deciding on half a cluster would be wrong."""
-    stopped = asyncio.get_running_loop().create_task(stop.wait())
     for reflector in reflectors:
-        there = asyncio.get_running_loop().create_task(reflector.synced.wait())
-        await asyncio.wait({there, stopped}, return_when="FIRST_COMPLETED")
-        there.cancel()
-    stopped.cancel()
+        await first(reflector.synced.wait(), stop.wait())
 
 
 class Nodes:

@@ -9,8 +9,7 @@ quiet cluster, some in a burst. What a record lacks, `berth explain` finds by de
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -31,11 +30,10 @@ _SHARE: Final = 100
 """Of the time one part in so many goes into scores."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(msgspec.Struct, frozen=True):
     """Nodes that one plugin was the first to reject, for the same reasons."""
 
-    by: str
+    plugin: str
     reasons: tuple[str, ...]
     nodes: int
 
@@ -205,7 +203,7 @@ def as_object(record: Record) -> dict[str, Any]:
     fit_error = record.fit_error
     told["message"] = record.error if fit_error is None else fit_error.told(record.rescue)
     if record.rejected:
-        told["rejected"] = _counted(record.rejected)
+        told["rejected"] = msgspec.to_builtins(record.rejected)
     if record.nominated:
         told["nominated"] = record.nominated
     if record.victims:
@@ -226,11 +224,5 @@ def _placed(record: Record) -> dict[str, Any]:
     if detail is not None:
         told["ties"] = detail.ranking.ties
         told["best"] = [one.as_object() for one in detail.ranking.nodes]
-        told["rejected"] = _counted(detail.rejected)
+        told["rejected"] = msgspec.to_builtins(detail.rejected)
     return told
-
-
-def _counted(rejected: Sequence[Rejected]) -> list[dict[str, Any]]:
-    return [
-        {"plugin": one.by, "reasons": list(one.reasons), "nodes": one.nodes} for one in rejected
-    ]

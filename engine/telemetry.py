@@ -272,10 +272,6 @@ class Telemetry:
     def __getitem__(self, what: Count) -> int:
         return self._counts[what]
 
-    def counts(self) -> Mapping[str, int]:
-        """All counts without labels, by name."""
-        return {count.value: number for count, number in self._counts.items()}
-
     def count(self, metric: Metric, *labels: str) -> None:
         """Counts one more with these labels."""
         known = self._labelled.get(metric)

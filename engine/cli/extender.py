@@ -110,7 +110,7 @@ def _options(flags: dict[str, Any]) -> Any:  # noqa: ANN401 - see engine.cli
     Raises:
         ConfigError: it cannot be done.
     """
-    import dataclasses
+    import msgspec
 
     from engine.advising import PATHS
     from engine.app import RunOptions
@@ -155,7 +155,7 @@ def _options(flags: dict[str, Any]) -> Any:  # noqa: ANN401 - see engine.cli
     plain, client_ca = flags["plain_http"], flags["client_ca_file"]
     if plain and client_ca:
         raise ConfigError("--client-ca-file needs HTTPS: leave --plain-http out")
-    serving = dataclasses.replace(serving, plain=plain, client_ca=client_ca)
+    serving = msgspec.structs.replace(serving, plain=plain, client_ca=client_ca)
     return RunOptions(settings, flags["kubeconfig"], serving=serving, advises=True)
 
 

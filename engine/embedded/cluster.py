@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
 from random import Random
 from typing import Any
+
+import msgspec
 
 from engine.clock import Clock, SystemClock
 from engine.embedded.api import Api
@@ -24,8 +25,7 @@ Object = dict[str, Any]
 PROMETHEUS_ROOT = "prometheus"
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(msgspec.Struct, frozen=True):
     """How often things happen by themselves, in seconds; infinity means never."""
 
     kubelet_seconds: float = 0.2

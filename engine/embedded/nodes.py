@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from random import Random
 from typing import Any
+
+import msgspec
 
 from engine.clock import Clock
 from engine.embedded.api import Api
@@ -47,8 +48,7 @@ FULL: Mapping[str, float] = {
 """The top of each signal's range: bytes/s, bytes/s, share of 1, bytes available, load average."""
 
 
-@dataclass(slots=True)
-class Walk:
+class Walk(msgspec.Struct):
     """A value that wanders between zero and its top."""
 
     value: float
@@ -112,16 +112,11 @@ class SimulatedNodes:
 
     async def run_kubelets(self, seconds: float) -> None:
         """Step the kubelets for ever, this long after pods changed."""
-        wake = asyncio.Event()
-        with self._api.store.collection("pods").listening(wake.set):
-            while math.isfinite(seconds):
-                await wake.wait()
-                await asyncio.sleep(seconds)
-                wake.clear()
-                more = True
-                while more:
-                    more = self.step_kubelets()
-                    await asyncio.sleep(0)
+        async for _ in self._api.store.changing(seconds, "pods"):
+            more = True
+            while more:
+                more = self.step_kubelets()
+                await asyncio.sleep(0)
 
     async def run_signals(self, seconds: float) -> None:
         """Step the signals for ever, at this interval."""

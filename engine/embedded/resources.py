@@ -6,8 +6,9 @@ Data only; `api` gives it meaning and `server` gives it a path.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 Object = dict[str, Any]
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -18,8 +19,7 @@ def unchanged(value: Object) -> Object:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True):
     """One served resource."""
 
     group: str
@@ -37,7 +37,7 @@ class Resource:
     create_on_update: bool = False
     returns_deleted: bool = False
     """Whether a deletion answers with the object instead of a Status."""
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = {}
     """What a new object has where it says nothing."""
     to_stored: Callable[[Object], Object] = unchanged
     from_stored: Callable[[Object], Object] = unchanged
@@ -89,6 +89,18 @@ _CORE_EVENT_FIELDS = (
     "reportingInstance",
 )
 
+
+def _controlled(
+    group: str, version: str, plural: str, kind: str, *short_names: str, needs_version: bool = False
+) -> Resource:
+    """What somebody looks after: with a spec, a status of its own, and generations."""
+    fields = ("spec", "status")
+    return Resource(
+        group, version, plural, kind, fields, short_names, ("status",),
+        has_generation=True, needs_version=needs_version,
+    )  # fmt: skip
+
+
 RESOURCES = (
     Resource(
         "", "v1", "pods", "Pod", ("spec", "status"), ("po",), ("status", "binding"),
@@ -120,41 +132,20 @@ RESOURCES = (
         namespaced=False, has_generation=True,
         defaults={"preemptionPolicy": "PreemptLowerPriority"},
     ),
-    Resource(
-        "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", ("spec", "status"),
-        ("pdb",), ("status",), has_generation=True, needs_version=True,
+    _controlled(
+        "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", needs_version=True
     ),
     Resource(
         "", "v1", "services", "Service", ("spec", "status"), ("svc",), ("status",),
         returns_deleted=True,
     ),
-    Resource(
-        "", "v1", "replicationcontrollers", "ReplicationController", ("spec", "status"), ("rc",),
-        ("status",), has_generation=True,
-    ),
-    Resource(
-        "apps", "v1", "replicasets", "ReplicaSet", ("spec", "status"), ("rs",), ("status",),
-        has_generation=True,
-    ),
-    Resource(
-        "apps", "v1", "statefulsets", "StatefulSet", ("spec", "status"), ("sts",), ("status",),
-        has_generation=True,
-    ),
-    Resource(
-        "apps", "v1", "deployments", "Deployment", ("spec", "status"), ("deploy",), ("status",),
-        has_generation=True,
-    ),
-    Resource(
-        "apps", "v1", "daemonsets", "DaemonSet", ("spec", "status"), ("ds",), ("status",),
-        has_generation=True,
-    ),
-    Resource(
-        "batch", "v1", "jobs", "Job", ("spec", "status"), (), ("status",), has_generation=True
-    ),
-    Resource(
-        "batch", "v1", "cronjobs", "CronJob", ("spec", "status"), ("cj",), ("status",),
-        has_generation=True,
-    ),
+    _controlled("", "v1", "replicationcontrollers", "ReplicationController", "rc"),
+    _controlled("apps", "v1", "replicasets", "ReplicaSet", "rs"),
+    _controlled("apps", "v1", "statefulsets", "StatefulSet", "sts"),
+    _controlled("apps", "v1", "deployments", "Deployment", "deploy"),
+    _controlled("apps", "v1", "daemonsets", "DaemonSet", "ds"),
+    _controlled("batch", "v1", "jobs", "Job"),
+    _controlled("batch", "v1", "cronjobs", "CronJob", "cj"),
     Resource(
         "", "v1", "persistentvolumes", "PersistentVolume", ("spec", "status"), ("pv",),
         ("status",), namespaced=False, returns_deleted=True,
@@ -193,13 +184,12 @@ RESOURCES = (
         "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", ("spec", "status"),
         subresources=("status",), namespaced=False, needs_version=True, returns_deleted=True,
     ),
-    Resource(
-        "scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota", ("spec", "status"),
-        ("eq", "eqs"), ("status",), has_generation=True, needs_version=True,
+    _controlled(
+        "scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota", "eq", "eqs",
+        needs_version=True,
     ),
-    Resource(
-        "scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", ("spec", "status"),
-        ("pg", "pgs"), ("status",), has_generation=True, needs_version=True,
+    _controlled(
+        "scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", "pg", "pgs", needs_version=True
     ),
 )  # fmt: skip
 

@@ -11,7 +11,6 @@ import binascii
 import contextlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -45,8 +44,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """What a path points at."""
 
     resource: Resource
@@ -55,8 +53,7 @@ class Target:
     subresource: str
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """Which objects a list or watch shows, and how."""
 
     target: Target
@@ -70,10 +67,18 @@ class View:
             return False
         return self.matches is None or self.matches(version.object)
 
-    @property
-    def selective(self) -> bool:
-        """Whether an object may come into view, or leave it, by a change."""
-        return bool(self.target.namespace) or self.matches is not None
+    def seen(self, change: Change) -> tuple[str, Version]:
+        """A change as the client sees it: objects come into view and leave it."""
+        if not self.target.namespace and self.matches is None:
+            return change.type, change.now
+        was = change.before is not None and self.selects(change.before)
+        gone = change.type == "DELETED"
+        is_now = not gone and self.selects(change.now)
+        if was and not is_now:
+            return "DELETED", change.now if gone else _last_seen(change)
+        if is_now:
+            return "MODIFIED" if was else "ADDED", change.now
+        return "", change.now
 
 
 class ApiServer:
@@ -204,14 +209,7 @@ class ApiServer:
         if request.method != "POST":
             raise errors.not_allowed()
         self._api.bind(target.namespace, target.name, _json(body, "Binding"))
-        status = {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Success",
-            "code": 201,
-        }
-        return web.Response(body=_encode(status), status=201, content_type=JSON)
+        return _done({"code": 201}, status=201)
 
     def _replace(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
         item = _json(body, target.resource.kind)
@@ -250,14 +248,7 @@ class ApiServer:
             return self._answer(target, version)
         details = {"name": target.name, "group": target.resource.group}
         details |= {"kind": target.resource.plural, "uid": version.metadata["uid"]}
-        status = {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Success",
-            "details": {key: value for key, value in details.items() if value},
-        }
-        return web.Response(body=_encode(status), content_type=JSON)
+        return _done({"details": {key: value for key, value in details.items() if value}})
 
     def _delete_all(
         self, request: web.BaseRequest, target: Target, options: Object
@@ -354,21 +345,19 @@ class ApiServer:
     # Watches.
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        view = _view(request, target)
         query = request.query
         _check_watch_options(query)
-        revision = _revision_of(query)
         response = web.StreamResponse(headers={"Content-Type": JSON})
+        bookmarks = query.get("allowWatchBookmarks") in TRUE
+        stream = _Stream(_view(request, target), response, _revision_of(query), bookmarks)
         response.enable_chunked_encoding()
         await response.prepare(request)
-        stream = _Stream(self, view, response, bookmarks=query.get("allowWatchBookmarks") in TRUE)
         seconds = float(_whole(query.get("timeoutSeconds", "0"), "timeoutSeconds")) or 1800.0
         try:
-            if revision == 0 or query.get("sendInitialEvents") in TRUE:
-                await stream.send_all(end_mark=query.get("sendInitialEvents") in TRUE)
+            if stream.revision == 0 or query.get("sendInitialEvents") in TRUE:
+                await self._send_all(stream, end_mark=query.get("sendInitialEvents") in TRUE)
             else:
-                self._check_revision({"resourceVersion": str(revision)})
-                stream.revision = revision
+                self._check_revision({"resourceVersion": str(stream.revision)})
             await self._follow(stream, seconds)
         except ApiError as refusal:
             await response.write(_line("ERROR", _encode(refusal.status())))
@@ -388,13 +377,13 @@ class ApiServer:
                 next_bookmark = loop.time() + self._bookmark_seconds
                 while not self._closing:
                     wake.clear()
-                    await stream.send_new()
+                    await self._send_new(stream)
                     until = min(end, next_bookmark)
                     try:
                         async with asyncio.timeout_at(until):
                             await wake.wait()
                     except TimeoutError:
-                        await stream.send_new()
+                        await self._send_new(stream)
                         await stream.send_bookmark()
                         if until >= end:
                             break
@@ -402,79 +391,48 @@ class ApiServer:
         finally:
             self._watches.discard(wake)
 
-    def changes(self, view: View, revision: int) -> list[Change]:
-        """What happened to a resource after `revision`."""
-        return self._api.collection(view.target.resource).since(revision)
+    async def _send_all(self, stream: _Stream, *, end_mark: bool) -> None:
+        """What exists as ADDED events, and the bookmark that ends them if asked for."""
+        items = self._api.collection(stream.view.target.resource).items
+        stream.revision = self._api.store.revision
+        shown = (items[key] for key in sorted(items) if stream.view.selects(items[key]))
+        lines = [_line("ADDED", self._rendered(stream.view, item)) for item in shown]
+        if lines:
+            await stream.response.write(b"".join(lines))
+        if end_mark:
+            await stream.send_bookmark(INITIAL_EVENTS_END)
 
-    @property
-    def current_revision(self) -> int:
-        """The newest revision of the whole store."""
-        return self._api.store.revision
+    async def _send_new(self, stream: _Stream) -> None:
+        """What happened since the last time."""
+        changes = self._api.collection(stream.view.target.resource).since(stream.revision)
+        # INVARIANT: no await between reading the changes and noting how far they reach.
+        stream.revision = self._api.store.revision
+        lines = []
+        for change in changes:
+            kind, version = stream.view.seen(change)
+            if kind:
+                lines.append(_line(kind, self._rendered(stream.view, version)))
+        if lines:
+            await stream.response.write(b"".join(lines))
 
-    def current(self, view: View) -> tuple[int, list[Version]]:
-        """The revision of now, and the objects in view in key order."""
-        items = self._api.collection(view.target.resource).items
-        return self.current_revision, [
-            items[key] for key in sorted(items) if view.selects(items[key])
-        ]
-
-    def rendered(self, view: View, version: Version) -> bytes:
+    def _rendered(self, view: View, version: Version) -> bytes:
         """A version as this view's client reads it in a watch."""
         if view.as_table:
             return _encode(self._table(view.target, [version], version.revision))
         return _json_of(view.target.resource, version)
 
 
-class _Stream:
-    """One watch: where it stands, and how it writes."""
+class _Stream(msgspec.Struct):
+    """One watch, and how far it has come."""
 
-    def __init__(
-        self, server: ApiServer, view: View, response: web.StreamResponse, *, bookmarks: bool
-    ) -> None:
-        self.view = view
-        self.revision = 0
-        self._server = server
-        self._response = response
-        self._bookmarks = bookmarks
-
-    async def send_all(self, *, end_mark: bool) -> None:
-        """Send what exists as ADDED events, and the bookmark that ends them if asked for."""
-        self.revision, versions = self._server.current(self.view)
-        lines = [_line("ADDED", self._server.rendered(self.view, item)) for item in versions]
-        if lines:
-            await self._response.write(b"".join(lines))
-        if end_mark:
-            await self.send_bookmark(INITIAL_EVENTS_END)
-
-    async def send_new(self) -> None:
-        """Send what happened since the last time."""
-        changes = self._server.changes(self.view, self.revision)
-        # INVARIANT: no await between reading the changes and noting how far they reach.
-        self.revision = self._server.current_revision
-        lines = []
-        for change in changes:
-            kind, version = self._seen(change)
-            if kind:
-                lines.append(_line(kind, self._server.rendered(self.view, version)))
-        if lines:
-            await self._response.write(b"".join(lines))
-
-    def _seen(self, change: Change) -> tuple[str, Version]:
-        """The change as this view sees it: objects come into view and leave it."""
-        if not self.view.selective:
-            return change.type, change.now
-        was = change.before is not None and self.view.selects(change.before)
-        gone = change.type == "DELETED"
-        is_now = not gone and self.view.selects(change.now)
-        if was and not is_now:
-            return "DELETED", change.now if gone else _last_seen(change)
-        if is_now:
-            return "MODIFIED" if was else "ADDED", change.now
-        return "", change.now
+    view: View
+    response: web.StreamResponse
+    revision: int
+    bookmarks: bool
 
     async def send_bookmark(self, annotations: Object | None = None) -> None:
         """Tell the client how far it has seen, if it wants to know."""
-        if not self._bookmarks:
+        if not self.bookmarks:
             return
         resource = self.view.target.resource
         metadata: Object = {"resourceVersion": str(self.revision)}
@@ -488,10 +446,15 @@ class _Stream:
         if resource.kind == "Pod":
             # As kube-apiserver does: clients must not trip over the null.
             mark |= {"spec": {"containers": None}, "status": {}}
-        await self._response.write(_line("BOOKMARK", _encode(mark)))
+        await self.response.write(_line("BOOKMARK", _encode(mark)))
 
 
 # Words on the wire.
+
+
+def _done(more: Object, status: int = 200) -> web.Response:
+    body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", **more}
+    return web.Response(body=_encode(body), status=status, content_type=JSON)
 
 
 def _failure(refusal: ApiError) -> web.Response:

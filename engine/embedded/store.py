@@ -6,11 +6,12 @@ stored; each version is made into JSON once, and lists and watches share those b
 
 from __future__ import annotations
 
+import asyncio
+import math
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from random import Random
 from typing import Any, Literal
 
@@ -26,8 +27,7 @@ Key = tuple[str, str]
 _encoder = msgspec.json.Encoder()
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(msgspec.Struct, frozen=True):
     """One version of one object and its JSON."""
 
     object: Object
@@ -41,8 +41,7 @@ class Version:
         return metadata
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """One step of history; `before` is what the object was, `now` carries the new revision."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED"]
@@ -157,6 +156,18 @@ class Store:
         version = self._next(before.object, before.metadata)
         collection.record(Change("DELETED", key, version, before))
         return version
+
+    async def changing(self, seconds: float, *names: str) -> AsyncIterator[None]:
+        """Goes on this long after one of the collections changed, for ever; at infinity never."""
+        wake = asyncio.Event()
+        with ExitStack() as listening:
+            for name in names:
+                listening.enter_context(self.collection(name).listening(wake.set))
+            while math.isfinite(seconds):
+                await wake.wait()
+                await asyncio.sleep(seconds)
+                wake.clear()
+                yield
 
     def compact(self) -> None:
         """Forget all history, as etcd's compaction does; older watches are answered 410."""

@@ -6,8 +6,6 @@ volumes that are meant for them. Stores nothing but objects.
 
 from __future__ import annotations
 
-import asyncio
-import math
 from typing import Any, Final
 
 from engine.embedded.api import Api
@@ -35,15 +33,8 @@ class SimulatedVolumes:
 
     async def run(self, seconds: float) -> None:
         """Steps for ever, this long after claims or volumes changed."""
-        wake = asyncio.Event()
-        store = self._api.store
-        with store.collection(_CLAIMS).listening(wake.set):  # noqa: SIM117 - one line is too long
-            with store.collection(_VOLUMES).listening(wake.set):
-                while math.isfinite(seconds):
-                    await wake.wait()
-                    await asyncio.sleep(seconds)
-                    wake.clear()
-                    self.step()
+        async for _ in self._api.store.changing(seconds, _CLAIMS, _VOLUMES):
+            self.step()
 
     def step(self) -> None:
         """Gives each claim its volume that has none yet and can have one."""

@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from engine.extenders import messages
 from engine.extenders.client import Client, ExtenderError
@@ -93,13 +94,12 @@ class Extender:
         )
 
 
-@dataclass(slots=True)
-class _Left:
+class _Left(msgspec.Struct):
     """What filters have left so far."""
 
     names: list[str]
-    failed: dict[str, str] = field(default_factory=dict)
-    unresolvable: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = {}
+    unresolvable: dict[str, str] = {}
 
 
 class Extenders:

@@ -10,18 +10,17 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from engine import __version__
+from engine.channels import Broken, Channels, NotConnected, head_of, load_pair, trusting
 from engine.config import ConfigError
 from engine.display import one_line
 from engine.extenders.messages import BadAnswer
 from engine.extendersections import ExtenderDocument, ExtenderTLS
-from engine.kube.channels import Broken, Channels, NotConnected, head_of
 from engine.sections import seconds
 from engine.telemetry import EXTENDER_REQUESTS, EXTENDER_SECONDS, Telemetry
 
@@ -144,17 +143,14 @@ def _context(url: str, document: ExtenderDocument) -> ssl.SSLContext:
     """
     tls = document.tls_config or ExtenderTLS()
     try:
-        context = ssl.create_default_context(
-            cafile=None if tls.ca_data else tls.ca_file or None,
-            cadata=base64.b64decode(tls.ca_data).decode("ascii") if tls.ca_data else None,
+        context = trusting(
+            None if tls.ca_data else tls.ca_file or None,
+            base64.b64decode(tls.ca_data).decode("ascii") if tls.ca_data else None,
+            anybody=tls.insecure or (document.enable_https and not (tls.ca_file or tls.ca_data)),
         )
-        # As Go: certificates without the extensions that Python wants since 3.13 are good.
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        if tls.insecure or (document.enable_https and not (tls.ca_file or tls.ca_data)):
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
         if tls.cert_file or tls.cert_data:
-            _load_pair(context, tls)
+            given = (tls.cert_file, tls.cert_data), (tls.key_file, tls.key_data)
+            load_pair(context, *(_content(file, data) for file, data in given))
     except (OSError, ValueError) as error:
         files = ", ".join(filter(None, (tls.ca_file, tls.cert_file, tls.key_file)))
         why = one_line(getattr(error, "strerror", None) or str(error))
@@ -163,17 +159,5 @@ def _context(url: str, document: ExtenderDocument) -> ssl.SSLContext:
     return context
 
 
-def _load_pair(context: ssl.SSLContext, tls: ExtenderTLS) -> None:
-    """OpenSSL reads files only, so data goes through files that nobody else can read."""
-    with tempfile.TemporaryDirectory() as folder:
-        pair = []
-        for name, path, data in (
-            ("cert", tls.cert_file, tls.cert_data),
-            ("key", tls.key_file, tls.key_data),
-        ):
-            if data:
-                path = str(Path(folder, name))
-                Path(path).touch(mode=0o600)
-                Path(path).write_bytes(base64.b64decode(data))
-            pair.append(path)
-        context.load_cert_chain(*pair)
+def _content(file: str, data: str) -> bytes:
+    return base64.b64decode(data) if data else Path(file).read_bytes()

@@ -23,6 +23,7 @@ from engine.framework.edge import Binder, BindOutcome
 from engine.framework.effects import Bind
 from engine.framework.podinfo import PodInfo
 from engine.kube.errors import KubeError, NotFound
+from engine.kube.reflector import Handler
 from engine.kube.resources import Resource
 from engine.kube.session import KubeClient
 from engine.kube.writer import pod_path
@@ -42,7 +43,7 @@ class _OnNode(msgspec.Struct, frozen=True, rename="camel"):
 _on_node = msgspec.json.Decoder(_OnNode)
 
 
-class WholeObjects:
+class WholeObjects(Handler[Whole]):
     """See `lane.Objects`; as a handler it is told of nodes."""
 
     def __init__(self, client: KubeClient, *, timeout_seconds: float = 10.0) -> None:
@@ -70,16 +71,9 @@ class WholeObjects:
         """See `reflector.Handler`."""
         self.nodes[node.metadata.name] = _encode(node)
 
-    def on_update(self, old: Whole, new: Whole) -> None:  # noqa: ARG002 - see `reflector.Handler`
-        """See `reflector.Handler`."""
-        self.on_add(new)
-
     def on_delete(self, node: Whole) -> None:
         """See `reflector.Handler`."""
         self.nodes.pop(node.metadata.name, None)
-
-    def on_synced(self) -> None:
-        """See `reflector.Handler`."""
 
     def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:
         """See `reflector.Handler`."""

@@ -12,7 +12,6 @@ import os
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -26,8 +25,7 @@ _SAID: Final = 300
 _CLOSE_SECONDS: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramLimits:
+class ProgramLimits(msgspec.Struct, frozen=True):
     """What a program that gives credentials may take."""
 
     seconds: float = 30.0
@@ -52,15 +50,12 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
     """The official client's loader; a program is asked anew each time that credentials are read."""
 
     def __init__(
-        self,
-        kubeconfig: str | Mapping[str, object],
-        context: str | None,
-        limits: ProgramLimits | None = None,
+        self, kubeconfig: str | Mapping[str, object], limits: ProgramLimits | None = None
     ) -> None:
         read = (
             KubeConfigMerger(kubeconfig).config if isinstance(kubeconfig, str) else dict(kubeconfig)
         )
-        super().__init__(config_dict=read, active_context=context, config_base_path=None)
+        super().__init__(config_dict=read, config_base_path=None)
         self._limits = limits or ProgramLimits()
 
     async def load_from_exec_plugin(self) -> bool:

@@ -52,12 +52,8 @@ class _Items(msgspec.Struct, Generic[T]):
     items: list[T] | None = None
 
 
-class _OnlyMeta(msgspec.Struct):
-    metadata: ObjectMeta = ObjectMeta()
-
-
 class _OnlyNames(msgspec.Struct):
-    """Metadata as far as it can be read when the rest of it cannot."""
+    """Metadata as far as it can be read when the rest of the object cannot."""
 
     metadata: dict[str, object] = msgspec.field(default_factory=dict)
 
@@ -78,7 +74,6 @@ class Decoders(Generic[T]):
         self._items: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Items[kind])  # type: ignore[valid-type]  # a type made at run time
         self._raw_items = msgspec.json.Decoder(_Items[msgspec.Raw])
         self._object = msgspec.json.Decoder(kind)
-        self._meta = msgspec.json.Decoder(_OnlyMeta)
         self._names = msgspec.json.Decoder(_OnlyNames)
 
     def events(self, lines: bytes) -> Iterable[Event[T | BadObject | msgspec.Raw]]:
@@ -131,10 +126,6 @@ class Decoders(Generic[T]):
             return wire.decode(self._object.decode, raw)
         except msgspec.DecodeError as error:
             reason = str(error)
-        try:
-            return BadObject(wire.decode(self._meta.decode, raw).metadata, reason)
-        except msgspec.DecodeError:
-            pass
         try:
             named = wire.decode(self._names.decode, raw).metadata
         except msgspec.DecodeError:

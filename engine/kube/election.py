@@ -19,23 +19,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from engine import wire
-from engine.clock import Clock
 from engine.kube.errors import Conflict, KubeError, LeaseLost, NotFound, Unreadable
 from engine.kube.gate import Gate, Priority
-from engine.kube.objects import ObjectWriter
-from engine.kube.reflector import Reflector
+from engine.kube.reflector import Handler, Reflector
 from engine.kube.resources import Resource
 from engine.kube.session import KubeClient, segment
 from engine.kube.wiring import Wiring
 from engine.objects import ObjectMeta
 from engine.sections import LeaderElection, seconds
+from engine.tasks import first
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,6 +42,7 @@ _JITTER: Final = 1.2
 _HELD_NO_MORE: Final = 1
 """The duration of a lease that was given up; the API server takes no 0."""
 
+Object = dict[str, Any]
 Spec = dict[str, Any]
 T = TypeVar("T")
 
@@ -54,44 +54,22 @@ class Lease(msgspec.Struct, frozen=True):
     spec: Spec = {}
 
 
-_object = msgspec.json.Decoder(dict[str, Any])
+_object = msgspec.json.Decoder(Object)
 
 
-class Fence:
-    """Until when we may write, on the monotonic clock; called, it says whether that is now."""
+class Elector(Handler[Lease]):
+    """This replica in the election, or one that leads unasked because there is none.
 
-    def __init__(self, clock: Clock, until: float = float("-inf")) -> None:
-        self._clock = clock
-        self._until = until
-
-    def __call__(self) -> bool:
-        """Whether we may write now."""
-        return self.left > 0.0
-
-    @property
-    def left(self) -> float:
-        """For how many seconds yet."""
-        return self._until - self._clock.monotonic()
-
-    def open_until(self, until: float) -> None:
-        """We may write until then."""
-        self._until = until
-
-    def shut(self) -> None:
-        """We may not write."""
-        self._until = float("-inf")
-
-
-class Elector:
-    """One candidate for a lease; also the handler of a reflector that watches it.
-
-    Run `run` as a task; `leading` is set once the lease is ours. `release` after `run` has ended.
+    `leading` is set once the lease is ours; `may_write` is the fence of the gate. Also the handler
+    of a reflector that watches the lease.
     """
 
     def __init__(
-        self, client: KubeClient, fence: Fence, election: LeaderElection, me: str, wiring: Wiring
+        self, client: KubeClient, election: LeaderElection, me: str, wiring: Wiring
     ) -> None:
-        self._fence = fence
+        self.election = election
+        self.gate = Gate(client, wiring, may_write=self.may_write)
+        self._until = float("-inf") if election.leader_elect else float("inf")
         self._clock = wiring.clock
         self._sleep = wiring.sleep
         self._random = wiring.random
@@ -101,15 +79,29 @@ class Elector:
         self._lease_seconds = int(seconds(election.lease_duration))
         self._renew_seconds = seconds(election.renew_deadline)
         self._retry_seconds = seconds(election.retry_period)
-        # Half: one that hangs leaves time for another on a new connection.
-        self._objects = ObjectWriter(client, timeout_seconds=self._renew_seconds / 2)
+        self._lane = self.gate.lane(Priority.LEASE)
         self._me = me
-        self._mine: dict[str, Any] | None = None
+        self._mine: Object | None = None
         self._seen: Spec = {}
         self._seen_at = self._clock.monotonic()
         self._changed = asyncio.Event()
         self._said = ""
+        self._running: list[asyncio.Task[None]] = []
         self.leading = asyncio.Event()
+        if not election.leader_elect:
+            self.leading.set()
+        path, field = _collection(self._namespace), f"metadata.name={self._name}"
+        resource = Resource(Lease, path, field_selector=field, optional=True)
+        self._reflector = Reflector(client, resource, self, wiring)
+
+    def may_write(self) -> bool:
+        """Whether the lease is surely ours, by the monotonic clock."""
+        return self._left > 0.0
+
+    @property
+    def _left(self) -> float:
+        """For how many seconds we may write yet."""
+        return self._until - self._clock.monotonic()
 
     @property
     def title(self) -> str:
@@ -124,14 +116,27 @@ class Elector:
     @property
     def overdue_seconds(self) -> float:
         """For how long we lead without the right to write; 0 while all is well."""
-        return max(0.0, -self._fence.left) if self.leading.is_set() else 0.0
+        return max(0.0, -self._left) if self.leading.is_set() else 0.0
 
-    @property
-    def resource(self) -> Resource[Lease]:
-        """The lease, to be watched."""
-        path = _collection(self._namespace)
-        field = f"metadata.name={self._name}"
-        return Resource(Lease, path, field_selector=field, optional=True)
+    def start(self, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+        """Stands for election."""
+        if self.election.leader_elect:
+            self._running = [start(self.run()), start(self._reflector.run())]
+
+    async def hurry(self, stop: asyncio.Event) -> None:
+        """Once we are to stop, bindings that are not on their way yet are left to a successor."""
+        await stop.wait()
+        if self.election.leader_elect:
+            self.gate.turn_away()
+
+    async def resign(self) -> None:
+        """No longer stands for election and gives up what we hold, once all is written."""
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+            await self.release()
+            self.gate.retire()
 
     async def run(self) -> None:
         """Waits for the lease, then keeps it.
@@ -147,15 +152,15 @@ class Elector:
         _LOG.info('Successfully acquired lease lease="%s" identity="%s"', self.title, self._me)
         self.leading.set()
         while True:
-            pause = min(self._retry_seconds, max(0.0, self._fence.left))
+            pause = min(self._retry_seconds, max(0.0, self._left))
             await self._reach.rest(self._sleep, pause)
-            if not self._fence():
+            if not self.may_write():
                 raise LeaseLost(f"lease {self.title} was not renewed for {self._renew_seconds:g} s")
             await self._attempt()
 
     async def release(self) -> None:
         """Gives the lease up if it is ours, so that another replica need not wait for its end."""
-        self._fence.shut()
+        self._until = float("-inf")
         mine, self._mine = self._mine, None
         if mine is None:
             return
@@ -170,22 +175,12 @@ class Elector:
     # ---- as a handler of what is watched -----------------------------------------------------
 
     def on_add(self, lease: Lease) -> None:
-        """The lease is there."""
+        """The lease is there, or changed."""
         self._watched(lease.spec)
-
-    def on_update(self, old: Lease, new: Lease) -> None:  # noqa: ARG002 - a handler's signature
-        """The lease changed."""
-        self._watched(new.spec)
 
     def on_delete(self, lease: Lease) -> None:  # noqa: ARG002 - a handler's signature
         """The lease is gone."""
         self._watched({})
-
-    def on_synced(self) -> None:
-        """See `reflector.Handler`."""
-
-    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:
-        """See `reflector.Handler`."""
 
     # ---- inside ------------------------------------------------------------------------------
 
@@ -216,7 +211,7 @@ class Elector:
         if self._taken_for:
             pause = min(pause, self._taken_for)
         self._changed.clear()
-        await _first(self._changed.wait(), self._sleep(pause))
+        await first(self._changed.wait(), self._sleep(pause))
 
     async def _attempt(self) -> bool:
         """Takes or renews the lease; False if it is another's, or nobody knows.
@@ -224,7 +219,7 @@ class Elector:
         Raises:
             LeaseLost: it was ours and is another's.
         """
-        limit = self._fence.left if self.leading.is_set() else None
+        limit = self._left if self.leading.is_set() else None
         try:
             async with asyncio.timeout(limit):
                 held = await self._take()
@@ -241,34 +236,50 @@ class Elector:
         began = self._clock.monotonic()
         if self._mine is not None:
             try:
-                return self._held(await self._objects.replace(self._path, self._ours()), began)
+                return self._held(await self._asked("PUT", self._path, self._ours()), began)
             except (Conflict, NotFound):
                 pass  # somebody else wrote it: look
         try:
-            found = _read(await self._objects.get(self._path))
+            found = await self._asked("GET", self._path)
         except NotFound:
             made = {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
                 "metadata": {"name": self._name, "namespace": self._namespace},
             }
-            created = await self._objects.create(_collection(self._namespace), self._ours(made))
-            return self._held(created, began)
+            path = _collection(self._namespace)
+            return self._held(await self._asked("POST", path, self._ours(made)), began)
         self._observe(found.get("spec") or {})
         if self._taken_for:
             if self.leading.is_set():
                 raise LeaseLost(f"lease {self.title} was taken by {self.holder}")
             return False
-        return self._held(await self._objects.replace(self._path, self._ours(found)), began)
+        return self._held(await self._asked("PUT", self._path, self._ours(found)), began)
 
-    def _held(self, answer: bytes, began: float) -> bool:
+    async def _asked(self, method: str, path: str, lease: Object | None = None) -> Object:
+        """The lease as the server has it then.
+
+        Raises:
+            KubeError: it is not there, is another one, or is not known.
+        """
+        body = None if lease is None else msgspec.json.encode(lease)
+        # Half: one that hangs leaves time for another on a new connection.
+        answer = await self._lane.request(
+            method, path, body=body, timeout_seconds=self._renew_seconds / 2
+        )
+        try:
+            return wire.decode(_object.decode, answer.checked().body)
+        except msgspec.DecodeError as error:
+            raise Unreadable(f"a lease that is not JSON: {error}") from error
+
+    def _held(self, lease: Object, began: float) -> bool:
         """It is ours, for others at least as long as counted from when we began to ask."""
-        self._mine = _read(answer)
-        self._seen, self._seen_at = self._mine.get("spec") or {}, began
-        self._fence.open_until(began + self._renew_seconds)
+        self._mine = lease
+        self._seen, self._seen_at = lease.get("spec") or {}, began
+        self._until = began + self._renew_seconds
         return True
 
-    def _ours(self, lease: dict[str, Any] | None = None) -> dict[str, Any]:
+    def _ours(self, lease: Object | None = None) -> Object:
         """The lease with us as its holder, as of now."""
         lease = self._mine if lease is None else lease
         assert lease is not None
@@ -284,16 +295,16 @@ class Elector:
             mine["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + bool(spec)
         return {**lease, "spec": {**spec, **mine}}
 
-    async def _give_up(self, mine: dict[str, Any]) -> None:
+    async def _give_up(self, mine: Object) -> None:
         try:
-            await self._objects.replace(self._path, self._nobodys(mine))
+            await self._asked("PUT", self._path, self._nobodys(mine))
         except Conflict:
             # A renewal that was cut short may have been carried out.
-            found = _read(await self._objects.get(self._path))
+            found = await self._asked("GET", self._path)
             if (found.get("spec") or {}).get("holderIdentity") == self._me:
-                await self._objects.replace(self._path, self._nobodys(found))
+                await self._asked("PUT", self._path, self._nobodys(found))
 
-    def _nobodys(self, lease: dict[str, Any]) -> dict[str, Any]:
+    def _nobodys(self, lease: Object) -> Object:
         now = _micro_time(self._clock.time())
         spec = {key: value for key, value in lease["spec"].items() if key != "holderIdentity"}
         times = {"acquireTime": now, "renewTime": now, "leaseDurationSeconds": _HELD_NO_MORE}
@@ -304,58 +315,8 @@ class Elector:
         return f"{_collection(self._namespace)}/{segment(self._name)}"
 
 
-class Candidate:
-    """This replica in the election, or one that leads unasked because there is none."""
-
-    def __init__(
-        self, client: KubeClient, wiring: Wiring, election: LeaderElection, identity: str
-    ) -> None:
-        self.election = election
-        elects = election.leader_elect
-        self.fence = Fence(wiring.clock, float("-inf") if elects else float("inf"))
-        self.gate = Gate(client, wiring, may_write=self.fence)
-        lane = self.gate.lane(Priority.LEASE)
-        self.elector = Elector(lane, self.fence, election, identity, wiring)
-        self._reflector = Reflector(client, self.elector.resource, self.elector, wiring)
-        self._running: list[asyncio.Task[None]] = []
-        if not elects:
-            self.elector.leading.set()
-
-    def start(self, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
-        """Stands for election."""
-        if self.election.leader_elect:
-            self._running = [start(self.elector.run()), start(self._reflector.run())]
-
-    async def hurry(self, stop: asyncio.Event) -> None:
-        """Once we are to stop, bindings that are not on their way yet are left to a successor."""
-        await stop.wait()
-        if self.election.leader_elect:
-            self.gate.turn_away()
-
-    async def resign(self) -> None:
-        """No longer stands for election and gives up what we hold, once all is written."""
-        for task in self._running:
-            task.cancel()
-        if self._running:
-            await asyncio.wait(self._running)
-            await self.elector.release()
-            self.gate.retire()
-
-
 def _collection(namespace: str) -> str:
     return f"/apis/coordination.k8s.io/v1/namespaces/{segment(namespace)}/leases"
-
-
-def _read(answer: bytes) -> dict[str, Any]:
-    """The lease as the server has it.
-
-    Raises:
-        Unreadable: it is none.
-    """
-    try:
-        return wire.decode(_object.decode, answer)
-    except msgspec.DecodeError as error:
-        raise Unreadable(f"a lease that is not JSON: {error}") from error
 
 
 def _why(error: Exception) -> str:
@@ -364,13 +325,3 @@ def _why(error: Exception) -> str:
 
 def _micro_time(epoch_seconds: float) -> str:
     return datetime.fromtimestamp(epoch_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-async def _first(*waits: Awaitable[object]) -> None:
-    """Until one of them is over; the others are ended."""
-    waiting = [asyncio.ensure_future(each) for each in waits]
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for each in waiting:
-            each.cancel()

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import socket
 from collections import OrderedDict, deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
@@ -42,12 +42,10 @@ _API_VERSIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class EventSettings:
+class EventSettings(msgspec.Struct, frozen=True):
     """How many, how fast, how long."""
 
     capacity: int = 20_000
-    timeout_seconds: float = 10.0
     series_seconds: float = 60.0
     """How often the count of a series is written."""
     series_end_seconds: float = 360.0
@@ -61,8 +59,7 @@ class EventSettings:
     backoff_limit_seconds: float = 30.0
 
 
-@dataclass(slots=True)
-class _Record:
+class _Record(msgspec.Struct):
     """An Event and how far it is written."""
 
     emit: Emit
@@ -76,9 +73,6 @@ class _Record:
     queued: bool = True
     """Whether it waits or is being written: only one worker has it at a time."""
     tries: int = 0
-
-
-_Key = tuple[str, str, str, str, str, str, str]
 
 
 class KubeEventSink:
@@ -106,7 +100,8 @@ class KubeEventSink:
         self._instance = f"{controller}-{host or socket.gethostname()}"
         self._settings = settings or EventSettings()
         self._queue: deque[_Record] = deque()
-        self._known: OrderedDict[_Key, _Record] = OrderedDict()
+        self._known: OrderedDict[Emit, _Record] = OrderedDict()
+        """By what makes two Events the same; other than client-go's that is the note, too."""
         self._letters = 0
         self._stamp = 0
         self._writing = 0
@@ -126,10 +121,9 @@ class KubeEventSink:
         # Notes of Pods quote what users write; others are ours, and may have lines.
         keep = "" if effect.kind == "Pod" else "\n"
         effect = replace(effect, note=cut_note(plain(effect.note, _NOTE_LIMIT, keep=keep)))
-        key = _key(effect)
-        record = self._known.get(key)
+        record = self._known.get(effect)
         if record is not None and now - record.last < self._settings.series_end_seconds:
-            self._known.move_to_end(key)
+            self._known.move_to_end(effect)
             record.count += 1
             record.last = now
             if not record.queued and self._due(record, now):
@@ -139,15 +133,15 @@ class KubeEventSink:
             self._drop("the buffer is full")
             return
         record = _Record(effect, self._name(effect, now), now, now)
-        self._remember(key, record)
+        self._remember(record)
         self._enqueue(record)
 
-    def _remember(self, key: _Key, record: _Record) -> None:
+    def _remember(self, record: _Record) -> None:
         """Forgets those that were not repeated for longest, and those that a repeat begins anew."""
         settings = self._settings
-        if self._known.pop(key, None) is None:
+        if self._known.pop(record.emit, None) is None:
             self._letters += len(record.emit.note)
-        self._known[key] = record
+        self._known[record.emit] = record
         ended = record.last - settings.series_end_seconds
         while (
             len(self._known) > settings.remembered
@@ -234,15 +228,10 @@ class KubeEventSink:
                 f"{path}/{segment(record.name)}",
                 body=_encoder.encode({"series": series}),
                 content_type=MERGE_PATCH,
-                timeout_seconds=self._settings.timeout_seconds,
             )
         else:
-            answer = await place.request(
-                "POST",
-                path,
-                body=_encoder.encode(self._event(record, namespace, count)),
-                timeout_seconds=self._settings.timeout_seconds,
-            )
+            event = self._event(record, namespace, count)
+            answer = await place.request("POST", path, body=_encoder.encode(event))
         answer.checked()
 
     async def _refused(self, record: _Record, error: StatusError) -> None:
@@ -318,16 +307,3 @@ def cut_note(note: str) -> str:
 def _micro_time(epoch_seconds: float) -> str:
     at = datetime.fromtimestamp(epoch_seconds, UTC)
     return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _key(emit: Emit) -> _Key:
-    """What makes two Events the same; other than client-go's it holds the note."""
-    return (
-        emit.kind,
-        emit.namespace,
-        emit.name,
-        emit.uid,
-        emit.type,
-        emit.reason + "/" + emit.action,
-        emit.note,
-    )

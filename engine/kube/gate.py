@@ -12,14 +12,15 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from types import TracebackType
-from typing import Final
+from typing import Final, Unpack
+
+import msgspec
 
 from engine.kube.errors import Fenced, KubeError, Unreachable
 from engine.kube.limiter import AdaptiveLimit
-from engine.kube.session import JSON, KubeClient, MayLeave, Response
+from engine.kube.session import KubeClient, MayLeave, RequestOptions, Response
 from engine.kube.wiring import Wiring
 
 _LOG = logging.getLogger(__name__)
@@ -28,6 +29,14 @@ _TOO_MANY_REQUESTS: Final = 429
 _NO_SERVER_BEHIND: Final = frozenset({502, 503})
 _BUDGET: Final = b"DisruptionBudget"
 _TIMEOUT_SECONDS: Final = 10.0
+_AWAY_SECONDS: Final = 0.25
+"""Between two calls while the server is away."""
+_PATIENCE_SECONDS: Final = 30.0
+"""After so long without a place, bindings and evictions hear that the server is away."""
+_SLOW_DOWN_LEAST_SECONDS: Final = 0.2
+"""The pause after a 429 that does not say how long."""
+_SHARE: Final = 8
+"""One in so many places goes to the least urgent, so that nobody starves."""
 _ENDING: Final = "not sent, as the process is ending"
 
 
@@ -41,22 +50,7 @@ class Priority(IntEnum):
     EVENT = 4
 
 
-@dataclass(frozen=True, slots=True)
-class GateSettings:
-    """How writes give way."""
-
-    away_seconds: float = 0.25
-    """Between two calls while the server is away."""
-    patience_seconds: float = 30.0
-    """After so long without a place, bindings and evictions hear that the server is away."""
-    slow_down_least_seconds: float = 0.2
-    """The pause after a 429 that does not say how long."""
-    share: int = 8
-    """One in so many places goes to the least urgent, so that nobody starves."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Waiter:
+class _Waiter(msgspec.Struct, frozen=True):
     place: asyncio.Future[None]
     since: float
 
@@ -69,16 +63,7 @@ class Place:
         self._client = client
         self._priority = priority
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        timeout_seconds: float = _TIMEOUT_SECONDS,
-    ) -> Response:
+    async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Response:
         """See `KubeClient.request`; what comes of it is known to all.
 
         Raises:
@@ -87,17 +72,11 @@ class Place:
         fenced = method != "GET" and self._gate.fences(self._priority)
         if fenced and not self._gate.may_write():
             raise Fenced("not sent, as this replica does not lead")
+        options["may_leave"] = self._gate.may_write if fenced else None
+        options.setdefault("timeout_seconds", _TIMEOUT_SECONDS)
         began = self._gate.clock.monotonic()
         try:
-            answer = await self._client.request(
-                method,
-                path,
-                params=params,
-                body=body,
-                content_type=content_type,
-                timeout_seconds=timeout_seconds,
-                may_leave=self._gate.may_write if fenced else None,
-            )
+            answer = await self._client.request(method, path, **options)
         except Fenced:
             raise
         except KubeError:
@@ -134,7 +113,6 @@ class Gate:
         wiring: Wiring,
         *,
         limit: AdaptiveLimit | None = None,
-        settings: GateSettings | None = None,
         may_write: MayLeave = lambda: True,
     ) -> None:
         """`may_write` is asked before each write but a lease's: the fence of a leader."""
@@ -143,7 +121,6 @@ class Gate:
         self.clock = wiring.clock
         self._sleep = wiring.sleep
         self._reach = wiring.reach
-        self._settings = settings or GateSettings()
         self.limit = limit or AdaptiveLimit()
         self.in_flight = 0
         self._waiting: dict[Priority, deque[_Waiter]] = {one: deque() for one in Priority}
@@ -228,7 +205,7 @@ class Gate:
         overloaded = answer.status == _TOO_MANY_REQUESTS and _BUDGET not in answer.body
         if overloaded:
             asked = answer.error().retry_after_seconds or 0.0
-            pause = max(asked, self._settings.slow_down_least_seconds)
+            pause = max(asked, _SLOW_DOWN_LEAST_SECONDS)
             self._paused_until = max(self._paused_until, self.clock.monotonic() + pause)
         if answer.status in _NO_SERVER_BEHIND:
             overloaded = True
@@ -259,11 +236,11 @@ class Gate:
     def _give(self) -> None:
         self.in_flight += 1
         self._given += 1
-        self._next_call = self.clock.monotonic() + self._settings.away_seconds
+        self._next_call = self.clock.monotonic() + _AWAY_SECONDS
 
     def _next(self) -> deque[_Waiter] | None:
         """Whose turn it is; those who gave up are passed over."""
-        least_urgent = self._given % self._settings.share == self._settings.share - 1
+        least_urgent = self._given % _SHARE == _SHARE - 1
         for priority in reversed(Priority) if least_urgent else Priority:
             queue = self._waiting[priority]
             while queue and queue[0].place.done():
@@ -290,7 +267,7 @@ class Gate:
         self._hand_over()
 
     def _lose_patience(self) -> None:
-        long_ago = self.clock.monotonic() - self._settings.patience_seconds
+        long_ago = self.clock.monotonic() - _PATIENCE_SECONDS
         for priority in (Priority.BINDING, Priority.EVICTION):
             queue = self._waiting[priority]
             while queue and (queue[0].since <= long_ago or queue[0].place.done()):
@@ -329,27 +306,10 @@ class Lane:
         self._client = client
         self._priority = priority
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        timeout_seconds: float = _TIMEOUT_SECONDS,
-        may_leave: MayLeave | None = None,  # noqa: ARG002 - the place has the gate's
-    ) -> Response:
+    async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Response:
         """See `KubeClient.request`."""
         with await self._gate.place(self._priority) as place:
-            return await place.request(
-                method,
-                path,
-                params=params,
-                body=body,
-                content_type=content_type,
-                timeout_seconds=timeout_seconds,
-            )
+            return await place.request(method, path, **options)
 
     def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float

@@ -11,7 +11,6 @@ import base64
 import contextlib
 import hashlib
 import logging
-from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -176,10 +175,3 @@ class Keeper:
     def _path(self, what: str = "") -> str:
         collection = f"/api/v1/namespaces/{segment(self._namespace)}/configmaps"
         return f"{collection}/{segment(f'{self._name}-{what}')}" if what else collection
-
-
-def names(name: str) -> Iterator[str]:
-    """All ConfigMaps of a keeper, for roles."""
-    yield f"{name}-status"
-    yield f"{name}-last-good"
-    yield from (f"{name}-last-good-{slot}-{n}" for slot in _SLOTS for n in range(MOST_CHUNKS))

@@ -7,11 +7,10 @@ can work on only makes them wait there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class LimitSettings:
+class LimitSettings(msgspec.Struct, frozen=True):
     """Where the limit starts and stays, and what counts as slow."""
 
     start: int = 50

@@ -27,13 +27,14 @@ Source: client-go tools/cache/reflector.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
 
+import msgspec
+from msgspec.structs import replace
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+
+class Timing(msgspec.Struct, frozen=True):
     """How long things take, in seconds."""
 
     backoff: float = 0.8
@@ -81,8 +82,7 @@ class End(Enum):
     EXPIRED = "version expired"
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(msgspec.Struct, frozen=True):
     """Where the protocol stands.
 
     `version` is the last one seen, "" before the first list. `ask` is the version at which the next
@@ -100,36 +100,31 @@ class State:
     """The last watch expired at once: a server that was restarted does so to all, but only once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True):
     """The list is complete, and known as of `version`."""
 
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListExpired:
+class ListExpired(msgspec.Struct, frozen=True):
     """The list cannot be had at the version asked for, or its pages expired on the way."""
 
     while_paging: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(msgspec.Struct, frozen=True):
     """404: the server has no such resource; or 403, and it is one that we can do without."""
 
     forbidden: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     """No list, or no watch was opened: connection, 429, 5xx, or any other error."""
 
     retry_after: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """A watch is over. It gave `lines`, lasted `seconds` and brought us to `version`."""
 
     end: End
@@ -139,31 +134,27 @@ class Ended:
     retry_after: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Waited:
+class Waited(msgspec.Struct, frozen=True):
     """The wait is over."""
 
 
 Outcome = Listed | ListExpired | Missing | Failed | Ended | Waited
 
 
-@dataclass(frozen=True, slots=True)
-class List:
+class List(msgspec.Struct, frozen=True):
     """List at `version` ("0" any, "" the newest), in pages if `paged`."""
 
     version: str
     paged: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(msgspec.Struct, frozen=True):
     """Watch what comes after `version`."""
 
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Wait `seconds` and up to `spread` times that more, by chance, but never less than `floor`."""
 
     seconds: float

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.kube.errors import KubeError
 from engine.kube.session import KubeClient
+from engine.tasks import first
 
 if TYPE_CHECKING:
     from engine.kube.wiring import Wiring
@@ -56,13 +57,7 @@ class Reach:
         if not self.away:
             await sleep(seconds)
             return
-        found = asyncio.ensure_future(self._found.wait())
-        slept = asyncio.ensure_future(sleep(seconds))
-        try:
-            await asyncio.wait({found, slept}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            found.cancel()
-            slept.cancel()
+        await first(self._found.wait(), sleep(seconds))
 
 
 async def keep_asking(client: KubeClient, wiring: Wiring) -> None:

@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, assert_never
 
 import msgspec
@@ -87,34 +86,33 @@ T_contra = TypeVar("T_contra", bound=KubeObject, contravariant=True)
 
 
 class Handler(Protocol[T_contra]):
-    """Is told of objects, one call at a time, in the server's order.
+    """Is told of objects, one call at a time, in the server's order; a base class does nothing.
 
     Calls are plain functions and must be short. What they raise ends the reflector: it is a bug.
     """
 
-    def on_add(self, obj: T_contra) -> None:
+    def on_add(self, obj: T_contra, /) -> None:  # noqa: ARG002 - for others
         """It is new, or new to us."""
-        ...
+        return
 
-    def on_update(self, old: T_contra, new: T_contra) -> None:
+    def on_update(self, old: T_contra, new: T_contra, /) -> None:  # noqa: ARG002 - for others
         """It changed; `old` is what the last call gave."""
-        ...
+        self.on_add(new)
 
-    def on_delete(self, obj: T_contra) -> None:
+    def on_delete(self, obj: T_contra, /) -> None:  # noqa: ARG002 - for others
         """It is gone; `obj` is the last that is known of it."""
-        ...
+        return
 
     def on_synced(self) -> None:
         """Everything the first list held has been told. Called once."""
-        ...
+        return
 
-    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:
+    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:  # noqa: ARG002 - for others
         """An object could not be decoded. What was known of it, if anything, stays as it was."""
-        ...
+        return
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(msgspec.Struct, frozen=True):
     """How a reflector is. `quiet_seconds` counts from the last answer, event or bookmark."""
 
     resource: str
@@ -142,8 +140,7 @@ def _version(meta: Identity) -> tuple[str, str]:
     return meta.uid, meta.resource_version
 
 
-@dataclass(slots=True)
-class _Progress:
+class _Progress(msgspec.Struct):
     """How far a watch has come."""
 
     version: str

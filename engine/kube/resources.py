@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
+
+import msgspec
 
 from engine.framework.events import Resource as Wakes
 from engine.kube.session import segment
@@ -47,8 +48,7 @@ class KubeObject(Protocol):
 T = TypeVar("T", bound=KubeObject)
 
 
-@dataclass(frozen=True, slots=True)
-class Resource(Generic[T]):
+class Resource(msgspec.Struct, Generic[T], frozen=True):
     """What is listed and watched; `path` is the collection's, its namespace included."""
 
     kind: type[T]
@@ -105,8 +105,7 @@ def config_maps(namespace: str, name: str = "", label_selector: str = "") -> Res
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """A kind of objects that plugins look up; what is kept of one are the fields of its struct."""
 
     struct: type[Any]

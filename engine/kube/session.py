@@ -1,7 +1,7 @@
 """HTTP to the API server: paths and bytes in, status and bytes out; KubeError for everything else.
 
 Configuration, authentication and TLS are the official client's; bodies stay raw. Streams, and all
-that goes through a proxy, take its connection pool, other requests `engine.kube.channels`. Nothing
+that goes through a proxy, take its connection pool, other requests `engine.channels`. Nothing
 here retries, but for one 401 after new credentials were read (the server refuses such a request
 before it looks at it) and for connections found closed by requests that may be sent twice.
 """
@@ -14,13 +14,13 @@ import os
 import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypedDict, Unpack
 from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
+import msgspec
 import yaml
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import BytesPayload
@@ -30,9 +30,9 @@ from kubernetes.aio.config import ConfigException, load_incluster_config
 from yarl import URL
 
 from engine import __version__
+from engine.channels import Broken, Channels, NotConnected, head_of
 from engine.clock import Clock, SystemClock
 from engine.display import one_line
-from engine.kube.channels import Broken, Channels, NotConnected, head_of
 from engine.kube.credentials import Loader, ProgramLimits
 from engine.kube.errors import (
     ConfigError,
@@ -73,8 +73,7 @@ _BAD_CONFIG = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True):
     """An answer, whatever its status; names of headers are as the server writes them."""
 
     status: int
@@ -102,6 +101,19 @@ class Response:
 
 
 MayLeave = Callable[[], bool]
+
+
+class RequestOptions(TypedDict, total=False):
+    """What a request may say beside its method and its path."""
+
+    params: Mapping[str, str] | None
+    body: bytes | None
+    content_type: str
+    """Of the body; JSON if nothing is said."""
+    timeout_seconds: float
+    """Bounds each silence, four times it the whole."""
+    may_leave: MayLeave | None
+    """Asked when the body is about to leave, after every wait for a connection."""
 
 
 class _Fenced(BytesPayload):
@@ -138,20 +150,8 @@ class _Fenced(BytesPayload):
 class KubeClient(Protocol):
     """The seam at which tests put a fake API server; `Session` is the real one."""
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        timeout_seconds: float = _DEFAULT_TIMEOUT_SECONDS,
-        may_leave: MayLeave | None = None,
-    ) -> Response:
-        """One request. `timeout_seconds` bounds each silence, four times it the whole.
-
-        `may_leave` is asked when the body is about to leave, after every wait for a connection.
+    async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Response:
+        """One request.
 
         Raises:
             Unreachable: surely nothing was sent.
@@ -185,7 +185,7 @@ class _Transport(RESTClientObject):  # type: ignore[misc]  # the client has no t
 class Session:
     """The API server as one pool of keep-alive connections; close it with `close`.
 
-    Made by `connect`, `from_kubeconfig`, `in_cluster` or `from_url` inside a running event loop.
+    Made by `connect`, `from_kubeconfig` or `in_cluster` inside a running event loop.
     """
 
     def __init__(
@@ -239,12 +239,11 @@ class Session:
     @classmethod
     async def connect(
         cls,
-        kubeconfig: str | Path | None = None,
+        kubeconfig: str | Path | Mapping[str, object] | None = None,
         *,
-        context: str | None = None,
         clock: Clock | None = None,
     ) -> Session:
-        """The usual order: the file named, else the pod's service account, else $KUBECONFIG.
+        """The usual order: what is given, else the pod's service account, else $KUBECONFIG.
 
         Raises:
             ConfigError: none of them can be used; the text says why.
@@ -253,14 +252,13 @@ class Session:
             return await cls.in_cluster(clock=clock)
         if kubeconfig is None:
             kubeconfig = os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config"
-        return await cls.from_kubeconfig(kubeconfig, context=context, clock=clock)
+        return await cls.from_kubeconfig(kubeconfig, clock=clock)
 
     @classmethod
     async def from_kubeconfig(
         cls,
         kubeconfig: str | Path | Mapping[str, object],
         *,
-        context: str | None = None,
         clock: Clock | None = None,
         limits: ProgramLimits | None = None,
     ) -> Session:
@@ -274,7 +272,7 @@ class Session:
         try:
             if not isinstance(kubeconfig, Mapping):
                 name = kubeconfig = _existing(str(kubeconfig))
-            loader = Loader(kubeconfig, context, limits)
+            loader = Loader(kubeconfig, limits)
             await loader.load_and_set(configuration)
         except _BAD_CONFIG as error:
             raise ConfigError(f"{name}: {_one_line(error)}") from error
@@ -302,21 +300,6 @@ class Session:
             raise ConfigError(f"service account: {_one_line(error)}") from error
         return cls(configuration, clock=clock)
 
-    @classmethod
-    async def from_url(
-        cls, url: str, *, token: str | None = None, clock: Clock | None = None
-    ) -> Session:
-        """From an address alone, such as the embedded cluster's `http://127.0.0.1:8001`.
-
-        Raises:
-            ConfigError: the address is not http or https.
-        """
-        _check_url(url, "API server")
-        configuration = Configuration(host=url)
-        if token is not None:
-            configuration.api_key["BearerToken"] = f"Bearer {token}"
-        return cls(configuration, clock=clock)
-
     async def close(self) -> None:
         """Closes all connections."""
         if self._channels is not None:
@@ -342,29 +325,20 @@ class Session:
         if before is not None:
             await before.close()
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        timeout_seconds: float = _DEFAULT_TIMEOUT_SECONDS,
-        may_leave: MayLeave | None = None,
-    ) -> Response:
+    async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Response:
         """See `KubeClient.request`."""
-        data: bytes | _Fenced | None = body
-        if body is not None and may_leave is not None:
-            data = _Fenced(body, may_leave)
+        data: bytes | _Fenced | None = options.get("body")
+        may_leave = options.get("may_leave")
+        if isinstance(data, bytes) and may_leave is not None:
+            data = _Fenced(data, may_leave)
+        ask = self._fetch if self._channels is None else self._ask
+        path, kind = _with(path, options.get("params")), options.get("content_type", JSON)
+        seconds = options.get("timeout_seconds", _DEFAULT_TIMEOUT_SECONDS)
         began = self._clock.monotonic()
         try:
-            if self._channels is not None:
-                target = f"{self._target.path}{_with(path, params)}"
-                response = await self._ask(method, target, data, content_type, timeout_seconds)
-            else:
-                url = self._url(path, params)
-                response = await self._fetch(method, url, data, content_type, timeout_seconds)
+            response = await ask(method, path, data, kind, seconds)
+            if response.status == _UNAUTHORIZED and await self._new_credentials():
+                response = await ask(method, path, data, kind, seconds)
         except _FAULTS as error:
             self._count(method, "<error>", began)
             if isinstance(data, _Fenced) and data.kept:
@@ -376,41 +350,31 @@ class Session:
         return response
 
     async def _fetch(
-        self, method: str, url: URL, body: bytes | _Fenced | None, content_type: str, seconds: float
+        self, method: str, path: str, body: bytes | _Fenced | None, kind: str, seconds: float
     ) -> Response:
+        """Through a proxy."""
         timeout = aiohttp.ClientTimeout(
             total=seconds * _TOTAL_FACTOR, sock_connect=_CONNECT_SECONDS, sock_read=seconds
         )
-        answer = await self._send(method, url, body, content_type, timeout)
-        async with answer:
+        async with await self._opened(method, path, body, kind, timeout) as answer:
             return Response(answer.status, answer.headers, await answer.read())
 
     async def _ask(
-        self,
-        method: str,
-        target: str,
-        body: bytes | _Fenced | None,
-        content_type: str,
-        seconds: float,
+        self, method: str, path: str, body: bytes | _Fenced | None, kind: str, seconds: float
     ) -> Response:
-        """Over a connection of our own; a second time after a 401, with new credentials."""
+        """Over a connection of our own."""
         assert self._channels is not None
-        fence = body.ask if isinstance(body, _Fenced) else None
         data = body.value if isinstance(body, _Fenced) else body or b""
-        asked = 0
-        while True:
-            headers = self._headers(content_type if body is not None else None)
-            answer = await self._channels.request(
-                head_of(method, target, self._target.netloc, headers, len(data)),
-                data,
-                fence=fence,
-                again=method in _REPEATABLE,
-                silence=seconds,
-                total=seconds * _TOTAL_FACTOR,
-            )
-            asked += 1
-            if asked > 1 or answer.status != _UNAUTHORIZED or not await self._new_credentials():
-                return Response(answer.status, answer.headers, answer.body)
+        target, headers = f"{self._target.path}{path}", self._headers(body, kind)
+        answer = await self._channels.request(
+            head_of(method, target, self._target.netloc, headers, len(data)),
+            data,
+            fence=body.ask if isinstance(body, _Fenced) else None,
+            again=method in _REPEATABLE,
+            silence=seconds,
+            total=seconds * _TOTAL_FACTOR,
+        )
+        return Response(answer.status, answer.headers, answer.body)
 
     async def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float
@@ -419,8 +383,12 @@ class Session:
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=_CONNECT_SECONDS, sock_read=read_timeout_seconds
         )
+        path = _with(path, params)
         try:
-            answer = await self._send("GET", self._url(path, params), None, JSON, timeout)
+            answer = await self._opened("GET", path, None, JSON, timeout)
+            if answer.status == _UNAUTHORIZED and await self._new_credentials():
+                answer.release()
+                answer = await self._opened("GET", path, None, JSON, timeout)
             try:
                 self.telemetry.count(REQUESTS, str(answer.status), "GET", self._target.netloc)
                 if answer.status not in _OK:
@@ -440,39 +408,25 @@ class Session:
         seconds = self._clock.monotonic() - began
         self.telemetry.observe(REQUEST_SECONDS, seconds, method, self._target.netloc)
 
-    async def _send(
+    async def _opened(
         self,
         method: str,
-        url: URL,
+        path: str,
         body: bytes | _Fenced | None,
-        content_type: str,
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's, not asyncio's
-    ) -> aiohttp.ClientResponse:
-        answer = await self._once(method, url, body, content_type, timeout)
-        if answer.status == _UNAUTHORIZED and await self._new_credentials():
-            answer.release()
-            answer = await self._once(method, url, body, content_type, timeout)
-        return answer
-
-    async def _once(
-        self,
-        method: str,
-        url: URL,
-        body: bytes | _Fenced | None,
-        content_type: str,
+        kind: str,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's, not asyncio's
     ) -> aiohttp.ClientResponse:
         return await self._http.request(
             method,
-            url,
+            URL(f"{self.server}{path}", encoded=True),
             data=body,
-            headers=self._headers(content_type if body is not None else None),
+            headers=self._headers(body, kind),
             timeout=timeout,
             allow_redirects=False,
             **self._options,  # type: ignore[arg-type]  # proxy and server_hostname are texts
         )
 
-    def _headers(self, content_type: str | None) -> dict[str, str]:
+    def _headers(self, body: bytes | _Fenced | None, kind: str) -> dict[str, str]:
         # As kube-scheduler does: no compression, it costs both sides more than the network saves.
         headers = {
             "Accept": JSON,
@@ -482,8 +436,8 @@ class Session:
         authorization = self._authorization()
         if authorization is not None:
             headers["Authorization"] = authorization
-        if content_type is not None:
-            headers["Content-Type"] = content_type
+        if body is not None:
+            headers["Content-Type"] = kind
         return headers
 
     def _authorization(self) -> str | None:
@@ -512,9 +466,6 @@ class Session:
                 _LOG.warning("credentials cannot be read again: %s", _one_line(error))
                 return False
             return True
-
-    def _url(self, path: str, params: Mapping[str, str] | None) -> URL:
-        return URL(f"{self.server}{_with(path, params)}", encoded=True)
 
     def _translated(self, error: Exception) -> KubeError:
         """Says whether something was sent, and why it failed in one line."""

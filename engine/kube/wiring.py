@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from random import Random
+
+import msgspec
 
 from engine.clock import Clock
 from engine.kube.reach import Reach
 from engine.telemetry import Telemetry
 
 
-@dataclass(frozen=True, slots=True)
-class Wiring:
+class Wiring(msgspec.Struct, frozen=True):
     """Time, chance, counts and reach, as arguments."""
 
     clock: Clock
     telemetry: Telemetry
-    random: Random = field(default_factory=Random)
+    random: Random = msgspec.field(default_factory=Random)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    reach: Reach = field(default_factory=Reach)
+    reach: Reach = msgspec.field(default_factory=Reach)

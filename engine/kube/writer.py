@@ -21,8 +21,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, assert_never
 
@@ -45,14 +43,7 @@ from engine.kube.errors import (
 )
 from engine.kube.gate import Gate, Place, Priority, within
 from engine.kube.resources import KINDS
-from engine.kube.session import (
-    JSON,
-    MERGE_PATCH,
-    STRATEGIC_MERGE_PATCH,
-    KubeClient,
-    Response,
-    segment,
-)
+from engine.kube.session import MERGE_PATCH, STRATEGIC_MERGE_PATCH, KubeClient, segment
 from engine.kube.wiring import Wiring
 from engine.objects import Condition, Pod
 from engine.telemetry import Count
@@ -61,7 +52,6 @@ _LOG = logging.getLogger(__name__)
 
 _ASSIGNED = re.compile(r'already assigned to node "?([^\s"]+)"?')
 _NEVER_BOUND_AGAIN = ("Precondition failed: UID", "is being deleted")
-_UNSUPPORTED_MEDIA_TYPE = 415
 _BAD_REQUEST = 400
 
 _encoder = msgspec.json.Encoder()
@@ -70,8 +60,7 @@ _pod = msgspec.json.Decoder(Pod)
 Answer = tuple[BindOutcome, str]
 
 
-@dataclass(frozen=True, slots=True)
-class WriterSettings:
+class WriterSettings(msgspec.Struct, frozen=True):
     """How long a write is waited for and how often it is tried, in seconds."""
 
     timeout_seconds: float = 10.0
@@ -80,26 +69,6 @@ class WriterSettings:
     slow_down_least_seconds: float = 0.2
     asks: tuple[float, ...] = (0.1, 0.4, 1.0, 2.0)
     """Waits before each GET after a binding without an answer."""
-
-
-class _BindingMeta(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    name: str
-    namespace: str
-    uid: str
-    annotations: Mapping[str, str] = {}
-
-
-class _Target(msgspec.Struct, frozen=True, gc=False):
-    name: str
-    apiVersion: str = "v1"  # noqa: N815 - the wire's name
-    kind: str = "Node"
-
-
-class _Binding(msgspec.Struct, frozen=True, gc=False):
-    metadata: _BindingMeta
-    target: _Target
-    apiVersion: str = "v1"  # noqa: N815 - the wire's name
-    kind: str = "Binding"
 
 
 def pod_path(namespace: str, name: str) -> str:
@@ -141,14 +110,12 @@ class KubeBinder:
         *,
         settings: WriterSettings | None = None,
     ) -> None:
-        self._gate = gate
+        self._lane = gate.lane(Priority.BINDING)
         self._telemetry = wiring.telemetry
         self._random = wiring.random
         self._sleep = wiring.sleep
         self._settings = settings or WriterSettings()
-        self._reader = KubePodReader(
-            gate.lane(Priority.BINDING), timeout_seconds=self._settings.timeout_seconds
-        )
+        self._reader = KubePodReader(self._lane, timeout_seconds=self._settings.timeout_seconds)
 
     async def bind(self, effect: Bind) -> Answer:
         """See `framework.edge.Binder.bind`."""
@@ -174,7 +141,9 @@ class KubeBinder:
         put_off = 0.0
         while True:
             try:
-                answer = await self._post(path, body)
+                answer = await self._lane.request(
+                    "POST", path, body=body, timeout_seconds=self._settings.timeout_seconds
+                )
             except (Unreachable, Fenced) as error:
                 return BindOutcome.REFUSED, str(error)
             except Interrupted as error:
@@ -189,13 +158,6 @@ class KubeBinder:
             if put_off > self._settings.slow_down_limit_seconds:
                 return BindOutcome.REFUSED, str(refusal)
             # The gate keeps the next one waiting for as long as the server asked.
-
-    async def _post(self, path: str, body: bytes) -> Response:
-        """One POST when it is our turn."""
-        with await self._gate.place(Priority.BINDING) as place:
-            return await place.request(
-                "POST", path, body=body, timeout_seconds=self._settings.timeout_seconds
-            )
 
     async def _refused(self, effect: Bind, error: StatusError) -> Answer:
         if error.server_fault or error.code < _BAD_REQUEST:
@@ -243,11 +205,13 @@ class KubeBinder:
         return BindOutcome.REFUSED, "it is not bound"
 
 
-def _binding(effect: Bind) -> _Binding:
+def _binding(effect: Bind) -> dict[str, Any]:
     pod = effect.pod
-    return _Binding(
-        _BindingMeta(pod.name, pod.namespace, pod.uid, effect.annotations), _Target(effect.node)
-    )
+    metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+    if effect.annotations:
+        metadata["annotations"] = effect.annotations
+    target = {"apiVersion": "v1", "kind": "Node", "name": effect.node}
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
 
 
 class KubePodStatusWriter:
@@ -257,11 +221,10 @@ class KubePodStatusWriter:
     cancelled.
     """
 
-    def __init__(self, gate: Gate, wiring: Wiring, *, timeout_seconds: float = 10.0) -> None:
+    def __init__(self, gate: Gate, wiring: Wiring) -> None:
         self._gate = gate
         self._clock = wiring.clock
         self._telemetry = wiring.telemetry
-        self._timeout = timeout_seconds
         self._waiting: dict[str, SetUnschedulable] = {}
         self._writing: dict[str, asyncio.Task[None]] = {}
         self._withdrawn: set[str] = set()
@@ -340,27 +303,10 @@ class KubePodStatusWriter:
         known = _condition(pod, "PodScheduled")
         changed = known is None or known.status != "False"
         at = self._clock.time() if changed else None
-        said = [_pod_scheduled(effect, at)] if effect.reason else []
-        path = f"{pod_path(pod.namespace, pod.name)}/status"
-        answer = await self._patch(
-            place, path, _patch(pod, said, effect.nominated), STRATEGIC_MERGE_PATCH
-        )
-        if answer.status == _UNSUPPORTED_MEDIA_TYPE:
-            # A small server that knows merge patches only, where a list replaces the list.
-            others = [
-                msgspec.to_builtins(c)
-                for c in pod.pod.status.conditions or ()
-                if not said or c.type != "PodScheduled"
-            ]
-            answer = await self._patch(
-                place, path, _patch(pod, [*others, *said], effect.nominated), MERGE_PATCH
-            )
-        answer.checked()
-
-    async def _patch(self, place: Place, path: str, body: bytes, content_type: str) -> Response:
-        return await place.request(
-            "PATCH", path, body=body, content_type=content_type, timeout_seconds=self._timeout
-        )
+        said = []
+        if effect.reason:
+            said = [_said(pod, "PodScheduled", "False", effect.reason, effect.message, at)]
+        await _patch_status(place, pod, said, effect.nominated)
 
 
 def _condition(pod: PodInfo, kind: str) -> Condition | None:
@@ -386,14 +332,16 @@ def _both(earlier: SetUnschedulable, later: SetUnschedulable) -> SetUnschedulabl
     return SetUnschedulable(later.pod, said.reason, said.message, nominated)
 
 
-def _pod_scheduled(effect: SetUnschedulable, changed_at: float | None) -> dict[str, Any]:
-    """The condition on the wire; its time of transition only if the status changes."""
+def _said(
+    pod: PodInfo, kind: str, status: str, reason: str, message: str, changed_at: float | None
+) -> dict[str, Any]:
+    """A condition on the wire; its time of transition only if the status changes."""
     condition: dict[str, Any] = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": effect.reason,
-        "message": effect.message,
-        "observedGeneration": effect.pod.pod.metadata.generation,
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "observedGeneration": pod.pod.metadata.generation,
     }
     if changed_at is not None:
         at = datetime.fromtimestamp(changed_at, UTC)
@@ -401,27 +349,46 @@ def _pod_scheduled(effect: SetUnschedulable, changed_at: float | None) -> dict[s
     return condition
 
 
-def _patch(pod: PodInfo, conditions: list[dict[str, Any]], nominated: str | None = None) -> bytes:
-    """The UID makes the server refuse the patch of another pod with this name."""
+async def _patch_status(
+    client: KubeClient | Place,
+    pod: PodInfo,
+    conditions: list[dict[str, Any]],
+    nominated: str | None = None,
+) -> None:
+    """The UID makes the server refuse the patch of another pod with this name.
+
+    Raises:
+        KubeError: it was not patched, or that is not known.
+    """
     status: dict[str, Any] = {"conditions": conditions}
     if nominated is not None:
         status["nominatedNodeName"] = nominated or None
-    return _encoder.encode({"metadata": {"uid": pod.uid}, "status": status})
+    answer = await client.request(
+        "PATCH",
+        f"{pod_path(pod.namespace, pod.name)}/status",
+        body=_encoder.encode({"metadata": {"uid": pod.uid}, "status": status}),
+        content_type=STRATEGIC_MERGE_PATCH,
+    )
+    answer.checked()
 
 
 class KubeEffectWriter:
     """Patches and evictions; a `framework.edge.EffectWriter`. Never raises for network causes."""
 
-    def __init__(self, gate: Gate, wiring: Wiring, *, timeout_seconds: float = 10.0) -> None:
-        self._gate = gate
+    def __init__(self, gate: Gate, wiring: Wiring) -> None:
+        self._patches = gate.lane(Priority.BINDING)
+        self._evictions = gate.lane(Priority.EVICTION)
         self._clock = wiring.clock
         self._telemetry = wiring.telemetry
-        self._timeout = timeout_seconds
 
     async def patch(self, effect: Patch) -> str:
         """See `framework.edge.EffectWriter.patch`."""
+        body = _encoder.encode(effect.body)
         try:
-            await self._write("PATCH", _path_of(effect), effect.body, Priority.BINDING)
+            answer = await self._patches.request(
+                "PATCH", _path_of(effect), body=body, content_type=MERGE_PATCH
+            )
+            answer.checked()
         except KubeError as error:
             return str(error)
         return ""
@@ -429,52 +396,26 @@ class KubeEffectWriter:
     async def evict(self, effect: Evict) -> str:
         """See `framework.edge.EffectWriter.evict`."""
         pod = effect.pod
-        path = pod_path(pod.namespace, pod.name)
-        at = datetime.fromtimestamp(self._clock.time(), UTC)
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "PreemptionByScheduler",
-            "message": effect.message,
-            "lastTransitionTime": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "observedGeneration": pod.pod.metadata.generation,
-        }
-        others = [
-            msgspec.to_builtins(one)
-            for one in pod.pod.status.conditions or ()
-            if one.type != condition["type"]
-        ]
+        told = _said(
+            pod,
+            "DisruptionTarget",
+            "True",
+            "PreemptionByScheduler",
+            effect.message,
+            self._clock.time(),
+        )
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}}
-        status = f"{path}/status"
+        path = pod_path(pod.namespace, pod.name)
         try:
-            answer = await self._try(
-                "PATCH", status, _patch(pod, [condition]), STRATEGIC_MERGE_PATCH, Priority.EVICTION
-            )
-            if answer.status == _UNSUPPORTED_MEDIA_TYPE:
-                patch = _patch(pod, [*others, condition])
-                answer = await self._try("PATCH", status, patch, MERGE_PATCH, Priority.EVICTION)
-            answer.checked()
-            await self._write("DELETE", path, options, Priority.EVICTION)
+            await _patch_status(self._evictions, pod, [told])
+            body = _encoder.encode(options)
+            (await self._evictions.request("DELETE", path, body=body)).checked()
         except (NotFound, Conflict):
             return ""  # gone, or another pod has its name
         except KubeError as error:
             return str(error)
         self._telemetry.add(Count.PODS_EVICTED)
         return ""
-
-    async def _write(
-        self, method: str, path: str, body: Mapping[str, Any], priority: Priority
-    ) -> None:
-        kind = MERGE_PATCH if method == "PATCH" else JSON
-        (await self._try(method, path, _encoder.encode(body), kind, priority)).checked()
-
-    async def _try(
-        self, method: str, path: str, body: bytes, kind: str, priority: Priority
-    ) -> Response:
-        with await self._gate.place(priority) as place:
-            return await place.request(
-                method, path, body=body, content_type=kind, timeout_seconds=self._timeout
-            )
 
 
 def _path_of(effect: Patch) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -22,12 +21,13 @@ from cachetools import TTLCache
 from engine import wire
 from engine.clock import Clock
 from engine.kube.errors import KubeError, StatusError
-from engine.kube.objects import ObjectWriter
+from engine.kube.session import KubeClient
 
 _LOG = logging.getLogger(__name__)
 
 _KEPT_SECONDS: Final = 10.0
 _KEPT: Final = 1024
+_TIMEOUT_SECONDS: Final = 10.0
 _LONGEST_TOKEN: Final = 64 * 1024
 _MASTERS: Final = "system:masters"
 _REVIEWS: Final = {
@@ -61,8 +61,7 @@ class _Review(msgspec.Struct):
 _review = msgspec.json.Decoder(_Review)
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """Why a request is not answered: an HTTP status and a line."""
 
     status: int
@@ -75,7 +74,7 @@ class Access:
     def __init__(self, clock: Clock, always: tuple[str, ...]) -> None:
         """`always` are paths that everybody may read; one that ends in `*` stands for all below."""
         self._always = always
-        self._objects: ObjectWriter | None = None
+        self._client: KubeClient | None = None
         self._away: Callable[[], bool] = lambda: False
         self._users: TTLCache[bytes, User | None] = TTLCache(
             _KEPT, _KEPT_SECONDS, timer=clock.monotonic
@@ -85,9 +84,9 @@ class Access:
         )
         self._said = ""
 
-    def ask(self, objects: ObjectWriter, away: Callable[[], bool] = lambda: False) -> None:
+    def ask(self, client: KubeClient, away: Callable[[], bool] = lambda: False) -> None:
         """Whom to ask, from now on; nobody while it is away: a lost server is not hammered."""
-        self._objects = objects
+        self._client = client
         self._away = away
 
     async def refusal(self, method: str, path: str, authorization: str) -> Refusal | None:
@@ -140,15 +139,20 @@ class Access:
         return known
 
     async def _ask(self, kind: str, spec: dict[str, Any]) -> _Status:
-        if self._objects is None:
+        if self._client is None:
             raise KubeError("not connected to a cluster yet")
         if self._away():
             raise KubeError("the API server does not answer")
         group = _REVIEWS[kind]
         review = {"apiVersion": f"{group}/v1", "kind": kind, "spec": spec}
-        answer = await self._objects.create(f"/apis/{group}/v1/{kind.lower()}s", review)
+        answer = await self._client.request(
+            "POST",
+            f"/apis/{group}/v1/{kind.lower()}s",
+            body=msgspec.json.encode(review),
+            timeout_seconds=_TIMEOUT_SECONDS,
+        )
         try:
-            return wire.decode(_review.decode, answer).status
+            return wire.decode(_review.decode, answer.checked().body).status
         except msgspec.DecodeError as error:
             raise KubeError(f"{kind}: {error}") from error
 

@@ -14,57 +14,35 @@ import contextlib
 import logging
 import os
 import ssl
-import tempfile
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
+from engine.channels import load_pair
 from engine.clock import Clock
+from engine.kube.errors import KubeError
+
+if TYPE_CHECKING:
+    from engine.serving.selfmade import SelfMade
 
 _LOG = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 30.0
 RENEW_BEFORE: Final = timedelta(days=120)
+_LOOK_SECONDS: Final = 30.0
+_AGAIN_SECONDS: Final = 2.0
 _PAIR: Final = "berth"
 
-
-class Holder(Protocol):
-    """Keeps a TLS context in line with a certificate, while its `run` runs."""
-
-    @property
-    def context(self) -> ssl.SSLContext:
-        """For connections from now on."""
-        ...
-
-    async def run(self) -> None:
-        """Looks after it until cancelled."""
-        ...
-
-
-class Maker(Protocol):
-    """Makes certificates; `engine.serving.selfmade` has the one that is used."""
-
-    def make(self, host: str, now: datetime) -> tuple[bytes, bytes, datetime]:
-        """A certificate for a host and its key as PEM, and until when it is good."""
-        ...
-
-    def good_until(self, certificate: bytes) -> datetime:
-        """Until when a certificate is good.
-
-        Raises:
-            ValueError: it is none.
-        """
-        ...
+Sleep = Callable[[float], Awaitable[None]]
 
 
 class CertificateError(Exception):
     """There is no certificate that can be used; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class CertificateFiles:
+class CertificateFiles(msgspec.Struct, frozen=True):
     """Where the certificate is, or is to be: two files, or a folder for one of our own.
 
     With neither it is made anew at each start and kept nowhere. Without files there has to be
@@ -74,11 +52,11 @@ class CertificateFiles:
     certificate: str = ""
     key: str = ""
     folder: str = ""
-    maker: Maker | None = None
+    maker: SelfMade | None = None
 
 
 class Certificates:
-    """A `Holder` of what is in files, or made by ourselves."""
+    """Keeps a TLS context in line with what is in files, or made by ourselves."""
 
     def __init__(
         self,
@@ -87,7 +65,7 @@ class Certificates:
         *,
         host: str,
         min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         """Loads or makes the first one.
 
@@ -108,7 +86,6 @@ class Certificates:
         self.context.minimum_version = min_version
         self._until = datetime.fromtimestamp(0, UTC)
         self._stamp: tuple[float, ...] = ()
-        self._told = ""
         try:
             self._renew()
         except (OSError, ValueError) as error:
@@ -118,17 +95,11 @@ class Certificates:
 
     async def run(self) -> None:
         """Looks for a new certificate until cancelled."""
-        while True:
-            await self._sleep(LOOK_SECONDS)
-            try:
-                self._renew()
-            except (OSError, ValueError) as error:
-                why = _why(error)
-                if why != self._told:
-                    _LOG.warning("the certificate in force stays: %s", why)
-                self._told = why
-            else:
-                self._told = ""
+
+        async def look() -> None:
+            self._renew()
+
+        await repeated("the certificate in force stays", look, self._sleep)
 
     def _renew(self) -> None:
         """Loads what has changed; makes a new one in time if it is ours.
@@ -140,10 +111,10 @@ class Certificates:
         if self._maker is not None and self._until - now < RENEW_BEFORE:
             self._make(self._maker, now)
         if self._kept and (stamp := self._changed_at()) != self._stamp:
-            _load(self.context, self._certificate, self._key)
+            load_pair(self.context, self._certificate.read_bytes(), self._key.read_bytes())
             self._stamp = stamp
 
-    def _make(self, maker: Maker, now: datetime) -> None:
+    def _make(self, maker: SelfMade, now: datetime) -> None:
         if self._kept and self._usable(maker, now):
             return
         certificate, key, until = maker.make(self._host, now)
@@ -156,7 +127,7 @@ class Certificates:
         self._until = until
         _LOG.info('Made a certificate for="%s" until="%s"', self._host, until.date())
 
-    def _usable(self, maker: Maker, now: datetime) -> bool:
+    def _usable(self, maker: SelfMade, now: datetime) -> bool:
         """Whether the folder holds one already, that will be good for long enough."""
         with contextlib.suppress(OSError, ValueError):
             until = maker.good_until(self._certificate.read_bytes())
@@ -174,24 +145,21 @@ class Certificates:
         )
 
 
-def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Puts a pair (PEM) into a context, whole or not at all.
-
-    Raises:
-        OSError: it is no pair.
-    """
-    # The standard library takes it from files only.
-    with tempfile.TemporaryDirectory() as folder:
-        at = Path(folder)
-        _write(at / "tls.crt", certificate)
-        _write(at / "tls.key", key)
-        _load(context, at / "tls.crt", at / "tls.key")
-
-
-def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
-    # Tried apart: a pair that does not match would leave the context with half of it.
-    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
-    context.load_cert_chain(certificate, key)
+async def repeated(trouble: str, do: Callable[[], Coroutine[Any, Any, None]], sleep: Sleep) -> None:
+    """Does it every so often until cancelled, sooner after it failed; tells why once."""
+    told = ""
+    while True:
+        try:
+            await do()
+        except (KubeError, OSError, ValueError) as failed:
+            why = "; ".join((_why(failed), *getattr(failed, "__notes__", ())))
+            if why != told:
+                _LOG.warning("%s: %s", trouble, why)
+            told = why
+            await sleep(_AGAIN_SECONDS)
+        else:
+            told = ""
+            await sleep(_LOOK_SECONDS)
 
 
 def _places(files: CertificateFiles) -> tuple[Path, Path]:

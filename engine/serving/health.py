@@ -9,11 +9,11 @@ Source: k8s.io/apiserver pkg/server/healthz/healthz.go.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """Something that is well or not: `wrong` says what is, empty while all is well."""
 
     name: str
@@ -23,8 +23,7 @@ class Check:
 PING = Check("ping", lambda: "")
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """What is said of some checks; `why` is for the log."""
 
     text: str

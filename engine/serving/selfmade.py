@@ -18,19 +18,16 @@ _BEFORE: Final = timedelta(hours=1)
 
 
 class SelfMade:
-    """A `certificates.Maker`."""
+    """Makes them; given to who needs it, so that it is loaded for those alone."""
 
     def make(self, host: str, now: datetime) -> tuple[bytes, bytes, datetime]:
-        """See `certificates.Maker.make`."""
+        """A certificate for a host and its key as PEM, and until when it is good."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name(
             [x509.NameAttribute(NameOID.COMMON_NAME, f"{host[:40]}@{int(now.timestamp())}")]
         )
-        names: list[x509.GeneralName] = [
-            x509.DNSName("localhost"),
-            x509.IPAddress(ip_address("::1")),
-        ]
-        names.append(x509.IPAddress(ip_address("127.0.0.1")))
+        names: list[x509.GeneralName] = [x509.DNSName("localhost")]
+        names += [x509.IPAddress(ip_address(one)) for one in ("::1", "127.0.0.1")]
         with contextlib.suppress(ValueError):
             names.append(x509.DNSName(host))
         until = now + _VALID
@@ -55,5 +52,9 @@ class SelfMade:
         )
 
     def good_until(self, certificate: bytes) -> datetime:
-        """See `certificates.Maker.good_until`."""
+        """Until when a certificate is good.
+
+        Raises:
+            ValueError: it is none.
+        """
         return x509.load_pem_x509_certificate(certificate).not_valid_after_utc

@@ -7,20 +7,22 @@ Source: kubernetes cmd/kube-scheduler/app/server.go, newEndpointsHandler.
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Final
 
+import msgspec
 from aiohttp import web
 
 from engine.clock import Clock
 from engine.display import one_line
 from engine.serving.access import Access
-from engine.serving.certificates import CertificateError, CertificateFiles, Certificates, Holder
+from engine.serving.certificates import CertificateError, CertificateFiles, Certificates
 from engine.serving.health import Check, told
+from engine.serving.shared import SharedPair
+from engine.tasks import tasks
 
 _LOG = logging.getLogger(__name__)
 
@@ -32,16 +34,14 @@ _ANY: Final = ("0.0.0.0", "::", "")
 Query = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """A page: what it is of, and its text for a query."""
 
     content_type: str
     text: Callable[[Query], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """What is POSTed to: JSON in, of at most so many bytes, and JSON out."""
 
     answer: Callable[[bytes], Awaitable[bytes]]
@@ -60,13 +60,12 @@ class ListenError(Exception):
     """The address cannot be listened on; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
+class ServerOptions(msgspec.Struct, frozen=True):
     """Where is listened, and with what."""
 
     address: str = "0.0.0.0"
     port: int = 10259
-    files: CertificateFiles = field(default_factory=CertificateFiles)
+    files: CertificateFiles = msgspec.field(default_factory=CertificateFiles)
     always_allowed: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
     min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
     plain: bool = False
@@ -75,17 +74,16 @@ class ServerOptions:
     """A file with whom to trust: calls are then for those who show a certificate of theirs."""
 
 
-@dataclass(slots=True)
-class Site:
+class Site(msgspec.Struct):
     """What is shown: checks by group (`livez`), pages and calls by path (`/metrics`)."""
 
-    checks: dict[str, Sequence[Check]] = field(default_factory=dict)
-    pages: dict[str, Page] = field(default_factory=dict)
-    calls: dict[str, Call] = field(default_factory=dict)
+    checks: dict[str, Sequence[Check]] = {}
+    pages: dict[str, Page] = {}
+    calls: dict[str, Call] = {}
 
 
 class Server:
-    """One server; `start` it, then run `run` as a task, and `close` it at the end."""
+    """One server; it serves within `running`."""
 
     def __init__(
         self,
@@ -94,7 +92,7 @@ class Server:
         clock: Clock,
         *,
         host: str,
-        certificates: Holder | None = None,
+        certificates: Certificates | SharedPair | None = None,
     ) -> None:
         """Makes or loads the certificate, unless somebody holds one already.
 
@@ -103,7 +101,7 @@ class Server:
         """
         self._options = options
         self._site = site
-        self._certificates: Holder | None = certificates
+        self._certificates = certificates
         if certificates is None and not options.plain:
             self._certificates = Certificates(
                 options.files, clock, host=host, min_version=options.min_version
@@ -146,11 +144,23 @@ class Server:
         assert self._runner is not None
         return int(self._runner.addresses[0][1])
 
-    def start_tasks(
-        self, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
-    ) -> asyncio.Task[None]:
-        """Looks after the certificate, if there is one."""
-        return start(asyncio.sleep(0) if self._certificates is None else self._certificates.run())
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Listens meanwhile, and looks after the certificate, if there is one.
+
+        Raises:
+            ListenError: the address is taken, or is not ours.
+        """
+        await self.start()
+        try:
+            async with tasks() as group:
+                after = self._certificates
+                looking = None if after is None else group.create_task(after.run())
+                yield
+                if looking is not None:
+                    looking.cancel()
+        finally:
+            await self.close()
 
     async def close(self) -> None:
         """No longer listens."""

@@ -16,27 +16,27 @@ import asyncio
 import base64
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from engine import wire
+from engine.channels import load_pair
 from engine.clock import Clock
-from engine.kube.errors import Conflict, KubeError, Unreadable
+from engine.kube.errors import Conflict, Unreadable
 from engine.kube.session import MERGE_PATCH, KubeClient, segment
-from engine.serving.certificates import LOOK_SECONDS, RENEW_BEFORE, Maker, load_pair
+from engine.serving.certificates import RENEW_BEFORE, Sleep, repeated
+
+if TYPE_CHECKING:
+    from engine.serving.selfmade import SelfMade
 
 _LOG = logging.getLogger(__name__)
 
-_AGAIN_SECONDS: Final = 2.0
 _END: Final = b"-----END CERTIFICATE-----\n"
 _MOST_BEFORE: Final = 3
 """Certificates of before that are trusted."""
-
-Sleep = Callable[[float], Awaitable[None]]
 
 
 class _Meta(msgspec.Struct, rename="camel"):
@@ -51,8 +51,7 @@ class _Secret(msgspec.Struct):
 _secret = msgspec.json.Decoder(_Secret)
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(msgspec.Struct, frozen=True):
     """A certificate, its key, for whom it is, and which certificates are to be trusted; PEM."""
 
     certificate: bytes
@@ -62,13 +61,13 @@ class Pair:
 
 
 class SharedPair:
-    """A `Holder`; until the Secret was read it serves a certificate that nobody trusts."""
+    """Keeps a TLS context in line with it; until it was read nobody trusts what is served."""
 
     def __init__(
         self,
         client: KubeClient,
         secret: tuple[str, str],
-        maker: Maker,
+        maker: SelfMade,
         trust: Callable[[bytes], Awaitable[None]],
         clock: Clock,
         *,
@@ -103,8 +102,8 @@ class SharedPair:
         """When what is served ends, in epoch seconds; 0 before the Secret was read."""
 
     async def run(self) -> None:
-        """See `Holder`."""
-        await repeated("the certificate", self.look, self._sleep)
+        """Looks after it until cancelled."""
+        await repeated("the certificate is not in order", self.look, self._sleep)
 
     async def look(self) -> None:
         """Looks at the Secret, has its certificates trusted, and serves what has been for a while.
@@ -166,23 +165,6 @@ class SharedPair:
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.time(), UTC)
-
-
-async def repeated(what: str, do: Callable[[], Coroutine[Any, Any, None]], sleep: Sleep) -> None:
-    """Does it every so often until cancelled, sooner after it failed; tells why once."""
-    told = ""
-    while True:
-        try:
-            await do()
-        except (KubeError, OSError) as failed:
-            why = "; ".join((str(failed), *getattr(failed, "__notes__", ())))
-            if why != told:
-                _LOG.warning("%s is not in order: %s", what, why)
-            told = why
-            await sleep(_AGAIN_SECONDS)
-        else:
-            told = ""
-            await sleep(LOOK_SECONDS)
 
 
 def _pair_of(data: dict[str, str]) -> Pair:

@@ -1,9 +1,9 @@
 """Metrics from Prometheus: due questions go out, answers go into the store, a cycle never waits.
 
-Threads that hold no process up ask, one question at a time, each within one deadline over all of
-it; the event loop decides what is due. A server that does not answer is left alone for up to a
-minute, and so is a question that it refuses; meanwhile the store serves what it has, until that is
-stale.
+Threads that hold no process up ask, one question at a time, each within one deadline over all
+of it; bytes move in the event loop, which also decides what is due. A server that does not answer
+is left alone for up to a minute, and so is a question that it refuses; meanwhile the store serves
+what it has, until that is stale.
 """
 
 from __future__ import annotations
@@ -11,13 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import socket
 import ssl
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from random import Random
 from threading import Thread
@@ -33,6 +30,8 @@ from prometheus_api_client import PrometheusConnect
 from requests.adapters import HTTPAdapter
 
 from engine import wire
+from engine.channels import Answer as HttpAnswer
+from engine.channels import Broken, Channels, NotConnected, TooLarge, head_of, trusting
 from engine.clock import Clock
 from engine.config import PrometheusSection
 from engine.display import one_line
@@ -48,7 +47,6 @@ _LOG = logging.getLogger(__name__)
 _OK = 200
 _TOO_MANY_REQUESTS = 429
 _SERVER_ERRORS = 500
-_CHUNK = 256 * 1024
 _IDLE_SECONDS = 0.5
 _SPREAD = 0.2
 _REMEMBERED = 4096
@@ -63,8 +61,7 @@ _SERVER = Question("", ())
 """Stands for the server itself among the failures."""
 
 
-@dataclass(frozen=True, slots=True)
-class PrometheusSettings:
+class PrometheusSettings(msgspec.Struct, frozen=True):
     """Where Prometheus is and how it is asked.
 
     Files are read before each question, so that what is rotated is used at once. Proxies and netrc
@@ -73,7 +70,7 @@ class PrometheusSettings:
 
     url: str
     timeout_seconds: float = 5.0
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     token_file: Path | None = None
     user: str = ""
     password_file: Path | None = None
@@ -151,35 +148,26 @@ class _Answer:
         return {"data": {"result": envelope.data.result}}
 
 
-class _BoundedSession:
-    """What PrometheusConnect uses of a `requests.Session`: one request, on its own connection.
+class _Session:
+    """What PrometheusConnect uses of a `requests.Session`; its requests leave by the event loop.
 
-    No redirects, no proxies; an answer has an end in size. `abort` ends it in time, from outside.
+    Each has a connection of its own. No redirects or proxies; an answer ends in time and in size.
     """
 
     def __init__(self, settings: PrometheusSettings) -> None:
+        self._settings = settings
         self._authority = settings.ca_file or Path(where())
-        self._stamp = 0
-        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._stamp = -1
+        self._tls: ssl.SSLContext | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self.verify = not settings.insecure
         self.cert = None
-        self._limit = settings.answer_limit_bytes
-        self._open: set[HTTPConnection] = set()
 
     def mount(self, prefix: str, adapter: HTTPAdapter) -> None:
         """Adapters are how `requests` retries; nothing is retried here."""
 
     def close(self) -> None:
-        """Ends the request under way, if there is one."""
-        self.abort()
-
-    def abort(self) -> None:
-        """Ends the request under way, whatever it waits for; from another thread."""
-        under_way, self._open = self._open, set()
-        for connection in under_way:
-            if connection.sock is not None:
-                with suppress(OSError):
-                    connection.sock.shutdown(socket.SHUT_RDWR)
+        """Nothing stays open."""
 
     def request(
         self,
@@ -191,65 +179,56 @@ class _BoundedSession:
         timeout: float,
         **_others: object,
     ) -> _Answer:
-        """One request; anything but a 200 is an exception.
+        """One request, from another thread; anything but a 200 is an exception.
 
         Raises:
             _ServerAway: no answer, or a server error.
             _Refused: any other answer.
         """
+        assert self.loop is not None
         parts = urlsplit(url)
-        connection = self._connection(parts, timeout)
-        self._open.add(connection)
+        host = parts.netloc.rpartition("@")[-1]
         headers = {**_basic(parts.username, parts.password), **headers}
         try:
-            connection.connect()
-            if connection not in self._open:
-                raise _ServerAway("no connection in time")
-            connection.request(method, f"{parts.path}?{urlencode(params)}", headers=headers)
-            answer = connection.getresponse()
-            status, body = answer.status, bytearray()
-            while chunk := answer.read(_CHUNK):
-                body += chunk
-                if len(body) > self._limit:
-                    raise _Refused("the answer is too large")
-        except (OSError, HTTPException, ValueError) as error:
+            head = head_of(method, f"{parts.path}?{urlencode(params)}", host, headers, 0)
+            asking = _asked(self._to(parts), head, timeout)
+            answer = asyncio.run_coroutine_threadsafe(asking, self.loop).result()
+        except TooLarge as error:
+            raise _Refused("the answer is too large") from error
+        except (NotConnected, Broken, OSError, ValueError) as error:
             raise _ServerAway(_cause(error)) from error
-        finally:
-            connection.close()
-            self._open.discard(connection)
-        if status == _OK:
-            return _Answer(bytes(body))
-        text = f"{status}: {_error_text(bytes(body))}"
-        if status >= _SERVER_ERRORS or status == _TOO_MANY_REQUESTS:
+        if answer.status == _OK:
+            return _Answer(answer.body)
+        text = f"{answer.status}: {_error_text(answer.body)}"
+        if answer.status >= _SERVER_ERRORS or answer.status == _TOO_MANY_REQUESTS:
             raise _ServerAway(text)
         raise _Refused(text)
 
-    def _connection(self, parts: SplitResult, timeout: float) -> HTTPConnection:
-        host = parts.hostname or ""
-        if parts.scheme == "https":
-            return HTTPSConnection(host, parts.port, timeout=timeout, context=self._trusting())
-        return HTTPConnection(host, parts.port, timeout=timeout)
-
-    def _trusting(self) -> ssl.SSLContext:
-        """Trusts what the file holds now.
+    def _to(self, parts: SplitResult) -> Channels:
+        """Connections that trust what the file holds now.
 
         Raises:
             _ServerAway: it holds no certificates.
         """
+        secure, limit = parts.scheme == "https", self._settings.answer_limit_bytes
         try:
-            stamp = self._authority.stat().st_mtime_ns
-            if stamp != self._stamp:
-                self._tls = ssl.create_default_context(cafile=str(self._authority))
-                # As Go: from 3.13 on Python refuses authorities that all others take.
-                self._tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
+            if secure and (stamp := self._authority.stat().st_mtime_ns) != self._stamp:
+                self._tls = trusting(str(self._authority), anybody=not self.verify)
                 self._stamp = stamp
         except OSError as error:
             why = error.strerror or one_line(str(error))
             raise _ServerAway(f"CA file {self._authority}: {why}") from error
-        if not self.verify:
-            self._tls.check_hostname = False
-            self._tls.verify_mode = ssl.CERT_NONE
-        return self._tls
+        port = parts.port or (443 if secure else 80)
+        return Channels(parts.hostname or "", port, tls=self._tls, most_body_bytes=limit)
+
+
+async def _asked(channels: Channels, head: bytes, seconds: float) -> HttpAnswer:
+    """The answer, within one deadline over connecting, headers and body."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await channels.request(head, b"", again=True, silence=seconds, total=seconds)
+    finally:
+        channels.close()
 
 
 def _basic(user: str | None, password: str | None) -> dict[str, str]:
@@ -262,10 +241,12 @@ def _basic(user: str | None, password: str | None) -> dict[str, str]:
 
 def _cause(error: BaseException) -> str:
     """The reason, in one line."""
+    if isinstance(error, NotConnected):
+        error = error.cause
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     if isinstance(error, TimeoutError):
-        return "no answer in time"
+        return "no complete answer in time"
     return one_line(str(error)) or type(error).__name__
 
 
@@ -335,13 +316,6 @@ def parse_vector(result: bytes, by: Sequence[str], *, every: bool = False) -> li
     return parsed
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """Until when a question, or the server, is left alone (monotonic)."""
-
-    until: float
-
-
 class PrometheusRefresher:
     """Keeps a store fresh. Run `run` as a task; `came` is called after each answer."""
 
@@ -366,10 +340,11 @@ class PrometheusRefresher:
         self._sleep = sleep
         self._asked: dict[Question, float] = {}
         self._streaks: dict[Question, int] = {}
-        self._failures: TLRUCache[Question, _Failure] = TLRUCache(
-            _REMEMBERED, lambda _key, failure, _now: failure.until, timer=clock.monotonic
+        # Until when a question, or the server, is left alone (monotonic).
+        self._failures: TLRUCache[Question, float] = TLRUCache(
+            _REMEMBERED, lambda _key, until, _now: until, timer=clock.monotonic
         )
-        self._session = _BoundedSession(settings)
+        self._session = _Session(settings)
         self._connect = PrometheusConnect(
             url=settings.url.rstrip("/"), session=self._session, timeout=settings.timeout_seconds
         )
@@ -395,11 +370,8 @@ class PrometheusRefresher:
     def _due_in(self, question: Question, every: float) -> float:
         now = self._clock.monotonic()
         due = self._asked.get(question, -math.inf) + every
-        for key in (question, _SERVER):
-            failure = self._failures.get(key)
-            if failure is not None:
-                due = max(due, failure.until)
-        return max(0.0, due - now)
+        alone = max(self._failures.get(key, -math.inf) for key in (question, _SERVER))
+        return max(0.0, due - now, alone - now)
 
     def _forget(self, questions: Mapping[Question, float]) -> None:
         for question in self._asked.keys() - questions.keys():
@@ -411,8 +383,8 @@ class PrometheusRefresher:
         self._asked[question] = self._clock.monotonic()
         self._telemetry.add(Count.SIGNAL_QUERIES)
         try:
-            result = await self._result(question)
-            answer, matched = await _in_thread(lambda: self._read(question, result))
+            self._session.loop = asyncio.get_running_loop()
+            answer, matched = await _in_thread(lambda: self._answer(question))
         except _ServerAway as error:
             self._server_away(str(error), every)
             return
@@ -449,34 +421,19 @@ class PrometheusRefresher:
         pause = min(every * 2.0**streak, self._settings.backoff_limit_seconds)
         if self._random is not None:
             pause *= 1.0 + _SPREAD * self._random.random()
-        self._failures[key] = _Failure(self._clock.monotonic() + pause)
-
-    async def _result(self, question: Question) -> bytes:
-        """The answer, within one deadline over connecting, headers and body.
-
-        Raises:
-            _ServerAway, _Refused: there is none.
-        """
-        try:
-            async with asyncio.timeout(self._settings.timeout_seconds):
-                return await _in_thread(lambda: self._query(question))
-        except TimeoutError as error:
-            self._session.abort()
-            raise _ServerAway("no complete answer in time") from error
+        self._failures[key] = self._clock.monotonic() + pause
 
     # --- in a thread
 
-    def _query(self, question: Question) -> bytes:
-        self._connect.headers = self._headers()
-        result: bytes = self._connect.custom_query(question.query)
-        return result
-
-    def _read(self, question: Question, result: bytes) -> tuple[list[Series], Match]:
-        """Reads and matches. Touches nothing of ours but the store's directory, which it reads.
+    def _answer(self, question: Question) -> tuple[list[Series], Match]:
+        """Asks, reads and matches. Touches nothing of ours but the store's directory.
 
         Raises:
+            _ServerAway: there was no answer.
             _Refused: whatever was wrong with the answer.
         """
+        self._connect.headers = self._headers()
+        result: bytes = self._connect.custom_query(question.query)
         try:
             answer = parse_vector(result, question.by, every=not question.any_label)
             return answer, self._store.match(question, answer, _give_way)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
+
+import msgspec
 
 NODE: Final = "node"
 CLUSTER: Final = "cluster"
@@ -51,8 +52,7 @@ class Question(NamedTuple):
         return self.of == NODE or self.of in DOMAIN_LABELS
 
 
-@dataclass(frozen=True, slots=True)
-class SignalSpec:
+class SignalSpec(msgspec.Struct, frozen=True):
     """A metric that rules read under `id`; `name` is what their author calls it, for logs.
 
     `of` says whose values they are: a node's, those of a domain (a key of `DOMAIN_LABELS`), the
@@ -81,8 +81,7 @@ class SignalSpec:
         return Question(self.query, by, self.of, self.source)
 
 
-@dataclass(frozen=True, slots=True)
-class SignalStatus:
+class SignalStatus(msgspec.Struct, frozen=True):
     """How a metric is, for users.
 
     `matched` is how many there are with a sample: of nodes and of domains the nodes, else those

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
+import msgspec
 import numpy as np
 from cachetools import TTLCache
-from numpy.typing import NDArray
 
 from engine.clock import Clock
 from engine.framework.podinfo import PodInfo
@@ -28,13 +27,15 @@ from engine.framework.snapshot import (
 )
 from engine.objects import Node
 from engine.signals.directory import NodeDirectory
-from engine.signals.pairs import PairMatch, PairSamples
 from engine.signals.samples import (
-    PAUSE_EVERY,
-    KeyedMatch,
-    KeyedSamples,
+    Key,
+    Match,
+    NamedSamples,
+    NodeSamples,
+    Pause,
     Samples,
     Series,
+    Slots,
     missing,
 )
 from engine.signals.spec import (
@@ -48,16 +49,14 @@ from engine.signals.spec import (
     SignalStatus,
 )
 
-__all__ = ["Matched", "NodeTable", "Series", "SignalStore", "SignalView"]
+__all__ = ["Match", "NodeTable", "Series", "SignalStore", "SignalView"]
 
 _LOG = logging.getLogger(__name__)
 
 _RETIRED = 64
 _RETIRED_SECONDS = 600.0
 _RETIRED_SLOTS = 50_000
-_UNMATCHED_KEPT = 20_000
 _NAN = math.nan
-_NOBODY: Final = np.empty(0, np.intp)
 
 
 def _full_name(pod: PodInfo) -> str:
@@ -91,71 +90,29 @@ class NodeTable(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Matched:
-    """An answer with its series assigned to slots; made by `SignalStore.match`."""
+class _Epoch(msgspec.Struct):
+    """Between two changes: metrics by id, and columns that are filled as they are read."""
 
-    slots: NDArray[np.intp]
-    values: FloatColumn
-    times: FloatColumn
-    unmatched: Sequence[Series]
-    series: int
-    duplicates: int
+    dictionary: Dictionary
+    nodes: NodeColumns
+    layout: int
+    slots: Slots
+    metrics: Mapping[str, tuple[SignalSpec, Samples]]
+    version: int
+    changes: int
     directory_version: int
-
-
-Match = Matched | KeyedMatch | PairMatch
-"""An answer with its series assigned, to be stored."""
-
-
-@dataclass(slots=True)
-class _NodeSamples(Samples):
-    """The samples of a metric of nodes, and series that had no node yet."""
-
-    left: Sequence[Series] = ()
-    directory_version: int = -1
-
-
-class _Epoch:
-    """Columns between two changes; `columns` and `times` are filled as they are read."""
-
-    __slots__ = (
-        "changes",
-        "columns",
-        "dictionary",
-        "directory_version",
-        "domains",
-        "layout",
-        "nodes",
-        "slots",
-        "stale_after",
-        "tables",
-        "times",
-        "version",
-    )
-
-    def __init__(self, cache: NodeTable, slots: NDArray[np.intp]) -> None:
-        self.nodes = cache.nodes
-        self.layout = cache.layout
-        self.dictionary = cache.dictionary
-        self.slots = slots
-        self.domains: dict[str, tuple[list[str | None], NDArray[np.intp]]] = {}
-        self.version = 0
-        self.changes = -1
-        self.directory_version = -1
-        self.stale_after = math.inf
-        self.columns: dict[str, FloatColumn] = {}
-        self.times: dict[str, FloatColumn] = {}
-        self.tables: dict[str, FloatColumn] = {}
+    stale_after: float
+    columns: dict[str, FloatColumn] = {}
+    times: dict[str, FloatColumn] = {}
+    by_code: dict[str, FloatColumn] = {}
 
 
 class SignalView:
     """The metric columns of one cycle; a `framework.snapshot.Signals`."""
 
-    __slots__ = ("_epoch", "_now", "_store", "version")
+    __slots__ = ("_epoch", "_now", "version")
 
-    def __init__(self, store: SignalStore, epoch: _Epoch, now: float) -> None:
-        self._store = store
+    def __init__(self, epoch: _Epoch, now: float) -> None:
         self._epoch = epoch
         self._now = now
         self.version = epoch.version
@@ -165,42 +122,100 @@ class SignalView:
         """(N,) the newest value a node; where it is missing or stale the default, else NaN."""
         column = self._epoch.columns.get(metric)
         if column is None:
-            column = self._store.make_column(metric, self._epoch, self._now)
+            column = self._epoch.columns[metric] = self._column(metric)
+            column.flags.writeable = False
         return column
 
     def age(self, metric: str) -> FloatColumn:
         """(N,) seconds since the sample was taken, stale or not; NaN without one."""
         times = self._epoch.times.get(metric)
         if times is None:
-            times = self._store.make_times(metric, self._epoch)
+            times = self._epoch.times[metric] = self._times(metric)
         age = self._now - times
         np.maximum(age, 0.0, out=age)
         return age
 
-    def value(self, metric: str, key: tuple[str, ...]) -> float:
+    def value(self, metric: str, key: Key) -> float:
         """The newest value of the cluster, a namespace, a workload, a pod or a pair."""
-        return self._store.value(metric, key, self._now)
+        if (found := self._named(metric)) is None:
+            return _NAN
+        spec, samples = found
+        return samples.newest(key, self._now - spec.stale_seconds) * spec.scale
 
-    def values(self, metric: str) -> dict[tuple[str, ...], float]:
+    def values(self, metric: str) -> dict[Key, float]:
         """All values of a metric that nodes have not, without those that are missing."""
-        return self._store.values(metric, self._now)
+        found = self._named(metric)
+        if found is None or found[0].of in DOMAIN_LABELS:
+            return {}
+        spec, samples = found
+        values = samples.all(self._now - spec.stale_seconds)
+        return {key: value * spec.scale for key, value in values.items()}
 
     def pairs(
         self, metric: str, ends: tuple[CodeColumn, CodeColumn], dictionary: Dictionary
     ) -> FloatColumn:
         """(n,) the newest values of pairs of texts."""
-        return self._store.pairs(metric, ends, dictionary, self._now)
+        found = self._named(metric)
+        if found is None or found[0].of != PAIR:
+            return missing(np.broadcast(*ends).size)
+        spec, samples = found
+        return self._fresh(spec, samples, samples.slots(dictionary, *ends))
 
     def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:
         """(P,) the newest value of each pod. One look into a table a pod."""
-        table = self._epoch.tables.get(metric)
+        found = self._named(metric)
+        if found is None or found[0].of == PAIR:
+            return missing(pods.size)
+        spec, samples = found
+        table = self._epoch.by_code.get(metric)
         if table is None:
-            table = self._store.make_table(metric, self._epoch, self._now)
+            # Linear in the dictionary, and in names that are new to it.
+            slots = samples.slots_by_code(self._epoch.dictionary)
+            table = self._epoch.by_code[metric] = self._fresh(spec, samples, slots)
         values = table.take(pods.text(*_FULL_NAME), mode="clip")
-        if self._store.without_namespace(metric):
+        if samples.without_namespace:
             bare = table.take(pods.text(*_BARE_NAME), mode="clip")
             values = np.where(np.isnan(values), bare, values)
         return values
+
+    # --- inside
+
+    def _column(self, metric: str) -> FloatColumn:
+        """What no node has a value of is missing everywhere."""
+        found, slots = self._epoch.metrics.get(metric), self._slots(metric)
+        if found is None or slots is None:
+            return missing(self._epoch.slots.size)
+        spec, samples = found
+        column = self._fresh(spec, samples, slots)
+        if spec.default is not None:
+            column[np.isnan(column)] = spec.default
+        return column
+
+    def _times(self, metric: str) -> FloatColumn:
+        slots = self._slots(metric)
+        if slots is None:
+            return missing(self._epoch.slots.size)
+        return self._epoch.metrics[metric][1].times[slots]
+
+    def _slots(self, metric: str) -> Slots | None:
+        """(N,) the slot of each row's node or of its domain; None: nodes have no values."""
+        epoch = self._epoch
+        spec, samples = epoch.metrics.get(metric, (None, None))
+        if isinstance(samples, NodeSamples):
+            return epoch.slots
+        if spec is None or spec.of not in DOMAIN_LABELS or not isinstance(samples, NamedSamples):
+            return None
+        codes = epoch.nodes.text(*label_column(DOMAIN_LABELS[spec.of]))
+        return samples.slots(epoch.dictionary, codes)
+
+    def _fresh(self, spec: SignalSpec, samples: Samples, slots: Slots) -> FloatColumn:
+        found = samples.fresh(slots, self._now - spec.stale_seconds)
+        return found if spec.scale == 1.0 else found * spec.scale
+
+    def _named(self, metric: str) -> tuple[SignalSpec, NamedSamples] | None:
+        """A metric that has values by name and its samples; None of any other."""
+        spec, samples = self._epoch.metrics.get(metric, (None, None))
+        return (spec, samples) if spec and isinstance(samples, NamedSamples) else None
 
 
 class SignalStore:
@@ -234,7 +249,7 @@ class SignalStore:
                 self._retired[question] = gone
         for question in wanted - self._entries.keys():
             kept = question in self._retired
-            made = self._retired.pop(question) if kept else _samples_of(question)
+            made = self._retired.pop(question) if kept else self._samples_of(question)
             self._entries[question] = made
         self._changes += 1
 
@@ -268,63 +283,25 @@ class SignalStore:
         if slot < 0:
             return
         for samples in (*self._entries.values(), *self._retired.values()):
-            if isinstance(samples, _NodeSamples) and slot < samples.values.size - 1:
-                samples.values[slot] = samples.times[slot] = _NAN
+            if isinstance(samples, NodeSamples):
+                samples.forget(slot)
+
+    def _samples_of(self, question: Question) -> Samples:
+        named = question.of != NODE
+        return NamedSamples(question) if named else NodeSamples(self._directory)
 
     # --- samples
 
     def match(
-        self,
-        question: Question,
-        answer: Sequence[Series],
-        pause: Callable[[], None] = lambda: None,
+        self, question: Question, answer: Sequence[Series], pause: Pause = lambda: None
     ) -> Match:
         """Finds whose each series is; of several for one the largest value counts.
 
         Changes nothing, so it may run outside the event loop; `pause` is called every few hundred
         series, to let that go on.
         """
-        samples = self._entries.get(question)
-        if isinstance(samples, KeyedSamples):
-            return samples.match(question, answer, pause)
-        if isinstance(samples, PairSamples):
-            return samples.match(answer, pause)
-        return self._match_nodes(answer, pause)
-
-    def _match_nodes(
-        self, answer: Sequence[Series], pause: Callable[[], None] = lambda: None
-    ) -> Matched:
-        version = self._directory.version
-        best: dict[int, Series] = {}
-        unmatched: list[Series] = []
-        duplicates = 0
-        find = self._directory.find
-        for number, series in enumerate(answer):
-            if not number % PAUSE_EVERY:
-                pause()
-            for name in series.names:
-                slot = find(name)
-                if slot >= 0:
-                    break
-            else:
-                unmatched.append(series)
-                continue
-            known = best.get(slot)
-            if known is not None:
-                duplicates += 1
-                if known.value >= series.value:
-                    continue
-            best[slot] = series
-        count = len(best)
-        return Matched(
-            slots=np.fromiter(best, np.intp, count),
-            values=np.fromiter((s.value for s in best.values()), np.float64, count),
-            times=np.fromiter((s.time for s in best.values()), np.float64, count),
-            unmatched=unmatched[:_UNMATCHED_KEPT],
-            series=len(answer),
-            duplicates=duplicates,
-            directory_version=version,
-        )
+        samples = self._entries.get(question) or self._samples_of(question)
+        return samples.match(answer, pause)
 
     def ingest(
         self,
@@ -339,7 +316,7 @@ class SignalStore:
         samples = self._entries.get(question)
         if samples is None:
             return
-        if matched is None or not self._holds(samples, matched):
+        if matched is None or not samples.holds(matched):
             matched = self.match(question, answer)
         if matched.duplicates and not samples.duplicates:
             _LOG.warning("P603: metric %s: %s", self.names(question), _too_many(question, matched))
@@ -348,28 +325,16 @@ class SignalStore:
         samples.error = ""
         samples.series = matched.series
         samples.duplicates = matched.duplicates
-        self._store(samples, matched)
+        samples.take(matched, self._clock.time())
         self._changes += 1
 
     def replace(self, question: Question, answer: Sequence[Series]) -> None:
         """Takes in all that there is: who the answer does not name has no value any more."""
         samples = self._entries.get(question)
         if samples is not None:
-            self._entries[question] = _samples_of(question)
+            self._entries[question] = self._samples_of(question)
             self._entries[question].duplicates = samples.duplicates
             self.ingest(question, answer)
-
-    def _holds(self, samples: Samples, matched: Match) -> bool:
-        if isinstance(matched, KeyedMatch):
-            return isinstance(samples, KeyedSamples) and samples.holds(matched)
-        if isinstance(matched, PairMatch):
-            return isinstance(samples, PairSamples) and samples.holds(matched)
-        # INVARIANT: slots are stored under the directory that they were found in, as a slot may
-        # be another node's in the next one.
-        return (
-            isinstance(samples, _NodeSamples)
-            and matched.directory_version == self._directory.version
-        )
 
     def fail(self, question: Question, error: str) -> bool:
         """A question was not answered: samples stay. True if it had been answered before."""
@@ -379,31 +344,6 @@ class SignalStore:
         first = not samples.error
         samples.error = error
         return first
-
-    def _store(self, samples: Samples, matched: Match) -> None:
-        if isinstance(matched, KeyedMatch):
-            assert isinstance(samples, KeyedSamples)
-            samples.take(matched, self._clock.time())
-            return
-        if isinstance(matched, PairMatch):
-            assert isinstance(samples, PairSamples)
-            samples.take(matched, self._clock.time())
-            return
-        assert isinstance(samples, _NodeSamples)
-        samples.grow(self._directory.capacity)
-        if matched.slots.size:
-            # Our clock decides how old a sample is; one from the future is from now.
-            times = np.minimum(matched.times, self._clock.time())
-            samples.values[matched.slots] = matched.values
-            samples.times[matched.slots] = times
-        samples.left = matched.unmatched
-        samples.unmatched = len(matched.unmatched)
-        samples.directory_version = matched.directory_version
-
-    def _match_again(self, samples: _NodeSamples) -> None:
-        """Nodes came or got addresses since the answer: looks at what had no node."""
-        if samples.left and samples.directory_version != self._directory.version:
-            self._store(samples, self._match_nodes(samples.left))
 
     # --- columns
 
@@ -419,36 +359,40 @@ class SignalStore:
             or epoch.nodes is not cache.nodes
         ):
             epoch = self._renew(cache, now)
-        return SignalView(self, epoch, now)
+        return SignalView(epoch, now)
 
     def _renew(self, cache: NodeTable, now: float) -> _Epoch:
-        old = self._epoch
+        old, version = self._epoch, self._directory.version
         if (
             old is not None
             and old.layout == cache.layout
             and old.nodes is cache.nodes
-            and old.directory_version == self._directory.version
+            and old.directory_version == version
         ):
-            epoch = _Epoch(cache, old.slots)
-            epoch.domains = old.domains
+            slots = old.slots
         else:
-            epoch = _Epoch(cache, self._align(cache.nodes))
+            slots = self._align(cache.nodes)
         for samples in self._entries.values():
-            if isinstance(samples, _NodeSamples):
-                self._match_again(samples)
-                samples.grow(self._directory.capacity)
-        epoch.stale_after = self._next_stale(now)
-        epoch.changes = self._changes
-        epoch.directory_version = self._directory.version
+            if isinstance(samples, NodeSamples):
+                samples.look_again(self._clock.time())
         self._version += 1
-        epoch.version = self._version
-        self._epoch = epoch
-        return epoch
+        self._epoch = _Epoch(
+            dictionary=cache.dictionary,
+            nodes=cache.nodes,
+            layout=cache.layout,
+            slots=slots,
+            metrics={key: (one, self._entries[one.question]) for key, one in self._specs.items()},
+            version=self._version,
+            changes=self._changes,
+            directory_version=self._directory.version,
+            stale_after=self._next_stale(now),
+        )
+        return self._epoch
 
-    def _align(self, nodes: NodeColumns) -> NDArray[np.intp]:
+    def _align(self, nodes: NodeColumns) -> Slots:
         """(N,) the slot of each row, -1 where it holds no node."""
         directory = self._directory
-        slots = np.full(nodes.size, -1, np.intp)
+        slots = np.full(nodes.size, -1, np.int64)
         rows = np.flatnonzero(nodes.present).tolist()
         for row in rows:
             name = nodes.name(row)
@@ -472,115 +416,6 @@ class SignalStore:
                 soonest = min(soonest, float(fresh.min()) + spec.stale_seconds)
         return soonest
 
-    def make_column(self, metric: str, epoch: _Epoch, now: float) -> FloatColumn:
-        """Makes the column of a view; what no node has a value of is missing everywhere."""
-        spec = self._specs.get(metric)
-        slots = _NOBODY if spec is None else self._slots(spec, epoch)
-        if spec is None or slots is _NOBODY:
-            column = missing(epoch.slots.size)
-        else:
-            samples = self._entries[spec.question]
-            column = samples.values[slots]
-            if spec.scale != 1.0:
-                column *= spec.scale
-            column[~(samples.times[slots] >= now - spec.stale_seconds)] = _NAN
-            if spec.default is not None:
-                column[np.isnan(column)] = spec.default
-        column.flags.writeable = False
-        epoch.columns[metric] = column
-        return column
-
-    def make_times(self, metric: str, epoch: _Epoch) -> FloatColumn:
-        """Makes the times behind a view's ages."""
-        spec = self._specs.get(metric)
-        slots = _NOBODY if spec is None else self._slots(spec, epoch)
-        if spec is None or slots is _NOBODY:
-            times = missing(epoch.slots.size)
-        else:
-            times = self._entries[spec.question].times[slots]
-        epoch.times[metric] = times
-        return times
-
-    def value(self, metric: str, key: tuple[str, ...], now: float) -> float:
-        """The value of a view."""
-        spec = self._specs.get(metric)
-        samples = None if spec is None else self._entries[spec.question]
-        if spec is not None and isinstance(samples, KeyedSamples):
-            return samples.newest(key, now - spec.stale_seconds) * spec.scale
-        if spec is not None and isinstance(samples, PairSamples):
-            left, right = key
-            return samples.newest(left, right, now - spec.stale_seconds) * spec.scale
-        return _NAN
-
-    def values(self, metric: str, now: float) -> dict[tuple[str, ...], float]:
-        """The values of a view; none of a metric of nodes or their domains."""
-        spec = self._specs.get(metric)
-        samples = None if spec is None else self._entries[spec.question]
-        if spec is not None and isinstance(samples, PairSamples):
-            pairs = samples.pairs(now - spec.stale_seconds)
-            return {key: value * spec.scale for key, value in pairs.items()}
-        if spec is None or spec.of in DOMAIN_LABELS or not isinstance(samples, KeyedSamples):
-            return {}
-        values = samples.values * spec.scale
-        good = samples.times >= now - spec.stale_seconds
-        return {key: float(values[slot]) for key, slot in samples.places.items() if good[slot]}
-
-    def pairs(
-        self,
-        metric: str,
-        ends: tuple[CodeColumn, CodeColumn],
-        dictionary: Dictionary,
-        now: float,
-    ) -> FloatColumn:
-        """The values of pairs of a view."""
-        spec = self._specs.get(metric)
-        samples = None if spec is None else self._entries[spec.question]
-        if spec is None or not isinstance(samples, PairSamples):
-            return missing(np.broadcast(*ends).size)
-        since = now - spec.stale_seconds
-        return samples.column(*ends, dictionary, since) * spec.scale
-
-    def make_table(self, metric: str, epoch: _Epoch, now: float) -> FloatColumn:
-        """Makes a view's values by the codes of the names of pods; see `KeyedSamples.by_code`."""
-        spec = self._specs.get(metric)
-        samples = None if spec is None else self._entries[spec.question]
-        if spec is None or not isinstance(samples, KeyedSamples):
-            table = missing(1)
-        else:
-            table = samples.by_code(epoch.dictionary, now - spec.stale_seconds) * spec.scale
-        epoch.tables[metric] = table
-        return table
-
-    def without_namespace(self, metric: str) -> bool:
-        """Whether some values of a metric are of a name in any namespace."""
-        spec = self._specs.get(metric)
-        samples = None if spec is None else self._entries[spec.question]
-        return isinstance(samples, KeyedSamples) and samples.without_namespace
-
-    def _slots(self, spec: SignalSpec, epoch: _Epoch) -> NDArray[np.intp]:
-        """(N,) the slot of each row's node or of its domain; `_NOBODY`: nodes have no values."""
-        if spec.of == NODE:
-            return epoch.slots
-        samples = self._entries[spec.question]
-        if spec.of not in DOMAIN_LABELS or not isinstance(samples, KeyedSamples):
-            return _NOBODY
-        texts, rows = self._domains(spec.of, epoch)
-        places = samples.places
-        found = [-1 if one is None else places.get((one,), -1) for one in texts]
-        return np.array(found, np.intp)[rows]
-
-    def _domains(self, of: str, epoch: _Epoch) -> tuple[list[str | None], NDArray[np.intp]]:
-        """The names of all domains, None for none, and (N,) which of them each row has."""
-        known = epoch.domains.get(of)
-        if known is None:
-            codes, rows = np.unique(
-                epoch.nodes.text(*label_column(DOMAIN_LABELS[of])), return_inverse=True
-            )
-            texts = epoch.dictionary.texts
-            names = [None if code < 0 else texts[code] for code in codes.tolist()]
-            known = epoch.domains[of] = names, rows
-        return known
-
     # --- reports
 
     def status(self) -> tuple[SignalStatus, ...]:
@@ -592,9 +427,9 @@ class SignalStore:
         samples = self._entries[spec.question]
         known = samples.times[~np.isnan(samples.times)]
         matched = int(known.size)
-        if spec.of in DOMAIN_LABELS and isinstance(samples, KeyedSamples):
-            domains = self._directory.domains(spec.of)
-            matched = sum((domain,) in samples.places for domain in domains)
+        if spec.of in DOMAIN_LABELS and isinstance(samples, NamedSamples):
+            domains = filter(None, self._directory.domains(spec.of))
+            matched = sum(map(samples.names, domains))
         return SignalStatus(
             id=spec.id,
             name=spec.name or spec.id,
@@ -606,12 +441,6 @@ class SignalStore:
             age_seconds=max(0.0, now - float(known.max())) if known.size else None,
             error=samples.error,
         )
-
-
-def _samples_of(question: Question) -> Samples:
-    if question.of == NODE:
-        return _NodeSamples()
-    return PairSamples() if question.of == PAIR else KeyedSamples()
 
 
 def _too_many(question: Question, matched: Match) -> str:

@@ -18,15 +18,16 @@ from dsl.quantities import parse_number, parse_time
 from dsl.types import MISSING, is_missing
 from engine import wire
 from engine.kube.errors import KubeError, NotFound, Unreadable
-from engine.kube.reflector import Reflector
+from engine.kube.reflector import Handler, Reflector
 from engine.kube.resources import Resource
 from engine.kube.session import KubeClient, segment
 from engine.kube.wiring import Wiring
-from engine.objects import ObjectMeta, object_key
+from engine.objects import object_key
 from engine.ondemand import Described
 from engine.signals.samples import Series
 from engine.signals.spec import Question
 from engine.signals.store import SignalStore
+from engine.watching.sources import Source
 
 _LOG = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class Known(msgspec.Struct, frozen=True):
     numbers: Mapping[str, float]
 
 
-class ObjectSource:
+class ObjectSource(Handler[Any], Source):
     """The objects of one kind; see `sources.Source`."""
 
     def __init__(
@@ -118,9 +119,6 @@ class ObjectSource:
             if kind == self._kind:
                 self._store.replace(question, self._series(question, path, now))
 
-    def forget(self) -> None:
-        """See `Source`: the store drops what no policy reads."""
-
     async def _find(self) -> str | None:
         """The path of the collection, None if it is not there or cannot be told."""
         if self._group in _CORE:
@@ -142,7 +140,7 @@ class ObjectSource:
     # ---- the handler of its watch
 
     def on_add(self, item: Any) -> None:  # noqa: ANN401 - a struct made for these fields
-        """The object is new, or new to us."""
+        """The object is new, or changed."""
         numbers = {path: _number(item, path.split(".")) for path in self._paths}
         for field in type(item).__struct_fields__:
             if field != _METADATA:
@@ -153,10 +151,6 @@ class ObjectSource:
             self._known[key] = known
             self._changed()
 
-    def on_update(self, old: Any, new: Any) -> None:  # noqa: ANN401, ARG002 - the protocol's
-        """The object changed."""
-        self.on_add(new)
-
     def on_delete(self, item: Any) -> None:  # noqa: ANN401 - see `on_add`
         """The object is gone."""
         self._known.pop(object_key(item.metadata), None)
@@ -165,9 +159,6 @@ class ObjectSource:
     def on_synced(self) -> None:
         """All that there were are told."""
         self._changed()
-
-    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:
-        """What was known of it stays."""
 
     def _changed(self) -> None:
         self.news = True

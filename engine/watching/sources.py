@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from engine.cache import Cache
 from engine.clock import Clock
@@ -12,8 +13,8 @@ from engine.eventhandlers import ObjectHandler, legible
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.kube.errors import KubeError
-from engine.kube.reflector import Reflector
-from engine.objects import ObjectMeta, Pod
+from engine.kube.reflector import Handler, Reflector
+from engine.objects import Pod
 from engine.policy.podreads import finished_at
 from engine.queue import SchedulingQueue
 
@@ -23,32 +24,30 @@ _FORBIDDEN: Final = "403"
 _AGAIN_SECONDS: Final = 1.0
 
 
-class Source(Protocol):
+class Source(ABC):
     """Something that is read from the server while it is needed."""
 
+    @abstractmethod
     def awaited(self) -> str:
         """What is not there yet, and why if that is known; empty once all of it is."""
-        ...
 
+    @abstractmethod
     async def run(self) -> None:
         """Reads until cancelled."""
-        ...
 
-    def feed(self) -> None:
+    def feed(self) -> None:  # noqa: B027 - most have no metrics
         """Metrics of it are in force: they get what is known."""
-        ...
 
-    def forget(self) -> None:
+    def forget(self) -> None:  # noqa: B027 - what most have fed is dropped by who keeps it
         """Nobody reads it any more."""
-        ...
 
 
-class Listed:
-    """A list that is watched; `forget` drops what it fed."""
+class Listed(Source):
+    """A list that is watched, of a kind of which the cache has to be told when it ends."""
 
     def __init__(self, reflector: Reflector[Any], forget: Callable[[], None]) -> None:
         self._reflector = reflector
-        self.forget = forget
+        self._forget = forget
 
     def awaited(self) -> str:
         """See `Source`: there once it was listed, and may be watched."""
@@ -62,11 +61,12 @@ class Listed:
         """See `Source`."""
         await self._reflector.run()
 
-    def feed(self) -> None:
-        """See `Source`: its handler tells what it knows by itself."""
+    def forget(self) -> None:
+        """See `Source`."""
+        self._forget()
 
 
-class FinishedHandler:
+class FinishedHandler(Handler[Pod]):
     """Pods that have finished: to the cache, for an hour."""
 
     def __init__(
@@ -78,7 +78,7 @@ class FinishedHandler:
         self._on_work = on_work
 
     def on_add(self, pod: Pod) -> None:
-        """It has finished."""
+        """It has finished, or has changed since."""
         info = _as_far_as_legible(pod)
         at = finished_at(info)
         # One that does not say when is new, as far as anybody knows.
@@ -86,10 +86,6 @@ class FinishedHandler:
         self._cache.expire(self._clock.time())
         self._queue.move(FINISHED_CAME, None, pod)
         self._on_work()
-
-    def on_update(self, old: Pod, new: Pod) -> None:  # noqa: ARG002 - the protocol's
-        """It is finished all the same."""
-        self.on_add(new)
 
     def on_delete(self, pod: Pod) -> None:
         """It is gone."""
@@ -101,9 +97,6 @@ class FinishedHandler:
         """All that there were are told."""
         self._on_work()
 
-    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:
-        """What was known of it stays."""
-
 
 class WaitedFor(ObjectHandler):
     """Objects of a kind that policies wait for."""
@@ -114,7 +107,7 @@ class WaitedFor(ObjectHandler):
         self._on_work()
 
 
-class PodParts:
+class PodParts(Source):
     """Parts of pods on nodes that were dropped so far: all pods are listed once more for them."""
 
     def __init__(
@@ -145,12 +138,6 @@ class PodParts:
                 break
         self._awaited = ""
         self._done()
-
-    def feed(self) -> None:
-        """See `Source`: pods are told as if they had changed."""
-
-    def forget(self) -> None:
-        """See `Source`: pods that change are kept without from now on."""
 
 
 def _as_far_as_legible(pod: Pod) -> PodInfo:

@@ -7,15 +7,20 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from dsl.quantities import parse_time
 from engine.clock import Clock
 from engine.kube.errors import KubeError, NotFound, StatusError
+from engine.kube.listing import list_all
+from engine.kube.resources import Resource
 from engine.kube.session import KubeClient
-from engine.kube.usage import Usage, UsageReader
+from engine.objects import Identity, ResourceList
 from engine.quantity import parse
 from engine.signals.samples import Series
 from engine.signals.spec import Question
 from engine.signals.store import SignalStore
+from engine.watching.sources import Source
 
 _LOG = logging.getLogger(__name__)
 
@@ -26,7 +31,29 @@ _AGAIN_SECONDS: Final = 5.0
 _UNAVAILABLE: Final = 503
 
 
-class UsageSource:
+class _Container(msgspec.Struct, frozen=True):
+    usage: ResourceList = {}
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What a node uses, or the containers of a pod, and when that was measured.
+
+    Source: k8s.io/metrics/pkg/apis/metrics/v1beta1.
+    """
+
+    metadata: Identity = Identity()
+    timestamp: str = ""
+    usage: ResourceList | None = None
+    containers: list[_Container] | None = None
+
+    def parts(self) -> Sequence[ResourceList]:
+        """What is to be added up."""
+        if self.usage is not None:
+            return (self.usage,)
+        return tuple(one.usage for one in self.containers or ())
+
+
+class UsageSource(Source):
     """What each `node` or each `pod` uses; see `sources.Source`."""
 
     def __init__(
@@ -40,7 +67,8 @@ class UsageSource:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._of = of
-        self._reader = UsageReader(client)
+        self._client = client
+        self._resource = Resource(Usage, f"/apis/metrics.k8s.io/v1beta1/{of}s")
         self._store = store
         self._clock = clock
         self._came = came
@@ -61,7 +89,7 @@ class UsageSource:
         while True:
             wait = _AGAIN_SECONDS
             try:
-                found = await self._reader.read(self._of)
+                found = await list_all(self._client, self._resource)
             except KubeError as error:
                 self._failed(error)
             else:
@@ -76,9 +104,6 @@ class UsageSource:
         """See `Source`."""
         for question in self._questions() if self._answered and not self._error else ():
             self._store.ingest(question, series_of(self._found, question, self._clock.time()))
-
-    def forget(self) -> None:
-        """See `Source`: the store drops what no policy reads."""
 
     def _questions(self) -> Mapping[Question, float]:
         questions = self._store.questions(USAGE)

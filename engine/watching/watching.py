@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Coroutine, Hashable, Iterator
-from dataclasses import dataclass
 from functools import partial, reduce
 from operator import or_
 from typing import Any, Final
+
+import msgspec
 
 from engine.cache import Cache
 from engine.cache.beside import FINISHED, HEARTBEATS, NOMINATED, QUEUE
@@ -42,8 +43,7 @@ _QUEUE_PAUSE: Final = 1.0
 Start = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Sinks:
+class Sinks(msgspec.Struct, frozen=True):
     """What is fed, and who is told.
 
     `came` is called when samples came, `work` when there may be something to do; `start` runs what

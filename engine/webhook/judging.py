@@ -85,7 +85,7 @@ class Judge:
             one.metadata.namespace,
             one.metadata.name,
             question.operation,
-            str(question.dry_run).lower(),
+            str(bool(question.dry_run)).lower(),
             str(not answer.refusal).lower(),
             len(answer.warnings),
         )

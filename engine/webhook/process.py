@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from engine import wire
 from engine.clock import Clock
@@ -23,7 +23,6 @@ from engine.inforce import Ears, InForce
 from engine.joining import connect
 from engine.kube.errors import KubeError
 from engine.kube.keeper import Keeper
-from engine.kube.objects import ObjectWriter
 from engine.kube.reach import keep_asking
 from engine.kube.reflector import Reflector
 from engine.kube.session import KubeClient, Session
@@ -33,11 +32,11 @@ from engine.policy import keeping
 from engine.policy.guard import Load
 from engine.policy.reloader import Kept
 from engine.serving import process
-from engine.serving.certificates import Certificates, Holder
+from engine.serving.certificates import Certificates, repeated
 from engine.serving.exposition import CONTENT_TYPE, exposition
 from engine.serving.health import PING, Check
 from engine.serving.server import Call, Page, Server, ServerOptions, Site
-from engine.serving.shared import SharedPair, repeated
+from engine.serving.shared import SharedPair
 from engine.tasks import tasks
 from engine.telemetry import WEBHOOK_CERTIFICATE_ENDS, Telemetry
 from engine.webhook.judging import Judge
@@ -53,8 +52,7 @@ PORT: Final = 9443
 OPEN: Final = ("/healthz", "/readyz", "/livez", PATH)
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookOptions:
+class WebhookOptions(msgspec.Struct, frozen=True):
     """What `berth webhook` was told.
 
     Without a certificate in `serving.files` the Secret of `place` has it. `trusted` is a file with
@@ -64,7 +62,7 @@ class WebhookOptions:
     settings: Settings
     kubeconfig: str | None
     place: Place
-    serving: ServerOptions = field(default_factory=lambda: ServerOptions(port=PORT))
+    serving: ServerOptions = msgspec.field(default_factory=lambda: ServerOptions(port=PORT))
     trusted: Path | None = None
 
 
@@ -159,23 +157,18 @@ class Webhook:
             host=options.place.host,
             certificates=holder,
         )
-        server.access.ask(ObjectWriter(session), lambda: wiring.reach.away)
-        await server.start()
-        try:
-            async with tasks() as group:
-                work = [keep_asking(session, wiring), self._keep_up(), *beside]
-                work += [each.run() for each in self._reflectors]
-                running = [group.create_task(each) for each in work]
-                running.append(server.start_tasks(group.create_task))
-                await stop.wait()
-                for task in running:
-                    task.cancel()
-        finally:
-            await server.close()
+        server.access.ask(session, lambda: wiring.reach.away)
+        async with server.running(), tasks() as group:
+            work = [keep_asking(session, wiring), self._keep_up(), *beside]
+            work += [each.run() for each in self._reflectors]
+            running = [group.create_task(each) for each in work]
+            await stop.wait()
+            for task in running:
+                task.cancel()
 
     def _certificates(
         self, client: KubeClient, registration: Registration, wiring: Wiring
-    ) -> tuple[Holder, list[Any]]:
+    ) -> tuple[Certificates | SharedPair, list[Any]]:
         """Who holds the certificate, and what else is to run."""
         files, place = self._options.serving.files, self._options.place
         if files.maker is not None:
@@ -197,7 +190,7 @@ class Webhook:
             await registration.apply(None if trusted is None else trusted.read_bytes())
 
         holder = Certificates(files, self._clock, host=place.host, sleep=wiring.sleep)
-        return holder, [repeated("the registration", apply, wiring.sleep)]
+        return holder, [repeated("the registration is not in order", apply, wiring.sleep)]
 
     def _not_synced(self) -> str:
         missing = [one.health().resource for one in self._reflectors if not one.synced.is_set()]

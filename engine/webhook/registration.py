@@ -9,7 +9,6 @@ import base64
 import logging
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -36,8 +35,7 @@ _PIECE: Final = re.compile(r"\[[^\]]+\]|.")
 _WILD: Final = {"*": ".*", "?": "."}
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where the webhook is, and what its objects are called.
 
     Its Service, and its Secret unless there are files, are called `name` in `namespace`, and so is

@@ -5,7 +5,6 @@ Source: k8s.io/api admission/v1/types.go; k8s.io/apiserver pkg/admission/plugin/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -33,37 +32,27 @@ class _Kind(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-class _Request(msgspec.Struct, rename="camel"):
+class Question(msgspec.Struct):
+    """What somebody is about to do with a ConfigMap; `new` is None where it is deleted."""
+
     uid: str
     operation: str
+    old: ConfigMap | None = msgspec.field(name="oldObject", default=None)
+    new: ConfigMap | None = msgspec.field(name="object", default=None)
+    dry_run: bool | None = msgspec.field(name="dryRun", default=None)
     kind: _Kind = _Kind()
-    object: ConfigMap | None = None
-    old_object: ConfigMap | None = None
-    dry_run: bool | None = None
 
 
 class _Review(msgspec.Struct, rename="camel"):
     api_version: str = ""
     kind: str = ""
-    request: _Request | None = None
+    request: Question | None = None
 
 
 _review = msgspec.json.Decoder(_Review)
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What somebody is about to do with a ConfigMap; `new` is None where it is deleted."""
-
-    uid: str
-    operation: str
-    old: ConfigMap | None
-    new: ConfigMap | None
-    dry_run: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What is said to that: why not, or nothing, and what the user should know."""
 
     refusal: str = ""
@@ -96,15 +85,9 @@ def read(body: bytes) -> Question:
             raise NoReviewError(
                 f"asked about {one_line(asked.kind.kind)}; only ConfigMaps are judged"
             )
-        return Question(
-            asked.uid,
-            asked.operation,
-            asked.old_object,
-            asked.object,
-            bool(asked.dry_run),
-        )
     except msgspec.DecodeError as wrong:
         raise NoReviewError(f"the body is no AdmissionReview: {one_line(str(wrong))}") from wrong
+    return asked
 
 
 def written(uid: str, answer: Answer) -> bytes:

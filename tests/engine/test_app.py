@@ -6,12 +6,12 @@ import asyncio
 import json
 import logging
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from engine.app import App, Hooks, RunOptions
 from engine.clock import SystemClock

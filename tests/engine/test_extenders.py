@@ -15,6 +15,7 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.channels import load_pair
 from engine.config import ConfigError, SchedulerDocument, Settings, parse
 from engine.cycle import conclude, decide, feasible
 from engine.extenders import messages
@@ -29,7 +30,6 @@ from engine.framework.runtime import Framework
 from engine.objects import Node, Pod, from_builtins
 from engine.plugins.profiles import make_profiles
 from engine.queue import SubQueue
-from engine.serving.certificates import load_pair
 from engine.serving.selfmade import SelfMade
 from engine.telemetry import EXTENDER_REQUESTS, EXTENDER_SECONDS, Telemetry
 from tests.builders import make_node, make_pod, pod_object

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,17 +110,7 @@ class FakeServer:
 
     # --- KubeClient
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = "",
-        timeout_seconds: float = 0.0,
-        may_leave: Callable[[], bool] | None = None,
-    ) -> Response:
+    async def request(self, method, path, *, params, **_):
         assert method == "GET"
         params = params or {}
         self.requests.append(f"list {params.get('continue') or params.get('resourceVersion', '-')}")

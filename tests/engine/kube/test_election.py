@@ -10,9 +10,8 @@ from random import Random
 import pytest
 
 from engine.clock import ManualClock
-from engine.kube.election import Elector, Fence, Lease
+from engine.kube.election import Elector, Lease
 from engine.kube.errors import LeaseLost, Timeout, Unreachable
-from engine.kube.gate import Gate, Priority
 from engine.kube.session import Response
 from engine.kube.wiring import Wiring
 from engine.objects import ObjectMeta
@@ -80,11 +79,9 @@ class Replica:
 
     def __init__(self, world, name, clock=None):
         self.world = world
-        self.fence = Fence(world.clock)
         self.wiring = Wiring(clock or world.clock, Telemetry(), Random(1), self._sleep)
-        self.gate = Gate(world.leases, self.wiring, may_write=self.fence)
-        lane = self.gate.lane(Priority.LEASE)
-        self.elector = Elector(lane, self.fence, LeaderElection(), name, self.wiring)
+        self.elector = Elector(world.leases, LeaderElection(), name, self.wiring)
+        self.gate, self.fence = self.elector.gate, self.elector.may_write
         self.frozen = False
         self.task = asyncio.get_running_loop().create_task(self.elector.run())
 

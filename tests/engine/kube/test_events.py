@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from random import Random
 from typing import Any
 
@@ -27,18 +27,8 @@ class Server:
         self.got: list[tuple[str, str, dict[str, Any]]] = []
         self.hold: asyncio.Event | None = None
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = "",
-        timeout_seconds: float = 0.0,
-        may_leave: Callable[[], bool] | None = None,
-    ) -> Response:
-        assert params is None
+    async def request(self, method, path, *, body, timeout_seconds, content_type="", **how):
+        assert "params" not in how
         assert content_type or method == "POST"
         assert timeout_seconds
         if self.hold is not None:

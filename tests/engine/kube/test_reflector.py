@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import replace
 from random import Random
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import force_setattr, replace
 
 from engine.clock import ManualClock
 from engine.kube.reflector import (
@@ -433,7 +433,7 @@ def test_a_server_that_is_found_back_ends_the_waits_of_all(bench: Bench) -> None
         if seconds > 5.0:
             await forever.wait()
 
-    object.__setattr__(bench.reflector._wiring, "sleep", sleep)
+    force_setattr(bench.reflector._wiring, "sleep", sleep)
     for _ in range(20):
         bench.spin(4)
     assert not bench.server.open_watches

@@ -23,7 +23,6 @@ from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.kube.credentials import ProgramLimits
 from engine.kube.errors import (
     ConfigError,
-    Conflict,
     Expired,
     Interrupted,
     KubeError,
@@ -32,7 +31,6 @@ from engine.kube.errors import (
     Unreadable,
 )
 from engine.kube.gate import Gate, Priority
-from engine.kube.objects import ObjectWriter
 from engine.kube.session import Session
 from engine.kube.wiring import Wiring
 from engine.kube.writer import (
@@ -116,7 +114,7 @@ async def serving(*answers: Answer) -> AsyncIterator[Script]:
 
 @asynccontextmanager
 async def session_to(script: Script) -> AsyncIterator[Session]:
-    session = await Session.from_url(f"http://127.0.0.1:{script.port}")
+    session = await Session.from_kubeconfig(kubeconfig(f"http://127.0.0.1:{script.port}"))
     try:
         yield session
     finally:
@@ -268,7 +266,7 @@ def test_a_binding_on_the_wire() -> None:
 def test_a_refused_connection_is_surely_not_bound_and_cannot_be_asked() -> None:
     async def run() -> None:
         async with serving(reply(201)) as script:
-            session = await Session.from_url(f"http://127.0.0.1:{script.port}")
+            session = await Session.from_kubeconfig(kubeconfig(f"http://127.0.0.1:{script.port}"))
         wires = wiring()
         binder = KubeBinder(Gate(session, wires), wires, settings=SETTINGS)
         outcome, text = await binder.bind(BIND)
@@ -331,7 +329,7 @@ class TestFence:
                     B.REFUSED,
                     "it is not bound",
                 )
-                await ObjectWriter(gate.lane(Priority.LEASE)).replace("/lease", {})
+                await gate.lane(Priority.LEASE).request("PUT", "/lease", body=b"{}")
                 assert script.calls == "GET PUT"
 
         asyncio.run(run())
@@ -469,15 +467,6 @@ class TestPodStatusWriter:
         assert status["nominatedNodeName"] == nominated
         assert [one["message"] for one in status["conditions"]] == [message] * bool(message)
 
-    def test_a_server_with_merge_patch_only(self) -> None:
-        ready = Condition("Ready", "True")
-        effect = SetUnschedulable(pod_info(ready), "SchedulerError", "m")
-        script, wires = self.written(effect, reply(415), reply(200))
-        assert script.asked[1][3]["Content-Type"] == "application/merge-patch+json"
-        conditions = json.loads(script.asked[1][2])["status"]["conditions"]
-        assert [c["type"] for c in conditions] == ["Ready", "PodScheduled"]
-        assert wires.telemetry[Count.STATUS_PATCHES] == 1
-
     @pytest.mark.parametrize("answer", [refusal(404, "gone"), refusal(500, "x"), hang_up])
     def test_failures_are_not_raised(self, answer: Answer) -> None:
         _, wires = self.written(SetUnschedulable(pod_info(), "Unschedulable", "m"), answer)
@@ -497,22 +486,6 @@ def test_pod_reader() -> None:
                 await reader.get_pod("d", "p")
             with pytest.raises(KubeError):
                 await reader.get_pod("d", "p")
-
-    asyncio.run(run())
-
-
-def test_plain_objects() -> None:
-    async def run() -> None:
-        answers = [reply(200, b"{}"), reply(201, b"{}"), refusal(409, "exists"), reply(200)]
-        async with serving(*answers) as script, session_to(script) as session:
-            writer = ObjectWriter(session)
-            assert await writer.get("/a") == b"{}"
-            assert await writer.create("/a", {"x": 1}) == b"{}"
-            with pytest.raises(Conflict):
-                await writer.create("/a", {})
-            await writer.replace("/a", {"y": 2})
-            assert script.calls == "GET POST POST PUT"
-            assert json.loads(script.asked[3][2]) == {"y": 2}
 
     asyncio.run(run())
 
@@ -690,10 +663,14 @@ class TestConfiguration:
 
         async def run() -> None:
             async with serving(reply(200)) as script:
-                session = await Session.from_url(f"http://{host}:{script.port}", token="t")
+                session = await Session.from_kubeconfig(
+                    kubeconfig(f"http://{host}:{script.port}", token="t")
+                )
                 assert (await session.request("GET", "/x")).status == 200
                 await session.close()
-                elsewhere = await Session.from_url("http://elsewhere.invalid", token="t")
+                elsewhere = await Session.from_kubeconfig(
+                    kubeconfig("http://elsewhere.invalid", token="t")
+                )
                 with pytest.raises(Unreachable, match="connection refused"):
                     await elsewhere.request("GET", "/x")
                 await elsewhere.close()
@@ -752,7 +729,7 @@ class TestConfiguration:
 
     def test_unreachable_is_one_line(self) -> None:
         async def run() -> None:
-            session = await Session.from_url("https://127.0.0.1:1")
+            session = await Session.from_kubeconfig(kubeconfig("https://127.0.0.1:1"))
             try:
                 await session.request("GET", "/version")
             finally:

@@ -13,7 +13,6 @@ import pytest
 
 from engine.clock import ManualClock
 from engine.kube.errors import Unreachable
-from engine.kube.objects import ObjectWriter
 from engine.kube.session import Response
 from engine.serving.access import Access
 from engine.serving.certificates import CertificateError, CertificateFiles, Certificates
@@ -72,7 +71,7 @@ def refused(access, *requests):
 def reviewed():
     clock, reviews = ManualClock(), Reviews()
     access = Access(clock, ("/livez", "/open/*"))
-    access.ask(ObjectWriter(reviews))
+    access.ask(reviews)
     return access, reviews, clock
 
 
@@ -120,7 +119,7 @@ class TestAccess:
 
     def test_a_server_that_is_known_to_be_away_is_not_asked(self, reviewed):
         access, reviews, _ = reviewed
-        access.ask(ObjectWriter(reviews), lambda: True)
+        access.ask(reviews, lambda: True)
         assert refused(access, ("GET", "/metrics", "")) == [503]
         assert reviews.asked == []
 

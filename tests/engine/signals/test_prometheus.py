@@ -13,13 +13,14 @@ import threading
 from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from engine.cache import Cache
 from engine.clock import ManualClock
@@ -243,9 +244,14 @@ def test_a_server_that_does_not_answer_is_asked_once_for_all(
 
 
 @pytest.mark.parametrize(
-    "head", [b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n"]
+    ("head", "drop"),
+    [
+        (b"", b"\n"),
+        (b"HTTP/1.1 200 OK\r\nX: ", b" "),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n", b" "),
+    ],
 )
-def test_one_deadline_over_headers_and_body_and_no_thread_stays(head: bytes) -> None:
+def test_one_deadline_over_headers_and_body_and_no_thread_stays(head: bytes, drop: bytes) -> None:
     """Byte by byte, each in time, for as long as the other side listens."""
     gone = asyncio.Event()
 
@@ -253,7 +259,7 @@ def test_one_deadline_over_headers_and_body_and_no_thread_stays(head: bytes) -> 
         writer.write(head)
         with contextlib.suppress(ConnectionError):
             while True:
-                writer.write(b" ")
+                writer.write(drop)
                 await writer.drain()
                 await asyncio.sleep(0.005)
         writer.close()

@@ -15,8 +15,9 @@ from engine.framework.selectors import SelectorError
 from engine.kube.errors import NotFound, StatusError, Unreachable
 from engine.kube.session import Response
 from engine.policysections import PoliciesSection
+from engine.serving.certificates import repeated
 from engine.serving.selfmade import SelfMade
-from engine.serving.shared import SharedPair, repeated
+from engine.serving.shared import SharedPair
 from engine.webhook.registration import Place, Registration, webhooks
 from tests.scenarios.fake_server import status
 
@@ -217,7 +218,7 @@ def test_what_fails_is_told_once_and_tried_again_soon(caplog):
     pair = replica(server, ManualClock())
 
     async def main():
-        await repeated("the certificate", pair.look, sleep)
+        await repeated("the certificate is not in order", pair.look, sleep)
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(main())

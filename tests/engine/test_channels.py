@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.kube.channels import Answer, Broken, Channels, NotConnected, head_of
+from engine.channels import Answer, Broken, Channels, NotConnected, head_of
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Id: 7\r\n\r\nhi"
 CHUNKED = (
@@ -21,6 +21,8 @@ CHUNKED = (
 INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
+END = b""
+"""In place of a piece: the server closes the connection there."""
 Reply = Sequence[bytes] | None
 """What the server writes, piece by piece; None: it closes the connection instead."""
 
@@ -49,6 +51,8 @@ class Server:
                 if reply is None:
                     return
                 for piece in reply:
+                    if piece is END:
+                        return
                     writer.write(piece)
                     await writer.drain()
                     await asyncio.sleep(0)
@@ -144,6 +148,20 @@ def test_what_is_no_whole_answer(answer: bytes) -> None:
         assert (await get(channels)).body == b"hi"
 
     run([[answer], [OK]], story)
+
+
+def test_an_answer_without_a_length_ends_with_the_connection() -> None:
+    old = b"HTTP/1.0 200 OK\r\nX-Id: 7\r\n\r\n"
+    found, server = run([[old, b"so", b" long", END], [OK]], two_after_each_other)
+    assert [(one.status, one.body) for one in found] == [(200, b"so long"), (200, b"hi")]
+    assert server.connections == 2
+
+    async def cut(channels: Channels, server: Server) -> None:
+        with pytest.raises(Broken):
+            await get(channels, method="POST")
+
+    for short in ([OK[:-1], END], [CHUNKED[:-5], END], [old[:-2], END]):
+        run([short], cut)
 
 
 def test_who_gives_up_leaves_no_answer_behind_for_others() -> None:

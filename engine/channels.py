@@ -14,7 +14,9 @@ from __future__ import annotations
 import asyncio
 import math
 import ssl
+import tempfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final, cast
 
 import httptools
@@ -35,6 +37,10 @@ class NotConnected(Exception):  # noqa: N818 - a state of the request
 
 class Broken(Exception):  # noqa: N818 - a state of the request
     """The connection ended, or said what is no HTTP, before the answer was whole."""
+
+
+class TooLarge(Broken):
+    """The answer has more bytes than it may."""
 
 
 class Answer:
@@ -60,6 +66,7 @@ class _Channel(asyncio.Protocol):
         self._answer = Answer()
         self._body: list[bytes] = []
         self._header_bytes = self._body_bytes = 0
+        self._headed = False
         self._heard = self._until = self._silence = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self.used = False
@@ -79,7 +86,7 @@ class _Channel(asyncio.Protocol):
         self._silence, self._until = silence, self._heard + total
         self._answer, self._body = Answer(), []
         self._header_bytes = self._body_bytes = 0
-        self.said = False
+        self.said = self._headed = False
         done = self._done = self._loop.create_future()
         at = self._heard + min(silence, total)
         if self._timer is not None and self._timer.when() > at:
@@ -134,8 +141,10 @@ class _Channel(asyncio.Protocol):
             self._fail(Broken(f"no HTTP: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """The connection is gone, which ends an answer that does not say how long it is."""
         self._owner.forget(self)
+        if exc is None and self._headed and self._is_open_ended():
+            self._deliver()
         self._fail(Broken(str(exc) if exc else "closed by the server"))
 
     # ---- httptools
@@ -147,32 +156,42 @@ class _Channel(asyncio.Protocol):
             raise ValueError("headers without end")
         self._answer.headers[name.decode("latin-1")] = value.decode("latin-1")
 
+    def on_headers_complete(self) -> None:
+        """The body follows."""
+        self._headed = True
+
+    def _is_open_ended(self) -> bool:
+        names = {name.lower() for name in self._answer.headers}
+        return names.isdisjoint(("content-length", "transfer-encoding"))
+
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
         self._body_bytes += len(body)
         if self._body_bytes <= self._owner.most_body_bytes:
             self._body.append(body)
         else:
-            self._fail(Broken(f"an answer of more than {self._owner.most_body_bytes:.0f} bytes"))
+            self._fail(TooLarge(f"an answer of more than {self._owner.most_body_bytes:.0f} bytes"))
 
     def on_message_complete(self) -> None:
         """The answer is whole."""
-        status = self._parser.get_status_code()
-        if status < _INTERIM:
-            self._answer = Answer()
+        if self._parser.get_status_code() < _INTERIM:
+            self._answer, self._headed = Answer(), False
             return
-        answer, done = self._answer, self._done
-        answer.status = status
-        answer.body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         stays = self._parser.should_keep_alive()
+        self._deliver()
         self._parser = httptools.HttpResponseParser(self)
-        self._done, self.used = None, True
-        if done is not None and not done.done():
-            done.set_result(answer)
         if stays:
             self._owner.rest(self)
         else:
             self.close()
+
+    def _deliver(self) -> None:
+        answer, done = self._answer, self._done
+        answer.status = self._parser.get_status_code()
+        answer.body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        self._done, self.used = None, True
+        if done is not None and not done.done():
+            done.set_result(answer)
 
 
 class Channels:
@@ -286,6 +305,39 @@ class Channels:
             raise NotConnected(error) from error
         self._all.add(channel)
         return channel
+
+
+def trusting(
+    authority: str | None, data: str | None = None, *, anybody: bool = False
+) -> ssl.SSLContext:
+    """Trusts the certificates of a file or a text, or those of the system; or whoever answers.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    context = ssl.create_default_context(cafile=authority, cadata=data)
+    # As Go: certificates without the extensions that Python wants since 3.13 are good.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if anybody:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Puts a pair (PEM) into a context, whole or not at all.
+
+    Raises:
+        OSError: it is no pair.
+    """
+    # The standard library takes it from files only; this folder is ours alone.
+    with tempfile.TemporaryDirectory() as folder:
+        chain, secret = Path(folder, "tls.crt"), Path(folder, "tls.key")
+        chain.write_bytes(certificate)
+        secret.write_bytes(key)
+        # Tried apart: a pair that does not match would leave the context with half of it.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(chain, secret)
+        context.load_cert_chain(chain, secret)
 
 
 def head_of(method: str, target: str, host: str, headers: Mapping[str, str], length: int) -> bytes:
