@@ -20,20 +20,8 @@ from engine.collective.ranking import Ranking
 from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan, starts, starts_of
 from engine.framework.decision import FitError, PostFilterResult, Rank, Rejections
 from engine.framework.effects import Evict
-from engine.framework.events import (
-    Action,
-    ClusterEvent,
-    ClusterEventWithHint,
-    QueueingHint,
-    Resource,
-    Seen,
-)
-from engine.framework.interface import (
-    PluginArgs,
-    Points,
-    Trial,
-    WhatIf,
-)
+from engine.framework.events import Action, QueueingHint, Resource, Seen
+from engine.framework.interface import PluginArgs, Points, Trial, WhatIf
 from engine.framework.opinion import LEFT_OUT
 from engine.framework.podinfo import CPU, MEMORY, PodInfo
 from engine.framework.selectors import NOTHING, Selector, SelectorError, parse_selector
@@ -41,6 +29,7 @@ from engine.framework.snapshot import PodColumns, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
 from engine.framework.trials import nominated_node
 from engine.objects import LabelSelector, Pod, PodDisruptionBudget
+from engine.plugins.hints import on
 
 NAME: Final = "DefaultPreemption"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
@@ -101,9 +90,8 @@ class DefaultPreemption:
 
     def points(self) -> Points:
         """What wakes the pod are the events of the plugins that rejected it."""
-        freed = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
         return Points(
-            events=(ClusterEventWithHint(freed, never_by_itself),),
+            events=(on(Resource.ASSIGNED_POD, Action.DELETE, never_by_itself),),
             pre_enqueue=gate,
             post_filter=self._post_filter,
             warm=_warm,

@@ -51,6 +51,7 @@ from engine.plugins.groups import (
     Part,
     no_pods,
 )
+from engine.plugins.hints import placed, queue_if
 
 NAME: Final = "InterPodAffinity"
 NOT_NEAR: Final = unresolvable("node(s) didn't match pod affinity rules")
@@ -503,24 +504,20 @@ def _meets(term: AffinityTerm, pod: Pod) -> bool:
     return term.matches(pod.metadata.namespace, {}, pod.metadata.labels or {})
 
 
-def _queue_if(condition: bool) -> QueueingHint:  # noqa: FBT001 - a word for two words
-    return QueueingHint.QUEUE if condition else QueueingHint.SKIP
-
-
 def _after_assigned(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
     seen = [one for one in (before, after) if isinstance(one, Pod)]
-    if not all(one.node_name or one.status.nominated_node_name for one in seen):
+    if not all(map(placed, seen)):
         return QueueingHint.SKIP
     terms = terms_of(pod.pod)
     if terms.error:
         return QueueingHint.QUEUE
     if isinstance(after, Pod):
-        return _queue_if(_helps(terms, before, after))
+        return queue_if(_helps(terms, before, after))
     gone = seen[0]
     if _meets_any(terms.anti, gone):
         return QueueingHint.QUEUE
     of_gone = terms_of(gone)
-    return _queue_if(bool(of_gone.error) or _meets_any(of_gone.anti, pod.pod))
+    return queue_if(bool(of_gone.error) or _meets_any(of_gone.anti, pod.pod))
 
 
 def _helps(terms: PodTerms, before: Seen, after: Pod) -> bool:
@@ -542,11 +539,11 @@ def _after_node(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> 
         return QueueingHint.QUEUE
     new = after.metadata.labels or {}
     if not isinstance(before, Node):
-        return _queue_if(bool(terms.anti) or any(t.topology_key in new for t in terms.required))
+        return queue_if(bool(terms.anti) or any(t.topology_key in new for t in terms.required))
     old = before.metadata.labels or {}
     came = any(_value(new, term) not in (None, _value(old, term)) for term in terms.required)
     left = any(_value(old, term) not in (None, _value(new, term)) for term in terms.anti)
-    return _queue_if(came or left)
+    return queue_if(came or left)
 
 
 def _value(labels: Labels, term: AffinityTerm) -> str | None:

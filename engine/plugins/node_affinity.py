@@ -12,14 +12,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from engine.framework.events import (
-    Action,
-    ClusterEvent,
-    ClusterEventWithHint,
-    QueueingHint,
-    Resource,
-    Seen,
-)
+from engine.framework.events import Action, Resource
 from engine.framework.interface import (
     ALL_PASS,
     SKIP_FILTER,
@@ -39,6 +32,7 @@ from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
 from engine.memo import Memo
 from engine.objects import Affinity, Node, NodeAffinity, NodeSelectorTerm
+from engine.plugins.hints import now, on
 from engine.plugins.node_selector import (
     NODE_NAME_FIELD,
     ParseError,
@@ -166,9 +160,9 @@ class NodeAffinityPlugin:
 
     def points(self) -> Points:
         """A matching node comes, a node begins to match."""
-        node = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
+        node = Action.ADD | Action.UPDATE_NODE_LABEL
         return Points(
-            events=(ClusterEventWithHint(node, self._after_node_change),),
+            events=(on(Resource.NODE, node, now(Node, self._begins_to_match)),),
             class_key=self._class_key,
             pre_filter=self._pre_filter,
             filter=self._filter,
@@ -264,16 +258,10 @@ class NodeAffinityPlugin:
         pod.keys[_PARSED] = parsed
         return parsed
 
-    def _after_node_change(
-        self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
-    ) -> QueueingHint:
-        if not isinstance(after, Node):
-            return QueueingHint.QUEUE
+    def _begins_to_match(self, pod: PodInfo, before: Node | None, after: Node) -> bool:
         if self._added is not None and not self._added.matches(after):
-            return QueueingHint.SKIP
+            return False
         parsed = self._of(pod)
         if not parsed.matches(after):
-            return QueueingHint.QUEUE if parsed.undecided(after) else QueueingHint.SKIP
-        if isinstance(before, Node) and parsed.matches(before):
-            return QueueingHint.SKIP
-        return QueueingHint.QUEUE
+            return parsed.undecided(after)
+        return before is None or not parsed.matches(before)

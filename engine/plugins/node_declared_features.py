@@ -9,19 +9,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final
 
-from engine.framework.events import (
-    Action,
-    ClusterEvent,
-    ClusterEventWithHint,
-    QueueingHint,
-    Resource,
-    Seen,
-)
+from engine.framework.events import Action, Resource
 from engine.framework.interface import SKIP_FILTER, Points, PreFilterResult, State, Verdicts
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import unresolvable
 from engine.objects import Node, Pod
+from engine.plugins.hints import differs, on
 
 NAME: Final = "NodeDeclaredFeatures"
 UNMET: Final = unresolvable("node(s) didn't match Pod's required features")
@@ -35,12 +29,11 @@ class NodeDeclaredFeatures:
 
     def points(self) -> Points:
         """A node comes or declares something else; the pod needs something else."""
-        node = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE)
-        pod = ClusterEvent(Resource.TARGET_POD, Action.UPDATE)
+        node = Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE
         return Points(
             events=(
-                ClusterEventWithHint(node, _after_node_change),
-                ClusterEventWithHint(pod, _after_own_change),
+                on(Resource.NODE, node, differs(Node, _declared)),
+                on(Resource.TARGET_POD, Action.UPDATE, differs(Pod, needed_features)),
             ),
             class_key=_key,
             pre_filter=_pre_filter,
@@ -82,21 +75,11 @@ def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdi
     needed: frozenset[str] = state
 
     def declares(node: Node) -> bool:
-        return needed <= set(node.status.declared_features or ())
+        return needed.issubset(_declared(node))
 
     column = snapshot.nodes.flag(f"features:{','.join(sorted(needed))}", declares)
     return Verdicts.uniform(column[rows].copy(), UNMET)
 
 
-def _after_node_change(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
-    if isinstance(before, Node) and isinstance(after, Node):
-        was, now = before.status.declared_features, after.status.declared_features
-        return QueueingHint.SKIP if (was or []) == (now or []) else QueueingHint.QUEUE
-    return QueueingHint.QUEUE
-
-
-def _after_own_change(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
-    if isinstance(before, Pod) and isinstance(after, Pod):
-        same = needed_features(before) == needed_features(after)
-        return QueueingHint.SKIP if same else QueueingHint.QUEUE
-    return QueueingHint.QUEUE
+def _declared(node: Node) -> list[str]:
+    return node.status.declared_features or []

@@ -10,19 +10,13 @@ from typing import Final
 
 import numpy as np
 
-from engine.framework.events import (
-    Action,
-    ClusterEvent,
-    ClusterEventWithHint,
-    QueueingHint,
-    Resource,
-    Seen,
-)
+from engine.framework.events import Action, Resource
 from engine.framework.interface import SKIP_FILTER, Points, PreFilterResult, State, Verdicts
 from engine.framework.podinfo import ANY_ADDRESS, HostPort, PodInfo, host_ports
 from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import unschedulable
 from engine.objects import Pod
+from engine.plugins.hints import gone, on, placed
 
 NAME: Final = "NodePorts"
 NO_FREE_PORTS: Final = unschedulable("node(s) didn't have free ports for the requested pod ports")
@@ -36,11 +30,10 @@ class NodePorts:
 
     def points(self) -> Points:
         """A pod that has the port goes; a node comes."""
-        gone = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
         return Points(
             events=(
-                ClusterEventWithHint(gone, _after_pod_delete),
-                ClusterEventWithHint(ClusterEvent(Resource.NODE, Action.ADD)),
+                on(Resource.ASSIGNED_POD, Action.DELETE, gone(Pod, _frees)),
+                on(Resource.NODE, Action.ADD),
             ),
             class_key=_key,
             pre_filter=_pre_filter,
@@ -78,15 +71,10 @@ def _concerns(state: State, pod: PodInfo, other: PodInfo, snapshot: Snapshot) ->
     return bool(host_ports(other.pod))
 
 
-def _after_pod_delete(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
-    """QUEUE if the pod that went had a port that the waiting one wants."""
-    if not isinstance(before, Pod):
-        return QueueingHint.QUEUE
-    if not before.node_name and not before.status.nominated_node_name:
-        return QueueingHint.SKIP
-    theirs = host_ports(before)
-    wanted = any(_conflict(one, other) for one in _ports(pod) for other in theirs)
-    return QueueingHint.QUEUE if wanted else QueueingHint.SKIP
+def _frees(pod: PodInfo, other: Pod) -> bool:
+    """Whether the other pod had a port that the waiting one wants."""
+    theirs = host_ports(other) if placed(other) else ()
+    return any(_conflict(one, each) for one in _ports(pod) for each in theirs)
 
 
 def _conflict(one: HostPort, other: HostPort) -> bool:

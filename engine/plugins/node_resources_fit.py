@@ -16,15 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.events import (
-    Action,
-    ClusterEvent,
-    ClusterEventWithHint,
-    HintFn,
-    QueueingHint,
-    Resource,
-    Seen,
-)
+from engine.framework.events import Action, QueueingHint, Resource, Seen
 from engine.framework.interface import (
     PluginArgs,
     Points,
@@ -58,6 +50,7 @@ from engine.framework.snapshot import (
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Node, Pod
 from engine.plugins.allocation import Scorer, ScoringStrategy, Usage, used_of
+from engine.plugins.hints import always, changed, gone, now, on, placed
 from engine.plugins.shares import Part, Shares, Together
 from engine.quantity import resource_amount, wrap_int64
 
@@ -106,10 +99,10 @@ class NodeResourcesFit:
         grows = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE
         return Points(
             events=(
-                _on(Resource.ASSIGNED_POD, Action.DELETE, _after_pod_delete, self._room_there),
-                _on(Resource.NODE, grows, _after_node_change),
-                _on(Resource.ASSIGNED_POD, shrinks, _after_pod_scale_down),
-                _on(Resource.TARGET_POD, shrinks, _after_own_change),
+                on(Resource.ASSIGNED_POD, Action.DELETE, gone(Pod, _had_room), self._room_there),
+                on(Resource.NODE, grows, now(Node, _grows)),
+                on(Resource.ASSIGNED_POD, shrinks, changed(Pod, _gives_back)),
+                on(Resource.TARGET_POD, shrinks, always),
             ),
             class_key=_key,
             pre_filter=_pre_filter,
@@ -248,12 +241,6 @@ class NodeResourcesFit:
         ]
 
 
-def _on(
-    resource: Resource, action: Action, hint: HintFn, finer: HintFn | None = None
-) -> ClusterEventWithHint:
-    return ClusterEventWithHint(ClusterEvent(resource, action), hint, finer)
-
-
 def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
     return pod.requests_key
 
@@ -289,52 +276,35 @@ def _patterns(flags: Sequence[BoolColumn]) -> list[tuple[list[bool], NDArray[np.
 # ---- hints -----------------------------------------------------------------------------------
 
 
-def _after_pod_delete(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
-    if isinstance(before, Pod) and not before.node_name and not before.status.nominated_node_name:
-        return QueueingHint.SKIP
-    return QueueingHint.QUEUE
+def _had_room(pod: PodInfo, other: Pod) -> bool:
+    return placed(other)
 
 
-def _after_own_change(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
-    return QueueingHint.QUEUE
-
-
-def _after_pod_scale_down(
-    pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
-) -> QueueingHint:
-    """QUEUE if the other pod gave back something that the waiting one requests."""
-    if not isinstance(before, Pod) or not isinstance(after, Pod):
-        return QueueingHint.QUEUE
+def _gives_back(pod: PodInfo, before: Pod, after: Pod) -> bool:
+    """Whether the other pod gave back something that the waiting one requests."""
     if not after.node_name:
-        return QueueingHint.SKIP
+        return False
     try:
         held, holds = make_pod_info(before).requests, make_pod_info(after).requests
     except ValueError:
-        return QueueingHint.QUEUE
-    for resource, amount in pod.requests.items():
-        if amount != 0 and max(held.get(resource, 0), 0) > max(holds.get(resource, 0), 0):
-            return QueueingHint.QUEUE
-    return QueueingHint.SKIP
+        return True
+    return any(
+        amount != 0 and max(held.get(resource, 0), 0) > max(holds.get(resource, 0), 0)
+        for resource, amount in pod.requests.items()
+    )
 
 
-def _after_node_change(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
-    """QUEUE if the pod fits the node when it is empty, and the node is new or has grown."""
-    if not isinstance(after, Node):
-        return QueueingHint.QUEUE
+def _grows(pod: PodInfo, before: Node | None, after: Node) -> bool:
+    """Whether the pod fits the node when it is empty, and the node is new or has grown."""
+    wanted = {resource: a for resource, a in pod.filter_requests.items() if a > 0}
     try:
-        now = _allocatable(after)
-        if now.get(PODS, 0) < 1:
-            return QueueingHint.SKIP
-        wanted = {resource: a for resource, a in pod.filter_requests.items() if a > 0}
-        if any(amount > now.get(resource, 0) for resource, amount in wanted.items()):
-            return QueueingHint.SKIP
-        if not isinstance(before, Node):
-            return QueueingHint.QUEUE
-        was = _allocatable(before)
+        there = _allocatable(after)
+        if any(there.get(name, 0) < amount for name, amount in ({PODS: 1} | wanted).items()):
+            return False
+        had = {} if before is None else _allocatable(before)
     except ValueError:
-        return QueueingHint.QUEUE
-    grown = any(now.get(name, 0) > was.get(name, 0) for name in (PODS, *wanted))
-    return QueueingHint.QUEUE if grown else QueueingHint.SKIP
+        return True
+    return before is None or any(there.get(name, 0) > had.get(name, 0) for name in (PODS, *wanted))
 
 
 def _allocatable(node: Node) -> Mapping[str, int]:

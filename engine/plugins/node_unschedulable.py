@@ -8,19 +8,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final
 
-from engine.framework.events import (
-    Action,
-    ClusterEvent,
-    ClusterEventWithHint,
-    QueueingHint,
-    Resource,
-    Seen,
-)
+from engine.framework.events import Action, Resource
 from engine.framework.interface import PASS, Points, PreFilterResult, State, Verdicts
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import unresolvable
 from engine.objects import Node, Pod, Taint
+from engine.plugins.hints import now, on
 from engine.plugins.tolerations import NO_SCHEDULE, tolerates
 
 NAME: Final = "NodeUnschedulable"
@@ -36,12 +30,11 @@ class NodeUnschedulable:
 
     def points(self) -> Points:
         """A schedulable node comes, a node is uncordoned, the pod learns to tolerate."""
-        node = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
-        pod = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION)
+        node = Action.ADD | Action.UPDATE_NODE_TAINT
         return Points(
             events=(
-                ClusterEventWithHint(node, _after_node_change),
-                ClusterEventWithHint(pod, _after_toleration),
+                on(Resource.NODE, node, now(Node, _opens)),
+                on(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION, now(Pod, _gives_in)),
             ),
             class_key=_key,
             pre_filter=_pre_filter,
@@ -71,16 +64,10 @@ def _tolerates_cordon(pod: PodInfo) -> bool:
     return known is True
 
 
-def _after_node_change(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
-    if not isinstance(after, Node):
-        return QueueingHint.QUEUE
-    was_schedulable = isinstance(before, Node) and not before.spec.unschedulable
-    if after.spec.unschedulable or was_schedulable:
-        return QueueingHint.SKIP
-    return QueueingHint.QUEUE
+def _opens(pod: PodInfo, before: Node | None, after: Node) -> bool:
+    was_open = before is not None and not before.spec.unschedulable
+    return not (after.spec.unschedulable or was_open)
 
 
-def _after_toleration(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
-    if isinstance(after, Pod) and not tolerates(after.spec.tolerations or (), CORDON):
-        return QueueingHint.SKIP
-    return QueueingHint.QUEUE
+def _gives_in(pod: PodInfo, before: Pod | None, after: Pod) -> bool:
+    return tolerates(after.spec.tolerations or (), CORDON)

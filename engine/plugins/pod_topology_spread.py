@@ -52,6 +52,7 @@ from engine.plugins.groups import (
     Part,
     no_pods,
 )
+from engine.plugins.hints import placed, queue_if
 from engine.plugins.spread_constraints import (
     HARD,
     SOFT,
@@ -406,7 +407,7 @@ class PodTopologySpread:
         if len(seen) > 1:
             return _after_labels(spread, seen[0], seen[1])
         labels = seen[0].metadata.labels or {}
-        return _queue_if(any(c.selector.matches(labels) for c in spread.hard))
+        return queue_if(any(c.selector.matches(labels) for c in spread.hard))
 
     def _after_target(
         self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
@@ -431,10 +432,10 @@ class PodTopologySpread:
         )
         was, becomes = (labels is not None and keys <= labels.keys() for labels in (old, new))
         if was != becomes or not (isinstance(before, Node) and isinstance(after, Node)):
-            return _queue_if(was or becomes)
+            return queue_if(was or becomes)
         moved = any((old or {}).get(key) != (new or {}).get(key) for key in keys)
         tainted = (before.spec.taints or []) != (after.spec.taints or [])
-        return _queue_if(becomes and (moved or tainted))
+        return queue_if(becomes and (moved or tainted))
 
 
 def _with_pod(state: Skews, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> Skews:
@@ -461,18 +462,13 @@ def _event(resource: Resource, action: Action, hint: HintFn) -> ClusterEventWith
     return ClusterEventWithHint(ClusterEvent(resource, action), hint)
 
 
-def _queue_if(condition: bool) -> QueueingHint:  # noqa: FBT001 - a word for two words
-    return QueueingHint.QUEUE if condition else QueueingHint.SKIP
-
-
 def _counts_for(pod: PodInfo, other: Pod) -> bool:
     """Whether another pod has a place, real or promised, and is of the same namespace."""
-    placed = other.node_name or other.status.nominated_node_name
-    return bool(placed) and other.metadata.namespace == pod.namespace
+    return placed(other) and other.metadata.namespace == pod.namespace
 
 
 def _after_labels(spread: Spread, before: Pod, after: Pod) -> QueueingHint:
     old, new = before.metadata.labels or {}, after.metadata.labels or {}
     if old == new:
         return QueueingHint.SKIP
-    return _queue_if(any(c.selector.matches(old) != c.selector.matches(new) for c in spread.hard))
+    return queue_if(any(c.selector.matches(old) != c.selector.matches(new) for c in spread.hard))

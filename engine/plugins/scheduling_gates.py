@@ -7,18 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.framework.events import (
-    Action,
-    ClusterEvent,
-    ClusterEventWithHint,
-    QueueingHint,
-    Resource,
-    Seen,
-)
+from engine.framework.events import Action, Resource
 from engine.framework.interface import Points
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status, unresolvable
+from engine.plugins.hints import always, on
 
 
 class SchedulingGates:
@@ -28,10 +22,8 @@ class SchedulingGates:
 
     def points(self) -> Points:
         """Only the removal of the last gate helps."""
-        gone = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_GATES_ELIMINATED)
-        return Points(
-            events=(ClusterEventWithHint(gone, _after_gates_are_gone),), pre_enqueue=_pre_enqueue
-        )
+        gone = on(Resource.TARGET_POD, Action.UPDATE_POD_GATES_ELIMINATED, always)
+        return Points(events=(gone,), pre_enqueue=_pre_enqueue)
 
 
 def _pre_enqueue(pod: PodInfo, snapshot: Snapshot) -> Status:
@@ -40,9 +32,3 @@ def _pre_enqueue(pod: PodInfo, snapshot: Snapshot) -> Status:
         return Status.SUCCESS
     names = " ".join(gate.name for gate in gates)
     return unresolvable(f"waiting for scheduling gates: [{names}]")
-
-
-def _after_gates_are_gone(
-    pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
-) -> QueueingHint:
-    return QueueingHint.QUEUE

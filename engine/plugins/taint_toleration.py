@@ -16,14 +16,7 @@ import msgspec
 import numpy as np
 from cachetools import LRUCache
 
-from engine.framework.events import (
-    Action,
-    ClusterEvent,
-    ClusterEventWithHint,
-    QueueingHint,
-    Resource,
-    Seen,
-)
+from engine.framework.events import Action, Resource
 from engine.framework.interface import (
     ALL_PASS,
     Normalization,
@@ -38,6 +31,7 @@ from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, CodeColumn, Rows, Snapshot
 from engine.framework.status import unresolvable
 from engine.objects import Node, Taint, Toleration
+from engine.plugins.hints import always, now, on
 from engine.plugins.tolerations import all_tolerated, intolerable_preferences
 
 NAME: Final = "TaintToleration"
@@ -100,12 +94,11 @@ class TaintToleration:
 
     def points(self) -> Points:
         """A node without the taint comes, a node loses it, the pod learns to tolerate."""
-        node = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
-        pod = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION)
+        node = Action.ADD | Action.UPDATE_NODE_TAINT
         return Points(
             events=(
-                ClusterEventWithHint(node, _after_node_change),
-                ClusterEventWithHint(pod, _after_toleration),
+                on(Resource.NODE, node, now(Node, _begins_to_suit)),
+                on(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION, always),
             ),
             class_key=_key,
             pre_filter=_pre_filter,
@@ -168,16 +161,7 @@ def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
     )
 
 
-def _after_node_change(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
-    if not isinstance(after, Node):
-        return QueueingHint.QUEUE
+def _begins_to_suit(pod: PodInfo, before: Node | None, after: Node) -> bool:
     tolerations = pod.pod.spec.tolerations or ()
-    if not all_tolerated(tolerations, after.spec.taints or ()):
-        return QueueingHint.SKIP
-    if isinstance(before, Node) and all_tolerated(tolerations, before.spec.taints or ()):
-        return QueueingHint.SKIP
-    return QueueingHint.QUEUE
-
-
-def _after_toleration(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
-    return QueueingHint.QUEUE
+    suits = all_tolerated(tolerations, after.spec.taints or ())
+    return suits and (before is None or not all_tolerated(tolerations, before.spec.taints or ()))

@@ -16,14 +16,7 @@ import msgspec
 import numpy as np
 
 from engine.framework.effects import AssumeObject, Await, Patch
-from engine.framework.events import (
-    Action,
-    ClusterEvent,
-    ClusterEventWithHint,
-    QueueingHint,
-    Resource,
-    Seen,
-)
+from engine.framework.events import Action, Resource
 from engine.framework.interface import (
     SKIP_FILTER,
     PluginArgs,
@@ -49,6 +42,7 @@ from engine.objects import (
     object_key,
 )
 from engine.plugins.allocation import ShapePoint, broken_line
+from engine.plugins.hints import changed, differs, on
 from engine.plugins.volumes.attached import is_stored, volumes_key
 from engine.plugins.volumes.claims import (
     BOUND_BY_CONTROLLER,
@@ -57,17 +51,18 @@ from engine.plugins.volumes.claims import (
     SELECTED_NODE,
     VOLUMES,
     all_claims,
+    claim_names,
     find_claim,
     find_volume,
     is_bound,
     is_bound_to,
+    is_one_of,
     not_found,
     strangers,
     waits,
 )
-from engine.plugins.volumes.csi_nodes import CSI_NODES
+from engine.plugins.volumes.csi_nodes import CSI_NODES, migrated_plugins
 from engine.plugins.volumes.matching import Storage, Wanted, scores, volume_limit
-from engine.plugins.volumes.migration import MIGRATED
 
 UNBOUND: Final = unresolvable("pod has unbound immediate PersistentVolumeClaims")
 _KINDS: Final = (CLAIMS, VOLUMES, CLASSES, CSI_NODES, "CSIDriver", "CSIStorageCapacity")
@@ -369,58 +364,31 @@ def _failed(why: str) -> Status:
 # ---- hints -----------------------------------------------------------------------------------
 
 
-def _after_claim_change(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
-    if not isinstance(new, PersistentVolumeClaim):
-        return QueueingHint.QUEUE
-    meta = new.metadata
-    ours = meta.namespace == pod.namespace and any(n == meta.name for _, n in all_claims(pod.pod))
-    return QueueingHint.QUEUE if ours else QueueingHint.SKIP
-
-
-def _after_class_change(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
-    if not isinstance(old, StorageClass) or not isinstance(new, StorageClass):
-        return QueueingHint.QUEUE
-    moved = (old.allowed_topologies or []) != (new.allowed_topologies or [])
-    return QueueingHint.QUEUE if moved else QueueingHint.SKIP
-
-
-def _after_csi_node_change(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
-    if not isinstance(old, CSINode) or not isinstance(new, CSINode):
-        return QueueingHint.QUEUE
-    before, after = ((node.metadata.annotations or {}).get(MIGRATED, "") for node in (old, new))
-    return QueueingHint.QUEUE if before != after else QueueingHint.SKIP
-
-
-def _after_driver_change(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
-    if not isinstance(old, CSIDriver) or not isinstance(new, CSIDriver):
-        return QueueingHint.QUEUE
+def _forgets_room(pod: PodInfo, old: CSIDriver, new: CSIDriver) -> bool:
+    """Whether a driver of the pod's own volumes no longer says how much room there is."""
     freed = old.spec.storage_capacity and not new.spec.storage_capacity
-    ours = any(
+    return bool(freed) and any(
         volume.csi is not None and volume.csi.driver == new.metadata.name
         for volume in pod.pod.spec.volumes or ()
     )
-    return QueueingHint.QUEUE if freed and ours else QueueingHint.SKIP
 
 
-def _after_capacity_change(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
-    if not isinstance(old, CSIStorageCapacity) or not isinstance(new, CSIStorageCapacity):
-        return QueueingHint.QUEUE
+def _has_more_room(pod: PodInfo, old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:
     before, after = volume_limit(old), volume_limit(new)
-    grown = after is not None and (before is None or after > before)
-    return QueueingHint.QUEUE if grown else QueueingHint.SKIP
+    return after is not None and (before is None or after > before)
 
 
-_CHANGED: Final = Action.ADD | Action.UPDATE
+_COMES: Final = Action.ADD | Action.UPDATE
 _EVENTS: Final = (
-    ClusterEventWithHint(ClusterEvent(Resource.STORAGE_CLASS, _CHANGED), _after_class_change),
-    ClusterEventWithHint(
-        ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, _CHANGED), _after_claim_change
+    on(
+        Resource.STORAGE_CLASS,
+        _COMES,
+        differs(StorageClass, lambda one: one.allowed_topologies or []),
     ),
-    ClusterEventWithHint(ClusterEvent(Resource.PERSISTENT_VOLUME, _CHANGED)),
-    ClusterEventWithHint(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
-    ClusterEventWithHint(ClusterEvent(Resource.CSI_NODE, _CHANGED), _after_csi_node_change),
-    ClusterEventWithHint(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), _after_driver_change),
-    ClusterEventWithHint(
-        ClusterEvent(Resource.CSI_STORAGE_CAPACITY, _CHANGED), _after_capacity_change
-    ),
+    on(Resource.PERSISTENT_VOLUME_CLAIM, _COMES, is_one_of(claim_names)),
+    on(Resource.PERSISTENT_VOLUME, _COMES),
+    on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
+    on(Resource.CSI_NODE, _COMES, differs(CSINode, migrated_plugins)),
+    on(Resource.CSI_DRIVER, Action.UPDATE, changed(CSIDriver, _forgets_room)),
+    on(Resource.CSI_STORAGE_CAPACITY, _COMES, changed(CSIStorageCapacity, _has_more_room)),
 )

@@ -7,11 +7,14 @@ Source: k8s.io/component-helpers storage/ephemeral and storage/volume (pv_helper
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
+from engine.framework.events import HintFn
+from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
 from engine.objects import PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, Volume
+from engine.plugins.hints import now
 
 CLAIMS: Final = "PersistentVolumeClaim"
 VOLUMES: Final = "PersistentVolume"
@@ -40,12 +43,27 @@ def named_claims(pod: Pod) -> list[str]:
     ]
 
 
+def claim_names(pod: Pod) -> list[str]:
+    """The claims of the pod, those made for it among them."""
+    return [name for _, name in all_claims(pod)]
+
+
 def all_claims(pod: Pod) -> Iterator[tuple[Volume, str]]:
     """The pod's volumes that have a claim, and its name."""
     for volume in pod.spec.volumes or ():
         name = claim_name(pod, volume)
         if name is not None:
             yield volume, name
+
+
+def is_one_of(names: Callable[[Pod], list[str]]) -> HintFn:
+    """A hint: whether a claim that came or changed is one of these of the pod."""
+
+    def ours(pod: PodInfo, _: object, claim: PersistentVolumeClaim) -> bool:
+        meta = claim.metadata
+        return meta.namespace == pod.namespace and meta.name in names(pod.pod)
+
+    return now(PersistentVolumeClaim, ours)
 
 
 def find_claim(snapshot: Snapshot, namespace: str, name: str) -> PersistentVolumeClaim | None:

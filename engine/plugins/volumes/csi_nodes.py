@@ -121,6 +121,10 @@ def _is_limited(node: CSINode | None) -> int:
     return int(any(one.allocatable and one.allocatable.count is not None for one in drivers))
 
 
+def migrated_plugins(node: CSINode) -> str:
+    """What it says of them, in a row."""
+    return (node.metadata.annotations or {}).get(MIGRATED, "")
+
+
 def _has_moved(node: CSINode | None, plugin: str) -> int:
-    said = "" if node is None else (node.metadata.annotations or {}).get(MIGRATED, "")
-    return int(plugin in said.split(","))
+    return int(node is not None and plugin in migrated_plugins(node).split(","))

@@ -14,14 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.framework.events import (
-    Action,
-    ClusterEvent,
-    ClusterEventWithHint,
-    QueueingHint,
-    Resource,
-    Seen,
-)
+from engine.framework.events import Action, Resource
 from engine.framework.interface import (
     SKIP_FILTER,
     Points,
@@ -33,12 +26,8 @@ from engine.framework.interface import (
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, IntColumn, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
-from engine.objects import (
-    CSINode,
-    PersistentVolumeClaim,
-    Pod,
-    VolumeAttachment,
-)
+from engine.objects import CSINode, Pod, VolumeAttachment
+from engine.plugins.hints import changed, gone, on, placed
 from engine.plugins.volumes.attached import (
     KINDS,
     STAYING,
@@ -51,7 +40,7 @@ from engine.plugins.volumes.attached import (
     is_stored,
     volumes_key,
 )
-from engine.plugins.volumes.claims import all_claims
+from engine.plugins.volumes.claims import claim_names, is_one_of
 from engine.plugins.volumes.csi_nodes import NO_LIMIT, CsiNodes
 from engine.plugins.volumes.migration import migration_of
 
@@ -72,19 +61,11 @@ class NodeVolumeLimits:
         """A limit may rise, a volume may leave a node, a claim may come."""
         return Points(
             events=(
-                ClusterEventWithHint(ClusterEvent(Resource.CSI_NODE, Action.ADD)),
-                ClusterEventWithHint(
-                    ClusterEvent(Resource.CSI_NODE, Action.UPDATE), _after_csi_node_update
-                ),
-                ClusterEventWithHint(
-                    ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), _after_pod_delete
-                ),
-                ClusterEventWithHint(
-                    ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), _after_claim_add
-                ),
-                ClusterEventWithHint(
-                    ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), _after_detachment
-                ),
+                on(Resource.CSI_NODE, Action.ADD),
+                on(Resource.CSI_NODE, Action.UPDATE, changed(CSINode, _raises)),
+                on(Resource.ASSIGNED_POD, Action.DELETE, gone(Pod, _had_volumes)),
+                on(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, is_one_of(claim_names)),
+                on(Resource.VOLUME_ATTACHMENT, Action.DELETE, gone(VolumeAttachment, _frees)),
             ),
             class_key=volumes_key,
             pre_filter=_pre_filter,
@@ -220,40 +201,24 @@ def _version(snapshot: Snapshot) -> int:
 # ---- hints -----------------------------------------------------------------------------------
 
 
-def _after_pod_delete(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
-    if not isinstance(old, Pod):
-        return QueueingHint.QUEUE
-    on_node = old.node_name or old.status.nominated_node_name
-    return QueueingHint.QUEUE if on_node and has_volumes(old) else QueueingHint.SKIP
+def _had_volumes(pod: PodInfo, other: Pod) -> bool:
+    return placed(other) and has_volumes(other)
 
 
-def _after_claim_add(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
-    if not isinstance(new, PersistentVolumeClaim):
-        return QueueingHint.QUEUE
-    if new.metadata.namespace != pod.namespace:
-        return QueueingHint.SKIP
-    names = {name for _, name in all_claims(pod.pod)}
-    return QueueingHint.QUEUE if new.metadata.name in names else QueueingHint.SKIP
-
-
-def _after_detachment(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
-    if not isinstance(old, VolumeAttachment):
-        return QueueingHint.QUEUE
+def _frees(pod: PodInfo, attachment: VolumeAttachment) -> bool:
+    """Whether it may be a volume like one of the pod's."""
     for volume in pod.pod.spec.volumes or ():
         of = migration_of(volume)
         if volume.persistent_volume_claim is not None:
-            return QueueingHint.QUEUE
-        if of is not None and of.driver == old.spec.attacher:
-            return QueueingHint.QUEUE
-    return QueueingHint.SKIP
+            return True
+        if of is not None and of.driver == attachment.spec.attacher:
+            return True
+    return False
 
 
-def _after_csi_node_update(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
-    if not isinstance(old, CSINode) or not isinstance(new, CSINode):
-        return QueueingHint.QUEUE
-    before, after = _limits(old), _limits(new)
-    grown = any(limit > before.get(driver, 0) for driver, limit in after.items())
-    return QueueingHint.QUEUE if grown else QueueingHint.SKIP
+def _raises(pod: PodInfo, old: CSINode, new: CSINode) -> bool:
+    before = _limits(old)
+    return any(limit > before.get(driver, 0) for driver, limit in _limits(new).items())
 
 
 def _limits(node: CSINode) -> Mapping[str, int]:

@@ -11,14 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.framework.events import (
-    Action,
-    ClusterEvent,
-    ClusterEventWithHint,
-    QueueingHint,
-    Resource,
-    Seen,
-)
+from engine.framework.events import Action, Resource
 from engine.framework.interface import (
     SKIP_FILTER,
     Points,
@@ -30,9 +23,10 @@ from engine.framework.interface import (
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
-from engine.objects import Disk, PersistentVolumeClaim, Pod, Volume
+from engine.objects import Disk, Pod, Volume
+from engine.plugins.hints import gone, on
 from engine.plugins.volumes.attached import STAYING, Moved, NodeVolumes, is_stored, volumes_key
-from engine.plugins.volumes.claims import CLAIMS, find_claim, named_claims, not_found
+from engine.plugins.volumes.claims import CLAIMS, find_claim, is_one_of, named_claims, not_found
 from engine.plugins.volumes.csi_nodes import CsiNodes
 
 DISK_CONFLICT: Final = unschedulable("node(s) had no available disk")
@@ -71,14 +65,11 @@ class VolumeRestrictions:
 
     def points(self) -> Points:
         """A pod that has the disk or the claim may go, the claim may come."""
-        gone = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
-        node = ClusterEvent(Resource.NODE, Action.ADD)
-        claim = ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD)
         return Points(
             events=(
-                ClusterEventWithHint(gone, _after_pod_delete),
-                ClusterEventWithHint(node),
-                ClusterEventWithHint(claim, _after_claim_add),
+                on(Resource.ASSIGNED_POD, Action.DELETE, gone(Pod, _frees)),
+                on(Resource.NODE, Action.ADD),
+                on(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, is_one_of(named_claims)),
             ),
             class_key=volumes_key,
             pre_filter=self._pre_filter,
@@ -193,19 +184,8 @@ def _pool_and_image(disk: Disk) -> tuple[str, str]:
     return disk.pool or "rbd", disk.image
 
 
-def _after_pod_delete(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
-    if not isinstance(old, Pod):
-        return QueueingHint.QUEUE
-    if old.metadata.namespace != pod.namespace:
-        return QueueingHint.SKIP
-    shared = set(named_claims(pod.pod)) & set(named_claims(old))
-    helps = shared or _conflicts(_disks(pod.pod), old)
-    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
-
-
-def _after_claim_add(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
-    if not isinstance(new, PersistentVolumeClaim):
-        return QueueingHint.QUEUE
-    meta = new.metadata
-    ours = meta.namespace == pod.namespace and meta.name in named_claims(pod.pod)
-    return QueueingHint.QUEUE if ours else QueueingHint.SKIP
+def _frees(pod: PodInfo, other: Pod) -> bool:
+    if other.metadata.namespace != pod.namespace:
+        return False
+    shared = set(named_claims(pod.pod)) & set(named_claims(other))
+    return bool(shared) or _conflicts(_disks(pod.pod), other)

@@ -9,19 +9,13 @@ from typing import Final
 
 import numpy as np
 
-from engine.framework.events import (
-    Action,
-    ClusterEvent,
-    ClusterEventWithHint,
-    QueueingHint,
-    Resource,
-    Seen,
-)
+from engine.framework.events import Action, Resource
 from engine.framework.interface import SKIP_FILTER, Points, PreFilterResult, State, Verdicts
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Cause, Rows, Snapshot, label_column
 from engine.framework.status import Status, unresolvable
 from engine.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
+from engine.plugins.hints import differs, now, on
 from engine.plugins.volumes.attached import is_stored, volumes_key
 from engine.plugins.volumes.claims import (
     CLAIMS,
@@ -32,6 +26,7 @@ from engine.plugins.volumes.claims import (
     find_claim,
     find_class,
     find_volume,
+    is_one_of,
     named_claims,
     not_found,
 )
@@ -51,22 +46,13 @@ class VolumeZone:
 
     def points(self) -> Points:
         """A claim, its volume, its class or a node with another label may come."""
+        comes = Action.ADD | Action.UPDATE
         return Points(
             events=(
-                ClusterEventWithHint(
-                    ClusterEvent(Resource.STORAGE_CLASS, Action.ADD), _after_class_add
-                ),
-                ClusterEventWithHint(
-                    ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
-                ),
-                ClusterEventWithHint(
-                    ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD | Action.UPDATE),
-                    _after_claim_change,
-                ),
-                ClusterEventWithHint(
-                    ClusterEvent(Resource.PERSISTENT_VOLUME, Action.ADD | Action.UPDATE),
-                    _after_volume_change,
-                ),
+                on(Resource.STORAGE_CLASS, Action.ADD, now(StorageClass, _waits)),
+                on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
+                on(Resource.PERSISTENT_VOLUME_CLAIM, comes, is_one_of(named_claims)),
+                on(Resource.PERSISTENT_VOLUME, comes, differs(PersistentVolume, _topologies)),
             ),
             class_key=volumes_key,
             pre_filter=_pre_filter,
@@ -144,25 +130,5 @@ def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdi
     return Verdicts.uniform(fits | nowhere, CONFLICT)
 
 
-# ---- hints -----------------------------------------------------------------------------------
-
-
-def _after_class_add(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
-    if isinstance(new, StorageClass) and new.volume_binding_mode != FIRST_CONSUMER:
-        return QueueingHint.SKIP
-    return QueueingHint.QUEUE
-
-
-def _after_claim_change(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
-    if not isinstance(new, PersistentVolumeClaim):
-        return QueueingHint.QUEUE
-    meta = new.metadata
-    ours = meta.namespace == pod.namespace and meta.name in named_claims(pod.pod)
-    return QueueingHint.QUEUE if ours else QueueingHint.SKIP
-
-
-def _after_volume_change(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
-    if not isinstance(old, PersistentVolume) or not isinstance(new, PersistentVolume):
-        return QueueingHint.QUEUE
-    moved = _topologies(old) != _topologies(new)
-    return QueueingHint.QUEUE if moved else QueueingHint.SKIP
+def _waits(pod: PodInfo, before: StorageClass | None, after: StorageClass) -> bool:
+    return after.volume_binding_mode == FIRST_CONSUMER

@@ -1,0 +1,77 @@
+"""Hints that several plugins share: an event in, whether it may help a pod that waits out.
+
+Where an object came or went, so that there is nothing to look at, it may: when in doubt, a pod is
+tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from engine.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    HintFn,
+    QueueingHint,
+    Resource,
+    Seen,
+)
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import Snapshot
+from engine.objects import Pod
+
+T = TypeVar("T")
+
+
+def on(
+    resource: Resource, action: Action, hint: HintFn | None = None, finer: HintFn | None = None
+) -> ClusterEventWithHint:
+    """A registration."""
+    return ClusterEventWithHint(ClusterEvent(resource, action), hint, finer)
+
+
+def queue_if(helps: object) -> QueueingHint:
+    """Two words for yes and no."""
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def always(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+    """Whatever happened; kube-scheduler has a function for it, too."""
+    return QueueingHint.QUEUE
+
+
+def gone(kind: type[T], helps: Callable[[PodInfo, T], object]) -> HintFn:
+    """By the object as it was before."""
+
+    def hint(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+        return queue_if(not isinstance(before, kind) or helps(pod, before))
+
+    return hint
+
+
+def now(kind: type[T], helps: Callable[[PodInfo, T | None, T], object]) -> HintFn:
+    """By the object as it is now, and as it was if it was there."""
+
+    def hint(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+        if not isinstance(after, kind):
+            return QueueingHint.QUEUE
+        return queue_if(helps(pod, before if isinstance(before, kind) else None, after))
+
+    return hint
+
+
+def changed(kind: type[T], helps: Callable[[PodInfo, T, T], object]) -> HintFn:
+    """By the object before and after."""
+    return now(kind, lambda pod, before, after: before is None or helps(pod, before, after))
+
+
+def differs(kind: type[T], of: Callable[[T], object]) -> HintFn:
+    """By what is read of the object: only another answer helps."""
+    return changed(kind, lambda _, before, after: of(before) != of(after))
+
+
+def placed(pod: Pod) -> bool:
+    """Whether the pod has a place, real or promised."""
+    return bool(pod.node_name or pod.status.nominated_node_name)
