@@ -139,7 +139,7 @@ odd = st.builds(
 )
 events = st.lists(
     st.one_of(
-        *[st.tuples(st.just("schedule"), st.integers(0, 3))] * 6,
+        *[st.tuples(st.just("schedule"), st.integers(0, 3), st.integers(0, 3))] * 6,
         st.tuples(st.just("node"), st.integers(0, 30), st.integers(0, 4)),
         st.tuples(st.sampled_from(["gone", "cordon"]), st.integers(0, 30)),
         st.tuples(st.just("nodes"), st.integers(1, 40)),
@@ -173,6 +173,15 @@ def happen(cache, event, number):
             cache.namespaces[f"ns{number}"] = None
 
 
+def of_app(app, name, **how):
+    """Of an app, which is spread in its way or not at all: a class of its own by nothing else."""
+    labels = {"app": f"{app}"}
+    wanted = {"maxSkew": 1, "topologyKey": "z", "labelSelector": {"matchLabels": labels}}
+    when = (None, "ScheduleAnyway", "ScheduleAnyway", "DoNotSchedule")[app]
+    spec = {"topologySpreadConstraints": [{**wanted, "whenUnsatisfiable": when}]} if when else {}
+    return make_pod(name, labels=labels, spec=spec, **how)
+
+
 def told(decision):
     return (
         decision.node,
@@ -197,7 +206,7 @@ def test_every_step_equals_a_full_pass(zoo, happenings):
         happen(cache, event, number)
         if event[0] != "schedule":
             continue
-        pod = make_pod(f"p{number}", cpu="1", priority=event[1])
+        pod = of_app(event[2], f"p{number}", cpu="1", priority=event[1])
         snapshot = cache.snapshot(0.0)
         found = told(decide(pod, snapshot, kept))
         assert found == told(decide(pod, snapshot, Framework(profile, memo_bytes=0)))
