@@ -50,6 +50,7 @@ class Odd:
     how: Normalization
     shared: bool
     keyed: int
+    least: float = 5.0
 
     def points(self):
         return Points(
@@ -94,7 +95,9 @@ class Odd:
         version = self.version if self.keyed == 2 or not by_row else None
         if version is not None and shared is not None:
             shared = shared, version(snapshot)
-        return kind(scope=scopes[scope], causes=self.causes, version=version, shared=shared, **more)
+        state = len(snapshot.namespaces)
+        told = {"scope": scopes[scope], "version": version, "shared": shared, "state": state}
+        return kind(causes=self.causes, **told, **more)
 
     def pre_filter(self, pod, snapshot):
         if self.number(pod) == 2:
@@ -108,7 +111,7 @@ class Odd:
         values = self.column(snapshot, rows)
         if self.filters == "all":
             values = values + snapshot.nodes.pod_count.max(initial=0) // 4
-        most = 5.0 + self.number(pod) + len(snapshot.namespaces) * (self.keyed == 2)
+        most = self.least + self.number(pod) + (state if self.keyed == 2 else 0)
         return Verdicts.uniform(values < most, unschedulable(self.name))
 
     def pre_score(self, pod, snapshot):
@@ -118,7 +121,7 @@ class Odd:
     def score(self, state, pod, snapshot, rows):
         values = self.column(snapshot, rows) + self.number(pod)
         if self.keyed == 2 or self.scores != "row":
-            values = values + len(snapshot.namespaces)
+            values = values + state
         if self.scores != "row" and len(values):
             values = values - values.min()
         return np.minimum(values * 7.5, 100.0)
@@ -335,6 +338,21 @@ def test_classes_that_only_differ_in_what_looks_further_have_one_column_and_each
     assert columns[0] is columns[1] is columns[2]
     other = framework.known(make_pod("o", cpu="200m"), cache.snapshot(0.0)).keys
     assert other is not columns[0]
+
+
+def test_all_classes_of_a_column_notice_what_one_of_them_asked_anew_for():
+    cache = Cache()
+    for number in range(3):
+        cache.add_node(make_node(f"n{number}", labels={"z": f"{number}"}))
+    wide = Odd("Odd", "zone", "all", "", Normalization.NONE, shared=False, keyed=2, least=0.0)
+    framework = Framework(Profile("berth", (*default_plugins(), Weighted(wide, 1.0))))
+
+    def feasible(app):
+        return decide(of_app(app, f"p{app}"), cache.snapshot(0.0), framework).feasible
+
+    assert [feasible(app) for app in (1, 2)] == [0, 0]
+    cache.namespaces["one"] = cache.namespaces["two"] = None
+    assert [feasible(app) for app in (1, 2)] == [2, 2]
 
 
 def test_a_node_that_joins_drops_no_class():
