@@ -166,12 +166,13 @@ def _tenant(job: _Job, namespace: str) -> Tenant:
 
     if job.settings is None:
         return Tenant(namespace)
-    rules = job.settings.tenants
-    if rules is None or not rules.of_file(f"{namespace}/{rules.config_map}/"):
+    policies = job.settings.policies
+    bounds = policies.tenants
+    if bounds is None or not policies.tenant_of(f"{namespace}/{bounds.config_map}/"):
         raise click.ClickException(
             f"{job.config}: policies.tenants does not let namespace {namespace} have policies"
         )
-    return Tenant(namespace, rules.policies, rules.cost)
+    return Tenant(namespace, bounds.policies, bounds.cost)
 
 
 def expanded(paths: Iterable[Path]) -> Iterator[Path]:
@@ -258,7 +259,7 @@ def _diagnostics(job: _Job) -> Iterator[Diagnostic]:
     size = Size(nodes or least.nodes, pods or least.pods)
     bundled = {name: policies.text(name) for name in policies.names()}
     settings = job.settings
-    overrides = {} if settings is None else settings.overrides
+    overrides = {} if settings is None else settings.policies.overrides
     params = {name: one.params for name, one in overrides.items()}
     compiler = new_compiler()
     groups: list[Mapping[str, bytes]] = (
@@ -340,7 +341,7 @@ def _beyond_files(job: _Job) -> Iterator[Diagnostic]:
         # Policies that do not compile are there, too.
         compiled = {plan.name for plan in job.plans}
         broken = {_called(name, text) for name, text in job.texts.items()} - compiled
-        names = [one for one in job.settings.overrides if one not in broken]
+        names = [one for one in job.settings.policies.overrides if one not in broken]
         yield from without_policy(names, job.plans, _Places(job.config))
 
 
@@ -386,7 +387,7 @@ def _configured_value(one: Diagnostic, without: Sequence[Diagnostic], job: _Job)
     policy = _called(source.name, source.text.encode())
     line = source.position(one.span.start)[0]
     found = _SETS.search(one.message) or _DECLARED.match(source.text.split("\n")[line - 1])
-    override = job.settings.overrides.get(policy)
+    override = job.settings.policies.overrides.get(policy)
     if found is None or override is None or found[1] not in override.params:
         return one
     place, span = _Places(job.config)(policy, "params", found[1])

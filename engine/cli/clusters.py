@@ -136,12 +136,10 @@ async def _texts_there(session: KubeClient, settings: Settings) -> Texts | None:
         for one in there:
             folder = f"{namespace}/{one.metadata.name}/" if policies.in_folders else ""
             found |= _within(folder, files_of(one))
-    tenants = compile_settings(settings.berth).tenants
-    there = [] if tenants is None else await list_all(session, config_maps("", tenants.config_map))
-    for one in there:
-        folder = f"{one.metadata.namespace}/{one.metadata.name}/"
-        if tenants is not None and tenants.of_file(folder):
-            found |= _within(folder, files_of(one))
+    if policies.tenants is not None:
+        for one in await list_all(session, config_maps("", policies.tenants.config_map)):
+            folder = f"{one.metadata.namespace}/{one.metadata.name}/"
+            found |= _within(folder, files_of(one)) if policies.tenant_of(folder) else {}
     return found or None
 
 

@@ -15,9 +15,10 @@ from engine.plugins.profiles import make_profiles
 from engine.policy import keeping
 from engine.policy.bundle import Bundle, Refusal, compile_at_once, compile_settings
 from engine.policy.chain import frameworks_of, worlds_of
-from engine.policy.guard import Guard, GuardSettings, Load
+from engine.policy.guard import Guard, Load
 from engine.policy.reloader import Kept, Listener, Reloader
 from engine.policy.sources import Source
+from engine.policysections import GuardSection
 from tests.builders import make_node, make_pod
 from tests.engine.policy.builders import compiler
 
@@ -270,9 +271,8 @@ class Watched:
         self.clock = ManualClock()
         self.load = Load(3, 1)
         self.back = []
-        self.guard = Guard(
-            GuardSettings(60.0, **settings), self.clock, lambda: self.load, self.back.append
-        )
+        section = GuardSection(within="60s", **settings)
+        self.guard = Guard(section, self.clock, lambda: self.load, self.back.append)
 
     def after(self, seconds, load):
         self.load = load
