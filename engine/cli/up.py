@@ -67,12 +67,14 @@ async def _up(nodes: int, port: int, kubeconfig: Path, *, scheduler: bool) -> No
                 f" {_NAMESPACE}/{_CONFIG_MAP}",
                 err=True,
             )
-            settings = Settings.model_validate(
-                {
-                    "berth": {
-                        "policies": {"configMap": f"{_NAMESPACE}/{_CONFIG_MAP}"},
-                        "prometheus": {"url": cluster.prometheus_url},
-                    }
-                }
-            )
-            await App(RunOptions(settings, cluster.kubeconfig()), clock=clock).run(stop)
+            options = options_of(cluster, f"{_NAMESPACE}/{_CONFIG_MAP}")
+            await App(options, clock=clock).run(stop)
+
+
+def options_of(cluster: EmbeddedCluster, config_map: str) -> RunOptions:
+    """For a scheduler on an embedded cluster, with the policies of a ConfigMap."""
+    berth = {
+        "policies": {"configMap": config_map},
+        "prometheus": {"url": cluster.prometheus_url},
+    }
+    return RunOptions(Settings.model_validate({"berth": berth}), cluster.kubeconfig())
