@@ -14,6 +14,7 @@ from engine.app import NO_POLICIES, settings_worlds, signal_spec
 from engine.basis import SignalSource
 from engine.cli.eval import Given, GivenSignals, read_metrics
 from engine.cli.manifests import Objects
+from engine.cli.refusals import reported
 from engine.clock import Clock, ManualClock, SystemClock
 from engine.config import ConfigError, Settings
 from engine.kube.errors import NotFound, StatusError
@@ -97,10 +98,8 @@ def _by_key(there: Sequence[Pod]) -> dict[str, Pod]:
 
 
 def _lab(settings: Settings, bundle: Bundle, clock: ManualClock, signals: SignalSource) -> Lab:
-    try:
+    with reported(ConfigError):
         profiles = make_profiles(settings)
-    except ConfigError as wrong:
-        raise click.ClickException(str(wrong)) from wrong
     frameworks = chain.frameworks_of(profiles, bundle, worlds=settings_worlds(settings))
     return Lab(frameworks, clock=clock, signals=signals)
 

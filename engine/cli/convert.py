@@ -13,6 +13,11 @@ import click
 import yaml
 
 from engine.cli.conversions import Converted, convert
+from engine.cli.refusals import reported, written
+from engine.config import BerthDocument, ConfigError, SchedulerDocument, parse
+from engine.plugins.registry import is_in_tree
+from engine.policy.bundle import Refusal, compile_at_once, compile_settings, in_a_line
+from engine.policy.support import new_compiler
 
 _VERSIONS: Final = ("v1", "v1beta3")
 _GROUP: Final = "kubescheduler.config.k8s.io"
@@ -74,8 +79,6 @@ def converted(source: Path) -> _Found:
 
 def _profile(profile: dict[str, Any], found: _Found) -> None:
     """Takes plugins that Berth does not have out of a profile and puts policies in their place."""
-    from engine.plugins.registry import is_in_tree
-
     name = profile.get("schedulerName", "default-scheduler")
     points: dict[str, dict[str, Any]] = profile.get("plugins") or {}
     configs: list[dict[str, Any]] = profile.get("pluginConfig") or []
@@ -171,15 +174,9 @@ def config_maps_of(found: _Found) -> list[dict[str, Any]]:
 
 def _check(source: Path, config: list[dict[str, Any]], found: _Found) -> None:
     """Tries what came out as a start would; what cannot run is lost, not hidden."""
-    from engine.config import BerthDocument, ConfigError, SchedulerDocument, parse
-    from engine.policy.bundle import Refusal, compile_at_once, compile_settings, in_a_line
-    from engine.policy.support import new_compiler
-
-    try:
+    with reported(ConfigError):
         parse(str(source), SchedulerDocument, config[0])
         berth = parse(str(source), BerthDocument, config[1])
-    except ConfigError as wrong:
-        raise click.ClickException(str(wrong)) from wrong
     files = {
         f"berth-system/{_name(profile)}/{name}" if len(found.policies) > 1 else name: text
         for profile, texts in found.policies.items()
@@ -212,15 +209,13 @@ def _write(folder: Path, config: list[dict[str, Any]], found: _Found) -> None:
     for source in policies.get("sources", [policies] if policies else []):
         name = source.pop("configMap").partition("/")[2]
         source["dir"] = str(folder / name)
-    try:
+    with written(folder):
         for profile, files in found.policies.items():
             (folder / _name(profile)).mkdir(parents=True, exist_ok=True)
             for name, text in files.items():
                 (folder / _name(profile) / name).write_text(text, encoding="utf-8")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.yaml").write_text(_as_text(config), encoding="utf-8")
-    except OSError as failed:
-        raise click.ClickException(f"{folder}: cannot be written: {failed.strerror}") from failed
     click.echo(
         f"{folder / 'config.yaml'} and {sum(map(len, found.policies.values()))} policies", err=True
     )

@@ -14,7 +14,7 @@ from engine.app import App, Hooks, RunOptions
 from engine.cli import options, runflags
 from engine.cli.logs import log_of_a_process
 from engine.cli.loop import run_until_told
-from engine.cli.refusals import told
+from engine.cli.refusals import reported
 from engine.cli.run import warn_of_folder, with_flags
 from engine.clock import SystemClock
 from engine.config import (
@@ -66,7 +66,7 @@ from engine.serving.server import ListenError, ServerOptions
 )
 @click.option("--print-config", is_flag=True, help="Print what kube-scheduler needs, and end.")
 @options.QUIET_VERBOSITY
-@told(ConfigError, CertificateError, ListenError)
+@reported(ConfigError, CertificateError, ListenError)
 def command(*, verbosity: int, url: str | None, print_config: bool, **flags: Any) -> None:  # noqa: ANN401 - each has its own type
     """Answers until SIGTERM or SIGINT; decides and writes nothing itself."""
     if print_config:

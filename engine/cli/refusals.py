@@ -10,7 +10,7 @@ import click
 
 
 @contextmanager
-def told(*kinds: type[Exception]) -> Iterator[None]:
+def reported(*kinds: type[Exception]) -> Iterator[None]:
     """What is raised of these kinds says itself what is wrong, and is no traceback's business."""
     try:
         yield

@@ -10,6 +10,7 @@ import click
 
 from dsl.compiler import Compiler
 from engine.app import NO_POLICIES, settings_worlds
+from engine.cli.refusals import reported
 from engine.config import ConfigError, Settings
 from engine.display import plain
 from engine.framework.frameworks import Frameworks
@@ -33,10 +34,8 @@ def frameworks_of(compiler: Compiler, instead: Texts | None = None) -> Framework
         read = Settings.model_validate_json(settings.get("settings", ""))
         bundle = NO_POLICIES
         files = files if instead is None else instead
-        try:
+        with reported(ConfigError):
             profiles = make_profiles(read)
-        except ConfigError as wrong:
-            raise click.ClickException(str(wrong)) from wrong
         if files:
             made = compile_at_once(compiler, files, compile_settings(read.berth, profiles))
             if not isinstance(made, Bundle):
@@ -49,12 +48,10 @@ def frameworks_of(compiler: Compiler, instead: Texts | None = None) -> Framework
 
 @click.command("replay", help="Make the decisions of a journal again and compare.")
 @click.argument("journal", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@reported(ValueError)
 def command(journal: Path) -> None:
     """Exit 1 if any decision comes out differently."""
-    try:
-        report = replay(journal, frameworks_of(new_compiler()))
-    except ValueError as wrong:
-        raise click.ClickException(str(wrong)) from wrong
+    report = replay(journal, frameworks_of(new_compiler()))
     for difference in report.differences:
         click.echo(plain(difference))
     if report.cut:

@@ -19,7 +19,7 @@ from engine.cli import options, runflags
 from engine.cli.logs import VERBOSITY, log_of_a_process
 from engine.cli.loop import on_signal, run_until_told
 from engine.cli.private import open_private
-from engine.cli.refusals import told, written
+from engine.cli.refusals import reported, written
 from engine.clock import SystemClock
 from engine.config import ConfigError, PrometheusSection, Settings, load, parse
 from engine.extenders.asking import Extenders
@@ -75,7 +75,7 @@ _LOG = logging.getLogger("engine")
     help="0: no line a pod; 2: one; 4: more; 5: also why it went there.  [default: 2]",
 )
 @runflags.STOCK
-@told(ConfigError, CertificateError, ListenError)
+@reported(ConfigError, CertificateError, ListenError)
 def command(
     *,
     config: str | None,

@@ -11,7 +11,7 @@ import click
 from engine.cli import options
 from engine.cli.logs import log_of_a_process
 from engine.cli.loop import run_until_told
-from engine.cli.refusals import told
+from engine.cli.refusals import reported
 from engine.cli.run import with_flags
 from engine.cli.runflags import certificate_files
 from engine.clock import SystemClock
@@ -50,7 +50,7 @@ from engine.webhook.registration import Place, webhooks
 )
 @options.LOGGING_FORMAT
 @options.QUIET_VERBOSITY
-@told(ConfigError, SelectorError, CertificateError, ListenError)
+@reported(ConfigError, SelectorError, CertificateError, ListenError)
 def command(*, verbosity: int, logging_format: str, **flags: Any) -> None:  # noqa: ANN401 - each has its own type
     """Answers until SIGTERM or SIGINT, as a scheduler of the same configuration would."""
     log_of_a_process(verbosity, as_json=logging_format == "json")
