@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import difflib
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dsl.diagnostics import Diagnostic
-    from dsl.formatter import Formatted
-    from dsl.parser import Parser
+from dsl.diagnostics import Diagnostic, render
+from dsl.files import read_source
+from dsl.formatter import Formatted, format_source
+from dsl.parser import Parser
 
 _TESTS: Final = ".policytest"
 _SUFFIXES: Final = (".policy", _TESTS)
@@ -59,10 +58,6 @@ class _Outcome:
 )
 def command(paths: tuple[str, ...], stdin_name: str, *, check: bool, diff: bool) -> None:
     """Formats files, folders (this one if none is named) or the standard input."""
-    # The language is imported by the commands that need it: it costs what `version` should not.
-    from dsl.diagnostics import render
-    from dsl.parser import Parser
-
     parser = Parser()
     outcomes = []
     for path in _files(paths or (".",)):
@@ -117,9 +112,6 @@ def _format(parser: Parser, path: str, stdin_name: str) -> _Outcome:
 
 
 def _formatted(parser: Parser, name: str, data: bytes) -> Formatted:
-    from dsl.files import read_source
-    from dsl.formatter import Formatted, format_source
-
     source, problems = read_source(name, data)
     if problems:
         return Formatted(None, problems)
