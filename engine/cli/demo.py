@@ -87,7 +87,7 @@ class Story:
             self._messages[pod.name] = placed.decision.message
             return
         self._decided_at[pod.name] = self._clock.monotonic()
-        why = tuple(map(str, rules_of(placed, frameworks.of(pod))))
+        why = tuple(rules_of(placed, frameworks.of(pod)))
         self._rows[pod.name] = Row(pod.name, placed.decision.node, why)
 
     # ---- the steps -----------------------------------------------------------------------------

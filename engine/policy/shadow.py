@@ -282,8 +282,7 @@ class Shadow:
         return _Case(
             placed,
             rulers.of(pod),
-            self._worlds.subject(pod, snapshot),
-            self._worlds.of(snapshot, pod.uid),
+            *self._worlds.asked(pod, snapshot),
             placed.decision.row,
         )
 
@@ -322,7 +321,7 @@ class Shadow:
             return []
         pod, row = case.placed.decision.pod, case.row
         there = case.snapshot.overlay(row, add=(pod,))
-        subject, world = self._worlds.subject(pod, there), self._worlds.of(there, pod.uid)
+        subject, world = self._worlds.asked(pod, there)
         found: list[tuple[str, RuleBase]] = []
         stop = plan.reserved(subject, world, row)
         if stop is not None:

@@ -34,22 +34,24 @@ from engine.framework.workloads import workload_of
 from engine.objects import Node, ObjectMeta
 from engine.plugins.eligibility import eligibility_key, eligible
 from engine.policy.accounts import over_minimum, quota_amounts, quota_flag, quota_name
-from engine.policy.elsewhere import OfNodes, workload_replicas, workload_texts
+from engine.policy.elsewhere import (
+    LEASES,
+    NodeObjects,
+    renewed,
+    volume_limit,
+    workload_replicas,
+    workload_texts,
+)
 from engine.policy.gangs import group_number
 from engine.policy.images import ImageIndex
 from engine.policy.podreads import (
-    POD_FLAGS,
-    POD_NUMBERS,
-    POD_TEXTS,
     UnreadFieldError,
     container_number,
     containers_of,
     epoch_seconds,
     group_of,
     namespace_text,
-    pod_number,
-    pod_text,
-    reader,
+    pod_reader,
     reader_of,
 )
 
@@ -147,7 +149,8 @@ class Kept:
 
     def __init__(self) -> None:
         self.images = ImageIndex()
-        self.of_nodes = OfNodes()
+        self.heartbeats = NodeObjects("Lease", renewed, f"{LEASES}/")
+        self.volume_limits = NodeObjects("CSINode", volume_limit)
         self.over_minimum: dict[int, frozenset[str]] = {}
         """Namespaces over their minimum, by generation of the world that was asked."""
 
@@ -182,7 +185,6 @@ class SnapshotWorld:
         self._of_table = table
         self._set: PodColumns = snapshot.pods if table == _ON_NODES else snapshot.beside.pods(table)
         self._kept = kept or Kept()
-        self._images = self._kept.images
         self._gpus = gpus
         self._zone = zone
         self._others: dict[str, SnapshotWorld] = {}
@@ -282,7 +284,7 @@ class SnapshotWorld:
     def node_texts(self, field: str) -> tuple[NDArray[np.intp], CodeColumn]:
         """See `World.node_texts`."""
         if field == "node.images":
-            return self._images.lists(self.snapshot)
+            return self._kept.images.lists(self.snapshot)
         raise UnreadFieldError(field)
 
     def node_column(self, field: str, asked: Part) -> FloatColumn | BoolColumn:
@@ -290,7 +292,7 @@ class SnapshotWorld:
         if field == "node.eligible" and isinstance(asked, bytes):
             return eligible(asked, self.snapshot)
         if field == "node.missing_image_bytes" and isinstance(asked, tuple):
-            return self._images.missing_bytes(self.snapshot, [str(one) for one in asked])
+            return self._kept.images.missing_bytes(self.snapshot, [str(one) for one in asked])
         raise UnreadFieldError(field)
 
     def pod_table(self, table: str) -> SnapshotWorld:
@@ -338,10 +340,9 @@ class SnapshotWorld:
     def pod_number(self, field: str, key: str | None) -> FloatColumn:
         """See `World.pod_number`."""
         name = field.removeprefix("it.")
-        gpus = self._gpus
         if field in OF_THE_QUEUE:
             return self._of_queue(name)
-        return self._set.number(f"{name} {key}", lambda pod: pod_number(pod, name, key, gpus))
+        return self._set.number(f"{name} {key}", pod_reader(name, key, self._gpus))
 
     def pod_text(self, field: str, key: str | None) -> CodeColumn:
         """See `World.pod_text`."""
@@ -357,7 +358,7 @@ class SnapshotWorld:
             return pods.namespace_text(
                 f"{name} {key}", lambda pod: namespace_text(known, pod.namespace, part, key)
             )
-        return pods.text(f"{name} {key}", lambda pod: pod_text(pod, name, key))
+        return pods.text(f"{name} {key}", pod_reader(name, key))
 
     def pod_flag(self, field: str, key: str | None) -> BoolColumn:  # noqa: ARG002 - none is keyed
         """See `World.pod_flag`."""
@@ -367,9 +368,9 @@ class SnapshotWorld:
         if name == "quota.over_min":
             namespaces = self._kept.over(self.generation, over_minimum(self.snapshot))
             over = [self.dictionary.code(one) for one in sorted(namespaces)]
-            own = self._set.text("namespace", reader(POD_TEXTS, "namespace"))
+            own = self._set.text("namespace", pod_reader("namespace", None))
             return np.isin(own, over) & (self.pod_node >= 0)
-        return self._set.flag(name, reader(POD_FLAGS, name))
+        return self._set.flag(name, pod_reader(name, None))
 
     def cycle_number(self, field: str) -> float:
         """See `World.cycle_number`."""
@@ -417,9 +418,9 @@ class SnapshotWorld:
         if field == "node.created":
             return nodes.number("created", lambda n: epoch_seconds(n.metadata.creation_timestamp))
         if field == "node.heartbeat":
-            return self._kept.of_nodes.heartbeats(self.snapshot)
+            return self._kept.heartbeats.column(self.snapshot)
         if field == "node.volumes.limit":
-            return self._kept.of_nodes.volume_limits(self.snapshot)
+            return self._kept.volume_limits.column(self.snapshot)
         if field == "node.volumes.attached":
             return self._attached()
         if field.startswith("node.ips."):
@@ -440,7 +441,7 @@ class SnapshotWorld:
     def _attached(self) -> FloatColumn:
         pods = self.snapshot.pods
         there = pods.node >= 0
-        volumes = pods.number("volumes.count None", POD_NUMBERS["volumes.count"])[there]
+        volumes = pods.number("volumes.count None", pod_reader("volumes.count", None))[there]
         size = self.snapshot.nodes.size
         return np.bincount(pods.node[there], volumes, size).astype(np.float64, copy=False)
 
@@ -508,7 +509,7 @@ class PodSubject:
             return time_of(known, name)
         if field == "workload.replicas":
             return workload_replicas(self._pod, self._snapshot)
-        return pod_number(self._pod, name, key, self._gpus)
+        return float(pod_reader(name, key, self._gpus)(self._pod))
 
     def text(self, field: str, key: str | None) -> str | None:
         """See `Subject.text`."""
@@ -523,7 +524,8 @@ class PodSubject:
             return quota_name(self._pod, self._snapshot)
         if field == "group.name":
             return group_of(self._pod)
-        return pod_text(self._pod, field.removeprefix("pod."), key)
+        text: str | None = pod_reader(field.removeprefix("pod."), key)(self._pod)
+        return text
 
     def texts(self, field: str) -> tuple[str, ...]:
         """See `Subject.texts`."""
@@ -537,7 +539,7 @@ class PodSubject:
         """See `Subject.flag`."""
         if field.startswith("quota."):
             return quota_flag(field.removeprefix("quota."), self._pod, self._snapshot)
-        return reader(POD_FLAGS, field.removeprefix("pod."))(self._pod)
+        return bool(pod_reader(field.removeprefix("pod."), None)(self._pod))
 
     def pairs(self, field: str) -> tuple[tuple[str, str | float], ...]:
         """See `Subject.pairs`."""
@@ -567,7 +569,7 @@ class PodSubject:
         pod = self._pod
         limits = [(c.resources and c.resources.limits) or {} for c in containers_of(pod)]
         named = pod.requests if name == "request" else {key for one in limits for key in one}
-        found = ((key, pod_number(pod, name, key, self._gpus)) for key in sorted(named))
+        found = ((key, self.number(f"pod.{name}", key)) for key in sorted(named))
         return tuple((key, MISSING if one != one else one) for key, one in found)
 
     def asks(self, field: str) -> Part:
