@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,7 @@ from engine.policy.waking import (
 )
 from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, SnapshotWorld
 
+_R = TypeVar("_R", bound=RuleBase)
 _MINUTE: Final = 60.0
 #: A moment after a comparison turns; what is computed of it may be off in the last digit.
 _PAST: Final = 0.001
@@ -107,7 +108,7 @@ class Worlds:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class Asked:
     """A pod in a snapshot, and what each rule reads of it: None where its left side is false."""
 
     pod: PodInfo
@@ -120,6 +121,11 @@ class _Asked:
     def is_silent(self) -> bool:
         """Whether none of the rules applies to the pod."""
         return self.stop is None and all(one is None for one in (*self.filters, *self.scores))
+
+
+def applying(rules: Sequence[_R], parts: Sequence[Parts | None]) -> list[tuple[_R, Parts]]:
+    """The rules that apply to a pod, each with what it reads of it."""
+    return [(rule, own) for rule, own in zip(rules, parts, strict=True) if own is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +143,7 @@ class PolicyPlugin:
     def __init__(self, plan: Plan, worlds: Worlds) -> None:
         self.plan = plan
         self._worlds = worlds
-        self._asked: _Asked | None = None
+        self._asked: Asked | None = None
         self._kept: dict[int, _Kept] = {}
         self._kept_for: Hashable = None
         self._gangs = gangs.GangRules(plan.gangs, worlds.asked_as_any)
@@ -262,7 +268,7 @@ class PolicyPlugin:
 
     def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """What the rules read of the pod, as their verdicts."""
-        asked = self._ask(pod, snapshot)
+        asked = self.ask(pod, snapshot)
         if asked.is_silent:
             return SILENT
         if not self.plan.prefilters:
@@ -271,7 +277,7 @@ class PolicyPlugin:
 
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Skips when no filter applies to the pod."""
-        asked = self._ask(pod, snapshot)
+        asked = self.ask(pod, snapshot)
         if asked.stop is not None:
             return PreFilterResult(status_of(asked.stop))
         if all(parts is None for parts in asked.filters):
@@ -288,14 +294,14 @@ class PolicyPlugin:
 
     def _what_if(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """What a prefilter says of all nodes is asked anew where some pods are gone."""
-        if self._ask(pod, snapshot).stop is None:
+        if self.ask(pod, snapshot).stop is None:
             return PolicyPlugin._pre_filter(self, pod, snapshot)
         return PreFilterResult(state=_ANEW, scope=Scope.ALL)
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """Rules are AND-ed."""
         if state is _ANEW:
-            asked = self._ask(pod, snapshot)
+            asked = self.ask(pod, snapshot)
             if asked.stop is not None:
                 none = np.zeros(len(np.arange(snapshot.nodes.size)[rows]), np.bool_)
                 return Verdicts.uniform(none, status_of(asked.stop))
@@ -304,11 +310,10 @@ class PolicyPlugin:
         world = self._worlds.of(snapshot, pod.uid)
         masks = []
         passed: BoolColumn | None = None
-        for rule, own in zip(self.plan.filters, parts, strict=True):
-            if own is not None:
-                mask = rule.verdict(own, world, rows)
-                masks.append((rule, mask))
-                passed = mask if passed is None else passed & mask
+        for rule, own in applying(self.plan.filters, parts):
+            mask = rule.verdict(own, world, rows)
+            masks.append((rule, mask))
+            passed = mask if passed is None else passed & mask
         # A search for a zero takes a tenth of the time of `all`.
         if passed is None or b"\0" not in passed.tobytes():
             return ALL_PASS
@@ -342,7 +347,7 @@ class PolicyPlugin:
 
     def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
         """Skips when no score applies to the pod. Rules are normalised one by one."""
-        asked = self._ask(pod, snapshot)
+        asked = self.ask(pod, snapshot)
         if all(parts is None for parts in asked.scores):
             return SKIP_SCORE
         if self._scores_by_version:
@@ -399,14 +404,13 @@ class PolicyPlugin:
         self, pod: PodInfo, snapshot: Snapshot, row: int, candidates: NDArray[np.intp]
     ) -> list[str]:
         """What each rule that applies to the pod said of this node, one of the candidates."""
-        asked = self._ask(pod, snapshot)
+        asked = self.ask(pod, snapshot)
         world = self._worlds.of(snapshot, pod.uid)
         everyone = np.flatnonzero(snapshot.nodes.present)
         said: list[tuple[RuleBase, str]] = []
-        for rule, own in zip(self.plan.filters, asked.filters, strict=True):
-            if own is not None:
-                kept = int(np.count_nonzero(rule.verdict(own, world, everyone)))
-                said.append((rule, f"{kept} of {len(everyone)} nodes pass"))
+        for rule, own in applying(self.plan.filters, asked.filters):
+            kept = int(np.count_nonzero(rule.verdict(own, world, everyone)))
+            said.append((rule, f"{kept} of {len(everyone)} nodes pass"))
         at = np.flatnonzero(candidates == row)
         for score_rule, column in self.line_scores(pod, snapshot, candidates) if len(at) else ():
             said.append((score_rule, f"{column[at[0]]:g} of 100"))
@@ -426,10 +430,8 @@ class PolicyPlugin:
     def masks(self, pod: PodInfo, snapshot: Snapshot) -> list[tuple[FilterRule, BoolColumn]]:
         """What each filter that applies to the pod says of all rows."""
         world, everyone = self._worlds.of(snapshot, pod.uid), slice(0, snapshot.nodes.size)
-        own = zip(self.plan.filters, self._ask(pod, snapshot).filters, strict=True)
-        return [
-            (rule, rule.verdict(parts, world, everyone)) for rule, parts in own if parts is not None
-        ]
+        own = applying(self.plan.filters, self.ask(pod, snapshot).filters)
+        return [(rule, rule.verdict(parts, world, everyone)) for rule, parts in own]
 
     def stop(self, pod: PodInfo, snapshot: Snapshot) -> Stop | None:
         """Why the pod waits before the queue, or fits nowhere whatever the nodes are."""
@@ -447,18 +449,18 @@ class PolicyPlugin:
         """What each line that has a say gives the candidates, 0..100."""
         world = self._worlds.of(snapshot, pod.uid)
         found = []
-        for rule, own in zip(self.plan.scores, self._ask(pod, snapshot).scores, strict=True):
-            if own is not None:
-                column = rule.finish(rule.column(own, world, candidates, candidates))
-                if column is not None:
-                    found.append((rule, column))
+        for rule, own in applying(self.plan.scores, self.ask(pod, snapshot).scores):
+            column = rule.finish(rule.column(own, world, candidates, candidates))
+            if column is not None:
+                found.append((rule, column))
         return found
 
-    def _ask(self, pod: PodInfo, snapshot: Snapshot) -> _Asked:
+    def ask(self, pod: PodInfo, snapshot: Snapshot) -> Asked:
+        """What the rules read of a pod; kept until another pod is asked about, or the cluster."""
         asked = self._asked
         if asked is None or asked.pod is not pod or asked.snapshot is not snapshot:
             subject, world = self._worlds.asked(pod, snapshot)
-            asked = self._asked = _Asked(
+            asked = self._asked = Asked(
                 pod,
                 snapshot,
                 tuple([rule.prepare(subject, world) for rule in self.plan.filters]),

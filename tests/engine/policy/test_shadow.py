@@ -202,9 +202,9 @@ async def test_a_policy_that_fails_in_shadow_abstains_and_stops_nobody(caplog):
     def fails(*args):
         raise ZeroDivisionError
 
-    plan = made.shadow._tried["p1"].plan
-    broken = msgspec.structs.replace(plan.filters[0], prepare=fails)
-    made.shadow._tried["p1"].plan = msgspec.structs.replace(plan, filters=(broken,))
+    plugin = made.shadow._tried["p1"].plugin
+    broken = msgspec.structs.replace(plugin.plan.filters[0], prepare=fails)
+    plugin.plan = msgspec.structs.replace(plugin.plan, filters=(broken,))
     assert len(await made.places("a", "b")) == 2
     assert made.tally("p2").pods == 2
     assert made.world.telemetry[Count.PLUGIN_ERRORS] == 2
