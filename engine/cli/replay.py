@@ -32,18 +32,26 @@ def frameworks_of(compiler: Compiler, instead: Texts | None = None) -> Framework
 
     def frameworks(files: Texts, settings: Mapping[str, str]) -> Frameworks:
         read = Settings.model_validate_json(settings.get("settings", ""))
-        bundle = NO_POLICIES
-        files = files if instead is None else instead
-        with reported(ConfigError):
-            profiles = make_profiles(read)
-        if files:
-            made = compile_at_once(compiler, files, compile_settings(read.berth, profiles))
-            if not isinstance(made, Bundle):
-                raise click.ClickException(made.text)
-            bundle = made
-        return chain.frameworks_of(profiles, bundle, worlds=settings_worlds(read))
+        return ruled(read, files if instead is None else instead, compiler)[0]
 
     return frameworks
+
+
+def ruled(settings: Settings, files: Texts | None, compiler: Compiler) -> tuple[Frameworks, Bundle]:
+    """What decides under these settings and policies.
+
+    Raises:
+        click.ClickException: this version refuses the profiles or the policies.
+    """
+    with reported(ConfigError):
+        profiles = make_profiles(settings)
+    bundle = NO_POLICIES
+    if files:
+        made = compile_at_once(compiler, files, compile_settings(settings.berth, profiles))
+        if not isinstance(made, Bundle):
+            raise click.ClickException(made.text)
+        bundle = made
+    return chain.frameworks_of(profiles, bundle, worlds=settings_worlds(settings)), bundle
 
 
 @click.command("replay", help="Make the decisions of a journal again and compare.")

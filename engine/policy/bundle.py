@@ -199,27 +199,28 @@ def together(own: Bundle, parts: Mapping[str, Bundle], bounds: TenantsSection | 
 def _at_once(
     compiler: Compiler, files: Texts, settings: CompileSettings, title: str
 ) -> Bundle | Refusal:
-    steps = steps_of(compiler, files, settings, Size())
+    steps = steps_of(compiler, files, settings, Size(), title)
     while True:
         try:
             next(steps)
         except StopIteration as done:
-            return outcome_of(done.value, files, settings, title)
+            made: Bundle | Refusal = done.value
+            return made
 
 
 def steps_of(
-    compiler: Compiler, files: Texts, settings: CompileSettings, size: Size
-) -> Generator[None, None, CompileResult]:
-    """Compiles, one statement a step; what comes of it is for `outcome_of`."""
-    params = {name: override.params for name, override in settings.policies.overrides.items()}
-    return compiler.steps(
+    compiler: Compiler, files: Texts, settings: CompileSettings, size: Size, title: str
+) -> Generator[None, None, Bundle | Refusal]:
+    """A bundle if there is no error, one statement a step; `title` is who is refused else."""
+    result: CompileResult = yield from compiler.steps(
         files,
-        params=params,
+        params={name: one.params for name, one in settings.policies.overrides.items()},
         metrics=settings.metrics,
         size=size,
         bundled=_bundled(),
         tenant=settings.tenant,
     )
+    return _outcome(result, files, settings, title)
 
 
 @cache
@@ -228,20 +229,14 @@ def _bundled() -> Mapping[str, str]:
     return MappingProxyType({name: policies.text(name) for name in policies.names()})
 
 
-def outcome_of(
+def _outcome(
     result: CompileResult, files: Texts, settings: CompileSettings, title: str
 ) -> Bundle | Refusal:
-    """A bundle if there is no error; `title` is who is refused else."""
     run = [plan for plan in map(settings.applied, result.plans) if plan.mode != "off"]
     missing = (one for plan in run for one in at_load(plan, settings.binders))
     profiles = settings.profiles_of(result.plans)
     sorting = (one for plan in run for one in _sorts_of_some(plan, profiles))
-    diagnostics = (
-        *result.diagnostics,
-        *names_of_plugins(result.plans),
-        *missing,
-        *sorting,
-    )
+    diagnostics = (*result.diagnostics, *names_of_plugins(result.plans), *missing, *sorting)
     errors = [d for d in diagnostics if d.is_error]
     if not errors:
         plans = tuple([settings.applied(plan) for plan in result.plans])

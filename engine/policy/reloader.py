@@ -24,16 +24,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dsl.analysis import Size
-from dsl.compiler import Compiler, CompileResult
+from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic
 from engine.clock import Clock
-from engine.policy.bundle import (
-    Bundle,
-    CompileSettings,
-    Refusal,
-    outcome_of,
-    steps_of,
-)
+from engine.policy.bundle import Bundle, CompileSettings, Refusal, steps_of
 from engine.policy.sources import Source, Texts
 
 _OF_COST: Final = ("P320", "P321")
@@ -370,10 +364,7 @@ class Reloader:
             for source, texts in chosen.items()
             for name, text in texts.items()
         }
-        result: CompileResult = yield from steps_of(
-            self._compiler, files, self._settings, self._size
-        )
-        return outcome_of(result, files, self._settings, title)
+        return steps_of(self._compiler, files, self._settings, self._size, title)
 
     def _take(self, bundle: Bundle, chosen: Chosen) -> None:
         """Lets a bundle come into force, or says that it is."""
@@ -441,10 +432,11 @@ class Reloader:
         assert self.bundle is not None
         self._size = Size.for_cluster(*self._there())
         self._listener.outgrown()
-        result: CompileResult = yield from steps_of(
-            self._compiler, self.bundle.files, self._settings, self._size
+        made = yield from steps_of(
+            self._compiler, self.bundle.files, self._settings, self._size, "policies"
         )
-        costly = tuple([one for one in result.diagnostics if one.code in _OF_COST])
+        found = made.warnings if isinstance(made, Bundle) else made.diagnostics
+        costly = tuple([one for one in found if one.code in _OF_COST])
         if costly:
             self._listener.costly(self.bundle, costly)
 
