@@ -83,22 +83,32 @@ def _profile(profile: dict[str, Any], found: _Found) -> None:
     points: dict[str, dict[str, Any]] = profile.get("plugins") or {}
     configs: list[dict[str, Any]] = profile.get("pluginConfig") or []
     args = {one["name"]: one.get("args") or {} for one in configs}
+    enabled = [(point, one) for point, of in points.items() for one in of.get("enabled") or ()]
+    sorts = {one["name"] for point, one in enabled if point == _SORT}
     weights: dict[str, int] = {}
-    sorts: set[str] = set()
-    for point, plugins in points.items():
-        for one in plugins.get("enabled") or ():
-            weights[one["name"]] = max(weights.get(one["name"], 0), one.get("weight") or 0)
-            if point == _SORT:
-                sorts.add(one["name"])
-    foreign = [one for one in dict.fromkeys([*weights, *args]) if not is_in_tree(one)]
-    for plugin in foreign:
-        of = "" if plugin in sorts else name
-        _plugin(plugin, args.get(plugin, {}), weights.get(plugin, 0), of, found)
-    _without(points, configs, foreign)
-    if not configs:
-        profile.pop("pluginConfig", None)
-    if not points:
-        profile.pop("plugins", None)
+    for _, one in enabled:
+        weights[one["name"]] = max(weights.get(one["name"], 0), one.get("weight") or 0)
+    for plugin in dict.fromkeys([*weights, *args]):
+        if not is_in_tree(plugin):
+            of = "" if plugin in sorts else name
+            _plugin(plugin, args.get(plugin, {}), weights.get(plugin, 0), of, found)
+    left = {
+        "plugins": {point: kept for point, of in points.items() if (kept := _kept(point, of))},
+        "pluginConfig": [one for one in configs if is_in_tree(one["name"])],
+    }
+    for key, value in left.items():
+        profile.pop(key, None)
+        profile |= {key: value} if value else {}
+
+
+def _kept(point: str, plugins: dict[str, Any]) -> dict[str, Any]:
+    """What is left of an extension point."""
+    enabled = plugins.get("enabled") or []
+    kept = {**plugins, "enabled": [one for one in enabled if is_in_tree(one["name"])]}
+    if point == _SORT and len(kept["enabled"]) < len(enabled):
+        # A policy sorts in its place, and Berth's own sort must be there to give way.
+        kept.pop("disabled", None)
+    return {key: value for key, value in kept.items() if value}
 
 
 def _plugin(plugin: str, args: dict[str, Any], weight: int, profile: str, found: _Found) -> None:
@@ -111,23 +121,6 @@ def _plugin(plugin: str, args: dict[str, Any], weight: int, profile: str, found:
         file = f"plugin-{plugin.lower()}.policy"
         lost = "".join(f"# {one}\n" for one in made.lost)
         found.policies.setdefault(profile, {})[file] = f"# For the plugin {plugin}.\n{lost}{line}"
-
-
-def _without(
-    points: dict[str, dict[str, Any]], configs: list[dict[str, Any]], plugins: list[str]
-) -> None:
-    configs[:] = [one for one in configs if one["name"] not in plugins]
-    for point, of in list(points.items()):
-        enabled = of.get("enabled") or []
-        kept = [one for one in enabled if one["name"] not in plugins]
-        if point == _SORT and len(kept) < len(enabled):
-            # A policy sorts in its place, and Berth's own sort must be there to give way.
-            of.pop("disabled", None)
-        of["enabled"] = kept
-        for key in [key for key in ("enabled", "disabled") if not of.get(key)]:
-            of.pop(key, None)
-        if not of:
-            del points[point]
 
 
 # ---- what comes out -----------------------------------------------------------------------------
