@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import click
 
-from engine.cli.logs import VERBOSITY
+from engine.cli.logs import level_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,9 +30,13 @@ LOGGING_FORMAT: Final = click.option(
     default="text",
     help="How lines are written.  [default: text]",
 )
-QUIET_VERBOSITY: Final = click.option(
-    "-v", "--v", "verbosity", type=VERBOSITY, metavar="LEVEL", default="2", hidden=True
+_verbosity: Final = partial(
+    click.option, "-v", "--v", "verbosity", type=level_of, metavar="LEVEL", default="2"
 )
+VERBOSITY: Final = _verbosity(
+    help="0: no line a pod; 2: one; 4: more; 5: also why it went there.  [default: 2]"
+)
+QUIET_VERBOSITY: Final = _verbosity(hidden=True)
 
 
 def together(*options: Callable[[F], F]) -> Callable[[F], F]:

@@ -16,7 +16,7 @@ import yaml
 
 from engine.app import App, RunOptions
 from engine.cli import options, runflags
-from engine.cli.logs import VERBOSITY, log_of_a_process
+from engine.cli.logs import log_of_a_process
 from engine.cli.loop import on_signal, run_until_told
 from engine.cli.private import open_private
 from engine.cli.refusals import reported, written
@@ -65,15 +65,7 @@ _LOG = logging.getLogger("engine")
     help="Write the configuration, and end.",
 )
 @options.LOGGING_FORMAT
-@click.option(
-    "-v",
-    "--v",
-    "verbosity",
-    type=VERBOSITY,
-    metavar="LEVEL",
-    default="2",
-    help="0: no line a pod; 2: one; 4: more; 5: also why it went there.  [default: 2]",
-)
+@options.VERBOSITY
 @runflags.STOCK
 @reported(ConfigError, CertificateError, ListenError)
 def command(

@@ -47,7 +47,7 @@ from engine.policy.waking import (
     of_pod_alone,
     sorted_events,
 )
-from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, SnapshotWorld
+from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, Seen, SnapshotWorld
 
 _R = TypeVar("_R", bound=RuleBase)
 _MINUTE: Final = 60.0
@@ -71,7 +71,6 @@ class Worlds:
         self._zone = zone
         self._keeps = Kept()
         self._last: SnapshotWorld | None = None
-        self._seen: dict[int, tuple[int, int]] = {}
         self._stamp = 0
 
     def of(self, snapshot: Snapshot, asker: str = "") -> SnapshotWorld:
@@ -79,16 +78,17 @@ class Worlds:
         last = self._last
         if last is None or last.snapshot is not snapshot:
             # What a plan keeps between cycles depends on rows and samples both.
-            seen = snapshot.generation, snapshot.signals.version
-            if seen != self._seen.get(self._stamp):
+            generation, samples = snapshot.generation, snapshot.signals.version
+            worlds = self._keeps.seen
+            seen = worlds.get(self._stamp)
+            if seen is None or (seen.generation, seen.samples) != (generation, samples):
                 self._stamp = next(_STAMPS)
-                self._seen[self._stamp] = seen
-                if len(self._seen) > _REMEMBERED:
-                    del self._seen[next(iter(self._seen))]
+                worlds[self._stamp] = Seen(generation, samples)
+                if len(worlds) > _REMEMBERED:
+                    del worlds[next(iter(worlds))]
             last = self._last = SnapshotWorld(
                 snapshot, self._stamp, self.gpus, self._zone, self._keeps
             )
-            last.seen = self._seen
         last.asker = asker
         return last
 

@@ -5,7 +5,8 @@ Every field that `dsl.schema` calls available has its reader here; a test holds 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from ipaddress import ip_network
 from types import MappingProxyType
@@ -141,25 +142,26 @@ def _annotated_at(key: str) -> Callable[[Node], float]:
     return when
 
 
-_REMEMBERED: Final = 4096
+@dataclass(slots=True)
+class Seen:
+    """What a world was of: the generation of the snapshot and the version of its samples.
+
+    `over` are the namespaces over their minimum, if that was asked.
+    """
+
+    generation: int
+    samples: int
+    over: frozenset[str] | None = None
 
 
 class Kept:
-    """What worlds keep from snapshot to snapshot."""
+    """What worlds keep from snapshot to snapshot; `seen` is by generation of the world."""
 
     def __init__(self) -> None:
         self.images = ImageIndex()
         self.heartbeats = NodeObjects("Lease", renewed, f"{LEASES}/")
         self.volume_limits = NodeObjects("CSINode", volume_limit)
-        self.over_minimum: dict[int, frozenset[str]] = {}
-        """Namespaces over their minimum, by generation of the world that was asked."""
-
-    def over(self, generation: int, namespaces: frozenset[str]) -> frozenset[str]:
-        """Remembers which namespaces a world said are over their minimum."""
-        self.over_minimum[generation] = namespaces
-        if len(self.over_minimum) > _REMEMBERED:
-            del self.over_minimum[next(iter(self.over_minimum))]
-        return namespaces
+        self.seen: dict[int, Seen] = {}
 
 
 class SnapshotWorld:
@@ -188,10 +190,8 @@ class SnapshotWorld:
         self._gpus = gpus
         self._zone = zone
         self._others: dict[str, SnapshotWorld] = {}
-        self._made: dict[str, FloatColumn] = {}
+        self._made: dict[tuple[str, str | None], FloatColumn] = {}
         self._texts: dict[tuple[str, str | None], CodeColumn] = {}
-        self.seen: Mapping[int, tuple[int, int]] = {}
-        """Generation of the snapshot and version of its samples, by generation of the world."""
 
     @property
     def nodes(self) -> int:
@@ -229,17 +229,16 @@ class SnapshotWorld:
 
     def changed_since(self, generation: int, *, samples: bool) -> NDArray[np.intp] | None:
         """See `World.changed_since`."""
-        seen = self.seen.get(generation)
-        if seen is None or (samples and seen[1] != self.snapshot.signals.version):
+        seen = self._kept.seen.get(generation)
+        if seen is None or (samples and seen.samples != self.snapshot.signals.version):
             return None
-        over = self._kept.over_minimum.get(generation)
-        if over is not None and over != over_minimum(self.snapshot):
+        if seen.over is not None and seen.over != over_minimum(self.snapshot):
             return None  # a quota that is overdrawn changes pods on any node
-        return self.snapshot.changed_since(seen[0])
+        return self.snapshot.changed_since(seen.generation)
 
     def node_number(self, field: str, key: str | None) -> FloatColumn:
         """See `World.node_number`."""
-        name = field if key is None else f"{field} {key}"
+        name = field, key
         column = self._made.get(name)
         if column is None:
             column = self._made[name] = self._node_number(field, key)
@@ -366,7 +365,9 @@ class SnapshotWorld:
         if name == "nominated" and self._of_table == _NOMINATED:
             return np.ones(self._set.size, np.bool_)
         if name == "quota.over_min":
-            namespaces = self._kept.over(self.generation, over_minimum(self.snapshot))
+            namespaces = over_minimum(self.snapshot)
+            if self.generation in self._kept.seen:
+                self._kept.seen[self.generation].over = namespaces
             over = [self.dictionary.code(one) for one in sorted(namespaces)]
             own = self._set.text("namespace", pod_reader("namespace", None))
             return np.isin(own, over) & (self.pod_node >= 0)
