@@ -13,7 +13,7 @@ from engine.framework.snapshot import FloatColumn, Snapshot
 from engine.framework.workloads import top_owner
 from engine.objects import CSINode
 from engine.ondemand import Lease, Workload, scale_kind
-from engine.policy.podreads import epoch_seconds
+from engine.policy.podreads import epoch_seconds, number_of
 
 
 def workload_object(pod: PodInfo, snapshot: Snapshot) -> Workload | None:
@@ -38,7 +38,7 @@ def workload_texts(pod: PodInfo, snapshot: Snapshot, part: str) -> Mapping[str, 
 def workload_replicas(pod: PodInfo, snapshot: Snapshot) -> float:
     """How many pods the pod's workload asks for."""
     found = workload_object(pod, snapshot)
-    return MISSING if found is None or found.replicas is None else float(found.replicas)
+    return MISSING if found is None else number_of(found.replicas)
 
 
 class NodeObjects:

@@ -54,6 +54,11 @@ def epoch_seconds(text: str | None) -> float:
     return MISSING if text is None else parse_time(text)
 
 
+def number_of(value: float | None) -> float:
+    """The number, missing if there is none."""
+    return MISSING if value is None else float(value)
+
+
 def containers_of(pod: PodInfo) -> Sequence[Container]:
     """The containers without those that initialise."""
     return pod.pod.spec.containers or ()
@@ -162,10 +167,6 @@ def reader_of(wire: str) -> Callable[[Any], Any]:
     return read
 
 
-def _float(value: float | None) -> float:
-    return MISSING if value is None else float(value)
-
-
 #: What becomes of a value that stands in the object as it is, and what is said without one.
 _AS_IT_IS: Final[Mapping[tuple[Kind, bool], Callable[[_Get, str | None], Callable[..., Any]]]] = (
     MappingProxyType(
@@ -173,7 +174,7 @@ _AS_IT_IS: Final[Mapping[tuple[Kind, bool], Callable[[_Get, str | None], Callabl
             (Kind.TEXT, False): lambda get, absent: lambda p: get(p) or absent,
             (Kind.TEXT, True): lambda get, _: lambda p, key: (get(p) or {}).get(key),
             (Kind.TIME, False): lambda get, _: lambda p: epoch_seconds(get(p)),
-            (Kind.NUMBER, False): lambda get, _: lambda p: _float(get(p)),
+            (Kind.NUMBER, False): lambda get, _: lambda p: number_of(get(p)),
             (Kind.BOOL, False): lambda get, _: get,
         }
     )

@@ -52,6 +52,7 @@ from engine.policy.podreads import (
     epoch_seconds,
     group_of,
     namespace_text,
+    number_of,
     pod_reader,
     reader_of,
 )
@@ -470,8 +471,7 @@ class SnapshotWorld:
 
 def time_of(times: QueueTimes | None, name: str) -> float:
     """`queued_at`, `first_attempt_at` or `attempts` of what the queue knows; missing is NaN."""
-    value = None if times is None else getattr(times, name)
-    return MISSING if value is None else float(value)
+    return MISSING if times is None else number_of(getattr(times, name))
 
 
 _QUEUE_FIELDS: Final = ("queued_at", "first_attempt_at", "attempts")
