@@ -129,8 +129,7 @@ class Story:
         names = [f"{kind}-{number}" for kind in ("nginx", "redis") for number in range(1, 4)]
         for name in names:
             self._create_pod(name, "100m", "64Mi")
-            await self._until_bound(name)
-            self._view.row(self._row(name))
+            await self._show_bound(name)
         self._check_nginx(names, "test", "test")
 
     async def _burst(self) -> None:
@@ -164,8 +163,7 @@ class Story:
         for name in names:
             self._create_pod(name, "100m", "64Mi")
         for name in names:
-            await self._until_bound(name)
-            self._view.row(self._row(name))
+            await self._show_bound(name)
         self._obeyed_seconds = self._decided_at[names[0]] - edited
         self._check_nginx(names, "tier", "edge")
 
@@ -180,8 +178,7 @@ class Story:
         self._view.code(refusal.text)
         name = "nginx-after-broken-edit"
         self._create_pod(name, "100m", "64Mi")
-        await self._until_bound(name)
-        self._view.row(self._row(name))
+        await self._show_bound(name)
         if len(self.bundles) != in_force:
             raise BrokenPromiseError("the broken edit came into force")
         self._check_nginx([name], "tier", "edge")
@@ -195,12 +192,11 @@ class Story:
         cpu = self._cluster.get("nodes", node)["status"]["allocatable"]["cpu"]
         asked = f"{int(cpu) * 600}m"
         self._create_pod("filler", asked, "64Mi", node=node)
-        await self._until_bound("filler")
-        self._view.row(self._row("filler"))
+        await self._show_bound("filler")
         self._create_pod(URGENT, asked, "64Mi", node=node, priority_class=URGENT)
-        await self._until_bound(URGENT)
+        await self._until(lambda: URGENT in self._messages, "the urgent pod found room at once")
         self._view.code(self._messages[URGENT])
-        self._view.row(self._row(URGENT))
+        await self._show_bound(URGENT)
         if "filler" in {pod["metadata"]["name"] for pod in self._cluster.list("pods")}:
             raise BrokenPromiseError("the pod of low priority is still there")
         del self._rows["filler"]
@@ -300,8 +296,9 @@ class Story:
     def _has_samples(self) -> bool:
         return any(status.matched for status in self._app.signals.status())
 
-    async def _until_bound(self, name: str) -> None:
+    async def _show_bound(self, name: str) -> None:
         await self._until(lambda: self._node_of(name) is not None, f"{name} waits")
+        self._view.row(self._row(name))
 
     async def _until(self, true: Callable[[], bool], otherwise: str) -> None:
         deadline = self._clock.monotonic() + _STEP_SECONDS

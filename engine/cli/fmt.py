@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import Final
 
@@ -131,19 +132,16 @@ def _write(path: str, outcome: _Outcome) -> None:
 
 def _difference(outcome: _Outcome) -> str:
     """Returns a unified diff; a file with errors has none."""
-    old, new = (_lines((data or b"").decode("utf-8")) for data in (outcome.old, outcome.new))
+    # Lines end at line feeds only; `str.splitlines` knows more ends than the language.
+    old, new = (
+        StringIO((data or b"").decode("utf-8"), newline="\n").readlines()
+        for data in (outcome.old, outcome.new)
+    )
     shown = []
     for line in difflib.unified_diff(old, new, outcome.name, outcome.name):
         end = "" if line.endswith("\n") else "\n\\ No newline at end of file\n"
         shown.append(line + end)
     return "".join(shown)
-
-
-def _lines(text: str) -> list[str]:
-    """Splits at line feeds only; `str.splitlines` knows more ends than the language."""
-    whole, _, rest = text.rpartition("\n")
-    lines = [f"{line}\n" for line in whole.split("\n")] if "\n" in text else []
-    return [*lines, rest] if rest else lines
 
 
 def _summary(outcomes: list[_Outcome], *, written: bool) -> str:

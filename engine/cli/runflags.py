@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import click
+from pydantic.alias_generators import to_camel
 
 from engine.cli import options
 from engine.config import ConfigError, Settings, parse
@@ -22,30 +23,16 @@ from engine.serving.certificates import CertificateFiles
 from engine.serving.server import ServerOptions
 
 _ELECTION: Final = {
-    "leader_elect": (
-        "leaderElect",
-        "Whether several replicas elect who schedules; the others stand by.  [default: true]",
-    ),
-    "leader_elect_lease_duration": (
-        "leaseDuration",
-        "For how long others wait once the leader is silent.  [default: 15s]",
-    ),
-    "leader_elect_renew_deadline": (
-        "renewDeadline",
-        "After so long without a renewal the leader ends.  [default: 10s]",
-    ),
-    "leader_elect_retry_period": (
-        "retryPeriod",
-        "Between two renewals, or two looks at another's lease.  [default: 2s]",
-    ),
-    "leader_elect_resource_lock": ("resourceLock", "Only `leases`."),
-    "leader_elect_resource_name": ("resourceName", "Name of the lease.  [default: berth]"),
-    "leader_elect_resource_namespace": (
-        "resourceNamespace",
-        "Namespace of the lease.  [default: kube-system]",
-    ),
+    "leader_elect": "Whether several replicas elect who schedules; the others stand by."
+    "  [default: true]",
+    "lease_duration": "For how long others wait once the leader is silent.  [default: 15s]",
+    "renew_deadline": "After so long without a renewal the leader ends.  [default: 10s]",
+    "retry_period": "Between two renewals, or two looks at another's lease.  [default: 2s]",
+    "resource_lock": "Only `leases`.",
+    "resource_name": "Name of the lease.  [default: berth]",
+    "resource_namespace": "Namespace of the lease.  [default: kube-system]",
 }
-
+"""Fields of `LeaderElection`, whose names are those of the flags."""
 
 _WITHOUT_MEANING: Final = {
     "who may read metrics is asked with the scheduler's own credentials": (
@@ -184,19 +171,21 @@ def notes(flags: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _of_election(name: str, text: str) -> Callable[[options.F], options.F]:
-    flag = f"--{name.replace('_', '-')}"
-    if name == "leader_elect":
+def _flag_of(field: str) -> str:
+    return field if field == "leader_elect" else f"leader_elect_{field}"
+
+
+def _of_election(field: str, text: str) -> Callable[[options.F], options.F]:
+    flag = f"--{_flag_of(field).replace('_', '-')}"
+    if field == "leader_elect":
         # Go's way: alone it means true.
         return click.option(
             flag, is_flag=False, flag_value="true", type=bool, metavar="BOOL", help=text
         )
-    return click.option(flag, metavar=name.rsplit("_", 1)[-1].upper(), help=text)
+    return click.option(flag, metavar=field.rpartition("_")[2].upper(), help=text)
 
 
-ELECTION: Final = options.together(
-    *(_of_election(name, text) for name, (_, text) in _ELECTION.items())
-)
+ELECTION: Final = options.together(*(_of_election(*one) for one in _ELECTION.items()))
 """The flags of leader election."""
 
 
@@ -206,11 +195,10 @@ def with_election(settings: Settings, flags: Mapping[str, Any]) -> Settings:
     Raises:
         ConfigError: what they say together cannot be.
     """
-    given = {field: flags.get(name) for name, (field, _) in _ELECTION.items()}
-    given = {field: value for field, value in given.items() if value is not None}
+    said = {to_camel(field): flags.get(_flag_of(field)) for field in _ELECTION}
+    given = {field: value for field, value in said.items() if value is not None}
     if not given:
         return settings
     document = {**settings.election.model_dump(by_alias=True), **given}
-    return settings.model_copy(
-        update={"election": parse("--leader-elect", LeaderElection, document)}
-    )
+    election = parse("--leader-elect", LeaderElection, document)
+    return settings.model_copy(update={"election": election})

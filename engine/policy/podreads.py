@@ -239,7 +239,9 @@ def pod_reader(field: str, key: str | None, gpus: Sequence[str] = ()) -> Callabl
 def namespace_text(
     namespaces: Mapping[str, Namespace], name: str, part: str, key: str | None
 ) -> str | None:
-    """A label or an annotation of a namespace."""
+    """A label or an annotation of a namespace, or its name."""
+    if part == "name":
+        return name
     namespace = namespaces.get(name)
     if namespace is None:
         # The API server puts this label on every namespace; the object may not be here yet.

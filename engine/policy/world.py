@@ -515,7 +515,8 @@ class PodSubject:
     def text(self, field: str, key: str | None) -> str | None:
         """See `Subject.text`."""
         if field.startswith("namespace."):
-            return self._of_namespace(field.removeprefix("namespace."), key)
+            known, part = self._snapshot.namespaces, field.removeprefix("namespace.")
+            return namespace_text(known, self._pod.namespace, part, key)
         if field.startswith("workload."):
             part = field.removeprefix("workload.")
             return workload_texts(self._pod, self._snapshot, part).get(key or "")
@@ -600,9 +601,3 @@ class PodSubject:
         """See `Subject.container_text`."""
         container = containers_of(self._pod)[place]
         return (container.name if field == "name" else container.image) or None
-
-    def _of_namespace(self, field: str, key: str | None) -> str | None:
-        name = self._pod.namespace
-        if field == "name":
-            return name
-        return namespace_text(self._snapshot.namespaces, name, field, key)
