@@ -26,6 +26,7 @@ from dsl.source import SourceFile, Span, make_source
 from dsl.tenants import Tenant
 from engine.cli.formats import to_github, to_sarif
 from engine.cli.refusals import reported
+from engine.policy.shares import place_in
 from engine.policy.support import (
     at_load,
     installed,
@@ -304,7 +305,7 @@ def _beyond_files(job: _Job) -> Iterator[Diagnostic]:
     sorts: dict[str, tuple[SourceFile, Span]] = {}
     for plan in job.plans:
         for rule in plan.sorts if plan.mode == "enforce" else ():
-            place = (plan.source, rule.span) if plan.used is None else plan.used.place
+            place = place_in(plan, rule.span)
             sorts.setdefault(place[0].name, place)
     if not job.chain and len(sorts) > 1:
         first, (source, span) = list(sorts.values())[:2]

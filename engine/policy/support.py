@@ -19,7 +19,7 @@ from engine.framework.acting import DEFAULT_BINDER
 from engine.framework.profile import Profile
 from engine.plugins import out_of_tree
 from engine.plugins.registry import DEFAULT_WEIGHTS
-from engine.policy.shares import about_many
+from engine.policy.shares import about_many, place_in
 
 _SHOWN: Final = 8
 
@@ -62,7 +62,7 @@ def names_of_plugins(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 "P502",
                 f"`{plan.name}` is the name of a built-in plugin",
-                *((plan.source, plan.name_span) if plan.used is None else plan.used.place),
+                *plan.place,
                 helps=("give the policy another name:  policy: NAME",),
             )
 
@@ -83,7 +83,7 @@ def without_binder(plan: Plan, binders: Set[str]) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 "P119",
                 f"{by}no plugin binds pods as `{name}`",
-                *((plan.source, rule.span) if plan.used is None else plan.used.place),
+                *place_in(plan, rule.span),
                 helps=(
                     f"did you mean `{near}`?" if near else f"there is {', '.join(known)}",
                     "a profile has to name the plugin of the package that binds",

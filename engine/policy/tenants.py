@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from engine.clock import Clock
@@ -84,11 +85,7 @@ class Tenants:
                 title = title_of(namespace, name)
                 _LOG.info("%s is left alone: policies.tenants has not its namespace", title)
                 return None
-            source = tenant_source(namespace, name)
-
-            def offer(files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:
-                self.offer(source, files, passed_over)
-
+            offer = partial(self.offer, tenant_source(namespace, name))
             of = ConfigMapSource(namespace, name, offer)
             made(of)
             return of
@@ -99,7 +96,7 @@ class Tenants:
 
         return SelectedSources(source_of, leave, self._all_listed, keeps_last=False)
 
-    def offer(self, source: Source, files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:
+    def offer(self, source: Source, files: Texts | None, passed_over: tuple[str, ...]) -> None:
         """The files of a namespace are these now."""
         namespace = source.tenant
         one = self._tenants.get(namespace)
