@@ -67,9 +67,7 @@ class Worlds:
     """The world of the snapshot in use, shared by all policies of a bundle."""
 
     def __init__(self, zone: tzinfo, gpus: Sequence[str] = DEFAULT_GPUS) -> None:
-        self.gpus = gpus
-        self._zone = zone
-        self._keeps = Kept()
+        self._keeps = Kept(zone, gpus)
         self._last: SnapshotWorld | None = None
         self._stamp = 0
 
@@ -86,9 +84,7 @@ class Worlds:
                 worlds[self._stamp] = Seen(generation, samples)
                 if len(worlds) > _REMEMBERED:
                     del worlds[next(iter(worlds))]
-            last = self._last = SnapshotWorld(
-                snapshot, self._stamp, self.gpus, self._zone, self._keeps
-            )
+            last = self._last = SnapshotWorld(snapshot, self._stamp, self._keeps)
         last.asker = asker
         return last
 
@@ -96,7 +92,7 @@ class Worlds:
         self, pod: PodInfo, snapshot: Snapshot, queued: QueueTimes | None = None
     ) -> PodSubject:
         """The pod as policies read it, beside this snapshot."""
-        return PodSubject(pod, snapshot, self.gpus, queued)
+        return PodSubject(pod, snapshot, self._keeps.gpus, queued)
 
     def asked(self, pod: PodInfo, snapshot: Snapshot) -> tuple[PodSubject, SnapshotWorld]:
         """The pod, and the world as it sees it: without itself in the queue."""

@@ -156,9 +156,11 @@ class Seen:
 
 
 class Kept:
-    """What worlds keep from snapshot to snapshot; `seen` is by generation of the world."""
+    """What worlds have in common, and keep; `seen` is by generation of the world."""
 
-    def __init__(self) -> None:
+    def __init__(self, zone: tzinfo, gpus: Sequence[str] = DEFAULT_GPUS) -> None:
+        self.zone = zone
+        self.gpus = gpus
         self.images = ImageIndex()
         self.heartbeats = NodeObjects("Lease", renewed, f"{LEASES}/")
         self.volume_limits = NodeObjects("CSINode", volume_limit)
@@ -175,9 +177,7 @@ class SnapshotWorld:
         self,
         snapshot: Snapshot,
         generation: int,
-        gpus: Sequence[str],
-        zone: tzinfo,
-        kept: Kept | None = None,
+        kept: Kept,
         *,
         table: str = _ON_NODES,
     ) -> None:
@@ -187,9 +187,7 @@ class SnapshotWorld:
         """The UID of the pod that is asked about: it is not in the queue beside itself."""
         self._of_table = table
         self._set: PodColumns = snapshot.pods if table == _ON_NODES else snapshot.beside.pods(table)
-        self._kept = kept or Kept()
-        self._gpus = gpus
-        self._zone = zone
+        self._kept = kept
         self._others: dict[str, SnapshotWorld] = {}
         self._made: dict[tuple[str, str | None], FloatColumn] = {}
         self._texts: dict[tuple[str, str | None], CodeColumn] = {}
@@ -300,7 +298,7 @@ class SnapshotWorld:
         found = self._others.get(table)
         if found is None:
             found = self._others[table] = SnapshotWorld(
-                self.snapshot, self.generation, self._gpus, self._zone, self._kept, table=table
+                self.snapshot, self.generation, self._kept, table=table
             )
         found.asker = self.asker
         return found
@@ -342,7 +340,7 @@ class SnapshotWorld:
         name = field.removeprefix("it.")
         if field in OF_THE_QUEUE:
             return self._of_queue(name)
-        return self._set.number(f"{name} {key}", pod_reader(name, key, self._gpus))
+        return self._set.number(f"{name} {key}", pod_reader(name, key, self._kept.gpus))
 
     def pod_text(self, field: str, key: str | None) -> CodeColumn:
         """See `World.pod_text`."""
@@ -413,7 +411,7 @@ class SnapshotWorld:
         return np.where(rows >= 0, names[rows], np.int32(-1)) if len(names) else rows
 
     def _local_time(self) -> datetime:
-        return datetime.fromtimestamp(self.snapshot.now, self._zone)
+        return datetime.fromtimestamp(self.snapshot.now, self._kept.zone)
 
     def _node_number(self, field: str, key: str | None) -> FloatColumn:
         nodes = self.snapshot.nodes
@@ -433,7 +431,7 @@ class SnapshotWorld:
             return self._amount(PODS, "free")
         _, kind, part = field.split(".")
         if kind == "gpu":
-            parts = [self._amount(name, part) for name in self._gpus]
+            parts = [self._amount(name, part) for name in self._kept.gpus]
             return np.sum(parts, axis=0) if parts else np.zeros(nodes.size)
         if kind == "resource" and key is not None:
             amount = self._amount(key, part)
