@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -143,10 +144,10 @@ def command(  # noqa: PLR0913 - click's signature
         diagnostics += [note for plan in job.plans for note in unseen(plan)]
     moved = _moved(job, journal, diagnostics)
     _print(diagnostics, style)
-    errors, warnings, notes = _counts(diagnostics)
+    found = Counter(one.severity.value for one in diagnostics)
     if style == "text":
-        click.echo("\n".join([*moved, _summary(len(job.texts), errors, warnings, notes)]), err=True)
-    if errors or (deny_warnings and warnings):
+        click.echo("\n".join([*moved, _summary(len(job.texts), found)]), err=True)
+    if found["error"] or (deny_warnings and found["warning"]):
         sys.exit(1)
 
 
@@ -392,18 +393,10 @@ def _print(diagnostics: list[Diagnostic], style: str) -> None:
         click.echo(render(diagnostics, color=sys.stdout.isatty()), nl=False)
 
 
-def _counts(diagnostics: Sequence[Diagnostic]) -> tuple[int, int, int]:
-    words = [one.severity.value for one in diagnostics]
-    return words.count("error"), words.count("warning"), words.count("note")
-
-
-def _summary(files: int, errors: int, warnings: int, notes: int) -> str:
+def _summary(files: int, found: Counter[str]) -> str:
     def counted(number: int, word: str) -> str:
         return f"{number} {word}{'' if number == 1 else 's'}"
 
-    found = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
-    if notes:
-        found = f"{found}, {counted(notes, 'note')}"
-    return (
-        f"{counted(files, 'file')} checked: {found if errors or warnings or notes else 'all good'}"
-    )
+    words = ["error", "warning", *(["note"] if found["note"] else [])]
+    told = ", ".join(counted(found[word], word) for word in words) if found else "all good"
+    return f"{counted(files, 'file')} checked: {told}"
