@@ -50,7 +50,7 @@ def command(source: Path, output: Path | None) -> None:
     if output is None:
         click.echo(_as_text([*config, *config_maps_of(found)]), nl=False)
     else:
-        _write(output, config, found)
+        _write(output, config_of(found, output), found)
     for one in found.lost:
         click.echo(f"not the same: {one}", err=True)
 
@@ -126,8 +126,15 @@ def _plugin(plugin: str, args: dict[str, Any], weight: int, profile: str, found:
 # ---- what comes out -----------------------------------------------------------------------------
 
 
-def config_of(found: _Found) -> list[dict[str, Any]]:
-    """The two documents of a configuration, with policies in ConfigMaps."""
+def config_of(found: _Found, folder: Path | None = None) -> list[dict[str, Any]]:
+    """The two documents of a configuration, with policies in ConfigMaps, or in a folder."""
+
+    def place(profile: str) -> dict[str, str]:
+        name = _name(profile)
+        return (
+            {"configMap": f"berth-system/{name}"} if folder is None else {"dir": f"{folder / name}"}
+        )
+
     berth: dict[str, Any] = {"apiVersion": "berth.dev/v1", "kind": "BerthConfiguration"}
     profiles = found.scheduler.get("profiles") or [{}]
     names = [one.get("schedulerName", "default-scheduler") for one in profiles]
@@ -135,17 +142,17 @@ def config_of(found: _Found) -> list[dict[str, Any]]:
         everything = {**found.policies.pop("", {}), **found.policies.pop(names[0], {})}
         found.policies = {"": everything} if everything else {}
     if list(found.policies) == [""]:
-        berth["policies"] = {"configMap": f"berth-system/{_API}"}
+        berth["policies"] = place("")
     elif found.policies:
-        berth["policies"] = {"sources": [_source(name) for name in sorted(found.policies)]}
+        berth["policies"] = {
+            "sources": [
+                {**place(profile), **({"profiles": [profile]} if profile else {})}
+                for profile in sorted(found.policies)
+            ]
+        }
     if found.prometheus:
         berth["prometheus"] = {"url": found.prometheus}
     return [found.scheduler, berth]
-
-
-def _source(profile: str) -> dict[str, Any]:
-    of = {"profiles": [profile]} if profile else {}
-    return {"configMap": f"berth-system/{_name(profile)}", **of}
 
 
 def _name(profile: str) -> str:
@@ -198,10 +205,6 @@ def _as_text(documents: list[dict[str, Any]]) -> str:
 
 def _write(folder: Path, config: list[dict[str, Any]], found: _Found) -> None:
     """The configuration as a file and the policies as folders beside it."""
-    policies = config[1].get("policies", {})
-    for source in policies.get("sources", [policies] if policies else []):
-        name = source.pop("configMap").partition("/")[2]
-        source["dir"] = str(folder / name)
     with written(folder):
         for profile, files in found.policies.items():
             (folder / _name(profile)).mkdir(parents=True, exist_ok=True)

@@ -50,29 +50,9 @@ def installed() -> frozenset[str]:
 
 
 def at_load(plan: Plan, binders: Set[str]) -> Iterator[Diagnostic]:
-    """What a scheduler says of a policy that is right; `binders` are those of `without_binder`."""
-    yield from without_binder(plan, binders)
-    yield from about_many(plan)
+    """What a scheduler says of a policy that is right, such as that it binds with nobody's plugin.
 
-
-def names_of_plugins(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
-    """Decisions, hints and memos go by the name of a plugin, and a policy is one."""
-    for plan in plans:
-        if plan.name in DEFAULT_WEIGHTS:
-            yield Diagnostic(
-                "P502",
-                f"`{plan.name}` is the name of a built-in plugin",
-                *plan.place,
-                helps=("give the policy another name:  policy: NAME",),
-            )
-
-
-def without_binder(plan: Plan, binders: Set[str]) -> Iterator[Diagnostic]:
-    """Lines `bind: with NAME` that hand pods to nobody.
-
-    Args:
-        plan: the policy.
-        binders: the plugins that bind pods handed to them, beside the scheduler's own.
+    `binders` are the plugins that bind pods handed to them, beside the scheduler's own.
     """
     known = sorted({*binders, DEFAULT_BINDER})
     for rule in plan.binds:
@@ -88,6 +68,19 @@ def without_binder(plan: Plan, binders: Set[str]) -> Iterator[Diagnostic]:
                     f"did you mean `{near}`?" if near else f"there is {', '.join(known)}",
                     "a profile has to name the plugin of the package that binds",
                 ),
+            )
+    yield from about_many(plan)
+
+
+def names_of_plugins(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
+    """Decisions, hints and memos go by the name of a plugin, and a policy is one."""
+    for plan in plans:
+        if plan.name in DEFAULT_WEIGHTS:
+            yield Diagnostic(
+                "P502",
+                f"`{plan.name}` is the name of a built-in plugin",
+                *plan.place,
+                helps=("give the policy another name:  policy: NAME",),
             )
 
 
