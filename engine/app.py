@@ -56,7 +56,7 @@ from engine.placement import Observer
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
 from engine.policy.bundle import Bundle, Refusal
-from engine.policy.chain import frameworks_of, worlds_of
+from engine.policy.chain import frameworks_of
 from engine.policy.guard import Load
 from engine.policy.needs import Needs, needs_of
 from engine.policy.plugin import Worlds
@@ -134,7 +134,7 @@ class App:
         self.cache: Cache = Cache() if self._recorder is None else self._recorder.cache
         self.signals = SignalStore(clock=clock)
         berth = self.settings.berth
-        self._worlds = worlds_of(ZoneInfo(berth.time_zone), berth.gpu_resources)
+        self._worlds = Worlds(ZoneInfo(berth.time_zone), berth.gpu_resources)
         self._profiles = make_profiles(self.settings)
         self._extenders = Extenders(self.settings.extenders, self.telemetry)
         plain = self.frameworks_of(NO_POLICIES)
@@ -508,4 +508,4 @@ def signal_spec(spec: MetricSpec) -> SignalSpec:
 
 def settings_worlds(settings: Settings) -> Worlds:
     """What policies share under these settings."""
-    return worlds_of(ZoneInfo(settings.berth.time_zone), settings.berth.gpu_resources)
+    return Worlds(ZoneInfo(settings.berth.time_zone), settings.berth.gpu_resources)

@@ -320,7 +320,7 @@ def load(path: str | None) -> Settings:
         line = "" if failed.problem_mark is None else f":{failed.problem_mark.line + 1}"
         raise ConfigError(f"{path}{line}: is not YAML: {failed.problem}") from failed
     except yaml.YAMLError as failed:
-        raise ConfigError(f"{path}: is not YAML: {_one_line(failed)}") from failed
+        raise ConfigError(f"{path}: is not YAML: {' '.join(str(failed).split())}") from failed
     scheduler: SchedulerDocument | None = None
     berth: BerthDocument | None = None
     for document in documents:
@@ -418,7 +418,3 @@ class _StrictLoader(yaml.SafeLoader):
                 )
             seen.add(key.value)
         return super().construct_mapping(node, deep)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

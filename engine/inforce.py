@@ -34,7 +34,7 @@ from engine.policy.bundle import (
     in_a_line,
     together,
 )
-from engine.policy.guard import Load, guard_of
+from engine.policy.guard import Guard, Load
 from engine.policy.reloader import Kept, Listener, Reloader
 from engine.policy.sources import (
     ConfigMapSource,
@@ -117,11 +117,13 @@ class InForce:
         self._settings = compile_settings(settings.berth, profiles)
         self.reloader = self._reloader("", self._accepted)
         self._tenants = None
-        if self._settings.tenants is not None:
-            self._tenants = Tenants(self._settings.tenants, self._of_tenant, clock, ears.wake)
+        if policies.tenants is not None:
+            self._tenants = Tenants(policies, self._of_tenant, clock, ears.wake)
             self._tenants.changed, self._tenants.ready = self._tenants_changed, self._begin
             self.reloader.await_kept()
-        self._guard = guard_of(policies.guard, clock, load, self.reloader.go_back)
+        self._guard = None
+        if policies.guard is not None:
+            self._guard = Guard(policies.guard, clock, load, self.reloader.go_back)
         self.watched: list[Watched] = []
         """What is to be listed and watched, and who handles it."""
         self.background: list[Background] = []
@@ -221,8 +223,7 @@ class InForce:
         for namespace, text in self._selects:
             if namespace == meta.namespace and read_selector(text).matches(meta.labels or {}):
                 return selected_source(namespace, meta.name)
-        rules = self._settings.tenants
-        tenant = "" if rules is None else rules.of_file(f"{meta.namespace}/{meta.name}/")
+        tenant = self._settings.policies.tenant_of(f"{meta.namespace}/{meta.name}/")
         return tenant_source(tenant, meta.name) if tenant else None
 
     def reloader_of(self, source: Source) -> Reloader:
@@ -349,7 +350,7 @@ class InForce:
         before = self.bundle
         tenants = self._tenants
         parts = {} if tenants is None else tenants.parts
-        bundle = together(own, parts, self._settings.tenants)
+        bundle = together(own, parts, self._settings.policies.tenants)
         changed = [
             one
             for one in self.sources

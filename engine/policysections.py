@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -146,3 +147,12 @@ class PoliciesSection(_Section):
         """Whether names of files say of which source they are."""
         several = len(self.sources) > 1 or any(one.selector is not None for one in self.sources)
         return several or self.tenants is not None
+
+    def tenant_of(self, file: str) -> str:
+        """The namespace whose file it is, as files in folders are called; empty: of no tenant."""
+        namespace, _, rest = file.partition("/")
+        if self.tenants is None or rest.partition("/")[0] != self.tenants.config_map:
+            return ""
+        own = f"{namespace}/", f"{namespace}/{self.tenants.config_map}/"
+        allowed = any(fnmatchcase(namespace, one) for one in self.tenants.namespaces)
+        return namespace if allowed and not any(s.folder in own for s in self.all_sources) else ""

@@ -5,23 +5,38 @@ Besides what is wrong in a file it says what the scheduler would refuse to load.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
+from msgspec.structs import replace
+
+import policies
+from dsl.analysis import Inventory, Size, read_inventory
+from dsl.compiler import CompileResult
+from dsl.diagnostics import Diagnostic, Severity, render, sort_key, to_json
+from dsl.plan import Plan
+from dsl.source import SourceFile, Span, make_source
+from dsl.tenants import Tenant
+from engine.cli.formats import to_github, to_sarif
+from engine.cli.refusals import reported
+from engine.policy.shares import place_in
+from engine.policy.support import (
+    at_load,
+    installed,
+    names_of_plugins,
+    new_compiler,
+    without_policy,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from dsl.analysis import Inventory
-    from dsl.compiler import CompileResult
-    from dsl.diagnostics import Diagnostic
-    from dsl.plan import Plan
-    from dsl.source import SourceFile, Span
-    from dsl.tenants import Tenant
     from engine.policy.bundle import CompileSettings
 
 _ENDING: Final = ".policy"
@@ -129,10 +144,10 @@ def command(  # noqa: PLR0913 - click's signature
         diagnostics += [note for plan in job.plans for note in unseen(plan)]
     moved = _moved(job, journal, diagnostics)
     _print(diagnostics, style)
-    errors, warnings, notes = _counts(diagnostics)
+    found = Counter(one.severity.value for one in diagnostics)
     if style == "text":
-        click.echo("\n".join([*moved, _summary(len(job.texts), errors, warnings, notes)]), err=True)
-    if errors or (deny_warnings and warnings):
+        click.echo("\n".join([*moved, _summary(len(job.texts), found)]), err=True)
+    if found["error"] or (deny_warnings and found["warning"]):
         sys.exit(1)
 
 
@@ -145,11 +160,9 @@ def _configured(job: _Job, path: Path, files: tuple[Path, ...]) -> tuple[Path, .
     from engine.plugins.profiles import make_profiles
     from engine.policy.bundle import compile_settings
 
-    try:
+    with reported(ConfigError):
         settings = load(str(path))
         profiles = make_profiles(settings, str(path))
-    except ConfigError as wrong:
-        raise click.ClickException(str(wrong)) from wrong
     berth = settings.berth
     job.settings = compile_settings(berth, profiles)
     if files:
@@ -162,16 +175,15 @@ def _configured(job: _Job, path: Path, files: tuple[Path, ...]) -> tuple[Path, .
 
 def _tenant(job: _Job, namespace: str) -> Tenant:
     """What the namespace may have, by the configuration if there is one."""
-    from dsl.tenants import Tenant
-
     if job.settings is None:
         return Tenant(namespace)
-    rules = job.settings.tenants
-    if rules is None or not rules.of_file(f"{namespace}/{rules.config_map}/"):
+    policies = job.settings.policies
+    bounds = policies.tenants
+    if bounds is None or not policies.tenant_of(f"{namespace}/{bounds.config_map}/"):
         raise click.ClickException(
             f"{job.config}: policies.tenants does not let namespace {namespace} have policies"
         )
-    return Tenant(namespace, rules.policies, rules.cost)
+    return Tenant(namespace, bounds.policies, bounds.cost)
 
 
 def expanded(paths: Iterable[Path]) -> Iterator[Path]:
@@ -199,11 +211,7 @@ def read(path: Path) -> bytes:
         raise click.ClickException(f"{path}: cannot be read: {failed.strerror}") from failed
 
 
-def _inventory(path: Path) -> Any:  # noqa: ANN401 - see engine.cli
-    import json
-
-    from dsl.analysis import read_inventory
-
+def _inventory(path: Path) -> Inventory:
     try:
         return read_inventory(json.loads(read(path)))
     except ValueError as wrong:
@@ -214,16 +222,11 @@ def _asked(job: _Job, url: str) -> Inventory:
     """The inventory with what Prometheus says of the metrics of the policies."""
     import asyncio
 
-    from msgspec.structs import replace
-
-    from dsl.analysis import read_inventory
     from engine.cli.inventory import ask_metrics
 
     specs = {spec for plan in job.plans for spec in plan.metrics if spec.source == "promql"}
-    try:
+    with reported(ConnectionError):
         metrics = asyncio.run(ask_metrics(url, specs, ()))
-    except ConnectionError as failed:
-        raise click.ClickException(str(failed)) from failed
     now = read_inventory({"inventory": 1, "metrics": metrics})
     if job.stock is None:
         return now
@@ -245,45 +248,30 @@ def _moved(job: _Job, journal: Path | None, found: list[Diagnostic]) -> list[str
 
 
 def _diagnostics(job: _Job) -> Iterator[Diagnostic]:
-    # The language is imported by the commands that need it: it costs what `version` should not.
-    import policies
-    from dsl.analysis import Size
-    from dsl.diagnostics import sort_key
-    from engine.policy.support import new_compiler
-
     stock = job.stock
     actual = (0, 0) if stock is None else (stock.nodes, stock.pods)
     nodes, pods = job.size
     least = Size.for_cluster(*actual)
-    size = Size(nodes or least.nodes, pods or least.pods)
     bundled = {name: policies.text(name) for name in policies.names()}
     settings = job.settings
-    overrides = {} if settings is None else settings.overrides
+    overrides = {} if settings is None else settings.policies.overrides
     params = {name: one.params for name, one in overrides.items()}
-    compiler = new_compiler()
+    compile_ = partial(
+        new_compiler().compile,
+        metrics={} if settings is None else settings.metrics,
+        size=Size(nodes or least.nodes, pods or least.pods),
+        stock=stock,
+        tenant=job.tenant,
+    )
     groups: list[Mapping[str, bytes]] = (
         [job.texts] if job.chain else [{name: text} for name, text in job.texts.items()]
     )
     for group in groups:
-        result = compiler.compile(
-            group,
-            params=params,
-            metrics={} if settings is None else settings.metrics,
-            size=size,
-            stock=stock,
-            bundled={**bundled, **_beside(group)},
-            tenant=job.tenant,
-        )
+        known = {**bundled, **_beside(group)}
+        result = compile_(group, params=params, bundled=known)
         own = result.diagnostics
         if any(one.is_error for one in own) and any(params.values()):
-            plain = compiler.compile(
-                group,
-                metrics=settings.metrics if settings is not None else {},
-                size=size,
-                stock=stock,
-                bundled={**bundled, **_beside(group)},
-                tenant=job.tenant,
-            )
+            plain = compile_(group, bundled=known)
             own = tuple(_configured_value(one, plain.diagnostics, job) for one in own)
         told = [*(_milder(one, job) for one in own), *_at_load(result, job)]
         yield from sorted(told, key=sort_key)
@@ -304,8 +292,6 @@ def _beside(group: Mapping[str, bytes]) -> dict[str, str]:
 
 def _at_load(result: CompileResult, job: _Job) -> Iterator[Diagnostic]:
     """What a scheduler would refuse although the text is right."""
-    from engine.policy.support import at_load, installed, names_of_plugins
-
     yield from names_of_plugins(result.understood)
     for plan in result.understood:
         run = plan if job.settings is None else job.settings.applied(plan)
@@ -317,12 +303,10 @@ def _at_load(result: CompileResult, job: _Job) -> Iterator[Diagnostic]:
 
 def _beyond_files(job: _Job) -> Iterator[Diagnostic]:
     """What shows only when all files are known."""
-    from dsl.diagnostics import Diagnostic, Severity
-
     sorts: dict[str, tuple[SourceFile, Span]] = {}
     for plan in job.plans:
         for rule in plan.sorts if plan.mode == "enforce" else ():
-            place = (plan.source, rule.span) if plan.used is None else plan.used.place
+            place = place_in(plan, rule.span)
             sorts.setdefault(place[0].name, place)
     if not job.chain and len(sorts) > 1:
         first, (source, span) = list(sorts.values())[:2]
@@ -335,12 +319,10 @@ def _beyond_files(job: _Job) -> Iterator[Diagnostic]:
             helps=("`--chain` checks the files as those of one scheduler",),
         )
     if job.complete and job.settings is not None and job.config is not None and job.plans:
-        from engine.policy.support import without_policy
-
         # Policies that do not compile are there, too.
         compiled = {plan.name for plan in job.plans}
         broken = {_called(name, text) for name, text in job.texts.items()} - compiled
-        names = [one for one in job.settings.overrides if one not in broken]
+        names = [one for one in job.settings.policies.overrides if one not in broken]
         yield from without_policy(names, job.plans, _Places(job.config))
 
 
@@ -348,14 +330,10 @@ class _Places:
     """Finds names in the text of a configuration."""
 
     def __init__(self, path: Path) -> None:
-        from dsl.source import make_source
-
         self._source = make_source(str(path), path.read_text("utf-8"))
 
-    def __call__(self, name: str, *inside: str) -> tuple[Any, Any]:
+    def __call__(self, name: str, *inside: str) -> tuple[SourceFile, Span]:
         """Where an override stands, or the parameter inside it."""
-        from dsl.source import Span
-
         text = self._source.text
         start = max(text.find("overrides"), 0)
         span = Span(0, 0)
@@ -375,8 +353,6 @@ def _called(name: str, text: bytes) -> str:
 
 def _configured_value(one: Diagnostic, without: Sequence[Diagnostic], job: _Job) -> Diagnostic:
     """A finding about a value that the configuration gives is shown there, not at the `param`."""
-    from msgspec.structs import replace
-
     if job.config is None or job.settings is None or one.code not in _OF_VALUES:
         return one
     if any((two.code, two.message, two.span) == (one.code, one.message, one.span)
@@ -386,7 +362,7 @@ def _configured_value(one: Diagnostic, without: Sequence[Diagnostic], job: _Job)
     policy = _called(source.name, source.text.encode())
     line = source.position(one.span.start)[0]
     found = _SETS.search(one.message) or _DECLARED.match(source.text.split("\n")[line - 1])
-    override = job.settings.overrides.get(policy)
+    override = job.settings.policies.overrides.get(policy)
     if found is None or override is None or found[1] not in override.params:
         return one
     place, span = _Places(job.config)(policy, "params", found[1])
@@ -399,10 +375,6 @@ def _configured_value(one: Diagnostic, without: Sequence[Diagnostic], job: _Job)
 
 def _milder(one: Diagnostic, job: _Job) -> Diagnostic:
     """Without a configuration, a parameter without value is a note: a scheduler may give it."""
-    from msgspec.structs import replace
-
-    from dsl.diagnostics import Severity
-
     mild = one.code == _NO_VALUE and job.settings is None
     return replace(one, severity=Severity.NOTE) if mild else one
 
@@ -411,9 +383,6 @@ def _milder(one: Diagnostic, job: _Job) -> Diagnostic:
 
 
 def _print(diagnostics: list[Diagnostic], style: str) -> None:
-    from dsl.diagnostics import render, to_json
-    from engine.cli.formats import to_github, to_sarif
-
     if style == "json":
         click.echo(to_json(diagnostics))
     elif style == "sarif":
@@ -424,18 +393,10 @@ def _print(diagnostics: list[Diagnostic], style: str) -> None:
         click.echo(render(diagnostics, color=sys.stdout.isatty()), nl=False)
 
 
-def _counts(diagnostics: Sequence[Diagnostic]) -> tuple[int, int, int]:
-    words = [one.severity.value for one in diagnostics]
-    return words.count("error"), words.count("warning"), words.count("note")
-
-
-def _summary(files: int, errors: int, warnings: int, notes: int) -> str:
+def _summary(files: int, found: Counter[str]) -> str:
     def counted(number: int, word: str) -> str:
         return f"{number} {word}{'' if number == 1 else 's'}"
 
-    found = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
-    if notes:
-        found = f"{found}, {counted(notes, 'note')}"
-    return (
-        f"{counted(files, 'file')} checked: {found if errors or warnings or notes else 'all good'}"
-    )
+    words = ["error", "warning", *(["note"] if found["note"] else [])]
+    told = ", ".join(counted(found[word], word) for word in words) if found else "all good"
+    return f"{counted(files, 'file')} checked: {told}"

@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from dsl.plan import MetricSpec
-from engine.app import NO_POLICIES, settings_worlds, signal_spec
-from engine.basis import SignalSource
+from engine.app import signal_spec
 from engine.cli.eval import Given, GivenSignals, read_metrics
 from engine.cli.manifests import Objects
+from engine.cli.replay import ruled
 from engine.clock import Clock, ManualClock, SystemClock
-from engine.config import ConfigError, Settings
+from engine.config import Settings
 from engine.kube.errors import NotFound, StatusError
 from engine.kube.listing import list_all
 from engine.kube.resources import KINDS, config_maps, namespaces, nodes, pods
 from engine.kube.session import KubeClient, Session
 from engine.objects import Node, Pod
-from engine.plugins.profiles import make_profiles
-from engine.policy import chain
-from engine.policy.bundle import Bundle, compile_at_once, compile_settings
+from engine.policy.bundle import Bundle
 from engine.policy.sources import Texts, files_of, policies_in
 from engine.policy.support import new_compiler
 from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
 from engine.telemetry import Telemetry
+
+_NO_POLICIES: Final = "no policies: name those in force with --policies or --policy-configmap"
 
 
 @dataclass(slots=True)
@@ -52,12 +52,13 @@ def from_files(
     objects = Objects()
     for path in paths:
         objects.read(path)
-    bundle, notes = _bundle(_texts_of(settings), settings)
+    texts = _texts_of(settings)
+    frameworks, bundle = ruled(settings, texts, new_compiler())
     given = read_metrics(metrics, objects)
-    lab = _lab(settings, bundle, ManualClock(now), _Said(given, bundle.metrics))
+    lab = Lab(frameworks, clock=ManualClock(now), signals=_Said(given, bundle.metrics))
     there = [one.pod for one in objects.pods]
     lab.add([*objects.namespaces.values(), *objects.nodes.values(), *objects.others, *there])
-    return Cluster(lab, _by_key(there), notes)
+    return Cluster(lab, _by_key(there), [] if texts else [_NO_POLICIES])
 
 
 async def from_server(kubeconfig: str | None, settings: Settings) -> Cluster:
@@ -72,8 +73,8 @@ async def from_server(kubeconfig: str | None, settings: Settings) -> Cluster:
     notes: list[str] = []
     try:
         texts = await _texts_there(session, settings)
-        bundle, missing = _bundle(texts, settings)
-        notes += missing
+        notes += [] if texts else [_NO_POLICIES]
+        frameworks, bundle = ruled(settings, texts, new_compiler())
         hosts = await list_all(session, nodes())
         objects: list[Any] = [*await list_all(session, namespaces()), *hosts]
         for kind in KINDS:
@@ -87,22 +88,13 @@ async def from_server(kubeconfig: str | None, settings: Settings) -> Cluster:
     finally:
         await session.close()
     signals = await _samples(settings, bundle, hosts, clock, notes)
-    lab = _lab(settings, bundle, ManualClock(clock.time()), signals)
+    lab = Lab(frameworks, clock=ManualClock(clock.time()), signals=signals)
     lab.add([*objects, *there])
     return Cluster(lab, _by_key(there), notes)
 
 
 def _by_key(there: Sequence[Pod]) -> dict[str, Pod]:
     return {f"{one.metadata.namespace}/{one.metadata.name}": one for one in there}
-
-
-def _lab(settings: Settings, bundle: Bundle, clock: ManualClock, signals: SignalSource) -> Lab:
-    try:
-        profiles = make_profiles(settings)
-    except ConfigError as wrong:
-        raise click.ClickException(str(wrong)) from wrong
-    frameworks = chain.frameworks_of(profiles, bundle, worlds=settings_worlds(settings))
-    return Lab(frameworks, clock=clock, signals=signals)
 
 
 # ---- policies -----------------------------------------------------------------------------------
@@ -136,27 +128,15 @@ async def _texts_there(session: KubeClient, settings: Settings) -> Texts | None:
         for one in there:
             folder = f"{namespace}/{one.metadata.name}/" if policies.in_folders else ""
             found |= _within(folder, files_of(one))
-    tenants = compile_settings(settings.berth).tenants
-    there = [] if tenants is None else await list_all(session, config_maps("", tenants.config_map))
-    for one in there:
-        folder = f"{one.metadata.namespace}/{one.metadata.name}/"
-        if tenants is not None and tenants.of_file(folder):
-            found |= _within(folder, files_of(one))
+    if policies.tenants is not None:
+        for one in await list_all(session, config_maps("", policies.tenants.config_map)):
+            folder = f"{one.metadata.namespace}/{one.metadata.name}/"
+            found |= _within(folder, files_of(one)) if policies.tenant_of(folder) else {}
     return found or None
 
 
 def _within(folder: str, texts: Texts) -> dict[str, str | bytes]:
     return {f"{folder}{name}": text for name, text in texts.items()}
-
-
-def _bundle(texts: Texts | None, settings: Settings) -> tuple[Bundle, list[str]]:
-    if texts is None:
-        said = "no policies: name those in force with --policies or --policy-configmap"
-        return NO_POLICIES, [said]
-    made = compile_at_once(new_compiler(), texts, compile_settings(settings.berth))
-    if not isinstance(made, Bundle):
-        raise click.ClickException(made.text)
-    return made, []
 
 
 # ---- metrics ------------------------------------------------------------------------------------

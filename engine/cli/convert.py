@@ -13,6 +13,11 @@ import click
 import yaml
 
 from engine.cli.conversions import Converted, convert
+from engine.cli.refusals import reported, written
+from engine.config import BerthDocument, ConfigError, SchedulerDocument, parse
+from engine.plugins.registry import is_in_tree
+from engine.policy.bundle import Refusal, compile_at_once, compile_settings, in_a_line
+from engine.policy.support import new_compiler
 
 _VERSIONS: Final = ("v1", "v1beta3")
 _GROUP: Final = "kubescheduler.config.k8s.io"
@@ -45,7 +50,7 @@ def command(source: Path, output: Path | None) -> None:
     if output is None:
         click.echo(_as_text([*config, *config_maps_of(found)]), nl=False)
     else:
-        _write(output, config, found)
+        _write(output, config_of(found, output), found)
     for one in found.lost:
         click.echo(f"not the same: {one}", err=True)
 
@@ -74,28 +79,36 @@ def converted(source: Path) -> _Found:
 
 def _profile(profile: dict[str, Any], found: _Found) -> None:
     """Takes plugins that Berth does not have out of a profile and puts policies in their place."""
-    from engine.plugins.registry import is_in_tree
-
     name = profile.get("schedulerName", "default-scheduler")
     points: dict[str, dict[str, Any]] = profile.get("plugins") or {}
     configs: list[dict[str, Any]] = profile.get("pluginConfig") or []
     args = {one["name"]: one.get("args") or {} for one in configs}
+    enabled = [(point, one) for point, of in points.items() for one in of.get("enabled") or ()]
+    sorts = {one["name"] for point, one in enabled if point == _SORT}
     weights: dict[str, int] = {}
-    sorts: set[str] = set()
-    for point, plugins in points.items():
-        for one in plugins.get("enabled") or ():
-            weights[one["name"]] = max(weights.get(one["name"], 0), one.get("weight") or 0)
-            if point == _SORT:
-                sorts.add(one["name"])
-    foreign = [one for one in dict.fromkeys([*weights, *args]) if not is_in_tree(one)]
-    for plugin in foreign:
-        of = "" if plugin in sorts else name
-        _plugin(plugin, args.get(plugin, {}), weights.get(plugin, 0), of, found)
-    _without(points, configs, foreign)
-    if not configs:
-        profile.pop("pluginConfig", None)
-    if not points:
-        profile.pop("plugins", None)
+    for _, one in enabled:
+        weights[one["name"]] = max(weights.get(one["name"], 0), one.get("weight") or 0)
+    for plugin in dict.fromkeys([*weights, *args]):
+        if not is_in_tree(plugin):
+            of = "" if plugin in sorts else name
+            _plugin(plugin, args.get(plugin, {}), weights.get(plugin, 0), of, found)
+    left = {
+        "plugins": {point: kept for point, of in points.items() if (kept := _kept(point, of))},
+        "pluginConfig": [one for one in configs if is_in_tree(one["name"])],
+    }
+    for key, value in left.items():
+        profile.pop(key, None)
+        profile |= {key: value} if value else {}
+
+
+def _kept(point: str, plugins: dict[str, Any]) -> dict[str, Any]:
+    """What is left of an extension point."""
+    enabled = plugins.get("enabled") or []
+    kept = {**plugins, "enabled": [one for one in enabled if is_in_tree(one["name"])]}
+    if point == _SORT and len(kept["enabled"]) < len(enabled):
+        # A policy sorts in its place, and Berth's own sort must be there to give way.
+        kept.pop("disabled", None)
+    return {key: value for key, value in kept.items() if value}
 
 
 def _plugin(plugin: str, args: dict[str, Any], weight: int, profile: str, found: _Found) -> None:
@@ -110,28 +123,18 @@ def _plugin(plugin: str, args: dict[str, Any], weight: int, profile: str, found:
         found.policies.setdefault(profile, {})[file] = f"# For the plugin {plugin}.\n{lost}{line}"
 
 
-def _without(
-    points: dict[str, dict[str, Any]], configs: list[dict[str, Any]], plugins: list[str]
-) -> None:
-    configs[:] = [one for one in configs if one["name"] not in plugins]
-    for point, of in list(points.items()):
-        enabled = of.get("enabled") or []
-        kept = [one for one in enabled if one["name"] not in plugins]
-        if point == _SORT and len(kept) < len(enabled):
-            # A policy sorts in its place, and Berth's own sort must be there to give way.
-            of.pop("disabled", None)
-        of["enabled"] = kept
-        for key in [key for key in ("enabled", "disabled") if not of.get(key)]:
-            of.pop(key, None)
-        if not of:
-            del points[point]
-
-
 # ---- what comes out -----------------------------------------------------------------------------
 
 
-def config_of(found: _Found) -> list[dict[str, Any]]:
-    """The two documents of a configuration, with policies in ConfigMaps."""
+def config_of(found: _Found, folder: Path | None = None) -> list[dict[str, Any]]:
+    """The two documents of a configuration, with policies in ConfigMaps, or in a folder."""
+
+    def place(profile: str) -> dict[str, str]:
+        name = _name(profile)
+        return (
+            {"configMap": f"berth-system/{name}"} if folder is None else {"dir": f"{folder / name}"}
+        )
+
     berth: dict[str, Any] = {"apiVersion": "berth.dev/v1", "kind": "BerthConfiguration"}
     profiles = found.scheduler.get("profiles") or [{}]
     names = [one.get("schedulerName", "default-scheduler") for one in profiles]
@@ -139,17 +142,17 @@ def config_of(found: _Found) -> list[dict[str, Any]]:
         everything = {**found.policies.pop("", {}), **found.policies.pop(names[0], {})}
         found.policies = {"": everything} if everything else {}
     if list(found.policies) == [""]:
-        berth["policies"] = {"configMap": f"berth-system/{_API}"}
+        berth["policies"] = place("")
     elif found.policies:
-        berth["policies"] = {"sources": [_source(name) for name in sorted(found.policies)]}
+        berth["policies"] = {
+            "sources": [
+                {**place(profile), **({"profiles": [profile]} if profile else {})}
+                for profile in sorted(found.policies)
+            ]
+        }
     if found.prometheus:
         berth["prometheus"] = {"url": found.prometheus}
     return [found.scheduler, berth]
-
-
-def _source(profile: str) -> dict[str, Any]:
-    of = {"profiles": [profile]} if profile else {}
-    return {"configMap": f"berth-system/{_name(profile)}", **of}
 
 
 def _name(profile: str) -> str:
@@ -171,15 +174,9 @@ def config_maps_of(found: _Found) -> list[dict[str, Any]]:
 
 def _check(source: Path, config: list[dict[str, Any]], found: _Found) -> None:
     """Tries what came out as a start would; what cannot run is lost, not hidden."""
-    from engine.config import BerthDocument, ConfigError, SchedulerDocument, parse
-    from engine.policy.bundle import Refusal, compile_at_once, compile_settings, in_a_line
-    from engine.policy.support import new_compiler
-
-    try:
+    with reported(ConfigError):
         parse(str(source), SchedulerDocument, config[0])
         berth = parse(str(source), BerthDocument, config[1])
-    except ConfigError as wrong:
-        raise click.ClickException(str(wrong)) from wrong
     files = {
         f"berth-system/{_name(profile)}/{name}" if len(found.policies) > 1 else name: text
         for profile, texts in found.policies.items()
@@ -208,19 +205,13 @@ def _as_text(documents: list[dict[str, Any]]) -> str:
 
 def _write(folder: Path, config: list[dict[str, Any]], found: _Found) -> None:
     """The configuration as a file and the policies as folders beside it."""
-    policies = config[1].get("policies", {})
-    for source in policies.get("sources", [policies] if policies else []):
-        name = source.pop("configMap").partition("/")[2]
-        source["dir"] = str(folder / name)
-    try:
+    with written(folder):
         for profile, files in found.policies.items():
             (folder / _name(profile)).mkdir(parents=True, exist_ok=True)
             for name, text in files.items():
                 (folder / _name(profile) / name).write_text(text, encoding="utf-8")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.yaml").write_text(_as_text(config), encoding="utf-8")
-    except OSError as failed:
-        raise click.ClickException(f"{folder}: cannot be written: {failed.strerror}") from failed
     click.echo(
         f"{folder / 'config.yaml'} and {sum(map(len, found.policies.values()))} policies", err=True
     )

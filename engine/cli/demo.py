@@ -13,26 +13,17 @@ import statistics
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from engine.app import App, Hooks, RunOptions
-from engine.cli.demo_view import (
-    LiveView,
-    Load,
-    PlainView,
-    Row,
-    View,
-    drawn,
-    recording_console,
-)
+from engine.app import App, Hooks
+from engine.cli.demo_view import Load, Row, View, console, drawn, recording_console
 from engine.cli.logs import log_to_stderr
 from engine.cli.loop import run_in_loop
+from engine.cli.up import options_of
 from engine.clock import Clock, SystemClock
-from engine.config import Settings
 from engine.embedded import EmbeddedCluster
 from engine.explain.rules import rules_of
 from engine.framework.decision import Placed
@@ -64,27 +55,24 @@ class BrokenPromiseError(Exception):
     """Something that the demo says happens did not happen."""
 
 
-@dataclass(slots=True)
-class Seen:
-    """What the scheduler did, as its hooks tell."""
-
-    rows: dict[str, Row] = field(default_factory=dict)
-    seconds: list[float] = field(default_factory=list)
-    decided_at: dict[str, float] = field(default_factory=dict)
-    messages: dict[str, str] = field(default_factory=dict)
-    bundles: list[Bundle] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
-
-
 class Story:
-    """The steps of the demo, in order."""
+    """The steps of the demo, in order; hooks of the scheduler tell it what happens.
+
+    Attributes:
+        bundles, refusals: what came into force, and what was refused.
+    """
 
     def __init__(self, cluster: EmbeddedCluster, app: App, view: View, clock: Clock) -> None:
         self._cluster = cluster
         self._app = app
         self._view = view
         self._clock = clock
-        self._seen = Seen()
+        self.bundles: list[Bundle] = []
+        self.refusals: list[Refusal] = []
+        self._rows: dict[str, Row] = {}
+        self._seconds: list[float] = []
+        self._decided_at: dict[str, float] = {}
+        self._messages: dict[str, str] = {}
         self._obeyed_seconds = 0.0
         self._burst_rate = 0.0
 
@@ -92,23 +80,15 @@ class Story:
 
     def placed(self, placed: Placed) -> None:
         """An observer of decisions."""
-        self._seen.seconds.append(placed.seconds)
+        self._seconds.append(placed.seconds)
         pod = placed.decision.pod
         frameworks = self._app.frameworks
         if placed.decision.node is None or frameworks is None:
-            self._seen.messages[pod.name] = placed.decision.message
+            self._messages[pod.name] = placed.decision.message
             return
-        self._seen.decided_at[pod.name] = self._clock.monotonic()
-        why = tuple(map(str, rules_of(placed, frameworks.of(pod))))
-        self._seen.rows[pod.name] = Row(pod.name, placed.decision.node, why)
-
-    def accepted(self, bundle: Bundle) -> None:
-        """New rules are in force."""
-        self._seen.bundles.append(bundle)
-
-    def refused(self, refusal: Refusal) -> None:
-        """Offered rules were refused."""
-        self._seen.refusals.append(refusal)
+        self._decided_at[pod.name] = self._clock.monotonic()
+        why = tuple(rules_of(placed, frameworks.of(pod)))
+        self._rows[pod.name] = Row(pod.name, placed.decision.node, why)
 
     # ---- the steps -----------------------------------------------------------------------------
 
@@ -141,7 +121,7 @@ class Story:
         self._put_lines(FILTER_LINE, SCORE_LINE)
         self._view.step(f"Two lines of policy, in ConfigMap {NAMESPACE}/{CONFIG_MAP}:")
         self._view.code(f"{FILTER_LINE}\n{SCORE_LINE}")
-        await self._until(lambda: bool(self._seen.bundles), "the two lines never came into force")
+        await self._until(lambda: bool(self.bundles), "the two lines never came into force")
         await self._until(self._has_samples, "no bandwidth came from Prometheus")
 
     async def _first_pods(self) -> None:
@@ -149,8 +129,7 @@ class Story:
         names = [f"{kind}-{number}" for kind in ("nginx", "redis") for number in range(1, 4)]
         for name in names:
             self._create_pod(name, "100m", "64Mi")
-            await self._until_bound(name)
-            self._view.row(self._row(name))
+            await self._show_bound(name)
         self._check_nginx(names, "test", "test")
 
     async def _burst(self) -> None:
@@ -176,33 +155,31 @@ class Story:
     async def _edit(self) -> None:
         self._view.step("The ConfigMap is edited; no restart, no rebuild:")
         self._view.code(f"- {FILTER_LINE}\n+ {EDITED_LINE}")
-        before = len(self._seen.bundles)
+        before = len(self.bundles)
         edited = self._clock.monotonic()
         self._put_lines(EDITED_LINE, SCORE_LINE)
-        await self._until(lambda: len(self._seen.bundles) > before, "the edit was not obeyed")
+        await self._until(lambda: len(self.bundles) > before, "the edit was not obeyed")
         names = [f"nginx-edited-{number}" for number in range(1, 4)]
         for name in names:
             self._create_pod(name, "100m", "64Mi")
         for name in names:
-            await self._until_bound(name)
-            self._view.row(self._row(name))
-        self._obeyed_seconds = self._seen.decided_at[names[0]] - edited
+            await self._show_bound(name)
+        self._obeyed_seconds = self._decided_at[names[0]] - edited
         self._check_nginx(names, "tier", "edge")
 
     async def _broken_edit(self) -> None:
         self._view.step("A broken edit is refused, with the place and the cure; the rules stay:")
-        in_force = len(self._seen.bundles)
+        in_force = len(self.bundles)
         self._put_lines(BROKEN_LINE, SCORE_LINE)
-        await self._until(lambda: bool(self._seen.refusals), "the broken edit was not refused")
-        refusal = self._seen.refusals[-1]
+        await self._until(lambda: bool(self.refusals), "the broken edit was not refused")
+        refusal = self.refusals[-1]
         if "^" not in refusal.text or "node.label" not in refusal.text:
             raise BrokenPromiseError(f"the refusal does not show the place:\n{refusal.text}")
         self._view.code(refusal.text)
         name = "nginx-after-broken-edit"
         self._create_pod(name, "100m", "64Mi")
-        await self._until_bound(name)
-        self._view.row(self._row(name))
-        if len(self._seen.bundles) != in_force:
+        await self._show_bound(name)
+        if len(self.bundles) != in_force:
             raise BrokenPromiseError("the broken edit came into force")
         self._check_nginx([name], "tier", "edge")
 
@@ -215,22 +192,21 @@ class Story:
         cpu = self._cluster.get("nodes", node)["status"]["allocatable"]["cpu"]
         asked = f"{int(cpu) * 600}m"
         self._create_pod("filler", asked, "64Mi", node=node)
-        await self._until_bound("filler")
-        self._view.row(self._row("filler"))
+        await self._show_bound("filler")
         self._create_pod(URGENT, asked, "64Mi", node=node, priority_class=URGENT)
-        await self._until_bound(URGENT)
-        self._view.code(self._seen.messages[URGENT])
-        self._view.row(self._row(URGENT))
+        await self._until(lambda: URGENT in self._messages, "the urgent pod found room at once")
+        self._view.code(self._messages[URGENT])
+        await self._show_bound(URGENT)
         if "filler" in {pod["metadata"]["name"] for pod in self._cluster.list("pods")}:
             raise BrokenPromiseError("the pod of low priority is still there")
-        del self._seen.rows["filler"]
+        del self._rows["filler"]
 
     def _summary(self) -> None:
         pods = [p for p in self._cluster.list("pods") if p["spec"].get("nodeName")]
-        expected = len(self._seen.rows)
+        expected = len(self._rows)
         if len(pods) != expected:
             raise BrokenPromiseError(f"{expected} pods were decided, {len(pods)} are bound")
-        seconds = self._seen.seconds
+        seconds = self._seconds
         cuts = statistics.quantiles(seconds, n=100)
         self._view.summary(
             {
@@ -304,7 +280,7 @@ class Story:
     # ---- promises ------------------------------------------------------------------------------
 
     def _row(self, name: str) -> Row:
-        row = self._seen.rows[name]
+        row = self._rows[name]
         if row.node != self._node_of(name):
             raise BrokenPromiseError(f"{name} was decided for {row.node}, the cluster differs")
         return row
@@ -320,8 +296,9 @@ class Story:
     def _has_samples(self) -> bool:
         return any(status.matched for status in self._app.signals.status())
 
-    async def _until_bound(self, name: str) -> None:
+    async def _show_bound(self, name: str) -> None:
         await self._until(lambda: self._node_of(name) is not None, f"{name} waits")
+        self._view.row(self._row(name))
 
     async def _until(self, true: Callable[[], bool], otherwise: str) -> None:
         deadline = self._clock.monotonic() + _STEP_SECONDS
@@ -334,28 +311,17 @@ class Story:
             raise BrokenPromiseError(otherwise)
 
 
-def _settings(prometheus_url: str) -> Settings:
-    documents: dict[str, Any] = {
-        "policies": {"configMap": f"{NAMESPACE}/{CONFIG_MAP}"},
-        "prometheus": {"url": prometheus_url},
-    }
-    return Settings.model_validate({"berth": documents})
-
-
 async def _demo(view: View) -> None:
     clock = SystemClock()
     async with EmbeddedCluster(nodes=12, seed=1, clock=clock) as cluster:
         cluster.create("namespaces", {"metadata": {"name": NAMESPACE}})
         hooks = Hooks()
-        app = App(
-            RunOptions(_settings(cluster.prometheus_url), cluster.kubeconfig()),
-            clock=clock,
-            hooks=hooks,
-        )
+        options = options_of(cluster, f"{NAMESPACE}/{CONFIG_MAP}")
+        app = App(options, clock=clock, hooks=hooks)
         story = Story(cluster, app, view, clock)
         hooks.observers.append(story.placed)
-        hooks.accepted.append(story.accepted)
-        hooks.refused.append(story.refused)
+        hooks.accepted.append(story.bundles.append)
+        hooks.refused.append(story.refusals.append)
         stop = asyncio.Event()
         running = asyncio.get_running_loop().create_task(app.run(stop))
         telling = asyncio.get_running_loop().create_task(story.tell())
@@ -381,12 +347,11 @@ def command(svg: str | None, *, plain: bool) -> None:
     """Tells the story; exit 1 if anything it says did not happen."""
     # What the scheduler logs is shown by the story itself.
     log_to_stderr(logging.CRITICAL, "%(message)s")
-    picture = recording_console()
-    view: View = PlainView() if plain or not sys.stdout.isatty() else LiveView()
+    shown = console(plain=plain) if svg is None else recording_console()
     try:
-        run_in_loop(_demo(view if svg is None else LiveView(picture)))
+        run_in_loop(_demo(View(shown)))
     except BrokenPromiseError as broken:
         click.echo(f"The demo did not do what it promises: {broken}", err=True)
         sys.exit(1)
     if svg is not None:
-        Path(svg).write_text(drawn(picture, "make demo"), "utf-8")
+        Path(svg).write_text(drawn(shown, "make demo"), "utf-8")

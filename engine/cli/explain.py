@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import click
 
 from dsl.codes import GONE, OLD
-from engine.cli import options
+from dsl.foreign.nearest import closest
+from engine.cli import options, reference
+from engine.display import plain
 
 _CODE = re.compile(r"P[0-9]{3}")
 _SUBJECTS = ("pod", "node")
@@ -69,8 +72,8 @@ def command(words: tuple[str, ...], style: str, now: str | None, **given: Any) -
     subject, *names = words
     if len(names) != 1 or subject not in _SUBJECTS:
         raise click.UsageError("write one of: CODE, WORD, pod NS/NAME, node NAME")
-    asked = [given.pop(one) for one in ("scheduler", "token_file", "ca_file", "insecure")]
-    if asked[0] is not None:
+    asked = {one: given.pop(one) for one in ("scheduler", "token_file", "ca_file", "insecure")}
+    if asked["scheduler"] is not None:
         _remembered(subject, names[0], asked, as_json=style == "json")
         return
     if given["paths"] and given["journal"] is not None:
@@ -86,16 +89,13 @@ def command(words: tuple[str, ...], style: str, now: str | None, **given: Any) -
     answer(subject, names[0], request)
 
 
-def _remembered(subject: str, name: str, asked: list[Any], *, as_json: bool) -> None:
+def _remembered(subject: str, name: str, asked: dict[str, Any], *, as_json: bool) -> None:
     """Prints what a running scheduler remembers of a pod."""
-    import json
-
-    from engine.cli.recorded import Asked, lines_of, record_of
-    from engine.display import plain
+    from engine.cli.recorded import lines_of, record_of
 
     if subject != "pod":
         raise click.UsageError("--scheduler is for a pod")
-    record = record_of(name if "/" in name else f"default/{name}", Asked(*asked))
+    record = record_of(name if "/" in name else f"default/{name}", **asked)
     if as_json:
         click.echo(json.dumps(record, ensure_ascii=False, indent=2))
         return
@@ -105,15 +105,11 @@ def _remembered(subject: str, name: str, asked: list[Any], *, as_json: bool) -> 
 
 def _word(word: str) -> None:
     """Prints what is known of a code, a statement, a field, a function or a metric."""
-    from engine.cli import reference
-
     if _CODE.fullmatch(word.upper()):
         _page(word.upper())
         return
     lines = reference.told(word)
     if not lines:
-        from dsl.foreign.nearest import closest
-
         near = closest(word, reference.words())
         raise click.ClickException(
             f"`{word}` is no code, statement, field, function or metric of the policy language; "
@@ -124,12 +120,10 @@ def _word(word: str) -> None:
 
 def _page(code: str) -> None:
     """Prints the page of a code."""
-    from engine.cli.reference import shipped
-
     if code in GONE:
         click.echo(f"{code} is no longer said. {GONE[code]}")
         return
-    pages = shipped("errors")
+    pages = reference.shipped("errors")
     page = pages / f"{code}.md"
     if not page.is_file():
         raise click.ClickException(f"{code} is no code of the policy language; they look like P203")

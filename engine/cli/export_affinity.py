@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
+import yaml
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from engine.policy.affinity import Said, Terms, Unsaid
+from dsl.diagnostics import render
+from engine.cli.check import expanded, read
+from engine.policy.affinity import (
+    EVERYWHERE,
+    NAME_FIELD,
+    Said,
+    Term,
+    Terms,
+    Unsaid,
+    both,
+    others,
+    said,
+    text_of,
+)
+from engine.policy.support import new_compiler
 
 _TOO_MANY: Final = "# Not said: written out, all of this is more terms than a pod should have."
 
@@ -23,11 +36,6 @@ def command(files: tuple[Path, ...]) -> None:
 
     Exit 1 if a policy has errors, or a filter cannot be said.
     """
-    from dsl.diagnostics import render
-    from engine.cli.check import expanded, read
-    from engine.policy.affinity import Said, others, said
-    from engine.policy.support import new_compiler
-
     texts = {str(path): read(path).decode("utf-8", "replace") for path in expanded(files)}
     result = new_compiler().compile(texts)
     errors = [one for one in result.diagnostics if one.is_error]
@@ -46,8 +54,6 @@ def command(files: tuple[Path, ...]) -> None:
 
 
 def _told(one: Unsaid) -> str:
-    from engine.policy.affinity import text_of
-
     part = text_of(one.rule, one.span)
     where = f"{one.rule.source.name}:{one.rule.line}"
     about = "" if one.span == one.rule.span else f"`{part}`: "
@@ -68,8 +74,6 @@ def _documents(rules: Sequence[Said]) -> Iterator[str]:
 
 
 def _document(guard: str | None, group: Sequence[Said], *, several: bool) -> str:
-    import yaml
-
     lines = [f"# {one.rule.source.name}:{one.rule.line}: {_first(one.rule.text)}" for one in group]
     lines.append(f"# Put it on {'all pods' if guard is None else f'the pods with: {guard}'}")
     if several:
@@ -93,23 +97,19 @@ def _document(guard: str | None, group: Sequence[Said], *, several: bool) -> str
 
 
 def _together(group: Iterable[Said]) -> Terms | None:
-    from engine.policy.affinity import EVERYWHERE, both
-
     terms: Terms | None = EVERYWHERE
     for one in group:
         terms = None if terms is None else both(terms, one.terms)
     return terms
 
 
-def _term(term: Iterable[Any]) -> dict[str, Any]:
-    from engine.policy.affinity import NAME_FIELD
-
+def _term(term: Term) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for one in term:
         where = "matchFields" if one.key == NAME_FIELD else "matchExpressions"
         values = {"values": list(one.values)} if one.values else {}
-        said = {"key": one.key, "operator": one.operator, **values}
-        found.setdefault(where, []).append(said)
+        entry = {"key": one.key, "operator": one.operator, **values}
+        found.setdefault(where, []).append(entry)
     return found
 
 

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import Any, Final
+from typing import Any
 
 import click
+import yaml
 
+from engine.advising import PATHS, unsaid
+from engine.app import App, Hooks, RunOptions
 from engine.cli import options, runflags
 from engine.cli.logs import log_of_a_process
-from engine.cli.loop import run_in_loop
-from engine.cli.stopping import until_told
-
-_PORT: Final = 8888
+from engine.cli.loop import run_until_told
+from engine.cli.refusals import reported
+from engine.cli.run import warn_of_folder, with_flags
+from engine.clock import SystemClock
+from engine.config import (
+    ConfigError,
+    EnabledPlugin,
+    PluginsDocument,
+    PluginSet,
+    ProfileDocument,
+    load,
+)
+from engine.policy.bundle import Bundle
+from engine.sections import LeaderElection
+from engine.serving.certificates import CertificateError
+from engine.serving.server import ListenError, ServerOptions
 
 
 @click.command("extender", help="Serve policies to a kube-scheduler that may not be replaced.")
@@ -28,25 +44,15 @@ _PORT: Final = 8888
     show_default=True,
     help="Whose pods wait in the queue that policies may read.",
 )
-@click.option(
+@options.listening(
     "--port",
-    "secure_port",
-    type=click.IntRange(1, 65535),
-    metavar="PORT",
-    default=_PORT,
-    show_default=True,
-    help="Port of the questions, and of /livez, /readyz, /metrics.",
-)
-@click.option(
-    "--bind-address",
-    metavar="ADDRESS",
-    default="127.0.0.1",
-    show_default=True,
-    help="Where that is; whoever reaches it may ask, without --client-ca-file.",
+    8888,
+    "Port of the questions, and of /livez, /readyz, /metrics.",
+    address="127.0.0.1",
+    where="Where that is; whoever reaches it may ask, without --client-ca-file."
+    "  [default: 127.0.0.1]",
 )
 @click.option("--plain-http", is_flag=True, help="HTTP instead of HTTPS.")
-@click.option("--tls-cert-file", metavar="FILE", default="", help="A certificate.  [default: own]")
-@options.KEY
 @click.option(
     "--client-ca-file",
     metavar="FILE",
@@ -60,26 +66,31 @@ _PORT: Final = 8888
 )
 @click.option("--print-config", is_flag=True, help="Print what kube-scheduler needs, and end.")
 @options.QUIET_VERBOSITY
+@reported(ConfigError, CertificateError, ListenError)
 def command(*, verbosity: int, url: str | None, print_config: bool, **flags: Any) -> None:  # noqa: ANN401 - each has its own type
     """Answers until SIGTERM or SIGINT; decides and writes nothing itself."""
     if print_config:
-        click.echo(stanza(url or _url_of(flags)), nl=False)
+        scheme = "http" if flags["plain_http"] else "https"
+        own = f"{scheme}://{flags['bind_address']}:{flags['secure_port']}"
+        click.echo(stanza(url or own), nl=False)
         return
-    from engine.config import ConfigError
-    from engine.serving.certificates import CertificateError
-    from engine.serving.server import ListenError
-
     log_of_a_process(verbosity, as_json=False)
-    try:
-        run_in_loop(_run(_options(flags)))
-    except (ConfigError, CertificateError, ListenError) as wrong:
-        raise click.ClickException(str(wrong)) from wrong
+    log = logging.getLogger("engine")
+
+    asked = _options(flags)
+
+    def tell(bundle: Bundle) -> None:
+        for line in unsaid(bundle.plans):
+            log.warning("%s", line)
+
+    async def run(stop: asyncio.Event) -> None:
+        await App(asked, clock=SystemClock(), hooks=Hooks(accepted=[tell])).run(stop)
+
+    run_until_told(run)
 
 
 def stanza(url: str) -> str:
     """What goes into the KubeSchedulerConfiguration of the stock scheduler."""
-    import yaml
-
     extender = {
         "urlPrefix": url,
         "filterVerb": "filter",
@@ -99,32 +110,12 @@ def stanza(url: str) -> str:
     return "\n".join([*lines, yaml.safe_dump({"extenders": [extender]}, sort_keys=False)])
 
 
-def _url_of(flags: dict[str, Any]) -> str:
-    scheme = "http" if flags["plain_http"] else "https"
-    return f"{scheme}://{flags['bind_address']}:{flags['secure_port']}"
-
-
-def _options(flags: dict[str, Any]) -> Any:  # noqa: ANN401 - see engine.cli
+def _options(flags: dict[str, Any]) -> RunOptions:
     """What the flags say.
 
     Raises:
         ConfigError: it cannot be done.
     """
-    import msgspec
-
-    from engine.advising import PATHS
-    from engine.app import RunOptions
-    from engine.cli.run import warn_of_folder, with_flags
-    from engine.config import (
-        ConfigError,
-        EnabledPlugin,
-        PluginsDocument,
-        PluginSet,
-        ProfileDocument,
-        load,
-    )
-    from engine.sections import LeaderElection
-
     settings = with_flags(load(flags["config"]), {**flags, "scheduler_name": None})
     if not settings.berth.policies.all_sources:
         raise ConfigError(
@@ -146,30 +137,15 @@ def _options(flags: dict[str, Any]) -> Any:  # noqa: ANN401 - see engine.cli
             "delay_cache": False,
         }
     )
-    more = {
-        "cert_dir": "",
-        "tls_min_version": "VersionTLS12",
-        "authorization_always_allow_paths": ",".join(("/healthz", "/readyz", "/livez", *PATHS)),
-    }
-    serving = runflags.server_options({**flags, **more})
     plain, client_ca = flags["plain_http"], flags["client_ca_file"]
     if plain and client_ca:
         raise ConfigError("--client-ca-file needs HTTPS: leave --plain-http out")
-    serving = msgspec.structs.replace(serving, plain=plain, client_ca=client_ca)
+    serving = ServerOptions(
+        flags["bind_address"],
+        flags["secure_port"],
+        runflags.certificate_files(flags),
+        (*ServerOptions().always_allowed, *PATHS),
+        plain=plain,
+        client_ca=client_ca,
+    )
     return RunOptions(settings, flags["kubeconfig"], serving=serving, advises=True)
-
-
-async def _run(options: Any) -> None:  # noqa: ANN401 - see engine.cli
-    from engine.advising import unsaid
-    from engine.app import App, Hooks
-    from engine.clock import SystemClock
-
-    log = logging.getLogger("engine")
-
-    def tell(bundle: Any) -> None:  # noqa: ANN401 - see engine.cli
-        for line in unsaid(bundle.plans):
-            log.warning("%s", line)
-
-    app = App(options, clock=SystemClock(), hooks=Hooks(accepted=[tell]))
-    with until_told() as stop:
-        await app.run(stop)

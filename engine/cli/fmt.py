@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import difflib
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dsl.diagnostics import Diagnostic
-    from dsl.formatter import Formatted
-    from dsl.parser import Parser
+from dsl.diagnostics import Diagnostic, render
+from dsl.files import read_source
+from dsl.formatter import Formatted, format_source
+from dsl.parser import Parser
 
 _TESTS: Final = ".policytest"
 _SUFFIXES: Final = (".policy", _TESTS)
@@ -59,10 +59,6 @@ class _Outcome:
 )
 def command(paths: tuple[str, ...], stdin_name: str, *, check: bool, diff: bool) -> None:
     """Formats files, folders (this one if none is named) or the standard input."""
-    # The language is imported by the commands that need it: it costs what `version` should not.
-    from dsl.diagnostics import render
-    from dsl.parser import Parser
-
     parser = Parser()
     outcomes = []
     for path in _files(paths or (".",)):
@@ -117,9 +113,6 @@ def _format(parser: Parser, path: str, stdin_name: str) -> _Outcome:
 
 
 def _formatted(parser: Parser, name: str, data: bytes) -> Formatted:
-    from dsl.files import read_source
-    from dsl.formatter import Formatted, format_source
-
     source, problems = read_source(name, data)
     if problems:
         return Formatted(None, problems)
@@ -139,19 +132,16 @@ def _write(path: str, outcome: _Outcome) -> None:
 
 def _difference(outcome: _Outcome) -> str:
     """Returns a unified diff; a file with errors has none."""
-    old, new = (_lines((data or b"").decode("utf-8")) for data in (outcome.old, outcome.new))
+    # Lines end at line feeds only; `str.splitlines` knows more ends than the language.
+    old, new = (
+        StringIO((data or b"").decode("utf-8"), newline="\n").readlines()
+        for data in (outcome.old, outcome.new)
+    )
     shown = []
     for line in difflib.unified_diff(old, new, outcome.name, outcome.name):
         end = "" if line.endswith("\n") else "\n\\ No newline at end of file\n"
         shown.append(line + end)
     return "".join(shown)
-
-
-def _lines(text: str) -> list[str]:
-    """Splits at line feeds only; `str.splitlines` knows more ends than the language."""
-    whole, _, rest = text.rpartition("\n")
-    lines = [f"{line}\n" for line in whole.split("\n")] if "\n" in text else []
-    return [*lines, rest] if rest else lines
 
 
 def _summary(outcomes: list[_Outcome], *, written: bool) -> str:

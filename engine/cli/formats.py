@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import quote
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dsl.diagnostics import Diagnostic
+from dsl.diagnostics import Diagnostic
+from engine import __version__
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _GITHUB: Final = {"error": "error", "warning": "warning", "note": "notice"}
@@ -16,8 +16,6 @@ _GITHUB: Final = {"error": "error", "warning": "warning", "note": "notice"}
 
 def to_sarif(diagnostics: Sequence[Diagnostic]) -> str:
     """Returns a SARIF log with one run; columns are code points, the end is exclusive."""
-    from engine import __version__
-
     codes = sorted({one.code for one in diagnostics})
     driver = {
         "name": "berth",
@@ -44,7 +42,8 @@ def _result(one: Diagnostic, codes: Sequence[str]) -> dict[str, object]:
         "endLine": end_line,
         "endColumn": end_column,
     }
-    place = {"artifactLocation": {"uri": _uri(one.source.name)}, "region": region}
+    uri = quote(one.source.name.replace("\\", "/"))
+    place = {"artifactLocation": {"uri": uri}, "region": region}
     return {
         "ruleId": one.code,
         "ruleIndex": codes.index(one.code),
@@ -52,12 +51,6 @@ def _result(one: Diagnostic, codes: Sequence[str]) -> dict[str, object]:
         "message": {"text": _text(one)},
         "locations": [{"physicalLocation": place}],
     }
-
-
-def _uri(name: str) -> str:
-    from urllib.parse import quote
-
-    return quote(name.replace("\\", "/"))
 
 
 def to_github(diagnostics: Sequence[Diagnostic]) -> str:

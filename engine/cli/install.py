@@ -5,16 +5,20 @@ They are those of deploy/kustomize/base, which are made from the chart: no third
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from importlib.resources.abc import Traversable
+from typing import Any, Final
 
 import click
+import yaml
 
 from engine.cli import options
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from importlib.resources.abc import Traversable
+from engine.cli.refusals import reported
+from engine.clock import SystemClock
+from engine.kube.errors import KubeError
+from engine.kube.session import Session
 
 _NAMESPACE: Final = "berth-system"
 _IMAGE: Final = "image: berth:"
@@ -36,6 +40,7 @@ _WEBHOOK: Final = "components/webhook/webhook.yaml"
 @click.option("--monitoring", is_flag=True, help="With what the Prometheus operator reads.")
 @click.option("--webhook", is_flag=True, help="With the admission webhook.")
 @options.KUBECONFIG
+@reported(KubeError, ConnectionError)
 def command(
     *,
     dry_run: bool,
@@ -56,14 +61,7 @@ def command(
             "--image is needed: where your nodes find what deploy/Dockerfile builds;"
             " --dry-run prints the manifests without"
         )
-    import asyncio
-
-    from engine.kube.errors import KubeError
-
-    try:
-        asyncio.run(_apply(text, kubeconfig))
-    except (KubeError, ConnectionError) as failed:
-        raise click.ClickException(str(failed)) from failed
+    asyncio.run(_apply(text, kubeconfig))
 
 
 def manifests(*, image: str | None, namespace: str, more: Sequence[str] = ()) -> str:
@@ -86,11 +84,6 @@ def _folder() -> Traversable:
 
 
 async def _apply(text: str, kubeconfig: str | None) -> None:
-    import yaml
-
-    from engine.clock import SystemClock
-    from engine.kube.session import Session
-
     session = await Session.connect(kubeconfig, clock=SystemClock())
     try:
         for item in filter(None, yaml.safe_load_all(text)):

@@ -8,20 +8,31 @@ have one, and why the server refused it.
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
+import policies
+from dsl.analysis import question_of
+from dsl.plan import OF_NODES, MetricSpec
+from dsl.schema import CATALOGUE
 from engine.cli import options
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from dsl.plan import MetricSpec
-    from engine.kube.session import KubeClient
-    from engine.objects import Node
+from engine.cli.check import expanded, read
+from engine.cli.refusals import reported, written
+from engine.clock import SystemClock
+from engine.kube import resources
+from engine.kube.errors import KubeError
+from engine.kube.listing import list_all
+from engine.kube.session import KubeClient, Session
+from engine.objects import Node
+from engine.policy.support import new_compiler
+from engine.signals.once import ask_once
+from engine.signals.prometheus import PrometheusSettings
+from engine.signals.spec import SignalSpec
 
 _FINISHED: Final = ("Succeeded", "Failed")
 
@@ -36,29 +47,21 @@ _FINISHED: Final = ("Succeeded", "Failed")
     "--policies", "files", metavar="PATH", multiple=True, type=click.Path(path_type=Path),
     help="A policy file or folder, whose metrics are asked for beside the bundled ones.",
 )  # fmt: skip
+@reported(KubeError, ConnectionError)
 def command(
     kubeconfig: str | None, output: Path | None, url: str | None, files: tuple[Path, ...]
 ) -> None:
     """Asks once and ends; changes nothing in the cluster."""
-    import asyncio
-
-    from engine.kube.errors import KubeError
-
     if files and url is None:
         raise click.UsageError("--policies needs --prometheus-url")
     specs = [] if url is None else metrics_of(files)
-    try:
-        found = asyncio.run(_ask(kubeconfig, url, specs))
-    except (KubeError, ConnectionError) as failed:
-        raise click.ClickException(str(failed)) from failed
+    found = asyncio.run(_ask(kubeconfig, url, specs))
     text = json.dumps(found, ensure_ascii=False, indent=1)
     if output is None:
         click.echo(text)
         return
-    try:
+    with written(output):
         output.write_text(text + "\n", encoding="utf-8")
-    except OSError as failed:
-        raise click.ClickException(f"{output}: cannot be written: {failed.strerror}") from failed
     counts = f"{len(found['nodes'])} nodes, {len(found['namespaces'])} namespaces"
     more = f", {len(found['metrics'])} metrics" if url is not None else ""
     click.echo(f"{output}: {counts}, {found['pods']} pods{more}", err=True)
@@ -66,11 +69,6 @@ def command(
 
 def metrics_of(paths: Sequence[Path]) -> list[MetricSpec]:
     """The metrics of Prometheus that policy files read, and the bundled ones."""
-    import policies
-    from dsl.schema import CATALOGUE
-    from engine.cli.check import expanded, read
-    from engine.policy.support import new_compiler
-
     compiler = new_compiler()
     texts = {str(path): read(path) for path in expanded(paths)}
     lines = "".join(f"score: {name} normalize minmax\n" for name in CATALOGUE)
@@ -89,10 +87,6 @@ def metrics_of(paths: Sequence[Path]) -> list[MetricSpec]:
 async def _ask(
     kubeconfig: str | None, url: str | None, specs: Sequence[MetricSpec]
 ) -> dict[str, Any]:
-    from engine.kube import resources
-    from engine.kube.listing import list_all
-    from engine.kube.session import Session
-
     session = await Session.connect(kubeconfig)
     try:
         found = await take(session)
@@ -112,13 +106,6 @@ async def ask_metrics(
     Raises:
         ConnectionError: the server does not answer.
     """
-    from dsl.analysis import question_of
-    from dsl.plan import OF_NODES
-    from engine.clock import SystemClock
-    from engine.signals.once import ask_once
-    from engine.signals.prometheus import PrometheusSettings
-    from engine.signals.spec import SignalSpec
-
     questions = sorted({question_of(spec): spec for spec in specs}.items(), key=lambda one: one[0])
     asked = [SignalSpec(spec.id, spec.query, spec.labels, of=spec.of) for _, spec in questions]
     told = await ask_once(PrometheusSettings(url), asked, nodes, SystemClock())
@@ -140,9 +127,6 @@ async def take(client: KubeClient) -> dict[str, Any]:
     Raises:
         KubeError: the server cannot be asked.
     """
-    from engine.kube import resources
-    from engine.kube.listing import list_all
-
     nodes = await list_all(client, resources.nodes())
     spaces = await list_all(client, resources.namespaces())
     there = await list_all(client, resources.pods(""))

@@ -20,25 +20,12 @@ _WORDS: Final = re.compile(r"[^=%]*?(?= \w+=)")
 _FIELD: Final = re.compile(r' (\w+)="?%[.\w]+"?')
 
 
-class _Verbosity(click.ParamType[int]):
-    """`-v 4`, `-v4` and Go's `-v=4`."""
-
-    name = "level"
-
-    def convert(
-        self,
-        value: object,
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> int:
-        """See `click.ParamType.convert`."""
-        text = str(value).removeprefix("=")
-        if not text.isdecimal():
-            self.fail(f"{text!r} is no level; write a number from 0 to 10", param, ctx)
-        return int(text)
-
-
-VERBOSITY: Final = _Verbosity()
+def level_of(text: str) -> int:
+    """The level of `-v 4`, `-v4` and Go's `-v=4`; a type of options."""
+    number = text.removeprefix("=")
+    if not number.isdecimal():
+        raise click.BadParameter(f"{number!r} is no level; write a number from 0 to 10")
+    return int(number)
 
 
 class _Tame(logging.Formatter):
@@ -84,13 +71,10 @@ def log_to_stderr(level: int, form: str) -> None:
 
 def log_of_a_process(verbosity: int, *, as_json: bool) -> None:
     """The log of a scheduler, in kube-scheduler's levels: 2 has a line for each pod placed."""
-    _log(_Json() if as_json else _Tame(_TEXT), _level(verbosity))
+    level = logging.DEBUG if verbosity >= _EVERYTHING else logging.INFO
+    _log(_Json() if as_json else _Tame(_TEXT), level)
     if verbosity < _A_LINE_A_POD:
         logging.getLogger("engine.scheduler").setLevel(logging.WARNING)
-
-
-def _level(verbosity: int) -> int:
-    return logging.DEBUG if verbosity >= _EVERYTHING else logging.INFO
 
 
 def _log(formatter: logging.Formatter, level: int) -> None:

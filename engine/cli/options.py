@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import click
 
-from engine.cli.logs import VERBOSITY
+from engine.cli.logs import level_of
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 KUBECONFIG: Final = click.option(
     "--kubeconfig",
@@ -20,13 +24,49 @@ POLICY_CONFIGMAP: Final = click.option(
 PROMETHEUS_URL: Final = click.option(
     "--prometheus-url", metavar="URL", help="Where metrics are asked for."
 )
-KEY: Final = click.option("--tls-private-key-file", metavar="FILE", default="", help="Its key.")
 LOGGING_FORMAT: Final = click.option(
     "--logging-format",
     type=click.Choice(["text", "json"]),
     default="text",
     help="How lines are written.  [default: text]",
 )
-QUIET_VERBOSITY: Final = click.option(
-    "-v", "--v", "verbosity", type=VERBOSITY, metavar="LEVEL", default="2", hidden=True
+_verbosity: Final = partial(
+    click.option, "-v", "--v", "verbosity", type=level_of, metavar="LEVEL", default="2"
 )
+VERBOSITY: Final = _verbosity(
+    help="0: no line a pod; 2: one; 4: more; 5: also why it went there.  [default: 2]"
+)
+QUIET_VERBOSITY: Final = _verbosity(hidden=True)
+
+
+def together(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Adds several options, which help shows in this order."""
+
+    def add(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def listening(
+    flag: str, port: int, of: str, *, address: str, where: str, least: int = 1
+) -> Callable[[F], F]:
+    """Where a server listens, and with what certificate; `of` says what has the port."""
+    return together(
+        click.option(
+            flag,
+            "secure_port",
+            type=click.IntRange(least, 65535),
+            metavar="PORT",
+            default=port,
+            show_default=True,
+            help=of,
+        ),
+        click.option("--bind-address", metavar="ADDRESS", default=address, help=where),
+        click.option(
+            "--tls-cert-file", metavar="FILE", default="", help="A certificate.  [default: its own]"
+        ),
+        click.option("--tls-private-key-file", metavar="FILE", default="", help="Its key."),
+    )

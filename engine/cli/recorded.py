@@ -7,7 +7,6 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
@@ -21,32 +20,30 @@ _MOST_BYTES: Final = 4 * 1024 * 1024
 _NOT_FOUND, _UNAUTHORIZED, _FORBIDDEN = 404, 401, 403
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Which scheduler is asked, and what it is shown."""
-
-    url: str
-    token_file: Path | None = None
-    ca_file: Path | None = None
-    insecure: bool = False
-
-
-def record_of(pod: str, asked: Asked) -> dict[str, Any]:
-    """The newest decision about a pod (`namespace/name`).
+def record_of(
+    pod: str,
+    scheduler: str,
+    token_file: Path | None = None,
+    ca_file: Path | None = None,
+    *,
+    insecure: bool = False,
+) -> dict[str, Any]:
+    """The newest decision about a pod (`namespace/name`) by the scheduler at an address.
 
     Raises:
         click.ClickException: the scheduler has none, or cannot be asked; the text says why.
     """
-    if urlsplit(asked.url).scheme != "https":
-        raise click.ClickException(f"{asked.url} is no address of a scheduler; write https://...")
-    url = f"{asked.url.rstrip('/')}/debug/decisions?{urlencode({'pod': pod})}"
+    if urlsplit(scheduler).scheme != "https":
+        raise click.ClickException(f"{scheduler} is no address of a scheduler; write https://...")
+    url = f"{scheduler.rstrip('/')}/debug/decisions?{urlencode({'pod': pod})}"
     request = urllib.request.Request(url)
     opener = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=_trusting(asked))
+        urllib.request.ProxyHandler({}),
+        urllib.request.HTTPSHandler(context=_trusting(ca_file, insecure=insecure)),
     )
     try:
-        if asked.token_file is not None:
-            token = asked.token_file.read_text("utf-8").strip()
+        if token_file is not None:
+            token = token_file.read_text("utf-8").strip()
             request.add_header("Authorization", f"Bearer {token}")
         with opener.open(request, timeout=_SECONDS) as answer:
             return dict(json.loads(answer.read(_MOST_BYTES)))
@@ -54,15 +51,15 @@ def record_of(pod: str, asked: Asked) -> dict[str, Any]:
         raise click.ClickException(_refusal(refused)) from refused
     except (OSError, ValueError) as failed:
         why = one_line(str(getattr(failed, "reason", failed)))
-        raise click.ClickException(f"{asked.url} cannot be asked: {why}") from failed
+        raise click.ClickException(f"{scheduler} cannot be asked: {why}") from failed
 
 
-def _trusting(asked: Asked) -> ssl.SSLContext:
+def _trusting(ca_file: Path | None, *, insecure: bool) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cafile=asked.ca_file and str(asked.ca_file))
+        context = ssl.create_default_context(cafile=ca_file and str(ca_file))
     except OSError as failed:
-        raise click.ClickException(f"{asked.ca_file}: {one_line(str(failed))}") from failed
-    if asked.insecure:
+        raise click.ClickException(f"{ca_file}: {one_line(str(failed))}") from failed
+    if insecure:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 

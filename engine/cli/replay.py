@@ -10,6 +10,7 @@ import click
 
 from dsl.compiler import Compiler
 from engine.app import NO_POLICIES, settings_worlds
+from engine.cli.refusals import reported
 from engine.config import ConfigError, Settings
 from engine.display import plain
 from engine.framework.frameworks import Frameworks
@@ -31,30 +32,34 @@ def frameworks_of(compiler: Compiler, instead: Texts | None = None) -> Framework
 
     def frameworks(files: Texts, settings: Mapping[str, str]) -> Frameworks:
         read = Settings.model_validate_json(settings.get("settings", ""))
-        bundle = NO_POLICIES
-        files = files if instead is None else instead
-        try:
-            profiles = make_profiles(read)
-        except ConfigError as wrong:
-            raise click.ClickException(str(wrong)) from wrong
-        if files:
-            made = compile_at_once(compiler, files, compile_settings(read.berth, profiles))
-            if not isinstance(made, Bundle):
-                raise click.ClickException(made.text)
-            bundle = made
-        return chain.frameworks_of(profiles, bundle, worlds=settings_worlds(read))
+        return ruled(read, files if instead is None else instead, compiler)[0]
 
     return frameworks
 
 
+def ruled(settings: Settings, files: Texts | None, compiler: Compiler) -> tuple[Frameworks, Bundle]:
+    """What decides under these settings and policies.
+
+    Raises:
+        click.ClickException: this version refuses the profiles or the policies.
+    """
+    with reported(ConfigError):
+        profiles = make_profiles(settings)
+    bundle = NO_POLICIES
+    if files:
+        made = compile_at_once(compiler, files, compile_settings(settings.berth, profiles))
+        if not isinstance(made, Bundle):
+            raise click.ClickException(made.text)
+        bundle = made
+    return chain.frameworks_of(profiles, bundle, worlds=settings_worlds(settings)), bundle
+
+
 @click.command("replay", help="Make the decisions of a journal again and compare.")
 @click.argument("journal", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@reported(ValueError)
 def command(journal: Path) -> None:
     """Exit 1 if any decision comes out differently."""
-    try:
-        report = replay(journal, frameworks_of(new_compiler()))
-    except ValueError as wrong:
-        raise click.ClickException(str(wrong)) from wrong
+    report = replay(journal, frameworks_of(new_compiler()))
     for difference in report.differences:
         click.echo(plain(difference))
     if report.cut:

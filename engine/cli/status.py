@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 
 import click
 import msgspec
 
+from engine import wire
 from engine.cli import options
+from engine.cli.refusals import reported
+from engine.clock import SystemClock
+from engine.display import plain
+from engine.kube.errors import KubeError, NotFound
+from engine.kube.session import Session, segment
+from engine.objects import ConfigMap
 
 
 class Standing(msgspec.Struct):
@@ -31,16 +39,10 @@ class Status(msgspec.Struct):
 @click.argument("state", default="berth-system/berth", metavar="[NAMESPACE/NAME]")
 @options.KUBECONFIG
 @click.option("--json", "as_json", is_flag=True, help="What the ConfigMap says, as it is.")
+@reported(KubeError, ConnectionError)
 def command(state: str, kubeconfig: str | None, *, as_json: bool) -> None:
     """STATE is `policies.state` of the configuration; exits with 1 if a source is not in force."""
-    import asyncio
-
-    from engine.kube.errors import KubeError
-
-    try:
-        found = asyncio.run(_ask(state, kubeconfig))
-    except (KubeError, ConnectionError) as failed:
-        raise click.ClickException(_refused(state, failed)) from failed
+    found = asyncio.run(_ask(state, kubeconfig))
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=1))
     else:
@@ -49,20 +51,7 @@ def command(state: str, kubeconfig: str | None, *, as_json: bool) -> None:
         sys.exit(1)
 
 
-def _refused(state: str, failed: Exception) -> str:
-    from engine.kube.errors import NotFound
-
-    if not isinstance(failed, NotFound):
-        return str(failed)
-    return (
-        f"There is no ConfigMap {state}-status: a scheduler writes it where its configuration says "
-        f"`policies: state: {state}`. Name the one that yours says; /statusz tells the same."
-    )
-
-
 def _show(found: Status) -> None:
-    from engine.display import plain
-
     if found.bundle is None:
         click.echo("Nothing is in force, and no pod is scheduled.")
     else:
@@ -76,16 +65,17 @@ def _show(found: Status) -> None:
 
 
 async def _ask(state: str, kubeconfig: str | None) -> Status:
-    from engine import wire
-    from engine.clock import SystemClock
-    from engine.kube.session import Session, segment
-    from engine.objects import ConfigMap
-
     namespace, _, name = state.partition("/")
     path = f"/api/v1/namespaces/{segment(namespace)}/configmaps/{segment(f'{name}-status')}"
     session = await Session.connect(kubeconfig, clock=SystemClock())
     try:
         answer = (await session.request("GET", path)).checked()
+    except NotFound as missing:
+        raise click.ClickException(
+            f"There is no ConfigMap {state}-status: a scheduler writes it where its configuration"
+            f" says `policies: state: {state}`. Name the one that yours says; /statusz tells the"
+            " same."
+        ) from missing
     finally:
         await session.close()
     try:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import click
@@ -13,9 +14,8 @@ import yaml
 
 from engine.app import App, RunOptions
 from engine.cli.logs import log_to_stderr
-from engine.cli.loop import run_in_loop
+from engine.cli.loop import run_until_told
 from engine.cli.private import write_private
-from engine.cli.stopping import until_told
 from engine.clock import SystemClock
 from engine.config import Settings
 from engine.embedded import EmbeddedCluster
@@ -40,39 +40,42 @@ def command(nodes: int, port: int, kubeconfig: Path | None, *, scheduler: bool) 
         if kubeconfig is None:
             folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="berth-"))
             kubeconfig = Path(folder) / "kubeconfig"
-        run_in_loop(_up(nodes, port, kubeconfig, scheduler=scheduler))
+        run_until_told(partial(_up, nodes, port, kubeconfig, scheduler=scheduler))
 
 
-async def _up(nodes: int, port: int, kubeconfig: Path, *, scheduler: bool) -> None:
+async def _up(
+    nodes: int, port: int, kubeconfig: Path, stop: asyncio.Event, *, scheduler: bool
+) -> None:
     clock = SystemClock()
-    with until_told() as stop:
-        async with EmbeddedCluster(nodes=nodes, clock=clock, port=port) as cluster:
-            await asyncio.to_thread(write_private, kubeconfig, yaml.safe_dump(cluster.kubeconfig()))
-            cluster.create("namespaces", {"metadata": {"name": _NAMESPACE}})
-            click.echo(f"export KUBECONFIG={kubeconfig}")
-            click.echo("# kubectl get nodes -L test", err=True)
-            if not scheduler:
-                await stop.wait()
-                return
-            cluster.create(
-                "configmaps",
-                {
-                    "metadata": {"name": _CONFIG_MAP, "namespace": _NAMESPACE},
-                    "data": {"empty.policy": "# no rule yet: edit me\n"},
-                },
-                namespace=_NAMESPACE,
-            )
-            click.echo(
-                f"# Berth runs as schedulerName: berth; its policies are in ConfigMap"
-                f" {_NAMESPACE}/{_CONFIG_MAP}",
-                err=True,
-            )
-            settings = Settings.model_validate(
-                {
-                    "berth": {
-                        "policies": {"configMap": f"{_NAMESPACE}/{_CONFIG_MAP}"},
-                        "prometheus": {"url": cluster.prometheus_url},
-                    }
-                }
-            )
-            await App(RunOptions(settings, cluster.kubeconfig()), clock=clock).run(stop)
+    async with EmbeddedCluster(nodes=nodes, clock=clock, port=port) as cluster:
+        await asyncio.to_thread(write_private, kubeconfig, yaml.safe_dump(cluster.kubeconfig()))
+        cluster.create("namespaces", {"metadata": {"name": _NAMESPACE}})
+        click.echo(f"export KUBECONFIG={kubeconfig}")
+        click.echo("# kubectl get nodes -L test", err=True)
+        if not scheduler:
+            await stop.wait()
+            return
+        cluster.create(
+            "configmaps",
+            {
+                "metadata": {"name": _CONFIG_MAP, "namespace": _NAMESPACE},
+                "data": {"empty.policy": "# no rule yet: edit me\n"},
+            },
+            namespace=_NAMESPACE,
+        )
+        click.echo(
+            f"# Berth runs as schedulerName: berth; its policies are in ConfigMap"
+            f" {_NAMESPACE}/{_CONFIG_MAP}",
+            err=True,
+        )
+        options = options_of(cluster, f"{_NAMESPACE}/{_CONFIG_MAP}")
+        await App(options, clock=clock).run(stop)
+
+
+def options_of(cluster: EmbeddedCluster, config_map: str) -> RunOptions:
+    """For a scheduler on an embedded cluster, with the policies of a ConfigMap."""
+    berth = {
+        "policies": {"configMap": config_map},
+        "prometheus": {"url": cluster.prometheus_url},
+    }
+    return RunOptions(Settings.model_validate({"berth": berth}), cluster.kubeconfig())

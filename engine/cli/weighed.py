@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import click
-
 from dsl.diagnostics import Diagnostic, Severity
 from dsl.plan import Plan
 from dsl.source import Span
+from engine.cli.refusals import reported
 from engine.cli.replay import frameworks_of
 from engine.display import plain
 from engine.policy.support import new_compiler
@@ -29,10 +28,8 @@ def asked(journal: Path, texts: Mapping[str, bytes]) -> Changes:
         click.ClickException: the file is no journal, or the policies cannot be used with it.
     """
     compiler = new_compiler()
-    try:
+    with reported(ValueError, OSError):
         return weighed(journal, frameworks_of(compiler), frameworks_of(compiler, texts))
-    except (ValueError, OSError) as wrong:
-        raise click.ClickException(str(wrong)) from wrong
 
 
 def told(changes: Changes, journal: Path, plans: Sequence[Plan]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from engine.framework.decision import Placed
 from engine.framework.runtime import Framework, PluginError
-from engine.policy.plugin import PolicyPlugin, RuleTrace
+from engine.policy.plugin import PolicyPlugin
 
 
 def policies_of(framework: Framework) -> Iterator[PolicyPlugin]:
@@ -17,7 +17,7 @@ def policies_of(framework: Framework) -> Iterator[PolicyPlugin]:
             yield weighted.plugin
 
 
-def rules_of(placed: Placed, framework: Framework) -> list[RuleTrace]:
+def rules_of(placed: Placed, framework: Framework) -> list[str]:
     """What the policies' rules said of the chosen node, in order; empty if there is none.
 
     Must be called while the snapshot is the current one, that is, by an observer of the decision.
@@ -37,4 +37,4 @@ def rules_of(placed: Placed, framework: Framework) -> list[RuleTrace]:
 def noted(placed: Placed, framework: Framework) -> None:
     """Puts that into the decision, for the log line of its binding. As `rules_of`."""
     with suppress(PluginError):  # told by the framework
-        placed.decision.why = "; ".join(map(str, rules_of(placed, framework)))
+        placed.decision.why = "; ".join(rules_of(placed, framework))

@@ -81,31 +81,34 @@ def said(rule: FilterRule) -> Said | Unsaid:
     core = rule.core
     if core.longer:
         return Unsaid(rule, rule.span, "it looks into a list whose length is not known")
-    whole: set[str] = set()
     try:
-        terms = _Saying(whole).terms(core.test, holds=True)
+        terms = _terms(core.test, holds=True)
     except CannotSay as why:
         return Unsaid(rule, why.span, str(why))
     if terms == NOWHERE:
         return Unsaid(rule, core.test.span, "it leaves no node, which affinity has no word for")
     guard = None if core.guard is None else text_of(rule, core.guard.span)
-    return Said(rule, guard, terms, tuple(sorted(whole)))
+    numbers = (one for one in ir.walk(core.test) if isinstance(one, ir.Func))
+    return Said(rule, guard, terms, tuple(sorted({_label(one.args[0]) for one in numbers})))
+
+
+#: Lines that are no filters, by the attribute of a plan, and what they would be to a pod.
+_OTHERS: Final = {
+    "scores": "a score forbids no node; an autoscaler need not know it",
+    "tiers": "it forbids no node; an autoscaler need not know it",
+    "gates": "it is about when a pod may go, not where",
+    "prefilters": "it is about the pod, not about nodes",
+    "reserves": "it is asked once a node is chosen",
+    "permits": "it is about when a pod may go, not where",
+    "gangs": "it is about several pods",
+    "quotas": "it is about several pods",
+}
 
 
 def others(plan: Plan) -> Iterator[Unsaid]:
     """The lines of a policy that are no filters, and what they would be to a pod."""
-    each: Sequence[tuple[str, Sequence[RuleBase], str]] = (
-        ("score", plan.scores, "a score forbids no node; an autoscaler need not know it"),
-        ("first", plan.tiers, "it forbids no node; an autoscaler need not know it"),
-        ("gate", plan.gates, "it is about when a pod may go, not where"),
-        ("prefilter", plan.prefilters, "it is about the pod, not about nodes"),
-        ("reserve", plan.reserves, "it is asked once a node is chosen"),
-        ("permit", plan.permits, "it is about when a pod may go, not where"),
-        ("gang", plan.gangs, "it is about several pods"),
-        ("quota", plan.quotas, "it is about several pods"),
-    )
-    for _, rules, why in each:
-        for rule in rules:
+    for attribute, why in _OTHERS.items():
+        for rule in getattr(plan, attribute):
             yield Unsaid(rule, rule.span, why)
 
 
@@ -153,96 +156,88 @@ def _without_supersets(terms: dict[Term, None]) -> Terms:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Saying:
-    """A test on the way to terms; `whole` gathers labels that are compared as numbers."""
+def _terms(node: ir.Expr, *, holds: bool) -> Terms:
+    """Where a test holds, or where it does not.
 
-    whole: set[str]
+    Raises:
+        CannotSay: no affinity says that.
+    """
+    match node:
+        case ir.Const() if isinstance(node.value, bool):
+            return EVERYWHERE if node.value is holds else NOWHERE
+        case ir.Named():
+            return _terms(node.body, holds=holds)
+        case ir.Not():
+            return _terms(node.operand, holds=not holds)
+        case ir.Logical():
+            return _logical(node, holds=holds)
+        case ir.Missing():
+            key = _label(node.operand)
+            if key == NAME_FIELD:
+                return NOWHERE if holds else EVERYWHERE
+            return _one(Requirement(key, "DoesNotExist" if holds else "Exists"))
+        case ir.Compare():
+            return _compare(node, holds=holds)
+        case ir.Member(items=ir.Const(value=tuple() as items)):
+            return _in(node, _label(node.item), items, holds=holds)
+        case ir.Between(item=ir.Func(name="number", args=(read,))):
+            low, high = math.ceil(node.low) - 1, math.floor(node.high) + 1
+            return _range(node, _label(read), low, high, holds=holds)
+        case _:
+            raise CannotSay(node.span, _why(node))
 
-    def terms(self, node: ir.Expr, *, holds: bool) -> Terms:
-        """Where the test holds, or where it does not.
 
-        Raises:
-            CannotSay: no affinity says that.
-        """
-        match node:
-            case ir.Const() if isinstance(node.value, bool):
-                return EVERYWHERE if node.value is holds else NOWHERE
-            case ir.Named():
-                return self.terms(node.body, holds=holds)
-            case ir.Not():
-                return self.terms(node.operand, holds=not holds)
-            case ir.Logical():
-                return self._logical(node, holds=holds)
-            case ir.Missing():
-                absent = Requirement(_label(node.operand), "DoesNotExist")
-                present = Requirement(absent.key, "Exists")
-                if absent.key == NAME_FIELD:
-                    return NOWHERE if holds else EVERYWHERE
-                return _one(absent if holds else present)
-            case ir.Compare():
-                return self._compare(node, holds=holds)
-            case ir.Member(items=ir.Const(value=tuple() as items)):
-                return _in(node, _label(node.item), items, holds=holds)
-            case ir.Between(item=ir.Func(name="number", args=(read,))):
-                low, high = math.ceil(node.low) - 1, math.floor(node.high) + 1
-                return self._range(node, _label(read), low, high, holds=holds)
-            case _:
-                raise CannotSay(node.span, _why(node))
+def _logical(node: ir.Logical, *, holds: bool) -> Terms:
+    each = [_terms(one, holds=holds) for one in node.operands]
+    if (node.operator == "and") is not holds:
+        made = _without_supersets(dict.fromkeys(term for terms in each for term in terms))
+        if len(made) > MOST_TERMS:
+            raise CannotSay(node.span, f"that is more than {MOST_TERMS} alternatives")
+        return made
+    found: Terms = EVERYWHERE
+    for terms in each:
+        joined = both(found, terms)
+        if joined is None:
+            raise CannotSay(node.span, f"written out that is more than {MOST_TERMS} terms")
+        found = joined
+    return found
 
-    def _logical(self, node: ir.Logical, *, holds: bool) -> Terms:
-        each = [self.terms(one, holds=holds) for one in node.operands]
-        if (node.operator == "and") is not holds:
-            made = _without_supersets(dict.fromkeys(term for terms in each for term in terms))
-            if len(made) > MOST_TERMS:
-                raise CannotSay(node.span, f"that is more than {MOST_TERMS} alternatives")
-            return made
-        found: Terms = EVERYWHERE
-        for terms in each:
-            joined = both(found, terms)
-            if joined is None:
-                raise CannotSay(node.span, f"written out that is more than {MOST_TERMS} terms")
-            found = joined
-        return found
 
-    def _compare(self, node: ir.Compare, *, holds: bool) -> Terms:
-        operator, left, right = node.operator, node.left, node.right
-        if isinstance(left, ir.Const):
-            operator, left, right = _TURNED[operator], right, left
-        if isinstance(right, ir.Const) and isinstance(right.value, str):
-            return _in(node, _label(left), (right.value,), holds=holds)
-        number = isinstance(right, ir.Const) and isinstance(right.value, float)
-        if number and isinstance(left, ir.Func) and left.name == "number":
-            assert isinstance(right, ir.Const)
-            assert isinstance(right.value, float)
-            low, high = _bounds(operator, right.value)
-            return self._range(node, _label(left.args[0]), low, high, holds=holds)
-        raise CannotSay(node.span, _why(node))
+def _compare(node: ir.Compare, *, holds: bool) -> Terms:
+    operator, left, right = node.operator, node.left, node.right
+    if isinstance(left, ir.Const):
+        operator, left, right = _TURNED[operator], right, left
+    match left, right:
+        case _, ir.Const(value=str() as text):
+            return _in(node, _label(left), (text,), holds=holds)
+        case ir.Func(name="number", args=(read,)), ir.Const(value=float() as number):
+            low, high = _bounds(operator, number)
+            return _range(node, _label(read), low, high, holds=holds)
+        case _:
+            raise CannotSay(node.span, _why(node))
 
-    def _range(
-        self, node: ir.Expr, key: str, low: int | None, high: int | None, *, holds: bool
-    ) -> Terms:
-        """The whole numbers between two, ends excluded; a label that is no number is outside."""
-        if any(one is not None and not _LEAST <= one <= _MOST for one in (low, high)):
-            raise CannotSay(node.span, "the number is too large for a label's")
-        if key == NAME_FIELD:
-            raise CannotSay(node.span, "a name is no number to affinity")
-        self.whole.add(key)
-        absent, present = Requirement(key, "DoesNotExist"), Requirement(key, "Exists")
-        # A label's number has no sign: above -1 are all, below 0 is none.
-        above = present if low is None or low < 0 else Requirement(key, "Gt", (str(low),))
-        if holds and high is not None and high <= 0:
-            return NOWHERE
-        if holds:
-            below = () if high is None else (Requirement(key, "Lt", (str(high),)),)
-            return ((above, *below) if above is not present or not below else below,)
-        outside: list[Term] = [(absent,)]
-        if low is not None and low >= 0:
-            outside.append((Requirement(key, "Lt", (str(low + 1),)),))
-        if high is not None:
-            up = present if high <= 0 else Requirement(key, "Gt", (str(high - 1),))
-            outside.append((up,))
-        return EVERYWHERE if (present,) in outside else tuple(outside)
+
+def _range(node: ir.Expr, key: str, low: int | None, high: int | None, *, holds: bool) -> Terms:
+    """The whole numbers between two, ends excluded; a label that is no number is outside."""
+    if any(one is not None and not _LEAST <= one <= _MOST for one in (low, high)):
+        raise CannotSay(node.span, "the number is too large for a label's")
+    if key == NAME_FIELD:
+        raise CannotSay(node.span, "a name is no number to affinity")
+    # A label's number has no sign: above -1 are all, below 0 is none.
+    low = None if low is None or low < 0 else low
+    if holds:
+        above = () if low is None else (Requirement(key, "Gt", (str(low),)),)
+        below = () if high is None else (Requirement(key, "Lt", (str(high),)),)
+        none = high is not None and high <= 0
+        return NOWHERE if none else ((*above, *below) or (Requirement(key, "Exists"),),)
+    outside: list[Term] = [(Requirement(key, "DoesNotExist"),)]
+    if high is not None and high <= 0:
+        return EVERYWHERE
+    if low is not None:
+        outside.append((Requirement(key, "Lt", (str(low + 1),)),))
+    if high is not None:
+        outside.append((Requirement(key, "Gt", (str(high - 1),)),))
+    return tuple(outside)
 
 
 def _bounds(operator: str, value: float) -> tuple[int | None, int | None]:

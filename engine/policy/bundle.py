@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
-from fnmatch import fnmatchcase
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -37,7 +36,7 @@ from engine.policy.support import (
 if TYPE_CHECKING:
     # Half of what `berth test` would import, and only named here.
     from engine.config import BerthDocument, MetricSection
-    from engine.policysections import PoliciesSection, PolicyOverride
+    from engine.policysections import PoliciesSection, TenantsSection
 
 _HASH_DIGITS: Final = 12
 _PERCENT: Final = 100
@@ -99,51 +98,26 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class TenantRules:
-    """What namespaces may have policies about their pods, and how much of them.
-
-    `namespaces` are names or patterns, `named` the folders of sources that are not of a tenant.
-    """
-
-    config_map: str
-    namespaces: tuple[str, ...]
-    policies: int
-    cost: float
-    share: float
-    named: frozenset[str] = frozenset()
-
-    def of_file(self, name: str) -> str:
-        """The namespace whose file it is, as files in folders are called; empty: of no tenant."""
-        namespace, _, rest = name.partition("/")
-        own = f"{namespace}/", f"{namespace}/{self.config_map}/"
-        if rest.partition("/")[0] != self.config_map or not self.named.isdisjoint(own):
-            return ""
-        return namespace if any(fnmatchcase(namespace, one) for one in self.namespaces) else ""
-
-
-@dataclass(frozen=True, slots=True)
 class CompileSettings:
     """What configuration adds to the texts."""
 
-    overrides: Mapping[str, PolicyOverride]
+    policies: PoliciesSection
     metrics: Mapping[str, MetricDefinition]
     binders: frozenset[str] = frozenset()
     """The plugins that bind pods which `bind: with` hands to them."""
-    profiles: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """What the names of files begin with whose policies are of some profiles only."""
-    tenants: TenantRules | None = None
     tenant: Tenant | None = None
     """Whose texts are compiled, if they are not of the scheduler's owner."""
 
     def of_tenant(self, namespace: str) -> CompileSettings:
         """The same for the texts of a namespace."""
-        if self.tenants is None or not namespace:
+        bounds = self.policies.tenants
+        if bounds is None or not namespace:
             return self
-        return replaced(self, tenant=Tenant(namespace, self.tenants.policies, self.tenants.cost))
+        return replaced(self, tenant=Tenant(namespace, bounds.policies, bounds.cost))
 
     def applied(self, plan: Plan) -> Plan:
         """The plan with what the configuration says of it."""
-        override = self.overrides.get(plan.name)
+        override = self.policies.overrides.get(plan.name)
         if override is None:
             return plan
         given = override.model_dump(include={"weight", "order", "mode"}, exclude_none=True)
@@ -151,11 +125,12 @@ class CompileSettings:
 
     def profiles_of(self, plans: Sequence[Plan]) -> dict[str, frozenset[str]]:
         """See `Bundle.profiles`."""
+        apart = self.policies.in_folders
         return {
-            plan.name: names
+            plan.name: frozenset(source.profiles)
             for plan in plans
-            for folder, names in self.profiles.items()
-            if file_of(plan).startswith(folder)
+            for source in self.policies.all_sources
+            if source.profiles and file_of(plan).startswith(source.folder if apart else "")
         }
 
 
@@ -164,29 +139,9 @@ def compile_settings(
 ) -> CompileSettings:
     """The part of the configuration that compiling needs; profiles that it may take are all."""
     return CompileSettings(
-        berth.policies.overrides,
+        berth.policies,
         {name: _definition(section) for name, section in berth.metrics.items()},
         installed() if profiles is None else binders_of(profiles),
-        {
-            one.folder if berth.policies.in_folders else "": frozenset(one.profiles)
-            for one in berth.policies.all_sources
-            if one.profiles
-        },
-        _tenant_rules(berth.policies),
-    )
-
-
-def _tenant_rules(section: PoliciesSection) -> TenantRules | None:
-    tenants = section.tenants
-    if tenants is None:
-        return None
-    return TenantRules(
-        tenants.config_map,
-        tuple(tenants.namespaces),
-        tenants.policies,
-        tenants.cost,
-        tenants.score_share / _PERCENT,
-        frozenset(one.folder for one in section.all_sources),
     )
 
 
@@ -214,20 +169,19 @@ def compile_at_once(
     """What a reloader makes of these files, without slices."""
     groups: dict[str, dict[str, str | bytes]] = {"": {}}
     for name, text in files.items():
-        of = "" if settings.tenants is None else settings.tenants.of_file(name)
-        groups.setdefault(of, {})[name] = text
+        groups.setdefault(settings.policies.tenant_of(name), {})[name] = text
     parts = {}
     for of, own in groups.items():
         made = _at_once(compiler, own, settings.of_tenant(of), title)
         if isinstance(made, Refusal):
             return made
         parts[of] = made
-    return together(parts.pop(""), parts, settings.tenants)
+    return together(parts.pop(""), parts, settings.policies.tenants)
 
 
-def together(own: Bundle, parts: Mapping[str, Bundle], rules: TenantRules | None) -> Bundle:
+def together(own: Bundle, parts: Mapping[str, Bundle], bounds: TenantsSection | None) -> Bundle:
     """The bundle of the scheduler's owner with those of namespaces beside it."""
-    if rules is None:
+    if bounds is None:
         return own
     each = [own, *(parts[namespace] for namespace in sorted(parts))]
     digest = hashlib.sha256(" ".join(one.hash for one in each).encode())
@@ -238,34 +192,35 @@ def together(own: Bundle, parts: Mapping[str, Bundle], rules: TenantRules | None
         files={name: text for one in each for name, text in one.files.items()},
         warnings=tuple([found for one in each for found in one.warnings]),
         tenants={plan.name: name for name, one in parts.items() for plan in one.plans},
-        share=rules.share,
+        share=bounds.score_share / _PERCENT,
     )
 
 
 def _at_once(
     compiler: Compiler, files: Texts, settings: CompileSettings, title: str
 ) -> Bundle | Refusal:
-    steps = steps_of(compiler, files, settings, Size())
+    steps = steps_of(compiler, files, settings, Size(), title)
     while True:
         try:
             next(steps)
         except StopIteration as done:
-            return outcome_of(done.value, files, settings, title)
+            made: Bundle | Refusal = done.value
+            return made
 
 
 def steps_of(
-    compiler: Compiler, files: Texts, settings: CompileSettings, size: Size
-) -> Generator[None, None, CompileResult]:
-    """Compiles, one statement a step; what comes of it is for `outcome_of`."""
-    params = {name: override.params for name, override in settings.overrides.items()}
-    return compiler.steps(
+    compiler: Compiler, files: Texts, settings: CompileSettings, size: Size, title: str
+) -> Generator[None, None, Bundle | Refusal]:
+    """A bundle if there is no error, one statement a step; `title` is who is refused else."""
+    result: CompileResult = yield from compiler.steps(
         files,
-        params=params,
+        params={name: one.params for name, one in settings.policies.overrides.items()},
         metrics=settings.metrics,
         size=size,
         bundled=_bundled(),
         tenant=settings.tenant,
     )
+    return _outcome(result, files, settings, title)
 
 
 @cache
@@ -274,28 +229,26 @@ def _bundled() -> Mapping[str, str]:
     return MappingProxyType({name: policies.text(name) for name in policies.names()})
 
 
-def outcome_of(
+def _outcome(
     result: CompileResult, files: Texts, settings: CompileSettings, title: str
 ) -> Bundle | Refusal:
-    """A bundle if there is no error; `title` is who is refused else."""
     run = [plan for plan in map(settings.applied, result.plans) if plan.mode != "off"]
     missing = (one for plan in run for one in at_load(plan, settings.binders))
     profiles = settings.profiles_of(result.plans)
     sorting = (one for plan in run for one in _sorts_of_some(plan, profiles))
-    diagnostics = (
-        *result.diagnostics,
-        *names_of_plugins(result.plans),
-        *missing,
-        *sorting,
-    )
+    diagnostics = (*result.diagnostics, *names_of_plugins(result.plans), *missing, *sorting)
     errors = [d for d in diagnostics if d.is_error]
     if not errors:
         plans = tuple([settings.applied(plan) for plan in result.plans])
         # Those of namespaces come and go, and are called NAMESPACE/NAME.
-        names = () if settings.tenant else [one for one in settings.overrides if "/" not in one]
+        names = (
+            ()
+            if settings.tenant
+            else [one for one in settings.policies.overrides if "/" not in one]
+        )
         diagnostics = (*diagnostics, *without_policy(names, plans, _in_overrides))
         texts = {n: t if isinstance(t, str) else t.decode("utf-8") for n, t in files.items()}
-        digest = hashlib.sha256(f"{result.hash}{settings.overrides!r}".encode())
+        digest = hashlib.sha256(f"{result.hash}{settings.policies.overrides!r}".encode())
         name = digest.hexdigest()[:_HASH_DIGITS]
         return Bundle(name, plans, texts, diagnostics, profiles)
     more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import tzinfo
 
 from dsl.plan import Plan
 from engine.framework.frameworks import Frameworks
@@ -129,8 +128,3 @@ def _unsorted(plugins: Sequence[Weighted]) -> tuple[Weighted, ...]:
     return tuple(
         replace(one, plugin=Restricted(one.plugin, frozenset({"sort_key"}))) for one in plugins
     )
-
-
-def worlds_of(zone: tzinfo, gpus: Sequence[str]) -> Worlds:
-    """What all policies of a process share."""
-    return Worlds(zone, gpus)

@@ -13,7 +13,7 @@ from engine.framework.snapshot import FloatColumn, Snapshot
 from engine.framework.workloads import top_owner
 from engine.objects import CSINode
 from engine.ondemand import Lease, Workload, scale_kind
-from engine.policy.podreads import epoch_seconds
+from engine.policy.podreads import epoch_seconds, number_of
 
 
 def workload_object(pod: PodInfo, snapshot: Snapshot) -> Workload | None:
@@ -38,20 +38,22 @@ def workload_texts(pod: PodInfo, snapshot: Snapshot, part: str) -> Mapping[str, 
 def workload_replicas(pod: PodInfo, snapshot: Snapshot) -> float:
     """How many pods the pod's workload asks for."""
     found = workload_object(pod, snapshot)
-    return MISSING if found is None or found.replicas is None else float(found.replicas)
+    return MISSING if found is None else number_of(found.replicas)
 
 
 class NodeObjects:
     """A number for each node off the object of its name; read again when the object changed."""
 
-    def __init__(self, kind: str, of: Callable[[Any], float]) -> None:
+    def __init__(self, kind: str, of: Callable[[Any], float], prefix: str = "") -> None:
+        """`prefix` stands before the names of objects."""
         self._kind = kind
         self._of = of
+        self._prefix = prefix
         self._seen = -1, -1
         self._column: FloatColumn = np.empty(0)
 
-    def column(self, snapshot: Snapshot, prefix: str = "") -> FloatColumn:
-        """(N,) the numbers, NaN without an object; `prefix` stands before the names of objects."""
+    def column(self, snapshot: Snapshot) -> FloatColumn:
+        """(N,) the numbers, NaN without an object."""
         nodes = snapshot.nodes
         seen = snapshot.layout, snapshot.objects_version(self._kind)
         if seen == self._seen and len(self._column) == nodes.size:
@@ -65,7 +67,7 @@ class NodeObjects:
         else:
             self._column = self._column.copy()
         for key in changed:
-            row = nodes.row(key.removeprefix(prefix))
+            row = nodes.row(key.removeprefix(self._prefix))
             if row >= 0:
                 found = objects.get(key)
                 self._column[row] = MISSING if found is None else self._of(found)
@@ -74,7 +76,8 @@ class NodeObjects:
         return self._column
 
 
-def _limit(node: CSINode) -> float:
+def volume_limit(node: CSINode) -> float:
+    """How many volumes the drivers of a node can attach."""
     counts = [
         one.allocatable.count
         for one in node.spec.drivers or ()
@@ -83,25 +86,10 @@ def _limit(node: CSINode) -> float:
     return float(sum(counts)) if counts else MISSING
 
 
-def _renewed(lease: Lease) -> float:
+def renewed(lease: Lease) -> float:
+    """When a lease was renewed."""
     return epoch_seconds(lease.spec.renew_time)
 
 
 LEASES: Final = "kube-node-lease"
 """The namespace of the leases of nodes."""
-
-
-class OfNodes:
-    """All such numbers of nodes, kept from snapshot to snapshot."""
-
-    def __init__(self) -> None:
-        self._heartbeats = NodeObjects("Lease", _renewed)
-        self._limits = NodeObjects("CSINode", _limit)
-
-    def heartbeats(self, snapshot: Snapshot) -> FloatColumn:
-        """(N,) when each node's lease was renewed."""
-        return self._heartbeats.column(snapshot, f"{LEASES}/")
-
-    def volume_limits(self, snapshot: Snapshot) -> FloatColumn:
-        """(N,) how many volumes the drivers of each node can attach."""
-        return self._limits.column(snapshot)

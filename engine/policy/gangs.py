@@ -22,7 +22,7 @@ from engine.framework.gang import Membership
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.snapshot import PodColumns, Snapshot
 from engine.objects import GangFailure, Pod
-from engine.policy.podreads import epoch_seconds, group_of
+from engine.policy.podreads import epoch_seconds, group_of, number_of
 
 #: What can change the terms of a gang that could not start. That a member comes to the queue is no
 #: event: it is tried together with all others.
@@ -147,15 +147,6 @@ def group_number(pod: PodInfo, snapshot: Snapshot, name: str) -> float:
     return MISSING if found is None else _OF_OBJECTS[name](found)
 
 
-def _minimum(group: Any) -> float:  # noqa: ANN401 - one of the two kinds
-    return MISSING if group.minimum is None else float(group.minimum)
-
-
-def _timeout(group: Any) -> float:  # noqa: ANN401 - one of the two kinds
-    seconds = group.timeout_seconds
-    return MISSING if seconds is None else float(seconds)
-
-
 def _count(name: str, group: str, pod: PodInfo, snapshot: Snapshot) -> int:
     """Members of the group: all there are, bound, with a node, or waiting in permit on theirs."""
     there = _members(snapshot.pods, group, pod, snapshot)
@@ -187,8 +178,8 @@ def _failed_at(snapshot: Snapshot, key: str) -> float:
 #: `group.*` -> what of an object it is.
 _OF_OBJECTS: Final[Mapping[str, Callable[[Any], float]]] = MappingProxyType(
     {
-        "min_member": _minimum,
-        "schedule_timeout": _timeout,
+        "min_member": lambda group: number_of(group.minimum),
+        "schedule_timeout": lambda group: number_of(group.timeout_seconds),
         "created": lambda group: epoch_seconds(group.metadata.creation_timestamp),
     }
 )

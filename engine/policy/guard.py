@@ -21,26 +21,17 @@ class Load:
     errors: int
 
 
-@dataclass(frozen=True, slots=True)
-class GuardSettings:
-    """By how much may rise what, within how many seconds after a change; None: by any amount."""
-
-    within_seconds: float
-    pending: int | None = None
-    errors: int | None = None
-
-
 class Guard:
     """Compares with how things were when rules changed; implements `scheduler.Background`."""
 
     def __init__(
         self,
-        settings: GuardSettings,
+        section: GuardSection,
         clock: Clock,
         measure: Callable[[], Load],
         go_back: Callable[[str], object],
     ) -> None:
-        self._settings = settings
+        self._section = section
         self._clock = clock
         self._measure = measure
         self._go_back = go_back
@@ -64,7 +55,7 @@ class Guard:
         now = self._clock.monotonic()
         if self._next is None or now < self._next:
             return False
-        over = now - self._since >= self._settings.within_seconds
+        over = now - self._since >= seconds(self._section.within)
         self._next = None if over else now + _EVERY_SECONDS
         why = self._wrong(now - self._since)
         if why:
@@ -75,22 +66,9 @@ class Guard:
     def _wrong(self, after: float) -> str:
         now, before = self._measure(), self._before
         for what, was, is_now, most in (
-            ("pending pods", before.pending, now.pending, self._settings.pending),
-            ("errors", before.errors, now.errors, self._settings.errors),
+            ("pending pods", before.pending, now.pending, self._section.pending),
+            ("errors", before.errors, now.errors, self._section.errors),
         ):
             if most is not None and is_now - was >= most:
                 return f"{what} rose from {was} to {is_now} in {after:.0f} s, and {most} is allowed"
         return ""
-
-
-def guard_of(
-    section: GuardSection | None,
-    clock: Clock,
-    load: Callable[[], Load],
-    go_back: Callable[[str], object],
-) -> Guard | None:
-    """The guard of a configuration, if it has one."""
-    if section is None:
-        return None
-    settings = GuardSettings(seconds(section.within), section.pending, section.errors)
-    return Guard(settings, clock, load, go_back)

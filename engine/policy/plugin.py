@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +47,9 @@ from engine.policy.waking import (
     of_pod_alone,
     sorted_events,
 )
-from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, SnapshotWorld
+from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, Seen, SnapshotWorld
 
+_R = TypeVar("_R", bound=RuleBase)
 _MINUTE: Final = 60.0
 #: A moment after a comparison turns; what is computed of it may be off in the last digit.
 _PAST: Final = 0.001
@@ -66,11 +67,8 @@ class Worlds:
     """The world of the snapshot in use, shared by all policies of a bundle."""
 
     def __init__(self, zone: tzinfo, gpus: Sequence[str] = DEFAULT_GPUS) -> None:
-        self.gpus = gpus
-        self._zone = zone
-        self._keeps = Kept()
+        self._keeps = Kept(zone, gpus)
         self._last: SnapshotWorld | None = None
-        self._seen: dict[int, tuple[int, int]] = {}
         self._stamp = 0
 
     def of(self, snapshot: Snapshot, asker: str = "") -> SnapshotWorld:
@@ -78,29 +76,35 @@ class Worlds:
         last = self._last
         if last is None or last.snapshot is not snapshot:
             # What a plan keeps between cycles depends on rows and samples both.
-            seen = snapshot.generation, snapshot.signals.version
-            if seen != self._seen.get(self._stamp):
+            generation, samples = snapshot.generation, snapshot.signals.version
+            worlds = self._keeps.seen
+            seen = worlds.get(self._stamp)
+            if seen is None or (seen.generation, seen.samples) != (generation, samples):
                 self._stamp = next(_STAMPS)
-                self._seen[self._stamp] = seen
-                if len(self._seen) > _REMEMBERED:
-                    del self._seen[next(iter(self._seen))]
-            last = self._last = self._world(snapshot, self._stamp)
-            last.seen = self._seen
+                worlds[self._stamp] = Seen(generation, samples)
+                if len(worlds) > _REMEMBERED:
+                    del worlds[next(iter(worlds))]
+            last = self._last = SnapshotWorld(snapshot, self._stamp, self._keeps)
         last.asker = asker
         return last
-
-    def _world(self, snapshot: Snapshot, stamp: int) -> SnapshotWorld:
-        return SnapshotWorld(snapshot, stamp, self.gpus, self._zone, self._keeps)
 
     def subject(
         self, pod: PodInfo, snapshot: Snapshot, queued: QueueTimes | None = None
     ) -> PodSubject:
         """The pod as policies read it, beside this snapshot."""
-        return PodSubject(pod, snapshot, self.gpus, queued)
+        return PodSubject(pod, snapshot, self._keeps.gpus, queued)
+
+    def asked(self, pod: PodInfo, snapshot: Snapshot) -> tuple[PodSubject, SnapshotWorld]:
+        """The pod, and the world as it sees it: without itself in the queue."""
+        return self.subject(pod, snapshot), self.of(snapshot, pod.uid)
+
+    def asked_as_any(self, pod: PodInfo, snapshot: Snapshot) -> tuple[PodSubject, SnapshotWorld]:
+        """The pod, and the world as others see it."""
+        return self.subject(pod, snapshot), self.of(snapshot)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class Asked:
     """A pod in a snapshot, and what each rule reads of it: None where its left side is false."""
 
     pod: PodInfo
@@ -113,6 +117,11 @@ class _Asked:
     def is_silent(self) -> bool:
         """Whether none of the rules applies to the pod."""
         return self.stop is None and all(one is None for one in (*self.filters, *self.scores))
+
+
+def applying(rules: Sequence[_R], parts: Sequence[Parts | None]) -> list[tuple[_R, Parts]]:
+    """The rules that apply to a pod, each with what it reads of it."""
+    return [(rule, own) for rule, own in zip(rules, parts, strict=True) if own is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +139,10 @@ class PolicyPlugin:
     def __init__(self, plan: Plan, worlds: Worlds) -> None:
         self.plan = plan
         self._worlds = worlds
-        self._asked: _Asked | None = None
+        self._asked: Asked | None = None
         self._kept: dict[int, _Kept] = {}
         self._kept_for: Hashable = None
-        self._gangs = gangs.GangRules(plan.gangs, self._subject_and_world)
+        self._gangs = gangs.GangRules(plan.gangs, worlds.asked_as_any)
         rules: tuple[RuleBase, ...] = (*plan.filters, *plan.scores)
         self._reads_metrics = any(rule.reads_metrics for rule in rules)
         self._reads_now = any(
@@ -147,7 +156,7 @@ class PolicyPlugin:
         # A column over other nodes' pods (a zone's) changes with rows that are not asked about.
         self._scope = Scope.ROW if all(rule.row_local for rule in plan.filters) else Scope.ALL
         self._causes = causes_of(frozenset().union(*(rule.reads for rule in plan.filters)))
-        self._acting = ActingRules(plan, self._as_asker)
+        self._acting = ActingRules(plan, worlds.asked)
         self._scores_by_version = all(
             is_of_version(read) for rule in plan.scores for read in rule.reads
         )
@@ -204,7 +213,7 @@ class PolicyPlugin:
         return (*(ClusterEventWithHint(event) for event in events), joins)
 
     def _turns_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
-        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid)
+        subject, world = self._worlds.asked(pod, snapshot)
         if self._counts_tries and self.plan.gated(subject, world) is None:
             # The next try counts one more; the backoff alone would not hold a pod that is alone.
             times = snapshot.beside.times(pod.uid)
@@ -221,16 +230,14 @@ class PolicyPlugin:
     # ---- before the queue
 
     def _gate(self, pod: PodInfo, snapshot: Snapshot) -> Status:
-        stop = self.plan.gated(self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid))
+        stop = self.plan.gated(*self._worlds.asked(pod, snapshot))
         if stop is None:
             return Status.SUCCESS
-        return Status(
-            Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (f"{stop.message} ({place_of(stop.rule)})",)
-        )
+        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, status_of(stop).reasons)
 
     def _sort_key(self, pod: PodInfo, queued_at: float, snapshot: Snapshot) -> tuple[Any, ...]:
         times = snapshot.beside.times(pod.uid) or QueueTimes(queued_at, None, 0)
-        subject = self._subject(pod, snapshot, times._replace(queued_at=queued_at))
+        subject = self._worlds.subject(pod, snapshot, times._replace(queued_at=queued_at))
         key = self.plan.sort_key(subject, self._worlds.of(snapshot, pod.uid))
         return key if key is not None else ()
 
@@ -260,7 +267,7 @@ class PolicyPlugin:
 
     def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """What the rules read of the pod, as their verdicts."""
-        asked = self._ask(pod, snapshot)
+        asked = self.ask(pod, snapshot)
         if asked.is_silent:
             return SILENT
         if not self.plan.prefilters:
@@ -269,11 +276,9 @@ class PolicyPlugin:
 
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Skips when no filter applies to the pod."""
-        asked = self._ask(pod, snapshot)
+        asked = self.ask(pod, snapshot)
         if asked.stop is not None:
-            stop = asked.stop
-            reason = f"{stop.message} ({place_of(stop.rule)})"
-            return PreFilterResult(Status(Code(stop.status), (reason,)))
+            return PreFilterResult(status_of(asked.stop))
         if all(parts is None for parts in asked.filters):
             return SKIP_FILTER
         by_row = self._scope is Scope.ROW
@@ -288,14 +293,14 @@ class PolicyPlugin:
 
     def _what_if(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """What a prefilter says of all nodes is asked anew where some pods are gone."""
-        if self._ask(pod, snapshot).stop is None:
+        if self.ask(pod, snapshot).stop is None:
             return PolicyPlugin._pre_filter(self, pod, snapshot)
         return PreFilterResult(state=_ANEW, scope=Scope.ALL)
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """Rules are AND-ed."""
         if state is _ANEW:
-            asked = self._ask(pod, snapshot)
+            asked = self.ask(pod, snapshot)
             if asked.stop is not None:
                 none = np.zeros(len(np.arange(snapshot.nodes.size)[rows]), np.bool_)
                 return Verdicts.uniform(none, status_of(asked.stop))
@@ -323,8 +328,7 @@ class PolicyPlugin:
     ) -> StatusGroups:
         """Each rejected row under the first rule that rejects it, told with one sample node."""
         groups = []
-        subject = self._worlds.subject(pod, snapshot)
-        world = self._worlds.of(snapshot, pod.uid)
+        subject, world = self._worlds.asked(pod, snapshot)
         numbers = np.arange(snapshot.nodes.size)[rows]
         left = snapshot.nodes.present[rows].copy()
         for rule, mask in masks:
@@ -337,13 +341,13 @@ class PolicyPlugin:
             if not rule.alike(subject, world, numbers[positions]):
                 # What is true of one node only is said of it, and counted for all.
                 text = f"such as {snapshot.nodes.name(first)}: {text}"
-            reason = f"{text} ({rule.source.name}:{rule.line})"
-            groups.append((Status(Code(rule.status), (reason,)), positions))
+            status = Status(Code(rule.status), (f"{text} ({place_of(rule)})",))
+            groups.append((status, positions))
         return groups
 
     def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
         """Skips when no score applies to the pod. Rules are normalised one by one."""
-        asked = self._ask(pod, snapshot)
+        asked = self.ask(pod, snapshot)
         if all(parts is None for parts in asked.scores):
             return SKIP_SCORE
         if self._scores_by_version:
@@ -390,7 +394,7 @@ class PolicyPlugin:
     def _preferred(
         self, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
     ) -> Sequence[BoolColumn]:
-        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid)
+        subject, world = self._worlds.asked(pod, snapshot)
         prepared = [(rule, rule.prepare(subject, world)) for rule in self.plan.tiers]
         return [rule.mask(own, world, rows) for rule, own in prepared if own is not None]
 
@@ -398,39 +402,46 @@ class PolicyPlugin:
 
     def traces(
         self, pod: PodInfo, snapshot: Snapshot, row: int, candidates: NDArray[np.intp]
-    ) -> list[RuleTrace]:
+    ) -> list[str]:
         """What each rule that applies to the pod said of this node, one of the candidates."""
-        asked = self._ask(pod, snapshot)
+        asked = self.ask(pod, snapshot)
         world = self._worlds.of(snapshot, pod.uid)
         everyone = np.flatnonzero(snapshot.nodes.present)
-        traces = []
-        for filter_rule, own in zip(self.plan.filters, asked.filters, strict=True):
-            if own is not None:
-                kept = int(np.count_nonzero(filter_rule.verdict(own, world, everyone)))
-                text = f"{kept} of {len(everyone)} nodes pass"
-                traces.append(RuleTrace(filter_rule, text, self._ages(filter_rule, world, row)))
+        said: list[tuple[RuleBase, str]] = []
+        for rule, own in applying(self.plan.filters, asked.filters):
+            kept = int(np.count_nonzero(rule.verdict(own, world, everyone)))
+            said.append((rule, f"{kept} of {len(everyone)} nodes pass"))
         at = np.flatnonzero(candidates == row)
         for score_rule, column in self.line_scores(pod, snapshot, candidates) if len(at) else ():
-            text = f"{column[at[0]]:g} of 100"
-            traces.append(RuleTrace(score_rule, text, self._ages(score_rule, world, row)))
-        return traces
+            said.append((score_rule, f"{column[at[0]]:g} of 100"))
+        return [self._told(one, words, world, row) for one, words in said]
+
+    def _told(self, rule: RuleBase, words: str, world: SnapshotWorld, row: int) -> str:
+        """A rule's part in a decision, and how old the samples are that it read of the node."""
+        said = [words]
+        for spec in self.plan.metrics:
+            if f"metric:{spec.name}" in rule.reads and spec.of in OF_NODES:
+                age = float(world.metric_age(spec.id)[row])
+                said.append(
+                    f"no {spec.name}" if math.isnan(age) else f"{spec.name} {age:.0f} s old"
+                )
+        return f"{place_of(rule)} {rule.text.partition(':')[0]}: {', '.join(said)}"
 
     def masks(self, pod: PodInfo, snapshot: Snapshot) -> list[tuple[FilterRule, BoolColumn]]:
         """What each filter that applies to the pod says of all rows."""
         world, everyone = self._worlds.of(snapshot, pod.uid), slice(0, snapshot.nodes.size)
-        own = zip(self.plan.filters, self._ask(pod, snapshot).filters, strict=True)
-        return [
-            (rule, rule.verdict(parts, world, everyone)) for rule, parts in own if parts is not None
-        ]
+        own = applying(self.plan.filters, self.ask(pod, snapshot).filters)
+        return [(rule, rule.verdict(parts, world, everyone)) for rule, parts in own]
 
     def stop(self, pod: PodInfo, snapshot: Snapshot) -> Stop | None:
         """Why the pod waits before the queue, or fits nowhere whatever the nodes are."""
-        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid)
+        subject, world = self._worlds.asked(pod, snapshot)
         return self.plan.gated(subject, world) or self.plan.stopped(subject, world)
 
     def looks(self, pod: PodInfo, snapshot: Snapshot, row: int) -> View:
         """Where the rules' expressions are looked at: the pod on a node, -1 for none."""
-        return View(self._worlds.of(snapshot, pod.uid), self._subject(pod, snapshot), row)
+        subject, world = self._worlds.asked(pod, snapshot)
+        return View(world, subject, row)
 
     def line_scores(
         self, pod: PodInfo, snapshot: Snapshot, candidates: NDArray[np.intp]
@@ -438,30 +449,18 @@ class PolicyPlugin:
         """What each line that has a say gives the candidates, 0..100."""
         world = self._worlds.of(snapshot, pod.uid)
         found = []
-        for rule, own in zip(self.plan.scores, self._ask(pod, snapshot).scores, strict=True):
-            if own is not None:
-                column = rule.finish(rule.column(own, world, candidates, candidates))
-                if column is not None:
-                    found.append((rule, column))
+        for rule, own in applying(self.plan.scores, self.ask(pod, snapshot).scores):
+            column = rule.finish(rule.column(own, world, candidates, candidates))
+            if column is not None:
+                found.append((rule, column))
         return found
 
-    def _ages(self, rule: RuleBase, world: SnapshotWorld, row: int) -> tuple[str, ...]:
-        """How old the samples are that the rule read of this node."""
-        ages = []
-        for spec in self.plan.metrics:
-            if f"metric:{spec.name}" in rule.reads and spec.of in OF_NODES:
-                age = float(world.metric_age(spec.id)[row])
-                ages.append(
-                    f"no {spec.name}" if math.isnan(age) else f"{spec.name} {age:.0f} s old"
-                )
-        return tuple(ages)
-
-    def _ask(self, pod: PodInfo, snapshot: Snapshot) -> _Asked:
+    def ask(self, pod: PodInfo, snapshot: Snapshot) -> Asked:
+        """What the rules read of a pod; kept until another pod is asked about, or the cluster."""
         asked = self._asked
         if asked is None or asked.pod is not pod or asked.snapshot is not snapshot:
-            subject = self._worlds.subject(pod, snapshot)
-            world = self._worlds.of(snapshot, pod.uid)
-            asked = self._asked = _Asked(
+            subject, world = self._worlds.asked(pod, snapshot)
+            asked = self._asked = Asked(
                 pod,
                 snapshot,
                 tuple([rule.prepare(subject, world) for rule in self.plan.filters]),
@@ -469,34 +468,3 @@ class PolicyPlugin:
                 self.plan.stopped(subject, world),
             )
         return asked
-
-    def _subject_and_world(
-        self, pod: PodInfo, snapshot: Snapshot
-    ) -> tuple[PodSubject, SnapshotWorld]:
-        return self._worlds.subject(pod, snapshot), self._worlds.of(snapshot)
-
-    def _as_asker(self, pod: PodInfo, snapshot: Snapshot) -> tuple[PodSubject, SnapshotWorld]:
-        return self._worlds.subject(pod, snapshot), self._worlds.of(snapshot, pod.uid)
-
-    def _subject(
-        self, pod: PodInfo, snapshot: Snapshot, queued: QueueTimes | None = None
-    ) -> PodSubject:
-        return self._worlds.subject(pod, snapshot, queued)
-
-
-@dataclass(frozen=True, slots=True)
-class RuleTrace:
-    """One rule's part in a decision, in words, and the age of the samples it read."""
-
-    rule: RuleBase
-    outcome: str
-    ages: tuple[str, ...] = ()
-
-    @property
-    def place(self) -> str:
-        """File and line of the rule."""
-        return f"{self.rule.source.name}:{self.rule.line}"
-
-    def __str__(self) -> str:
-        said = ", ".join((self.outcome, *self.ages))
-        return f"{self.place} {self.rule.text.partition(':')[0]}: {said}"

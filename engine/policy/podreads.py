@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from dsl.quantities import parse_time
 from dsl.schema import FIELDS
@@ -17,14 +17,11 @@ from engine.objects import Container, Namespace, ResourceList, ResourceRequireme
 from engine.ondemand import FinishedPod
 from engine.quantity import resource_amount
 
-_T = TypeVar("_T")
 GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 _COMPUTE: Final = (CPU, MEMORY)
 
 _CAPITAL: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]")
-PodNumber = Callable[[PodInfo], float]
-PodText = Callable[[PodInfo], str | None]
-PodFlag = Callable[[PodInfo], bool]
+_Get = Callable[[PodInfo], Any]
 
 
 def _limit(pod: PodInfo, resource: str) -> float:
@@ -55,6 +52,11 @@ def group_of(pod: PodInfo) -> str | None:
 def epoch_seconds(text: str | None) -> float:
     """Seconds since the epoch; missing if there is no text or it is no RFC 3339 time."""
     return MISSING if text is None else parse_time(text)
+
+
+def number_of(value: float | None) -> float:
+    """The number, missing if there is none."""
+    return MISSING if value is None else float(value)
 
 
 def containers_of(pod: PodInfo) -> Sequence[Container]:
@@ -116,10 +118,6 @@ def _tolerates_everything(toleration: Toleration) -> bool:
     return not toleration.key and toleration.operator == "Exists" and not toleration.effect
 
 
-def _or_none(text: str | None) -> str | None:
-    return text or None
-
-
 def qos_of(pod: PodInfo) -> str:
     """The QoS class: what the server says, else what cpu and memory of the pod make it.
 
@@ -169,37 +167,27 @@ def reader_of(wire: str) -> Callable[[Any], Any]:
     return read
 
 
-def _plain(owner: str, kind: Kind, *, keyed: bool = False) -> dict[str, Any]:
-    """Readers of the fields that stand in the object as they are, by name without the owner."""
-    return {
-        spec.name.removeprefix(f"{owner}."): _READERS[kind, keyed](
+#: What becomes of a value that stands in the object as it is, and what is said without one.
+_AS_IT_IS: Final[Mapping[tuple[Kind, bool], Callable[[_Get, str | None], Callable[..., Any]]]] = (
+    MappingProxyType(
+        {
+            (Kind.TEXT, False): lambda get, absent: lambda p: get(p) or absent,
+            (Kind.TEXT, True): lambda get, _: lambda p, key: (get(p) or {}).get(key),
+            (Kind.TIME, False): lambda get, _: lambda p: epoch_seconds(get(p)),
+            (Kind.NUMBER, False): lambda get, _: lambda p: number_of(get(p)),
+            (Kind.BOOL, False): lambda get, _: get,
+        }
+    )
+)
+#: Fields of a pod without their owner -> what reads them; those with a key take it, too.
+_FIELDS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
+    {
+        spec.name.removeprefix("it."): _AS_IT_IS[spec.type.kind, spec.keyed](
             reader_of(f"pod.{spec.wire}"), spec.absent or None
         )
         for spec in FIELDS.values()
-        if spec.wire
-        and spec.name.startswith(f"{owner}.")
-        and (spec.type.kind, spec.keyed) == (kind, keyed)
+        if spec.wire and spec.name.startswith("it.")
     }
-
-
-_Get = Callable[[PodInfo], Any]
-_READERS: Final[Mapping[tuple[Kind, bool], Callable[[_Get, str | None], Any]]] = MappingProxyType(
-    {
-        (Kind.TEXT, False): lambda get, absent: lambda p: get(p) or absent,
-        (Kind.TEXT, True): lambda get, _: lambda p, key: (get(p) or {}).get(key),
-        (Kind.TIME, False): lambda get, _: lambda p: epoch_seconds(get(p)),
-        (Kind.NUMBER, False): lambda get, _: lambda p: _float(get(p)),
-        (Kind.BOOL, False): lambda get, _: get,
-    }
-)
-
-
-def _float(value: float | None) -> float:
-    return MISSING if value is None else float(value)
-
-
-POD_TEXTS: Final[Mapping[str, PodText]] = MappingProxyType(
-    _plain("it", Kind.TEXT)
     | {
         "name": lambda p: p.name,
         "namespace": lambda p: p.namespace,
@@ -207,21 +195,10 @@ POD_TEXTS: Final[Mapping[str, PodText]] = MappingProxyType(
         "qos": qos_of,
         "owner.kind": lambda p: (controller_of(p) or (None, None))[0],
         "owner.name": lambda p: (controller_of(p) or (None, None))[1],
-        "image": lambda p: _or_none(containers_of(p)[0].image) if containers_of(p) else None,
+        "image": lambda p: containers_of(p)[0].image or None if containers_of(p) else None,
         "workload": workload_of,
         "group": group_of,
-    }
-)
-POD_KEYED_TEXTS: Final[Mapping[str, Callable[[PodInfo, str], str | None]]] = MappingProxyType(
-    _plain("it", Kind.TEXT, keyed=True)
-    | {
         "toleration": _toleration,
-    }
-)
-POD_NUMBERS: Final[Mapping[str, PodNumber]] = MappingProxyType(
-    _plain("it", Kind.NUMBER)
-    | _plain("it", Kind.TIME)
-    | {
         "priority": lambda p: float(p.priority),
         "scheduled_at": _scheduled_at,
         "finished_at": finished_at,
@@ -230,32 +207,41 @@ POD_NUMBERS: Final[Mapping[str, PodNumber]] = MappingProxyType(
         "cpu": lambda p: float(p.requests.get(CPU, 0)),
         "memory": lambda p: float(p.requests.get(MEMORY, 0)),
         "storage": lambda p: float(p.requests.get(EPHEMERAL_STORAGE, 0)),
-    }
-)
-POD_KEYED_NUMBERS: Final[Mapping[str, Callable[[PodInfo, str], float]]] = MappingProxyType(
-    {
         "request": lambda p, key: float(p.requests.get(key, 0)),
         "limit": _limit,
-    }
-)
-POD_FLAGS: Final[Mapping[str, PodFlag]] = MappingProxyType(
-    _plain("it", Kind.BOOL)
-    | {
         "terminating": lambda p: p.terminating,
         "ready": lambda p: _has(p, "Ready"),
         "bound": lambda p: bool(p.pod.node_name),
         "nominated": lambda p: bool(p.pod.status.nominated_node_name),
-        "tolerates_all": lambda p: any(
-            _tolerates_everything(t) for t in p.pod.spec.tolerations or ()
-        ),
+        "tolerates_all": lambda p: any(map(_tolerates_everything, p.pod.spec.tolerations or ())),
     }
 )
+
+
+class UnreadFieldError(KeyError):
+    """A field of the language that this version has nothing to read for."""
+
+
+def pod_reader(field: str, key: str | None, gpus: Sequence[str] = ()) -> Callable[[PodInfo], Any]:
+    """What reads a field of a pod, named without its owner; a number that is missing is NaN.
+
+    Raises:
+        UnreadFieldError: there is none yet.
+    """
+    if field == "gpu":
+        return lambda pod: float(sum(pod.requests.get(name, 0) for name in gpus))
+    found = _FIELDS.get(field)
+    if found is None:
+        raise UnreadFieldError(field)
+    return found if key is None else lambda pod: found(pod, key)
 
 
 def namespace_text(
     namespaces: Mapping[str, Namespace], name: str, part: str, key: str | None
 ) -> str | None:
-    """A label or an annotation of a namespace."""
+    """A label or an annotation of a namespace, or its name."""
+    if part == "name":
+        return name
     namespace = namespaces.get(name)
     if namespace is None:
         # The API server puts this label on every namespace; the object may not be here yet.
@@ -263,35 +249,3 @@ def namespace_text(
     meta = namespace.metadata
     values = meta.labels if part == "label" else meta.annotations
     return (values or {}).get(key or "")
-
-
-class UnreadFieldError(KeyError):
-    """A field of the language that this version has nothing to read for."""
-
-
-def reader(readers: Mapping[str, _T], field: str) -> _T:
-    """The reader of a field.
-
-    Raises:
-        UnreadFieldError: there is none yet.
-    """
-    found = readers.get(field)
-    if found is None:
-        raise UnreadFieldError(field)
-    return found
-
-
-def pod_number(pod: PodInfo, field: str, key: str | None, gpus: Sequence[str]) -> float:
-    """A number of a pod, the field without its owner; missing is NaN."""
-    if field == "gpu":
-        return float(sum(pod.requests.get(name, 0) for name in gpus))
-    if key is not None:
-        return reader(POD_KEYED_NUMBERS, field)(pod, key)
-    return reader(POD_NUMBERS, field)(pod)
-
-
-def pod_text(pod: PodInfo, field: str, key: str | None) -> str | None:
-    """A text of a pod."""
-    if key is not None:
-        return reader(POD_KEYED_TEXTS, field)(pod, key)
-    return reader(POD_TEXTS, field)(pod)

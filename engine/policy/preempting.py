@@ -89,7 +89,7 @@ class PolicyPreemption:
 
     def decides(self, pod: PodInfo, snapshot: Snapshot) -> Said | None:
         """Who may be evicted for the pod, and which rule says so; None: no rule does."""
-        subject, world = self._worlds.subject(pod, snapshot), self._worlds.of(snapshot)
+        subject, world = self._worlds.asked_as_any(pod, snapshot)
         rule = self._rule_of(pod, snapshot)
         if rule is not None:
             return Said(rule, rule.evictions(subject, world))
@@ -100,7 +100,7 @@ class PolicyPreemption:
         return None
 
     def _rule_of(self, pod: PodInfo, snapshot: Snapshot) -> PreemptRule | None:
-        subject, world = self._worlds.subject(pod, snapshot), self._worlds.of(snapshot)
+        subject, world = self._worlds.asked_as_any(pod, snapshot)
         return next((one for one in self._rules if one.prepare(subject, world) is not None), None)
 
     def _post_filter(
@@ -160,7 +160,7 @@ class PolicyPreemption:
         if rule is None:
             return False
         there = snapshot.overlay(found.row, add=[pod])
-        subject, world = self._worlds.subject(victim, there), self._worlds.of(there)
+        subject, world = self._worlds.asked_as_any(victim, there)
         evictions = rule.evictions(subject, world)
         return evictions is not None and there.pods.size - 1 in evictions.ordered
 

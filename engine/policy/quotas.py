@@ -80,7 +80,7 @@ class Quota:
         """The quotas as the pod finds them."""
         sums = None
         if not self.follows:
-            subject, world = self._worlds.subject(pod, snapshot), self._worlds.of(snapshot)
+            subject, world = self._worlds.asked_as_any(pod, snapshot)
             sums = partial(self.rule.used, subject, world)
         return self._book.use(pod, snapshot, self.owner(snapshot), sums)
 
@@ -268,7 +268,7 @@ class QuotaPlugin(PolicyPlugin):
 
     def _status(self, quota: Quota, why: str, pod: PodInfo, snapshot: Snapshot) -> Status:
         rule = quota.rule
-        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
+        subject, world = self._worlds.asked_as_any(pod, snapshot)
         text = rule.message(subject, world)
         return Status(Code(rule.status), (f"{why if text is None else text} ({place_of(rule)})",))
 

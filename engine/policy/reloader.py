@@ -24,16 +24,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dsl.analysis import Size
-from dsl.compiler import Compiler, CompileResult
+from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic
 from engine.clock import Clock
-from engine.policy.bundle import (
-    Bundle,
-    CompileSettings,
-    Refusal,
-    outcome_of,
-    steps_of,
-)
+from engine.policy.bundle import Bundle, CompileSettings, Refusal, steps_of
 from engine.policy.sources import Source, Texts
 
 _OF_COST: Final = ("P320", "P321")
@@ -67,18 +61,13 @@ class Listener:
     waits for that.
     """
 
-    accepted: Callable[[Bundle], None]
-    refused: Callable[[Source, Refusal], None]
-    mended: Callable[[Source, Bundle], None]
-    costly: Callable[[Bundle, tuple[Diagnostic, ...]], None]
+    accepted: Callable[[Bundle], None] = lambda _: None
+    refused: Callable[[Source, Refusal], None] = lambda _source, _why: None
+    mended: Callable[[Source, Bundle], None] = lambda _source, _bundle: None
+    costly: Callable[[Bundle, tuple[Diagnostic, ...]], None] = lambda _bundle, _found: None
     missing: Callable[[Bundle], tuple[str, ...]] = lambda _: ()
     awaiting: Callable[[Bundle, tuple[str, ...]], None] = lambda _bundle, _missing: None
     outgrown: Callable[[], None] = lambda: None
-
-
-_NOBODY: Final = Listener(
-    lambda _: None, lambda _, __: None, lambda _, __: None, lambda _, __: None
-)
 
 
 @dataclass(slots=True)
@@ -222,7 +211,7 @@ class Reloader:
         process: what it took back is not tried again here either, and what it has in force of a
         source that is no good counts here, too.
         """
-        other = Reloader(self._compiler, self._settings, _NOBODY, self._clock, self._there)
+        other = Reloader(self._compiler, self._settings, Listener(), self._clock, self._there)
         other.bundle, other._in_force = self.bundle, self._in_force
         other._states = {title: replace(state) for title, state in self._states.items()}
         for title, one in (kept or {}).items():
@@ -317,14 +306,14 @@ class Reloader:
         together = {**self._goods(), **newest}
         if self.bundle is not None and together == self._in_force:
             self._take(self.bundle, together)
-        elif len(newest) > 1 and len(together) == len(self._states):
-            made = yield from self._made(together, "policies")
+        else:
+            made: Bundle | Refusal | None = None
+            if len(newest) > 1 and len(together) == len(self._states):
+                made = yield from self._made(together, "policies")
             if isinstance(made, Bundle):
                 self._take(made, together)
             else:
                 yield from self._one_by_one()
-        else:
-            yield from self._one_by_one()
         for state in self._states.values():
             self._say_barred(state)
 
@@ -370,10 +359,7 @@ class Reloader:
             for source, texts in chosen.items()
             for name, text in texts.items()
         }
-        result: CompileResult = yield from steps_of(
-            self._compiler, files, self._settings, self._size
-        )
-        return outcome_of(result, files, self._settings, title)
+        return steps_of(self._compiler, files, self._settings, self._size, title)
 
     def _take(self, bundle: Bundle, chosen: Chosen) -> None:
         """Lets a bundle come into force, or says that it is."""
@@ -441,10 +427,11 @@ class Reloader:
         assert self.bundle is not None
         self._size = Size.for_cluster(*self._there())
         self._listener.outgrown()
-        result: CompileResult = yield from steps_of(
-            self._compiler, self.bundle.files, self._settings, self._size
+        made = yield from steps_of(
+            self._compiler, self.bundle.files, self._settings, self._size, "policies"
         )
-        costly = tuple([one for one in result.diagnostics if one.code in _OF_COST])
+        found = made.warnings if isinstance(made, Bundle) else made.diagnostics
+        costly = tuple([one for one in found if one.code in _OF_COST])
         if costly:
             self._listener.costly(self.bundle, costly)
 

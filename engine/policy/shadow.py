@@ -24,8 +24,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import Plan, RuleBase
-from dsl.world import Parts, Subject
+from dsl.plan import ConditionRule, Plan, RuleBase
+from dsl.world import Subject
 from engine.clock import Clock
 from engine.display import plain
 from engine.framework.decision import Placed
@@ -34,10 +34,10 @@ from engine.framework.effects import Bind
 from engine.framework.frameworks import Frameworks
 from engine.framework.podclass import NOWHERE, steps_of
 from engine.framework.runtime import Framework
-from engine.framework.snapshot import IntColumn, Snapshot
+from engine.framework.snapshot import IntColumn
 from engine.framework.trials import nominated_node
 from engine.policy.acting import place_of
-from engine.policy.plugin import Worlds
+from engine.policy.plugin import Asked, PolicyPlugin, Worlds, applying
 from engine.policy.shares import in_shadow
 from engine.policy.world import SnapshotWorld
 from engine.telemetry import SHADOW_OUTCOMES, Count, Telemetry
@@ -119,7 +119,7 @@ class _Budget:
 
 @dataclass(slots=True)
 class _Tried:
-    plan: Plan
+    plugin: PolicyPlugin
     tally: Tally = field(default_factory=Tally)
     told: str = ""
     faulty: bool = False
@@ -139,15 +139,104 @@ class _Found:
 class _Case:
     """One decision, as a policy in shadow sees it."""
 
+    plan: Plan
+    asked: Asked
     placed: Placed
     framework: Framework
-    subject: Subject
-    world: SnapshotWorld
-    row: int
+    worlds: Worlds
 
     @property
-    def snapshot(self) -> Snapshot:
-        return self.placed.snapshot
+    def subject(self) -> Subject:
+        return self.worlds.subject(self.asked.pod, self.asked.snapshot)
+
+    @property
+    def world(self) -> SnapshotWorld:
+        return self.worlds.of(self.asked.snapshot, self.asked.pod.uid)
+
+    def holding(self) -> list[RuleBase]:
+        """Who would keep the pod from being tried or bound."""
+        bind = self.plan.binder(self.subject, self.world)
+        dry = [bind] if bind is not None and bind.core.kind == "dry" else []
+        return [*self._unmet(self.plan.gates), *dry]
+
+    def _unmet(self, rules: Sequence[ConditionRule]) -> list[RuleBase]:
+        return [one for one in rules if not one.holds(self.subject, self.world, -1)]
+
+    def rejecting(self) -> list[RuleBase]:
+        """Who rejects the node that was chosen."""
+        rows = np.array([self.placed.decision.row], dtype=np.intp)
+        filters = applying(self.plan.filters, self.asked.filters)
+        reject = [rule for rule, own in filters if not rule.verdict(own, self.world, rows)[0]]
+        return [*self._unmet(self.plan.prefilters), *reject]
+
+    def after(self) -> list[tuple[str, RuleBase]]:
+        """Who would stop the pod on its node, where it is counted already: `reject` or `wait`."""
+        if not self.plan.reserves and not self.plan.permits:
+            return []
+        pod, row = self.asked.pod, self.placed.decision.row
+        subject, world = self.worlds.asked(pod, self.asked.snapshot.overlay(row, add=(pod,)))
+        found: list[tuple[str, RuleBase]] = []
+        stop = self.plan.reserved(subject, world, row)
+        if stop is not None:
+            found.append(("reject", stop.rule))
+        said = self.plan.permitted(subject, world, row)
+        if said.rule is not None and said.verdict != "allow":
+            found.append((said.verdict, said.rule))
+        return found
+
+    def winner(self, *, rejects: bool) -> tuple[int, list[RuleBase]]:
+        """The row that would have been chosen, -1 for none, and by whose word it is another one."""
+        decision, snapshot = self.placed.decision, self.asked.snapshot
+        if self.asked.stop is not None:
+            return -1, []
+        tiers = [(tier, tier.prepare(self.subject, self.world)) for tier in self.plan.tiers]
+        weighs = any(own is not None for own in (*self.asked.scores, *(own for _, own in tiers)))
+        promised = nominated_node(decision.pod, snapshot) == decision.node
+        if not rejects and (promised or not weighs):
+            return decision.row, []
+        keys, left = self._keys()
+        if not len(left):
+            return -1, []
+        winner = int(left[int(keys.argmax())])
+        if rejects or winner == decision.row:
+            return winner, []
+        return winner, list(self._preferring(winner, left))
+
+    def _keys(self) -> tuple[IntColumn, Candidates]:
+        """Sort keys of the candidates that the policy leaves, its score and tiers included."""
+        plan, world = self.plan, self.world
+        pod, snapshot, framework = self.asked.pod, self.asked.snapshot, self.framework
+        known = framework.known(pod, snapshot)
+        left = framework.candidates(known, pod, snapshot)
+        for rule, own in applying(plan.filters, self.asked.filters):
+            left = left[rule.verdict(own, world, left)]
+        if not len(left):
+            return np.empty(0, np.int64), left
+        keys = framework.keys(known, pod, snapshot, left)
+        score = plan.score(self.asked.scores, world, left)
+        if score is not None:
+            keys = keys + steps_of(np.asarray(score) * plan.weight)
+        best = plan.preferred(self.subject, world, left)
+        if best is not None and (best & (keys >= 0)).any():
+            keys[~best] = NOWHERE
+        return keys, left
+
+    def _preferring(self, winner: int, left: Candidates) -> Iterator[RuleBase]:
+        """The rules that put the winner before the node that was chosen."""
+        row = self.placed.decision.row
+        won, lost = np.searchsorted(left, [winner, row])
+        if lost == len(left) or left[lost] != row:
+            return  # it got its node on other grounds, with its gang
+        for rule, own in applying(self.plan.scores, self.asked.scores):
+            column = rule.finish(rule.column(own, self.world, left, left))
+            if column is not None and column[won] > column[lost]:
+                yield rule
+        for tier in self.plan.tiers:
+            parts = tier.prepare(self.subject, self.world)
+            if parts is not None:
+                mask = tier.mask(parts, self.world, left)
+                if mask[won] and not mask[lost]:
+                    yield tier
 
 
 class Shadow:
@@ -189,8 +278,8 @@ class Shadow:
             if tried is None:
                 continue
             known = before.get(plan.name)
-            self._tried[plan.name] = _Tried(tried)
-            if known is not None and _identity(known.plan) == _identity(plan):
+            self._tried[plan.name] = _Tried(PolicyPlugin(tried, self._worlds))
+            if known is not None and _identity(known.plugin.plan) == _identity(plan):
                 self._tried[plan.name].tally, self._tried[plan.name].told = known.tally, known.told
 
     def tallies(self) -> Mapping[str, Tally]:
@@ -259,11 +348,11 @@ class Shadow:
         now = self._clock.monotonic()
         if not self._budget.suffices(now):
             return None
-        case, found = self._case(placed), []
-        for name, one in self._tried.items() if case is not None else ():
-            assert case is not None
+        rulers, found = self._rulers(), []
+        for name, one in self._tried.items() if rulers is not None else ():
+            assert rulers is not None
             try:
-                found.append(self._try(one, case))
+                found.append(self._try(one, placed, rulers.of(placed.decision.pod)))
             except Exception:
                 self._telemetry.add(Count.PLUGIN_ERRORS)
                 if not one.faulty:
@@ -274,34 +363,23 @@ class Shadow:
         self._budget.spend(self._clock.monotonic() - now)
         return found
 
-    def _case(self, placed: Placed) -> _Case | None:
-        rulers = self._rulers()
-        if rulers is None:
-            return None
-        pod, snapshot = placed.decision.pod, placed.snapshot
-        return _Case(
-            placed,
-            rulers.of(pod),
-            self._worlds.subject(pod, snapshot),
-            self._worlds.of(snapshot, pod.uid),
-            placed.decision.row,
-        )
-
-    def _try(self, one: _Tried, case: _Case) -> _Found:
-        held = list(_holding(one.plan, case))
-        rejected = list(_rejecting(one.plan, case))
-        after = self._after(one.plan, case)
-        held += [rule for verdict, rule in after if verdict == "wait"]
-        winner, moved = _winner(one.plan, case, rejects=bool(rejected))
-        rejected += [rule for verdict, rule in after if verdict == "reject"]
-        name, pod = case.snapshot.nodes.name, case.placed.decision.pod
-        rules = {"held": held, "rejected": rejected}
-        if winner == case.row:
+    def _try(self, one: _Tried, placed: Placed, framework: Framework) -> _Found:
+        pod, snapshot, row = placed.decision.pod, placed.snapshot, placed.decision.row
+        asked = one.plugin.ask(pod, snapshot)
+        case = _Case(one.plugin.plan, asked, placed, framework, self._worlds)
+        held, rejected, after = case.holding(), case.rejecting(), case.after()
+        winner, moved = case.winner(rejects=bool(rejected))
+        rules: dict[str, Sequence[RuleBase]] = {
+            "held": [*held, *(rule for verdict, rule in after if verdict == "wait")],
+            "rejected": [*rejected, *(rule for verdict, rule in after if verdict == "reject")],
+        }
+        if winner == row:
             return _Found(one, rules)
         rules["moved"] = moved
+        name = snapshot.nodes.name
         if winner < 0:
-            return _Found(one, rules, f", such as {pod.key}, which is on {name(case.row)}")
-        sample = f", such as {pod.key} on {name(winner)} instead of {name(case.row)}"
+            return _Found(one, rules, f", such as {pod.key}, which is on {name(row)}")
+        sample = f", such as {pod.key} on {name(winner)} instead of {name(row)}"
         return _Found(one, rules, sample, elsewhere=True)
 
     def _count(self, found: _Found) -> None:
@@ -316,108 +394,6 @@ class Shadow:
             tally.nowhere += not found.elsewhere
             tally.sample = found.sample
 
-    def _after(self, plan: Plan, case: _Case) -> list[tuple[str, RuleBase]]:
-        """Who would stop the pod on its node, where it is counted already: `reject` or `wait`."""
-        if not plan.reserves and not plan.permits:
-            return []
-        pod, row = case.placed.decision.pod, case.row
-        there = case.snapshot.overlay(row, add=(pod,))
-        subject, world = self._worlds.subject(pod, there), self._worlds.of(there, pod.uid)
-        found: list[tuple[str, RuleBase]] = []
-        stop = plan.reserved(subject, world, row)
-        if stop is not None:
-            found.append(("reject", stop.rule))
-        said = plan.permitted(subject, world, row)
-        if said.rule is not None and said.verdict != "allow":
-            found.append((said.verdict, said.rule))
-        return found
-
 
 def _identity(plan: Plan) -> tuple[object, ...]:
     return plan.source.text, plan.variant, plan.mode
-
-
-def _holding(plan: Plan, case: _Case) -> Iterator[RuleBase]:
-    """Who would keep the pod from being tried or bound."""
-    for gate in plan.gates:
-        if not gate.holds(case.subject, case.world, -1):
-            yield gate
-    bind = plan.binder(case.subject, case.world)
-    if bind is not None and bind.core.kind == "dry":
-        yield bind
-
-
-def _rejecting(plan: Plan, case: _Case) -> Iterator[RuleBase]:
-    """Who rejects the node that was chosen."""
-    for before in plan.prefilters:
-        if not before.holds(case.subject, case.world, -1):
-            yield before
-    rows = np.array([case.row], dtype=np.intp)
-    for rule in plan.filters:
-        parts = rule.prepare(case.subject, case.world)
-        if parts is not None and not rule.verdict(parts, case.world, rows)[0]:
-            yield rule
-
-
-def _winner(plan: Plan, case: _Case, *, rejects: bool) -> tuple[int, list[RuleBase]]:
-    """The row that would have been chosen, -1 for none, and by whose word it is another one."""
-    subject, world = case.subject, case.world
-    if plan.stopped(subject, world) is not None:
-        return -1, []
-    scores = [rule.prepare(subject, world) for rule in plan.scores]
-    weighs = any(own is not None for own in scores) or any(
-        tier.prepare(subject, world) is not None for tier in plan.tiers
-    )
-    pod, snapshot = case.placed.decision.pod, case.snapshot
-    promised = nominated_node(pod, snapshot) == case.placed.decision.node
-    if not rejects and (promised or not weighs):
-        return case.row, []
-    keys, left = _keys(plan, case, scores)
-    if not len(left):
-        return -1, []
-    winner = int(left[int(keys.argmax())])
-    if rejects or winner == case.row:
-        return winner, []
-    return winner, list(_preferring(plan, scores, case, (winner, left)))
-
-
-def _keys(plan: Plan, case: _Case, scores: Sequence[Parts | None]) -> tuple[IntColumn, Candidates]:
-    """Sort keys of the candidates that the policy leaves, its score and tiers included."""
-    pod, snapshot, framework = case.placed.decision.pod, case.snapshot, case.framework
-    known = framework.known(pod, snapshot)
-    left = framework.candidates(known, pod, snapshot)
-    for rule in plan.filters:
-        own = rule.prepare(case.subject, case.world)
-        if own is not None:
-            left = left[rule.verdict(own, case.world, left)]
-    if not len(left):
-        return np.empty(0, np.int64), left
-    keys = framework.keys(known, pod, snapshot, left)
-    score = plan.score(scores, case.world, left)
-    if score is not None:
-        keys = keys + steps_of(np.asarray(score) * plan.weight)
-    best = plan.preferred(case.subject, case.world, left)
-    if best is not None and (best & (keys >= 0)).any():
-        keys[~best] = NOWHERE
-    return keys, left
-
-
-def _preferring(
-    plan: Plan, scores: Sequence[Parts | None], case: _Case, won: tuple[int, Candidates]
-) -> Iterator[RuleBase]:
-    """The rules that put the winner before the node that was chosen."""
-    winner, left = won
-    both = np.searchsorted(left, [winner, case.row])
-    if both[1] == len(left) or left[both[1]] != case.row:
-        return  # it got its node on other grounds, with its gang
-    for rule, own in zip(plan.scores, scores, strict=True):
-        if own is not None:
-            column = rule.finish(rule.column(own, case.world, left, left))
-            if column is not None and column[both[0]] > column[both[1]]:
-                yield rule
-    for tier in plan.tiers:
-        parts = tier.prepare(case.subject, case.world)
-        if parts is not None:
-            mask = tier.mask(parts, case.world, left)
-            if mask[both[0]] and not mask[both[1]]:
-                yield tier

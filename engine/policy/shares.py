@@ -51,6 +51,11 @@ def in_shadow(plan: Plan) -> Plan | None:
     return plan if word == SHADOW else None
 
 
+def place_in(plan: Plan, span: Span) -> tuple[SourceFile, Span]:
+    """Where a finding about a part of a policy is shown: there, or in the line that uses it."""
+    return (plan.source, span) if plan.used is None else plan.used.place
+
+
 def about_many(plan: Plan) -> Iterator[Diagnostic]:
     """Statements that cannot be for a share of the pods, or tried beside those in force."""
     word = plan.mode.partition(" ")[0]
@@ -64,9 +69,7 @@ def about_many(plan: Plan) -> Iterator[Diagnostic]:
             else:
                 what = f"`{statement}` is not tried in shadow"
                 severity, help_ = Severity.WARNING, "the other lines of the policy are"
-            place: tuple[SourceFile, Span]
-            place = (plan.source, rule.span) if plan.used is None else plan.used.place
-            yield Diagnostic("P120", what, *place, severity, helps=(help_,))
+            yield Diagnostic("P120", what, *place_in(plan, rule.span), severity, helps=(help_,))
 
 
 def _member(plan: Plan, share: float) -> Chosen:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from engine.clock import Clock
 from engine.objects import ConfigMap, ObjectMeta
@@ -51,14 +51,8 @@ def selected_source(namespace: str, name: str) -> Source:
     return Source(title_of(namespace, name), f"{namespace}/{name}/")
 
 
-class Offer(Protocol):
-    """Takes the files of the source by name; None: the source is gone.
-
-    `passed_over` names what is there and is no policy by its name.
-    """
-
-    def __call__(self, files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:
-        """Takes note of them."""
+Offer = Callable[[Texts | None, tuple[str, ...]], None]
+"""Takes the files of a source by name (None: it is gone), and what is there and is no policy."""
 
 
 class ConfigMapSource:
@@ -103,16 +97,16 @@ class ConfigMapSource:
     def on_delete(self, config_map: ConfigMap) -> None:
         """The ConfigMap is gone."""
         self.seen = config_map
-        self._offer(None)
+        self._offer(None, ())
 
     def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:  # noqa: ARG002 - the protocol's
         """The object itself is broken, which no API server lets happen: as if it were gone."""
-        self._offer(None)
+        self._offer(None, ())
 
     def on_synced(self) -> None:
         """The first list is in; without the ConfigMap in it, the source is missing."""
         if self.seen is None:
-            self._offer(None)
+            self._offer(None, ())
 
 
 class SelectedSources:
@@ -234,7 +228,7 @@ class FolderSource:
         files = policies_in(self._folder)
         if files != self._last:
             self._last = files
-            self._offer(files)
+            self._offer(files, ())
 
 
 def policies_in(folder: Path) -> dict[str, str | bytes] | None:

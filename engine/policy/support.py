@@ -19,7 +19,7 @@ from engine.framework.acting import DEFAULT_BINDER
 from engine.framework.profile import Profile
 from engine.plugins import out_of_tree
 from engine.plugins.registry import DEFAULT_WEIGHTS
-from engine.policy.shares import about_many
+from engine.policy.shares import about_many, place_in
 
 _SHOWN: Final = 8
 
@@ -50,29 +50,9 @@ def installed() -> frozenset[str]:
 
 
 def at_load(plan: Plan, binders: Set[str]) -> Iterator[Diagnostic]:
-    """What a scheduler says of a policy that is right; `binders` are those of `without_binder`."""
-    yield from without_binder(plan, binders)
-    yield from about_many(plan)
+    """What a scheduler says of a policy that is right, such as that it binds with nobody's plugin.
 
-
-def names_of_plugins(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
-    """Decisions, hints and memos go by the name of a plugin, and a policy is one."""
-    for plan in plans:
-        if plan.name in DEFAULT_WEIGHTS:
-            yield Diagnostic(
-                "P502",
-                f"`{plan.name}` is the name of a built-in plugin",
-                *((plan.source, plan.name_span) if plan.used is None else plan.used.place),
-                helps=("give the policy another name:  policy: NAME",),
-            )
-
-
-def without_binder(plan: Plan, binders: Set[str]) -> Iterator[Diagnostic]:
-    """Lines `bind: with NAME` that hand pods to nobody.
-
-    Args:
-        plan: the policy.
-        binders: the plugins that bind pods handed to them, beside the scheduler's own.
+    `binders` are the plugins that bind pods handed to them, beside the scheduler's own.
     """
     known = sorted({*binders, DEFAULT_BINDER})
     for rule in plan.binds:
@@ -83,11 +63,24 @@ def without_binder(plan: Plan, binders: Set[str]) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 "P119",
                 f"{by}no plugin binds pods as `{name}`",
-                *((plan.source, rule.span) if plan.used is None else plan.used.place),
+                *place_in(plan, rule.span),
                 helps=(
                     f"did you mean `{near}`?" if near else f"there is {', '.join(known)}",
                     "a profile has to name the plugin of the package that binds",
                 ),
+            )
+    yield from about_many(plan)
+
+
+def names_of_plugins(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
+    """Decisions, hints and memos go by the name of a plugin, and a policy is one."""
+    for plan in plans:
+        if plan.name in DEFAULT_WEIGHTS:
+            yield Diagnostic(
+                "P502",
+                f"`{plan.name}` is the name of a built-in plugin",
+                *plan.place,
+                helps=("give the policy another name:  policy: NAME",),
             )
 
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from engine.clock import Clock
-from engine.policy.bundle import Bundle, TenantRules
+from engine.policy.bundle import Bundle
 from engine.policy.reloader import Kept, Reloader
 from engine.policy.sources import (
     ConfigMapSource,
@@ -24,6 +25,7 @@ from engine.policy.sources import (
     Texts,
     title_of,
 )
+from engine.policysections import PoliciesSection
 
 _LOG = logging.getLogger(__name__)
 _PAUSE: Final = 0.5
@@ -55,13 +57,13 @@ class Tenants:
     """
 
     def __init__(
-        self, rules: TenantRules, make: Make, clock: Clock, wake: Callable[[], None]
+        self, policies: PoliciesSection, make: Make, clock: Clock, wake: Callable[[], None]
     ) -> None:
         """Starts without any; `make` gives a reloader that tells of bundles in force."""
         self.parts: dict[str, Bundle] = {}
         self.changed: Callable[[], None] = lambda: None
         self.ready: Callable[[], None] = lambda: None
-        self._rules = rules
+        self._policies = policies
         self._make = make
         self._clock = clock
         self._wake = wake
@@ -79,15 +81,11 @@ class Tenants:
         """Takes the ConfigMaps of all namespaces; tells of each that is one of ours."""
 
         def source_of(namespace: str, name: str) -> ConfigMapSource | None:
-            if not self._rules.of_file(f"{namespace}/{name}/"):
+            if not self._policies.tenant_of(f"{namespace}/{name}/"):
                 title = title_of(namespace, name)
                 _LOG.info("%s is left alone: policies.tenants has not its namespace", title)
                 return None
-            source = tenant_source(namespace, name)
-
-            def offer(files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:
-                self.offer(source, files, passed_over)
-
+            offer = partial(self.offer, tenant_source(namespace, name))
             of = ConfigMapSource(namespace, name, offer)
             made(of)
             return of
@@ -98,7 +96,7 @@ class Tenants:
 
         return SelectedSources(source_of, leave, self._all_listed, keeps_last=False)
 
-    def offer(self, source: Source, files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:
+    def offer(self, source: Source, files: Texts | None, passed_over: tuple[str, ...]) -> None:
         """The files of a namespace are these now."""
         namespace = source.tenant
         one = self._tenants.get(namespace)

@@ -5,7 +5,8 @@ Every field that `dsl.schema` calls available has its reader here; a test holds 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from ipaddress import ip_network
 from types import MappingProxyType
@@ -34,22 +35,25 @@ from engine.framework.workloads import workload_of
 from engine.objects import Node, ObjectMeta
 from engine.plugins.eligibility import eligibility_key, eligible
 from engine.policy.accounts import over_minimum, quota_amounts, quota_flag, quota_name
-from engine.policy.elsewhere import OfNodes, workload_replicas, workload_texts
+from engine.policy.elsewhere import (
+    LEASES,
+    NodeObjects,
+    renewed,
+    volume_limit,
+    workload_replicas,
+    workload_texts,
+)
 from engine.policy.gangs import group_number
 from engine.policy.images import ImageIndex
 from engine.policy.podreads import (
-    POD_FLAGS,
-    POD_NUMBERS,
-    POD_TEXTS,
     UnreadFieldError,
     container_number,
     containers_of,
     epoch_seconds,
     group_of,
     namespace_text,
-    pod_number,
-    pod_text,
-    reader,
+    number_of,
+    pod_reader,
     reader_of,
 )
 
@@ -139,24 +143,28 @@ def _annotated_at(key: str) -> Callable[[Node], float]:
     return when
 
 
-_REMEMBERED: Final = 4096
+@dataclass(slots=True)
+class Seen:
+    """What a world was of: the generation of the snapshot and the version of its samples.
+
+    `over` are the namespaces over their minimum, if that was asked.
+    """
+
+    generation: int
+    samples: int
+    over: frozenset[str] | None = None
 
 
 class Kept:
-    """What worlds keep from snapshot to snapshot."""
+    """What worlds have in common, and keep; `seen` is by generation of the world."""
 
-    def __init__(self) -> None:
+    def __init__(self, zone: tzinfo, gpus: Sequence[str] = DEFAULT_GPUS) -> None:
+        self.zone = zone
+        self.gpus = gpus
         self.images = ImageIndex()
-        self.of_nodes = OfNodes()
-        self.over_minimum: dict[int, frozenset[str]] = {}
-        """Namespaces over their minimum, by generation of the world that was asked."""
-
-    def over(self, generation: int, namespaces: frozenset[str]) -> frozenset[str]:
-        """Remembers which namespaces a world said are over their minimum."""
-        self.over_minimum[generation] = namespaces
-        if len(self.over_minimum) > _REMEMBERED:
-            del self.over_minimum[next(iter(self.over_minimum))]
-        return namespaces
+        self.heartbeats = NodeObjects("Lease", renewed, f"{LEASES}/")
+        self.volume_limits = NodeObjects("CSINode", volume_limit)
+        self.seen: dict[int, Seen] = {}
 
 
 class SnapshotWorld:
@@ -169,9 +177,7 @@ class SnapshotWorld:
         self,
         snapshot: Snapshot,
         generation: int,
-        gpus: Sequence[str],
-        zone: tzinfo,
-        kept: Kept | None = None,
+        kept: Kept,
         *,
         table: str = _ON_NODES,
     ) -> None:
@@ -181,15 +187,10 @@ class SnapshotWorld:
         """The UID of the pod that is asked about: it is not in the queue beside itself."""
         self._of_table = table
         self._set: PodColumns = snapshot.pods if table == _ON_NODES else snapshot.beside.pods(table)
-        self._kept = kept or Kept()
-        self._images = self._kept.images
-        self._gpus = gpus
-        self._zone = zone
+        self._kept = kept
         self._others: dict[str, SnapshotWorld] = {}
-        self._made: dict[str, FloatColumn] = {}
+        self._made: dict[tuple[str, str | None], FloatColumn] = {}
         self._texts: dict[tuple[str, str | None], CodeColumn] = {}
-        self.seen: Mapping[int, tuple[int, int]] = {}
-        """Generation of the snapshot and version of its samples, by generation of the world."""
 
     @property
     def nodes(self) -> int:
@@ -227,17 +228,16 @@ class SnapshotWorld:
 
     def changed_since(self, generation: int, *, samples: bool) -> NDArray[np.intp] | None:
         """See `World.changed_since`."""
-        seen = self.seen.get(generation)
-        if seen is None or (samples and seen[1] != self.snapshot.signals.version):
+        seen = self._kept.seen.get(generation)
+        if seen is None or (samples and seen.samples != self.snapshot.signals.version):
             return None
-        over = self._kept.over_minimum.get(generation)
-        if over is not None and over != over_minimum(self.snapshot):
+        if seen.over is not None and seen.over != over_minimum(self.snapshot):
             return None  # a quota that is overdrawn changes pods on any node
-        return self.snapshot.changed_since(seen[0])
+        return self.snapshot.changed_since(seen.generation)
 
     def node_number(self, field: str, key: str | None) -> FloatColumn:
         """See `World.node_number`."""
-        name = field if key is None else f"{field} {key}"
+        name = field, key
         column = self._made.get(name)
         if column is None:
             column = self._made[name] = self._node_number(field, key)
@@ -282,7 +282,7 @@ class SnapshotWorld:
     def node_texts(self, field: str) -> tuple[NDArray[np.intp], CodeColumn]:
         """See `World.node_texts`."""
         if field == "node.images":
-            return self._images.lists(self.snapshot)
+            return self._kept.images.lists(self.snapshot)
         raise UnreadFieldError(field)
 
     def node_column(self, field: str, asked: Part) -> FloatColumn | BoolColumn:
@@ -290,7 +290,7 @@ class SnapshotWorld:
         if field == "node.eligible" and isinstance(asked, bytes):
             return eligible(asked, self.snapshot)
         if field == "node.missing_image_bytes" and isinstance(asked, tuple):
-            return self._images.missing_bytes(self.snapshot, [str(one) for one in asked])
+            return self._kept.images.missing_bytes(self.snapshot, [str(one) for one in asked])
         raise UnreadFieldError(field)
 
     def pod_table(self, table: str) -> SnapshotWorld:
@@ -298,7 +298,7 @@ class SnapshotWorld:
         found = self._others.get(table)
         if found is None:
             found = self._others[table] = SnapshotWorld(
-                self.snapshot, self.generation, self._gpus, self._zone, self._kept, table=table
+                self.snapshot, self.generation, self._kept, table=table
             )
         found.asker = self.asker
         return found
@@ -338,10 +338,9 @@ class SnapshotWorld:
     def pod_number(self, field: str, key: str | None) -> FloatColumn:
         """See `World.pod_number`."""
         name = field.removeprefix("it.")
-        gpus = self._gpus
         if field in OF_THE_QUEUE:
             return self._of_queue(name)
-        return self._set.number(f"{name} {key}", lambda pod: pod_number(pod, name, key, gpus))
+        return self._set.number(f"{name} {key}", pod_reader(name, key, self._kept.gpus))
 
     def pod_text(self, field: str, key: str | None) -> CodeColumn:
         """See `World.pod_text`."""
@@ -357,7 +356,7 @@ class SnapshotWorld:
             return pods.namespace_text(
                 f"{name} {key}", lambda pod: namespace_text(known, pod.namespace, part, key)
             )
-        return pods.text(f"{name} {key}", lambda pod: pod_text(pod, name, key))
+        return pods.text(f"{name} {key}", pod_reader(name, key))
 
     def pod_flag(self, field: str, key: str | None) -> BoolColumn:  # noqa: ARG002 - none is keyed
         """See `World.pod_flag`."""
@@ -365,11 +364,13 @@ class SnapshotWorld:
         if name == "nominated" and self._of_table == _NOMINATED:
             return np.ones(self._set.size, np.bool_)
         if name == "quota.over_min":
-            namespaces = self._kept.over(self.generation, over_minimum(self.snapshot))
+            namespaces = over_minimum(self.snapshot)
+            if self.generation in self._kept.seen:
+                self._kept.seen[self.generation].over = namespaces
             over = [self.dictionary.code(one) for one in sorted(namespaces)]
-            own = self._set.text("namespace", reader(POD_TEXTS, "namespace"))
+            own = self._set.text("namespace", pod_reader("namespace", None))
             return np.isin(own, over) & (self.pod_node >= 0)
-        return self._set.flag(name, reader(POD_FLAGS, name))
+        return self._set.flag(name, pod_reader(name, None))
 
     def cycle_number(self, field: str) -> float:
         """See `World.cycle_number`."""
@@ -410,16 +411,16 @@ class SnapshotWorld:
         return np.where(rows >= 0, names[rows], np.int32(-1)) if len(names) else rows
 
     def _local_time(self) -> datetime:
-        return datetime.fromtimestamp(self.snapshot.now, self._zone)
+        return datetime.fromtimestamp(self.snapshot.now, self._kept.zone)
 
     def _node_number(self, field: str, key: str | None) -> FloatColumn:
         nodes = self.snapshot.nodes
         if field == "node.created":
             return nodes.number("created", lambda n: epoch_seconds(n.metadata.creation_timestamp))
         if field == "node.heartbeat":
-            return self._kept.of_nodes.heartbeats(self.snapshot)
+            return self._kept.heartbeats.column(self.snapshot)
         if field == "node.volumes.limit":
-            return self._kept.of_nodes.volume_limits(self.snapshot)
+            return self._kept.volume_limits.column(self.snapshot)
         if field == "node.volumes.attached":
             return self._attached()
         if field.startswith("node.ips."):
@@ -430,7 +431,7 @@ class SnapshotWorld:
             return self._amount(PODS, "free")
         _, kind, part = field.split(".")
         if kind == "gpu":
-            parts = [self._amount(name, part) for name in self._gpus]
+            parts = [self._amount(name, part) for name in self._kept.gpus]
             return np.sum(parts, axis=0) if parts else np.zeros(nodes.size)
         if kind == "resource" and key is not None:
             amount = self._amount(key, part)
@@ -440,7 +441,7 @@ class SnapshotWorld:
     def _attached(self) -> FloatColumn:
         pods = self.snapshot.pods
         there = pods.node >= 0
-        volumes = pods.number("volumes.count None", POD_NUMBERS["volumes.count"])[there]
+        volumes = pods.number("volumes.count None", pod_reader("volumes.count", None))[there]
         size = self.snapshot.nodes.size
         return np.bincount(pods.node[there], volumes, size).astype(np.float64, copy=False)
 
@@ -468,8 +469,7 @@ class SnapshotWorld:
 
 def time_of(times: QueueTimes | None, name: str) -> float:
     """`queued_at`, `first_attempt_at` or `attempts` of what the queue knows; missing is NaN."""
-    value = None if times is None else getattr(times, name)
-    return MISSING if value is None else float(value)
+    return MISSING if times is None else number_of(getattr(times, name))
 
 
 _QUEUE_FIELDS: Final = ("queued_at", "first_attempt_at", "attempts")
@@ -508,12 +508,13 @@ class PodSubject:
             return time_of(known, name)
         if field == "workload.replicas":
             return workload_replicas(self._pod, self._snapshot)
-        return pod_number(self._pod, name, key, self._gpus)
+        return float(pod_reader(name, key, self._gpus)(self._pod))
 
     def text(self, field: str, key: str | None) -> str | None:
         """See `Subject.text`."""
         if field.startswith("namespace."):
-            return self._of_namespace(field.removeprefix("namespace."), key)
+            known, part = self._snapshot.namespaces, field.removeprefix("namespace.")
+            return namespace_text(known, self._pod.namespace, part, key)
         if field.startswith("workload."):
             part = field.removeprefix("workload.")
             return workload_texts(self._pod, self._snapshot, part).get(key or "")
@@ -523,7 +524,8 @@ class PodSubject:
             return quota_name(self._pod, self._snapshot)
         if field == "group.name":
             return group_of(self._pod)
-        return pod_text(self._pod, field.removeprefix("pod."), key)
+        text: str | None = pod_reader(field.removeprefix("pod."), key)(self._pod)
+        return text
 
     def texts(self, field: str) -> tuple[str, ...]:
         """See `Subject.texts`."""
@@ -537,7 +539,7 @@ class PodSubject:
         """See `Subject.flag`."""
         if field.startswith("quota."):
             return quota_flag(field.removeprefix("quota."), self._pod, self._snapshot)
-        return reader(POD_FLAGS, field.removeprefix("pod."))(self._pod)
+        return bool(pod_reader(field.removeprefix("pod."), None)(self._pod))
 
     def pairs(self, field: str) -> tuple[tuple[str, str | float], ...]:
         """See `Subject.pairs`."""
@@ -567,7 +569,7 @@ class PodSubject:
         pod = self._pod
         limits = [(c.resources and c.resources.limits) or {} for c in containers_of(pod)]
         named = pod.requests if name == "request" else {key for one in limits for key in one}
-        found = ((key, pod_number(pod, name, key, self._gpus)) for key in sorted(named))
+        found = ((key, self.number(f"pod.{name}", key)) for key in sorted(named))
         return tuple((key, MISSING if one != one else one) for key, one in found)
 
     def asks(self, field: str) -> Part:
@@ -597,9 +599,3 @@ class PodSubject:
         """See `Subject.container_text`."""
         container = containers_of(self._pod)[place]
         return (container.name if field == "name" else container.image) or None
-
-    def _of_namespace(self, field: str, key: str | None) -> str | None:
-        name = self._pod.namespace
-        if field == "name":
-            return name
-        return namespace_text(self._snapshot.namespaces, name, field, key)

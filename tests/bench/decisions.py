@@ -28,7 +28,8 @@ from engine.framework.runtime import Framework
 from engine.objects import Node
 from engine.plugins.registry import default_plugins
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
-from engine.policy.chain import framework_of, worlds_of
+from engine.policy.chain import framework_of
+from engine.policy.plugin import Worlds
 from engine.signals.spec import Question
 from engine.signals.store import Series, SignalStore
 from tests.bench.measure import Measurement, quantile, resident_mib
@@ -143,7 +144,7 @@ def framework_with(bundle: Bundle | None) -> Framework:
     """The first plugins, and the policies of a bundle if there is one."""
     if bundle is None:
         return Framework(Profile("berth", default_plugins()))
-    worlds = worlds_of(ZoneInfo("UTC"), BerthDocument().gpu_resources)
+    worlds = Worlds(ZoneInfo("UTC"), BerthDocument().gpu_resources)
     return framework_of(Profile("berth", default_plugins()), bundle, worlds=worlds)
 
 

@@ -27,8 +27,9 @@ from engine.inforce import Ears, InForce
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
 from engine.policy.bundle import Bundle
-from engine.policy.chain import frameworks_of, worlds_of
+from engine.policy.chain import frameworks_of
 from engine.policy.guard import Load
+from engine.policy.plugin import Worlds
 from engine.queue import SchedulingQueue
 from engine.scheduler import SLICE_SECONDS
 from engine.telemetry import Telemetry
@@ -65,7 +66,7 @@ class Bench:
         for number in range(pods):
             self.cache.add_pod(make_pod(f"p{number}", cpu="100m"), f"n{number % nodes}")
         self._profiles = make_profiles(Settings())
-        self._worlds = worlds_of(UTC, ())
+        self._worlds = Worlds(UTC, ())
         self.frameworks: Frameworks | None = None
         self.swap = 0.0
         settings = Settings.model_validate({"berth": {"policies": {"configMap": "x/y"}}})

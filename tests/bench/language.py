@@ -23,8 +23,7 @@ from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot, label_column
 from engine.policy.bundle import compile_at_once, compile_settings
-from engine.policy.chain import worlds_of
-from engine.policy.plugin import PolicyPlugin
+from engine.policy.plugin import PolicyPlugin, Worlds
 from engine.simulate.journal import Recorder
 from tests.bench import decisions
 from tests.bench.measure import Measurement, seconds_each
@@ -236,7 +235,7 @@ class Crowd:
         self.one = np.array([sizes.nodes // 2], dtype=np.intp)
         self.pod = make_pod("nginx-1", cpu="100m", priority=50)
         self._other, self._name = make_pod("other"), self.cache.nodes.name(0)
-        self._worlds = worlds_of(ZoneInfo("UTC"), ())
+        self._worlds = Worlds(ZoneInfo("UTC"), ())
         self.take()
 
     def take(self) -> Snapshot:

@@ -21,7 +21,7 @@ from engine.config import BerthDocument
 from engine.cycle import conclude, decide
 from engine.framework.decision import Placed
 from engine.framework.runtime import Framework
-from engine.policy.chain import worlds_of
+from engine.policy.plugin import Worlds
 from engine.policy.shadow import Shadow
 from engine.records import Records
 from engine.simulate.lab import Lab
@@ -160,7 +160,7 @@ def _shadow(sizes: Sizes) -> Measurement:
     framework = lab.frameworks.of(make_pod("p"))
     bundle = bundle_of_lines(SHADOWED)
     shadow = Shadow(
-        worlds=worlds_of(ZoneInfo("UTC"), BerthDocument().gpu_resources),
+        worlds=Worlds(ZoneInfo("UTC"), BerthDocument().gpu_resources),
         rulers=lambda: framework,
         clock=clock,
         telemetry=Telemetry(),

@@ -6,16 +6,17 @@ has not been begun then.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 from engine.app import App, Hooks, RunOptions
 from engine.cli.logs import log_of_a_process
-from engine.cli.loop import run_in_loop
+from engine.cli.loop import run_until_told
 from engine.cli.run import command, with_flags
-from engine.cli.stopping import until_told
 from engine.clock import SystemClock
 from engine.config import load
 from engine.framework.decision import Placed
@@ -35,16 +36,15 @@ def freeze(placed: Placed) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
-async def run(options: RunOptions) -> None:
-    app = App(options, clock=SystemClock(), hooks=Hooks([freeze]))
-    with until_told() as stop:
-        await app.run(stop)
+async def run(options: RunOptions, stop: asyncio.Event) -> None:
+    await App(options, clock=SystemClock(), hooks=Hooks([freeze])).run(stop)
 
 
 if __name__ == "__main__":
     log_of_a_process(2, as_json=False)
     flags = command.make_context("run", sys.argv[1:]).params
     try:
-        run_in_loop(run(RunOptions(with_flags(load(flags["config"]), flags), flags["kubeconfig"])))
+        settings = with_flags(load(flags["config"]), flags)
+        run_until_told(partial(run, RunOptions(settings, flags["kubeconfig"])))
     except LeaseLost as lost:
         sys.exit(f"Leader election lost: {lost}")

@@ -22,7 +22,7 @@ from engine.extenders import messages
 from engine.framework.frameworks import Frameworks
 from engine.framework.profile import Weighted
 from engine.plugins.priority_sort import PrioritySort
-from engine.policy.chain import worlds_of
+from engine.policy.plugin import Worlds
 from engine.serving.server import BadCallError
 from tests.builders import make_node, make_pod
 from tests.effort import examples
@@ -46,7 +46,7 @@ class Advised:
             [make_node(name, labels={"test": "test"} if name == "n3" else {}) for name in nodes]
         )
         bundle = compiled(files)
-        worlds = worlds_of(ZoneInfo("UTC"), ())
+        worlds = Worlds(ZoneInfo("UTC"), ())
         rulers = Frameworks([framework]) if ready else None
         self.calls = calls_of(lambda: advice_of(rulers, bundle, worlds), self.world.snapshot)
 

@@ -17,8 +17,7 @@ from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.plugins.registry import default_plugins
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
-from engine.policy.chain import worlds_of
-from engine.policy.plugin import PolicyPlugin
+from engine.policy.plugin import PolicyPlugin, Worlds
 from tests.builders import make_node, make_pod
 from tests.effort import examples
 
@@ -78,7 +77,7 @@ def bundle(text):
 def run(happenings, text, memo_bytes):
     cache = Cache()
     signals = Signals(cache)
-    worlds = worlds_of(ZoneInfo("UTC"), ())
+    worlds = Worlds(ZoneInfo("UTC"), ())
     plugins = [Weighted(PolicyPlugin(plan, worlds), plan.weight) for plan in bundle(text).plans]
     profile = Profile("berth", (*default_plugins(), *plugins))
     framework = Framework(profile, memo_bytes=memo_bytes)

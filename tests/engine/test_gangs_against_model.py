@@ -19,7 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from engine.framework.profile import Profile
 from engine.plugins.registry import default_plugins
-from engine.policy.chain import framework_of, worlds_of
+from engine.policy.chain import framework_of
+from engine.policy.plugin import Worlds
 from engine.queue import SubQueue
 from tests.builders import make_node
 from tests.effort import examples
@@ -38,7 +39,7 @@ bundle = functools.cache(lambda text: compiled({"p.policy": f"{text}\n"}))
 
 def rules(text):
     """The default plugins and a policy, of no cluster yet."""
-    worlds = worlds_of(ZoneInfo("UTC"), ())
+    worlds = Worlds(ZoneInfo("UTC"), ())
     return framework_of(Profile("berth", tuple(default_plugins())), bundle(text), worlds=worlds)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC
 
 import msgspec
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from engine.cycle import decide
 from engine.framework.podinfo import make_pod_info
 from engine.objects import from_builtins
-from engine.policy.world import DEFAULT_GPUS, PodSubject, SnapshotWorld
+from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, SnapshotWorld
 from engine.signals.store import Series
 from tests.builders import make_node, make_pod, pod_object
 from tests.effort import examples
@@ -140,7 +141,7 @@ def test_a_pod_has_the_values_of_its_own_namespace_and_workload():
     levels.give("rtt", ("n0", "s0"), 5.0)
     texts = levels.cache.dictionary
     a, b = texts.code("n0"), texts.code("s0")
-    world = SnapshotWorld(levels.view(), 1, DEFAULT_GPUS, None)
+    world = SnapshotWorld(levels.view(), 1, Kept(UTC))
     assert world.pod_metric(ids["heat"]).tolist() == []
     levels.cache.add_pod(owned("p0", "s0", "w0"), "n0")
     assert world.pod_metric(ids["heat"]).tolist() == [4]

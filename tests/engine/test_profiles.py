@@ -15,7 +15,8 @@ from engine.config import BerthDocument, ConfigError, ProfileDocument, Settings
 from engine.cycle import conclude, decide
 from engine.framework.events import QueueingHint
 from engine.plugins.profiles import make_profiles
-from engine.policy.chain import frameworks_of, worlds_of
+from engine.policy.chain import frameworks_of
+from engine.policy.plugin import Worlds
 from tests.builders import make_node, make_pod
 from tests.engine.policy.builders import compiled
 from tests.engine.test_app import Process, embedded, run, settings_of
@@ -43,7 +44,7 @@ def settings(*profiles, **berth):
 
 
 def frameworks(given, files=None):
-    return frameworks_of(make_profiles(given), compiled(files or {}), worlds=worlds_of(UTC, ()))
+    return frameworks_of(make_profiles(given), compiled(files or {}), worlds=Worlds(UTC, ()))
 
 
 def cluster(*nodes):

@@ -25,7 +25,8 @@ from engine.framework.profile import Profile
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import default_plugins
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
-from engine.policy.chain import framework_of, worlds_of
+from engine.policy.chain import framework_of
+from engine.policy.plugin import Worlds
 from engine.policy.support import new_compiler
 from tests.builders import make_node, pod_object
 
@@ -67,7 +68,7 @@ def tried(
     framework = framework_of(
         Profile("berth", default_plugins()),
         bundle_of(name, settings),
-        worlds=worlds_of(ZoneInfo("UTC"), (GPU,)),
+        worlds=Worlds(ZoneInfo("UTC"), (GPU,)),
     )
     return decide(waiting, cache.snapshot(now), framework)
 

@@ -15,7 +15,8 @@ from engine.cycle import conclude, decide
 from engine.framework.status import Status
 from engine.plugins.profiles import make_profiles
 from engine.policy.bundle import Refusal, compile_at_once, compile_settings
-from engine.policy.chain import frameworks_of, worlds_of
+from engine.policy.chain import frameworks_of
+from engine.policy.plugin import Worlds
 from engine.policy.support import new_compiler
 from tests.builders import make_node, make_pod
 from tests.effort import examples
@@ -100,7 +101,7 @@ ENGINE = new_compiler()
 def frameworks(files):
     bundle = compile_at_once(ENGINE, OWNERS | files, SETTINGS)
     assert not isinstance(bundle, Refusal), bundle.text
-    return frameworks_of(make_profiles(Settings()), bundle, worlds=worlds_of(UTC, ()))
+    return frameworks_of(make_profiles(Settings()), bundle, worlds=Worlds(UTC, ()))
 
 
 def cluster():

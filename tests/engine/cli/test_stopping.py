@@ -9,7 +9,7 @@ import pytest
 PROGRAM = """
 import asyncio, os, signal, sys
 
-from engine.cli.stopping import until_told
+from engine.cli.loop import until_told
 
 number = int(sys.argv[1])
 

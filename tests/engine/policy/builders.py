@@ -14,8 +14,8 @@ from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import MEMO_BYTES, Framework
 from engine.plugins.registry import default_plugins
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
-from engine.policy.chain import framework_of, worlds_of
-from engine.policy.plugin import PolicyPlugin
+from engine.policy.chain import framework_of
+from engine.policy.plugin import PolicyPlugin, Worlds
 from engine.policy.support import new_compiler
 
 NOW = 1_740_823_200.0  # Saturday 2025-03-01 10:00 UTC
@@ -50,7 +50,7 @@ def chain(
     made = framework_of(
         Profile("berth", tuple(default_plugins() if in_tree is None else in_tree), seed),
         compiled(files, **berth),
-        worlds=worlds_of(ZoneInfo(zone), ("nvidia.com/gpu", "amd.com/gpu")),
+        worlds=Worlds(ZoneInfo(zone), ("nvidia.com/gpu", "amd.com/gpu")),
     )
     return Framework(made.profile, bundle=made.bundle, memo_bytes=memo_bytes)
 

@@ -13,7 +13,7 @@ from engine.cache import Cache
 from engine.cycle import decide
 from engine.objects import Namespace, from_builtins
 from engine.policy.plugin import PolicyPlugin
-from engine.policy.world import DEFAULT_GPUS, PodSubject, SnapshotWorld
+from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, SnapshotWorld
 from tests.builders import make_node, make_pod
 from tests.dsl import oracle
 from tests.effort import examples
@@ -110,7 +110,7 @@ def passing(plugin: PolicyPlugin, cache, pod):
 
 
 def meant(plan, snapshot, pod):
-    world = SnapshotWorld(snapshot, 1, DEFAULT_GPUS, ZoneInfo("UTC"))
+    world = SnapshotWorld(snapshot, 1, Kept(ZoneInfo("UTC")))
     subject = PodSubject(pod, snapshot, DEFAULT_GPUS)
     return sorted(
         snapshot.nodes.name(row)

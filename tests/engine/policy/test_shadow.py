@@ -14,7 +14,7 @@ from engine.clock import ManualClock
 from engine.framework.podinfo import make_pod_info
 from engine.objects import OwnerReference
 from engine.policy.bundle import Refusal
-from engine.policy.chain import worlds_of
+from engine.policy.plugin import Worlds
 from engine.policy.shadow import MOST_SAVED, SHARE, Shadow
 from engine.policy.shares import in_force, in_shadow
 from engine.queue import SubQueue
@@ -38,7 +38,7 @@ class Tried:
         self.told = []
         self.clock = clock or self.world.clock
         self.shadow = Shadow(
-            worlds=worlds_of(ZoneInfo("UTC"), ()),
+            worlds=Worlds(ZoneInfo("UTC"), ()),
             rulers=lambda: self.world.scheduler.framework,
             clock=self.clock,
             telemetry=self.world.telemetry,
@@ -202,9 +202,9 @@ async def test_a_policy_that_fails_in_shadow_abstains_and_stops_nobody(caplog):
     def fails(*args):
         raise ZeroDivisionError
 
-    plan = made.shadow._tried["p1"].plan
-    broken = msgspec.structs.replace(plan.filters[0], prepare=fails)
-    made.shadow._tried["p1"].plan = msgspec.structs.replace(plan, filters=(broken,))
+    plugin = made.shadow._tried["p1"].plugin
+    broken = msgspec.structs.replace(plugin.plan.filters[0], prepare=fails)
+    plugin.plan = msgspec.structs.replace(plugin.plan, filters=(broken,))
     assert len(await made.places("a", "b")) == 2
     assert made.tally("p2").pods == 2
     assert made.world.telemetry[Count.PLUGIN_ERRORS] == 2
@@ -265,7 +265,7 @@ def test_a_share_is_of_workloads_and_a_greater_one_holds_the_smaller():
         files = {"p.policy": f"mode: canary {share}%\nfilter: node.ready\n"}
         plan = in_force(compiled(files).plans[0])
         made = World({}, nodes=())
-        worlds = worlds_of(ZoneInfo("UTC"), ())
+        worlds = Worlds(ZoneInfo("UTC"), ())
         found = set()
         for number in range(200):
             pod = owned(f"p{number}", f"job-{number // 2}")

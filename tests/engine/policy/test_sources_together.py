@@ -14,10 +14,12 @@ from engine.framework.status import Code, Status
 from engine.plugins.profiles import make_profiles
 from engine.policy import keeping
 from engine.policy.bundle import Bundle, Refusal, compile_at_once, compile_settings
-from engine.policy.chain import frameworks_of, worlds_of
-from engine.policy.guard import Guard, GuardSettings, Load
+from engine.policy.chain import frameworks_of
+from engine.policy.guard import Guard, Load
+from engine.policy.plugin import Worlds
 from engine.policy.reloader import Kept, Listener, Reloader
 from engine.policy.sources import Source
+from engine.policysections import GuardSection
 from tests.builders import make_node, make_pod
 from tests.engine.policy.builders import compiler
 
@@ -165,7 +167,7 @@ def test_the_pods_of_a_profile_that_waits_are_gated_and_the_others_are_scheduled
     bundle = compile_at_once(compiler(), TEST, compile_settings(BerthDocument()))
     profiles = make_profiles(settings("one", "two"))
     waits = replace(bundle, waits={"one": ONLY_ONE.title})
-    found = frameworks_of(profiles, waits, worlds=worlds_of(UTC, ()))
+    found = frameworks_of(profiles, waits, worlds=Worlds(UTC, ()))
     snapshot = cache.snapshot(0.0)
     status = found.pre_enqueue(make_pod("p", scheduler="one"), snapshot)
     assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
@@ -173,7 +175,7 @@ def test_the_pods_of_a_profile_that_waits_are_gated_and_the_others_are_scheduled
         "the policies of ConfigMap x/c, which are for this profile, are no good",
     )
     assert found.pre_enqueue(make_pod("p", scheduler="two"), snapshot) is Status.SUCCESS
-    mended = frameworks_of(profiles, bundle, worlds=worlds_of(UTC, ()))
+    mended = frameworks_of(profiles, bundle, worlds=Worlds(UTC, ()))
     assert mended.pre_enqueue(make_pod("p", scheduler="one"), snapshot) is Status.SUCCESS
 
 
@@ -270,9 +272,8 @@ class Watched:
         self.clock = ManualClock()
         self.load = Load(3, 1)
         self.back = []
-        self.guard = Guard(
-            GuardSettings(60.0, **settings), self.clock, lambda: self.load, self.back.append
-        )
+        section = GuardSection(within="60s", **settings)
+        self.guard = Guard(section, self.clock, lambda: self.load, self.back.append)
 
     def after(self, seconds, load):
         self.load = load
@@ -322,7 +323,7 @@ def test_policies_of_a_source_may_be_of_some_profiles_only():
     files = {"x/a/t.policy": TEST["t.policy"], "x/b/b.policy": "score: 1\n"}
     bundle = compile_at_once(compiler(), files, compile_settings(settings_of_two()))
     profiles = make_profiles(settings("one", "two"))
-    found = frameworks_of(profiles, bundle, worlds=worlds_of(UTC, ()))
+    found = frameworks_of(profiles, bundle, worlds=Worlds(UTC, ()))
     names = {
         one.profile.scheduler_name: [w.plugin.name for w in one.profile.plugins[-2:]]
         for one in found

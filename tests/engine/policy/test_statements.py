@@ -12,7 +12,8 @@ from engine.framework.interface import Points
 from engine.framework.profile import Profile, Weighted
 from engine.plugins.registry import default_plugins
 from engine.policy.bundle import compile_at_once, compile_settings
-from engine.policy.chain import framework_of, worlds_of
+from engine.policy.chain import framework_of
+from engine.policy.plugin import Worlds
 from engine.queue import SubQueue
 from engine.telemetry import ATTEMPTS
 from tests.builders import make_node
@@ -306,7 +307,7 @@ def handing_over():
     made = World({}, in_tree=remote)
     bundle = compile_at_once(compiler(), {"p.policy": text}, settings)
     profile = Profile("berth", remote)
-    framework = framework_of(profile, bundle, worlds=worlds_of(ZoneInfo("UTC"), ()))
+    framework = framework_of(profile, bundle, worlds=Worlds(ZoneInfo("UTC"), ()))
     made.scheduler.use(framework, None)
     return made
 
@@ -351,7 +352,7 @@ async def test_a_binder_that_the_profile_lacks_is_named():
         compile_settings(BerthDocument(), [Profile("berth", (Weighted(Remote()),))]),
     )
     profile = Profile("berth", tuple(default_plugins()))
-    worlds = worlds_of(ZoneInfo("UTC"), ())
+    worlds = Worlds(ZoneInfo("UTC"), ())
     made.scheduler.use(framework_of(profile, bundle, worlds=worlds), None)
     made.comes("a")
     await settle(made)

@@ -14,8 +14,9 @@ from engine.inforce import Ears, InForce
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
 from engine.policy.bundle import Refusal, compile_at_once, compile_settings
-from engine.policy.chain import frameworks_of, worlds_of
+from engine.policy.chain import frameworks_of
 from engine.policy.guard import Load
+from engine.policy.plugin import Worlds
 from engine.telemetry import Telemetry
 from tests.engine.policy.builders import compiler
 
@@ -232,7 +233,7 @@ def test_scores_of_a_namespace_weigh_no_more_than_their_share():
     settings = compile_settings(document(scoreShare=25))
     bundle = compile_at_once(compiler(), files, settings)
     assert not isinstance(bundle, Refusal), bundle.text
-    [framework] = frameworks_of(make_profiles(Settings()), bundle, worlds=worlds_of(UTC, ()))
+    [framework] = frameworks_of(make_profiles(Settings()), bundle, worlds=Worlds(UTC, ()))
     assert isinstance(Frameworks([framework]), Frameworks)
     weights = {
         one.plugin.name: one.weight

@@ -19,6 +19,7 @@ from engine.policy.images import ImageIndex
 from engine.policy.podreads import reader_of
 from engine.policy.world import (
     DEFAULT_GPUS,
+    Kept,
     PodSubject,
     QueueTimes,
     SnapshotWorld,
@@ -132,7 +133,7 @@ def cache():
 
 
 def world_of(cache, zone="UTC", now=NOON):
-    return SnapshotWorld(cache.snapshot(now), 1, DEFAULT_GPUS, ZoneInfo(zone))
+    return SnapshotWorld(cache.snapshot(now), 1, Kept(ZoneInfo(zone)))
 
 
 def text(world, code):

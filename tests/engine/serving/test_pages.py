@@ -8,7 +8,7 @@ import math
 
 import pytest
 
-from engine.cli.logs import VERBOSITY, log_of_a_process
+from engine.cli.logs import level_of, log_of_a_process
 from engine.clock import ManualClock
 from engine.framework.decision import Decision, FitError, Placed
 from engine.measures import Measures, Result
@@ -137,6 +137,6 @@ def test_levels_are_those_of_kube_scheduler(level, lines, start_log, capsys):
 
 
 def test_a_level_is_a_number_in_any_way_to_write_it():
-    assert [VERBOSITY.convert(text, None, None) for text in ("4", "=4", 4)] == [4, 4, 4]
+    assert [level_of(text) for text in ("4", "=4")] == [4, 4]
     with pytest.raises(Exception, match="'x' is no level; write a number"):
-        VERBOSITY.convert("x", None, None)
+        level_of("x")
