@@ -9,10 +9,9 @@ from typing import Any
 
 import click
 
-from dsl.plan import MetricSpec
 from engine.app import NO_POLICIES, settings_worlds, signal_spec
 from engine.basis import SignalSource
-from engine.cli.eval import Given, GivenSignals, read_metrics
+from engine.cli.eval import read_metrics, samples_of
 from engine.cli.manifests import Objects
 from engine.clock import Clock, ManualClock, SystemClock
 from engine.config import ConfigError, Settings
@@ -54,7 +53,8 @@ def from_files(
         objects.read(path)
     bundle, notes = _bundle(_texts_of(settings), settings)
     given = read_metrics(metrics, objects)
-    lab = _lab(settings, bundle, ManualClock(now), _Said(given, bundle.metrics))
+    samples = samples_of(given, bundle.metrics, objects.nodes, now)
+    lab = _lab(settings, bundle, ManualClock(now), samples)
     there = [one.pod for one in objects.pods]
     lab.add([*objects.namespaces.values(), *objects.nodes.values(), *objects.others, *there])
     return Cluster(lab, _by_key(there), notes)
@@ -160,18 +160,6 @@ def _bundle(texts: Texts | None, settings: Settings) -> tuple[Bundle, list[str]]
 
 
 # ---- metrics ------------------------------------------------------------------------------------
-
-
-class _Said:
-    """Samples as they were given on the command line; a `SignalSource`."""
-
-    def __init__(self, given: Given, specs: Sequence[MetricSpec]) -> None:
-        self._given = given
-        self._specs = {spec.id: spec for spec in specs}
-
-    def view(self, cache: Any, now: float) -> GivenSignals:  # noqa: ANN401, ARG002 - the protocol's
-        """See `SignalSource.view`."""
-        return GivenSignals(cache.nodes, self._given, self._specs)
 
 
 async def _samples(

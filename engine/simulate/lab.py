@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from engine.basis import SignalSource, rules_of
@@ -78,7 +79,7 @@ class Lab:
 
     def __init__(
         self,
-        frameworks: Frameworks | Framework,
+        frameworks: Frameworks | Framework | None,
         *,
         clock: ManualClock,
         signals: SignalSource | None = None,
@@ -91,34 +92,61 @@ class Lab:
         """
         self.clock = clock
         self.cache = Cache() if cache is None else cache
-        self.frameworks = frameworks
+        self._frameworks = frameworks
         self.written = Written()
         self.decisions: list[Decision] = []
         self._signals: SignalSource = SignalStore(clock) if signals is None else signals
-        self.queue = SchedulingQueue(
-            clock=clock, rules=rules_of(frameworks, self.snapshot), snapshot=self.snapshot
-        )
-        self.telemetry = Telemetry()
         every = self.written
-        self.scheduler = Scheduler(
+        self._edge = Edge(every, every, every, every, asyncio.sleep) if edge is None else edge
+        self.telemetry = Telemetry()
+        self._others: dict[str, Any] = {}
+
+    # ---- what is there; queue and scheduler are made when somebody asks for them ----------------
+
+    @property
+    def frameworks(self) -> Frameworks | Framework:
+        """The rules in force."""
+        if self._frameworks is None:
+            raise ValueError("a decision before any rules")
+        return self._frameworks
+
+    @frameworks.setter
+    def frameworks(self, frameworks: Frameworks) -> None:
+        self._frameworks = frameworks
+
+    @cached_property
+    def queue(self) -> SchedulingQueue:
+        """The pods that wait for a node."""
+        rules = rules_of(self.frameworks, self.snapshot)
+        return SchedulingQueue(clock=self.clock, rules=rules, snapshot=self.snapshot)
+
+    @cached_property
+    def scheduler(self) -> Scheduler:
+        """What decides about them, and writes to the edge."""
+        scheduler = Scheduler(
             cache=self.cache,
             queue=self.queue,
-            framework=frameworks,
-            edge=Edge(every, every, every, every, asyncio.sleep) if edge is None else edge,
+            framework=self.frameworks,
+            edge=self._edge,
             signals=self._signals,
-            clock=clock,
+            clock=self.clock,
             telemetry=self.telemetry,
         )
-        self.scheduler.observe(lambda placed: self.decisions.append(placed.decision))
-        each = [frameworks] if isinstance(frameworks, Framework) else frameworks
-        self.handlers = EventHandlers(
+        scheduler.observe(lambda placed: self.decisions.append(placed.decision))
+        return scheduler
+
+    @cached_property
+    def handlers(self) -> EventHandlers:
+        """What tells both of objects that come and go."""
+        rules = self.frameworks
+        each = [rules] if isinstance(rules, Framework) else rules
+        return EventHandlers(
             self.cache,
             self.queue,
             scheduler_names={one.profile.scheduler_name for one in each},
             on_refused=lambda *_: None,
             on_work=self.scheduler.wake,
         )
-        self._others: dict[str, Any] = {}
 
     def snapshot(self) -> Snapshot:
         """The cluster as of now."""
