@@ -30,6 +30,15 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
+class Preempted:
+    """The pods that are evicted for a pod, the node it is promised, and what is said of that."""
+
+    victims: tuple[str, ...]
+    nominated: str | None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """What came out instead; `nodes` are those worth a closer look."""
 
@@ -53,12 +62,12 @@ def judge(expected: Expected, answers: Answers) -> Failure | None:
         case "skipped":
             return _judge_skipped(expected, answers)
         case "order":
-            got = tuple(answers.order())
+            got = tuple(answers.order)
             return None if got == expected.names else Failure(f"the order is {_list(got)}")
         case "gated" | "ungated":
             return _judge_gate(expected, answers)
         case "permit":
-            verdict, said = answers.permission()
+            verdict, said = answers.permission
             if verdict != expected.names[0]:
                 return Failure(f"permit says {verdict}" + (f': "{said}"' if said else ""))
             return _other_message(expected, said)
@@ -73,12 +82,12 @@ def _list(names: Sequence[str]) -> str:
 
 
 def _judge_nodes(expected: Expected, answers: Answers) -> Failure | None:
-    rejections = answers.rejections()
-    there = [one for one in answers.nodes() if (one in rejections) == (expected.name == "rejected")]
+    rejections = answers.rejections
+    there = [one for one in answers.nodes if (one in rejections) == (expected.name == "rejected")]
     if expected.message is not None:
         # A message may name its node, so it picks the nodes that are meant.
         there = [one for one in there if rejections[one].message == expected.message]
-    wrong = tuple(one for one in answers.nodes() if (one in there) != (one in expected.names))
+    wrong = tuple(one for one in answers.nodes if (one in there) != (one in expected.names))
     if wrong:
         what = expected.name + (" with this message" if expected.message is not None else "")
         lines = [f"{what} are {_list(there)}" if there else f"no node is {what}"]
@@ -99,11 +108,11 @@ def _fate(name: str, rejections: Mapping[str, Rejection]) -> str:
 
 def _judge_score(expected: Expected, answers: Answers) -> Failure | None:
     (name,) = expected.names
-    refused = answers.rejections().get(name)
+    refused = answers.rejections.get(name)
     if refused is not None:
         text = f'{name} has no score: it is rejected by {refused.place}: "{refused.message}"'
         return Failure(text, (name,))
-    scores = answers.scores()
+    scores = answers.scores
     if scores is None:
         return Failure(f"{name} has no score: every scoring rule abstained")
     if abs(scores[name] - expected.number) > TOLERANCE:
@@ -116,27 +125,28 @@ def _number(value: float) -> str:
 
 
 def _judge_best(expected: Expected, answers: Answers) -> Failure | None:
-    best = tuple(answers.best())
+    best = tuple(answers.best)
     if best == expected.names:
         return None
-    scores = answers.scores() or {}
+    scores = answers.scores or {}
     shown = ", ".join(f"{name} {_number(value)}" for name, value in scores.items())
     what = f"the best are {_list(best)}" if len(best) > 1 else f"the best is {''.join(best)}"
     text = what if best else "no node is feasible"
-    rejections = answers.rejections()
-    stopped = expected.names if best else answers.nodes()[:_MOST_FATES]
+    rejections = answers.rejections
+    stopped = expected.names if best else answers.nodes[:_MOST_FATES]
     lines = [text, *([f"scores: {shown}"] if shown else [])]
     lines.extend(_fate(name, rejections) for name in stopped if name in rejections)
     return Failure("\n".join(lines), (*best, *expected.names))
 
 
 def _judge_skipped(expected: Expected, answers: Answers) -> Failure | None:
-    number = int(expected.number)
-    skipped = answers.skipped(number)
-    if skipped is None:
-        there = listed([str(one) for one in answers.rule_numbers()]) or "none"
-        return Failure(f"there is no rule {number}; the rules that can be asked are {there}")
-    return None if skipped else Failure(f"rule {number} did apply", tuple(answers.nodes()))
+    number, there = int(expected.number), answers.numbered
+    if number not in there:
+        names = listed([str(one) for one in there]) or "none"
+        return Failure(f"there is no rule {number}; the rules that can be asked are {names}")
+    if not answers.applies(there[number]):
+        return None
+    return Failure(f"rule {number} did apply", tuple(answers.nodes))
 
 
 def _judge_gate(expected: Expected, answers: Answers) -> Failure | None:
@@ -157,7 +167,7 @@ def _other_message(expected: Expected, said: str) -> Failure | None:
 def _judge_actions(expected: Expected, answers: Answers) -> Failure | None:
     if expected.name == "events":
         return _judge_events(expected, answers)
-    there = answers.annotations()
+    there = answers.annotations
     key = expected.names[0]
     if expected.name == "unset":
         return Failure(f'{key} is set to "{there[key]}"') if key in there else None
@@ -167,7 +177,7 @@ def _judge_actions(expected: Expected, answers: Answers) -> Failure | None:
 
 
 def _judge_events(expected: Expected, answers: Answers) -> Failure | None:
-    said = answers.events()
+    said = answers.events
     if tuple(said) == expected.names:
         return None
     if not said:
@@ -176,9 +186,10 @@ def _judge_events(expected: Expected, answers: Answers) -> Failure | None:
 
 
 def _judge_preemption(expected: Expected, answers: Answers) -> Failure | None:
-    victims, node = answers.preemption()
+    found = answers.preemption
     if expected.name == "victims":
-        got = sorted(victims)
+        got = sorted(found.victims)
         return None if got == sorted(expected.names) else Failure(f"the victims are {_list(got)}")
     wanted = expected.names[0] if expected.names else None
+    node = found.nominated
     return None if node == wanted else Failure(f"nominated is {node or 'none'}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -14,7 +13,7 @@ from dsl.codes import become
 from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, render
 from dsl.parser.build import StatementReader
-from dsl.plan import RuleBase, SortRule
+from dsl.plan import SortRule
 from dsl.policytest import (
     NOT_FOUND,
     Case,
@@ -25,7 +24,6 @@ from dsl.policytest import (
 )
 from dsl.source import MAX_BYTES, Span
 from engine.framework.runtime import PluginError
-from engine.policy.plugin import Worlds
 from engine.policy.podreads import UnreadFieldError
 from engine.policytests.answers import Answers
 from engine.policytests.judging import CannotJudgeError, judge
@@ -35,10 +33,9 @@ from engine.policytests.policies import (
     PolicyText,
     Refused,
     Used,
-    framework_of,
     no_parameter,
 )
-from engine.policytests.rules import RuleCoverage, coverage_of, rules_of, values_of_rules
+from engine.policytests.rules import RuleCoverage, coverage_of, values_of_rules
 from engine.policytests.scene import Scene, make_scene
 from engine.policytests.unread import unread_attributes, unread_metrics
 
@@ -175,51 +172,41 @@ class Runner:
         if case is suite.cases[0]:
             self.report.warnings.extend(unread_attributes(suite, used))
 
-        def again() -> Scene:
-            more = self._library.arrange(found, case)
-            assert not isinstance(more, Refused)
-            return _scene(case, folder, more, Worlds(UTC))
+        def scene() -> Scene:
+            there = self._library.arrange(found, case)
+            assert isinstance(there, Used)
+            return make_scene(case, there, lambda name: _text(folder, name))
 
         try:
-            worlds = Worlds(UTC)
-            scene = _scene(case, folder, used, worlds)
-            return self._judged(suite, case, Answers(scene, used.plans, worlds, again))
-        except (FixtureError, CannotJudgeError) as failed:
+            return self._judged(suite, case, Answers(scene))
+        except (FixtureError, CannotJudgeError, PluginError) as failed:
             return ERROR, render((_about(suite, case, str(failed)),))
-        except PluginError as fault:
-            return ERROR, render((_about(suite, case, str(fault)),))
         except UnreadFieldError as fault:
             return SKIPPED, f"this version has nothing to read for {fault} yet"
 
-    def _judged(self, suite: Suite, case: Case, columns: Answers) -> tuple[str, str]:
-        self._cover(columns)
+    def _judged(self, suite: Suite, case: Case, answers: Answers) -> tuple[str, str]:
+        self._cover(answers)
         failures: list[str] = []
         for expected in case.expected:
-            failure = judge(expected, columns)
+            failure = judge(expected, answers)
             if failure is None:
                 continue
-            values = values_of_rules(columns, failure.nodes, expected)
+            values = values_of_rules(answers, failure.nodes, expected)
             text = f"{suite.source.name}:{expected.line}: {expected.text}\n{failure.message}"
             failures.append(f"{text}\n{values}" if values else text)
-        failures.extend(_nobody_asked(suite, case, columns))
-        failures.extend(unread_metrics(suite, case, columns.plans))
-        untouched = _nothing_matched(case, columns)
+        failures.extend(_nobody_asked(suite, case, answers))
+        failures.extend(unread_metrics(suite, case, answers.scene.plans))
+        untouched = _nothing_matched(case, answers)
         if untouched and self._deny_skipped:
-            failures.append(f"no rule applies to {columns.scene.pod.key}")
+            failures.append(f"no rule applies to {answers.scene.pod.key}")
         self.report.untouched += untouched and not failures
         return (FAILED, "\n".join(failures)) if failures else (PASSED, "")
 
-    def _cover(self, columns: Answers) -> None:
-        for rule in [one for plan in columns.plans for one in rules_of(plan)]:
+    def _cover(self, answers: Answers) -> None:
+        for rule in answers.rules:
             there = self.report.coverage.setdefault(rule.id, coverage_of(rule))
-            for outcome in columns.outcomes(rule):
+            for outcome in answers.outcomes(rule):
                 there.outcomes[outcome] = there.outcomes.get(outcome, 0) + 1
-
-
-def _scene(case: Case, folder: Path, used: Used, worlds: Worlds) -> Scene:
-    """The policies of a test on its cluster."""
-    specs = {spec.id: spec for plan in used.plans for spec in plan.metrics}
-    return make_scene(case, specs, lambda name: _text(folder, name), framework_of(used, worlds))
 
 
 def _text(folder: Path, name: str) -> str:
@@ -295,26 +282,22 @@ def _refusal(expected: Expected, used: Used | Refused) -> tuple[str, str]:
     return FAILED, text + render(used.diagnostics)
 
 
-def _nothing_matched(case: Case, columns: Answers) -> bool:
+def _nothing_matched(case: Case, answers: Answers) -> bool:
     """Whether no rule has a part in a test, which does not say so itself."""
-    rules = [rule for plan in columns.plans for rule in rules_of(plan)]
     said = any(one.name == "skipped" for one in case.expected)
-    return bool(rules) and not said and not any(map(columns.applies, _asked(rules, case)))
+    # Rules of the queue's order have no left side; they count where an order is expected.
+    sorts = any(one.name == "order" for one in case.expected)
+    asked = [one for one in answers.rules if sorts or not isinstance(one, SortRule)]
+    return bool(answers.rules) and not said and not any(map(answers.applies, asked))
 
 
-def _nobody_asked(suite: Suite, case: Case, columns: Answers) -> Iterator[str]:
+def _nobody_asked(suite: Suite, case: Case, answers: Answers) -> Iterator[str]:
     """An expectation that no policy could break, for want of a rule of its kind."""
     for expected in case.expected:
         points = _NEEDED.get((expected.name, *expected.names))
-        if points and not any(getattr(plan, one) for plan in columns.plans for one in points):
+        if points and not any(getattr(plan, one) for plan in answers.scene.plans for one in points):
             listed = " or ".join(f"`{one.removesuffix('s')}:`" for one in points)
             yield (
                 f"{suite.source.name}:{expected.line}: {expected.text}\n"
                 f"no policy used here has a {listed}, so this holds whatever they say"
             )
-
-
-def _asked(rules: list[RuleBase], case: Case) -> list[RuleBase]:
-    """Rules of the queue's order have no left side; they count where an order is expected."""
-    wants_order = any(one.name == "order" for one in case.expected)
-    return [rule for rule in rules if wants_order or not isinstance(rule, SortRule)]

@@ -1,4 +1,4 @@
-"""One test's cluster: its objects in a cache, metrics at their ages, the pods in question."""
+"""One test's cluster in a lab: its objects, metrics at their ages, the pods in question."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from dsl.plan import MetricSpec
+from dsl.plan import MetricSpec, Plan
 from dsl.policytest import Case, Thing
 from dsl.quantities import parse_time
 from dsl.types import is_missing
@@ -25,7 +25,8 @@ from engine.cache.beside import (
 from engine.clock import ManualClock
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
-from engine.framework.snapshot import QueueTimes, Snapshot, Waiting
+from engine.framework.snapshot import QueueTimes, Signals, Snapshot, Waiting
+from engine.policy.plugin import Worlds
 from engine.policytests.objects import (
     FixtureError,
     ReadText,
@@ -35,7 +36,10 @@ from engine.policytests.objects import (
     objects_of,
     pods_of,
 )
+from engine.policytests.policies import Used, framework_of
 from engine.policytests.samples import store_of, value_of
+from engine.signals.store import SignalStore
+from engine.simulate.lab import Lab
 
 #: All that may be kept beside nodes and the pods on them.
 _ATTENDS: Final = frozenset({QUEUE, TIMES, NOMINATED, FINISHED, PREVIOUS, HEARTBEATS, VOLUMES})
@@ -43,13 +47,15 @@ _ATTENDS: Final = frozenset({QUEUE, TIMES, NOMINATED, FINISHED, PREVIOUS, HEARTB
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The cluster of a test, and the pods it is about; the first is the pod of the cycle.
+    """A lab with the cluster of a test, and the pods it is about; the first is that of the cycle.
 
-    `queue` are those that wait beside them.
+    `queue` are those that wait beside them; `snapshot` is how all was given.
     """
 
-    cache: Cache
+    lab: Lab
     framework: Framework
+    worlds: Worlds
+    plans: tuple[Plan, ...]
     snapshot: Snapshot
     pods: tuple[PodInfo, ...]
     queue: tuple[PodInfo, ...]
@@ -63,39 +69,48 @@ class Scene:
         return self.pods[0]
 
 
-def make_scene(
-    case: Case, specs: Mapping[str, MetricSpec], read: ReadText, framework: Framework
-) -> Scene:
-    """Builds the cluster of a test.
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """Samples are as old as the test says, however long the pod has waited; a `SignalSource`."""
 
-    Args:
-        case: the test.
-        specs: the metrics that its policies read, by id.
-        read: gives the text of a manifest.
-        framework: decides there.
+    store: SignalStore
+    now: float
+
+    def view(self, cache: Cache, _now: float) -> Signals:
+        """See `SignalSource.view`."""
+        return self.store.view(cache, self.now)
+
+
+def make_scene(case: Case, used: Used, read: ReadText) -> Scene:
+    """Builds the cluster of a test, under what takes part in it; `read` gives texts of manifests.
 
     Raises:
         FixtureError: an object cannot be made.
+        CannotJudgeError: the policies make no profile.
     """
-    cluster = case.cluster
-    cache = Cache()
+    cluster, worlds = case.cluster, Worlds(UTC)
+    now, given = cluster.now, cluster.of("pod")
+    if not given:
+        raise FixtureError("this test gives no pod")
+    specs = {spec.id: spec for plan in used.plans for spec in plan.metrics}.values()
+    hosts = [node_of(_annotated(one, specs, now), read) for one in cluster.of("node")]
+    things: dict[str, Thing] = {}
+    pods = list(_all(given, "pod-{}", read, things, first="pod"))
+    queue = list(_all(cluster.of("pending"), "pending-{}", read, things))
+    running = list(_all(cluster.of("running", "finished"), "running-{}", read, things))
+    everybody = [*pods, *queue, *running]
+    known = [(one, things[one.uid]) for one in everybody]
+    signals = store_of(cluster, hosts, known, specs, ManualClock(now))
+    framework = framework_of(used, worlds)
+    lab = Lab(framework, clock=ManualClock(now), signals=_Standing(signals, now))
+    cache = lab.cache
     cache.attend(_ATTENDS)
-    hosts = [
-        node_of(_annotated(one, specs.values(), cluster.now), read) for one in cluster.of("node")
-    ]
     for host in hosts:
         cache.add_node(host)
     for thing in cluster.of("namespace"):
         cache.set_namespace(namespace_of(thing))
-    things: dict[str, Thing] = {}
-    given, pending = cluster.of("pod"), cluster.of("pending")
-    running = list(_all(cluster.of("running", "finished"), "running-{}", read, things))
-    pods = list(_all(given, "pod-{}", read, things, first="pod"))
-    queue = list(_all(pending, "pending-{}", read, things))
-    if not pods:
-        raise FixtureError("this test gives no pod")
     for pod in running:
-        _run(pod, things[pod.uid], cluster.now, cache)
+        _run(pod, things[pod.uid], now, cache)
     for one in (*pods, *queue):
         node = things[one.uid].text("previous_node")
         if node:
@@ -103,21 +118,19 @@ def make_scene(
         cache.set_queued(one, _queue_times(things[one.uid]))
     for one in queue:
         cache.nominate(one, one.pod.status.nominated_node_name)
-    everybody = [*pods, *queue, *running]
     for item in objects_of(cluster, everybody):
         cache.set_object(item)
     waited = given[0].plain.get("waited", 0.0)
-    known = [(one, things[one.uid]) for one in everybody]
-    signals = store_of(cluster, hosts, known, specs.values(), ManualClock(cluster.now))
-    waited = waited if isinstance(waited, float) else 0.0
     return Scene(
-        cache,
+        lab,
         framework,
-        cache.snapshot(cluster.now, signals.view(cache, cluster.now)),
+        worlds,
+        used.plans,
+        lab.snapshot(),
         tuple(pods),
         tuple(queue),
         given[0].text("chosen"),
-        waited,
+        waited if isinstance(waited, float) else 0.0,
         {one.name: cache.nodes.row(one.name) for one in cluster.of("node")},
     )
 
