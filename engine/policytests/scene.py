@@ -31,8 +31,8 @@ from engine.policytests.objects import (
     FixtureError,
     ReadText,
     is_finished,
-    namespace_of,
     node_of,
+    object_of,
     objects_of,
     pods_of,
 )
@@ -108,7 +108,7 @@ def make_scene(case: Case, used: Used, read: ReadText) -> Scene:
     for host in hosts:
         cache.add_node(host)
     for thing in cluster.of("namespace"):
-        cache.set_namespace(namespace_of(thing))
+        cache.set_namespace(object_of(thing))
     for pod in running:
         _run(pod, things[pod.uid], now, cache)
     for one in (*pods, *queue):
