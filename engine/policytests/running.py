@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -19,7 +20,6 @@ from dsl.policytest import (
     Case,
     Expected,
     Suite,
-    Use,
     read_suite,
 )
 from dsl.source import MAX_BYTES, Span
@@ -29,14 +29,13 @@ from engine.policytests.answers import Answers
 from engine.policytests.judging import CannotJudgeError, judge
 from engine.policytests.objects import FixtureError
 from engine.policytests.policies import (
+    Found,
     Library,
-    PolicyText,
-    Refused,
     Used,
-    no_parameter,
+    unknown_parameter,
 )
 from engine.policytests.rules import RuleCoverage, coverage_of, values_of_rules
-from engine.policytests.scene import Scene, make_scene
+from engine.policytests.scene import make_scene
 from engine.policytests.unread import unread_attributes, unread_metrics
 
 PASSED: Final = "passed"
@@ -57,7 +56,6 @@ _NEEDED: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = MappingProxyType(
 )
 
 _DECLARED: Final = re.compile(r"param[ \t]+([A-Za-z_]\w*)")
-Found = list[tuple[Use, PolicyText | str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,25 +158,19 @@ class Runner:
     def _case(self, suite: Suite, case: Case, found: Found, folder: Path) -> tuple[str, str]:
         if not case.expected:
             return FAILED, "this test expects nothing: write what must hold after `expect`"
-        unknown = _unknown_param(suite, case, found)
+        unknown = unknown_parameter(suite, case, found)
         if unknown is not None:
             return ERROR, render((unknown,))
         used = self._library.arrange(found, case)
         if case.wants_error:
             return _refusal(case.expected[0], used)
-        if isinstance(used, Refused):
-            return ERROR, render(_where_given(one, suite, case) for one in used.diagnostics)
-
+        if not isinstance(used, Used):
+            return ERROR, render(_where_given(one, suite, case) for one in used)
         if case is suite.cases[0]:
             self.report.warnings.extend(unread_attributes(suite, used))
-
-        def scene() -> Scene:
-            there = self._library.arrange(found, case)
-            assert isinstance(there, Used)
-            return make_scene(case, there, lambda name: _text(folder, name))
-
+        make = partial(make_scene, case, used, partial(_text, folder))
         try:
-            return self._judged(suite, case, Answers(scene))
+            return self._judged(suite, case, Answers(make))
         except (FixtureError, CannotJudgeError, PluginError) as failed:
             return ERROR, render((_about(suite, case, str(failed)),))
         except UnreadFieldError as fault:
@@ -243,15 +235,6 @@ def _about(suite: Suite, case: Case, message: str) -> Diagnostic:
     return Diagnostic(NOT_FOUND, message, suite.source, Span(start, end if end > 0 else start + 1))
 
 
-def _unknown_param(suite: Suite, case: Case, found: Found) -> Diagnostic | None:
-    known = {name for _, one in found if isinstance(one, PolicyText) for name in one.params}
-    for name, (_, span) in case.params.items():
-        if name not in known:
-            message = f"no policy used here has a parameter `{name}`"
-            return no_parameter(suite, message, name, span, known)
-    return None
-
-
 def _where_given(finding: Diagnostic, suite: Suite, case: Case) -> Diagnostic:
     """A finding about the value of a parameter, at the place that gives it."""
     source = finding.source
@@ -268,18 +251,17 @@ def _where_given(finding: Diagnostic, suite: Suite, case: Case) -> Diagnostic:
     return Diagnostic(finding.code, finding.message, suite.source, place, helps=helps)
 
 
-def _refusal(expected: Expected, used: Used | Refused) -> tuple[str, str]:
+def _refusal(expected: Expected, used: Used | tuple[Diagnostic, ...]) -> tuple[str, str]:
     wanted = expected.names[0]
-    if not isinstance(used, Refused):
+    if isinstance(used, Used):
         return FAILED, f"{expected.text}\nthe policy is accepted"
-    codes = sorted({one.code for one in used.diagnostics})
+    codes = sorted({one.code for one in used})
     if wanted in codes:
         return PASSED, ""
     new = [one for one in become(wanted) if one in codes]
     if new:
         return PASSED, f"{wanted} is {new[0]} now"
-    text = f"{expected.text}\nthe policy is refused with {', '.join(codes)}\n"
-    return FAILED, text + render(used.diagnostics)
+    return FAILED, f"{expected.text}\nthe policy is refused with {', '.join(codes)}\n{render(used)}"
 
 
 def _nothing_matched(case: Case, answers: Answers) -> bool:

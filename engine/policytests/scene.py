@@ -36,7 +36,7 @@ from engine.policytests.objects import (
     objects_of,
     pods_of,
 )
-from engine.policytests.policies import Used, framework_of
+from engine.policytests.policies import Used
 from engine.policytests.samples import store_of, value_of
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
@@ -101,7 +101,7 @@ def make_scene(case: Case, used: Used, read: ReadText) -> Scene:
     everybody = [*pods, *queue, *running]
     known = [(one, things[one.uid]) for one in everybody]
     signals = store_of(cluster, hosts, known, specs, ManualClock(now))
-    framework = framework_of(used, worlds)
+    framework = used.framework(worlds)
     lab = Lab(framework, clock=ManualClock(now), signals=_Standing(signals, now))
     cache = lab.cache
     cache.attend(_ATTENDS)
