@@ -202,7 +202,7 @@ class _Reader:
         elif name in w.KEYED:
             if attr.key is None or (attr.key.text.startswith((".", "-")) and not attr.key.quoted):
                 message, help_ = f"`{name}` takes a key and a value", f"write  {name} KEY=VALUE"
-                raise self._refuse("P702", message, (attr.key or attr.value).span, help_)
+                raise self._refuse(message, (attr.key or attr.value).span, help_)
             value = self._value(known[name], name, attr.value)
             maps.setdefault(name, {})[attr.key.text] = str(value)
         else:
@@ -222,7 +222,7 @@ class _Reader:
     def _sample(self, value: t.Operand, age: t.Value | None = None) -> m.Sample:
         if isinstance(value, t.Values) or not _is_sample(value.text):
             help_ = "write it in the unit of the metric, for example  5   or  10Mi"
-            raise self._refuse("P702", "the value of a metric is a number", value.span, help_)
+            raise self._refuse("the value of a metric is a number", value.span, help_)
         seconds = 0.0 if age is None else parse_duration(age.text)
         if age is not None and is_missing(seconds):
             raise self._not(w.SPAN, "age", age)
@@ -237,7 +237,7 @@ class _Reader:
         if read is None and kind == w.TEXT and isinstance(value, t.Value):
             choices = w.CHOICES.get(name, ())
             help_ = f"it is {m.listed(choices, 'or')}" if choices else "names have no blanks"
-            raise self._refuse("P702", f"`{name}` is never `{value.text}`", value.span, help_)
+            raise self._refuse(f"`{name}` is never `{value.text}`", value.span, help_)
         if read is None:
             raise self._not(kind, name, value)
         return read
@@ -296,59 +296,53 @@ class _Reader:
             seen.update(names)
 
     def _expected(self, node: t.Expectation, cluster: m.Cluster) -> m.Expected:
-        name = node.name.text
+        name, subject = node.name.text, node.subject
         shape = w.EXPECTATIONS.get(name)
         if shape is None:
             raise self._unknown(name, node.name.span, w.EXPECTATIONS, "there is no expectation")
+        self._shaped(shape, node)
         text = " ".join(self.source.slice(node.span).split())
-        made = m.Expected(name, node.span, self._line(node.span), text)
-        made = self._subject(made, shape, node)
-        for reply in node.replies:
-            if not (shape.message if reply.name == "message" else shape.status):
-                message = f"`expect {name}` has no {reply.name}"
-                raise self._refuse("P702", message, reply.span, f"write  expect {shape.example}")
-            made = (
-                replace(made, message=reply.value.text)
-                if reply.name == "message"
-                else replace(made, status=reply.value.text)
-            )
+        names = _plain(subject)
+        if isinstance(names, str):
+            names = () if shape.none and names == "none" else (names,)
+        said = {one.name: one.value.text for one in node.replies}
+        value = "" if node.value is None else str(_plain(node.value))
+        number = self._number(name, (names[0] if name == "skipped" else value), node)
+        made = m.Expected(
+            name, node.span, self._line(node.span), text, names, value, number,
+            said.get("message"), said.get("status"),
+        )  # fmt: skip
         self._named(made, node, cluster)
         return made
 
-    def _subject(self, made: m.Expected, shape: w.Shape, node: t.Expectation) -> m.Expected:
-        subject, value = node.subject, node.value
-        usage = f"write  expect {shape.example}"
-        name = node.name.text
-        if shape.listed != isinstance(subject, t.Values):
-            none = isinstance(subject, t.Value) and subject.text == "none" and shape.none
-            if not none:
-                what = "a list" if shape.listed else "one name, not a list"
-                message = f"`expect {name}` takes {what}"
-                raise self._refuse("P702", message, subject.span, usage)
-        if (value is not None) != shape.valued:
-            what = "two values" if shape.valued else "one value"
-            message = f"`expect {name}` takes {what}"
-            raise self._refuse("P702", message, (value or subject).span, usage)
-        names: tuple[str, ...]
-        if isinstance(subject, t.Values):
-            names = tuple(one.text for one in subject.items)
-        else:
-            names = () if shape.none and subject.text == "none" else (subject.text,)
-            if shape.words and subject.text not in shape.words:
-                message = f"`expect {name}` takes {m.listed(shape.words, 'or')}"
-                raise self._refuse("P702", message, subject.span, usage)
-        if isinstance(value, t.Values):
-            raise self._refuse("P702", "this is one value, not a list", value.span, usage)
-        text = value.text if value is not None else ""
-        number = 0.0
-        if name == "score":
-            number = float("nan") if text.endswith("%") else parse_number(text)
-        elif name == "skipped":
-            number = float(names[0]) if names[0].isdecimal() and int(names[0]) > 0 else float("nan")
-        if is_missing(number):
-            span = (value or subject).span
-            raise self._refuse("P702", f"`expect {name}` takes a number", span, usage)
-        return replace(made, names=names, value=text, number=number)
+    def _shaped(self, shape: w.Shape, node: t.Expectation) -> None:
+        """Looks at what stands behind the name, part by part."""
+        name, subject, value = node.name.text, node.subject, node.value
+        listed, usage = isinstance(subject, t.Values), f"write  expect {shape.example}"
+        wrong = None
+        if shape.listed != listed and not (shape.none and _plain(subject) == "none"):
+            wrong = f"takes {'a list' if shape.listed else 'one name, not a list'}", subject
+        elif (value is not None) != shape.valued:
+            wrong = f"takes {'two values' if shape.valued else 'one value'}", value or subject
+        elif shape.words and _plain(subject) not in shape.words:
+            wrong = f"takes {m.listed(shape.words, 'or')}", subject
+        elif isinstance(value, t.Values):
+            wrong = "takes one value, not a list of them", value
+        for reply in node.replies:
+            if wrong is None and not getattr(shape, reply.name):
+                wrong = f"has no {reply.name}", reply
+        if wrong is not None:
+            raise self._refuse(f"`expect {name}` {wrong[0]}", wrong[1].span, usage)
+
+    def _number(self, name: str, text: str, node: t.Expectation) -> float:
+        if name not in ("score", "skipped"):
+            return 0.0
+        number = float("nan") if text.endswith("%") else parse_number(text)
+        if is_missing(number) or (name == "skipped" and not (text.isdecimal() and number > 0)):
+            span = (node.value or node.subject).span
+            usage = f"write  expect {w.EXPECTATIONS[name].example}"
+            raise self._refuse(f"`expect {name}` takes a number", span, usage)
+        return number
 
     def _named(self, made: m.Expected, node: t.Expectation, cluster: m.Cluster) -> None:
         """Names that the test does not give are slips of the pen."""
@@ -395,12 +389,10 @@ class _Reader:
         shown = " ".join(self.source.slice(value.span).split())
         example = w.EXAMPLES.get(kind)
         helps = (f"write something like {example}",) if example else ()
-        return self._refuse("P702", f"`{name}` is {kind}, not `{shown}`", value.span, *helps)
+        return self._refuse(f"`{name}` is {kind}, not `{shown}`", value.span, *helps)
 
-    def _refuse(
-        self, code: str, message: str, span: Span, *helps: str, fix: Fix | None = None
-    ) -> _Refused:
-        self._report(code, message, span, *helps, fix=fix)
+    def _refuse(self, message: str, span: Span, *helps: str) -> _Refused:
+        self._report("P702", message, span, *helps)
         return _Refused()
 
 
