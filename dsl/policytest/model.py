@@ -5,10 +5,13 @@ Data only.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from dsl.diagnostics import Diagnostic
 from dsl.policytest.words import NOW, Plain
 from dsl.source import SourceFile, Span
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +54,10 @@ class Thing:
             metrics={**self.metrics, **newer.metrics},
         )
 
-    def text(self, name: str) -> str:
-        """The text of an attribute, empty where it is not given."""
-        value = self.plain.get(name, "")
-        return value if isinstance(value, str) else ""
-
-    def number(self, name: str, default: int) -> int:
-        """The number of an attribute."""
+    def get(self, name: str, default: _T) -> _T:
+        """The value of an attribute that is of this kind."""
         value = self.plain.get(name)
-        return value if isinstance(value, int) else default
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        """The flag of an attribute."""
-        value = self.plain.get(name)
-        return value if isinstance(value, bool) else default
+        return value if isinstance(value, type(default)) else default
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +109,7 @@ def same_object(left: Thing, right: Thing) -> bool:
 
 
 def _identity(thing: Thing) -> tuple[str, str, str]:
-    return thing.kind, thing.text("namespace") or "default", thing.name
+    return thing.kind, thing.get("namespace", "") or "default", thing.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +176,7 @@ class Suite:
 def pod_names(thing: Thing, default: str = "pod") -> list[str]:
     """The names of the pods that a fixture stands for."""
     name = thing.name or default
-    count = thing.number("count", 1)
+    count = thing.get("count", 1)
     return [name] if count == 1 else [f"{name}-{number}" for number in range(1, count + 1)]
 
 

@@ -17,6 +17,7 @@ from dsl.policytest import model as m
 from dsl.policytest import words as w
 from dsl.quantities import parse_duration, parse_number, parse_time
 from dsl.source import SourceFile, Span
+from dsl.syntax import Node
 from dsl.types import is_missing
 
 
@@ -265,7 +266,7 @@ class _Reader:
     def _check(self, case: m.Case, node: t.TestCase) -> None:
         nodes = [one.name for one in case.cluster.of("node")]
         for one in case.cluster.of("running", "finished", "pod"):
-            where = one.node or one.text("chosen")
+            where = one.node or one.get("chosen", "")
             if where and where not in nodes:
                 self._no_node(where, self._place_of(where, one.span), nodes)
         if case.wants_error:
@@ -319,7 +320,7 @@ class _Reader:
         """Looks at what stands behind the name, part by part."""
         name, subject, value = node.name.text, node.subject, node.value
         listed, usage = isinstance(subject, t.Values), f"write  expect {shape.example}"
-        wrong = None
+        wrong: tuple[str, Node] | None = None
         if shape.listed != listed and not (shape.none and _plain(subject) == "none"):
             wrong = f"takes {'a list' if shape.listed else 'one name, not a list'}", subject
         elif (value is not None) != shape.valued:

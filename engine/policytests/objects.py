@@ -114,7 +114,7 @@ _Loader.yaml_implicit_resolvers = {
 
 def _manifest(thing: Thing, kinds: Sequence[str], read: ReadText) -> Tree:
     """The first object of one of the kinds in the file of `from`; nothing without `from`."""
-    path = thing.text("from")
+    path = thing.get("from", "")
     if not path:
         return {}
     try:
@@ -168,7 +168,7 @@ def _made(kind: type[msgspec.Struct], tree: Tree, thing: Thing) -> Any:  # noqa:
     try:
         return from_builtins(kind, tree)
     except msgspec.ValidationError as failed:
-        raise FixtureError(f"{thing.text('from') or thing.name}: {failed}") from failed
+        raise FixtureError(f"{thing.get('from', '') or thing.name}: {failed}") from failed
 
 
 def _wired(thing: Thing) -> Tree:
@@ -214,7 +214,7 @@ def node_of(thing: Thing, read: ReadText) -> Node:
         {"key": key, "value": value, "effect": "NoSchedule"} for key, value in taints.items()
     ]
     if "ips" in thing.plain:
-        spec["podCIDRs"] = _ranges(thing.number("ips", 0))
+        spec["podCIDRs"] = _ranges(thing.get("ips", 0))
     status["conditions"] = _conditions(thing, _items(status, "conditions"))
     sizes = thing.maps.get("image_size", {})
     status["images"] = _items(status, "images") + [
@@ -245,7 +245,7 @@ def _amounts(thing: Thing, keyed: str) -> dict[str, str]:
 def _conditions(thing: Thing, there: list[Tree]) -> list[Tree]:
     given = dict(thing.maps.get("condition", {}))
     if "ready" in thing.plain or all(one.get("type") != "Ready" for one in there):
-        given.setdefault("Ready", str(thing.flag("ready", default=True)))
+        given.setdefault("Ready", str(thing.get("ready", True)))
     return _others(there, "type", given) + [
         {"type": kind, "status": status} for kind, status in given.items()
     ]
@@ -268,9 +268,9 @@ def objects_of(cluster: Cluster, pods: Sequence[PodInfo]) -> Iterator[Any]:
     """The objects beside nodes, pods and namespaces; `pods` are all there are."""
     yield from map(object_of, cluster.of("pdb", "quota", "group"))
     for thing in cluster.of("group"):
-        failed = parse_time(thing.text("last_failure"))
+        failed = parse_time(thing.get("last_failure", ""))
         if not is_missing(failed):
-            namespace = thing.text("namespace") or "default"
+            namespace = thing.get("namespace", "") or "default"
             yield GangFailure(Identity(name=thing.name, namespace=namespace), failed)
     for thing in cluster.of("node"):
         yield from _of_node(thing)
@@ -279,9 +279,9 @@ def objects_of(cluster: Cluster, pods: Sequence[PodInfo]) -> Iterator[Any]:
 
 
 def _of_node(thing: Thing) -> Iterator[Any]:
-    if thing.text("heartbeat"):
+    if thing.get("heartbeat", ""):
         meta = {"name": thing.name, "namespace": LEASES}
-        lease = {"metadata": meta, "spec": {"renewTime": thing.text("heartbeat")}}
+        lease = {"metadata": meta, "spec": {"renewTime": thing.get("heartbeat", "")}}
         yield _made(Lease, lease, thing)
     if "volumes_limit" in thing.plain:
         driver = {"name": "csi", "allocatable": {"count": thing.plain["volumes_limit"]}}
@@ -306,7 +306,7 @@ def _workloads(thing: Thing, pods: Sequence[PodInfo]) -> Iterator[Any]:
 
 def is_finished(thing: Thing) -> bool:
     """Whether its pods hold nothing on their node any more."""
-    return thing.kind == "finished" or thing.text("phase") in _FINISHED
+    return thing.kind == "finished" or thing.get("phase", "") in _FINISHED
 
 
 def pods_of(thing: Thing, default: str, read: ReadText) -> list[PodInfo]:
@@ -321,7 +321,7 @@ def pods_of(thing: Thing, default: str, read: ReadText) -> list[PodInfo]:
         filled = {"metadata": {"name": default}, "spec": {"serviceAccountName": "default"}}
         tree = _merged(filled, pod_of_manifest(tree))
     name = thing.name or str(tree["metadata"]["name"] if tree else default)
-    uid, names = thing.text("uid"), pod_names(thing, name)
+    uid, names = thing.get("uid", ""), pod_names(thing, name)
     many = len(names) > 1
     uids = [f"{uid}-{n}" if uid and many else uid for n in range(1, len(names) + 1)]
     return [_pod(thing, tree, one, id_) for one, id_ in zip(names, uids, strict=True)]
@@ -339,7 +339,7 @@ def _pod(thing: Thing, given: Tree, name: str, uid: str) -> PodInfo:
     meta, spec, status = tree["metadata"], tree["spec"], tree["status"]
     if not uid:
         meta["uid"] = f"{meta['namespace']}/{name}"
-    if thing.flag("terminating", default=False):
+    if thing.get("terminating", False):
         meta["deletionTimestamp"] = _DELETED
     _own(thing, meta)
     _fill_spec(thing, spec, from_file=bool(given))
@@ -352,8 +352,8 @@ def _pod(thing: Thing, given: Tree, name: str, uid: str) -> PodInfo:
 
 def _own(thing: Thing, meta: Tree) -> None:
     """Gives a pod the owner of its kind and name, or one that makes it of its workload."""
-    kind, owner = thing.text("owner_kind"), thing.text("owner_name")
-    workload = thing.text("workload")
+    kind, owner = thing.get("owner_kind", ""), thing.get("owner_name", "")
+    workload = thing.get("workload", "")
     if not (kind or owner or workload):
         return
     name = owner or workload
@@ -384,26 +384,26 @@ def _fill_spec(thing: Thing, spec: Tree, *, from_file: bool) -> None:
         one["resources"] = resources
     more = {"requests": asked, "limits": thing.maps.get("limit", {})}
     containers[0]["resources"] = _merged(containers[0]["resources"], more)
-    if thing.node and thing.flag("bound", default=True):
+    if thing.node and thing.get("bound", True):
         spec["nodeName"] = thing.node
     if "volumes" in thing.plain:
         spec["volumes"] = [
             {"name": f"volume-{at}", "persistentVolumeClaim": {"claimName": f"claim-{at}"}}
-            for at in range(1, thing.number("volumes", 0) + 1)
+            for at in range(1, thing.get("volumes", 0) + 1)
         ]
     equal = [
         {"key": key, "operator": "Equal", "value": value}
         for key, value in thing.maps.get("toleration", {}).items()
     ]
-    everything = [{"operator": "Exists"}] if thing.flag("tolerates_all", default=False) else []
+    everything = [{"operator": "Exists"}] if thing.get("tolerates_all", False) else []
     spec["tolerations"] = [*_items(spec, "tolerations"), *equal, *everything]
 
 
 def _with_images(thing: Thing, containers: list[Tree]) -> list[Tree]:
     listed = thing.plain.get("images")
     images = list(listed) if isinstance(listed, tuple) else []
-    if thing.text("image"):
-        images = [thing.text("image"), *images[1:]]
+    if thing.get("image", ""):
+        images = [thing.get("image", ""), *images[1:]]
     for place, image in enumerate(images):
         if place == len(containers):
             containers.append({"name": "main" if not place else f"main-{place + 1}"})
@@ -415,15 +415,15 @@ def _fill_status(thing: Thing, status: Tree) -> None:
     statuses = _items(status, "containerStatuses")
     if "restarts" in thing.plain:
         statuses = [{"name": "main", "restartCount": thing.plain["restarts"]}]
-    if thing.text("finished_at"):
-        ended = {"state": {"terminated": {"finishedAt": thing.text("finished_at")}}}
+    if thing.get("finished_at", ""):
+        ended = {"state": {"terminated": {"finishedAt": thing.get("finished_at", "")}}}
         statuses = [one | ended for one in statuses or [{"name": "main"}]]
     status["containerStatuses"] = statuses
     if thing.kind in ("running", "finished"):
-        ready = thing.flag("ready", default=thing.kind == "running")
+        ready = thing.get("ready", thing.kind == "running")
         given = {"Ready": {"status": str(ready)}}
         if "scheduled_at" in thing.plain:
-            at = thing.text("scheduled_at")
+            at = thing.get("scheduled_at", "")
             given["PodScheduled"] = {"status": "True", "lastTransitionTime": at}
         kept = _others(_items(status, "conditions"), "type", given)
         status["conditions"] = kept + [{"type": kind, **one} for kind, one in given.items()]

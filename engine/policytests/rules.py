@@ -7,6 +7,7 @@ abstains, of any other that it is applied.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -85,17 +86,17 @@ class RuleCoverage:
     place: str
     text: str
     possible: frozenset[str]
-    outcomes: dict[str, int] = field(default_factory=dict)
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, rule: RuleBase) -> RuleCoverage:
+        """A rule that no test has shown yet."""
+        return cls(place_of(rule), rule.text, _possible(rule))
 
     @property
     def missing(self) -> list[str]:
         """The outcomes that no test has shown."""
-        return [one for one in OUTCOMES if one in self.possible and not self.outcomes.get(one)]
-
-
-def coverage_of(rule: RuleBase) -> RuleCoverage:
-    """A rule that no test has shown yet."""
-    return RuleCoverage(place_of(rule), rule.text, _possible(rule))
+        return [one for one in OUTCOMES if one in self.possible and not self.outcomes[one]]
 
 
 def _possible(rule: RuleBase) -> frozenset[str]:
@@ -186,11 +187,11 @@ def looks(rule: RuleBase, answers: Answers) -> _Looks:
         case SortRule():
             return _of_sort(rule, answers)
         case ConditionRule() if any(rule in plan.gates for plan in answers.scene.plans):
-            return _of_gate(rule, answers)
+            each = {pod.name: pod for pod in answers.scene.pods}
+            return _before_nodes(rule, answers, each, ("is held", "is let through"))
         case ConditionRule() if any(rule in plan.prefilters for plan in answers.scene.plans):
-            return iter(
-                [_before_nodes(rule, answers, answers.scene.pod, ("passes", "is rejected"))]
-            )
+            only = {"": answers.scene.pod}
+            return _before_nodes(rule, answers, only, ("is rejected", "passes"))
         case ConditionRule() | PermitRule() | ActionRule():
             return _at_chosen(rule, answers)
         case PreemptRule():
@@ -229,21 +230,17 @@ def _of_sort(rule: SortRule, answers: Answers) -> _Looks:
         yield Look("applied" if several else "", pod.name, view=view, roots=keys)
 
 
-def _of_gate(rule: ConditionRule, answers: Answers) -> _Looks:
-    for pod in answers.scene.pods:
-        look = _before_nodes(rule, answers, pod, ("is let through", "is held"))
-        yield replace(look, of=pod.name)
-
-
 def _before_nodes(
-    rule: ConditionRule, answers: Answers, pod: PodInfo, words_: tuple[str, str]
-) -> Look:
-    world, subject = answers.world, answers.subject_of(pod)
-    passes = rule.holds(subject, world, -1)
-    applies = rule.prepare(subject, world) is not None
-    said = f"{pod.key} {words_[0] if passes else words_[1]}"
-    view = View(world, subject, -1)
-    return Look(_verdict(passes) if applies else "abstained", said, view=view, roots=_roots(rule))
+    rule: ConditionRule, answers: Answers, pods: Mapping[str, PodInfo], said: tuple[str, str]
+) -> _Looks:
+    for name, pod in pods.items():
+        world, subject = answers.world, answers.subject_of(pod)
+        passes = rule.holds(subject, world, -1)
+        applies = rule.prepare(subject, world) is not None
+        outcome = _verdict(passes) if applies else "abstained"
+        yield Look(
+            outcome, f"{pod.key} {said[passes]}", name, View(world, subject, -1), _roots(rule)
+        )
 
 
 def _verdict(passes: bool) -> str:  # noqa: FBT001 - the fact itself

@@ -34,9 +34,10 @@ from engine.policytests.policies import (
     Used,
     unknown_parameter,
 )
-from engine.policytests.rules import RuleCoverage, coverage_of, values_of_rules
+from engine.policytests.rules import RuleCoverage, values_of_rules
+from engine.policytests.samples import unread_metrics
 from engine.policytests.scene import make_scene
-from engine.policytests.unread import unread_attributes, unread_metrics
+from engine.policytests.unread import unread_attributes
 
 PASSED: Final = "passed"
 FAILED: Final = "failed"
@@ -187,7 +188,7 @@ class Runner:
             text = f"{suite.source.name}:{expected.line}: {expected.text}\n{failure.message}"
             failures.append(f"{text}\n{values}" if values else text)
         failures.extend(_nobody_asked(suite, case, answers))
-        failures.extend(unread_metrics(suite, case, answers.scene.plans))
+        failures.extend(unread_metrics(suite, answers.scene.samples, answers.scene.plans))
         untouched = _nothing_matched(case, answers)
         if untouched and self._deny_skipped:
             failures.append(f"no rule applies to {answers.scene.pod.key}")
@@ -196,9 +197,8 @@ class Runner:
 
     def _cover(self, answers: Answers) -> None:
         for rule in answers.rules:
-            there = self.report.coverage.setdefault(rule.id, coverage_of(rule))
-            for outcome in answers.outcomes(rule):
-                there.outcomes[outcome] = there.outcomes.get(outcome, 0) + 1
+            there = self.report.coverage.setdefault(rule.id, RuleCoverage.of(rule))
+            there.outcomes.update(answers.outcomes(rule))
 
 
 def _text(folder: Path, name: str) -> str:

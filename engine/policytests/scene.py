@@ -37,7 +37,7 @@ from engine.policytests.objects import (
     pods_of,
 )
 from engine.policytests.policies import Used
-from engine.policytests.samples import store_of, value_of
+from engine.policytests.samples import Given, samples_of, store_of, value_of
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
 
@@ -62,6 +62,7 @@ class Scene:
     chosen: str
     waited: float
     rows: Mapping[str, int]
+    samples: tuple[Given, ...]
 
     @property
     def pod(self) -> PodInfo:
@@ -99,8 +100,8 @@ def make_scene(case: Case, used: Used, read: ReadText) -> Scene:
     queue = list(_all(cluster.of("pending"), "pending-{}", read, things))
     running = list(_all(cluster.of("running", "finished"), "running-{}", read, things))
     everybody = [*pods, *queue, *running]
-    known = [(one, things[one.uid]) for one in everybody]
-    signals = store_of(cluster, hosts, known, specs, ManualClock(now))
+    samples = tuple(samples_of(cluster, [(one, things[one.uid]) for one in everybody]))
+    signals = store_of(samples, hosts, specs, ManualClock(now))
     framework = used.framework(worlds)
     lab = Lab(framework, clock=ManualClock(now), signals=_Standing(signals, now))
     cache = lab.cache
@@ -112,7 +113,7 @@ def make_scene(case: Case, used: Used, read: ReadText) -> Scene:
     for pod in running:
         _run(pod, things[pod.uid], now, cache)
     for one in (*pods, *queue):
-        node = things[one.uid].text("previous_node")
+        node = things[one.uid].get("previous_node", "")
         if node:
             cache.beside.leaves(one, node)
         cache.set_queued(one, _queue_times(things[one.uid]))
@@ -120,7 +121,6 @@ def make_scene(case: Case, used: Used, read: ReadText) -> Scene:
         cache.nominate(one, one.pod.status.nominated_node_name)
     for item in objects_of(cluster, everybody):
         cache.set_object(item)
-    waited = given[0].plain.get("waited", 0.0)
     return Scene(
         lab,
         framework,
@@ -129,9 +129,10 @@ def make_scene(case: Case, used: Used, read: ReadText) -> Scene:
         lab.snapshot(),
         tuple(pods),
         tuple(queue),
-        given[0].text("chosen"),
-        waited if isinstance(waited, float) else 0.0,
+        given[0].get("chosen", ""),
+        given[0].get("waited", 0.0),
         {one.name: cache.nodes.row(one.name) for one in cluster.of("node")},
+        samples,
     )
 
 
@@ -149,14 +150,14 @@ def _annotated(thing: Thing, specs: Iterable[MetricSpec], now: float) -> Thing:
 def _run(pod: PodInfo, thing: Thing, now: float, cache: Cache) -> None:
     """Puts a running pod on its node, or among those that finished in the last hour."""
     if not is_finished(thing):
-        if thing.flag("bound", default=True):
+        if thing.get("bound", True):
             cache.add_pod(pod, thing.node)
         else:
             # What has a node and is not bound yet waits in permit.
             cache.assume(pod, thing.node, now)
             cache.wait(Waiting(pod, thing.node, now, frozenset()))
         return
-    at = parse_time(thing.text("finished_at"))
+    at = parse_time(thing.get("finished_at", ""))
     if not now - at > FINISHED_SECONDS:
         cache.set_finished(pod, now if is_missing(at) else at)
 
@@ -177,9 +178,9 @@ def _all(
 
 def _queue_times(thing: Thing) -> QueueTimes:
     """What the queue knows of a pod."""
-    first = parse_time(thing.text("first_attempt_at"))
+    first = parse_time(thing.get("first_attempt_at", ""))
     return QueueTimes(
-        parse_time(thing.text("queued_at")),
+        parse_time(thing.get("queued_at", "")),
         None if is_missing(first) else first,
-        thing.number("attempts", 0),
+        thing.get("attempts", 0),
     )
