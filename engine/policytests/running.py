@@ -36,7 +36,7 @@ from engine.policytests.policies import (
 )
 from engine.policytests.rules import RuleCoverage, values_of_rules
 from engine.policytests.samples import unread_metrics
-from engine.policytests.scene import make_scene
+from engine.policytests.scene import Scene
 from engine.policytests.unread import unread_attributes
 
 PASSED: Final = "passed"
@@ -169,9 +169,9 @@ class Runner:
             return ERROR, render(_where_given(one, suite, case) for one in used)
         if case is suite.cases[0]:
             self.report.warnings.extend(unread_attributes(suite, used))
-        make = partial(make_scene, case, used, partial(_text, folder))
+        scene = partial(Scene, case, used, partial(_text, folder))
         try:
-            return self._judged(suite, case, Answers(make))
+            return self._judged(suite, case, Answers(scene))
         except (FixtureError, CannotJudgeError, PluginError) as failed:
             return ERROR, render((_about(suite, case, str(failed)),))
         except UnreadFieldError as fault:

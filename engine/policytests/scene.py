@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from dsl.plan import MetricSpec, Plan
+from dsl.plan import MetricSpec
 from dsl.policytest import Case, Thing
 from dsl.quantities import parse_time
 from dsl.types import is_missing
@@ -24,7 +24,6 @@ from engine.cache.beside import (
 )
 from engine.clock import ManualClock
 from engine.framework.podinfo import PodInfo
-from engine.framework.runtime import Framework
 from engine.framework.snapshot import QueueTimes, Signals, Snapshot, Waiting
 from engine.policy.plugin import Worlds
 from engine.policytests.objects import (
@@ -37,37 +36,12 @@ from engine.policytests.objects import (
     pods_of,
 )
 from engine.policytests.policies import Used
-from engine.policytests.samples import Given, samples_of, store_of, value_of
+from engine.policytests.samples import samples_of, store_of, value_of
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
 
 #: All that may be kept beside nodes and the pods on them.
 _ATTENDS: Final = frozenset({QUEUE, TIMES, NOMINATED, FINISHED, PREVIOUS, HEARTBEATS, VOLUMES})
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """A lab with the cluster of a test, and the pods it is about; the first is that of the cycle.
-
-    `queue` are those that wait beside them; `snapshot` is how all was given.
-    """
-
-    lab: Lab
-    framework: Framework
-    worlds: Worlds
-    plans: tuple[Plan, ...]
-    snapshot: Snapshot
-    pods: tuple[PodInfo, ...]
-    queue: tuple[PodInfo, ...]
-    chosen: str
-    waited: float
-    rows: Mapping[str, int]
-    samples: tuple[Given, ...]
-
-    @property
-    def pod(self) -> PodInfo:
-        """The pod of the cycle."""
-        return self.pods[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,58 +56,61 @@ class _Standing:
         return self.store.view(cache, self.now)
 
 
-def make_scene(case: Case, used: Used, read: ReadText) -> Scene:
-    """Builds the cluster of a test, under what takes part in it; `read` gives texts of manifests.
+class Scene:
+    """A lab with the cluster of a test, under what takes part in it, and the pods in question.
 
-    Raises:
-        FixtureError: an object cannot be made.
-        CannotJudgeError: the policies make no profile.
+    `pods` are those that are given, the first is that of the cycle; `queue` waits beside them.
     """
-    cluster, worlds = case.cluster, Worlds(UTC)
-    now, given = cluster.now, cluster.of("pod")
-    if not given:
-        raise FixtureError("this test gives no pod")
-    specs = {spec.id: spec for plan in used.plans for spec in plan.metrics}.values()
-    hosts = [node_of(_annotated(one, specs, now), read) for one in cluster.of("node")]
-    things: dict[str, Thing] = {}
-    pods = list(_all(given, "pod-{}", read, things, first="pod"))
-    queue = list(_all(cluster.of("pending"), "pending-{}", read, things))
-    running = list(_all(cluster.of("running", "finished"), "running-{}", read, things))
-    everybody = [*pods, *queue, *running]
-    samples = tuple(samples_of(cluster, [(one, things[one.uid]) for one in everybody]))
-    signals = store_of(samples, hosts, specs, ManualClock(now))
-    framework = used.framework(worlds)
-    lab = Lab(framework, clock=ManualClock(now), signals=_Standing(signals, now))
-    cache = lab.cache
-    cache.attend(_ATTENDS)
-    for host in hosts:
-        cache.add_node(host)
-    for thing in cluster.of("namespace"):
-        cache.set_namespace(object_of(thing))
-    for pod in running:
-        _run(pod, things[pod.uid], now, cache)
-    for one in (*pods, *queue):
-        node = things[one.uid].get("previous_node", "")
-        if node:
-            cache.beside.leaves(one, node)
-        cache.set_queued(one, _queue_times(things[one.uid]))
-    for one in queue:
-        cache.nominate(one, one.pod.status.nominated_node_name)
-    for item in objects_of(cluster, everybody):
-        cache.set_object(item)
-    return Scene(
-        lab,
-        framework,
-        worlds,
-        used.plans,
-        lab.snapshot(),
-        tuple(pods),
-        tuple(queue),
-        given[0].get("chosen", ""),
-        given[0].get("waited", 0.0),
-        {one.name: cache.nodes.row(one.name) for one in cluster.of("node")},
-        samples,
-    )
+
+    def __init__(self, case: Case, used: Used, read: ReadText) -> None:
+        """Builds the cluster; `read` gives the text of a manifest.
+
+        Raises:
+            FixtureError: an object cannot be made.
+            CannotJudgeError: the policies make no profile.
+        """
+        cluster = case.cluster
+        now, given = cluster.now, cluster.of("pod")
+        if not given:
+            raise FixtureError("this test gives no pod")
+        things: dict[str, Thing] = {}
+        self.plans = used.plans
+        self.pods = list(_all(given, "pod-{}", read, things, first="pod"))
+        self.queue = list(_all(cluster.of("pending"), "pending-{}", read, things))
+        running = list(_all(cluster.of("running", "finished"), "running-{}", read, things))
+        everybody = [*self.pods, *self.queue, *running]
+        specs = {spec.id: spec for plan in used.plans for spec in plan.metrics}.values()
+        hosts = [node_of(_annotated(one, specs, now), read) for one in cluster.of("node")]
+        self.samples = list(samples_of(cluster, [(one, things[one.uid]) for one in everybody]))
+        signals = _Standing(store_of(self.samples, hosts, specs, ManualClock(now)), now)
+        self.worlds = Worlds(UTC)
+        self.framework = used.framework(self.worlds)
+        self.lab = Lab(self.framework, clock=ManualClock(now), signals=signals)
+        cache = self.lab.cache
+        cache.attend(_ATTENDS)
+        for host in hosts:
+            cache.add_node(host)
+        for thing in cluster.of("namespace"):
+            cache.set_namespace(object_of(thing))
+        for pod in running:
+            _run(pod, things[pod.uid], now, cache)
+        for one in (*self.pods, *self.queue):
+            node = things[one.uid].get("previous_node", "")
+            if node:
+                cache.beside.leaves(one, node)
+            cache.set_queued(one, _queue_times(things[one.uid]))
+        for one in self.queue:
+            cache.nominate(one, one.pod.status.nominated_node_name)
+        for item in objects_of(cluster, everybody):
+            cache.set_object(item)
+        self.snapshot: Snapshot = self.lab.snapshot()
+        self.rows = {one.name: cache.nodes.row(one.name) for one in cluster.of("node")}
+        self.chosen, self.waited = given[0].get("chosen", ""), given[0].get("waited", 0.0)
+
+    @property
+    def pod(self) -> PodInfo:
+        """The pod of the cycle."""
+        return self.pods[0]
 
 
 def _annotated(thing: Thing, specs: Iterable[MetricSpec], now: float) -> Thing:

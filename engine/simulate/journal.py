@@ -311,8 +311,8 @@ class _Replay:
         self._watch = watch
         self._frameworks_of = frameworks_of
         self._samples = Samples()
-        self._lab = Lab(None, clock=ManualClock(), signals=self._samples)
-        self.report = ReplayReport(cache=self._lab.cache)
+        self._lab: Lab | None = None
+        self.report = ReplayReport()
         self._decode = msgspec.json.Decoder(Entry).decode
         self._decided: dict[str, Decision] = {}
 
@@ -330,7 +330,9 @@ class _Replay:
                 if not 1 <= entry.format <= FORMAT:
                     raise ValueError(f"this version reads format {FORMAT}, not {entry.format}")
             case "rules":
-                self._lab.frameworks = self._frameworks_of(entry.files or {}, entry.settings or {})
+                rules = self._frameworks_of(entry.files or {}, entry.settings or {})
+                there = self.report.cache
+                self._lab = Lab(rules, clock=ManualClock(), signals=self._samples, cache=there)
             case "signals":
                 self.report.metrics.update(entry.signals or {})
                 self._samples.replace(entry.signals or {}, entry.sampled or {}, entry.values or {})
@@ -339,13 +341,13 @@ class _Replay:
             case "reserve" | "permit" | "act":
                 self._act(number, entry)
             case what if what in _APPLIED:
-                _APPLIED[what](self._lab.cache, entry)
+                _APPLIED[what](self.report.cache, entry)
             case what:
                 raise ValueError(f"nothing is called {what!r}")
 
     def _asked(self, entry: Entry) -> tuple[PodInfo, Snapshot, Framework]:
         """The pod of a line, the cluster as of then, and who decided."""
-        if self._lab.frameworks is None:
+        if self._lab is None:
             raise ValueError("a decision before any rules")
         pod = _pod(entry)
         self._lab.clock = ManualClock(entry.now)

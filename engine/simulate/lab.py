@@ -84,7 +84,7 @@ class Lab:
 
     def __init__(
         self,
-        frameworks: Frameworks | Framework | None,
+        frameworks: Frameworks | Framework,
         *,
         clock: ManualClock,
         signals: SignalSource | None = None,
@@ -97,7 +97,7 @@ class Lab:
         """
         self.clock = clock
         self.cache = Cache() if cache is None else cache
-        self._frameworks = frameworks
+        self.frameworks = frameworks
         self.written = Written()
         self.decisions: list[Decision] = []
         self._signals: SignalSource = SignalStore(clock) if signals is None else signals
@@ -106,17 +106,6 @@ class Lab:
         self._others: dict[str, Any] = {}
 
     # ---- what is there; queue and scheduler are made when somebody asks for them ----------------
-
-    @property
-    def frameworks(self) -> Frameworks | Framework:
-        """The rules in force."""
-        if self._frameworks is None:
-            raise ValueError("a decision before any rules")
-        return self._frameworks
-
-    @frameworks.setter
-    def frameworks(self, frameworks: Frameworks) -> None:
-        self._frameworks = frameworks
 
     @cached_property
     def queue(self) -> SchedulingQueue:
