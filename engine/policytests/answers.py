@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from dsl.plan import RuleBase
+from dsl.reference import View
 from engine.clock import ManualClock
 from engine.explain.gangs import Group, group_of, start_of
 from engine.explain.scores import Ranking, among
@@ -60,11 +61,12 @@ class Answers:
     @property
     def subject(self) -> PodSubject:
         """The pod as policies read it."""
-        return self.subject_of(self.scene.pod)
+        return self.scene.worlds.subject(self.scene.pod, self.scene.snapshot)
 
-    def subject_of(self, pod: PodInfo) -> PodSubject:
-        """A pod as policies read it."""
-        return self.scene.worlds.subject(pod, self.scene.snapshot)
+    def view(self, pod: PodInfo | None = None) -> View:
+        """Where rules look before any node: at the pod, or at another one that is given."""
+        subject = self.scene.worlds.subject(pod or self.scene.pod, self.scene.snapshot)
+        return View(self.world, subject, -1)
 
     # ---- nodes
 

@@ -217,7 +217,7 @@ def _guard(rule: RuleBase, answers: Answers, otherwise: str = "") -> Look:
     return Look(
         otherwise if applies else "abstained",
         said,
-        view=View(answers.world, answers.subject, -1),
+        view=answers.view(),
         roots=[] if guard is None else [guard],
     )
 
@@ -226,7 +226,7 @@ def _of_sort(rule: SortRule, answers: Answers) -> _Looks:
     keys = [one.value for one in rule.core.keys]
     several = len(answers.scene.pods) > 1
     for pod in answers.scene.pods[:_MOST_PODS]:
-        view = View(answers.world, answers.subject_of(pod), -1)
+        view = answers.view(pod)
         yield Look("applied" if several else "", pod.name, view=view, roots=keys)
 
 
@@ -234,13 +234,11 @@ def _before_nodes(
     rule: ConditionRule, answers: Answers, pods: Mapping[str, PodInfo], said: tuple[str, str]
 ) -> _Looks:
     for name, pod in pods.items():
-        world, subject = answers.world, answers.subject_of(pod)
-        passes = rule.holds(subject, world, -1)
-        applies = rule.prepare(subject, world) is not None
+        view = answers.view(pod)
+        passes = rule.holds(view.subject, view.world, -1)
+        applies = rule.prepare(view.subject, view.world) is not None
         outcome = _verdict(passes) if applies else "abstained"
-        yield Look(
-            outcome, f"{pod.key} {said[passes]}", name, View(world, subject, -1), _roots(rule)
-        )
+        yield Look(outcome, f"{pod.key} {said[passes]}", name, view, _roots(rule))
 
 
 def _verdict(passes: bool) -> str:  # noqa: FBT001 - the fact itself
@@ -268,7 +266,7 @@ def _of_nodes(rule: RuleBase, answers: Answers) -> _Looks:
         first = rule.mask(own, answers.world, rows).tolist()
         said = [("applied", "comes first" if one else "comes later") for one in first]
     elif isinstance(rule, ScoreRule):
-        said = _scored(rule, answers, rows.tolist())
+        said = list(_scored(rule, answers))
     else:
         yield Look("applied", "")
         return
@@ -280,21 +278,22 @@ def _of_nodes(rule: RuleBase, answers: Answers) -> _Looks:
         yield Look(outcome, f"{name} {word}", name, view, roots)
 
 
-def _scored(rule: ScoreRule, answers: Answers, rows: Sequence[int]) -> list[tuple[str, str]]:
-    candidates = answers.candidates
-    own = rule.prepare(answers.subject, answers.world)
-    if own is None or not len(candidates):
-        return [("abstained", "is not scored: it does not pass")] * len(rows)
-    scores = rule.finish(rule.column(own, answers.world, candidates, candidates))
-    if scores is None:
-        return [("abstained", "has no value, and no other node has")] * len(rows)
-    by_row = dict(zip(candidates.tolist(), scores.tolist(), strict=True))
-    return [
-        ("scored", f"gets {show(by_row[row], NUMBER)}")
-        if row in by_row
-        else ("", "is not scored: it does not pass")
-        for row in rows
-    ]
+def _scored(rule: ScoreRule, answers: Answers) -> Iterator[tuple[str, str]]:
+    place = place_of(rule)
+    points = {
+        one.node: line.score
+        for one in answers.ranking.nodes
+        for given in one.given
+        for line in given.lines
+        if line.place == place
+    }
+    for name in answers.nodes:
+        if name in points:
+            yield "scored", f"gets {show(points[name], NUMBER)}"
+        elif name in answers.rejections:
+            yield "" if points else "abstained", "is not scored: it does not pass"
+        else:
+            yield "abstained", "has no value, and no other node has"
 
 
 def _at_chosen(rule: ConditionRule | PermitRule | ActionRule, answers: Answers) -> _Looks:
