@@ -82,34 +82,32 @@ class Use:
     places: Mapping[str, Span] = field(default_factory=dict)
 
 
+Key = tuple[str, str, str, int]
+"""What a fixture is about: kind, namespace and name; those that are never merged are numbered."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """Everything given, in its order: objects by kind, metrics of their own, the time."""
 
-    things: tuple[Thing, ...] = ()
-    settings: tuple[Setting, ...] = ()
+    things: Mapping[Key, Thing] = field(default_factory=dict)
+    settings: Mapping[tuple[str, ...], Setting] = field(default_factory=dict)
     now: float = NOW
 
     def of(self, *kinds: str) -> tuple[Thing, ...]:
         """The objects of these kinds."""
-        return tuple(one for one in self.things if one.kind in kinds)
+        return tuple(one for one in self.things.values() if one.kind in kinds)
+
+    def key_of(self, thing: Thing) -> Key:
+        """Which of the objects it is, or the next one. Pods to place are never merged."""
+        alone = len(self.things) if not thing.name or thing.kind == "pod" else 0
+        return thing.kind, thing.get("namespace", "") or "default", thing.name, alone
 
     def with_thing(self, new: Thing) -> "Cluster":
-        """With one more object, or with that object changed. Pods to place are never merged."""
-        for at, old in enumerate(self.things):
-            if new.name and new.kind != "pod" and same_object(old, new):
-                things = (*self.things[:at], old.merged(new), *self.things[at + 1 :])
-                return replace(self, things=things)
-        return replace(self, things=(*self.things, new))
-
-
-def same_object(left: Thing, right: Thing) -> bool:
-    """Whether two fixtures are about one object of the cluster."""
-    return _identity(left) == _identity(right)
-
-
-def _identity(thing: Thing) -> tuple[str, str, str]:
-    return thing.kind, thing.get("namespace", "") or "default", thing.name
+        """With one more object, or with that object changed."""
+        key = self.key_of(new)
+        old = self.things.get(key)
+        return replace(self, things={**self.things, key: old.merged(new) if old else new})
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class _Reader:
 
     def _twice(self, base: m.Cluster, new: m.Thing, node: t.Fixture) -> None:
         """Above the tests each object stands once; changing it is for tests."""
-        if new.name and any(m.same_object(old, new) for old in base.things):
+        if base.key_of(new) in base.things:
             written = self.source.slice(node.span).split(":", 1)
             rest = " ".join(written[-1].split())
             help_ = f"write all of it in one place; in a test  given {node.kind} {rest}"
@@ -160,8 +160,7 @@ class _Reader:
         keys = tuple(one.text for one in node.keys.items) if node.keys else ()
         with suppress(_Refused):
             setting = m.Setting(name, keys, self._sample(node.value), node.span)
-            others = [one for one in cluster.settings if (one.name, one.keys) != (name, keys)]
-            return replace(cluster, settings=(*others, setting))
+            return replace(cluster, settings={**cluster.settings, (name, *keys): setting})
         return cluster
 
     def _thing(self, node: t.Fixture) -> m.Thing:

@@ -71,7 +71,7 @@ def samples_of(cluster: Cluster, pods: Iterable[tuple[PodInfo, Thing]]) -> Itera
     for of, labels, thing in owners:
         for name, sample in thing.metrics.items():
             yield Given(of, name, labels, sample, thing.span)
-    for one in cluster.settings:
+    for one in cluster.settings.values():
         of = _OF_KEYS[len(one.keys)] if len(one.keys) < len(_OF_KEYS) else ""
         yield Given(of, one.name, one.keys, one.sample, one.span)
 
