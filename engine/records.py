@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
+from msgspec import to_builtins
 
 from engine.clock import Clock
 from engine.explain.scores import Ranking, ranking
@@ -225,7 +226,7 @@ def _placed(record: Record) -> dict[str, Any]:
     detail = record.detail
     if detail is not None:
         told["ties"] = detail.ranking.ties
-        told["best"] = [one.as_object() for one in detail.ranking.nodes]
+        told["best"] = to_builtins(detail.ranking.nodes)
         told["rejected"] = _counted(detail.rejected)
     return told
 

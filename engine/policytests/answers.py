@@ -145,15 +145,15 @@ class Answers:
 
         None when every scoring rule abstained.
         """
-        ranked = {one.row: one for one in self.ranking.nodes}
+        ranked = {one.node: one for one in self.ranking.nodes}
         if not any(one.given for one in ranked.values()):
             return None
         plugins = self.scene.framework.profile.plugins
         alone = sum(one.plugin.points().score is not None for one in plugins) == 1
         return {
-            name: round(ranked[row].given[0].score if alone else ranked[row].total, _DIGITS)
-            for name, row in self.scene.rows.items()
-            if row in ranked
+            name: round(ranked[name].given[0].score if alone else ranked[name].total, _DIGITS)
+            for name in self.nodes
+            if name in ranked
         }
 
     @cached_property
@@ -167,8 +167,8 @@ class Answers:
     @property
     def best(self) -> Sequence[str]:
         """The feasible nodes of the highest rank."""
-        rows = {one.row for one in self.ranking.nodes[: self.ranking.ties]}
-        return [name for name, row in self.scene.rows.items() if row in rows]
+        best = {one.node for one in self.ranking.nodes[: self.ranking.ties]}
+        return [name for name in self.nodes if name in best]
 
     # ---- rules
 
