@@ -38,9 +38,9 @@ class Thing:
     name: str
     span: Span
     node: str = ""
-    plain: Mapping[str, Plain] = field(default_factory=dict)
-    maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    metrics: Mapping[str, Sample] = field(default_factory=dict)
+    plain: dict[str, Plain] = field(default_factory=dict)
+    maps: dict[str, dict[str, str]] = field(default_factory=dict)
+    metrics: dict[str, Sample] = field(default_factory=dict)
 
     def merged(self, newer: "Thing") -> "Thing":
         """The same object with the newer attributes; those not named again keep their value."""

@@ -47,7 +47,7 @@ class _Reader:
     def __init__(self, source: SourceFile, found: Sequence[Diagnostic]) -> None:
         self.source = source
         self.found = list(found)
-        self.given: dict[Span, m.Given] = {}
+        self.given: list[m.Given] = []
         # A node whose line could not be read is no node, and naming it no second mistake.
         lines = [source.line(source.position(one.span.start)[0]) for one in found]
         self._lost = {name for line in lines for name in w.NAME.findall(line)}
@@ -83,8 +83,7 @@ class _Reader:
         # What stands above the tests is looked at with each of them.
         once = {(one.code, one.span, one.message): one for one in reversed(self.found)}
         found = tuple(sorted(once.values(), key=sort_key))
-        given = tuple(self.given[span] for span in sorted(self.given, key=lambda one: one.start))
-        return m.Suite(self.source, tuple(uses), tuple(cases), found, given)
+        return m.Suite(self.source, tuple(uses), tuple(cases), found, tuple(self.given))
 
     def _same_name(self, tests: list[t.TestCase]) -> None:
         """A report names tests by what they say."""
@@ -164,49 +163,38 @@ class _Reader:
         return cluster
 
     def _thing(self, node: t.Fixture) -> m.Thing:
-        plain: dict[str, w.Plain] = {}
-        maps: dict[str, dict[str, str]] = {}
-        metrics: dict[str, m.Sample] = {}
+        name = node.name.text if node.name is not None else ""
+        on, name = (name, "") if node.kind in ("running", "finished") else ("", name)
+        thing = m.Thing(node.kind, name, node.span, on, {}, {}, {})
         for number, attr in enumerate(node.attrs):
-            place, name = attr.name.span, attr.name.text
-            if name not in w.ATTRIBUTES[node.kind] and _plain(attr.value) in _CLAUSES:
+            place, word = attr.name.span, attr.name.text
+            if word not in w.ATTRIBUTES[node.kind] and _plain(attr.value) in _CLAUSES:
                 unnamed = not number and node.kind in UNNAMED
-                fix = Fix(place, f"name {name}") if unnamed else None
+                fix = Fix(place, f"name {word}") if unnamed else None
                 helps = () if fix is None else (f"write  {fix.text}",)
-                self._report("P702", f"`{name}` has no value", place, *helps, fix=fix)
+                self._report("P702", f"`{word}` has no value", place, *helps, fix=fix)
                 break  # The rest is of the next clause.
             with suppress(_Refused):
-                self._attr(node.kind, attr, plain, maps, metrics)
-        name = node.name.text if node.name is not None else str(plain.get("name", ""))
-        on = ""
-        if node.kind in ("running", "finished"):
-            on, name = name, str(plain.get("name", ""))
-        return m.Thing(node.kind, name, node.span, on, plain, maps, metrics)
+                self._attr(thing, attr)
+        return replace(thing, name=name or thing.get("name", ""))
 
-    def _attr(
-        self,
-        kind: str,
-        attr: t.Attr,
-        plain: dict[str, w.Plain],
-        maps: dict[str, dict[str, str]],
-        metrics: dict[str, m.Sample],
-    ) -> None:
-        known = w.ATTRIBUTES[kind]
-        name = attr.name.text
+    def _attr(self, thing: m.Thing, attr: t.Attr) -> None:
+        known, name = w.ATTRIBUTES[thing.kind], attr.name.text
         if name not in known:
-            raise self._unknown(name, attr.name.span, known, f"a `{kind}` has no attribute")
+            what = f"a `{thing.kind}` has no attribute"
+            raise self._unknown(name, attr.name.span, known, what)
         key = "" if attr.key is None else attr.key.text
-        self.given[attr.name.span] = m.Given(kind, name, key, attr.name.span)
+        self.given.append(m.Given(thing.kind, name, key, attr.name.span))
         if name == "metric" and attr.key is not None:
-            metrics[attr.key.text] = self._sample(attr.value, attr.age)
+            thing.metrics[key] = self._sample(attr.value, attr.age)
         elif name in w.KEYED:
-            if attr.key is None or (attr.key.text.startswith((".", "-")) and not attr.key.quoted):
+            if attr.key is None or (key.startswith((".", "-")) and not attr.key.quoted):
                 message, help_ = f"`{name}` takes a key and a value", f"write  {name} KEY=VALUE"
                 raise self._refuse(message, (attr.key or attr.value).span, help_)
             value = self._value(known[name], name, attr.value)
-            maps.setdefault(name, {})[attr.key.text] = str(value)
+            thing.maps.setdefault(name, {})[key] = str(value)
         else:
-            plain[name] = self._value(known[name], name, attr.value)
+            thing.plain[name] = self._value(known[name], name, attr.value)
             self._few_bytes(name, attr.value)
 
     def _few_bytes(self, name: str, value: t.Operand) -> None:
