@@ -233,7 +233,9 @@ def test_samples_uses_and_params():
     case = made.cases[0]
     sample = case.cluster.of("node")[0].metrics["load"]
     assert (sample.text, sample.age_seconds) == ("5", 300.0)
-    assert [(one.keys, one.sample.text) for one in case.cluster.settings.values()] == [(("n", "m"), "8")]
+    assert [(one.keys, one.sample.text) for one in case.cluster.settings.values()] == [
+        (("n", "m"), "8")
+    ]
     assert case.params["a"][0] == "2"
     assert case.cluster.of("pod")[0].plain["waited"] == 90.0
 
