@@ -330,7 +330,8 @@ def pods_of(thing: Thing, default: str, read: ReadText) -> list[PodInfo]:
 def _pod(thing: Thing, given: Tree, name: str, uid: str) -> PodInfo:
     phase = {"running": "Running", "finished": "Succeeded"}.get(thing.kind)
     tree = _merged(
-        {"metadata": {"namespace": "default"}, "spec": {"schedulerName": "berth"}, "status": {}},
+        {"metadata": {"namespace": "default", "labels": {}}, "status": {}},
+        {"spec": {"schedulerName": "berth"}},
         given,
         {"status": {"phase": phase}},
         _wired(thing),
@@ -362,7 +363,7 @@ def _own(thing: Thing, meta: Tree) -> None:
         kind, name = "ReplicaSet", owner or f"{workload}-0"
         start, _, made = name.rpartition("-")
         if start == workload:
-            meta.setdefault("labels", {}).setdefault(_TEMPLATE_HASH, made)
+            meta["labels"].setdefault(_TEMPLATE_HASH, made)
     elif workload and name != workload:
         raise FixtureError(f"the workload of the {kind or 'owner'} {owner} is not {workload}")
     meta["ownerReferences"] = [{"kind": kind, "name": name, "controller": True}]
@@ -373,14 +374,13 @@ def _fill_spec(thing: Thing, spec: Tree, *, from_file: bool) -> None:
     spec["initContainers"] = inits = _items(spec, "initContainers")
     asked = _amounts(thing, "request")
     for one in (*containers, *inits):
-        resources = _merged(one).get("resources", {})
+        resources = _merged({"resources": {"requests": {}, "limits": {}}}, one)["resources"]
         if from_file:
             # What the API server fills in when a container comes with limits only.
-            resources = _merged({"requests": resources.get("limits")}, resources)
-        if asked:
-            # The first container asks for all of it.
-            requests = resources.get("requests", {}).items()
-            resources["requests"] = {of: amount for of, amount in requests if of not in asked}
+            resources = _merged({"requests": resources["limits"]}, resources)
+        # The first container asks for all of it.
+        requests = resources["requests"].items()
+        resources["requests"] = {of: amount for of, amount in requests if of not in asked}
         one["resources"] = resources
     more = {"requests": asked, "limits": thing.maps.get("limit", {})}
     containers[0]["resources"] = _merged(containers[0]["resources"], more)
