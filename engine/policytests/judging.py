@@ -61,9 +61,6 @@ def judge(expected: Expected, answers: Answers) -> Failure | None:
             return _judge_best(expected, answers)
         case "skipped":
             return _judge_skipped(expected, answers)
-        case "order":
-            got = tuple(answers.order)
-            return None if got == expected.names else Failure(f"the order is {_list(got)}")
         case "gated" | "ungated":
             return _judge_gate(expected, answers)
         case "permit":
@@ -71,10 +68,10 @@ def judge(expected: Expected, answers: Answers) -> Failure | None:
             if verdict != expected.names[0]:
                 return Failure(f"permit says {verdict}" + (f': "{said}"' if said else ""))
             return _other_message(expected, said)
-        case "annotation" | "unset" | "events":
-            return _judge_actions(expected, answers)
+        case "annotation" | "unset":
+            return _judge_annotation(expected, answers)
         case _:
-            return _judge_preemption(expected, answers)
+            return _judge_names(expected, answers)
 
 
 def _list(names: Sequence[str]) -> str:
@@ -164,32 +161,30 @@ def _other_message(expected: Expected, said: str) -> Failure | None:
     return Failure(f'the message is\n"{said}"')
 
 
-def _judge_actions(expected: Expected, answers: Answers) -> Failure | None:
-    if expected.name == "events":
-        return _judge_events(expected, answers)
-    there = answers.annotations
-    key = expected.names[0]
-    if expected.name == "unset":
-        return Failure(f'{key} is set to "{there[key]}"') if key in there else None
-    if key not in there:
+def _judge_annotation(expected: Expected, answers: Answers) -> Failure | None:
+    there, key = answers.annotations, expected.names[0]
+    if expected.name == "annotation" and key not in there:
         return Failure(f"{key} is not set; set are {_list(sorted(there))}")
-    return None if there[key] == expected.value else Failure(f'{key} is set to "{there[key]}"')
+    wanted = expected.value if expected.name == "annotation" else None
+    return None if there.get(key) == wanted else Failure(f'{key} is set to "{there[key]}"')
 
 
-def _judge_events(expected: Expected, answers: Answers) -> Failure | None:
-    said = answers.events
-    if tuple(said) == expected.names:
-        return None
-    if not said:
-        return Failure("there is no event")
-    return Failure("the events are\n" + "\n".join(f'"{one}"' for one in said))
-
-
-def _judge_preemption(expected: Expected, answers: Answers) -> Failure | None:
-    found = answers.preemption
-    if expected.name == "victims":
-        got = sorted(found.victims)
-        return None if got == sorted(expected.names) else Failure(f"the victims are {_list(got)}")
-    wanted = expected.names[0] if expected.names else None
-    node = found.nominated
-    return None if node == wanted else Failure(f"nominated is {node or 'none'}")
+def _judge_names(expected: Expected, answers: Answers) -> Failure | None:
+    """What is expected whole, and what comes out."""
+    wanted, got = list(expected.names), list[str]()
+    match expected.name:
+        case "order":
+            got = list(answers.order)
+            text = f"the order is {_list(got)}"
+        case "events":
+            got = list(answers.events)
+            quoted = "\n".join(f'"{one}"' for one in got)
+            text = f"the events are\n{quoted}" if got else "there is no event"
+        case "victims":
+            wanted, got = sorted(wanted), sorted(answers.preemption.victims)
+            text = f"the victims are {_list(got)}"
+        case _:
+            node = answers.preemption.nominated
+            got = [node] if node else []
+            text = f"nominated is {node or 'none'}"
+    return None if got == wanted else Failure(text)
