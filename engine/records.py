@@ -223,6 +223,6 @@ def _placed(record: Record) -> dict[str, Any]:
     detail = record.detail
     if detail is not None:
         told["ties"] = detail.ranking.ties
-        told["best"] = [one.as_object() for one in detail.ranking.nodes]
+        told["best"] = msgspec.to_builtins(detail.ranking.nodes)
         told["rejected"] = msgspec.to_builtins(detail.rejected)
     return told

@@ -5,10 +5,13 @@ Data only.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from dsl.diagnostics import Diagnostic
 from dsl.policytest.words import NOW, Plain
 from dsl.source import SourceFile, Span
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +38,9 @@ class Thing:
     name: str
     span: Span
     node: str = ""
-    plain: Mapping[str, Plain] = field(default_factory=dict)
-    maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    metrics: Mapping[str, Sample] = field(default_factory=dict)
+    plain: dict[str, Plain] = field(default_factory=dict)
+    maps: dict[str, dict[str, str]] = field(default_factory=dict)
+    metrics: dict[str, Sample] = field(default_factory=dict)
 
     def merged(self, newer: "Thing") -> "Thing":
         """The same object with the newer attributes; those not named again keep their value."""
@@ -51,20 +54,10 @@ class Thing:
             metrics={**self.metrics, **newer.metrics},
         )
 
-    def text(self, name: str) -> str:
-        """The text of an attribute, empty where it is not given."""
-        value = self.plain.get(name, "")
-        return value if isinstance(value, str) else ""
-
-    def number(self, name: str, default: int) -> int:
-        """The number of an attribute."""
+    def get(self, name: str, default: _T) -> _T:
+        """The value of an attribute that is of this kind."""
         value = self.plain.get(name)
-        return value if isinstance(value, int) else default
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        """The flag of an attribute."""
-        value = self.plain.get(name)
-        return value if isinstance(value, bool) else default
+        return value if isinstance(value, type(default)) else default
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,34 +82,32 @@ class Use:
     places: Mapping[str, Span] = field(default_factory=dict)
 
 
+Key = tuple[str, str, str, int]
+"""What a fixture is about: kind, namespace and name; those that are never merged are numbered."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """Everything given, in its order: objects by kind, metrics of their own, the time."""
 
-    things: tuple[Thing, ...] = ()
-    settings: tuple[Setting, ...] = ()
+    things: Mapping[Key, Thing] = field(default_factory=dict)
+    settings: Mapping[tuple[str, ...], Setting] = field(default_factory=dict)
     now: float = NOW
 
     def of(self, *kinds: str) -> tuple[Thing, ...]:
         """The objects of these kinds."""
-        return tuple(one for one in self.things if one.kind in kinds)
+        return tuple(one for one in self.things.values() if one.kind in kinds)
+
+    def key_of(self, thing: Thing) -> Key:
+        """Which of the objects it is, or the next one. Pods to place are never merged."""
+        alone = len(self.things) if not thing.name or thing.kind == "pod" else 0
+        return thing.kind, thing.get("namespace", "") or "default", thing.name, alone
 
     def with_thing(self, new: Thing) -> "Cluster":
-        """With one more object, or with that object changed. Pods to place are never merged."""
-        for at, old in enumerate(self.things):
-            if new.name and new.kind != "pod" and same_object(old, new):
-                things = (*self.things[:at], old.merged(new), *self.things[at + 1 :])
-                return replace(self, things=things)
-        return replace(self, things=(*self.things, new))
-
-
-def same_object(left: Thing, right: Thing) -> bool:
-    """Whether two fixtures are about one object of the cluster."""
-    return _identity(left) == _identity(right)
-
-
-def _identity(thing: Thing) -> tuple[str, str, str]:
-    return thing.kind, thing.text("namespace") or "default", thing.name
+        """With one more object, or with that object changed."""
+        key = self.key_of(new)
+        old = self.things.get(key)
+        return replace(self, things={**self.things, key: old.merged(new) if old else new})
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +174,7 @@ class Suite:
 def pod_names(thing: Thing, default: str = "pod") -> list[str]:
     """The names of the pods that a fixture stands for."""
     name = thing.name or default
-    count = thing.number("count", 1)
+    count = thing.get("count", 1)
     return [name] if count == 1 else [f"{name}-{number}" for number in range(1, count + 1)]
 
 

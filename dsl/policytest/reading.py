@@ -45,7 +45,7 @@ class _Reader:
     def __init__(self, source: SourceFile, found: Sequence[Diagnostic]) -> None:
         self.source = source
         self.found = list(found)
-        self.given: dict[Span, m.Given] = {}
+        self.given: list[m.Given] = []
         # A node whose line could not be read is no node, and naming it no second mistake.
         lines = [source.line(source.position(one.span.start)[0]) for one in found]
         self._lost = {name for line in lines for name in w.NAME.findall(line)}
@@ -81,8 +81,7 @@ class _Reader:
         # What stands above the tests is looked at with each of them.
         once = {(one.code, one.span, one.message): one for one in reversed(self.found)}
         found = tuple(sorted(once.values(), key=sort_key))
-        given = tuple(self.given[span] for span in sorted(self.given, key=lambda one: one.start))
-        return m.Suite(self.source, tuple(uses), tuple(cases), found, given)
+        return m.Suite(self.source, tuple(uses), tuple(cases), found, tuple(self.given))
 
     def _same_name(self, tests: list[s.TestCase]) -> None:
         """A report names tests by what they say."""
@@ -96,7 +95,7 @@ class _Reader:
 
     def _twice(self, base: m.Cluster, new: m.Thing, node: s.Fixture) -> None:
         """Above the tests each object stands once; changing it is for tests."""
-        if new.name and any(m.same_object(old, new) for old in base.things):
+        if base.key_of(new) in base.things:
             written = self.source.slice(node.span).split(":", 1)
             rest = " ".join(written[-1].split())
             help_ = f"write all of it in one place; in a test  given {node.kind} {rest}"
@@ -158,56 +157,42 @@ class _Reader:
         keys = _texts(node.keys) if node.keys else ()
         with suppress(_Refused):
             setting = m.Setting(name, keys, self._sample(node.value), node.span)
-            others = [one for one in cluster.settings if (one.name, one.keys) != (name, keys)]
-            return replace(cluster, settings=(*others, setting))
+            return replace(cluster, settings={**cluster.settings, (name, *keys): setting})
         return cluster
 
     def _thing(self, node: s.Fixture) -> m.Thing:
-        plain: dict[str, w.Plain] = {}
-        maps: dict[str, dict[str, str]] = {}
-        metrics: dict[str, m.Sample] = {}
+        name = node.name.value if node.name is not None else ""
+        on, name = (name, "") if node.kind in ("running", "finished") else ("", name)
+        thing = m.Thing(node.kind, name, node.span, on, {}, {}, {})
         for number, attr in enumerate(node.attrs):
-            place, name = attr.name.span, attr.name.value
-            if name not in w.ATTRIBUTES[node.kind] and _plain(attr.value) in _CLAUSES:
+            place, word = attr.name.span, attr.name.value
+            if word not in w.ATTRIBUTES[node.kind] and _plain(attr.value) in _CLAUSES:
                 unnamed = not number and node.kind in UNNAMED
-                fix = Fix(place, f"name {name}") if unnamed else None
+                fix = Fix(place, f"name {word}") if unnamed else None
                 helps = () if fix is None else (f"write  {fix.text}",)
-                self._report("P702", f"`{name}` has no value", place, *helps, fix=fix)
+                self._report("P702", f"`{word}` has no value", place, *helps, fix=fix)
                 break  # The rest is of the next clause.
             with suppress(_Refused):
-                self._attr(node.kind, attr, plain, maps, metrics)
-        name = node.name.value if node.name is not None else str(plain.get("name", ""))
-        on = ""
-        if node.kind in ("running", "finished"):
-            on, name = name, str(plain.get("name", ""))
-        return m.Thing(node.kind, name, node.span, on, plain, maps, metrics)
+                self._attr(thing, attr)
+        return replace(thing, name=name or thing.get("name", ""))
 
-    def _attr(
-        self,
-        kind: str,
-        attr: s.Attr,
-        plain: dict[str, w.Plain],
-        maps: dict[str, dict[str, str]],
-        metrics: dict[str, m.Sample],
-    ) -> None:
-        known = w.ATTRIBUTES[kind]
-        name = attr.name.value
+    def _attr(self, thing: m.Thing, attr: s.Attr) -> None:
+        known, name = w.ATTRIBUTES[thing.kind], attr.name.value
         if name not in known:
-            raise self._unknown(name, attr.name.span, known, f"a `{kind}` has no attribute")
+            what = f"a `{thing.kind}` has no attribute"
+            raise self._unknown(name, attr.name.span, known, what)
         key = "" if attr.key is None else attr.key.value
-        self.given[attr.name.span] = m.Given(kind, name, key, attr.name.span)
+        self.given.append(m.Given(thing.kind, name, key, attr.name.span))
         if name == "metric" and attr.key is not None:
-            metrics[attr.key.value] = self._sample(attr.value, attr.age)
+            thing.metrics[key] = self._sample(attr.value, attr.age)
         elif name in w.KEYED:
-            if attr.key is None or (
-                isinstance(attr.key, s.Word) and attr.key.value.startswith((".", "-"))
-            ):
+            if attr.key is None or (key.startswith((".", "-")) and isinstance(attr.key, s.Word)):
                 message, help_ = f"`{name}` takes a key and a value", f"write  {name} KEY=VALUE"
-                raise self._refuse("P702", message, (attr.key or attr.value).span, help_)
+                raise self._refuse(message, (attr.key or attr.value).span, help_)
             value = self._value(known[name], name, attr.value)
-            maps.setdefault(name, {})[attr.key.value] = str(value)
+            thing.maps.setdefault(name, {})[key] = str(value)
         else:
-            plain[name] = self._value(known[name], name, attr.value)
+            thing.plain[name] = self._value(known[name], name, attr.value)
             self._few_bytes(name, attr.value)
 
     def _few_bytes(self, name: str, value: s.Value | s.Words) -> None:
@@ -223,7 +208,7 @@ class _Reader:
     def _sample(self, value: s.Value | s.Words, age: s.Value | None = None) -> m.Sample:
         if isinstance(value, s.Words) or not _is_sample(value.value):
             help_ = "write it in the unit of the metric, for example  5   or  10Mi"
-            raise self._refuse("P702", "the value of a metric is a number", value.span, help_)
+            raise self._refuse("the value of a metric is a number", value.span, help_)
         seconds = 0.0 if age is None else parse_duration(age.value)
         if age is not None and is_missing(seconds):
             raise self._not(w.SPAN, "age", age)
@@ -238,7 +223,7 @@ class _Reader:
         if read is None and kind == w.TEXT and isinstance(value, s.Value):
             choices = w.CHOICES.get(name, ())
             help_ = f"it is {m.listed(choices, 'or')}" if choices else "names have no blanks"
-            raise self._refuse("P702", f"`{name}` is never `{value.value}`", value.span, help_)
+            raise self._refuse(f"`{name}` is never `{value.value}`", value.span, help_)
         if read is None:
             raise self._not(kind, name, value)
         return read
@@ -266,7 +251,7 @@ class _Reader:
     def _check(self, case: m.Case, node: s.TestCase) -> None:
         nodes = [one.name for one in case.cluster.of("node")]
         for one in case.cluster.of("running", "finished", "pod"):
-            where = one.node or one.text("chosen")
+            where = one.node or one.get("chosen", "")
             if where and where not in nodes:
                 self._no_node(where, self._place_of(where, one.span), nodes)
         if case.wants_error:
@@ -297,48 +282,53 @@ class _Reader:
             seen.add(name)
 
     def _expected(self, node: s.Expectation, cluster: m.Cluster) -> m.Expected:
-        name = node.name.value
+        name, subject = node.name.value, node.subject
         shape = w.EXPECTATIONS.get(name)
         if shape is None:
             raise self._unknown(name, node.name.span, w.EXPECTATIONS, "there is no expectation")
+        self._shaped(shape, node)
         text = " ".join(self.source.slice(node.span).split())
-        made = m.Expected(name, node.span, self._line(node.span), text)
-        made = self._subject(made, shape, node)
-        for reply in node.replies:
-            if not (shape.message if reply.name == "message" else shape.status):
-                message = f"`expect {name}` has no {reply.name}"
-                raise self._refuse("P702", message, reply.span, f"write  expect {shape.example}")
-            said: dict[str, Any] = {reply.name: _plain(reply.values[0])}
-            made = replace(made, **said)
+        names = _plain(subject)
+        if isinstance(names, str):
+            names = () if shape.none and names == "none" else (names,)
+        said: dict[str, Any] = {one.name: _plain(one.values[0]) for one in node.replies}
+        value = "" if node.value is None else str(_plain(node.value))
+        number = self._number(name, (names[0] if name == "skipped" else value), node)
+        made = m.Expected(
+            name, node.span, self._line(node.span), text, names, value, number,
+            said.get("message"), said.get("status"),
+        )  # fmt: skip
         self._named(made, node, cluster)
         return made
 
-    def _subject(self, made: m.Expected, shape: w.Shape, node: s.Expectation) -> m.Expected:
-        subject, value, name = node.subject, node.value, node.name.value
+    def _shaped(self, shape: w.Shape, node: s.Expectation) -> None:
+        """Looks at what stands behind the name, part by part."""
+        name, subject, value = node.name.value, node.subject, node.value
+        listed, usage = isinstance(subject, s.Words), f"write  expect {shape.example}"
+        wrong: tuple[str, s.Node] | None = None
+        if shape.listed != listed and not (shape.none and _plain(subject) == "none"):
+            wrong = f"takes {'a list' if shape.listed else 'one name, not a list'}", subject
+        elif (value is not None) != shape.valued:
+            wrong = f"takes {'two values' if shape.valued else 'one value'}", value or subject
+        elif shape.words and _plain(subject) not in shape.words:
+            wrong = f"takes {m.listed(shape.words, 'or')}", subject
+        elif isinstance(value, s.Words):
+            wrong = "takes one value, not a list of them", value
+        for reply in node.replies:
+            if wrong is None and not getattr(shape, reply.name):
+                wrong = f"has no {reply.name}", reply
+        if wrong is not None:
+            raise self._refuse(f"`expect {name}` {wrong[0]}", wrong[1].span, usage)
 
-        def takes(what: str, part: s.Node) -> _Refused:
-            usage = f"write  expect {shape.example}"
-            return self._refuse("P702", f"`expect {name}` takes {what}", part.span, usage)
-
-        none = shape.none and isinstance(subject, s.Value) and subject.value == "none"
-        if shape.listed != isinstance(subject, s.Words) and not none:
-            raise takes("a list" if shape.listed else "one name, not a list", subject)
-        if (value is not None) != shape.valued:
-            raise takes("two values" if shape.valued else "one value", value or subject)
-        names = () if none else _texts(subject)
-        if shape.words and names[0] not in shape.words:
-            raise takes(m.listed(shape.words, "or"), subject)
-        if isinstance(value, s.Words):
-            raise takes("one value, not a list", value)
-        text = value.value if value is not None else ""
-        number = 0.0
-        if name == "score":
-            number = float("nan") if text.endswith("%") else parse_number(text)
-        elif name == "skipped":
-            number = float(names[0]) if names[0].isdecimal() and int(names[0]) > 0 else float("nan")
-        if is_missing(number):
-            raise takes("a number", value or subject)
-        return replace(made, names=names, value=text, number=number)
+    def _number(self, name: str, text: str, node: s.Expectation) -> float:
+        if name not in ("score", "skipped"):
+            return 0.0
+        number = float("nan") if text.endswith("%") else parse_number(text)
+        if is_missing(number) or (name == "skipped" and not (text.isdecimal() and number > 0)):
+            span = (node.value or node.subject).span
+            usage = f"write  expect {w.EXPECTATIONS[name].example}"
+            raise self._refuse(f"`expect {name}` takes a number", span, usage)
+        return number
 
     def _named(self, made: m.Expected, node: s.Expectation, cluster: m.Cluster) -> None:
         """Names that the test does not give are slips of the pen."""
@@ -385,12 +375,10 @@ class _Reader:
         shown = " ".join(self.source.slice(value.span).split())
         example = w.EXAMPLES.get(kind)
         helps = (f"write something like {example}",) if example else ()
-        return self._refuse("P702", f"`{name}` is {kind}, not `{shown}`", value.span, *helps)
+        return self._refuse(f"`{name}` is {kind}, not `{shown}`", value.span, *helps)
 
-    def _refuse(
-        self, code: str, message: str, span: Span, *helps: str, fix: Fix | None = None
-    ) -> _Refused:
-        self._report(code, message, span, *helps, fix=fix)
+    def _refuse(self, message: str, span: Span, *helps: str) -> _Refused:
+        self._report("P702", message, span, *helps)
         return _Refused()
 
 

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import click
 
-from dsl.plan import MetricSpec
 from engine.app import signal_spec
-from engine.cli.eval import Given, GivenSignals, read_metrics
+from engine.cli.eval import read_metrics, samples_of
 from engine.cli.manifests import Objects
 from engine.cli.replay import ruled
 from engine.clock import Clock, ManualClock, SystemClock
@@ -55,7 +54,8 @@ def from_files(
     texts = _texts_of(settings)
     frameworks, bundle = ruled(settings, texts, new_compiler())
     given = read_metrics(metrics, objects)
-    lab = Lab(frameworks, clock=ManualClock(now), signals=_Said(given, bundle.metrics))
+    samples = samples_of(given, bundle.metrics, objects.nodes, now)
+    lab = Lab(frameworks, clock=ManualClock(now), signals=samples)
     there = [one.pod for one in objects.pods]
     lab.add([*objects.namespaces.values(), *objects.nodes.values(), *objects.others, *there])
     return Cluster(lab, _by_key(there), [] if texts else [_NO_POLICIES])
@@ -140,18 +140,6 @@ def _within(folder: str, texts: Texts) -> dict[str, str | bytes]:
 
 
 # ---- metrics ------------------------------------------------------------------------------------
-
-
-class _Said:
-    """Samples as they were given on the command line; a `SignalSource`."""
-
-    def __init__(self, given: Given, specs: Sequence[MetricSpec]) -> None:
-        self._given = given
-        self._specs = {spec.id: spec for spec in specs}
-
-    def view(self, cache: Any, now: float) -> GivenSignals:  # noqa: ANN401, ARG002 - the protocol's
-        """See `SignalSource.view`."""
-        return GivenSignals(cache.nodes, self._given, self._specs)
 
 
 async def _samples(

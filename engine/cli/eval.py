@@ -18,13 +18,7 @@ from engine.display import LINE, plain
 if TYPE_CHECKING:
     from dsl.evaluate import Understood
     from dsl.plan import MetricSpec
-    from engine.framework.snapshot import (
-        CodeColumn,
-        Dictionary,
-        FloatColumn,
-        NodeColumns,
-        PodColumns,
-    )
+    from engine.simulate.samples import Samples
 
 #: A metric and the node it is of, or None for all -> its sample as written.
 Given = Mapping[tuple[str, str | None], str]
@@ -34,76 +28,35 @@ _PERCENT: Final = 0.01
 _SEVERAL: Final = 2
 
 
-class GivenSignals:
-    """Samples from the command line. Implements `framework.snapshot.Signals`."""
+def samples_of(
+    given: Given, specs: Iterable[MetricSpec], nodes: Iterable[str], now: float
+) -> Samples:
+    """The samples of the command line for what policies read, all of them new."""
+    from engine.simulate.samples import Samples
 
-    version = 1
+    columns: dict[str, dict[str, float]] = {}
+    taken: dict[str, dict[str, float]] = {}
+    others: dict[str, list[tuple[list[str], float]]] = {}
+    nodes = list(nodes)
+    for spec in specs:
+        every = given.get((spec.name, None))
+        own = {node: given.get((spec.name, node), every) for node in nodes}
+        said = {node: _sample(text, spec) for node, text in own.items() if text is not None}
+        taken[spec.id] = dict.fromkeys(said, now)
+        others[spec.id] = [] if every is None else [([], _sample(every, spec))]
+        columns[spec.id] = said
+        if spec.default is not None:
+            columns[spec.id] = dict.fromkeys(nodes, spec.default) | said
+    samples = Samples()
+    samples.replace(columns, taken, others)
+    return samples
 
-    def __init__(self, nodes: NodeColumns, given: Given, specs: Mapping[str, MetricSpec]) -> None:
-        self._nodes = nodes
-        self._given = given
-        self._specs = specs
 
-    def column(self, metric: str) -> FloatColumn:
-        """See `Signals.column`."""
-        spec = self._specs[metric]
-        column = self._empty(spec.default)
-        for row, text in self._rows(spec):
-            column[row] = self._sample(text, spec)
-        return column
+def _sample(text: str, spec: MetricSpec) -> float:
+    from dsl.quantities import parse_number
 
-    def age(self, metric: str) -> FloatColumn:
-        """See `Signals.age`: what is given is new."""
-        column = self._empty(None)
-        for row, _ in self._rows(self._specs[metric]):
-            column[row] = 0.0
-        return column
-
-    def value(self, metric: str, key: tuple[str, ...]) -> float:  # noqa: ARG002 - one for all
-        """See `Signals.value`."""
-        from dsl.types import MISSING
-
-        spec = self._specs[metric]
-        text = self._given.get((spec.name, None))
-        return MISSING if text is None else self._sample(text, spec)
-
-    def values(self, metric: str) -> Mapping[tuple[str, ...], float]:
-        """See `Signals.values`: what is given is for the cluster."""
-        value = self.value(metric, ())
-        return {} if value != value else {(): value}
-
-    def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:
-        """See `Signals.of_pods`."""
-        from engine.framework.snapshot import value_of_each
-
-        return value_of_each(self, metric, pods)
-
-    def pairs(
-        self, metric: str, ends: tuple[CodeColumn, CodeColumn], dictionary: Dictionary
-    ) -> FloatColumn:
-        """See `Signals.pairs`."""
-        from engine.framework.snapshot import value_of_each_pair
-
-        return value_of_each_pair(self, metric, ends, dictionary)
-
-    def _sample(self, text: str, spec: MetricSpec) -> float:
-        from dsl.quantities import parse_number
-
-        plain = text.endswith("%") and spec.scale == _PERCENT
-        return parse_number(text) * (1.0 if plain else spec.scale)
-
-    def _empty(self, default: float | None) -> FloatColumn:
-        import numpy as np
-
-        return np.full(self._nodes.size, np.nan if default is None else default)
-
-    def _rows(self, spec: MetricSpec) -> Iterator[tuple[int, str]]:
-        for (name, node), text in self._given.items():
-            if name == spec.name and node is None:
-                yield from ((row, text) for row in range(self._nodes.size))
-        for (name, node), text in self._given.items():
-            if name == spec.name and node is not None:
-                yield self._nodes.row(node), text
+    plain = text.endswith("%") and spec.scale == _PERCENT
+    return parse_number(text) * (1.0 if plain else spec.scale)
 
 
 def read_metrics(given: tuple[str, ...], objects: Objects) -> dict[tuple[str, str | None], str]:
@@ -147,8 +100,8 @@ def values_of(
     if of_node and not objects.nodes:
         return f"needs nodes: {option}node FILE"
     cache = objects.cache()
-    signals = GivenSignals(cache.nodes, given, understood.metrics)
-    snapshot = cache.snapshot(now, signals)
+    samples = samples_of(given, understood.metrics.values(), objects.nodes, now)
+    snapshot = cache.snapshot(now, samples.view(cache, now))
     world = Worlds(UTC, DEFAULT_GPUS).of(snapshot)
     nobody = Pod(metadata=ObjectMeta(name="pod", namespace="default", uid="pod"))
     pods = {pod.key: pod for pod in objects.placing} if understood.of_pod else {}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,7 +19,7 @@ from dsl.plan import ConditionRule, FilterRule
 from dsl.reference import View, asked
 from dsl.schema import request_unit
 from dsl.types import number_of, show
-from engine.explain.parts import Row, values
+from engine.explain.parts import values
 from engine.explain.plugins import details
 from engine.explain.rules import policies_of
 from engine.framework.asking import Filtering
@@ -35,32 +36,25 @@ _LONGEST: Final = 200
 """Characters of a line that are shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(msgspec.Struct, frozen=True):
     """A line of a policy with what decides it underlined, and the values of its parts."""
 
-    place: str
+    place: str = msgspec.field(name="line")
     text: str
     marks: str
-    values: tuple[Row, ...]
-
-    def as_object(self) -> dict[str, Any]:
-        """For JSON."""
-        told = {"line": self.place, "text": self.text, "marks": self.marks}
-        return told | {"values": dict(self.values)}
+    values: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Miss:
+class Miss(msgspec.Struct, frozen=True, omit_defaults=True):
     """One reason why a node does not take the pod.
 
-    `short` is an amount that it lacks and of what; `size` is all that it has, if that is too small.
+    `short` is of which resource it lacks how much; `size` is all that it has, if that is too small.
     """
 
     plugin: str
     reason: str
-    short: tuple[str, str] | None = None
-    shown: Shown | None = None
+    short: dict[str, str] = {}
+    shown: Shown | None = msgspec.field(default=None, name="rule")
     size: str = ""
 
     @property
@@ -71,26 +65,14 @@ class Miss:
     @property
     def lacks(self) -> str:
         """What would have to come, in words; empty if it is no amount."""
-        if self.short is None:
-            return ""
-        amount, resource = self.short
-        return f"{amount} more {resource}" + (f" (it has {self.size} in all)" if self.size else "")
-
-    def as_object(self) -> dict[str, Any]:
-        """For JSON."""
-        told: dict[str, Any] = {"plugin": self.plugin, "reason": self.reason}
-        if self.short is not None:
-            amount, resource = self.short
-            told["short"] = {resource: amount}
-            told |= {"size": self.size} if self.size else {}
-        return told | ({} if self.shown is None else {"rule": self.shown.as_object()})
+        all_of_it = f" (it has {self.size} in all)" if self.size else ""
+        return "".join(f"{amount} more {what}{all_of_it}" for what, amount in self.short.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node that does not take the pod, and all that is in the way."""
 
-    row: int
     name: str
     misses: tuple[Miss, ...]
 
@@ -106,7 +88,7 @@ class Node:
 
     def as_object(self) -> dict[str, Any]:
         """For JSON."""
-        misses = [one.as_object() for one in self.misses]
+        misses = msgspec.to_builtins(self.misses)
         return {"node": self.name, "nearly": self.nearly, "misses": misses}
 
 
@@ -136,7 +118,7 @@ class Misses:
     def at(self, row: int) -> Node | None:
         """The node of a row; None: it takes the pod."""
         misses = tuple([wall.tell(row) for wall in self.walls if not wall.passed[row]])
-        return Node(row, self.snapshot.nodes.name(row), misses) if misses else None
+        return Node(self.snapshot.nodes.name(row), misses) if misses else None
 
     def nearest(self, most: int) -> list[Node]:
         """Those that need least."""
@@ -197,7 +179,7 @@ def _lines(policy: PolicyPlugin, pod: PodInfo, snapshot: Snapshot) -> Iterator[_
         def tell(row: int, rule: FilterRule = rule) -> Miss:
             view = policy.looks(pod, snapshot, row)
             return Miss(
-                policy.name, rule.message(view.subject, view.world, row), None, _shown(rule, view)
+                policy.name, rule.message(view.subject, view.world, row), shown=_shown(rule, view)
             )
 
         never = rule.status == Code.UNSCHEDULABLE_AND_UNRESOLVABLE.value
@@ -210,7 +192,7 @@ def stopped(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Miss | No
         stop = policy.stop(pod, snapshot)
         if stop is not None and isinstance(stop.rule, ConditionRule):
             shown = _shown(stop.rule, policy.looks(pod, snapshot, -1))
-            return Miss(policy.name, stop.message, None, shown)
+            return Miss(policy.name, stop.message, shown=shown)
     return None
 
 
@@ -224,7 +206,7 @@ def _shown(rule: FilterRule | ConditionRule, view: View) -> Shown:
     marks = " " * (column - 1) + "^" * max(1, end - column + 1)
     # The first is the part itself, of which all has been said.
     tried = values([part], rule, view)[1:]
-    return Shown(f"{source.name}:{rule.line}", line[:_LONGEST], marks, tuple(tried))
+    return Shown(f"{source.name}:{rule.line}", line[:_LONGEST], marks, dict(tried))
 
 
 # ---- plugins ------------------------------------------------------------------------------------
@@ -240,7 +222,7 @@ def _amount(plugin: str, room: Room) -> _Wall:
         amount = show(float(short[row]), kind)
         resource = room.resource or ("pods' room" if short[row] > 1 else "pod's room")
         size = show(float(room.limit[row]), kind) if never[row] else ""
-        return Miss(plugin, room.short, (amount, resource), size=size)
+        return Miss(plugin, room.short, {resource: amount}, size=size)
 
     near = np.where(never, _NEVER + share, np.minimum(share, _RULE / 2))
     return _Wall(short <= 0, near, tell)

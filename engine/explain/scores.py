@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,22 +18,16 @@ from engine.framework.snapshot import Snapshot
 from engine.policy.acting import place_of
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """What one line of a policy gave a node, 0..100, of which its weight is the share."""
 
-    place: str
+    place: str = msgspec.field(name="line")
     text: str
     score: float
     weight: float
 
-    def as_object(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"line": self.place, "text": self.text, "score": self.score, "weight": self.weight}
 
-
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one plugin gave a node: as it scored, 0..100, and the weight of that in the total."""
 
     plugin: str
@@ -47,26 +41,13 @@ class Given:
         """Its part of the total."""
         return self.score * self.weight
 
-    def as_object(self) -> dict[str, Any]:
-        """For JSON."""
-        told = {"plugin": self.plugin, "score": self.score, "weight": self.weight}
-        lines = [one.as_object() for one in self.lines]
-        return told | {"raw": self.raw} | ({"lines": lines} if lines else {})
 
-
-@dataclass(frozen=True, slots=True)
-class Scored:
+class Scored(msgspec.Struct, frozen=True):
     """A node that can take the pod, and what each plugin gave it."""
 
-    row: int
     node: str
     total: float
-    given: tuple[Given, ...]
-
-    def as_object(self) -> dict[str, Any]:
-        """For JSON."""
-        scores = [one.as_object() for one in self.given]
-        return {"node": self.node, "total": self.total, "scores": scores}
+    given: tuple[Given, ...] = msgspec.field(name="scores")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +96,8 @@ def among(
                 for name, weight, raw, normal in answers
             ]
         )
-        row = int(candidates[at])
         total = sum([one.points for one in given])
-        nodes.append(Scored(row, snapshot.nodes.name(row), total, given))
+        nodes.append(Scored(snapshot.nodes.name(int(candidates[at])), total, given))
     ties = int(np.count_nonzero(steps == steps[order[0]]))
     return Ranking(tuple(nodes), len(candidates), ties)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from msgspec import to_builtins
+
 from engine.explain.misses import Miss, Node
 from engine.explain.pods import Explanation, Guest, differing, votes
 from engine.explain.scores import Ranking, Scored
@@ -132,9 +134,10 @@ def _nodes(told: Explanation, most: int, also: Sequence[str]) -> Iterator[str]:
 
 
 def _groups(nodes: Sequence[Node]) -> list[list[Node]]:
-    groups: dict[object, list[Node]] = {}
+    """Those of which the same is said."""
+    groups: dict[str, list[Node]] = {}
     for one in nodes:
-        groups.setdefault(one.misses, []).append(one)
+        groups.setdefault(repr(one.misses), []).append(one)
     return list(groups.values())
 
 
@@ -154,7 +157,7 @@ def _miss(miss: Miss, indent: str) -> Iterator[str]:
     yield f"{indent}{shown.place}  {shown.text}"
     indent += " " * (len(shown.place) + 2)
     yield f"{indent}{shown.marks}"
-    rows = shown.values[:_VALUES]
+    rows = list(shown.values.items())[:_VALUES]
     width = max((len(words) for words, _ in rows), default=0)
     for words, value in rows:
         yield f"{indent}{words:<{width}}  {value}"
@@ -176,7 +179,7 @@ def object_of(told: Explanation, most: int, also: Sequence[str] = ()) -> dict[st
     if told.gate:
         found["gate"] = told.gate
     if told.ended is not None:
-        found["ended"] = told.ended.as_object()
+        found["ended"] = to_builtins(told.ended)
     rescue = decision.rescue
     if rescue is not None and rescue.nominated:
         found["nominated"] = rescue.nominated
@@ -185,7 +188,7 @@ def object_of(told: Explanation, most: int, also: Sequence[str] = ()) -> dict[st
     if best is not None:
         others = _others(told.ranking, best, also)
         found["ties"] = told.ranking.ties
-        found["best"] = [one.as_object() for one in (best, *others)]
+        found["best"] = to_builtins([best, *others])
         found["votes"] = {one.node: dict(votes(best, one)) for one in others}
     if told.misses is not None:
         nodes = told.misses.nearest(most)

@@ -30,6 +30,15 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
+class Preempted:
+    """The pods that are evicted for a pod, the node it is promised, and what is said of that."""
+
+    victims: tuple[str, ...]
+    nominated: str | None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """What came out instead; `nodes` are those worth a closer look."""
 
@@ -52,20 +61,17 @@ def judge(expected: Expected, answers: Answers) -> Failure | None:
             return _judge_best(expected, answers)
         case "skipped":
             return _judge_skipped(expected, answers)
-        case "order":
-            got = tuple(answers.order())
-            return None if got == expected.names else Failure(f"the order is {_list(got)}")
         case "gated" | "ungated":
             return _judge_gate(expected, answers)
         case "permit":
-            verdict, said = answers.permission()
+            verdict, said = answers.permission
             if verdict != expected.names[0]:
                 return Failure(f"permit says {verdict}" + (f': "{said}"' if said else ""))
             return _other_message(expected, said)
-        case "annotation" | "unset" | "events":
-            return _judge_actions(expected, answers)
+        case "annotation" | "unset":
+            return _judge_annotation(expected, answers)
         case _:
-            return _judge_preemption(expected, answers)
+            return _judge_names(expected, answers)
 
 
 def _list(names: Sequence[str]) -> str:
@@ -73,12 +79,12 @@ def _list(names: Sequence[str]) -> str:
 
 
 def _judge_nodes(expected: Expected, answers: Answers) -> Failure | None:
-    rejections = answers.rejections()
-    there = [one for one in answers.nodes() if (one in rejections) == (expected.name == "rejected")]
+    rejections = answers.rejections
+    there = [one for one in answers.nodes if (one in rejections) == (expected.name == "rejected")]
     if expected.message is not None:
         # A message may name its node, so it picks the nodes that are meant.
         there = [one for one in there if rejections[one].message == expected.message]
-    wrong = tuple(one for one in answers.nodes() if (one in there) != (one in expected.names))
+    wrong = tuple(one for one in answers.nodes if (one in there) != (one in expected.names))
     if wrong:
         what = expected.name + (" with this message" if expected.message is not None else "")
         lines = [f"{what} are {_list(there)}" if there else f"no node is {what}"]
@@ -99,11 +105,11 @@ def _fate(name: str, rejections: Mapping[str, Rejection]) -> str:
 
 def _judge_score(expected: Expected, answers: Answers) -> Failure | None:
     (name,) = expected.names
-    refused = answers.rejections().get(name)
+    refused = answers.rejections.get(name)
     if refused is not None:
         text = f'{name} has no score: it is rejected by {refused.place}: "{refused.message}"'
         return Failure(text, (name,))
-    scores = answers.scores()
+    scores = answers.scores
     if scores is None:
         return Failure(f"{name} has no score: every scoring rule abstained")
     if abs(scores[name] - expected.number) > TOLERANCE:
@@ -116,27 +122,28 @@ def _number(value: float) -> str:
 
 
 def _judge_best(expected: Expected, answers: Answers) -> Failure | None:
-    best = tuple(answers.best())
+    best = tuple(answers.best)
     if best == expected.names:
         return None
-    scores = answers.scores() or {}
+    scores = answers.scores or {}
     shown = ", ".join(f"{name} {_number(value)}" for name, value in scores.items())
     what = f"the best are {_list(best)}" if len(best) > 1 else f"the best is {''.join(best)}"
     text = what if best else "no node is feasible"
-    rejections = answers.rejections()
-    stopped = expected.names if best else answers.nodes()[:_MOST_FATES]
+    rejections = answers.rejections
+    stopped = expected.names if best else answers.nodes[:_MOST_FATES]
     lines = [text, *([f"scores: {shown}"] if shown else [])]
     lines.extend(_fate(name, rejections) for name in stopped if name in rejections)
     return Failure("\n".join(lines), (*best, *expected.names))
 
 
 def _judge_skipped(expected: Expected, answers: Answers) -> Failure | None:
-    number = int(expected.number)
-    skipped = answers.skipped(number)
-    if skipped is None:
-        there = listed([str(one) for one in answers.rule_numbers()]) or "none"
-        return Failure(f"there is no rule {number}; the rules that can be asked are {there}")
-    return None if skipped else Failure(f"rule {number} did apply", tuple(answers.nodes()))
+    number, there = int(expected.number), answers.numbered
+    if number not in there:
+        names = listed([str(one) for one in there]) or "none"
+        return Failure(f"there is no rule {number}; the rules that can be asked are {names}")
+    if not answers.applies(there[number]):
+        return None
+    return Failure(f"rule {number} did apply", tuple(answers.nodes))
 
 
 def _judge_gate(expected: Expected, answers: Answers) -> Failure | None:
@@ -154,31 +161,30 @@ def _other_message(expected: Expected, said: str) -> Failure | None:
     return Failure(f'the message is\n"{said}"')
 
 
-def _judge_actions(expected: Expected, answers: Answers) -> Failure | None:
-    if expected.name == "events":
-        return _judge_events(expected, answers)
-    there = answers.annotations()
-    key = expected.names[0]
-    if expected.name == "unset":
-        return Failure(f'{key} is set to "{there[key]}"') if key in there else None
-    if key not in there:
+def _judge_annotation(expected: Expected, answers: Answers) -> Failure | None:
+    there, key = answers.annotations, expected.names[0]
+    if expected.name == "annotation" and key not in there:
         return Failure(f"{key} is not set; set are {_list(sorted(there))}")
-    return None if there[key] == expected.value else Failure(f'{key} is set to "{there[key]}"')
+    wanted = expected.value if expected.name == "annotation" else None
+    return None if there.get(key) == wanted else Failure(f'{key} is set to "{there[key]}"')
 
 
-def _judge_events(expected: Expected, answers: Answers) -> Failure | None:
-    said = answers.events()
-    if tuple(said) == expected.names:
-        return None
-    if not said:
-        return Failure("there is no event")
-    return Failure("the events are\n" + "\n".join(f'"{one}"' for one in said))
-
-
-def _judge_preemption(expected: Expected, answers: Answers) -> Failure | None:
-    victims, node = answers.preemption()
-    if expected.name == "victims":
-        got = sorted(victims)
-        return None if got == sorted(expected.names) else Failure(f"the victims are {_list(got)}")
-    wanted = expected.names[0] if expected.names else None
-    return None if node == wanted else Failure(f"nominated is {node or 'none'}")
+def _judge_names(expected: Expected, answers: Answers) -> Failure | None:
+    """What is expected whole, and what comes out."""
+    wanted, got = list(expected.names), list[str]()
+    match expected.name:
+        case "order":
+            got = list(answers.order)
+            text = f"the order is {_list(got)}"
+        case "events":
+            got = list(answers.events)
+            quoted = "\n".join(f'"{one}"' for one in got)
+            text = f"the events are\n{quoted}" if got else "there is no event"
+        case "victims":
+            wanted, got = sorted(wanted), sorted(answers.preemption.victims)
+            text = f"the victims are {_list(got)}"
+        case _:
+            node = answers.preemption.nominated
+            got = [node] if node else []
+            text = f"nominated is {node or 'none'}"
+    return None if got == wanted else Failure(text)

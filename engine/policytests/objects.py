@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Address
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -44,12 +45,54 @@ ReadText = Callable[[str], str]
 """Path of a manifest, relative to the test file -> its text; raises `FixtureError`."""
 
 GPU: Final = "nvidia.com/gpu"
-_RESOURCES: Final = (("cpu", CPU), ("memory", MEMORY), ("storage", EPHEMERAL_STORAGE), ("gpu", GPU))
+_RESOURCES: Final = {
+    "cpu": CPU, "memory": MEMORY, "storage": EPHEMERAL_STORAGE, "gpu": GPU, "pods": PODS,
+}  # fmt: skip
 _SLOTS: Final = "110"
 _FINISHED: Final = ("Succeeded", "Failed")
 #: The label that tells the ReplicaSets of a Deployment apart.
 _TEMPLATE_HASH: Final = "pod-template-hash"
 _DELETED: Final = "2025-03-01T10:00:00Z"
+
+
+def _fields(owner: str) -> dict[str, str]:
+    """The fields of a node or a pod that stand in it as rules read them."""
+    found = ((name.partition("."), spec.wire) for name, spec in FIELDS.items())
+    return {name: wire for (level, _, name), wire in found if level == owner and wire}
+
+
+_DESCRIBED: Final = {"label": "metadata.labels", "annotation": "metadata.annotations"}
+_OF_POD: Final = _fields("it") | {"namespace": "metadata.namespace"}
+#: Kind of fixture -> attribute -> where its value stands in the object, as the API writes it.
+_WIRES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "node": _fields("node") | _DESCRIBED | {"unschedulable": "spec.unschedulable"},
+        "namespace": _DESCRIBED,
+        "workload": _DESCRIBED | {"replicas": "spec.replicas"},
+        "quota": {"min": "spec.min", "max": "spec.max"},
+        "pdb": {
+            "namespace": "metadata.namespace",
+            "label": "spec.selector.matchLabels",
+            "allowed": "status.disruptionsAllowed",
+        },
+        "group": {
+            "namespace": "metadata.namespace",
+            "created": "metadata.creationTimestamp",
+            "min_member": "spec.minMember",
+            "schedule_timeout": "spec.scheduleTimeoutSeconds",
+        },
+    }
+)
+
+
+_STRUCTS: Final[Mapping[str, type[msgspec.Struct]]] = MappingProxyType(
+    {
+        "namespace": Namespace,
+        "pdb": PodDisruptionBudget,
+        "group": PodGroup,
+        "quota": ElasticQuota,
+    }
+)
 
 
 class FixtureError(Exception):
@@ -71,7 +114,7 @@ _Loader.yaml_implicit_resolvers = {
 
 def _manifest(thing: Thing, kinds: Sequence[str], read: ReadText) -> Tree:
     """The first object of one of the kinds in the file of `from`; nothing without `from`."""
-    path = thing.text("from")
+    path = thing.get("from", "")
     if not path:
         return {}
     try:
@@ -95,35 +138,54 @@ def _is_list(document: Tree) -> bool:
     return str(document.get("kind", "")).endswith("List") and "items" in document
 
 
-def _part(tree: Tree, name: str) -> Tree:
-    """A mapping in a tree, as a copy; empty where it is null or absent."""
-    there = tree.get(name)
-    return dict(there) if isinstance(there, dict) else {}
-
-
 def _items(tree: Tree, name: str) -> list[Tree]:
     there = tree.get(name)
     return [dict(one) for one in there if isinstance(one, dict)] if isinstance(there, list) else []
+
+
+def _merged(*trees: Tree) -> Tree:
+    """One object of several, of which the later ones count.
+
+    What is null is not there, and where parts belong stands nothing else.
+    """
+    whole: Tree = {}
+    for tree in trees:
+        for name, value in tree.items():
+            if isinstance(value, Mapping):
+                there = whole.get(name)
+                whole[name] = _merged(there if isinstance(there, dict) else {}, dict(value))
+            elif value is not None and not isinstance(whole.get(name), dict):
+                whole[name] = value
+    return whole
+
+
+def _others(items: Iterable[Tree], key: str, given: Container[str]) -> list[Tree]:
+    """The items that are not replaced by those that are given."""
+    return [one for one in items if one.get(key) not in given]
 
 
 def _made(kind: type[msgspec.Struct], tree: Tree, thing: Thing) -> Any:  # noqa: ANN401 - a struct of that kind
     try:
         return from_builtins(kind, tree)
     except msgspec.ValidationError as failed:
-        raise FixtureError(f"{thing.text('from') or thing.name}: {failed}") from failed
+        raise FixtureError(f"{thing.get('from', '') or thing.name}: {failed}") from failed
 
 
-def _wired(thing: Thing, owner: str, part: str) -> Tree:
-    """What a fixture says of fields that stand in a part of the object as they are."""
-    return {
-        spec.wire.rpartition(".")[2]: thing.plain[name]
-        for spec in FIELDS.values()
-        if spec.name.startswith(f"{owner}.") and spec.wire.rpartition(".")[0] == part
-        if (name := spec.name.removeprefix(f"{owner}.")) in thing.plain
-    }
+def _wired(thing: Thing) -> Tree:
+    """What a fixture says of fields that stand in the object as they are."""
+    tree: Tree = {}
+    for name, path in _WIRES.get(thing.kind, _OF_POD).items():
+        value = thing.plain.get(name, thing.maps.get(name))
+        if value is not None:
+            *parts, last = path.split(".")
+            part = tree
+            for one in parts:
+                part = part.setdefault(one, {})
+            part[last] = value
+    return tree
 
 
-# ---- nodes and namespaces --------------------------------------------------------------------
+# ---- nodes -----------------------------------------------------------------------------------
 
 
 def node_of(thing: Thing, read: ReadText) -> Node:
@@ -132,41 +194,33 @@ def node_of(thing: Thing, read: ReadText) -> Node:
     Raises:
         FixtureError: its manifest cannot be used.
     """
-    tree = _manifest(thing, ("Node",), read)
-    meta, spec, status = _part(tree, "metadata"), _part(tree, "spec"), _part(tree, "status")
-    labels = {"kubernetes.io/hostname": thing.name} | _part(meta, "labels")
-    meta |= {
-        "name": thing.name,
-        "uid": meta.get("uid") or f"node-{thing.name}",
-        "labels": labels | dict(thing.maps.get("label", {})),
-        "annotations": _part(meta, "annotations") | dict(thing.maps.get("annotation", {})),
-    }
-    meta |= _wired(thing, "node", "metadata")
-    given = thing.maps.get("taint", {})
-    spec["taints"] = [one for one in _items(spec, "taints") if one.get("key") not in given] + [
-        {"key": key, "value": value, "effect": "NoSchedule"} for key, value in given.items()
-    ]
-    if "unschedulable" in thing.plain:
-        spec["unschedulable"] = thing.plain["unschedulable"]
-    if "ips" in thing.plain:
-        spec["podCIDRs"] = _ranges(thing.number("ips", 0))
-    amounts = _amounts(thing)
-    capacity = _part(status, "capacity")
+    given = _merged({"status": {}}, _manifest(thing, ("Node",), read))
     least = {CPU: "0", MEMORY: "0", PODS: _SLOTS}
-    status |= {
-        "capacity": least | capacity | amounts,
-        "allocatable": least | (_part(status, "allocatable") or capacity) | amounts,
-        "conditions": _conditions(thing, _items(status, "conditions")),
-    }
-    info = _wired(thing, "node", "status.nodeInfo")
-    if info:
-        status["nodeInfo"] = _part(status, "nodeInfo") | info
+    there = given["status"].get("allocatable") or given["status"].get("capacity")
+    amounts = _amounts(thing, "resource")
+    labels = {"kubernetes.io/hostname": thing.name}
+    tree = _merged(
+        {"metadata": {"uid": f"node-{thing.name}", "labels": labels}, "spec": {}},
+        {"status": {"capacity": least, "allocatable": least}},
+        {"status": {"allocatable": there}},
+        given,
+        _wired(thing),
+        {"metadata": {"name": thing.name}},
+        {"status": {"capacity": amounts, "allocatable": amounts}},
+    )
+    spec, status = tree["spec"], tree["status"]
+    taints = thing.maps.get("taint", {})
+    spec["taints"] = _others(_items(spec, "taints"), "key", taints) + [
+        {"key": key, "value": value, "effect": "NoSchedule"} for key, value in taints.items()
+    ]
+    if "ips" in thing.plain:
+        spec["podCIDRs"] = _ranges(thing.get("ips", 0))
+    status["conditions"] = _conditions(thing, _items(status, "conditions"))
     sizes = thing.maps.get("image_size", {})
-    images = [
+    status["images"] = _items(status, "images") + [
         {"names": [name], "sizeBytes": int(parse_quantity(size))} for name, size in sizes.items()
     ]
-    status["images"] = [*_items(status, "images"), *images]
-    made: Node = _made(Node, {"metadata": meta, "spec": spec, "status": status}, thing)
+    made: Node = _made(Node, tree, thing)
     return made
 
 
@@ -182,85 +236,53 @@ def _ranges(addresses: int) -> list[str]:
     ]
 
 
-def _amounts(thing: Thing) -> dict[str, str]:
-    amounts = {of: thing.text(name) for name, of in _RESOURCES if name in thing.plain}
-    amounts |= thing.maps.get("resource", {})
-    if "pods" in thing.plain:
-        amounts[PODS] = str(thing.plain["pods"])
-    return amounts
+def _amounts(thing: Thing, keyed: str) -> dict[str, str]:
+    """The amounts of a fixture: those that have names of their own, and those by key."""
+    named = {of: str(thing.plain[name]) for name, of in _RESOURCES.items() if name in thing.plain}
+    return named | dict(thing.maps.get(keyed, {}))
 
 
 def _conditions(thing: Thing, there: list[Tree]) -> list[Tree]:
     given = dict(thing.maps.get("condition", {}))
     if "ready" in thing.plain or all(one.get("type") != "Ready" for one in there):
-        given.setdefault("Ready", str(thing.flag("ready", default=True)))
-    kept = [one for one in there if one.get("type") not in given]
-    return kept + [{"type": kind, "status": status} for kind, status in given.items()]
+        given.setdefault("Ready", str(thing.get("ready", True)))
+    return _others(there, "type", given) + [
+        {"type": kind, "status": status} for kind, status in given.items()
+    ]
 
 
-def namespace_of(thing: Thing) -> Namespace:
-    """The namespace of a fixture."""
-    labels = {"kubernetes.io/metadata.name": thing.name} | dict(thing.maps.get("label", {}))
-    meta = {
-        "name": thing.name,
-        "labels": labels,
-        "annotations": dict(thing.maps.get("annotation", {})),
-    }
-    made: Namespace = _made(Namespace, {"metadata": meta}, thing)
-    return made
+# ---- objects of other kinds ------------------------------------------------------------------
 
 
-def budget_of(thing: Thing) -> PodDisruptionBudget:
-    """The disruption budget of a fixture."""
-    meta = {"name": thing.name, "namespace": thing.text("namespace") or "default"}
-    spec = {"selector": {"matchLabels": dict(thing.maps.get("label", {}))}}
-    status = {"disruptionsAllowed": int(thing.number("allowed", 0))}
-    made: PodDisruptionBudget = _made(
-        PodDisruptionBudget, {"metadata": meta, "spec": spec, "status": status}, thing
-    )
-    return made
-
-
-def quota_of(thing: Thing) -> ElasticQuota:
-    """The ElasticQuota of a fixture, which is named after its namespace."""
-    spec = {part: dict(thing.maps.get(part, {})) for part in ("min", "max")}
-    meta = {"name": thing.name, "namespace": thing.name}
-    made: ElasticQuota = _made(ElasticQuota, {"metadata": meta, "spec": spec}, thing)
-    return made
+def object_of(thing: Thing) -> Any:  # noqa: ANN401 - a struct of its kind
+    """The namespace, disruption budget, group or quota of a fixture: just what it says."""
+    meta: Tree = {"name": thing.name, "namespace": "default"}
+    if thing.kind == "quota":
+        meta["namespace"] = thing.name
+    elif thing.kind == "namespace":
+        meta["labels"] = {"kubernetes.io/metadata.name": thing.name}
+    return _made(_STRUCTS[thing.kind], _merged({"metadata": meta}, _wired(thing)), thing)
 
 
 def objects_of(cluster: Cluster, pods: Sequence[PodInfo]) -> Iterator[Any]:
     """The objects beside nodes, pods and namespaces; `pods` are all there are."""
-    yield from map(budget_of, cluster.of("pdb"))
-    yield from map(quota_of, cluster.of("quota"))
+    yield from map(object_of, cluster.of("pdb", "quota", "group"))
     for thing in cluster.of("group"):
-        yield from _group(thing)
+        failed = parse_time(thing.get("last_failure", ""))
+        if not is_missing(failed):
+            namespace = thing.get("namespace", "") or "default"
+            yield GangFailure(Identity(name=thing.name, namespace=namespace), failed)
     for thing in cluster.of("node"):
         yield from _of_node(thing)
     for thing in cluster.of("workload"):
         yield from _workloads(thing, pods)
 
 
-def _group(thing: Thing) -> Iterator[Any]:
-    namespace = thing.text("namespace") or "default"
-    meta = {"name": thing.name, "namespace": namespace}
-    seconds = thing.plain.get("schedule_timeout")
-    spec = {"minMember": thing.plain.get("min_member")}
-    if isinstance(seconds, float):
-        spec["scheduleTimeoutSeconds"] = int(seconds)
-    created = {"creationTimestamp": thing.text("created")} if thing.text("created") else {}
-    yield _made(PodGroup, {"metadata": meta | created, "spec": spec}, thing)
-    failed = parse_time(thing.text("last_failure"))
-    if not is_missing(failed):
-        yield GangFailure(Identity(name=thing.name, namespace=namespace), failed)
-
-
 def _of_node(thing: Thing) -> Iterator[Any]:
-    if thing.text("heartbeat"):
+    if thing.get("heartbeat", ""):
         meta = {"name": thing.name, "namespace": LEASES}
-        yield _made(
-            Lease, {"metadata": meta, "spec": {"renewTime": thing.text("heartbeat")}}, thing
-        )
+        lease = {"metadata": meta, "spec": {"renewTime": thing.get("heartbeat", "")}}
+        yield _made(Lease, lease, thing)
     if "volumes_limit" in thing.plain:
         driver = {"name": "csi", "allocatable": {"count": thing.plain["volumes_limit"]}}
         tree = {"metadata": {"name": thing.name}, "spec": {"drivers": [driver]}}
@@ -272,14 +294,11 @@ def _workloads(thing: Thing, pods: Sequence[PodInfo]) -> Iterator[Any]:
     owners = {(owner[0], pod.namespace) for pod in pods if (owner := top_owner(pod)) is not None
               and owner[1] == thing.name}  # fmt: skip
     for kind, namespace in sorted(owners):
-        parts = {f"{one}s": dict(thing.maps.get(one, {})) for one in ("label", "annotation")}
-        meta = {"name": thing.name, "namespace": namespace, **parts}
+        meta = {"name": thing.name, "namespace": namespace}
         struct = WORKLOADS.get(kind) or msgspec.defstruct(
             scale_kind(kind), (), bases=(Workload,), frozen=True
         )
-        yield _made(
-            struct, {"metadata": meta, "spec": {"replicas": thing.plain.get("replicas")}}, thing
-        )
+        yield _made(struct, _merged({"metadata": meta}, _wired(thing)), thing)
 
 
 # ---- pods ------------------------------------------------------------------------------------
@@ -287,7 +306,7 @@ def _workloads(thing: Thing, pods: Sequence[PodInfo]) -> Iterator[Any]:
 
 def is_finished(thing: Thing) -> bool:
     """Whether its pods hold nothing on their node any more."""
-    return thing.kind == "finished" or thing.text("phase") in _FINISHED
+    return thing.kind == "finished" or thing.get("phase", "") in _FINISHED
 
 
 def pods_of(thing: Thing, default: str, read: ReadText) -> list[PodInfo]:
@@ -297,54 +316,45 @@ def pods_of(thing: Thing, default: str, read: ReadText) -> list[PodInfo]:
         FixtureError: its manifest cannot be used.
     """
     tree = _manifest(thing, ("Pod", *TEMPLATES), read)
-    tree = pod_of_manifest(tree) if tree else tree
-    name = thing.name or str(_part(tree, "metadata").get("name") or default)
-    count = thing.number("count", 1)
-    names = pod_names(thing, name)
-    uid = thing.text("uid")
-    uids = (
-        [uid] if uid and count == 1 else [f"{uid}-{n}" if uid else "" for n in range(1, count + 1)]
-    )
-    return [_pod(thing, dict(tree), one, id_) for one, id_ in zip(names, uids, strict=True)]
+    if tree:
+        # What the API server fills in.
+        filled = {"metadata": {"name": default}, "spec": {"serviceAccountName": "default"}}
+        tree = _merged(filled, pod_of_manifest(tree))
+    name = thing.name or str(tree["metadata"]["name"] if tree else default)
+    uid, names = thing.get("uid", ""), pod_names(thing, name)
+    many = len(names) > 1
+    uids = [f"{uid}-{n}" if uid and many else uid for n in range(1, len(names) + 1)]
+    return [_pod(thing, tree, one, id_) for one, id_ in zip(names, uids, strict=True)]
 
 
-def _pod(thing: Thing, tree: Tree, name: str, uid: str) -> PodInfo:
-    meta = _metadata(thing, _part(tree, "metadata"), name, uid)
-    pod: Pod = _made(
-        FinishedPod if is_finished(thing) else Pod,
-        {
-            "metadata": meta,
-            "spec": _spec(thing, _part(tree, "spec"), from_file=bool(tree)),
-            "status": _status(thing, _part(tree, "status")),
-        },
-        thing,
+def _pod(thing: Thing, given: Tree, name: str, uid: str) -> PodInfo:
+    phase = {"running": "Running", "finished": "Succeeded"}.get(thing.kind)
+    tree = _merged(
+        {"metadata": {"namespace": "default", "labels": {}}, "status": {}},
+        {"spec": {"schedulerName": "berth"}},
+        given,
+        {"status": {"phase": phase}},
+        _wired(thing),
+        {"metadata": {"name": name, "uid": uid or None}},
     )
+    meta, spec, status = tree["metadata"], tree["spec"], tree["status"]
+    if not uid:
+        meta["uid"] = f"{meta['namespace']}/{name}"
+    if thing.get("terminating", False):
+        meta["deletionTimestamp"] = _DELETED
+    _own(thing, meta)
+    _fill_spec(thing, spec, from_file=bool(given))
+    _fill_status(thing, status)
     try:
-        return make_pod_info(pod)
+        return make_pod_info(_made(FinishedPod if is_finished(thing) else Pod, tree, thing))
     except UnreadablePod as failed:
         raise FixtureError(str(failed)) from failed
 
 
-def _metadata(thing: Thing, meta: Tree, name: str, uid: str) -> Tree:
-    namespace = thing.text("namespace") or meta.get("namespace") or "default"
-    meta |= {
-        "name": name,
-        "namespace": namespace,
-        "uid": uid or f"{namespace}/{name}",
-        "labels": _part(meta, "labels") | dict(thing.maps.get("label", {})),
-        "annotations": _part(meta, "annotations") | dict(thing.maps.get("annotation", {})),
-    }
-    meta |= _wired(thing, "it", "metadata")
-    if thing.flag("terminating", default=False):
-        meta["deletionTimestamp"] = _DELETED
-    _own(thing, meta)
-    return meta
-
-
 def _own(thing: Thing, meta: Tree) -> None:
     """Gives a pod the owner of its kind and name, or one that makes it of its workload."""
-    kind, owner = thing.text("owner_kind"), thing.text("owner_name")
-    workload = thing.text("workload")
+    kind, owner = thing.get("owner_kind", ""), thing.get("owner_name", "")
+    workload = thing.get("workload", "")
     if not (kind or owner or workload):
         return
     name = owner or workload
@@ -359,99 +369,61 @@ def _own(thing: Thing, meta: Tree) -> None:
     meta["ownerReferences"] = [{"kind": kind, "name": name, "controller": True}]
 
 
-def _spec(thing: Thing, spec: Tree, *, from_file: bool) -> Tree:
-    containers = _with_images(thing, _items(spec, "containers")) or [{"name": "main"}]
-    inits = _items(spec, "initContainers")
-    spec.setdefault("schedulerName", "berth")
-    if from_file:
-        spec.setdefault("serviceAccountName", "default")
-        for one in (*containers, *inits):
-            _limits_are_requests(one)
-    _ask(containers, inits, _asked(thing), thing.maps.get("limit", {}))
-    spec |= _wired(thing, "it", "spec")
-    if thing.node and thing.flag("bound", default=True):
+def _fill_spec(thing: Thing, spec: Tree, *, from_file: bool) -> None:
+    spec["containers"] = containers = _with_images(thing, _items(spec, "containers"))
+    spec["initContainers"] = inits = _items(spec, "initContainers")
+    asked = _amounts(thing, "request")
+    for one in (*containers, *inits):
+        resources = _merged({"resources": {"requests": {}, "limits": {}}}, one)["resources"]
+        if from_file:
+            # What the API server fills in when a container comes with limits only.
+            resources = _merged({"requests": resources["limits"]}, resources)
+        # The first container asks for all of it.
+        requests = resources["requests"].items()
+        resources["requests"] = {of: amount for of, amount in requests if of not in asked}
+        one["resources"] = resources
+    more = {"requests": asked, "limits": thing.maps.get("limit", {})}
+    containers[0]["resources"] = _merged(containers[0]["resources"], more)
+    if thing.node and thing.get("bound", True):
         spec["nodeName"] = thing.node
     if "volumes" in thing.plain:
         spec["volumes"] = [
             {"name": f"volume-{at}", "persistentVolumeClaim": {"claimName": f"claim-{at}"}}
-            for at in range(1, thing.number("volumes", 0) + 1)
+            for at in range(1, thing.get("volumes", 0) + 1)
         ]
-    return spec | {
-        "nodeSelector": _part(spec, "nodeSelector") | dict(thing.maps.get("node_selector", {})),
-        "tolerations": _tolerations(thing, _items(spec, "tolerations")),
-        "containers": containers,
-        "initContainers": inits,
-    }
-
-
-def _tolerations(thing: Thing, there: list[Tree]) -> list[Tree]:
-    given = thing.maps.get("toleration", {}).items()
-    everything = [{"operator": "Exists"}] if thing.flag("tolerates_all", default=False) else []
-    equal = [{"key": key, "operator": "Equal", "value": value} for key, value in given]
-    return [*there, *equal, *everything]
+    equal = [
+        {"key": key, "operator": "Equal", "value": value}
+        for key, value in thing.maps.get("toleration", {}).items()
+    ]
+    everything = [{"operator": "Exists"}] if thing.get("tolerates_all", False) else []
+    spec["tolerations"] = [*_items(spec, "tolerations"), *equal, *everything]
 
 
 def _with_images(thing: Thing, containers: list[Tree]) -> list[Tree]:
     listed = thing.plain.get("images")
     images = list(listed) if isinstance(listed, tuple) else []
-    if thing.text("image"):
-        images = [thing.text("image"), *images[1:]]
+    if thing.get("image", ""):
+        images = [thing.get("image", ""), *images[1:]]
     for place, image in enumerate(images):
         if place == len(containers):
             containers.append({"name": "main" if not place else f"main-{place + 1}"})
         containers[place]["image"] = image
-    return containers
+    return containers or [{"name": "main"}]
 
 
-def _limits_are_requests(container: Tree) -> None:
-    """What the API server fills in when a container comes with limits only."""
-    resources = _part(container, "resources")
-    limits = _part(resources, "limits")
-    if limits:
-        container["resources"] = resources | {"requests": limits | _part(resources, "requests")}
-
-
-def _asked(thing: Thing) -> dict[str, str]:
-    asked = {of: thing.text(name) for name, of in _RESOURCES if name in thing.plain}
-    return asked | dict(thing.maps.get("request", {}))
-
-
-def _ask(
-    containers: list[Tree], inits: list[Tree], asked: Mapping[str, str], limits: Mapping[str, str]
-) -> None:
-    """Makes the pod's effective requests what is asked: the first container has them all."""
-    for container in (*containers, *inits) if asked else ():
-        resources = _part(container, "resources")
-        requests = _part(resources, "requests")
-        kept = {name: amount for name, amount in requests.items() if name not in asked}
-        container["resources"] = resources | {"requests": kept}
-    first = containers[0]
-    resources = _part(first, "resources")
-    first["resources"] = resources | {
-        "requests": _part(resources, "requests") | dict(asked),
-        "limits": _part(resources, "limits") | dict(limits),
-    }
-
-
-def _status(thing: Thing, status: Tree) -> Tree:
-    running = thing.kind == "running"
-    phase = thing.text("phase") or ("Succeeded" if thing.kind == "finished" else "")
-    if phase or running:
-        status["phase"] = phase or "Running"
-    status |= _wired(thing, "it", "status")
+def _fill_status(thing: Thing, status: Tree) -> None:
+    statuses = _items(status, "containerStatuses")
     if "restarts" in thing.plain:
-        status["containerStatuses"] = [{"name": "main", "restartCount": thing.plain["restarts"]}]
-    if thing.text("finished_at"):
-        ended = {"terminated": {"finishedAt": thing.text("finished_at")}}
-        statuses = _items(status, "containerStatuses") or [{"name": "main"}]
-        status["containerStatuses"] = [one | {"state": ended} for one in statuses]
-    if running or thing.kind == "finished":
-        ready = str(thing.flag("ready", default=running))
-        conditions: list[Tree] = [{"type": "Ready", "status": ready}]
+        statuses = [{"name": "main", "restartCount": thing.plain["restarts"]}]
+    if thing.get("finished_at", ""):
+        ended = {"state": {"terminated": {"finishedAt": thing.get("finished_at", "")}}}
+        statuses = [one | ended for one in statuses or [{"name": "main"}]]
+    status["containerStatuses"] = statuses
+    if thing.kind in ("running", "finished"):
+        ready = thing.get("ready", thing.kind == "running")
+        given = {"Ready": {"status": str(ready)}}
         if "scheduled_at" in thing.plain:
-            at = thing.text("scheduled_at")
-            conditions.append({"type": "PodScheduled", "status": "True", "lastTransitionTime": at})
-        given = [one["type"] for one in conditions]
-        kept = [one for one in _items(status, "conditions") if one.get("type") not in given]
-        status["conditions"] = kept + conditions
-    return status
+            at = thing.get("scheduled_at", "")
+            given["PodScheduled"] = {"status": "True", "lastTransitionTime": at}
+        kept = _others(_items(status, "conditions"), "type", given)
+        status["conditions"] = kept + [{"type": kind, **one} for kind, one in given.items()]

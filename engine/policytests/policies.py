@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final
@@ -15,7 +15,6 @@ from dsl.compiler import Compiler, CompileResult
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.plan import Plan
 from dsl.policytest import NOT_FOUND, Case, Suite, Use
-from dsl.source import Span
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.plugins.priority_sort import PrioritySort
@@ -57,36 +56,38 @@ class PolicyText:
     @property
     def in_tree(self) -> list[str]:
         """The plugins of the tree that its `use` lines name."""
-        names = (_in_tree().get(_folded(one.decode())) for one in _USED.findall(self.text))
-        return list(dict.fromkeys(one for one in names if one is not None))
+        names = (_in_tree(one.decode()) for one in _USED.findall(self.text))
+        return [one for one in names if one is not None]
+
+
+Found = list[tuple[Use, PolicyText | str]]
+"""What each `use` of a file names: a policy's text, or the name of an in-tree plugin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What takes part in a test: new plugins of the tree, in the default order, and policies."""
+    """What takes part in a test: plugins of the tree with their weights, and policies."""
 
-    plugins: tuple[Weighted, ...]
+    plugins: Mapping[str, float]
     plans: tuple[Plan, ...]
 
+    def framework(self, worlds: Worlds) -> Framework:
+        """All of them as a scheduler has them, in the default order.
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The policies of a test do not compile."""
-
-    diagnostics: tuple[Diagnostic, ...]
-
-
-def framework_of(used: Used, worlds: Worlds) -> Framework:
-    """All of them as a scheduler has them.
-
-    Raises:
-        CannotJudgeError: they make no profile.
-    """
-    if sum(bool(plan.sorts) for plan in used.plans) > 1:
-        raise CannotJudgeError("two of the policies sort the queue; a profile has one order")
-    sorts = any(one.plugin.points().sort_key is not None for one in used.plugins)
-    plugins = used.plugins if sorts else (*used.plugins, Weighted(PrioritySort()))
-    return chain.framework_of(Profile("berth", plugins), Bundle("", used.plans, {}), worlds=worlds)
+        Raises:
+            CannotJudgeError: they make no profile.
+        """
+        if sum(bool(plan.sorts) for plan in self.plans) > 1:
+            raise CannotJudgeError("two of the policies sort the queue; a profile has one order")
+        plugins = [
+            Weighted(make_plugin(name), self.plugins[name])
+            for name in DEFAULT_WEIGHTS
+            if name in self.plugins
+        ]
+        if all(one.plugin.points().sort_key is None for one in plugins):
+            plugins.append(Weighted(PrioritySort()))
+        profile = Profile("berth", tuple(plugins))
+        return chain.framework_of(profile, Bundle("", self.plans, {}), worlds=worlds)
 
 
 class Library:
@@ -98,14 +99,10 @@ class Library:
         self._folders: dict[Path, list[PolicyText]] = {}
         self._compiled: dict[tuple[str, bytes, str], CompileResult] = {}
 
-    def warm(self) -> None:
-        """Builds the tables of the grammar."""
-        self._compiler.warm()
-
-    def find(self, suite: Suite, folder: Path) -> list[tuple[Use, PolicyText | str]] | Diagnostic:
-        """What each `use` of a file names: a policy's text, or the name of an in-tree plugin."""
-        found: list[tuple[Use, PolicyText | str]] = []
-        named = {_in_tree().get(_folded(use.name)) for use in suite.uses}
+    def find(self, suite: Suite, folder: Path) -> Found | Diagnostic:
+        """What each `use` of a file names."""
+        found: Found = []
+        named = {_in_tree(use.name) for use in suite.uses}
         for use in suite.uses:
             there = self._find(use.name, folder)
             if there is None and use.name == DEFAULTS:
@@ -113,24 +110,19 @@ class Library:
                     message = f"`{DEFAULTS}` are plugins of several weights, and takes none"
                     return Diagnostic("P702", message, suite.source, use.span)
                 found.extend((use, one) for one in _DEFAULTS if one not in named)
-                continue
-            if there is None:
+            elif there is None:
                 return self._missing(suite, use, folder)
-            strange = _no_parameter(suite, use, there)
-            if strange is not None:
-                return strange
-            found.append((use, there))
+            else:
+                found.append((use, there))
         return found
 
     def _find(self, name: str, folder: Path) -> PolicyText | str | None:
         for policies in (self._policies(folder), self._policies(self._bundled)):
-            for one in policies:
-                if one.name == name:
-                    return one
-            for one in policies:
-                if Path(one.path).name == f"{name}.policy":
-                    return one
-        return _in_tree().get(_folded(name))
+            named = [one for one in policies if one.name == name]
+            called = [one for one in policies if Path(one.path).name == f"{name}.policy"]
+            if named or called:
+                return [*named, *called][0]
+        return _in_tree(name)
 
     def _policies(self, folder: Path | None) -> list[PolicyText]:
         if folder is None:
@@ -160,32 +152,24 @@ class Library:
         message = f"there is no policy `{use.name}`"
         return Diagnostic(NOT_FOUND, message, suite.source, use.span, helps=(help_,), fix=fix)
 
-    def arrange(self, found: Sequence[tuple[Use, PolicyText | str]], case: Case) -> Used | Refused:
-        """What takes part in one test."""
-        plugins: list[Weighted] = []
+    def arrange(self, found: Found, case: Case) -> Used | tuple[Diagnostic, ...]:
+        """What takes part in one test, or why its policies do not compile."""
+        plugins: dict[str, float] = {}
         plans: list[Plan] = []
         refused: list[Diagnostic] = []
         for use, there in found:
             if isinstance(there, str):
-                weight = use.weight if use.weight is not None else DEFAULT_WEIGHTS[there]
-                plugins.append(Weighted(make_plugin(there), weight))
+                plugins[there] = DEFAULT_WEIGHTS[there] if use.weight is None else use.weight
                 continue
             own = {name: value for name, (value, _) in case.params.items() if name in there.params}
             result = self._compile(there, {**use.params, **own})
             if not result.ok:
                 refused.extend(one for one in result.diagnostics if one.is_error)
             plans.extend(_named(use, there, plan) for plan in result.plans)
-            taken = {one.plugin.name for one in plugins} | {one for _, one in found}
-            plugins.extend(
-                Weighted(make_plugin(name), DEFAULT_WEIGHTS[name])
-                for name in there.in_tree
-                if name not in taken
-            )
-        if refused:
-            return Refused(tuple(refused))
-        order = list(DEFAULT_WEIGHTS)
-        plugins.sort(key=lambda one: order.index(one.plugin.name))
-        return Used(tuple(plugins), tuple(plans))
+        for _, there in found:
+            for name in there.in_tree if isinstance(there, PolicyText) else ():
+                plugins.setdefault(name, DEFAULT_WEIGHTS[name])
+        return tuple(refused) or Used(plugins, tuple(plans))
 
     def _compile(self, there: PolicyText, params: Params) -> CompileResult:
         key = there.path, there.text, repr(sorted(params.items()))
@@ -199,27 +183,31 @@ class Library:
         return self._compiled[key]
 
 
-def _no_parameter(suite: Suite, use: Use, there: PolicyText | str) -> Diagnostic | None:
-    """A parameter that the policy does not declare, at the place where it is given."""
-    if any(case.wants_error for case in suite.cases):
-        # Just that may be what a test expects.
-        return None
-    known = there.params if isinstance(there, PolicyText) else frozenset()
-    for name, span in use.places.items():
-        if name not in known:
-            return no_parameter(suite, f"`{use.name}` has no parameter `{name}`", name, span, known)
+def unknown_parameter(suite: Suite, case: Case, found: Found) -> Diagnostic | None:
+    """A parameter of the file or the test that no policy declares, at the place that gives it."""
+    each = [
+        (f"`{use.name}` has no parameter `{name}`", name, span, _params(there))
+        for use, there in found
+        for name, span in use.places.items()
+        if not case.wants_error  # just that may be what it expects
+    ]
+    known = frozenset[str]().union(*(_params(there) for _, there in found))
+    each += [
+        (f"no policy used here has a parameter `{name}`", name, span, known)
+        for name, (_, span) in case.params.items()
+    ]
+    for message, name, span, there in each:
+        if name not in there:
+            near = closest(name, sorted(there))
+            help_ = f"it has {', '.join(sorted(there))}" if there else "it has none"
+            help_ = f"did you mean `{near}`?" if near else help_
+            fix = Fix(span, near) if near else None
+            return Diagnostic("P105", message, suite.source, span, helps=(help_,), fix=fix)
     return None
 
 
-def no_parameter(
-    suite: Suite, message: str, name: str, span: Span, known: Collection[str]
-) -> Diagnostic:
-    """Returns the finding about a parameter that is not there."""
-    near = closest(name, sorted(known))
-    help_ = f"it has {', '.join(sorted(known))}" if known else "it has none"
-    help_ = f"did you mean `{near}`?" if near else help_
-    fix = Fix(span, near) if near else None
-    return Diagnostic("P105", message, suite.source, span, helps=(help_,), fix=fix)
+def _params(there: PolicyText | str) -> frozenset[str]:
+    return there.params if isinstance(there, PolicyText) else frozenset()
 
 
 def _named(use: Use, there: PolicyText, plan: Plan) -> Plan:
@@ -235,9 +223,7 @@ def _name_of(path: Path, text: bytes) -> str:
     return found.group(1).decode() if found else path.stem
 
 
-def _folded(name: str) -> str:
-    return name.replace("-", "").lower()
-
-
-def _in_tree() -> dict[str, str]:
-    return {name.lower(): name for name in DEFAULT_WEIGHTS}
+def _in_tree(name: str) -> str | None:
+    """The plugin of the tree that is called so: `NodeName` and `node-name`."""
+    folded = name.replace("-", "").lower()
+    return next((one for one in DEFAULT_WEIGHTS if one.lower() == folded), None)

@@ -61,7 +61,7 @@ def _failure(result: Result) -> str:
 def _table(report: Report) -> str:
     rows: list[tuple[str, ...]] = [("rule", *OUTCOMES, "")]
     for one in report.coverage.values():
-        counts = [str(one.outcomes.get(name, 0) or "-") for name in OUTCOMES]
+        counts = [str(one.outcomes[name] or "-") for name in OUTCOMES]
         text = one.text if len(one.text) <= _MOST_TEXT else f"{one.text[: _MOST_TEXT - 3]}..."
         rows.append((one.place, *counts, text))
     # Only rules of other points than filter and score fill the last column.
@@ -85,7 +85,7 @@ def as_json(report: Report, *, coverage: bool) -> str:
             "rule": key,
             "place": one.place,
             "text": one.text,
-            **{name: one.outcomes.get(name, 0) for name in OUTCOMES},
+            **{name: one.outcomes[name] for name in OUTCOMES},
             "missing": one.missing,
         }
         for key, one in report.coverage.items()

@@ -7,6 +7,7 @@ abstains, of any other that it is applied.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -85,17 +86,17 @@ class RuleCoverage:
     place: str
     text: str
     possible: frozenset[str]
-    outcomes: dict[str, int] = field(default_factory=dict)
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, rule: RuleBase) -> RuleCoverage:
+        """A rule that no test has shown yet."""
+        return cls(place_of(rule), rule.text, _possible(rule))
 
     @property
     def missing(self) -> list[str]:
         """The outcomes that no test has shown."""
-        return [one for one in OUTCOMES if one in self.possible and not self.outcomes.get(one)]
-
-
-def coverage_of(rule: RuleBase) -> RuleCoverage:
-    """A rule that no test has shown yet."""
-    return RuleCoverage(place_of(rule), rule.text, _possible(rule))
+        return [one for one in OUTCOMES if one in self.possible and not self.outcomes[one]]
 
 
 def _possible(rule: RuleBase) -> frozenset[str]:
@@ -150,7 +151,7 @@ def values_of_rules(answers: Answers, nodes: tuple[str, ...], expected: Expected
     lines: list[str] = []
     held = expected.name in ("gated", "ungated")
     of = ("", *(expected.names if held else nodes[:_MOST_NODES]))
-    for plan in answers.plans:
+    for plan in answers.scene.plans:
         rules: Iterable[RuleBase]
         if expected.name == "skipped":
             rules = [one for one in rules_of(plan) if number_in_file(one) == int(expected.number)]
@@ -162,6 +163,8 @@ def values_of_rules(answers: Answers, nodes: tuple[str, ...], expected: Expected
             for look in looks(rule, answers):
                 if look.of in of:
                     lines.extend(_shown(rule, look))
+        if plan.preempts and expected.name in ("victims", "nominated"):
+            lines.append(f"  {answers.preemption.message}".rstrip())
     return "\n".join(lines)
 
 
@@ -178,22 +181,17 @@ def _shown(rule: RuleBase, look: Look) -> Iterator[str]:
     yield from table(look.roots, rule, view)
 
 
-def outcomes_of(rule: RuleBase, answers: Answers) -> frozenset[str]:
-    """What coverage counts of a rule in this test."""
-    return frozenset(look.outcome for look in looks(rule, answers) if look.outcome)
-
-
 def looks(rule: RuleBase, answers: Answers) -> _Looks:
     """What the rule did in this test."""
     match rule:
         case SortRule():
             return _of_sort(rule, answers)
-        case ConditionRule() if any(rule in plan.gates for plan in answers.plans):
-            return _of_gate(rule, answers)
-        case ConditionRule() if any(rule in plan.prefilters for plan in answers.plans):
-            return iter(
-                [_before_nodes(rule, answers, answers.scene.pod, ("passes", "is rejected"))]
-            )
+        case ConditionRule() if any(rule in plan.gates for plan in answers.scene.plans):
+            each = {pod.name: pod for pod in answers.scene.pods}
+            return _before_nodes(rule, answers, each, ("is held", "is let through"))
+        case ConditionRule() if any(rule in plan.prefilters for plan in answers.scene.plans):
+            only = {"": answers.scene.pod}
+            return _before_nodes(rule, answers, only, ("is rejected", "passes"))
         case ConditionRule() | PermitRule() | ActionRule():
             return _at_chosen(rule, answers)
         case PreemptRule():
@@ -219,7 +217,7 @@ def _guard(rule: RuleBase, answers: Answers, otherwise: str = "") -> Look:
     return Look(
         otherwise if applies else "abstained",
         said,
-        view=View(answers.world, answers.subject, -1),
+        view=answers.view(),
         roots=[] if guard is None else [guard],
     )
 
@@ -228,25 +226,19 @@ def _of_sort(rule: SortRule, answers: Answers) -> _Looks:
     keys = [one.value for one in rule.core.keys]
     several = len(answers.scene.pods) > 1
     for pod in answers.scene.pods[:_MOST_PODS]:
-        view = View(answers.world, answers.subject_of(pod, answers.scene.snapshot), -1)
+        view = answers.view(pod)
         yield Look("applied" if several else "", pod.name, view=view, roots=keys)
 
 
-def _of_gate(rule: ConditionRule, answers: Answers) -> _Looks:
-    for pod in answers.scene.pods:
-        look = _before_nodes(rule, answers, pod, ("is let through", "is held"))
-        yield replace(look, of=pod.name)
-
-
 def _before_nodes(
-    rule: ConditionRule, answers: Answers, pod: PodInfo, words_: tuple[str, str]
-) -> Look:
-    world, subject = answers.world, answers.subject_of(pod, answers.scene.snapshot)
-    passes = rule.holds(subject, world, -1)
-    applies = rule.prepare(subject, world) is not None
-    said = f"{pod.key} {words_[0] if passes else words_[1]}"
-    view = View(world, subject, -1)
-    return Look(_verdict(passes) if applies else "abstained", said, view=view, roots=_roots(rule))
+    rule: ConditionRule, answers: Answers, pods: Mapping[str, PodInfo], said: tuple[str, str]
+) -> _Looks:
+    for name, pod in pods.items():
+        view = answers.view(pod)
+        passes = rule.holds(view.subject, view.world, -1)
+        applies = rule.prepare(view.subject, view.world) is not None
+        outcome = _verdict(passes) if applies else "abstained"
+        yield Look(outcome, f"{pod.key} {said[passes]}", name, view, _roots(rule))
 
 
 def _verdict(passes: bool) -> str:  # noqa: FBT001 - the fact itself
@@ -274,11 +266,11 @@ def _of_nodes(rule: RuleBase, answers: Answers) -> _Looks:
         first = rule.mask(own, answers.world, rows).tolist()
         said = [("applied", "comes first" if one else "comes later") for one in first]
     elif isinstance(rule, ScoreRule):
-        said = _scored(rule, answers, rows.tolist())
+        said = list(_scored(rule, answers))
     else:
         yield Look("applied", "")
         return
-    candidates = None if isinstance(rule, FilterRule) else tuple(answers.candidates().tolist())
+    candidates = None if isinstance(rule, FilterRule) else tuple(answers.candidates.tolist())
     guard = getattr(core, "guard", None)
     roots = [asked(one) for one in facts.parts(rule.core) if one is not guard]
     for (name, row), (outcome, word) in zip(answers.scene.rows.items(), said, strict=True):
@@ -286,27 +278,28 @@ def _of_nodes(rule: RuleBase, answers: Answers) -> _Looks:
         yield Look(outcome, f"{name} {word}", name, view, roots)
 
 
-def _scored(rule: ScoreRule, answers: Answers, rows: Sequence[int]) -> list[tuple[str, str]]:
-    candidates = answers.candidates()
-    own = rule.prepare(answers.subject, answers.world)
-    if own is None or not len(candidates):
-        return [("abstained", "is not scored: it does not pass")] * len(rows)
-    scores = rule.finish(rule.column(own, answers.world, candidates, candidates))
-    if scores is None:
-        return [("abstained", "has no value, and no other node has")] * len(rows)
-    by_row = dict(zip(candidates.tolist(), scores.tolist(), strict=True))
-    return [
-        ("scored", f"gets {show(by_row[row], NUMBER)}")
-        if row in by_row
-        else ("", "is not scored: it does not pass")
-        for row in rows
-    ]
+def _scored(rule: ScoreRule, answers: Answers) -> Iterator[tuple[str, str]]:
+    place = place_of(rule)
+    points = {
+        one.node: line.score
+        for one in answers.ranking.nodes
+        for given in one.given
+        for line in given.lines
+        if line.place == place
+    }
+    for name in answers.nodes:
+        if name in points:
+            yield "scored", f"gets {show(points[name], NUMBER)}"
+        elif name in answers.rejections:
+            yield "" if points else "abstained", "is not scored: it does not pass"
+        else:
+            yield "abstained", "has no value, and no other node has"
 
 
 def _at_chosen(rule: ConditionRule | PermitRule | ActionRule, answers: Answers) -> _Looks:
     """A rule about the chosen node, with the pod on it already."""
     try:
-        results = results_of(answers.decision(answers.chosen()))
+        results = results_of(answers.decision())
         with answers.placed() as (world, subject, row):
             view = View(world, subject, row, results=results)
             if isinstance(rule, PermitRule):
@@ -331,8 +324,8 @@ def _at_chosen(rule: ConditionRule | PermitRule | ActionRule, answers: Answers) 
 
 def _of_preempt(rule: PreemptRule, answers: Answers) -> _Looks:
     core, world = rule.core, answers.world
-    fits = len(answers.rejections()) < len(answers.scene.rows)
-    asked_ = any(one.preemption(answers.subject, world) is rule for one in answers.plans)
+    fits = len(answers.rejections) < len(answers.scene.rows)
+    asked_ = any(one.preemption(answers.subject, world) is rule for one in answers.scene.plans)
     yield _guard(rule, answers, "applied" if asked_ and not fits else "")
     if core.where is None:
         return
@@ -344,30 +337,28 @@ def _of_preempt(rule: PreemptRule, answers: Answers) -> _Looks:
         may = "may go" if reference.evaluate(core.where, view) else "stays"
         said = f"{pods.pod(place).name} on {answers.scene.snapshot.nodes.name(row)} {may}"
         yield Look("", said, "", view, [core.where, *(key.value for key in core.order)])
-    if answers.rescued is not None and answers.rescued.message:
-        yield Look("", answers.rescued.message)
 
 
 def _of_gang(rule: GangRule, answers: Answers) -> _Looks:
-    found = answers.gang(answers.scene.snapshot)
+    found = answers.gang
     if found is None or found.gang.place != place_of(rule):
         yield replace(_guard(rule, answers), outcome="abstained")
         yield Look("", f"{answers.scene.pod.key} is in no gang")
         return
-    said = answers.rejections().values()
+    said = answers.rejections.values()
     stopped = len(said) == len(answers.scene.rows)
     if stopped and found.gang.place in {one.place for one in said}:
         outcome = "rejected"
     elif not answers.scene.chosen:
         outcome = "passed"
     else:
-        outcome = _verdict(answers.permission()[0] != "reject")
+        outcome = _verdict(answers.permission[0] != "reject")
     yield _guard(rule, answers, outcome)
     yield Look("", str(found))
 
 
 def _of_quota(rule: QuotaRule, answers: Answers) -> _Looks:
-    policies = [one for one in policies_of(answers.framework) if isinstance(one, QuotaPlugin)]
+    policies = [one for one in policies_of(answers.scene.framework) if isinstance(one, QuotaPlugin)]
     quota = next(one for policy in policies for one in policy.quotas if one.rule is rule)
     use = quota.use(answers.scene.pod, answers.scene.snapshot)
     if use.key is None:

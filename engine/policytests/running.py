@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -14,33 +14,30 @@ from dsl.codes import become
 from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, render
 from dsl.parser import Parser
-from dsl.plan import RuleBase, SortRule
+from dsl.plan import SortRule
 from dsl.policytest import (
     NOT_FOUND,
     Case,
     Expected,
     Suite,
-    Use,
     read_suite,
 )
 from dsl.source import MAX_BYTES, Span
 from engine.framework.runtime import PluginError
-from engine.policy.plugin import Worlds
 from engine.policy.podreads import UnreadFieldError
 from engine.policytests.answers import Answers
 from engine.policytests.judging import CannotJudgeError, judge
 from engine.policytests.objects import FixtureError
 from engine.policytests.policies import (
+    Found,
     Library,
-    PolicyText,
-    Refused,
     Used,
-    framework_of,
-    no_parameter,
+    unknown_parameter,
 )
-from engine.policytests.rules import RuleCoverage, coverage_of, rules_of, values_of_rules
-from engine.policytests.scene import Scene, make_scene
-from engine.policytests.unread import unread_attributes, unread_metrics
+from engine.policytests.rules import RuleCoverage, values_of_rules
+from engine.policytests.samples import unread_metrics
+from engine.policytests.scene import Scene
+from engine.policytests.unread import unread_attributes
 
 PASSED: Final = "passed"
 FAILED: Final = "failed"
@@ -60,7 +57,6 @@ _NEEDED: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = MappingProxyType(
 )
 
 _DECLARED: Final = re.compile(r"param[ \t]+([A-Za-z_]\w*)")
-Found = list[tuple[Use, PolicyText | str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,63 +159,46 @@ class Runner:
     def _case(self, suite: Suite, case: Case, found: Found, folder: Path) -> tuple[str, str]:
         if not case.expected:
             return FAILED, "this test expects nothing: write what must hold after `expect`"
-        unknown = _unknown_param(suite, case, found)
+        unknown = unknown_parameter(suite, case, found)
         if unknown is not None:
             return ERROR, render((unknown,))
         used = self._library.arrange(found, case)
         if case.wants_error:
             return _refusal(case.expected[0], used)
-        if isinstance(used, Refused):
-            return ERROR, render(_where_given(one, suite, case) for one in used.diagnostics)
-
+        if not isinstance(used, Used):
+            return ERROR, render(_where_given(one, suite, case) for one in used)
         if case is suite.cases[0]:
             self.report.warnings.extend(unread_attributes(suite, used))
-
-        def again() -> Scene:
-            more = self._library.arrange(found, case)
-            assert not isinstance(more, Refused)
-            return _scene(case, folder, more, Worlds(UTC))
-
+        scene = partial(Scene, case, used, partial(_text, folder))
         try:
-            worlds = Worlds(UTC)
-            scene = _scene(case, folder, used, worlds)
-            return self._judged(suite, case, Answers(scene, used.plans, worlds, again))
-        except (FixtureError, CannotJudgeError) as failed:
+            return self._judged(suite, case, Answers(scene))
+        except (FixtureError, CannotJudgeError, PluginError) as failed:
             return ERROR, render((_about(suite, case, str(failed)),))
-        except PluginError as fault:
-            return ERROR, render((_about(suite, case, str(fault)),))
         except UnreadFieldError as fault:
             return SKIPPED, f"this version has nothing to read for {fault} yet"
 
-    def _judged(self, suite: Suite, case: Case, columns: Answers) -> tuple[str, str]:
-        self._cover(columns)
+    def _judged(self, suite: Suite, case: Case, answers: Answers) -> tuple[str, str]:
+        self._cover(answers)
         failures: list[str] = []
         for expected in case.expected:
-            failure = judge(expected, columns)
+            failure = judge(expected, answers)
             if failure is None:
                 continue
-            values = values_of_rules(columns, failure.nodes, expected)
+            values = values_of_rules(answers, failure.nodes, expected)
             text = f"{suite.source.name}:{expected.line}: {expected.text}\n{failure.message}"
             failures.append(f"{text}\n{values}" if values else text)
-        failures.extend(_nobody_asked(suite, case, columns))
-        failures.extend(unread_metrics(suite, case, columns.plans))
-        untouched = _nothing_matched(case, columns)
+        failures.extend(_nobody_asked(suite, case, answers))
+        failures.extend(unread_metrics(suite, answers.scene.samples, answers.scene.plans))
+        untouched = _nothing_matched(case, answers)
         if untouched and self._deny_skipped:
-            failures.append(f"no rule applies to {columns.scene.pod.key}")
+            failures.append(f"no rule applies to {answers.scene.pod.key}")
         self.report.untouched += untouched and not failures
         return (FAILED, "\n".join(failures)) if failures else (PASSED, "")
 
-    def _cover(self, columns: Answers) -> None:
-        for rule in [one for plan in columns.plans for one in rules_of(plan)]:
-            there = self.report.coverage.setdefault(rule.id, coverage_of(rule))
-            for outcome in columns.outcomes(rule):
-                there.outcomes[outcome] = there.outcomes.get(outcome, 0) + 1
-
-
-def _scene(case: Case, folder: Path, used: Used, worlds: Worlds) -> Scene:
-    """The policies of a test on its cluster."""
-    specs = {spec.id: spec for plan in used.plans for spec in plan.metrics}
-    return make_scene(case, specs, lambda name: _text(folder, name), framework_of(used, worlds))
+    def _cover(self, answers: Answers) -> None:
+        for rule in answers.rules:
+            there = self.report.coverage.setdefault(rule.id, RuleCoverage.of(rule))
+            there.outcomes.update(answers.outcomes(rule))
 
 
 def _text(folder: Path, name: str) -> str:
@@ -256,15 +235,6 @@ def _about(suite: Suite, case: Case, message: str) -> Diagnostic:
     return Diagnostic(NOT_FOUND, message, suite.source, Span(start, end if end > 0 else start + 1))
 
 
-def _unknown_param(suite: Suite, case: Case, found: Found) -> Diagnostic | None:
-    known = {name for _, one in found if isinstance(one, PolicyText) for name in one.params}
-    for name, (_, span) in case.params.items():
-        if name not in known:
-            message = f"no policy used here has a parameter `{name}`"
-            return no_parameter(suite, message, name, span, known)
-    return None
-
-
 def _where_given(finding: Diagnostic, suite: Suite, case: Case) -> Diagnostic:
     """A finding about the value of a parameter, at the place that gives it."""
     source = finding.source
@@ -281,40 +251,35 @@ def _where_given(finding: Diagnostic, suite: Suite, case: Case) -> Diagnostic:
     return Diagnostic(finding.code, finding.message, suite.source, place, helps=helps)
 
 
-def _refusal(expected: Expected, used: Used | Refused) -> tuple[str, str]:
+def _refusal(expected: Expected, used: Used | tuple[Diagnostic, ...]) -> tuple[str, str]:
     wanted = expected.names[0]
-    if not isinstance(used, Refused):
+    if isinstance(used, Used):
         return FAILED, f"{expected.text}\nthe policy is accepted"
-    codes = sorted({one.code for one in used.diagnostics})
+    codes = sorted({one.code for one in used})
     if wanted in codes:
         return PASSED, ""
     new = [one for one in become(wanted) if one in codes]
     if new:
         return PASSED, f"{wanted} is {new[0]} now"
-    text = f"{expected.text}\nthe policy is refused with {', '.join(codes)}\n"
-    return FAILED, text + render(used.diagnostics)
+    return FAILED, f"{expected.text}\nthe policy is refused with {', '.join(codes)}\n{render(used)}"
 
 
-def _nothing_matched(case: Case, columns: Answers) -> bool:
+def _nothing_matched(case: Case, answers: Answers) -> bool:
     """Whether no rule has a part in a test, which does not say so itself."""
-    rules = [rule for plan in columns.plans for rule in rules_of(plan)]
     said = any(one.name == "skipped" for one in case.expected)
-    return bool(rules) and not said and not any(map(columns.applies, _asked(rules, case)))
+    # Rules of the queue's order have no left side; they count where an order is expected.
+    sorts = any(one.name == "order" for one in case.expected)
+    asked = [one for one in answers.rules if sorts or not isinstance(one, SortRule)]
+    return bool(answers.rules) and not said and not any(map(answers.applies, asked))
 
 
-def _nobody_asked(suite: Suite, case: Case, columns: Answers) -> Iterator[str]:
+def _nobody_asked(suite: Suite, case: Case, answers: Answers) -> Iterator[str]:
     """An expectation that no policy could break, for want of a rule of its kind."""
     for expected in case.expected:
         points = _NEEDED.get((expected.name, *expected.names))
-        if points and not any(getattr(plan, one) for plan in columns.plans for one in points):
+        if points and not any(getattr(plan, one) for plan in answers.scene.plans for one in points):
             listed = " or ".join(f"`{one.removesuffix('s')}:`" for one in points)
             yield (
                 f"{suite.source.name}:{expected.line}: {expected.text}\n"
                 f"no policy used here has a {listed}, so this holds whatever they say"
             )
-
-
-def _asked(rules: list[RuleBase], case: Case) -> list[RuleBase]:
-    """Rules of the queue's order have no left side; they count where an order is expected."""
-    wants_order = any(one.name == "order" for one in case.expected)
-    return [rule for rule in rules if wants_order or not isinstance(rule, SortRule)]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
-from dsl.plan import DOMAINS, MetricSpec
-from dsl.policytest import Cluster, Sample, Thing
+from dsl.foreign import closest
+from dsl.plan import DOMAINS, MetricSpec, Plan
+from dsl.policytest import Cluster, Sample, Suite, Thing
 from dsl.quantities import parse_duration, parse_number
+from dsl.source import Span
 from dsl.types import is_missing
 from engine.clock import Clock
 from engine.framework.podinfo import PodInfo
@@ -19,6 +22,30 @@ from engine.signals.store import Series, SignalStore
 _PERCENT: Final = 0.01
 #: Sources whose values hold until they change.
 _STEADY: Final = ("object",)
+_DOMAIN: Final = "domain"
+#: Whose value a metric with none, one and two keys is.
+_OF_KEYS: Final = (CLUSTER, _DOMAIN, PAIR)
+_FORMS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "node": "node: NODE metric {name} {value}",
+        "namespace": "namespace: NAMESPACE metric {name} {value}",
+        "workload": "workload: WORKLOAD metric {name} {value}",
+        "pod": "given pod metric {name} {value}   or   running: on NODE metric {name} {value}",
+        **{one: f"metric: {{name}} [{one.upper()}] = {{value}}" for one in DOMAINS},
+        CLUSTER: "metric: {name} = {value}",
+        PAIR: "metric: {name} [KEY, KEY] = {value}",
+    }
+)
+
+
+class Given(NamedTuple):
+    """A sample: of which kind of owner and which metric, its labels, and where it stands."""
+
+    of: str
+    name: str
+    labels: tuple[str, ...]
+    sample: Sample
+    span: Span
 
 
 def value_of(sample: Sample, spec: MetricSpec) -> float:
@@ -34,24 +61,35 @@ def value_of(sample: Sample, spec: MetricSpec) -> float:
     return value * spec.scale
 
 
+def samples_of(cluster: Cluster, pods: Iterable[tuple[PodInfo, Thing]]) -> Iterator[Given]:
+    """All samples that a test gives; `pods` are all there are, with their fixtures."""
+    owners: list[tuple[str, tuple[str, ...], Thing]]
+    owners = [(one.kind, (one.name,), one) for one in cluster.of("node", "namespace")]
+    # A workload is given without its namespace.
+    owners += [(one.kind, ("", one.name), one) for one in cluster.of("workload")]
+    owners += [("pod", (pod.namespace, pod.name), thing) for pod, thing in pods]
+    for of, labels, thing in owners:
+        for name, sample in thing.metrics.items():
+            yield Given(of, name, labels, sample, thing.span)
+    for one in cluster.settings.values():
+        of = _OF_KEYS[len(one.keys)] if len(one.keys) < len(_OF_KEYS) else ""
+        yield Given(of, one.name, one.keys, one.sample, one.span)
+
+
 def store_of(
-    cluster: Cluster,
-    nodes: Iterable[Node],
-    pods: Iterable[tuple[PodInfo, Thing]],
-    specs: Iterable[MetricSpec],
-    clock: Clock,
+    given: Sequence[Given], nodes: Iterable[Node], specs: Iterable[MetricSpec], clock: Clock
 ) -> SignalStore:
-    """What a scheduler knows of these metrics; `pods` are all there are, with their fixtures."""
+    """What a scheduler knows of these metrics."""
     store = SignalStore(clock)
     for node in nodes:
         store.nodes_changed(None, node)
     asked = [(spec, _signal_spec(spec)) for spec in specs]
     store.set_specs(signal for _, signal in asked)
-    pods = list(pods)
     for spec, signal in asked:
         series = [
-            Series(names, value_of(sample, spec), cluster.now - sample.age_seconds)
-            for names, sample in _samples(spec, cluster, pods)
+            Series(one.labels, value_of(one.sample, spec), clock.time() - one.sample.age_seconds)
+            for one in given
+            if one.name == spec.name and one.of == (_DOMAIN if spec.of in DOMAINS else spec.of)
         ]
         store.ingest(signal.question, series)
     return store
@@ -70,23 +108,22 @@ def _signal_spec(spec: MetricSpec) -> SignalSpec:
     )
 
 
-def _samples(
-    spec: MetricSpec, cluster: Cluster, pods: Iterable[tuple[PodInfo, Thing]]
-) -> Iterator[tuple[tuple[str, ...], Sample]]:
-    """The samples of a metric, with the labels that name what each is of."""
-    if spec.of in (CLUSTER, PAIR, *DOMAINS):
-        keys = {CLUSTER: 0, PAIR: 2}.get(spec.of, 1)
-        for one in cluster.settings:
-            if one.name == spec.name and len(one.keys) == keys:
-                yield one.keys, one.sample
-        return
-    owners: Iterable[tuple[tuple[str, ...], Thing]]
-    if spec.of == "pod":
-        owners = (((pod.namespace, pod.name), thing) for pod, thing in pods)
-    else:
-        # A workload is given without its namespace.
-        start = ("",) if spec.of == "workload" else ()
-        owners = (((*start, one.name), one) for one in cluster.of(spec.of))
-    for names, thing in owners:
-        if spec.name in thing.metrics:
-            yield names, thing.metrics[spec.name]
+def unread_metrics(suite: Suite, given: Sequence[Given], plans: Sequence[Plan]) -> Iterator[str]:
+    """A metric that no policy reads, or not of that, is a slip of the pen."""
+    read: dict[str, set[str]] = {}
+    for spec in [one for plan in plans for one in plan.metrics]:
+        read.setdefault(spec.name, set()).add(spec.of)
+    for one in {(one.name, one.of): one for one in reversed(given)}.values():
+        where, name = f"{suite.source.name}:{suite.source.position(one.span.start)[0]}: ", one.name
+        if name not in read:
+            near = closest(name, sorted(read))
+            listed = f"; they read {', '.join(sorted(read))}" if read else ""
+            listed = f"; did you mean `{near}`?" if near is not None else listed
+            yield f"{where}no policy used here reads the metric `{name}` that is given{listed}"
+        elif one.of not in read[name] and not (one.of == _DOMAIN and read[name] & {*DOMAINS}):
+            wanted = min(read[name])
+            form = _FORMS[wanted].format(name=name, value=one.sample.text)
+            yield (
+                f"{where}the metric `{name}` is by {wanted}, so nobody reads what is given here;"
+                f" write  {form}"
+            )

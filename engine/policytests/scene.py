@@ -1,8 +1,8 @@
-"""One test's cluster: its objects in a cache, metrics at their ages, the pods in question."""
+"""One test's cluster in a lab: its objects, metrics at their ages, the pods in question."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -24,102 +24,93 @@ from engine.cache.beside import (
 )
 from engine.clock import ManualClock
 from engine.framework.podinfo import PodInfo
-from engine.framework.runtime import Framework
-from engine.framework.snapshot import QueueTimes, Snapshot, Waiting
+from engine.framework.snapshot import QueueTimes, Signals, Snapshot, Waiting
+from engine.policy.plugin import Worlds
 from engine.policytests.objects import (
     FixtureError,
     ReadText,
     is_finished,
-    namespace_of,
     node_of,
+    object_of,
     objects_of,
     pods_of,
 )
-from engine.policytests.samples import store_of, value_of
+from engine.policytests.policies import Used
+from engine.policytests.samples import samples_of, store_of, value_of
+from engine.signals.store import SignalStore
+from engine.simulate.lab import Lab
 
 #: All that may be kept beside nodes and the pods on them.
 _ATTENDS: Final = frozenset({QUEUE, TIMES, NOMINATED, FINISHED, PREVIOUS, HEARTBEATS, VOLUMES})
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """The cluster of a test, and the pods it is about; the first is the pod of the cycle.
+class _Standing:
+    """Samples are as old as the test says, however long the pod has waited; a `SignalSource`."""
 
-    `queue` are those that wait beside them.
+    store: SignalStore
+    now: float
+
+    def view(self, cache: Cache, _now: float) -> Signals:
+        """See `SignalSource.view`."""
+        return self.store.view(cache, self.now)
+
+
+class Scene:
+    """A lab with the cluster of a test, under what takes part in it, and the pods in question.
+
+    `pods` are those that are given, the first is that of the cycle; `queue` waits beside them.
     """
 
-    cache: Cache
-    framework: Framework
-    snapshot: Snapshot
-    pods: tuple[PodInfo, ...]
-    queue: tuple[PodInfo, ...]
-    chosen: str
-    waited: float
-    rows: Mapping[str, int]
+    def __init__(self, case: Case, used: Used, read: ReadText) -> None:
+        """Builds the cluster; `read` gives the text of a manifest.
+
+        Raises:
+            FixtureError: an object cannot be made.
+            CannotJudgeError: the policies make no profile.
+        """
+        cluster = case.cluster
+        now, given = cluster.now, cluster.of("pod")
+        if not given:
+            raise FixtureError("this test gives no pod")
+        things: dict[str, Thing] = {}
+        self.plans = used.plans
+        self.pods = list(_all(given, "pod-{}", read, things, first="pod"))
+        self.queue = list(_all(cluster.of("pending"), "pending-{}", read, things))
+        running = list(_all(cluster.of("running", "finished"), "running-{}", read, things))
+        everybody = [*self.pods, *self.queue, *running]
+        specs = {spec.id: spec for plan in used.plans for spec in plan.metrics}.values()
+        hosts = [node_of(_annotated(one, specs, now), read) for one in cluster.of("node")]
+        self.samples = list(samples_of(cluster, [(one, things[one.uid]) for one in everybody]))
+        signals = _Standing(store_of(self.samples, hosts, specs, ManualClock(now)), now)
+        self.worlds = Worlds(UTC)
+        self.framework = used.framework(self.worlds)
+        self.lab = Lab(self.framework, clock=ManualClock(now), signals=signals)
+        cache = self.lab.cache
+        cache.attend(_ATTENDS)
+        for host in hosts:
+            cache.add_node(host)
+        for thing in cluster.of("namespace"):
+            cache.set_namespace(object_of(thing))
+        for pod in running:
+            _run(pod, things[pod.uid], now, cache)
+        for one in (*self.pods, *self.queue):
+            node = things[one.uid].get("previous_node", "")
+            if node:
+                cache.beside.leaves(one, node)
+            cache.set_queued(one, _queue_times(things[one.uid]))
+        for one in self.queue:
+            cache.nominate(one, one.pod.status.nominated_node_name)
+        for item in objects_of(cluster, everybody):
+            cache.set_object(item)
+        self.snapshot: Snapshot = self.lab.snapshot()
+        self.rows = {one.name: cache.nodes.row(one.name) for one in cluster.of("node")}
+        self.chosen, self.waited = given[0].get("chosen", ""), given[0].get("waited", 0.0)
 
     @property
     def pod(self) -> PodInfo:
         """The pod of the cycle."""
         return self.pods[0]
-
-
-def make_scene(
-    case: Case, specs: Mapping[str, MetricSpec], read: ReadText, framework: Framework
-) -> Scene:
-    """Builds the cluster of a test.
-
-    Args:
-        case: the test.
-        specs: the metrics that its policies read, by id.
-        read: gives the text of a manifest.
-        framework: decides there.
-
-    Raises:
-        FixtureError: an object cannot be made.
-    """
-    cluster = case.cluster
-    cache = Cache()
-    cache.attend(_ATTENDS)
-    hosts = [
-        node_of(_annotated(one, specs.values(), cluster.now), read) for one in cluster.of("node")
-    ]
-    for host in hosts:
-        cache.add_node(host)
-    for thing in cluster.of("namespace"):
-        cache.set_namespace(namespace_of(thing))
-    things: dict[str, Thing] = {}
-    given, pending = cluster.of("pod"), cluster.of("pending")
-    running = list(_all(cluster.of("running", "finished"), "running-{}", read, things))
-    pods = list(_all(given, "pod-{}", read, things, first="pod"))
-    queue = list(_all(pending, "pending-{}", read, things))
-    if not pods:
-        raise FixtureError("this test gives no pod")
-    for pod in running:
-        _run(pod, things[pod.uid], cluster.now, cache)
-    for one in (*pods, *queue):
-        node = things[one.uid].text("previous_node")
-        if node:
-            cache.beside.leaves(one, node)
-        cache.set_queued(one, _queue_times(things[one.uid]))
-    for one in queue:
-        cache.nominate(one, one.pod.status.nominated_node_name)
-    everybody = [*pods, *queue, *running]
-    for item in objects_of(cluster, everybody):
-        cache.set_object(item)
-    waited = given[0].plain.get("waited", 0.0)
-    known = [(one, things[one.uid]) for one in everybody]
-    signals = store_of(cluster, hosts, known, specs.values(), ManualClock(cluster.now))
-    waited = waited if isinstance(waited, float) else 0.0
-    return Scene(
-        cache,
-        framework,
-        cache.snapshot(cluster.now, signals.view(cache, cluster.now)),
-        tuple(pods),
-        tuple(queue),
-        given[0].text("chosen"),
-        waited,
-        {one.name: cache.nodes.row(one.name) for one in cluster.of("node")},
-    )
 
 
 def _annotated(thing: Thing, specs: Iterable[MetricSpec], now: float) -> Thing:
@@ -136,14 +127,14 @@ def _annotated(thing: Thing, specs: Iterable[MetricSpec], now: float) -> Thing:
 def _run(pod: PodInfo, thing: Thing, now: float, cache: Cache) -> None:
     """Puts a running pod on its node, or among those that finished in the last hour."""
     if not is_finished(thing):
-        if thing.flag("bound", default=True):
+        if thing.get("bound", True):
             cache.add_pod(pod, thing.node)
         else:
             # What has a node and is not bound yet waits in permit.
             cache.assume(pod, thing.node, now)
             cache.wait(Waiting(pod, thing.node, now, frozenset()))
         return
-    at = parse_time(thing.text("finished_at"))
+    at = parse_time(thing.get("finished_at", ""))
     if not now - at > FINISHED_SECONDS:
         cache.set_finished(pod, now if is_missing(at) else at)
 
@@ -164,9 +155,9 @@ def _all(
 
 def _queue_times(thing: Thing) -> QueueTimes:
     """What the queue knows of a pod."""
-    first = parse_time(thing.text("first_attempt_at"))
+    first = parse_time(thing.get("first_attempt_at", ""))
     return QueueTimes(
-        parse_time(thing.text("queued_at")),
+        parse_time(thing.get("queued_at", "")),
         None if is_missing(first) else first,
-        thing.number("attempts", 0),
+        thing.get("attempts", 0),
     )

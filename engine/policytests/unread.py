@@ -1,4 +1,4 @@
-"""What a test file gives and nobody reads: metrics, which fail a test, and attributes, told once.
+"""Attributes that a test file gives and nobody reads, each told once.
 
 Looks at what rules read, not at what they make of it; knows no cluster.
 """
@@ -13,9 +13,8 @@ from dsl import ir
 from dsl.analysis.facts import roots
 from dsl.diagnostics import Diagnostic, Severity
 from dsl.foreign import closest
-from dsl.plan import DOMAINS, Plan
-from dsl.policytest import Case, Given, Suite
-from dsl.source import Span
+from dsl.plan import Plan
+from dsl.policytest import Given, Suite
 from engine.policy.support import rules_of
 from engine.policytests.policies import Used
 
@@ -41,27 +40,6 @@ _ALSO: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 #: Without a `sort:` the queue goes by these.
 _QUEUE: Final = ("priority", "queued_at")
-#: Whose metrics an object may have; pods of all kinds have those of pods.
-_OWNERS: Final[Mapping[str, str]] = MappingProxyType(
-    {"node": "node", "namespace": "namespace", "workload": "workload"}
-)
-_FORMS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "node": "node: NODE metric {name} {value}",
-        "namespace": "namespace: NAMESPACE metric {name} {value}",
-        "workload": "workload: WORKLOAD metric {name} {value}",
-        "pod": "given pod metric {name} {value}   or   running: on NODE metric {name} {value}",
-        **{one: f"metric: {{name}} [{one.upper()}] = {{value}}" for one in DOMAINS},
-        "cluster": "metric: {name} = {value}",
-        "pair": "metric: {name} [KEY, KEY] = {value}",
-    }
-)
-_DOMAIN: Final = "domain"
-#: Whose value a metric with none, one and two keys is.
-_OF_KEYS: Final = ("cluster", _DOMAIN, "pair")
-
-
-# ---- attributes
 
 
 def unread_attributes(suite: Suite, used: Used) -> Iterator[Diagnostic]:
@@ -120,41 +98,3 @@ def _keys_read(plans: Sequence[Plan]) -> dict[str, set[str]]:
             elif isinstance(node, ir.KeyedRead):
                 found.setdefault(node.field.rpartition(".")[2], set()).add("")
     return found
-
-
-# ---- metrics
-
-
-def unread_metrics(suite: Suite, case: Case, plans: Sequence[Plan]) -> Iterator[str]:
-    """A metric that no policy reads, or not of that, is a slip of the pen."""
-    read: dict[str, set[str]] = {}
-    for plan in plans:
-        for spec in plan.metrics:
-            read.setdefault(spec.name, set()).add(spec.of)
-    for (name, of), (span, text) in _given_metrics(case).items():
-        where = f"{suite.source.name}:{suite.source.position(span.start)[0]}: "
-        if name not in read:
-            near = closest(name, sorted(read))
-            listed = f"; they read {', '.join(sorted(read))}" if read else ""
-            listed = f"; did you mean `{near}`?" if near is not None else listed
-            yield f"{where}no policy used here reads the metric `{name}` that is given{listed}"
-        elif of not in read[name] and not (of == _DOMAIN and read[name] & {*DOMAINS}):
-            wanted = min(read[name])
-            form = _FORMS[wanted].format(name=name, value=text)
-            yield (
-                f"{where}the metric `{name}` is by {wanted}, so nobody reads what is given here;"
-                f" write  {form}"
-            )
-
-
-def _given_metrics(case: Case) -> dict[tuple[str, str], tuple[Span, str]]:
-    """Name and kind of owner of each metric that is given -> where, and a value."""
-    given = {
-        (name, _OWNERS.get(thing.kind, "pod")): (thing.span, sample.text)
-        for thing in reversed(case.cluster.things)
-        for name, sample in thing.metrics.items()
-    }
-    for one in case.cluster.settings:
-        of = _OF_KEYS[len(one.keys)] if len(one.keys) < len(_OF_KEYS) else ""
-        given[one.name, of] = one.span, one.sample.text
-    return given

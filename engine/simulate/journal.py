@@ -11,13 +11,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, BinaryIO, Concatenate, Final, ParamSpec, TypeVar
 
 import msgspec
 import numpy as np
 
 from engine.cache import Cache
+from engine.clock import ManualClock
 from engine.cycle import conclude, decide
 from engine.framework.acting import Acted, Point
 from engine.framework.decision import Decision, Placed
@@ -25,21 +25,12 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import Opinion
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.runtime import Framework
-from engine.framework.snapshot import (
-    CodeColumn,
-    Dictionary,
-    FloatColumn,
-    NodeColumns,
-    PodColumns,
-    QueueTimes,
-    Snapshot,
-    Waiting,
-    value_of_each,
-    value_of_each_pair,
-)
+from engine.framework.snapshot import FloatColumn, QueueTimes, Snapshot, Waiting
 from engine.kube.resources import STRUCTS
 from engine.objects import Namespace, Node, Pod, from_builtins
 from engine.ondemand import FinishedPod
+from engine.simulate.lab import Lab
+from engine.simulate.samples import Columns, Samples, Values
 
 FORMAT: Final = 5
 """2: objects of other kinds than Node, Pod and Namespace; nominations, and what assumed pods carry.
@@ -49,10 +40,6 @@ FORMAT: Final = 5
 """
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
-Columns = dict[str, dict[str, float]]
-"""metric id -> node name -> value; nodes without a value are left out."""
-Values = dict[str, list[tuple[list[str], float]]]
-"""metric id -> what it has values of but nodes: the cluster's key is empty; and the values."""
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
@@ -143,22 +130,11 @@ class Recorder:
         """A decision was made; see `scheduler.Observer`."""
         snapshot, decision = placed.snapshot, placed.decision
         self._signals_of(snapshot)
-        self.write(
-            Entry(
-                "decision",
-                pod=decision.pod.pod,
-                now=snapshot.now,
-                bundle=decision.bundle,
-                chosen=decision.node,
-                total=decision.total,
-                feasible=decision.feasible,
-                message=decision.message,
-                nominated=None if decision.rescue is None else decision.rescue.nominated,
-                victims=_victims(decision),
-                as_member=placed.as_member,
-                opinion=decision.opinion,
-            )
-        )
+        entry = _decision_line(decision)
+        entry.pod, entry.now = decision.pod.pod, snapshot.now
+        entry.nominated = None if decision.rescue is None else decision.rescue.nominated
+        entry.as_member, entry.opinion = placed.as_member, decision.opinion
+        self.write(entry)
 
     def _by_name(self, column: FloatColumn) -> dict[str, float]:
         nodes = self.cache.nodes
@@ -166,134 +142,118 @@ class Recorder:
         return {name: float(column[row]) for name, row in rows if not np.isnan(column[row])}
 
 
+# ---- what is done to a cache ---------------------------------------------------------------------
+
+_Part = tuple[Callable[[Any], dict[str, Any]], Callable[[Entry], Any]]
+"""An argument as fields of a line, and back."""
+
+
+def _needed(value: _T | None) -> _T:
+    if value is None:
+        raise ValueError("the object is missing")
+    return value
+
+
+def _as_it_is(field: str) -> _Part:
+    return lambda value: {field: value}, lambda entry: _needed(getattr(entry, field))
+
+
+def _object(entry: Entry) -> Any:  # noqa: ANN401 - a struct of the kind that is named
+    struct = STRUCTS.get(entry.kind)
+    if struct is None:
+        raise ValueError(f"no kind is called {entry.kind!r}")
+    return from_builtins(struct, _needed(entry.object))
+
+
+def _pod(entry: Entry) -> PodInfo:
+    return make_pod_info(_needed(entry.pod))
+
+
+def _waiting(entry: Entry) -> Waiting:
+    return Waiting(_pod(entry), entry.name, entry.now, frozenset(entry.plugins or ()))
+
+
+def _waits(one: Waiting) -> dict[str, Any]:
+    told = {"pod": one.pod.pod, "name": one.node, "now": one.since}
+    return told | {"plugins": sorted(one.plugins)}
+
+
+_NODE, _NAMESPACE, _RAW_POD, _KIND, _NAME, _UID, _TIMES, _NOW = map(
+    _as_it_is, ("node", "namespace", "pod", "kind", "name", "uid", "times", "now")
+)
+_POD: Final[_Part] = lambda pod: {"pod": pod.pod}, _pod
+# Zero is left out of a line, and means that no time is known.
+_AT: Final[_Part] = (
+    lambda at: {"now": 0.0 if math.isnan(at) else at},
+    lambda entry: entry.now or math.nan,
+)
+_OBJECT: Final[_Part] = (
+    lambda item: {"kind": type(item).__name__, "object": msgspec.to_builtins(item)},
+    _object,
+)
+_FINISHED: Final[_Part] = (
+    lambda pod: {"object": msgspec.to_builtins(pod.pod)},
+    lambda entry: make_pod_info(from_builtins(FinishedPod, _needed(entry.object))),
+)
+_WAITING: Final[_Part] = _waits, _waiting
+_NAMES: Final[_Part] = (
+    lambda to: {"names": sorted(to)},
+    lambda entry: frozenset(_needed(entry.names)),
+)
+
+_APPLIED: Final[dict[str, Callable[[Cache, Entry], object]]] = {}
+"""What is done again for a line that is neither a decision nor about rules or metrics."""
+
+
 def _written(
-    done: Callable[Concatenate[Any, _P], _T], line: Callable[_P, Entry]
+    what: str, done: Callable[Concatenate[Any, _P], _T], *parts: _Part
 ) -> Callable[Concatenate[Any, _P], _T]:
-    """A method of the cache, of which a line is written before it is done."""
+    """A method of the cache, of which a line is written before it is done; `parts` are its own."""
 
     def method(cache: RecordingCache, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        cache.write(line(*args, **kwargs))
+        entry = Entry(what)
+        for (fields, _), value in zip(parts, (*args, *kwargs.values()), strict=False):
+            for name, one in fields(value).items():
+                setattr(entry, name, one)
+        cache.write(entry)
         return done(cache, *args, **kwargs)
 
+    again: Callable[..., object] = done
+    _APPLIED[what] = lambda cache, entry: again(cache, *[read(entry) for _, read in parts])
     return method
 
 
-def _object_line(what: str, item: Any) -> Entry:  # noqa: ANN401 - any struct with metadata
-    return Entry(what, kind=type(item).__name__, object=msgspec.to_builtins(item))
-
-
-def _wait_line(waiting: Waiting) -> Entry:
-    plugins = sorted(waiting.plugins)
-    return Entry(
-        "waits", pod=waiting.pod.pod, name=waiting.node, now=waiting.since, plugins=plugins
-    )
-
-
-def _assume_line(pod: PodInfo, node_name: str, at: float = math.nan) -> Entry:
-    # Zero is left out of a line, and means that no time is known.
-    return Entry("assume", pod=pod.pod, name=node_name, now=0.0 if math.isnan(at) else at)
-
-
 class RecordingCache(Cache):
-    """A cache that writes down what is done to it; `_APPLIED` reads the lines."""
+    """A cache that writes down what is done to it."""
 
     def __init__(self, write: Callable[[Entry], None]) -> None:
         super().__init__()
         self.write = write
 
-    add_node = _written(Cache.add_node, lambda node: Entry("node", node=node))
-    update_node = _written(Cache.update_node, lambda node: Entry("node", node=node))
-    remove_node = _written(Cache.remove_node, lambda name: Entry("node gone", name=name))
-    set_namespace = _written(
-        Cache.set_namespace, lambda namespace: Entry("namespace", namespace=namespace)
-    )
-    remove_namespace = _written(
-        Cache.remove_namespace, lambda name: Entry("namespace gone", name=name)
-    )
-    set_object = _written(Cache.set_object, lambda item: _object_line("object", item))
-    remove_object = _written(
-        Cache.remove_object, lambda kind, key: Entry("object gone", kind=kind, name=key)
-    )
-    assume_object = _written(Cache.assume_object, lambda item: _object_line("object assumed", item))
-    restore_object = _written(
-        Cache.restore_object,
-        lambda kind, key, resource_version: Entry(
-            "object restored", kind=kind, name=key, uid=resource_version
-        ),
-    )
-    assume = _written(Cache.assume, _assume_line)
-    forget = _written(Cache.forget, lambda uid: Entry("forget", uid=uid))
-    add_pod = _written(
-        Cache.add_pod, lambda pod, node_name: Entry("pod", pod=pod.pod, name=node_name)
-    )
-    remove_pod = _written(Cache.remove_pod, lambda uid: Entry("pod gone", uid=uid))
-    carry = _written(Cache.carry, lambda pod: Entry("carries", pod=pod))
-    wait = _written(Cache.wait, _wait_line)
-    wait_no_more = _written(Cache.wait_no_more, lambda uid: Entry("waits no more", uid=uid))
-    nominate = _written(
-        Cache.nominate, lambda pod, node_name: Entry("nominated", pod=pod.pod, name=node_name)
-    )
-    withdraw = _written(Cache.withdraw, lambda uid: Entry("nomination gone", uid=uid))
-    attend = _written(Cache.attend, lambda to: Entry("attends", names=sorted(to)))
-    set_queued = _written(
-        Cache.set_queued, lambda pod, times: Entry("queued", pod=pod.pod, times=times)
-    )
-    remove_queued = _written(Cache.remove_queued, lambda uid: Entry("queued no more", uid=uid))
-    set_finished = _written(
-        Cache.set_finished,
-        lambda pod, at: Entry("finished", object=msgspec.to_builtins(pod.pod), now=at),
-    )
-    remove_finished = _written(Cache.remove_finished, lambda uid: Entry("finished gone", uid=uid))
-    expire = _written(Cache.expire, lambda now: Entry("time", now=now))
-
-
-class _RecordedSignals:
-    """Metrics as a journal has them."""
-
-    def __init__(self, nodes: NodeColumns) -> None:
-        self._nodes = nodes
-        self._values: Columns = {}
-        self._sampled: Columns = {}
-        self._keyed: dict[str, dict[tuple[str, ...], float]] = {}
-        self.version = 0
-        self.now = 0.0
-
-    def replace(self, values: Columns, sampled: Columns, keyed: Values) -> None:
-        self._values = values
-        self._sampled = sampled
-        self._keyed = {
-            metric: {tuple(key): value for key, value in each} for metric, each in keyed.items()
-        }
-        self.version += 1
-
-    def value(self, metric: str, key: tuple[str, ...]) -> float:
-        known = self._keyed.get(metric, {})
-        return known.get(key, known.get(("", *key[1:]), math.nan))
-
-    def values(self, metric: str) -> Mapping[tuple[str, ...], float]:
-        return self._keyed.get(metric, {})
-
-    def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:
-        return value_of_each(self, metric, pods)
-
-    def pairs(
-        self, metric: str, ends: tuple[CodeColumn, CodeColumn], dictionary: Dictionary
-    ) -> FloatColumn:
-        return value_of_each_pair(self, metric, ends, dictionary)
-
-    def column(self, metric: str) -> FloatColumn:
-        return self._column(self._values.get(metric, {}))
-
-    def age(self, metric: str) -> FloatColumn:
-        return self.now - self._column(self._sampled.get(metric, {}))
-
-    def _column(self, by_name: Mapping[str, float]) -> FloatColumn:
-        column = np.full(self._nodes.size, np.nan)
-        for name, value in by_name.items():
-            row = self._nodes.row(name)
-            if row >= 0:
-                column[row] = value
-        return column
+    update_node = _written("node", Cache.update_node, _NODE)
+    add_node = _written("node", Cache.add_node, _NODE)
+    remove_node = _written("node gone", Cache.remove_node, _NAME)
+    set_namespace = _written("namespace", Cache.set_namespace, _NAMESPACE)
+    remove_namespace = _written("namespace gone", Cache.remove_namespace, _NAME)
+    set_object = _written("object", Cache.set_object, _OBJECT)
+    remove_object = _written("object gone", Cache.remove_object, _KIND, _NAME)
+    assume_object = _written("object assumed", Cache.assume_object, _OBJECT)
+    restore_object = _written("object restored", Cache.restore_object, _KIND, _NAME, _UID)
+    assume = _written("assume", Cache.assume, _POD, _NAME, _AT)
+    forget = _written("forget", Cache.forget, _UID)
+    add_pod = _written("pod", Cache.add_pod, _POD, _NAME)
+    remove_pod = _written("pod gone", Cache.remove_pod, _UID)
+    carry = _written("carries", Cache.carry, _RAW_POD)
+    wait = _written("waits", Cache.wait, _WAITING)
+    wait_no_more = _written("waits no more", Cache.wait_no_more, _UID)
+    nominate = _written("nominated", Cache.nominate, _POD, _NAME)
+    withdraw = _written("nomination gone", Cache.withdraw, _UID)
+    attend = _written("attends", Cache.attend, _NAMES)
+    set_queued = _written("queued", Cache.set_queued, _POD, _TIMES)
+    remove_queued = _written("queued no more", Cache.remove_queued, _UID)
+    set_finished = _written("finished", Cache.set_finished, _FINISHED, _NOW)
+    remove_finished = _written("finished gone", Cache.remove_finished, _UID)
+    expire = _written("time", Cache.expire, _NOW)
 
 
 @dataclass
@@ -345,14 +305,14 @@ def replay(
 
 
 class _Replay:
-    """A journal read so far."""
+    """A journal read so far: its cluster in a lab, in which nothing happens but what it says."""
 
     def __init__(self, frameworks_of: FrameworksOf, watch: Watcher) -> None:
-        self.report = ReplayReport()
         self._watch = watch
         self._frameworks_of = frameworks_of
-        self._frameworks: Frameworks | None = None
-        self._signals = _RecordedSignals(self.report.cache.nodes)
+        self._samples = Samples()
+        self._lab: Lab | None = None
+        self.report = ReplayReport()
         self._decode = msgspec.json.Decoder(Entry).decode
         self._decided: dict[str, Decision] = {}
 
@@ -370,10 +330,12 @@ class _Replay:
                 if not 1 <= entry.format <= FORMAT:
                     raise ValueError(f"this version reads format {FORMAT}, not {entry.format}")
             case "rules":
-                self._frameworks = self._frameworks_of(entry.files or {}, entry.settings or {})
+                rules = self._frameworks_of(entry.files or {}, entry.settings or {})
+                there = self.report.cache
+                self._lab = Lab(rules, clock=ManualClock(), signals=self._samples, cache=there)
             case "signals":
                 self.report.metrics.update(entry.signals or {})
-                self._signals.replace(entry.signals or {}, entry.sampled or {}, entry.values or {})
+                self._samples.replace(entry.signals or {}, entry.sampled or {}, entry.values or {})
             case "decision":
                 self._decide(number, entry)
             case "reserve" | "permit" | "act":
@@ -383,27 +345,23 @@ class _Replay:
             case what:
                 raise ValueError(f"nothing is called {what!r}")
 
-    def _decide(self, number: int, entry: Entry) -> None:
-        if self._frameworks is None:
+    def _asked(self, entry: Entry) -> tuple[PodInfo, Snapshot, Framework]:
+        """The pod of a line, the cluster as of then, and who decided."""
+        if self._lab is None:
             raise ValueError("a decision before any rules")
         pod = _pod(entry)
-        self._signals.now = entry.now
-        snapshot = self.report.cache.snapshot(entry.now, self._signals)
-        framework = self._frameworks.of(pod)
+        self._lab.clock = ManualClock(entry.now)
+        return pod, self._lab.snapshot(), self._lab.frameworks.of(pod)
+
+    def _decide(self, number: int, entry: Entry) -> None:
+        pod, snapshot, framework = self._asked(entry)
         self._watch(number, pod, snapshot, framework)
         if entry.as_member:
             decision = decide(pod, snapshot, framework)
         else:
             decision = conclude(pod, snapshot, framework, entry.opinion)
-        was: tuple[object, ...] = (entry.chosen, entry.total, entry.feasible, entry.message)
-        was += (entry.bundle, entry.victims)
-        now: tuple[object, ...] = (
-            decision.node,
-            decision.total,
-            decision.feasible,
-            decision.message,
-        )
-        now += (decision.bundle, _victims(decision))
+        was = _told(entry)
+        now = _told(_decision_line(decision))
         self.report.decisions += 1
         if decision.node is not None:
             self._decided[pod.uid] = decision
@@ -414,13 +372,10 @@ class _Replay:
 
     def _act(self, number: int, entry: Entry) -> None:
         """What plugins say of a pod on its node."""
-        pod = _pod(entry)
+        pod, snapshot, framework = self._asked(entry)
         decision = self._decided.get(pod.uid)
-        if self._frameworks is None or decision is None:
+        if decision is None:
             raise ValueError("something is done about a pod before any decision")
-        self._signals.now = entry.now
-        snapshot = self.report.cache.snapshot(entry.now, self._signals)
-        framework = self._frameworks.of(pod)
         if entry.what == Point.RESERVE.value:
             said = framework.reserve(pod, snapshot, entry.name).words
         elif entry.what == Point.PERMIT.value:
@@ -434,62 +389,19 @@ class _Replay:
             self.report.differences.append(f"line {number}: {pod.key}: was {was}, now {said}")
 
 
-def _victims(decision: Decision) -> list[str] | None:
-    """The pods to evict, if any."""
+def _decision_line(decision: Decision) -> Entry:
+    """What is compared of a decision."""
     rescue = decision.rescue
-    return None if rescue is None else [one.pod.key for one in rescue.evictions] or None
+    return Entry(
+        "decision",
+        bundle=decision.bundle,
+        chosen=decision.node,
+        total=decision.total,
+        feasible=decision.feasible,
+        message=decision.message,
+        victims=None if rescue is None else [one.pod.key for one in rescue.evictions] or None,
+    )
 
 
-def _object(entry: Entry) -> Any:  # noqa: ANN401 - a struct of the kind that is named
-    struct = STRUCTS.get(entry.kind)
-    if struct is None:
-        raise ValueError(f"no kind is called {entry.kind!r}")
-    return from_builtins(struct, _needed(entry.object))
-
-
-def _needed(value: _T | None) -> _T:
-    if value is None:
-        raise ValueError("the object is missing")
-    return value
-
-
-def _pod(entry: Entry) -> PodInfo:
-    return make_pod_info(_needed(entry.pod))
-
-
-def _waiting(entry: Entry) -> Waiting:
-    return Waiting(_pod(entry), entry.name, entry.now, frozenset(entry.plugins or ()))
-
-
-def _finished(entry: Entry) -> PodInfo:
-    return make_pod_info(from_builtins(FinishedPod, _needed(entry.object)))
-
-
-#: What is done to the cache for a line that is neither a decision nor about rules or metrics.
-_APPLIED: Final[Mapping[str, Callable[[Cache, Entry], object]]] = MappingProxyType(
-    {
-        "node": lambda cache, one: cache.add_node(_needed(one.node)),
-        "node gone": lambda cache, one: cache.remove_node(one.name),
-        "namespace": lambda cache, one: cache.set_namespace(_needed(one.namespace)),
-        "namespace gone": lambda cache, one: cache.remove_namespace(one.name),
-        "object": lambda cache, one: cache.set_object(_object(one)),
-        "object gone": lambda cache, one: cache.remove_object(one.kind, one.name),
-        "object assumed": lambda cache, one: cache.assume_object(_object(one)),
-        "object restored": lambda cache, one: cache.restore_object(one.kind, one.name, one.uid),
-        "assume": lambda cache, one: cache.assume(_pod(one), one.name, one.now or math.nan),
-        "forget": lambda cache, one: cache.remove_pod(one.uid),
-        "pod": lambda cache, one: cache.add_pod(_pod(one), one.name),
-        "pod gone": lambda cache, one: cache.remove_pod(one.uid),
-        "carries": lambda cache, one: cache.carry(_needed(one.pod)),
-        "waits": lambda cache, one: cache.wait(_waiting(one)),
-        "waits no more": lambda cache, one: cache.wait_no_more(one.uid),
-        "nominated": lambda cache, one: cache.nominate(_pod(one), one.name),
-        "nomination gone": lambda cache, one: cache.withdraw(one.uid),
-        "attends": lambda cache, one: cache.attend(frozenset(_needed(one.names))),
-        "queued": lambda cache, one: cache.set_queued(_pod(one), _needed(one.times)),
-        "queued no more": lambda cache, one: cache.remove_queued(one.uid),
-        "finished": lambda cache, one: cache.set_finished(_finished(one), one.now),
-        "finished gone": lambda cache, one: cache.remove_finished(one.uid),
-        "time": lambda cache, one: cache.expire(one.now),
-    }
-)
+def _told(one: Entry) -> tuple[object, ...]:
+    return one.chosen, one.total, one.feasible, one.message, one.bundle, one.victims

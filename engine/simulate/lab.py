@@ -6,16 +6,14 @@ that remembers them and says that they are done; time stands still until somebod
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.basis import SignalSource, rules_of
 from engine.cache import Cache
-from engine.choice import Refused
 from engine.clock import ManualClock
-from engine.eventhandlers import EventHandlers
 from engine.framework.decision import Decision
 from engine.framework.edge import BindOutcome, Edge
 from engine.framework.effects import Bind, Emit, Evict, Patch, SetUnschedulable
@@ -24,12 +22,20 @@ from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status
-from engine.gangs import waits_alone
 from engine.objects import Namespace, Node, Pod
 from engine.queue import SchedulingQueue
-from engine.scheduler import Scheduler
 from engine.signals.store import SignalStore
 from engine.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from engine.eventhandlers import EventHandlers
+    from engine.scheduler import Scheduler
+
+_T = TypeVar("_T")
+
+# Who only asks about a cluster does without the scheduler, which takes longer to import than most
+# policy tests to run: what needs it imports it.
+# ruff: noqa: PLC0415
 
 
 @dataclass(slots=True)
@@ -95,30 +101,52 @@ class Lab:
         self.written = Written()
         self.decisions: list[Decision] = []
         self._signals: SignalSource = SignalStore(clock) if signals is None else signals
-        self.queue = SchedulingQueue(
-            clock=clock, rules=rules_of(frameworks, self.snapshot), snapshot=self.snapshot
-        )
+        self._edge = edge
         self.telemetry = Telemetry()
+        self._others: dict[str, Any] = {}
+
+    # ---- what is there; queue and scheduler are made when somebody asks for them ----------------
+
+    @cached_property
+    def queue(self) -> SchedulingQueue:
+        """The pods that wait for a node."""
+        rules = rules_of(self.frameworks, self.snapshot)
+        return SchedulingQueue(clock=self.clock, rules=rules, snapshot=self.snapshot)
+
+    @cached_property
+    def scheduler(self) -> Scheduler:
+        """What decides about them, and writes to the edge."""
+        import asyncio
+
+        from engine.scheduler import Scheduler
+
         every = self.written
-        self.scheduler = Scheduler(
+        scheduler = Scheduler(
             cache=self.cache,
             queue=self.queue,
-            framework=frameworks,
-            edge=Edge(every, every, every, every, asyncio.sleep) if edge is None else edge,
+            framework=self.frameworks,
+            edge=self._edge or Edge(every, every, every, every, asyncio.sleep),
             signals=self._signals,
-            clock=clock,
+            clock=self.clock,
             telemetry=self.telemetry,
         )
-        self.scheduler.observe(lambda placed: self.decisions.append(placed.decision))
-        each = [frameworks] if isinstance(frameworks, Framework) else frameworks
-        self.handlers = EventHandlers(
+        scheduler.observe(lambda placed: self.decisions.append(placed.decision))
+        return scheduler
+
+    @cached_property
+    def handlers(self) -> EventHandlers:
+        """What tells both of objects that come and go."""
+        from engine.eventhandlers import EventHandlers
+
+        rules = self.frameworks
+        each = [rules] if isinstance(rules, Framework) else rules
+        return EventHandlers(
             self.cache,
             self.queue,
             scheduler_names={one.profile.scheduler_name for one in each},
             on_refused=lambda *_: None,
             on_work=self.scheduler.wake,
         )
-        self._others: dict[str, Any] = {}
 
     def snapshot(self) -> Snapshot:
         """The cluster as of now."""
@@ -140,8 +168,7 @@ class Lab:
 
     def _handler(self, kind: str) -> Any:  # noqa: ANN401 - a handler of any kind
         if kind not in self._others:
-            # The table of kinds brings the client, which most labs do without.
-            from engine.kube.resources import KINDS  # noqa: PLC0415 - see above
+            from engine.kube.resources import KINDS  # brings the client, too
 
             wakes = next(one.wakes for one in KINDS if one.name == kind)
             changed = self.scheduler.changes.changed
@@ -162,6 +189,9 @@ class Lab:
 
         Of a gang it is tried alone: it waits for the others while not enough of them have nodes.
         """
+        from engine.choice import Refused
+        from engine.gangs import waits_alone
+
         queued = self.queue.take(decision.pod.uid)
         if queued is None:
             return  # it is not there, or a gate holds it
@@ -175,7 +205,20 @@ class Lab:
 
     async def turn(self) -> None:
         """Works until nothing is to be done and nothing is in flight."""
-        more = True
-        while more:
-            more = self.scheduler.work() or self.scheduler.in_flight > 0
+        await self.until(lambda: not (self.scheduler.work() or self.scheduler.in_flight))
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        """Lets what is being written go on, once at least."""
+        import asyncio
+
+        over = False
+        while not over:
+            over = done()
             await asyncio.sleep(0)
+
+    def run(self, work: Coroutine[None, None, _T]) -> _T:
+        """Runs what needs a loop to write to nobody in."""
+        import asyncio
+
+        with asyncio.Runner() as runner:
+            return runner.run(work)

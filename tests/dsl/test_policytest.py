@@ -13,7 +13,7 @@ from dsl.policytest import read_suite
 from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS, KEYED
 from dsl.quantities import parse_time
 from dsl.source import make_source
-from engine.policytests.judging import Rejection, judge
+from engine.policytests.judging import Preempted, Rejection, judge
 from tests.effort import examples
 
 READER = Parser()
@@ -228,7 +228,9 @@ def test_samples_uses_and_params():
     case = made.cases[0]
     sample = case.cluster.of("node")[0].metrics["load"]
     assert (sample.text, sample.age_seconds) == ("5", 300.0)
-    assert [(one.keys, one.sample.text) for one in case.cluster.settings] == [(("n", "m"), "8")]
+    assert [(one.keys, one.sample.text) for one in case.cluster.settings.values()] == [
+        (("n", "m"), "8")
+    ]
     assert case.params["a"][0] == "2"
     assert case.cluster.of("pod")[0].plain["waited"] == 90.0
 
@@ -271,51 +273,27 @@ class Said:
     """Answers made up."""
 
     rejected: dict = field(default_factory=dict)
-    scored: dict | None = None
-    top: tuple = ()
-    skips: dict = field(default_factory=dict)
-    queue: tuple = ()
+    scores: dict | None = None
+    best: tuple = ()
+    numbered: dict = field(default_factory=dict)
+    order: tuple = ()
     held: dict = field(default_factory=dict)
-    permit: tuple = ("allow", "")
-    set: dict = field(default_factory=dict)
-    said: list = field(default_factory=list)
-    preempted: tuple = ((), None)
+    permission: tuple = ("allow", "")
+    annotations: dict = field(default_factory=dict)
+    events: list = field(default_factory=list)
+    preemption: Preempted = field(default_factory=lambda: Preempted((), None))
 
-    def nodes(self):
-        return ["a", "b"]
+    nodes = ("a", "b")
 
+    @property
     def rejections(self):
         return {name: Rejection(*said, "p.policy:1") for name, said in self.rejected.items()}
-
-    def scores(self):
-        return self.scored
-
-    def best(self):
-        return self.top
-
-    def skipped(self, number):
-        return self.skips.get(number)
-
-    def rule_numbers(self):
-        return sorted(self.skips)
-
-    def order(self):
-        return self.queue
 
     def gate(self, pod):
         return self.held.get(pod)
 
-    def permission(self):
-        return self.permit
-
-    def annotations(self):
-        return self.set
-
-    def events(self):
-        return self.said
-
-    def preemption(self):
-        return self.preempted
+    def applies(self, rule):
+        return not rule
 
 
 NO_B = {"b": ("no room", "unresolvable")}
@@ -334,45 +312,45 @@ JUDGED = [
      "no node is rejected with this message\nb is rejected by p.policy:1: \"no room\""),
     ("rejected [b] status unschedulable", Said(NO_B),
      "b is rejected by p.policy:1 as unresolvable"),
-    ("score a 75", Said(scored={"a": 75.0000019, "b": 0}), None),
-    ("score a 75", Said(scored={"a": 75.1, "b": 0}), "the score of a is 75.1"),
+    ("score a 75", Said(scores={"a": 75.0000019, "b": 0}), None),
+    ("score a 75", Said(scores={"a": 75.1, "b": 0}), "the score of a is 75.1"),
     ("score a 0", Said(), "a has no score: every scoring rule abstained"),
     ("score b 0", Said(NO_B, {"a": 1.0}),
      'b has no score: it is rejected by p.policy:1: "no room"'),
-    ("best a", Said(top=("a",)), None),
-    ("best a", Said(top=("a", "b"), scored={"a": 5.0, "b": 5.0}),
+    ("best a", Said(best=("a",)), None),
+    ("best a", Said(best=("a", "b"), scores={"a": 5.0, "b": 5.0}),
      "the best are [a, b]\nscores: a 5, b 5"),
     ("best a", Said(BOTH), "no node is feasible\n"
         'a is rejected by p.policy:1: "a is full"\n'
         'b is rejected by p.policy:1: "no room"'),
-    ("skipped 1", Said(skips={1: True}), None),
-    ("skipped 1", Said(skips={1: False}), "rule 1 did apply"),
-    ("skipped 3", Said(skips={1: True, 2: True}),
+    ("skipped 1", Said(numbered={1: True}), None),
+    ("skipped 1", Said(numbered={1: False}), "rule 1 did apply"),
+    ("skipped 3", Said(numbered={1: True, 2: True}),
      "there is no rule 3; the rules that can be asked are 1 and 2"),
-    ("order [p, q]", Said(queue=("p", "q")), None),
-    ("order [q, p]", Said(queue=("p", "q")), "the order is [p, q]"),
+    ("order [p, q]", Said(order=("p", "q")), None),
+    ("order [q, p]", Said(order=("p", "q")), "the order is [p, q]"),
     ("gated p", Said(held={"p": "wait"}), None),
     ('gated p message "no"', Said(held={"p": "wait"}), 'the message is\n"wait"'),
     ("gated p", Said(), "nothing holds p before the queue"),
     ("ungated p", Said(), None),
     ("ungated p", Said(held={"p": "wait"}), 'p is held: "wait"'),
     ("permit allow", Said(), None),
-    ('permit wait message "x"', Said(permit=("wait", "x")), None),
-    ("permit allow", Said(permit=("reject", "no")), 'permit says reject: "no"'),
-    ("annotation k v", Said(set={"k": "v"}), None),
-    ("annotation k w", Said(set={"k": "v"}), 'k is set to "v"'),
-    ("annotation l v", Said(set={"k": "v"}), "l is not set; set are [k]"),
-    ("unset l", Said(set={"k": "v"}), None),
-    ("unset k", Said(set={"k": "v"}), 'k is set to "v"'),
+    ('permit wait message "x"', Said(permission=("wait", "x")), None),
+    ("permit allow", Said(permission=("reject", "no")), 'permit says reject: "no"'),
+    ("annotation k v", Said(annotations={"k": "v"}), None),
+    ("annotation k w", Said(annotations={"k": "v"}), 'k is set to "v"'),
+    ("annotation l v", Said(annotations={"k": "v"}), "l is not set; set are [k]"),
+    ("unset l", Said(annotations={"k": "v"}), None),
+    ("unset k", Said(annotations={"k": "v"}), 'k is set to "v"'),
     ("events none", Said(), None),
     ("events [a]", Said(), "there is no event"),
-    ('events ["on a", b]', Said(said=["on a", "b"]), None),
-    ("events [b]", Said(said=["on a", "b"]), 'the events are\n"on a"\n"b"'),
-    ("victims [x, y]", Said(preempted=(("y", "x"), "a")), None),
+    ('events ["on a", b]', Said(events=["on a", "b"]), None),
+    ("events [b]", Said(events=["on a", "b"]), 'the events are\n"on a"\n"b"'),
+    ("victims [x, y]", Said(preemption=Preempted(("y", "x"), "a")), None),
     ("victims none", Said(), None),
     ("victims [x]", Said(), "the victims are []"),
-    ("nominated a", Said(preempted=((), "a")), None),
-    ("nominated none", Said(preempted=((), "a")), "nominated is a"),
+    ("nominated a", Said(preemption=Preempted((), "a")), None),
+    ("nominated none", Said(preemption=Preempted((), "a")), "nominated is a"),
 ]  # fmt: skip
 
 

@@ -88,3 +88,22 @@ def test_the_kernel_of_a_node(tmp_path):
           expect feasible [a]
         """
     assert results(tmp_path, "filter: node.kernel starts with '5.'\n", tests) == [("passed", "")]
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        "{kind: Pod, metadata: 5, spec: 5, status: 5}",
+        "{kind: Pod, metadata: {labels: 5}, spec: {containers: 5}}",
+        "{kind: Pod, spec: {containers: [5, {resources: 5}, {resources: {requests: 5}}]}}",
+        "{kind: Deployment, metadata: {name: 5}, spec: {template: 5}}",
+        "{kind: Node, metadata: 5, spec: 5, status: 5}",
+        "{kind: Node, status: {allocatable: 5, capacity: [5], conditions: 5}}",
+    ],
+)
+def test_a_manifest_whose_parts_are_something_else_is_an_error_or_left_out(tmp_path, manifest):
+    (tmp_path / "m.yaml").write_text(manifest)
+    node, pod = ("", ' from "m.yaml"') if "Node" not in manifest else (' from "m.yaml"', "")
+    tests = f'node: a{node}\ntest: "t"\n  given pod name p workload w{pod}\n  expect best a\n'
+    ((outcome, message),) = results(tmp_path, "score: 1\n", tests)
+    assert outcome == "passed" or "m.yaml: Expected" in message

@@ -218,7 +218,7 @@ class Lines(Runner):
     parser = Parser()
 
     def _judged(self, suite, case, answers):
-        for plan in answers.plans:
+        for plan in answers.scene.plans:
             rules = [*plan.filters, *plan.scores, *plan.tiers, *plan.gates, *plan.prefilters]
             for rule in rules:
                 for row in (-1, *answers.scene.rows.values()):

@@ -282,6 +282,18 @@ def test_decisions_by_metrics_of_the_cluster_come_out_the_same(tmp_path):
     assert report.decisions == 8
 
 
+def test_a_pod_that_is_forgotten_after_it_was_confirmed_stays(tmp_path):
+    recording = Recording()
+    recording.cache.add_node(make_node("n1", cpu="2"))
+    recording.rules({"any.policy": "score: 50\n"})
+    first = recording.pod(cpu="2")
+    recording.cache.add_pod(make_pod("web-0", cpu="2", node="n1"), "n1")
+    assert not recording.cache.forget(first.uid)
+    recording.pod(cpu="2")
+    assert recording.decisions[-1].node is None
+    assert recording.replayed(tmp_path / "journal").differences == []
+
+
 # ---- any history ---------------------------------------------------------------------------------
 
 steps = st.one_of(
