@@ -1,6 +1,6 @@
 """A policy as understood becomes a plan: each statement with its closures and its words."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Hashable
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from dsl.lower.statements import (
 from dsl.several import gang_rule, preempt_rule, quota_rule
 from dsl.source import SourceFile
 from dsl.turns import turns
-from dsl.types import Kind
+from dsl.types import Kind, Level
 from dsl.world import Mask, Parts, Subject, World
 
 
@@ -88,6 +88,15 @@ def _filter(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) 
             known[key] = lower_alike(parts, memo)
         return known[key](subject, world, rows)
 
+    shown = (core.right,) if core.message is None else core.message.parts
+    every = ir.walk(*core.longer, *(one for one in shown if not isinstance(one, str)))
+    of_pod = [one for one in every if one.level is Level.POD]
+
+    def told(subject: Subject, world: World) -> Hashable:
+        ask = values(subject, world, -1)
+        # As texts: what is missing equals itself.
+        return tuple([repr(ask(one)) for one in of_pod])
+
     return plan.FilterRule(
         **base,
         prepare=prepare,
@@ -97,6 +106,7 @@ def _filter(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) 
         verdict=verdict,
         message=_message(core, base["source"].text, values),
         alike=alike,
+        told=told if of_pod else None,
     )
 
 

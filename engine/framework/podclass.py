@@ -13,7 +13,7 @@ A class asks plugins and decides nothing; it is made by `classes`, filled by `fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -107,6 +107,7 @@ class PodClass:
         "shared_stamp",
         "terms",
         "ties",
+        "told",
         "total",
         "touched",
         "unfit",
@@ -158,6 +159,8 @@ class PodClass:
         """Whether all scores are whole numbers, so that a key says the total exactly."""
         self.unfit: Rejections | None = None
         """Why it fits nowhere, until something moves that could change that."""
+        self.told: Sequence[Hashable] = ()
+        """What that says of the pod; see `Points.told_key`."""
         self.bad: Exception | None = None
         """What is to be raised if it comes to scoring."""
         self.row: Callable[[int], int] | None = None

@@ -94,6 +94,7 @@ class Framework:
         self.wants_scores = self._actors.read_scores
         """Whether somebody reads the scores of the chosen node, even where it is the only one."""
         self.filters = tuple([one for one in at("filter") if one[1].filter or one[1].pre_filter])
+        self._told = [(name, p.told_key) for name, p in self.filters if p.told_key]
         asked = [
             (*one, weight_of[one[0]]) for one in at("score") if one[1].score or one[1].pre_score
         ]
@@ -354,8 +355,9 @@ class Framework:
         promised = len(snapshot.nominations) or pod.pod.status.nominated_node_name
         if known.terms.wide or promised:
             return self.rejections(pod, snapshot)
-        if known.unfit is None:
-            known.unfit = self.rejections(pod, snapshot)
+        told = [self._guard(name, "Filter", ask, pod, snapshot) for name, ask in self._told]
+        if known.unfit is None or known.told != told:
+            known.unfit, known.told = self.rejections(pod, snapshot), told
         return known.unfit
 
     def scores(
