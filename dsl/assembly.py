@@ -1,7 +1,7 @@
 """A policy as understood becomes a plan: each statement with its closures and its words."""
 
 from collections.abc import Callable, Generator, Hashable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,9 @@ def _message(
     return lambda *place: words.message(core, text, values(*place))
 
 
+_OF_POD: Final = (ir.Read, ir.KeyedRead, ir.ContainerAggregate, ir.Metric, ir.Pair)
+
+
 def _filter(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) -> plan.FilterRule:
     prepare, verdict = lower_filter(core, memo)
     values = _values(memo)
@@ -90,7 +93,8 @@ def _filter(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) 
 
     shown = (core.right,) if core.message is None else core.message.parts
     every = ir.walk(*core.longer, *(one for one in shown if not isinstance(one, str)))
-    of_pod = [one for one in every if one.level is Level.POD]
+    # With these equal what is counted from them is.
+    of_pod = [one for one in every if one.level is Level.POD and isinstance(one, _OF_POD)]
 
     def told(subject: Subject, world: World) -> Hashable:
         ask = values(subject, world, -1)
