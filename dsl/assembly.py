@@ -1,7 +1,7 @@
 """A policy as understood becomes a plan: each statement with its closures and its words."""
 
-from collections.abc import Callable, Generator
-from typing import Any
+from collections.abc import Callable, Generator, Hashable
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from dsl.lower import (
 from dsl.several import gang_rule, preempt_rule, quota_rule
 from dsl.source import SourceFile
 from dsl.turns import turns
-from dsl.types import Kind
+from dsl.types import Kind, Level
 from dsl.world import Mask, Parts, Subject, World
 
 
@@ -77,6 +77,9 @@ def _message(
     return lambda *place: words.message(core, text, values(*place))
 
 
+_OF_POD: Final = (ir.Read, ir.KeyedRead, ir.ContainerAggregate, ir.Metric, ir.Pair)
+
+
 def _filter(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) -> plan.FilterRule:
     prepare, verdict = lower_filter(core, memo)
     values = _values(memo)
@@ -92,6 +95,16 @@ def _filter(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) 
             known[key] = lower_alike(parts, memo)
         return known[key](subject, world, rows)
 
+    shown = (core.right,) if core.message is None else core.message.parts
+    every = ir.walk(*core.longer, *(one for one in shown if not isinstance(one, str)))
+    # With these equal what is counted from them is.
+    of_pod = [one for one in every if one.level is Level.POD and isinstance(one, _OF_POD)]
+
+    def told(subject: Subject, world: World) -> Hashable:
+        ask = values(subject, world, -1)
+        # As texts: what is missing equals itself.
+        return tuple([repr(ask(one)) for one in of_pod])
+
     return plan.FilterRule(
         **base,
         prepare=prepare,
@@ -101,6 +114,7 @@ def _filter(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) 
         verdict=verdict,
         message=_message(core, base["source"].text, values),
         alike=alike,
+        told=told if of_pod else None,
     )
 
 

@@ -10,7 +10,7 @@ From `reserve` on, `world` holds the pod itself on the chosen node. `results` ar
 chosen node: `{"score.total": 93.5}`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -98,6 +98,8 @@ class FilterRule(RuleBase, frozen=True, kw_only=True):
     `verdict(parts, world, rows)` gives a mask of the length of `rows`: True = the node passes.
     `message(subject, world, row)` says why it did not; `alike(subject, world, rows)` whether it
     says the same of all these rows, none of which passes; at times that is no where it does.
+    `told(subject, world)` is what the words of `message` say of the pod; None: they are the same
+    for all pods with equal parts.
     """
 
     core: FilterCore
@@ -105,6 +107,7 @@ class FilterRule(RuleBase, frozen=True, kw_only=True):
     verdict: Callable[[Parts, World, Rows], Mask]
     message: Callable[[Subject, World, int], str]
     alike: Callable[[Subject, World, NDArray[np.intp]], bool]
+    told: Callable[[Subject, World], Hashable] | None
 
 
 class ScoreRule(RuleBase, frozen=True, kw_only=True):

@@ -409,6 +409,8 @@ class Points:
         key_version: what else `class_key` depends on, if it is cheap to tell.
         key_moves: `class_key` looks at more than that, so it is asked in every cycle; otherwise
             once a pod.
+        told_key: what the reasons of rejected nodes say of the pod beside that: pods of a class are
+            told the same while it is equal.
         pre_filter: once a class, before any node. Without it, the filter is always asked.
         filter: once a class for all rows, then for changed rows.
         filter_row: makes the same answer about single rows: for a class a function of a row. It
@@ -467,6 +469,7 @@ class Points:
     wide_key: bool = False
     key_version: Version | None = None
     key_moves: bool = False
+    told_key: Callable[[PodInfo, Snapshot], Hashable] | None = None
     pre_filter: Callable[[PodInfo, Snapshot], PreFilterResult] | None = None
     filter: Callable[[State, PodInfo, Snapshot, Rows], Verdicts] | None = None
     filter_row: Callable[[State, PodInfo, Snapshot], Callable[[int], bool]] | None = None

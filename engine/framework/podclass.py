@@ -14,7 +14,7 @@ A class asks plugins and decides nothing; it is made by `classes`, filled by `fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -113,6 +113,7 @@ class KeyColumn:
         "shared_causes",
         "shared_stamp",
         "ties",
+        "told",
         "touched",
         "unfit",
         "uniform",
@@ -164,6 +165,8 @@ class KeyColumn:
         """Whether all scores are whole numbers, so that a key says the total exactly."""
         self.unfit: Rejections | None = None
         """Why it fits nowhere, until something moves that could change that."""
+        self.told: Sequence[Hashable] = ()
+        """What that says of the pod; see `Points.told_key`."""
         self.bad: Exception | None = None
         """What is to be raised if it comes to scoring."""
         self.row: Callable[[int], int] | None = None

@@ -94,6 +94,7 @@ class Framework:
         self.wants_scores = self._actors.read_scores
         """Whether somebody reads the scores of the chosen node, even where it is the only one."""
         self.filters = tuple([one for one in at("filter") if one[1].filter or one[1].pre_filter])
+        self._told = [(name, p.told_key) for name, p in self.filters if p.told_key]
         asked = [
             (*one, weight_of[one[0]]) for one in at("score") if one[1].score or one[1].pre_score
         ]
@@ -352,8 +353,9 @@ class Framework:
         keys = known.keys
         if known.filters or promised:
             return self.rejections(pod, snapshot)
-        if keys.unfit is None:
-            keys.unfit = self.rejections(pod, snapshot)
+        told = [self._guard(name, "Filter", ask, pod, snapshot) for name, ask in self._told]
+        if keys.unfit is None or keys.told != told:
+            keys.unfit, keys.told = self.rejections(pod, snapshot), told
         return keys.unfit
 
     def scores(

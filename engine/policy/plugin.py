@@ -184,6 +184,7 @@ class PolicyPlugin:
             gang=self._gangs.gang if plan.gangs else None,
             class_key=self._class_key,
             key_moves=self._key_moves(),
+            told_key=self._told_key if any(rule.told for rule in plan.filters) else None,
             pre_filter=self._pre_filter if decides else None,
             filter=self._filter if decides else None,
             what_if=self._what_if if plan.prefilters else None,
@@ -273,6 +274,13 @@ class PolicyPlugin:
         if not self.plan.prefilters:
             return asked.filters, asked.scores
         return asked.filters, asked.scores, "" if asked.stop is None else asked.stop.rule.id
+
+    def _told_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
+        subject, world = self._as_asker(pod, snapshot)
+        filters = zip(self.plan.filters, self._ask(pod, snapshot).filters, strict=True)
+        return tuple(
+            [one.told(subject, world) for one, own in filters if own is not None and one.told]
+        )
 
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Skips when no filter applies to the pod."""

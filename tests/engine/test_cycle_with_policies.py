@@ -29,6 +29,7 @@ POLICIES = (
     "score: node.cpu.free normalize minmax\n",
     "filter: count(node.pods where it.cpu >= 1) < 2\nscore: count(zone.pods) normalize minmax\n",
     "score: metric_age(bandwidth) normalize minmax\n",
+    'filter: pod.cpu < 1 and bandwidth is missing message "no {pod.name}"\n',
 )
 COMPILER = Compiler()
 
@@ -138,3 +139,16 @@ def test_an_age_grows_without_new_samples():
     nodes = [decision[0] for decision in run(happenings, POLICIES[2], 1 << 20)]
     assert nodes[0] is not None
     assert nodes[1] is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ('node.name is nope message "no {pod.name}"', "no redis-{}"),
+        ("pod.name is nobody", "pod.name is nobody is false: pod.name is redis-{}"),
+    ],
+)
+def test_each_pod_is_told_of_itself(rule, words):
+    happenings = [("node", 0, False, "4"), *[("schedule", "redis", "100m")] * 2]
+    messages = [one[-2] for one in run(happenings, f"filter: {rule}\n", 1 << 20)]
+    assert [words.format(number) in one for number, one in enumerate(messages, 1)] == [True, True]
