@@ -74,8 +74,6 @@ P018: what stands in another place
   normalize W Z                       Z normalize W         `{}` stands behind the expression
   score|first : @most|highest|max  prefer: most  `{}` stands behind `prefer:`  [score first]
   score|first : @least|lowest|min  prefer: least  `{}` stands behind `prefer:`  [score first]
-  score|prefer : A @desc << END  prefer: most A  what is wanted stands in front  [score prefer]
-  score|prefer : A @asc << END  prefer: least A  what is wanted stands in front  [score prefer]
   P V A and|or P2 @B                  P V A {4} P2 V B      `{}` is compared with nothing
   P %op|is A and|or @%op|is B         P {2} A {4} P {5} B   `{}` has nothing in front of it
   O K = A and|or @K2 = B              O K = A {5} O K2 = B  nobody says whose label `{}` is
@@ -126,7 +124,6 @@ P017: quotes that are missing, or too much
   image|images|name >> Q              {Q.quote}             `{}` needs quotes  [test]
   node|running|namespace|workload : >> T  {T.bare}              a name has no quotes  [test]
   @ T X '                             "{T.bare}'{X}"        the apostrophe ends this text
-  is|contains|with >> Q               {Q.quote}             `{}` needs quotes
   description : >> Z                  {Z.quote}             a description is a quoted text
   policy|name : >> T  {T.kebab}  `policy` takes a word without quotes  [policy]
   policy : >> W Z                     {*.kebab}             `policy` takes one word  [policy]
@@ -141,7 +138,6 @@ P007: numbers
   #Ki|KiB|kib|KB|kb|ki|Kb             {N}Ki
   #Ti|TiB|tib|TB|tb|ti|Tb             {N}Ti
   #cores|core|c|vcpu|vcpus|cpus|cpu|u|f  N
-  #millicores|mcpu|mc                 {N}m
   #m|min|mins|minute|minutes          {N}min
   #s|sec|secs|second|seconds          {N}s
   #h|hr|hrs|hour|hours                {N}h
@@ -162,7 +158,6 @@ P007: numbers
 P015: words of other languages
   @ sum ( 1 for W in A )              count(A)              there are no loops here
   contain|contais|has|have|includes|include|containing|holds  contains
-  @ is K *                            like "K*"             a pattern follows `like`
   A not contains|like|matches B       not A {3} B
   A does not contain|contains|include B  not A contains B
   startswith|starts_with|beginswith|hasprefix|startwith  starts with
@@ -203,7 +198,6 @@ P015: words of other languages
   UnschedulableAndUnresolvable|unresolved|permanent  unresolvable
   interval|each|step|refresh|poll     every                 -  [metric]
   descending|decreasing|down          desc                  -  [sort]
-  ascending|increasing|up             asc                   -  [sort]
   : >> order by                       ""                    -  [sort]
   : >> by                             ""                    -  [sort]
   then                                ,                     -  [sort]
