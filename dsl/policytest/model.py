@@ -112,11 +112,8 @@ class Cluster:
 
 def same_object(left: Thing, right: Thing) -> bool:
     """Whether two fixtures are about one object of the cluster."""
-    return _identity(left) == _identity(right)
-
-
-def _identity(thing: Thing) -> tuple[str, str, str]:
-    return thing.kind, thing.text("namespace") or "default", thing.name
+    spaces = (one.text("namespace") or "default" for one in (left, right))
+    return left.kind == right.kind and left.name == right.name and len({*spaces}) == 1
 
 
 @dataclass(frozen=True, slots=True)
