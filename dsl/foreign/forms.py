@@ -125,6 +125,7 @@ P017: quotes that are missing, or too much
   image|images|name >> Q  {Q.quote}  `{}` needs quotes  [test]
   node|running|namespace|workload : >> T  {T.bare}  a name has no quotes  [test]
   @ T X '  "{T.bare}'{X}"  the apostrophe ends this text
+  is|contains|with >> Q  {Q.quote}  `{}` needs quotes
   description : >> Z  {Z.quote}  a description is a quoted text
   policy|name : >> T  {T.kebab}  `policy` takes a word without quotes  [policy]
   policy : >> W Z  {*.kebab}  `policy` takes one word  [policy]
