@@ -13,7 +13,7 @@ from dsl import syntax as s
 from dsl.checker import ParamValue, policy_name
 from dsl.checker.declarations import declare_param, text_of
 from dsl.checker.rules import MAX_WEIGHT
-from dsl.checker.scope import Flex, Refused, Scope, attempt, closest
+from dsl.checker.scope import Refused, Scope, attempt, closest
 from dsl.diagnostics import Diagnostic
 from dsl.plan import UseLine
 from dsl.quantities import parse_number
@@ -22,6 +22,8 @@ from dsl.source import SourceFile
 MAX_DEPTH: Final = 8
 #: What a file is made of: its text and its statements.
 Parsed = tuple[SourceFile, Sequence[s.Statement]]
+#: The parameters of the using file; None where it is told that there is no value.
+_Own = Mapping[str, ParamValue | None]
 
 
 class Instance(Struct, frozen=True):
@@ -90,9 +92,9 @@ class Library(Struct):
         for node in statements:
             if isinstance(node, s.Use):
                 scope = Scope(source, {})
-                _declare_params(scope, statements, given)
+                own = _own(scope, statements, given)
                 line = used or UseLine(source, node.span, node.name)
-                instance = attempt(self._instance, scope, node, path, line)
+                instance = attempt(self._instance, scope, node, own, path, line)
                 self.found.extend(one for one in scope.found if one not in self.found)
                 if instance is not None:
                     yield instance
@@ -101,7 +103,7 @@ class Library(Struct):
                     yield from self._of_file(inner, instance.params, further, line)
 
     def _instance(
-        self, scope: Scope, node: s.Use, path: tuple[str, ...], used: UseLine
+        self, scope: Scope, node: s.Use, own: _Own, path: tuple[str, ...], used: UseLine
     ) -> Instance | None:
         if node.name in self.plugins:
             if node.args or node.alias or node.weight is not None:
@@ -122,15 +124,17 @@ class Library(Struct):
             message = f"policies use each other more than {MAX_DEPTH} deep"
             raise scope.refuse("P503", message, node.span)
         name = node.alias or policy_name(*target)
-        params = {**self._arguments(scope, node, target), **self.params.get(name, {})}
+        params = {**self._arguments(scope, node, own, target), **self.params.get(name, {})}
         for decl in target[1]:
             if isinstance(decl, s.ParamDecl) and decl.default is None and decl.name not in params:
                 message = f"`{node.name}` needs a value for `{decl.name}`"
                 help_ = f"write  use {node.name} ({decl.name} = VALUE)"
                 raise scope.refuse("P104", message, node.span, help_)
-        return Instance(*target, name, params, _weight(scope, node), used)
+        return Instance(*target, name, params, _weight(scope, node, own), used)
 
-    def _arguments(self, scope: Scope, node: s.Use, target: Parsed) -> dict[str, ParamValue]:
+    def _arguments(
+        self, scope: Scope, node: s.Use, own: _Own, target: Parsed
+    ) -> dict[str, ParamValue]:
         declared = {one.name: one for one in target[1] if isinstance(one, s.ParamDecl)}
         out: dict[str, ParamValue] = {}
         for arg in node.args:
@@ -142,47 +146,35 @@ class Library(Struct):
                 raise scope.refuse("P108", message, arg.span, *helps)
             if arg.name in out:
                 raise scope.refuse("P108", f"`{arg.name}` is given twice", arg.span)
-            out[arg.name] = _value(scope, arg.value)
+            out[arg.name] = _value(scope, arg.value, own)
             reason = _why_not(target[0], declared[arg.name], out[arg.name])
             if reason is not None:
                 raise scope.refuse("P108", reason.message, arg.span, *reason.helps)
         return out
 
 
-def _declare_params(
-    scope: Scope, statements: Sequence[s.Statement], given: Mapping[str, ParamValue]
-) -> None:
-    """Declares the parameters of the using file; what is wrong with them is told elsewhere."""
+def _own(scope: Scope, statements: Sequence[s.Statement], given: Mapping[str, ParamValue]) -> _Own:
+    """Returns the parameters of the using file."""
+    own: dict[str, ParamValue | None] = {}
     for decl in statements:
         if isinstance(decl, s.ParamDecl):
-            try:
-                declare_param(scope, decl, given.get(decl.name))
-            except Refused:
-                scope.broken.add(decl.name)
+            default = attempt(_value, scope, decl.default, {}) if decl.default is not None else None
+            own[decl.name] = given.get(decl.name, default)
     scope.found.clear()
+    return own
 
 
-def _value(scope: Scope, node: s.Expr) -> ParamValue:
+def _value(scope: Scope, node: s.Expr, own: _Own) -> ParamValue:
     if isinstance(node, s.Words):
-        return [str(_value(scope, one)) for one in node.items]
-    return _param(scope, node) if isinstance(node, s.Param) else text_of(scope, node)
-
-
-def _param(scope: Scope, node: s.Param) -> ParamValue:
-    entry = scope.params.get(node.name)
-    value = entry.value if entry is not None else None
-    if isinstance(value, Flex):
-        return value.text
-    plain = getattr(value, "value", None)
-    if node.name in scope.broken:
+        return [str(_value(scope, one, own)) for one in node.items]
+    if not isinstance(node, s.Param):
+        return text_of(scope, node)
+    if node.name not in own:
+        raise scope.refuse("P105", f"there is no parameter `${node.name}`", node.span)
+    value = own[node.name]
+    if value is None:
         raise Refused
-    if isinstance(plain, tuple):
-        return [str(one) for one in plain]
-    if isinstance(plain, str | bool):
-        return plain
-    if isinstance(plain, float) and entry is not None and entry.written.default is not None:
-        return _value(scope, entry.written.default)
-    raise scope.refuse("P105", f"there is no parameter `${node.name}`", node.span)
+    return value
 
 
 def _why_not(source: SourceFile, decl: s.ParamDecl, value: ParamValue) -> Diagnostic | None:
@@ -195,10 +187,10 @@ def _why_not(source: SourceFile, decl: s.ParamDecl, value: ParamValue) -> Diagno
     return None
 
 
-def _weight(scope: Scope, node: s.Use) -> float | None:
+def _weight(scope: Scope, node: s.Use, own: _Own) -> float | None:
     if node.weight is None:
         return None
-    value = parse_number(str(_value(scope, node.weight)))
+    value = parse_number(str(_value(scope, node.weight, own)))
     if 0 <= value <= MAX_WEIGHT:
         return value
     message = f"a weight is a number from 0 to {MAX_WEIGHT:,.0f}"

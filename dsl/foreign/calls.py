@@ -57,6 +57,9 @@ _LIBRARIES: Final = frozenset(
 )  # fmt: skip
 #: A field, perhaps with a key.
 PATH: Final = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\[[^\[\]]*\])?(?:\.[A-Za-z_]\w*)*"
+_TESTS: Final = re.compile(r"\{0\} [a-z ]+ \{1\}")
+_QUOTED: Final = re.compile(r"\w?[\"']")
+_UNLIKE: Final = re.compile(r"\A\w[\"']|[\\^]")
 _METHOD: Final = re.compile(rf"({PATH})\.([A-Za-z_]\w*)\(([^()]*)\)")
 #: Functions of CEL and others that go through a list, and what does that here.
 _LOOPS: Final = {
@@ -101,25 +104,10 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
     wanted = [int(one) for one in re.findall(r"\{(\d)\}", form)]
     if max(wanted, default=-1) >= len(parts):
         return None
-    return Spelling(_put(form, _in_order(form, parts)))
-
-
-def _in_order(form: str, parts: list[str]) -> list[str]:
-    """Returns the arguments with what is tested in front: `regex("^a", pod.name)`."""
-    texts = re.fullmatch(r"\{0\} (matches|like|contains|starts with|ends with) \{1\}", form)
-    if texts is None or not parts[1:] or parts[2:]:
-        return parts
-    value, text = parts
-    if re.match(r"[rRbu]?[\"']", value) and not re.match(r"[rRbu]?[\"']", text):
-        value, text = text, value
-    text = re.sub(r"\A[rRbu](?=[\"'])", "", text)
-    if "\\" in text and "'" not in text:
-        # In double quotes a backslash means something.
-        text = f"'{text[1:-1]}'"
-    if texts[1] == "matches" and re.fullmatch(r"([\"'])\^[^$]*[^$*+]\1", text):
-        # Here a pattern is that of the whole text.
-        text = f"{text[:-1]}.*{text[-1]}"
-    return [value, text]
+    # A text in front, an anchor or an escape: what is meant is another test, or another text.
+    if _TESTS.match(form) and (_QUOTED.match(parts[0]) or _UNLIKE.search(parts[1])):
+        return None
+    return Spelling(_put(form, parts))
 
 
 def _put(form: str, parts: Sequence[str]) -> str:

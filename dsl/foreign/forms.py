@@ -10,9 +10,10 @@ for one text alone.
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
-from dsl.foreign.matcher import Row
+from dsl.foreign.matcher import Matcher, Row
 
 _SETS: Final = {
     "keyed": "label|annotation|taint|toleration|condition|node_selector|resource"
@@ -38,232 +39,233 @@ _LEFT_OUT: Final = re.compile(r"(?<!\S)([\w|:]+)\? ")
 _TEXT: Final = r"""
 P024: attributes and expectations of test files
   @ %keyed K = A : W  {1} K=A  taints are given without their effect  [test]
-  @ label|annotation K = A , K2 = A2  {1} K=A {1} K2=A2     each label is said by itself  [test]
-  @ %keyed K :? A                     {1} K=A               `{}` is no KEY=VALUE  [test]
+  @ label|annotation K = A , K2 = A2  {1} K=A {1} K2=A2  each label is said by itself  [test]
+  @ %keyed K :? A  {1} K=A  `{}` is no KEY=VALUE  [test]
   @ %keyed T  {1} {T.bare}  a key and its value are not in quotes  [test]
-  @ %keyed K                          {1} K=VALUE           `{}` has no value  [test]
-  expect >> pending|unschedulable|nothing  feasible none    there is no expectation `{}`  [test]
-  @ metric W = A                      metric W A            an attribute takes no `=`  [test]
-  expect W K >> =|==|:|is             ""                    an expectation has no `{}`  [test]
-  expect W >> =|==|:|is|are|be|to     ""                    an expectation has no `{}`  [test]
-  expect >> W ( K )                   W K                   an expectation has no brackets  [test]
-  @ W = A                             W A                   an attribute takes no `=`  [test]
-  @ W : A                             W A                   an attribute takes no colon  [test]
-  running|finished : >> << K          on~                   first it is said on which node  [test]
+  @ %keyed K  {1} K=VALUE  `{}` has no value  [test]
+  expect >> pending|unschedulable|nothing  feasible none  there is no expectation `{}`  [test]
+  @ metric W = A  metric W A  an attribute takes no `=`  [test]
+  expect W K >> =|==|:|is  ""  an expectation has no `{}`  [test]
+  expect W >> =|==|:|is|are|be|to  ""  an expectation has no `{}`  [test]
+  expect >> W ( K )  W K  an expectation has no brackets  [test]
+  @ W = A  W A  an attribute takes no `=`  [test]
+  @ W : A  W A  an attribute takes no colon  [test]
+  running|finished : >> << K  on~  first it is said on which node  [test]
   use K >> W =|: A  (W = A)  values of parameters stand in parentheses  [test use]
 P005: colons
-  let W >> << N                       =~                    a value is given by `=`  [let]
+  let W >> << N  =~  a value is given by `=`  [let]
   metric W >> << promql|annotation|usage|object  =~  a value is given by `=`  [metric]
-  let|param|metric W >> :=|==         =                     a value is given by `=`
-  let|metric W >> :                   ~=                    a value is given by `=`
-  param W >> W2                       : W2                  a type stands behind a colon  [param]
-  test T :                            test: T               `test` needs a colon  [head test]
-  @ %head                             {1}:                  `{}` needs a colon  [head test]
-  : >> :                              ""                    one colon is enough
-  applies to << A                     applies to:           `{}` needs a colon  [head]
-  @ S =|->|if|when|+=|:=              {S}:                  `{}` needs a colon  [head]
-  @ S                                 {S}:                  `{}` needs a colon  [head]
+  let|param|metric W >> :=|==  =  a value is given by `=`
+  let|metric W >> :  ~=  a value is given by `=`
+  param W >> W2  : W2  a type stands behind a colon  [param]
+  test T :  test: T  `test` needs a colon  [head test]
+  @ %head  {1}:  `{}` needs a colon  [head test]
+  : >> :  ""  one colon is enough
+  applies to << A  applies to:  `{}` needs a colon  [head]
+  @ S =|->|if|when|+=|:=  {S}:  `{}` needs a colon  [head]
+  @ S  {S}:  `{}` needs a colon  [head]
 P018: what stands in another place
-  : NoSchedule|NoExecute|PreferNoSchedule  ""               taints are asked without their effect
-  -> >> ->                            ""                    one `->` is enough
-  : >> ->                             ""                    a rule for all pods has no `->`
+  : NoSchedule|NoExecute|PreferNoSchedule  ""  taints are asked without their effect
+  -> >> ->  ""  one `->` is enough
+  : >> ->  ""  a rule for all pods has no `->`
   @ -> X ->  and X ->  a rule has one `->`; conditions in front of it are joined
-  weight =|: A Z                      Z weight A            `{}` stands behind the expression
-  weight|missing A Z                  Z {1} A               `{}` stands behind the expression
-  message T Z                         Z message T           `{}` stands behind the expression
-  normalize W Z                       Z normalize W         `{}` stands behind the expression
+  weight =|: A Z  Z weight A  `{}` stands behind the expression
+  weight|missing A Z  Z {1} A  `{}` stands behind the expression
+  message T Z  Z message T  `{}` stands behind the expression
+  normalize W Z  Z normalize W  `{}` stands behind the expression
   score|first : @most|highest|max  prefer: most  `{}` stands behind `prefer:`  [score first]
   score|first : @least|lowest|min  prefer: least  `{}` stands behind `prefer:`  [score first]
-  score|prefer : A @desc << END  prefer: most A  what is wanted stands in front  [score prefer]
-  score|prefer : A @asc << END  prefer: least A  what is wanted stands in front  [score prefer]
-  P V A and|or P2 @B                  P V A {4} P2 V B      `{}` is compared with nothing
-  P %op|is A and|or @%op|is B         P {2} A {4} P {5} B   `{}` has nothing in front of it
-  O K = A and|or @K2 = B              O K = A {5} O K2 = B  nobody says whose label `{}` is
-  is|contains|like|with not? >> P     (P)                   a field behind a word has parentheses
-  if X @A else B                      if X then A else B    `then` is missing in front of this
-  then A << END                       then A else 0         an `else` is needed  [score]
-  A @if X << END                      if X then A else 0    the condition stands in front  [score]
+  P V A and|or P2 @B  P V A {4} P2 V B  `{}` is compared with nothing
+  P %op|is A and|or @%op|is B  P {2} A {4} P {5} B  `{}` has nothing in front of it
+  O K = A and|or @K2 = B  O K = A {5} O K2 = B  nobody says whose label `{}` is
+  is|contains|like|with not? >> P  (P)  a field behind a word has parentheses
+  if X @A else B  if X then A else B  `then` is missing in front of this
+  then A << END  then A else 0  an `else` is needed  [score]
+  A @if X << END  if X then A else 0  the condition stands in front  [score]
   : >> Y @if|when|for X << %behind  X -> Y  the condition stands in front, before `->`  [sided]
-  @ R >> P                            of P                  no `of` stands in front of `{}`
+  @ R >> P  of P  no `of` stands in front of `{}`
 P019: labels
   @ O K =|==|!= O2 K2  {O.one}[K] {3.equal} {O2.one}[K2]  a label test compares with a word
-  @ O K << V                          {O.one}[K]            here the value of a label is needed
-  @ O K exists|defined|present        {O.one}[K] is present  here the key stands in brackets
-  @ O ( T )                           O[T]                  the key of a label stands in brackets
-  @ O K =|== [ M ]                    {O.one}[K] in [M]     one of a list is asked by `in`
-  O >> contains K                     K                     a label is asked by its key
-  ( A where >> %labels K              it.{4.one} K          whose label this is stands in front
-  label|labels K = A                  ?node.label K = A     whose label this is stands in front
+  @ O K << V  {O.one}[K]  here the value of a label is needed
+  @ O K exists|defined|present  {O.one}[K] is present  here the key stands in brackets
+  @ O ( T )  O[T]  the key of a label stands in brackets
+  @ O K =|== [ M ]  {O.one}[K] in [M]  one of a list is asked by `in`
+  O >> contains K  K  a label is asked by its key
+  ( A where >> %labels K  it.{4.one} K  whose label this is stands in front
+  label|labels K = A  ?node.label K = A  whose label this is stands in front
 P020: lists and ranges
-  in >> L                             [L]                   a list stands in brackets
-  in >> (|{ M )|}                     [M]                   a list stands in square brackets
-  in >> T                             [{T.bare}]            a list stands in brackets
-  N >> ... << N2                      ..                    a range is written with `..`
-  in >> N to|-|through|until N2       N..N2                 a range is written with `..`
+  in >> L  [L]  a list stands in brackets
+  in >> (|{ M )|}  [M]  a list stands in square brackets
+  in >> T  [{T.bare}]  a list stands in brackets
+  N >> ... << N2  ..  a range is written with `..`
+  in >> N to|-|through|until N2  N..N2  a range is written with `..`
   in >> mon|monday ..|-|to|through fri|friday  [mon, tue, wed, thu, fri]  days stand in a list
 P021: queries of Prometheus
-  metric W = >> prometheus|query|prom|expr? T  promql T         %source  [metric]
+  metric W = >> prometheus|query|prom|expr? T  promql T  %source  [metric]
   by >> ( W )  W  one label is named, without brackets  [metric]
-  promql >> ( T ) << %clauses         T                     a query has no brackets  [metric]
-  promql >> Y << %clauses             {Y.quote}             a query stands in quotes  [metric]
-  metric W = >> W2 ( X ) << %clauses  promql {*.quote}      %source  [metric]
-  @ W by|without|on ( M ) ( X )       ?                     %query  [rules]
-  @ W ( X ) by|without|on ( M )       ?                     %query  [rules]
-  @ W ( W2 { X } [ X2 ] )             ?                     %query  [rules]
-  @ W ( X , W2 ( W3 { X2 } [ X3 ] ) )  ?                     %query  [rules]
-  @ W { W2 =|=~|!=|!~ X }             ?                     %query  [rules]
-  @ W offset|on|ignoring|group_left|group_right X  ?                     %query  [rules]
+  promql >> ( T ) << %clauses  T  a query has no brackets  [metric]
+  promql >> Y << %clauses  {Y.quote}  a query stands in quotes  [metric]
+  metric W = >> W2 ( X ) << %clauses  promql {*.quote}  %source  [metric]
+  @ W by|without|on ( M ) ( X )  ?  %query  [rules]
+  @ W ( X ) by|without|on ( M )  ?  %query  [rules]
+  @ W ( W2 { X } [ X2 ] )  ?  %query  [rules]
+  @ W ( X , W2 ( W3 { X2 } [ X3 ] ) )  ?  %query  [rules]
+  @ W { W2 =|=~|!=|!~ X }  ?  %query  [rules]
+  @ W offset|on|ignoring|group_left|group_right X  ?  %query  [rules]
 P022: words that are one of a few
-  str|text|word|label                 string                there is no type `{}`  [param]
-  int|integer|float|double|decimal|long  number                there is no type `{}`  [param]
-  boolean|flag                        bool                  there is no type `{}`  [param]
-  list of strings|texts|words         list of string        a list has one type  [param]
-  linear|minmaxscale|min_max          minmax                there is no scale `{}`
+  str|text|word|label  string  there is no type `{}`  [param]
+  int|integer|float|double|decimal|long  number  there is no type `{}`  [param]
+  boolean|flag  bool  there is no type `{}`  [param]
+  list of strings|texts|words  list of string  a list has one type  [param]
+  linear|minmaxscale|min_max  minmax  there is no scale `{}`
   over >> node.zone|pod.zone|node.region|node.name  {2.tail}  `{}` is no topology  [spread]
 P017: quotes that are missing, or too much
-  like >> K                           {K.quote}             `{}` needs quotes
+  like >> K  {K.quote}  `{}` needs quotes
   test : >> Z  {Z.quote}  what a test says stands in quotes  [test]
-  image|images|name >> Q              {Q.quote}             `{}` needs quotes  [test]
-  node|running|namespace|workload : >> T  {T.bare}              a name has no quotes  [test]
-  @ T X '                             "{T.bare}'{X}"        the apostrophe ends this text
-  is|contains|with >> Q               {Q.quote}             `{}` needs quotes
-  description : >> Z                  {Z.quote}             a description is a quoted text
+  image|images|name >> Q  {Q.quote}  `{}` needs quotes  [test]
+  node|running|namespace|workload : >> T  {T.bare}  a name has no quotes  [test]
+  @ T X '  "{T.bare}'{X}"  the apostrophe ends this text
+  is|contains|with >> Q  {Q.quote}  `{}` needs quotes
+  description : >> Z  {Z.quote}  a description is a quoted text
   policy|name : >> T  {T.kebab}  `policy` takes a word without quotes  [policy]
-  policy : >> W Z                     {*.kebab}             `policy` takes one word  [policy]
-  policy : >> Q                       {Q.kebab}             `policy` takes one word  [policy]
-  mode : >> T                         {T.bare}              a mode has no quotes  [mode]
-  param|let|metric >> K << =|:        {K.name}              `{}` is no name: letters, digits and _
+  policy : >> W Z  {*.kebab}  `policy` takes one word  [policy]
+  policy : >> Q  {Q.kebab}  `policy` takes one word  [policy]
+  mode : >> T  {T.bare}  a mode has no quotes  [mode]
+  param|let|metric >> K << =|:  {K.name}  `{}` is no name: letters, digits and _
   over >> J  "J"  the key of a label stands in quotes  [spread]
   spread : >> J  over "J"  the key of a label stands in quotes, behind `over`  [spread]
 P007: numbers
-  #Gi|GiB|gib|GB|gb|gi|Gb             {N}Gi
-  #Mi|MiB|mib|MB|mb|mi|Mb             {N}Mi
-  #Ki|KiB|kib|KB|kb|ki|Kb             {N}Ki
-  #Ti|TiB|tib|TB|tb|ti|Tb             {N}Ti
+  #Gi|GiB|gib|GB|gb|gi|Gb  {N}Gi
+  #Mi|MiB|mib|MB|mb|mi|Mb  {N}Mi
+  #Ki|KiB|kib|KB|kb|ki|Kb  {N}Ki
+  #Ti|TiB|tib|TB|tb|ti|Tb  {N}Ti
   #cores|core|c|vcpu|vcpus|cpus|cpu|u|f  N
-  #millicores|mcpu|mc                 {N}m
-  #m|min|mins|minute|minutes          {N}min
-  #s|sec|secs|second|seconds          {N}s
-  #h|hr|hrs|hour|hours                {N}h
-  #d|day|days                         {N}d
-  #w|week|weeks                       {N.weeks}d
-  #y|year|years                       {N.years}d
-  #am                                 N
-  #h #min|m                           {1}{2}                a duration is one word
-  @ N %                               {N}%                  a percentage has no blank before its `%`
-  @ . N                               0.N                   a number starts with a digit
-  @ N .                               N                     digits stand behind the point
-  @ + N                               N                     a number has no plus sign
-  @ N , N2                            N.N2                  a number has a point, not a comma
-  @ N ' N2                            {N}{N2}               a number has digits and a point only
-  time in|is|between T ..|and|to T2   ?                     hours are whole:~~time.hour in 22..5
+  #m|min|mins|minute|minutes  {N}min
+  #s|sec|secs|second|seconds  {N}s
+  #h|hr|hrs|hour|hours  {N}h
+  #d|day|days  {N}d
+  #w|week|weeks  {N.weeks}d
+  #y|year|years  {N.years}d
+  #am  N
+  #h #min|m  {1}{2}  a duration is one word
+  @ N %  {N}%  a percentage has no blank before its `%`
+  @ . N  0.N  a number starts with a digit
+  @ N .  N  digits stand behind the point
+  @ + N  N  a number has no plus sign
+  @ N , N2  N.N2  a number has a point, not a comma
+  @ N ' N2  {N}{N2}  a number has digits and a point only
+  time in|is|between T ..|and|to T2  ?  hours are whole:~~time.hour in 22..5
   @ time.hour|time in|between N : 00|0 ..|to|and|- N3 : 00|0  time.hour in N..{N3.before}  %hours
-  @ now|time >|>= N : N2              time.hour >= N        %hours
+  @ now|time >|>= N : N2  time.hour >= N  %hours
 P015: words of other languages
-  @ sum ( 1 for W in A )              count(A)              there are no loops here
+  @ sum ( 1 for W in A )  count(A)  there are no loops here
   contain|contais|has|have|includes|include|containing|holds  contains
-  @ is K *                            like "K*"             a pattern follows `like`
-  A not contains|like|matches B       not A {3} B
+  A not contains|like|matches B  not A {3} B
   A does not contain|contains|include B  not A contains B
   startswith|starts_with|beginswith|hasprefix|startwith  starts with
   endswith|ends_with|hassuffix|endwith  ends with
-  starts|ends << A                    {1} with
-  equals|equal|eq|equalto             is
-  is? equal|equals to                 is
-  is? not equal to                    is not
-  is not in                           not in
-  is? not one of                      not in
-  is in|among                         in
-  is? one of                          in
+  starts|ends << A  {1} with
+  equals|equal|eq|equalto  is
+  is? equal|equals to  is
+  is? not equal to  is not
+  is not in  not in
+  is? not one of  not in
+  is in|among  in
+  is? one of  in
   is? greater|bigger|more|larger|higher|above|over than  >
   is? less|smaller|fewer|lower|below|under than  <
-  is? above|exceeds|gt                >
-  is? below|under|lt                  <
-  is? at least                        >=
-  is? at most                         <=
-  exists|defined|present              is present
-  exists|has A                        A is present
+  is? above|exceeds|gt  >
+  is? below|under|lt  <
+  is? at least  >=
+  is? at most  <=
+  exists|defined|present  is present
+  exists|has A  A is present
   @ pod|pods|node|nodes|it|namespace has|have|with %labels K  {1.one}.{3.one} K
-  like T                              like {T.glob}
-  @ A ilike T                         lower(A) like {T.low}
-  ro                                  or
-  nto|isnt|no                         not
-  between N and|to N2                 in N..N2
+  like T  like {T.glob}
+  @ A ilike T  lower(A) like {T.low}
+  ro  or
+  nto|isnt|no  not
+  between N and|to N2  in N..N2
   then|implies|must  ->  -  [sided]
   -> >> then|require|must|demand|only|should|filter|allow|need|needs  ""
   : >> when|where|if|for|that|all|only|select|require|prefer  ""
-  : @if X then Z                      : X -> Z
-  @ case when X then X2 else X3 end   if X then X2 else X3
-  @ A if X else B                     if X then A else B
-  @ len ( [ W for W2 in A if X ] )    count(A where {X.it})  there are no loops here
-  @ any|all ( X for W in A )          {1}(A where {X.it})   there are no loops
-  @ count ( * )                       count(node.pods)
-  @ count|sum|avg|any|all|min|max P   {1}(P)                `{}` takes its value in parentheses
-  because|reason|msg|why|saying       message               -  [any]
+  : @if X then Z  : X -> Z
+  @ case when X then X2 else X3 end  if X then X2 else X3
+  @ A if X else B  if X then A else B
+  @ len ( [ W for W2 in A if X ] )  count(A where {X.it})  there are no loops here
+  @ any|all ( X for W in A )  {1}(A where {X.it})  there are no loops
+  @ count ( * )  count(node.pods)
+  @ count|sum|avg|any|all|min|max P  {1}(P)  `{}` takes its value in parentheses
+  because|reason|msg|why|saying  message  -  [any]
   UnschedulableAndUnresolvable|unresolved|permanent  unresolvable
-  interval|each|step|refresh|poll     every                 -  [metric]
-  descending|decreasing|down          desc                  -  [sort]
-  ascending|increasing|up             asc                   -  [sort]
-  : >> order by                       ""                    -  [sort]
-  : >> by                             ""                    -  [sort]
-  then                                ,                     -  [sort]
+  interval|each|step|refresh|poll  every  -  [metric]
+  descending|decreasing|down  desc  -  [sort]
+  : >> order by  ""  -  [sort]
+  : >> by  ""  -  [sort]
+  then  ,  -  [sort]
   lowest|less|min|minimum|fewest|smallest|lesser|fewer|oldest|earliest  least  -  [prefer avoid]
   highest|more|max|maximum|largest|biggest|greatest|newest|latest  most  -  [prefer avoid]
-  least|most of                       {1}                   -  [prefer avoid]
-  : >> zone|node|region|rack << skew|hard|END  over {2}     -  [spread]
-  max skew                            skew                  -  [spread]
-  maxskew|max_skew|difference         skew                  -  [spread]
-  strict|required|must|strictly|donotschedule|mandatory  hard                  -  [spread]
-  deny|refuse|block|forbid|no         reject                -  [permit]
-  @ pod.annotation|pod.annotations [ K ]  annotate K            use `annotate`  [binds]
-  @ pod.annotation|pod.annotations [ T ]  annotate T            use `annotate`  [binds]
-  @ pod.label|pod.labels [ K ]        label K               use `label`  [prebind]
-  annotation K                        annotate K            -  [prebind postbind]
-  in|between|within N ..|to|and|- N2  from N to N2          -  [param]
+  least|most of  {1}  -  [prefer avoid]
+  : >> zone|node|region|rack << skew|hard|END  over {2}  -  [spread]
+  max skew  skew  -  [spread]
+  maxskew|max_skew|difference  skew  -  [spread]
+  strict|required|must|strictly|donotschedule|mandatory  hard  -  [spread]
+  deny|refuse|block|forbid|no  reject  -  [permit]
+  @ pod.annotation|pod.annotations [ K ]  annotate K  use `annotate`  [binds]
+  @ pod.annotation|pod.annotations [ T ]  annotate T  use `annotate`  [binds]
+  @ pod.label|pod.labels [ K ]  label K  use `label`  [prebind]
+  annotation K  annotate K  -  [prebind postbind]
+  in|between|within N ..|to|and|- N2  from N to N2  -  [param]
   @ pod|node|it|namespace|cluster .. W2  {1}.W2
-  if|with|having|when|filter|whose    where
+  if|with|having|when|filter|whose  where
   in|on|of|from|across|by|per|among|through|for  over
 P014: signs of other languages
-  &&|&                                and
-  ||                                  or
-  !                                   not
-  ===                                 ==
-  !==|<>|!~                           !=
-  => << N                             >=
-  =>|==>|-->|->>|=>>                  ->
-  - >                                 ->
-  = << P                              ==
-  =~                                  matches
-  A <|<=|>|>= B @<|<=|>|>= C          A {2} B and B {4} C   comparisons do not chain
-  = << A                              is
-  O K @: A                            O K=A                 a label is tested by `=`
-  @ P : A                             P is A                `:` is not a comparison
+  &&|&  and
+  ||  or
+  !  not
+  ===  ==
+  !==|<>|!~  !=
+  => << N  >=
+  =>|==>|-->|->>|=>>  ->
+  - >  ->
+  = << P  ==
+  =~  matches
+  A <|<=|>|>= B @<|<=|>|>= C  A {2} B and B {4} C  comparisons do not chain
+  = << A  is
+  O K @: A  O K=A  a label is tested by `=`
+  @ P : A  P is A  `:` is not a comparison
   : >> |  ""  `|` has no meaning here: an indented line continues the statement
-  A ** B                              pow(A, B)
-  A ^ B                               pow(A, B)
-  A % B                               mod(A, B)
-  A // N                              floor(A / N)
-  like >> % K %                       *K*                   any text is `*` in a pattern
-  // Z                                # Z                   a comment starts with `#`  [any]
+  A ** B  pow(A, B)
+  A ^ B  pow(A, B)
+  A % B  mod(A, B)
+  A // N  floor(A / N)
+  like >> % K %  *K*  any text is `*` in a pattern
+  // Z  # Z  a comment starts with `#`  [any]
   /* X */  ""  a comment starts with `#`, and ends the line  [any]
-  -- Z                                # Z                   a comment starts with `#`  [any]
-  @ { { . X } }                       ?                     %param
-  @ $ { W }                           ?                     %param
-  X @? X2 : X3                        if X then X2 else X3
+  -- Z  # Z  a comment starts with `#`  [any]
+  @ { { . X } }  ?  %param
+  @ $ { W }  ?  %param
+  X @? X2 : X3  if X then X2 else X3
   : >> { X : X2 }  ?  join conditions by `and`, and indent the next line
   : @- X - Z  : X and Z  a statement has no list items: conditions are joined
 P004: words that start a line elsewhere
-  policy|policies|import|include|load|using|testing : << K  use                   -  [head test]
-  it|case|describe|scenario|example|spec << :  test                  -  [head test]
-  deny|reject|disallow|block|exclude|ban << :  forbid                -  [head]
-  allow|accept|assert|must|ensure|validate|constraint << :  require               -  [head]
+  policy|policies|import|include|load|using|testing : << K  use  -  [head test]
+  it|case|describe|scenario|example|spec << :  test  -  [head test]
+  deny|reject|disallow|block|exclude|ban << :  forbid  -  [head]
+  allow|accept|assert|must|ensure|validate|constraint << :  require  -  [head]
   nodeselector|affinity|nodeaffinity  ?require: node.label KEY=VALUE  -  [head]
-  name|metadata|module|plugin : << K  policy:               -  [head]
-  var|const|set|define|val|local|final << W =  let                   -  [head]
-  @W :=|= << A                        let W =               a value gets its name by `let`  [head]
+  name|metadata|module|plugin : << K  policy:  -  [head]
+  var|const|set|define|val|local|final << W =  let  -  [head]
+  @W :=|= << A  let W =  a value gets its name by `let`  [head]
   message|status  ?  it belongs to the rule above: indent it, without a colon  [head]
-  >> - << S                           ""                    a policy has no list items  [head]
+  >> - << S  ""  a policy has no list items  [head]
 """
+
+
+@cache
+def known_forms() -> Matcher:
+    """Returns the rows of the table, ready to be matched; made when something is wrong."""
+    return Matcher(rows())
 
 
 def rows() -> Iterator[tuple[str, Row]]:

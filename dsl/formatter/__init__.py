@@ -81,11 +81,11 @@ def _between(lines: list[str], gap: str, *, together: bool) -> None:
         lines[-1] += f"  {trailing}"
     # A comment that is indented right below a statement belongs to it.
     attached = bool(lines)
-    together = together and not any(remark.text for remark in between)
-    for remark in between:
-        attached = attached and remark.indented and bool(remark.text)
-        if remark.text:
-            lines.append(("  " if attached else "") + remark.text)
+    together = together and not any(remark for remark, _ in between)
+    for remark, indented in between:
+        attached = attached and indented and bool(remark)
+        if remark:
+            lines.append(("  " if attached else "") + remark)
         elif lines and lines[-1] and not together:
             lines.append("")
 
@@ -103,6 +103,4 @@ def _meaning(text: str, statements: Statements) -> list[object]:
 
 
 def _comments(gap: str) -> list[str]:
-    if not gap.strip():
-        return []
     return [line.strip() for line in gap.split("\n") if line.strip()]

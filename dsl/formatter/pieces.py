@@ -47,12 +47,8 @@ _FILLED: Final = 7
 STEP: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """A line without words: a comment, or nothing."""
-
-    text: str
-    indented: bool
+#: A line without words: a comment or nothing, and whether it is indented.
+Remark = tuple[str, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +88,7 @@ def remarks(gap: str, *, first: bool = False) -> tuple[str, tuple[Remark, ...]]:
     lines = gap.split("\n")
     trailing = "" if first else lines[0].strip()
     whole = lines[:-1] if first else lines[1:-1]
-    return trailing, tuple(Remark(line.strip(), line[:1] in (" ", "\t")) for line in whole)
+    return trailing, tuple((line.strip(), line[:1] in (" ", "\t")) for line in whole)
 
 
 def make_pieces(text: str, words: Sequence[Lexeme]) -> list[Piece]:
@@ -123,7 +119,7 @@ def make_pieces(text: str, words: Sequence[Lexeme]) -> list[Piece]:
                 starts=starts,
                 breaks=step or (starts and "\n" in gap),
                 indent=0 if before is None else STEP * (level if starts else level + 1),
-                above=_above(between, blanks=step and bool(level) and _is_step(pieces)),
+                above=_above(between, blanks=step and any(one.breaks for one in pieces)),
                 comment=trailing,
             )
         )
@@ -131,17 +127,12 @@ def make_pieces(text: str, words: Sequence[Lexeme]) -> list[Piece]:
     return pieces
 
 
-def _is_step(pieces: Sequence[Piece]) -> bool:
-    """Tells whether a step of a test was met already."""
-    return any(piece.breaks for piece in pieces)
-
-
 def _above(between: Sequence[Remark], *, blanks: bool) -> tuple[str, ...]:
     """Returns the comments of the lines between; with `blanks` one blank line at a time too."""
     kept: list[str] = []
-    for remark in between:
-        if remark.text or (blanks and kept[-1:] != [""]):
-            kept.append(remark.text)
+    for remark, _ in between:
+        if remark or (blanks and kept[-1:] != [""]):
+            kept.append(remark)
     return tuple(kept)
 
 

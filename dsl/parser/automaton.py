@@ -44,7 +44,7 @@ class Automaton:
         strings = [one for one in tables.terminals if one.pattern.type == "str"]
         keywords = {one.name for one in strings if one.pattern.value.isidentifier()}
         for one in self._lexers:
-            one.match = _first_match(one, keywords)
+            one.match = _whole_words(one, keywords)
 
     @cached_property
     def spelt(self) -> Mapping[str, tuple[str, ...]]:
@@ -84,20 +84,13 @@ class Automaton:
             return None, Stop(place, place + 1, "", lambda: allowed)
 
 
-def _first_match(lexer: Any, keywords: set[str]) -> Callable[[Any, int], Any]:  # noqa: ANN401 - Lark's
-    """Returns what makes the scanner of a lexer when it is first asked for a word."""
+def _whole_words(lexer: Any, keywords: set[str]) -> Callable[[Any, int], Any]:  # noqa: ANN401 - Lark's
+    """Returns what finds a word at a place: a keyword that a longer word starts with is none."""
 
     def match(text: Any, at: int) -> Any:  # noqa: ANN401 - Lark's
-        scan = lexer.scanner.match
-
-        def whole_word(text: Any, at: int) -> Any:  # noqa: ANN401 - Lark's
-            # A keyword that a longer word starts with is none.
-            found = scan(text, at)
-            if found is None or found[1] not in keywords:
-                return found
-            return None if _GOES_ON(text.text, at + len(found[0])) else found
-
-        lexer.match = whole_word
-        return whole_word(text, at)
+        found = lexer.scanner.match(text, at)
+        if found is None or found[1] not in keywords:
+            return found
+        return None if _GOES_ON(text.text, at + len(found[0])) else found
 
     return match

@@ -40,28 +40,22 @@ def other_language(source: SourceFile, what: str) -> Diagnostic | None:
                 message, help_ = f"this looks like {name}, and is no {what}", _SHAPES[what]
                 if name == _MERGE:
                     message, help_ = "git has left two versions of these lines", _KEEP
-                return Diagnostic("P010", message, source, Span(*line.span()), helps=(help_,))
+                word = Span(line.start(), line.start() + len(line.group().split()[0]))
+                return Diagnostic("P010", message, source, word, helps=(help_,))
     return None
 
 
 #: `share = 5`, `let "heat" = 5`, `metrics heat: number = ...`, `let a-b`.
 _DECLARES: Final = re.compile(
-    r"(?:([A-Za-z]+)[ \t]+)??\$?[\"']?([A-Za-z_]\w*(?:-\w+)*)[\"']?[ \t]*(?:\([^()\n]*\)[ \t]*)?"
-    r"(?::[ \t]*\w[\w ]*)?:?=(?!=)"
+    r"(?:([A-Za-z]+)[ \t]+)??\$?[\"']?([A-Za-z_][\w-]*)[\"']?[ \t]*(?:\([^()\n]*\)[ \t]*)?"
+    r"(?::[ \t]*\w[\w ]*)?:?=(?!=)|(let|param|metric)\b[ \t:]*\$?([A-Za-z_][\w-]*)"
 )
-_BARE: Final = re.compile(r"(?:let|param|metric)(?:[ \t]+|:[ \t]*)\$?([A-Za-z_]\w*(?:-\w+)*)")
-_ALSO: Final = re.compile(r",[ \t]*(\w+)[ \t]*=(?!=)")
 
 
 def declares(text: str) -> tuple[str, ...]:
     """Returns the names that a line declares which cannot be read; of `a-b` its parts too."""
-    found, bare = _DECLARES.match(text), _BARE.match(text)
-    if found is None and bare is None:
+    found = _DECLARES.match(text)
+    if found is None or not {found[1], found[2]}.isdisjoint((*STATEMENTS, "use")):
         return ()
-    word = found[1] if found is not None else "let"
-    name = found[2] if found is not None else bare[1] if bare is not None else ""
-    if word in STATEMENTS or word == "use" or name in STATEMENTS:
-        return ()
-    parts = name.split("-")
-    also = _ALSO.findall(text) if text.startswith("let") else []
-    return ("_".join(parts), *(parts if parts[1:] else ()), *also)
+    name = found[2] or found[4]
+    return tuple(dict.fromkeys((name.replace("-", "_"), *name.split("-"))))

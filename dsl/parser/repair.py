@@ -14,9 +14,8 @@ from msgspec.structs import replace
 from dsl.foreign import Match, closest, edit_distance, known_forms
 from dsl.foreign.calls import PATH, method_for
 from dsl.parser.automaton import Automaton, Stop
-from dsl.parser.refusal import Refusal
 from dsl.parser.statements import DECLARATIONS, HEADS, STATEMENTS, known_word
-from dsl.parser.told import Place, closed, told
+from dsl.parser.told import Place, Refusal, closed, told
 
 #: Signs that may be too much.
 _SPARE: Final = {",": "P023", ";": "P023", ":": "P023", "=": "P023", ")": "P002", "]": "P002"}
@@ -65,56 +64,37 @@ def findings(
     not understood may be its consequence.
     """
     found: list[Refusal] = []
-    edits: list[tuple[int, int, str]] = []
-    now, met = text, stop
+    now, met, shift, behind = text, stop, 0, 0
     while len(found) < _MAX_FOUND:
         tries = tries and len(text) * (2 * len(found) + 1) < _MAX_TRIED
         refusal = tell(Place(automaton, now, start, met), tries=tries)
-        back = _as_written(refusal, edits)
-        if back is None or (found and back.start <= found[-1].start):
-            break
         repair = refusal.repair
-        if repair is not None and _covers(repair, edits):
-            # Its text holds the replacements of earlier findings: not both can be applied.
-            back = replace(back, fix=None, fix_at=None)
-        found.append(back)
+        if min(refusal.start, refusal.start if repair is None else repair[0]) < behind:
+            break  # It is about what was put here, not about what was written.
+        found.append(_moved(refusal, shift))
         if repair is None or len(text) > _MAX_TRIED:
             break
         first, last, better = repair
         now = now[:first] + better + now[last:]
-        edits.append(repair)
+        behind, shift = first + len(better), shift + last - first - len(better)
         _, after = automaton.read(now, start)
         if after is None:
             return found
         met = after
     else:
         return found
-    if edits and found[0].repair is not None:
+    if now != text:
         # What is left cannot be read: nobody knows whether it was meant so.
         return [replace(found[0], fix=None, fix_at=None)]
     return found[:1]
 
 
-def _covers(repair: tuple[int, int, str], edits: list[tuple[int, int, str]]) -> bool:
-    """Whether a replacement takes in the text of an earlier one; places are those of the latest."""
-    return any(repair[0] < first + len(better) and first < repair[1] for first, _, better in edits)
-
-
-def _as_written(refusal: Refusal, edits: list[tuple[int, int, str]]) -> Refusal | None:
-    """Returns a finding with its places before the edits; None where it stands within one."""
-    places: list[int] = []
+def _moved(refusal: Refusal, shift: int) -> Refusal:
+    """Returns a finding with its places as they were before what is put in front of it."""
+    start, end = refusal.start + shift, refusal.end + shift
     repair = refusal.repair
-    spots = (refusal.start, refusal.end, *(repair[:2] if repair is not None else ()))
-    for spot in spots:
-        place = spot
-        for first, last, better in reversed(edits):
-            if place >= first + len(better):
-                place += last - first - len(better)
-            elif place > first:
-                return None
-        places.append(place)
-    fix_at = (places[2], places[3]) if repair is not None else None
-    return replace(refusal, start=places[0], end=places[1], fix_at=fix_at)
+    fix_at = None if repair is None else (repair[0] + shift, repair[1] + shift)
+    return replace(refusal, start=start, end=end, fix_at=fix_at)
 
 
 def tell(place: Place, *, tries: bool) -> Refusal:

@@ -276,8 +276,8 @@ class PolicyPlugin:
         return asked.filters, asked.scores, "" if asked.stop is None else asked.stop.rule.id
 
     def _told_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-        subject, world = self._as_asker(pod, snapshot)
-        filters = zip(self.plan.filters, self._ask(pod, snapshot).filters, strict=True)
+        subject, world = self._worlds.asked(pod, snapshot)
+        filters = zip(self.plan.filters, self.ask(pod, snapshot).filters, strict=True)
         return tuple(
             [one.told(subject, world) for one, own in filters if own is not None and one.told]
         )
