@@ -24,7 +24,6 @@ from engine.framework.interface import (
     PreScoreResult,
     Scores,
     State,
-    StatusGroups,
     Verdicts,
 )
 from engine.framework.podinfo import PodInfo
@@ -199,15 +198,7 @@ class NodeAffinityPlugin:
         added = self._added.mask(snapshot, rows)
         if own is None:
             return Verdicts.uniform(added, NO_ADDED_MATCH)
-
-        def groups() -> StatusGroups:
-            rejected = (
-                (NO_ADDED_MATCH, np.flatnonzero(~added)),
-                (NO_MATCH, np.flatnonzero(added & ~own)),
-            )
-            return [(status, positions) for status, positions in rejected if len(positions)]
-
-        return Verdicts(added & own, groups)
+        return Verdicts.by_first(((NO_ADDED_MATCH, ~added), (NO_MATCH, ~own)))
 
     def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
         """Skip without preferences; an error if one cannot be parsed. The best becomes 100."""

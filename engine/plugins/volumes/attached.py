@@ -8,7 +8,7 @@ Source: kubernetes plugins/nodevolumelimits/csi.go.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,9 +23,9 @@ from engine.plugins.volumes.claims import (
     CLAIMS,
     CLASSES,
     VOLUMES,
-    all_claims,
     claim_name,
-    class_of_claim,
+    claim_names,
+    class_of,
     find_claim,
     find_class,
     find_volume,
@@ -39,7 +39,6 @@ from engine.plugins.volumes.migration import BY_PLUGIN, csi_handle, migration_of
 ATTACHMENTS: Final = "VolumeAttachment"
 KINDS: Final = (CLAIMS, VOLUMES, CLASSES, ATTACHMENTS, CSI_NODES)
 """What volumes on nodes are read from, besides pods."""
-_FEW: Final = 16
 _KEY: Final = "volumes"
 _NO_NAME: Final = "PersistentVolumeClaim had no name"
 
@@ -154,7 +153,7 @@ def _by_class(
     claim: PersistentVolumeClaim, snapshot: Snapshot, *, migrating: bool
 ) -> tuple[str, str]:
     """Of a claim without volume: the driver that will make it, and a name that no volume has."""
-    name = class_of_claim(claim)
+    name = class_of(claim)
     of_class = find_class(snapshot, name) if name else None
     if of_class is None:
         return "", ""
@@ -177,26 +176,6 @@ class OnNode:
     used: set[str] = field(default_factory=set)
     depends: set[str] = field(default_factory=set)
     error: str = ""
-
-
-def on_node(pods: Iterable[PodInfo], row: int, snapshot: Snapshot, *, migrating: bool) -> OnNode:
-    """What these pods, and the attachments of the node, have there."""
-    found = OnNode()
-    for info in pods:
-        pod = info.pod
-        found.used.update(f"{info.namespace}/{name}" for name in named_claims(pod))
-        for _, name in all_claims(pod):
-            claim = find_claim(snapshot, info.namespace, name)
-            found.depends.add(f"{CLAIMS} {info.namespace}/{name}")
-            if claim is not None:
-                found.depends.add(f"{VOLUMES} {claim.spec.volume_name}")
-        try:
-            found.attached |= attached_by(pod, snapshot, migrating=migrating, is_new=False)
-        except ValueError as wrong:
-            found.error = str(wrong)
-    everything = {**_attachments(row, snapshot, found), **found.attached}
-    found.counts.update(everything.values())
-    return found
 
 
 def _attachments(row: int, snapshot: Snapshot, found: OnNode) -> Attached:
@@ -297,11 +276,8 @@ class NodeVolumes:
 
     def what_if(self, snapshot: Snapshot, moved: Moved) -> dict[int, OnNode]:
         """What would be on the rows that pods come to or leave."""
-        found = {}
-        for row in moved.rows:
-            migrating = self._csi_nodes.of_row(snapshot, row) is not None
-            found[row] = on_node(moved.on(row, snapshot), row, snapshot, migrating=migrating)
-        return found
+        rows = moved.rows
+        return {row: self._on_node(snapshot, row, moved.on(row, snapshot)) for row in rows}
 
     def errors(self, snapshot: Snapshot) -> Mapping[int, str]:
         """The rows whose pods' volumes cannot be told, and why."""
@@ -332,8 +308,11 @@ class NodeVolumes:
             rows = _with_any(snapshot)
         self._of, self._versions = snapshot.dictionary, versions
         self._generation = snapshot.generation
-        for row, pods in _pods_with_volumes(snapshot, rows):
-            self._replace(snapshot, row, pods)
+        pods = snapshot.pods
+        flags = pods.flag(*_WITH_VOLUMES)
+        for row in rows:
+            there = pods.on(row)
+            self._replace(snapshot, row, [pods.pod(each) for each in there[flags[there]].tolist()])
 
     def _changed(self, snapshot: Snapshot) -> set[int] | None:
         """The rows to look at again; None: all."""
@@ -356,8 +335,7 @@ class NodeVolumes:
         old = self._on.pop(row, None) or OnNode()
         new = OnNode()
         if snapshot.nodes.present[row]:
-            migrating = self._csi_nodes.of_row(snapshot, row) is not None
-            new = on_node(pods, row, snapshot, migrating=migrating)
+            new = self._on_node(snapshot, row, pods)
         for index, before, after in (
             (self._using, old.used, new.used),
             (self._with, old.attached, new.attached),
@@ -374,6 +352,26 @@ class NodeVolumes:
         if new.depends or new.attached:
             self._on[row] = new
 
+    def _on_node(self, snapshot: Snapshot, row: int, pods: Iterable[PodInfo]) -> OnNode:
+        """What these pods, and the attachments of the node, have there."""
+        found = OnNode()
+        migrating = self._csi_nodes.of_row(snapshot, row) is not None
+        for info in pods:
+            pod = info.pod
+            found.used.update(f"{info.namespace}/{name}" for name in named_claims(pod))
+            for name in claim_names(pod):
+                claim = find_claim(snapshot, info.namespace, name)
+                found.depends.add(f"{CLAIMS} {info.namespace}/{name}")
+                if claim is not None:
+                    found.depends.add(f"{VOLUMES} {claim.spec.volume_name}")
+            try:
+                found.attached |= attached_by(pod, snapshot, migrating=migrating, is_new=False)
+            except ValueError as wrong:
+                found.error = str(wrong)
+        everything = {**_attachments(row, snapshot, found), **found.attached}
+        found.counts.update(everything.values())
+        return found
+
 
 def _node_row(snapshot: Snapshot, kind: str, key: str) -> int:
     """The row of the node that an object is about, -1 if it is about none."""
@@ -389,25 +387,6 @@ def _with_any(snapshot: Snapshot) -> set[int]:
     rows = pods.node[pods.flag(*_WITH_VOLUMES) & (pods.node >= 0)].tolist()
     nodes = snapshot.objects_by(ATTACHMENTS, "node", _node_of)
     return {*rows, *(snapshot.nodes.row(name) for name in nodes)} - {-1}
-
-
-def _pods_with_volumes(
-    snapshot: Snapshot, rows: set[int]
-) -> Iterator[tuple[int, Sequence[PodInfo]]]:
-    """Each of the rows and its pods that have volumes."""
-    pods = snapshot.pods
-    flags = pods.flag(*_WITH_VOLUMES)
-    if len(rows) <= _FEW:
-        for row in rows:
-            there = pods.on(row)
-            yield row, [pods.pod(each) for each in there[flags[there]].tolist()]
-        return
-    of_row: dict[int, list[PodInfo]] = {row: [] for row in rows}
-    flagged = np.flatnonzero(flags & (pods.node >= 0))
-    for each, row in zip(flagged.tolist(), pods.node[flagged].tolist(), strict=True):
-        if row in of_row:
-            of_row[row].append(pods.pod(each))
-    yield from of_row.items()
 
 
 _WITH_VOLUMES: Final = "with volumes", lambda info: has_volumes(info.pod)

@@ -35,8 +35,7 @@ from engine.plugins.volumes import topology
 from engine.plugins.volumes.claims import (
     SELECTED_NODE,
     VOLUMES,
-    class_of_claim,
-    class_of_volume,
+    class_of,
     find_class,
     find_volume,
     is_bound_to,
@@ -202,7 +201,7 @@ def _mean(choices: Sequence[Choice], line: IntColumn, size: int) -> Scores:
         where = one.where & (one.chosen >= 0)
         if not where.any():
             continue
-        share = shares.setdefault(class_of_claim(one.claim), np.zeros((3, size), np.int64))
+        share = shares.setdefault(class_of(one.claim), np.zeros((3, size), np.int64))
         requested, capacity, there = share
         there[where] = 1
         requested[where] += _request(one.claim).units()
@@ -270,7 +269,7 @@ class _Search:
         sizes = np.array([_storage(one.spec.capacity).units() for one in own], dtype=np.int64)
         if not free.any():
             return Choice(claim, chosen >= 0, chosen, sizes, own)
-        of_class = class_of_claim(claim)
+        of_class = class_of(claim)
         pool = self._storage.volumes.of(self._snapshot, of_class)
         before = self._chosen.setdefault(of_class, [])
         found = pool.first(_request(claim).nano, _suits(claim), self._reach, before)
@@ -290,7 +289,7 @@ class _Search:
         """Makes the claim's volume on the rows that need one, or says why it cannot be made."""
         if not needed.any():
             return
-        of_class = find_class(self._snapshot, class_of_claim(claim))
+        of_class = find_class(self._snapshot, class_of(claim))
         assert of_class is not None, "a claim without class is never bound with the pod"
         allowed = np.zeros(self._reach.size, dtype=np.bool_)
         if of_class.provisioner not in _NO_PROVISIONER:
@@ -326,7 +325,7 @@ def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Whether a volume is meant for the claim, and large enough."""
     return (
         is_bound_to(volume, claim)
-        and class_of_volume(volume) == class_of_claim(claim)
+        and class_of(volume) == class_of(claim)
         and volume.metadata.deletion_timestamp is None
         and _storage(volume.spec.capacity).nano >= _request(claim).nano
         and _kind_of(volume.spec) == _kind_of(claim.spec)
@@ -363,7 +362,7 @@ def _open_class(volume: PersistentVolume) -> str | None:
     """The class of a volume that anybody may have."""
     is_open = volume.spec.claim_ref is None and volume.status.phase == "Available"
     is_open = is_open and volume.metadata.deletion_timestamp is None
-    return class_of_volume(volume) if is_open else None
+    return class_of(volume) if is_open else None
 
 
 def _asks_for_capacity(
