@@ -8,7 +8,7 @@ Source: kubernetes pkg/scheduler: apis/config/v1/default_plugins.go, framework/p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -39,8 +39,6 @@ from engine.spelling import nearest
 
 Arguments = Mapping[str, Any]
 """`pluginConfig[].args` as parsed from the configuration file."""
-
-_T = TypeVar("_T")
 
 DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
     "SchedulingGates": 1,
@@ -73,15 +71,27 @@ def make_plugin(name: str, args: Arguments | None = None) -> Plugin:
     Raises:
         ValueError: there is no plugin of that name, or the arguments are not valid for it.
     """
-    make = _FACTORIES.get(name)
     try:
-        plugin = out_of_tree.load(name, args or {}) if make is None else make(args or {})
+        made = (
+            _in_tree(name, args or {}) if is_in_tree(name) else out_of_tree.load(name, args or {})
+        )
     except ValueError as wrong:
         raise ValueError(f"plugin {name!r}: {wrong}") from wrong
-    if plugin is None:
+    if made is None:
         like = nearest(name, {*_FACTORIES, *out_of_tree.names()})
         raise ValueError(f"no plugin is named {name!r}{like}")
-    return plugin
+    return made
+
+
+def _in_tree(name: str, args: Arguments) -> Plugin:
+    make, kind = _FACTORIES[name]
+    if kind is not None:
+        # A ValidationError is a ValueError.
+        return make(msgspec.convert(dict(args), kind))
+    unknown = sorted(set(args) - {"apiVersion", "kind"})
+    if unknown:
+        raise ValueError(f"the plugin takes no arguments, got {', '.join(unknown)}")
+    return make()
 
 
 def is_in_tree(name: str) -> bool:
@@ -102,44 +112,28 @@ def default_plugins(args: Mapping[str, Arguments] | None = None) -> tuple[Weight
     )
 
 
-def _no_arguments(make: Callable[[], Plugin]) -> Callable[[Arguments], Plugin]:
-    def build(args: Arguments) -> Plugin:
-        unknown = sorted(set(args) - {"apiVersion", "kind"})
-        if unknown:
-            raise ValueError(f"the plugin takes no arguments, got {', '.join(unknown)}")
-        return make()
+_Factory = tuple[Callable[..., Plugin], type[Any] | None]
+"""What makes a plugin, and of what type the arguments are that it is given, if it takes any."""
 
-    return build
-
-
-def _read(kind: type[_T], args: Arguments) -> _T:
-    try:
-        return msgspec.convert(dict(args), kind)
-    except msgspec.ValidationError as error:
-        raise ValueError(str(error)) from error
-
-
-_FACTORIES: Final[Mapping[str, Callable[[Arguments], Plugin]]] = {
-    "SchedulingGates": _no_arguments(SchedulingGates),
-    "PrioritySort": _no_arguments(PrioritySort),
-    "NodeName": _no_arguments(NodeName),
-    "NodeUnschedulable": _no_arguments(NodeUnschedulable),
-    "TaintToleration": _no_arguments(TaintToleration),
-    "NodeAffinity": lambda args: NodeAffinityPlugin(_read(NodeAffinityArgs, args)),
-    "NodePorts": _no_arguments(NodePorts),
-    "DynamicResources": lambda _: DynamicResources(),
-    "NodeResourcesBalancedAllocation": lambda args: BalancedAllocation(
-        _read(BalancedAllocationArgs, args)
-    ),
-    "ImageLocality": _no_arguments(ImageLocality),
-    "DefaultBinder": _no_arguments(DefaultBinder),
-    "NodeDeclaredFeatures": _no_arguments(NodeDeclaredFeatures),
-    "NodeResourcesFit": lambda args: NodeResourcesFit(_read(NodeResourcesFitArgs, args)),
-    "PodTopologySpread": lambda args: PodTopologySpread(_read(PodTopologySpreadArgs, args)),
-    "InterPodAffinity": lambda args: InterPodAffinity(_read(InterPodAffinityArgs, args)),
-    "VolumeRestrictions": _no_arguments(VolumeRestrictions),
-    "NodeVolumeLimits": _no_arguments(NodeVolumeLimits),
-    "VolumeBinding": lambda args: VolumeBinding(_read(VolumeBindingArgs, args)),
-    "VolumeZone": _no_arguments(VolumeZone),
-    "DefaultPreemption": lambda args: DefaultPreemption(_read(DefaultPreemptionArgs, args)),
+_FACTORIES: Final[Mapping[str, _Factory]] = {
+    "SchedulingGates": (SchedulingGates, None),
+    "PrioritySort": (PrioritySort, None),
+    "NodeName": (NodeName, None),
+    "NodeUnschedulable": (NodeUnschedulable, None),
+    "TaintToleration": (TaintToleration, None),
+    "NodeAffinity": (NodeAffinityPlugin, NodeAffinityArgs),
+    "NodePorts": (NodePorts, None),
+    "DynamicResources": (lambda _: DynamicResources(), dict),
+    "NodeResourcesBalancedAllocation": (BalancedAllocation, BalancedAllocationArgs),
+    "ImageLocality": (ImageLocality, None),
+    "DefaultBinder": (DefaultBinder, None),
+    "NodeDeclaredFeatures": (NodeDeclaredFeatures, None),
+    "NodeResourcesFit": (NodeResourcesFit, NodeResourcesFitArgs),
+    "PodTopologySpread": (PodTopologySpread, PodTopologySpreadArgs),
+    "InterPodAffinity": (InterPodAffinity, InterPodAffinityArgs),
+    "VolumeRestrictions": (VolumeRestrictions, None),
+    "NodeVolumeLimits": (NodeVolumeLimits, None),
+    "VolumeBinding": (VolumeBinding, VolumeBindingArgs),
+    "VolumeZone": (VolumeZone, None),
+    "DefaultPreemption": (DefaultPreemption, DefaultPreemptionArgs),
 }

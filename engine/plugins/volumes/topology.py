@@ -35,7 +35,7 @@ def of_volume(required: NodeSelector | None) -> Selector | None:
     for term in required.node_selector_terms or ():
         if term.match_fields:
             fields = NodeSelectorTerm(match_fields=term.match_fields)
-            if parse_selector(NodeSelector([fields])).flawed:
+            if parse_selector(NodeSelector([fields])).flaw:
                 continue
             if not term.match_expressions:
                 return None
