@@ -38,7 +38,6 @@ from engine.plugins.node_selector import (
     matching,
     parse_preferences,
     parse_required,
-    parse_selector,
     scores,
 )
 
@@ -60,7 +59,7 @@ class NodeAffinityArgs(PluginArgs, frozen=True):
 
 
 class _Parsed:
-    """What a pod's selectors come to."""
+    """What the selectors of a pod, or of a profile, come to."""
 
     __slots__ = ("error", "names", "preferences", "refused", "required")
 
@@ -126,13 +125,10 @@ class NodeAffinityPlugin:
         Raises:
             ValueError: a term of it cannot be parsed.
         """
-        added = (args.added_affinity if args else None) or _NONE
-        required = added.required_during_scheduling_ignored_during_execution
-        preferred = added.preferred_during_scheduling_ignored_during_execution
-        self._added = None if required is None else parse_selector(required)
-        self._added_preferences = parse_preferences(preferred) if preferred else None
-        if self._added is not None and self._added.flaw:
-            raise ParseError(self._added.flaw)
+        self._added = added = _Parsed((), args.added_affinity if args else None)
+        flaws = (added.error, *(one.flaw for one in added.required))
+        if any(flaws):
+            raise ParseError(next(filter(None, flaws)))
 
     name: Final = NAME
 
@@ -141,27 +137,23 @@ class NodeAffinityPlugin:
         node = Action.ADD | Action.UPDATE_NODE_LABEL
         return Points(
             events=(on(Resource.NODE, node, now(Node, self._begins_to_match)),),
-            class_key=self._class_key,
+            class_key=_key,
             pre_filter=self._pre_filter,
             filter=self._filter,
             pre_score=self._pre_score,
             score=self._score,
         )
 
-    def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-        """Selector and node affinity as bytes, a hash of them if they are many; None without."""
-        return self._key(pod)
-
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Skip if any node will do; the nodes that are named, if every term names some."""
-        parsed = self._of(pod)
-        if self._added is None and not parsed.required:
+        parsed = _of(pod)
+        if not self._added.required and not parsed.required:
             return SKIP_FILTER
         if parsed.refused is not None:
             return parsed.refused
         names = parsed.names
         if names is None:
-            return PreFilterResult(causes=Cause.LABELS, shared=(self._key(pod),))
+            return PreFilterResult(causes=Cause.LABELS, shared=(_key(pod),))
         if not names:
             return CONFLICT
         found = [snapshot.nodes.row(name) for name in names]
@@ -170,63 +162,66 @@ class NodeAffinityPlugin:
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """Rejects nodes that the profile's or the pod's terms leave out."""
-        parsed = self._of(pod)
+        parsed = _of(pod)
         own = matching(parsed.required, snapshot, rows)
-        if self._added is None:
+        if not self._added.required:
             return Verdicts.uniform(own, NO_MATCH)
-        added = self._added.mask(snapshot, rows)
+        added = matching(self._added.required, snapshot, rows)
         return Verdicts.by_first(((NO_ADDED_MATCH, ~added), (NO_MATCH, ~own)))
 
     def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
         """Skip without preferences; an error if one cannot be parsed. The best becomes 100."""
-        parsed = self._of(pod)
+        parsed = _of(pod)
         if parsed.error:
             return PreScoreResult(Status(Code.ERROR, (parsed.error,), NAME))
-        if parsed.preferences is None and self._added_preferences is None:
+        if parsed.preferences is None and self._added.preferences is None:
             return SKIP_SCORE
         return PreScoreResult(
-            causes=Cause.LABELS, shared=(self._key(pod),), normalization=Normalization.BY_MAX
+            causes=Cause.LABELS, shared=(_key(pod),), normalization=Normalization.BY_MAX
         )
 
     def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
         """Sum of the weights of all preferred terms that match."""
-        own, added = self._of(pod).preferences, self._added_preferences
+        own, added = _of(pod).preferences, self._added.preferences
         return scores((*(own or ()), *(added or ())), snapshot, rows)
 
-    def _key(self, pod: PodInfo) -> Hashable:
-        spec = pod.pod.spec
-        affinity = None if spec.affinity is None else spec.affinity.node_affinity
-        if affinity is None and not spec.node_selector:
-            return None
-        key = pod.keys.get(NAME)
-        if key is None:
-            labels = sorted((spec.node_selector or {}).items())
-            key = msgspec.msgpack.encode((labels, affinity))
-            if len(key) > _LONG:
-                key = hashlib.blake2b(key, digest_size=16).digest()
-            pod.keys[NAME] = key
-        return key
-
-    def _of(self, pod: PodInfo) -> _Parsed:
-        key = self._key(pod)
-        if key is None:
-            return _ANYWHERE
-        own = pod.keys.get(_PARSED)
-        if isinstance(own, _Parsed):
-            return own
-        parsed = _remembered.get(key)
-        if parsed is None:
-            spec = pod.pod.spec
-            affinity = (spec.affinity or Affinity()).node_affinity
-            parsed = _Parsed((spec.node_selector or {}).items(), affinity)
-            _remembered.put(key, parsed, _LONG + _BYTES_OF_A_REQUIREMENT * parsed.size)
-        pod.keys[_PARSED] = parsed
-        return parsed
-
     def _begins_to_match(self, pod: PodInfo, before: Node | None, after: Node) -> bool:
-        if self._added is not None and not self._added.matches(after):
+        if not self._added.matches(after):
             return False
-        parsed = self._of(pod)
+        parsed = _of(pod)
         if not parsed.matches(after):
             return parsed.undecided(after)
         return before is None or not parsed.matches(before)
+
+
+def _key(pod: PodInfo, _: Snapshot | None = None) -> Hashable:
+    """Selector and node affinity as bytes, a hash of them if they are many; None without."""
+    spec = pod.pod.spec
+    affinity = None if spec.affinity is None else spec.affinity.node_affinity
+    if affinity is None and not spec.node_selector:
+        return None
+    key = pod.keys.get(NAME)
+    if key is None:
+        labels = sorted((spec.node_selector or {}).items())
+        key = msgspec.msgpack.encode((labels, affinity))
+        if len(key) > _LONG:
+            key = hashlib.blake2b(key, digest_size=16).digest()
+        pod.keys[NAME] = key
+    return key
+
+
+def _of(pod: PodInfo) -> _Parsed:
+    key = _key(pod)
+    if key is None:
+        return _ANYWHERE
+    own = pod.keys.get(_PARSED)
+    if isinstance(own, _Parsed):
+        return own
+    parsed = _remembered.get(key)
+    if parsed is None:
+        spec = pod.pod.spec
+        affinity = (spec.affinity or Affinity()).node_affinity
+        parsed = _Parsed((spec.node_selector or {}).items(), affinity)
+        _remembered.put(key, parsed, _LONG + _BYTES_OF_A_REQUIREMENT * parsed.size)
+    pod.keys[_PARSED] = parsed
+    return parsed

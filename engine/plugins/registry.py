@@ -40,27 +40,33 @@ from engine.spelling import nearest
 Arguments = Mapping[str, Any]
 """`pluginConfig[].args` as parsed from the configuration file."""
 
+_IN_TREE: Final[Mapping[str, tuple[int, Callable[..., Plugin], type[Any] | None]]] = {
+    "SchedulingGates": (1, SchedulingGates, None),
+    "PrioritySort": (1, PrioritySort, None),
+    "NodeName": (1, NodeName, None),
+    "NodeUnschedulable": (1, NodeUnschedulable, None),
+    "TaintToleration": (3, TaintToleration, None),
+    "NodeAffinity": (2, NodeAffinityPlugin, NodeAffinityArgs),
+    "NodePorts": (1, NodePorts, None),
+    "NodeResourcesFit": (1, NodeResourcesFit, NodeResourcesFitArgs),
+    "VolumeRestrictions": (1, VolumeRestrictions, None),
+    "NodeVolumeLimits": (1, NodeVolumeLimits, None),
+    "VolumeBinding": (1, VolumeBinding, VolumeBindingArgs),
+    "VolumeZone": (1, VolumeZone, None),
+    "PodTopologySpread": (2, PodTopologySpread, PodTopologySpreadArgs),
+    "InterPodAffinity": (2, InterPodAffinity, InterPodAffinityArgs),
+    "DynamicResources": (2, lambda _: DynamicResources(), dict),
+    "DefaultPreemption": (1, DefaultPreemption, DefaultPreemptionArgs),
+    "NodeResourcesBalancedAllocation": (1, BalancedAllocation, BalancedAllocationArgs),
+    "ImageLocality": (1, ImageLocality, None),
+    "DefaultBinder": (1, DefaultBinder, None),
+    "NodeDeclaredFeatures": (1, NodeDeclaredFeatures, None),
+}
+"""All of them: the weight in the default profile (0: not there), what makes one, and the type of
+the arguments that this is given, if it takes any. In the order in which they are asked."""
+
 DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
-    "SchedulingGates": 1,
-    "PrioritySort": 1,
-    "NodeName": 1,
-    "NodeUnschedulable": 1,
-    "TaintToleration": 3,
-    "NodeAffinity": 2,
-    "NodePorts": 1,
-    "NodeResourcesFit": 1,
-    "VolumeRestrictions": 1,
-    "NodeVolumeLimits": 1,
-    "VolumeBinding": 1,
-    "VolumeZone": 1,
-    "PodTopologySpread": 2,
-    "InterPodAffinity": 2,
-    "DynamicResources": 2,
-    "DefaultPreemption": 1,
-    "NodeResourcesBalancedAllocation": 1,
-    "ImageLocality": 1,
-    "DefaultBinder": 1,
-    "NodeDeclaredFeatures": 1,
+    name: weight for name, (weight, _, _) in _IN_TREE.items() if weight
 }
 """The plugins of the default profile in the order in which they are asked, and their weights."""
 
@@ -72,19 +78,18 @@ def make_plugin(name: str, args: Arguments | None = None) -> Plugin:
         ValueError: there is no plugin of that name, or the arguments are not valid for it.
     """
     try:
-        made = (
-            _in_tree(name, args or {}) if is_in_tree(name) else out_of_tree.load(name, args or {})
-        )
+        make = _in_tree if is_in_tree(name) else out_of_tree.load
+        made = make(name, args or {})
     except ValueError as wrong:
         raise ValueError(f"plugin {name!r}: {wrong}") from wrong
     if made is None:
-        like = nearest(name, {*_FACTORIES, *out_of_tree.names()})
+        like = nearest(name, {*_IN_TREE, *out_of_tree.names()})
         raise ValueError(f"no plugin is named {name!r}{like}")
     return made
 
 
 def _in_tree(name: str, args: Arguments) -> Plugin:
-    make, kind = _FACTORIES[name]
+    _, make, kind = _IN_TREE[name]
     if kind is not None:
         # A ValidationError is a ValueError.
         return make(msgspec.convert(dict(args), kind))
@@ -96,7 +101,7 @@ def _in_tree(name: str, args: Arguments) -> Plugin:
 
 def is_in_tree(name: str) -> bool:
     """Whether the plugin of that name is one of ours."""
-    return name in _FACTORIES
+    return name in _IN_TREE
 
 
 def default_plugins(args: Mapping[str, Arguments] | None = None) -> tuple[Weighted, ...]:
@@ -110,30 +115,3 @@ def default_plugins(args: Mapping[str, Arguments] | None = None) -> tuple[Weight
         Weighted(make_plugin(name, given.get(name)), weight)
         for name, weight in DEFAULT_WEIGHTS.items()
     )
-
-
-_Factory = tuple[Callable[..., Plugin], type[Any] | None]
-"""What makes a plugin, and of what type the arguments are that it is given, if it takes any."""
-
-_FACTORIES: Final[Mapping[str, _Factory]] = {
-    "SchedulingGates": (SchedulingGates, None),
-    "PrioritySort": (PrioritySort, None),
-    "NodeName": (NodeName, None),
-    "NodeUnschedulable": (NodeUnschedulable, None),
-    "TaintToleration": (TaintToleration, None),
-    "NodeAffinity": (NodeAffinityPlugin, NodeAffinityArgs),
-    "NodePorts": (NodePorts, None),
-    "DynamicResources": (lambda _: DynamicResources(), dict),
-    "NodeResourcesBalancedAllocation": (BalancedAllocation, BalancedAllocationArgs),
-    "ImageLocality": (ImageLocality, None),
-    "DefaultBinder": (DefaultBinder, None),
-    "NodeDeclaredFeatures": (NodeDeclaredFeatures, None),
-    "NodeResourcesFit": (NodeResourcesFit, NodeResourcesFitArgs),
-    "PodTopologySpread": (PodTopologySpread, PodTopologySpreadArgs),
-    "InterPodAffinity": (InterPodAffinity, InterPodAffinityArgs),
-    "VolumeRestrictions": (VolumeRestrictions, None),
-    "NodeVolumeLimits": (NodeVolumeLimits, None),
-    "VolumeBinding": (VolumeBinding, VolumeBindingArgs),
-    "VolumeZone": (VolumeZone, None),
-    "DefaultPreemption": (DefaultPreemption, DefaultPreemptionArgs),
-}

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.interface import UNSHARED
+from engine.framework.interface import UNSHARED, State
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import IntColumn, Snapshot
 from engine.objects import PersistentVolumeClaim, Pod, Volume, VolumeAttachment
@@ -40,6 +40,8 @@ ATTACHMENTS: Final = "VolumeAttachment"
 KINDS: Final = (CLAIMS, VOLUMES, CLASSES, ATTACHMENTS, CSI_NODES)
 """What volumes on nodes are read from, besides pods."""
 _KEY: Final = "volumes"
+_ATTACHED: Final = "attached"
+_USED: Final = "used"
 _NO_NAME: Final = "PersistentVolumeClaim had no name"
 
 Attached = dict[str, str]
@@ -168,13 +170,13 @@ def _by_class(
 class OnNode:
     """What is on one node: volumes and their drivers, and how many of each driver.
 
-    `used` are the claims that its pods name; `depends` says which objects all this was read from.
+    `marks` are what the node is found by: the volumes, the claims that its pods name, and the
+    objects that all this was read from, each behind a word for what it is.
     """
 
     attached: Attached = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
-    used: set[str] = field(default_factory=set)
-    depends: set[str] = field(default_factory=set)
+    marks: set[str] = field(default_factory=set)
     error: str = ""
 
 
@@ -184,7 +186,7 @@ def _attachments(row: int, snapshot: Snapshot, found: OnNode) -> Attached:
     attached: Attached = {}
     for key, one in groups.get(snapshot.nodes.name(row), {}).items():
         name, driver = one.spec.source.persistent_volume_name, one.spec.attacher
-        found.depends.update((f"{ATTACHMENTS} {key}", f"{VOLUMES} {name}"))
+        found.marks.update((f"{ATTACHMENTS} {key}", f"{VOLUMES} {name}"))
         volume = find_volume(snapshot, name) if driver and name is not None else None
         if volume is not None and volume.spec.csi is not None:
             attached[f"{driver}/{volume.spec.csi.volume_handle}"] = driver
@@ -230,22 +232,14 @@ class Moved:
 STAYING: Final = Moved()
 
 
-class _Rows:
-    """Sets of rows by a text; a text without rows is not there."""
+def with_pod(state: State, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> State:
+    """See `Points.with_pod`."""
+    return state.with_pod(pod, row, sign)
 
-    def __init__(self) -> None:
-        self.of: dict[str, set[int]] = {}
 
-    def add(self, texts: Iterable[str], row: int) -> None:
-        for text in texts:
-            self.of.setdefault(text, set()).add(row)
-
-    def remove(self, texts: Iterable[str], row: int) -> None:
-        for text in texts:
-            rows = self.of[text]
-            rows.discard(row)
-            if not rows:
-                del self.of[text]
+def concerns(state: State, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> bool:
+    """See `Points.concerns`."""
+    return bool(other.pod.spec.volumes)
 
 
 class NodeVolumes:
@@ -272,7 +266,7 @@ class NodeVolumes:
     def rows_with(self, snapshot: Snapshot, volume: str) -> NDArray[np.intp]:
         """The rows whose pods have the volume of that unique name."""
         self._renew(snapshot)
-        return np.array(sorted(self._with.of.get(volume, ())), dtype=np.intp)
+        return np.array(sorted(self._rows.get(f"{_ATTACHED} {volume}", ())), dtype=np.intp)
 
     def what_if(self, snapshot: Snapshot, moved: Moved) -> dict[int, OnNode]:
         """What would be on the rows that pods come to or leave."""
@@ -287,7 +281,7 @@ class NodeVolumes:
     def is_used(self, snapshot: Snapshot, claim: str) -> bool:
         """True if a pod on a node names the claim (`namespace/name`)."""
         self._renew(snapshot)
-        return claim in self._using.of
+        return f"{_USED} {claim}" in self._rows
 
     # ---- inside
 
@@ -295,7 +289,8 @@ class NodeVolumes:
         self._on: dict[int, OnNode] = {}
         self._counts: dict[str, IntColumn] = {}
         self._errors: dict[int, str] = {}
-        self._using, self._with, self._depending = _Rows(), _Rows(), _Rows()
+        self._rows: dict[str, set[int]] = {}
+        """By mark; one without rows is not there."""
 
     def _renew(self, snapshot: Snapshot) -> None:
         versions = {kind: snapshot.objects_version(kind) for kind in KINDS}
@@ -327,7 +322,7 @@ class NodeVolumes:
             if keys is None:
                 return None
             for key in keys:
-                rows |= self._depending.of.get(f"{kind} {key}", set())
+                rows |= self._rows.get(f"{kind} {key}", set())
                 rows.add(_node_row(snapshot, kind, key))
         return rows - {-1}
 
@@ -336,20 +331,20 @@ class NodeVolumes:
         new = OnNode()
         if snapshot.nodes.present[row]:
             new = self._on_node(snapshot, row, pods)
-        for index, before, after in (
-            (self._using, old.used, new.used),
-            (self._with, old.attached, new.attached),
-            (self._depending, old.depends, new.depends),
-        ):
-            index.remove(before, row)
-            index.add(after, row)
+        for mark in old.marks - new.marks:
+            rows = self._rows[mark]
+            rows.discard(row)
+            if not rows:
+                del self._rows[mark]
+        for mark in new.marks - old.marks:
+            self._rows.setdefault(mark, set()).add(row)
         for driver in {*old.counts, *new.counts} & self._counts.keys():
             if row < len(self._counts[driver]):
                 self._counts[driver][row] = new.counts[driver]
         self._errors.pop(row, None)
         if new.error:
             self._errors[row] = new.error
-        if new.depends or new.attached:
+        if new.marks:
             self._on[row] = new
 
     def _on_node(self, snapshot: Snapshot, row: int, pods: Iterable[PodInfo]) -> OnNode:
@@ -358,16 +353,17 @@ class NodeVolumes:
         migrating = self._csi_nodes.of_row(snapshot, row) is not None
         for info in pods:
             pod = info.pod
-            found.used.update(f"{info.namespace}/{name}" for name in named_claims(pod))
+            found.marks.update(f"{_USED} {info.namespace}/{name}" for name in named_claims(pod))
             for name in claim_names(pod):
                 claim = find_claim(snapshot, info.namespace, name)
-                found.depends.add(f"{CLAIMS} {info.namespace}/{name}")
+                found.marks.add(f"{CLAIMS} {info.namespace}/{name}")
                 if claim is not None:
-                    found.depends.add(f"{VOLUMES} {claim.spec.volume_name}")
+                    found.marks.add(f"{VOLUMES} {claim.spec.volume_name}")
             try:
                 found.attached |= attached_by(pod, snapshot, migrating=migrating, is_new=False)
             except ValueError as wrong:
                 found.error = str(wrong)
+        found.marks.update(f"{_ATTACHED} {name}" for name in found.attached)
         everything = {**_attachments(row, snapshot, found), **found.attached}
         found.counts.update(everything.values())
         return found

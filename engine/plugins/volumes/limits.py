@@ -33,9 +33,11 @@ from engine.plugins.volumes.attached import (
     Moved,
     NodeVolumes,
     attached_by,
+    concerns,
     has_volumes,
     is_stored,
     volumes_key,
+    with_pod,
 )
 from engine.plugins.volumes.claims import claim_names, is_one_of
 from engine.plugins.volumes.csi_nodes import NO_LIMIT, CsiNodes
@@ -70,8 +72,8 @@ class NodeVolumeLimits:
             class_key=volumes_key,
             pre_filter=_pre_filter,
             filter=self._filter,
-            concerns=_concerns,
-            with_pod=_with_pod,
+            concerns=concerns,
+            with_pod=with_pod,
         )
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
@@ -123,18 +125,10 @@ class NodeVolumeLimits:
             yield TOO_MANY, limited & over
 
 
-def _with_pod(state: State, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> State:
-    return state.with_pod(pod, row, sign)
-
-
 def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
     if not is_stored(pod) or not has_volumes(pod.pod):
         return SKIP_FILTER
     return PreFilterResult(state=STAYING, causes=Cause.POD, version=_version)
-
-
-def _concerns(state: State, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> bool:
-    return bool(other.pod.spec.volumes)
 
 
 def _version(snapshot: Snapshot) -> int:

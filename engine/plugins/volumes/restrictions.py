@@ -24,7 +24,15 @@ from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Disk, Pod
 from engine.plugins.hints import gone, on
-from engine.plugins.volumes.attached import STAYING, Moved, NodeVolumes, is_stored, volumes_key
+from engine.plugins.volumes.attached import (
+    STAYING,
+    Moved,
+    NodeVolumes,
+    concerns,
+    is_stored,
+    volumes_key,
+    with_pod,
+)
 from engine.plugins.volumes.claims import CLAIMS, find_claim, is_one_of, named_claims, not_found
 from engine.plugins.volumes.csi_nodes import CsiNodes
 
@@ -50,10 +58,6 @@ class Alone:
         return Alone(self.claims, self.users + sign * mine, self.moved.with_pod(pod, row, sign))
 
 
-def _with_pod(state: State, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> State:
-    return state.with_pod(pod, row, sign)
-
-
 class VolumeRestrictions:
     """Filters by disks that are on a node already, and by claims in use anywhere."""
 
@@ -73,8 +77,8 @@ class VolumeRestrictions:
             class_key=volumes_key,
             pre_filter=self._pre_filter,
             filter=_filter,
-            concerns=_concerns,
-            with_pod=_with_pod,
+            concerns=concerns,
+            with_pod=with_pod,
         )
 
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
@@ -94,10 +98,6 @@ class VolumeRestrictions:
         return PreFilterResult(
             state=Alone(frozenset(alone), users), causes=Cause.POD, version=_version
         )
-
-
-def _concerns(state: State, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> bool:
-    return bool(other.pod.spec.volumes)
 
 
 def _version(snapshot: Snapshot) -> tuple[int, int]:
