@@ -209,10 +209,8 @@ class Disk(_Read, frozen=True):
 
     pd_name: str = ""
     volume_id: str = msgspec.field(default="", name="volumeID")
-    disk_name: str = ""
     disk_uri: str = msgspec.field(default="", name="diskURI")
     kind: str | None = None
-    volume_path: str = ""
     iqn: str = ""
     monitors: list[str] | None = None
     image: str = ""
@@ -503,14 +501,9 @@ class PodGroup(_Read, frozen=True):
         return self.spec.schedule_timeout_seconds
 
 
-class GroupCondition(_Read, frozen=True):
+class GroupCondition(Condition, frozen=True):
     """A condition of a PodGroup of Kubernetes itself."""
 
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str | None = None
     observed_generation: int | None = None
 
 
@@ -643,17 +636,10 @@ class PersistentVolumeClaim(_Read, frozen=True):
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
 
-class TopologyRequirement(_Read, frozen=True):
-    """A label that a node must have, with one of these values."""
-
-    key: str = ""
-    values: list[str] | None = None
-
-
 class TopologyTerm(_Read, frozen=True):
-    """Requirements that are AND-ed."""
+    """Requirements that are AND-ed: labels with one of some values each, without an operator."""
 
-    match_label_expressions: list[TopologyRequirement] | None = None
+    match_label_expressions: list[SelectorRequirement] | None = None
 
 
 class StorageClass(_Read, frozen=True):
@@ -716,10 +702,9 @@ class CSIStorageCapacity(_Read, frozen=True):
 
 
 class VolumeAttachmentSource(_Read, frozen=True):
-    """What is attached: a persistent volume by name, or one of a pod's own."""
+    """What is attached: a persistent volume by name; one of a pod's own is not read."""
 
     persistent_volume_name: str | None = None
-    inline_volume_spec: PersistentVolumeSpec | None = None
 
 
 class VolumeAttachmentSpec(_Read, frozen=True):

@@ -184,6 +184,22 @@ class Verdicts(msgspec.Struct, frozen=True, eq=False):
             return ALL_PASS
         return cls(passed, lambda: ((status, np.flatnonzero(~passed)),))
 
+    @classmethod
+    def by_first(cls, reasons: Sequence[tuple[Status, BoolColumn]]) -> Verdicts:
+        """Reasons, and the rows that each is against: a row has the first of them."""
+        if not reasons:
+            return ALL_PASS
+        rejected = np.logical_or.reduce([against for _, against in reasons])
+
+        def groups() -> StatusGroups:
+            found, left = [], rejected.copy()
+            for status, against in reasons:
+                found.append((status, np.flatnonzero(left & against)))
+                left &= ~against
+            return [(status, positions) for status, positions in found if len(positions)]
+
+        return cls(~rejected, groups)
+
 
 ALL_PASS = Verdicts(None, tuple)
 

@@ -1,6 +1,6 @@
 """How full a node would be, as a score: the strategies of NodeResourcesFit, over columns.
 
-Exactness: `floor(x * 100.0 / capacity)` in float64 equals the integer division while capacities and
+Exactness: `trunc(x * 100.0 / capacity)` in float64 equals the integer division while capacities and
 x stay below 2^45 (a quotient that is no integer is at least 1/capacity away from one, further than
 rounding reaches). Beyond, and for capacities below zero, 64-bit integers compute, and wrap.
 
@@ -12,23 +12,22 @@ apis/config/validation/validation_pluginargs.go.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.interface import Scores
-from engine.framework.podinfo import CPU, MEMORY
+from engine.framework.interface import MAX_SCORE, Scores
+from engine.framework.podinfo import CPU, MEMORY, is_counted, is_scalar_resource
 from engine.framework.snapshot import BoolColumn, IntColumn, NodeColumns
 from engine.plugins.shares import EXACT
 from engine.quantity import wrap_int64
 
-MAX_SCORE: Final = 100
 _MAX_SHAPE_SCORE: Final = 10
 _MAX_WEIGHT: Final = 100
-_UNWRAPPED: Final = 1 << 62
 
 
 class ResourceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -73,8 +72,16 @@ class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
 
 Usage = tuple[int, IntColumn, IntColumn, int]
 """Number of the resource, allocatable and used amounts a row, what the pod adds."""
-UsageOfOne = tuple[int, int, int, int]
-"""The same for a single node."""
+
+
+def counting(
+    resources: Sequence[str], requests: Mapping[str, int]
+) -> Iterator[tuple[int, str, int]]:
+    """The resources that count for a pod: the number of each, its name, what the pod requests."""
+    for number, resource in enumerate(resources):
+        request = requests.get(resource, 0)
+        if is_counted(resource) and (request or not is_scalar_resource(resource)):
+            yield number, resource, request
 
 
 def used_of(nodes: NodeColumns, resource: str) -> IntColumn:
@@ -86,10 +93,8 @@ def used_of(nodes: NodeColumns, resource: str) -> IntColumn:
     return nodes.requested(resource)
 
 
-_Share = tuple[Scores, BoolColumn | None]
-"""Score a row, and which rows have the resource at all (None: all)."""
-_OfColumn = Callable[[IntColumn, IntColumn, int], _Share]
-_OfNode = Callable[[int, int, int], int]
+_Share = tuple[Scores, BoolColumn]
+"""Score a row, and in which rows it counts."""
 
 
 class Scorer:
@@ -110,10 +115,12 @@ class Scorer:
                 raise ValueError(f"weight of {resource.name}: {resource.weight} is not in 1..100")
         self.resources = tuple([resource.name for resource in resources])
         self._weights = [resource.weight for resource in resources]
-        self._line: NDArray[np.int64] | None = None
-        self._of_column: _OfColumn = _least
-        self._of_node: _OfNode = _least_of
+        self._of_column: Callable[[IntColumn, IntColumn, int], _Share] = _least
+        self._of_node: Callable[[int, int, int], int] = _least_of
+        self._by_ratio = strategy.type == "RequestedToCapacityRatio"
         ratio = strategy.requested_to_capacity_ratio
+        if ratio is not None and not self._by_ratio:
+            raise ValueError("requestedToCapacityRatio: only for the strategy so named")
         match strategy.type:
             case "LeastAllocated":
                 pass
@@ -122,172 +129,88 @@ class Scorer:
             case "RequestedToCapacityRatio":
                 if ratio is None:
                     raise ValueError("requestedToCapacityRatio: needed by the strategy so named")
-                self._line = broken_line(ratio.shape)
+                line = broken_line(ratio.shape)
+                self._of_column = partial(_on_line_of, line)
+                self._of_node = lambda *amounts: int(line[_utilization_of(*amounts)])
             case _:
                 raise ValueError(f"scoring strategy {strategy.type!r} is not supported")
-        if ratio is not None and self._line is None:
-            raise ValueError("requestedToCapacityRatio: only for the strategy so named")
 
     def scores(self, usages: Sequence[Usage]) -> Scores:
-        """One score a row; `usages` names at least one resource."""
-        if self._line is not None:
-            return _weighted_ratio(usages, self._weights, self._line)
-        return _weighted(usages, self._weights, self._of_column)
+        """One score a row; `usages` names at least one resource.
+
+        The average by weight over the resources that a node has, truncated; of ratios over those
+        with a score above 0, rounded half up.
+        """
+        total, weights = np.zeros((2, len(usages[0][1])))
+        for number, allocatable, used, request in usages:
+            score, counts = self._of_column(allocatable, used, request)
+            total += score * self._weights[number]
+            weights += counts * float(self._weights[number])
+        np.divide(total, weights, out=total, where=weights > 0)
+        if self._by_ratio:
+            return np.floor(total + 0.5, out=total)
+        return np.trunc(total, out=total)
 
     def row(self, usages: Sequence[Usage]) -> Callable[[int], float]:
         """What gives the score of one node, while the columns stay where they are."""
-        cells = [(i, a.data, used.data, add) for i, a, used, add in usages]
-        return lambda row: self._score([(i, a[row], used[row], add) for i, a, used, add in cells])
+        cells = [(self._weights[i], a.data, used.data, add) for i, a, used, add in usages]
 
-    def _score(self, usages: Sequence[UsageOfOne]) -> float:
-        """The score of one node, whatever the amounts."""
-        total = weight_sum = 0
-        for number, allocatable, used, request in usages:
-            if allocatable == 0:
-                continue
-            if self._line is None:
-                score = self._of_node(allocatable, used, request)
-            else:
-                score = int(self._line[_utilization_of(allocatable, used, request)])
-                if score <= 0:
+        def score_of(row: int) -> float:
+            total = weights = 0
+            for weight, there, used, add in cells:
+                if there[row] == 0:
                     continue
-            total += score * self._weights[number]
-            weight_sum += self._weights[number]
-        if not weight_sum:
-            return 0.0
-        if self._line is None:
-            return float(_quotient(total, weight_sum))
-        return float(math.floor(total / weight_sum + 0.5))
+                score = self._of_node(there[row], used[row], add)
+                if score > 0 or not self._by_ratio:
+                    total += score * weight
+                    weights += weight
+            if not weights:
+                return 0.0
+            if self._by_ratio:
+                return float(math.floor(total / weights + 0.5))
+            return float(_quotient(total, weights))
 
-
-# ---- averages of resources -------------------------------------------------------------------
-
-
-def _weighted(usages: Sequence[Usage], weights: Sequence[int], of_column: _OfColumn) -> Scores:
-    """Average by weight over the resources that a node has, truncated."""
-    total: Scores | None = None
-    common = 0
-    partial: Scores | None = None
-    score: Scores
-    for number, allocatable, used, request in usages:
-        score, has = of_column(allocatable, used, request)
-        weight = weights[number]
-        if weight != 1:
-            score *= weight
-        if total is None:
-            total = score
-        else:
-            total += score
-        if has is None:
-            common += weight
-        else:
-            share: Scores = np.where(has, float(weight), 0.0)
-            partial = share if partial is None else np.add(partial, share, out=share)
-    if total is None:
-        raise ValueError("no resource to score by")
-    if partial is not None:
-        partial += common
-        np.divide(total, partial, out=total, where=partial > 0)
-    elif common != 1:
-        np.divide(total, common, out=total)
-    np.trunc(total, out=total)
-    return total
-
-
-def _weighted_ratio(
-    usages: Sequence[Usage], weights: Sequence[int], table: NDArray[np.int64]
-) -> Scores:
-    """Average by weight over the resources with a score above 0, rounded half up."""
-    total: Scores | None = None
-    weight_sum: Scores | None = None
-    for number, allocatable, used, request in usages:
-        score = _of_utilization(allocatable, used, request, table)
-        weight = np.where(score > 0, float(weights[number]), 0.0)
-        score *= weight
-        total = score if total is None else total + score
-        weight_sum = weight if weight_sum is None else weight_sum + weight
-    if total is None or weight_sum is None:
-        raise ValueError("no resource to score by")
-    mean: Scores = np.divide(total, weight_sum, out=np.zeros_like(total), where=weight_sum > 0)
-    mean += 0.5
-    np.floor(mean, out=mean)
-    return mean
+        return score_of
 
 
 # ---- one resource ----------------------------------------------------------------------------
 
 
 def _least(allocatable: IntColumn, used: IntColumn, request: int) -> _Share:
-    free = allocatable - used
-    free -= request
-    share = _share(free, allocatable, -_UNWRAPPED)
-    if share is not None:
-        np.maximum(share[0], 0.0, out=share[0])
-        return share
     requested = used + np.int64(request)
-    wrapped = _divide((allocatable - requested) * np.int64(MAX_SCORE), allocatable)
-    wrapped[requested > allocatable] = 0
-    return wrapped.astype(np.float64), allocatable != 0
+    score = _hundredths(allocatable - requested, allocatable)
+    score[requested > allocatable] = 0.0
+    return score, allocatable != 0
 
 
 def _most(allocatable: IntColumn, used: IntColumn, request: int) -> _Share:
     requested = used + np.int64(request)
-    np.minimum(requested, allocatable, out=requested)
-    share = _share(requested, allocatable, 0)
-    if share is not None:
-        return share
-    wrapped = _divide(requested * np.int64(MAX_SCORE), allocatable)
-    return wrapped.astype(np.float64), allocatable != 0
+    return _hundredths(np.minimum(requested, allocatable), allocatable), allocatable != 0
 
 
-def _of_utilization(
-    allocatable: IntColumn, used: IntColumn, request: int, table: NDArray[np.int64]
-) -> Scores:
+def _on_line_of(
+    line: NDArray[np.int64], allocatable: IntColumn, used: IntColumn, request: int
+) -> _Share:
     requested = used + np.int64(request)
-    utilization = _divide(requested * np.int64(MAX_SCORE), allocatable)
+    utilization = np.clip(_hundredths(requested, allocatable), 0, MAX_SCORE)
     utilization[requested > allocatable] = MAX_SCORE
-    np.clip(utilization, 0, MAX_SCORE, out=utilization)
-    score = table[utilization].astype(np.float64)
-    score[allocatable == 0] = 0.0
-    return score
+    score = np.where(allocatable == 0, 0.0, line[utilization.astype(np.intp)])
+    return score, score > 0
 
 
-def _share(amounts: IntColumn, allocatable: IntColumn, least_amount: int) -> _Share | None:
-    """Hundredths of what there is, rounded down; None where float64 would not be exact.
-
-    Nor may an amount be below `least_amount`: it may have wrapped, or is to be truncated upwards.
-    """
-    share = amounts.astype(np.float64)
-    capacity = allocatable.astype(np.float64)
-    if not len(share):
-        return share, None
-    least = np.minimum.reduce(capacity)
-    if (
-        np.maximum.reduce(capacity) >= EXACT
-        or np.maximum.reduce(share) >= EXACT
-        or np.minimum.reduce(share) < least_amount
-        or least < 0
-    ):
-        return None
-    share *= MAX_SCORE
-    if least > 0:
-        share /= capacity
-        np.floor(share, out=share)
-        return share, None
-    has: BoolColumn = capacity > 0
-    np.divide(share, capacity, out=share, where=has)
-    share[~has] = 0.0
-    np.floor(share, out=share)
-    return share, has
-
-
-def _divide(amounts: IntColumn, by: IntColumn) -> IntColumn:
-    """Integer division that truncates, as Go's; 0 where there is nothing to divide by."""
-    divisor = np.where(by == 0, 1, by)
-    quotient = amounts // divisor
-    quotient += (quotient * divisor != amounts) & ((amounts < 0) != (divisor < 0))
-    quotient[by == 0] = 0
-    return quotient
+def _hundredths(amounts: IntColumn, of: IntColumn) -> Scores:
+    """How many hundredths of what there is, truncated; 0 where there is nothing."""
+    exact = amounts.min(initial=0) > -EXACT and amounts.max(initial=0) < EXACT
+    if exact and of.min(initial=0) >= 0 and of.max(initial=0) < EXACT:
+        share: Scores = amounts * float(MAX_SCORE) / np.maximum(of, 1)
+        share[of == 0] = 0.0
+        return np.trunc(share, out=share)
+    hundredfold, divisor = amounts * np.int64(MAX_SCORE), np.where(of == 0, 1, of)
+    quotient = hundredfold // divisor
+    # Go's division truncates.
+    quotient += (quotient * divisor != hundredfold) & ((hundredfold < 0) != (divisor < 0))
+    quotient[of == 0] = 0
+    return quotient.astype(np.float64)
 
 
 # ---- one resource of one node ----------------------------------------------------------------

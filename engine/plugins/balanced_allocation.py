@@ -22,9 +22,9 @@ from engine.framework.interface import (
     Scores,
     State,
 )
-from engine.framework.podinfo import CPU, MEMORY, PodInfo, is_counted, is_scalar_resource
-from engine.framework.snapshot import Cause, FloatColumn, IntColumn, Rows, Snapshot
-from engine.plugins.allocation import ResourceSpec
+from engine.framework.podinfo import CPU, MEMORY, PodInfo
+from engine.framework.snapshot import Cause, IntColumn, Rows, Snapshot
+from engine.plugins.allocation import ResourceSpec, counting
 from engine.plugins.shares import HALF, Part
 from engine.quantity import wrap_int64
 
@@ -80,9 +80,7 @@ class BalancedAllocation:
         nodes = snapshot.nodes
         return [
             (nodes.allocatable(resource), nodes.requested(resource), request)
-            for resource in self._resources
-            for request in (pod.requests.get(resource, 0),)
-            if is_counted(resource) and (request or not is_scalar_resource(resource))
+            for _, resource, request in counting(self._resources, pod.requests)
         ]
 
     def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
@@ -120,62 +118,27 @@ def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
 
 
 def _balance(usages: Sequence[_Usage], count: int, *, with_pod: bool) -> Scores:
-    """(n,) 100 less the deviation of the shares in hundredths, truncated."""
-    shares: list[FloatColumn] = []
-    whole = True
-    for allocatable, requested, add in usages:
-        amounts = requested + np.int64(add) if with_pod else requested
-        has = allocatable != 0
-        whole &= bool(has.all())
-        share = np.full(count, np.nan)
-        np.divide(amounts, allocatable, out=share, where=has)
-        shares.append(np.minimum(share, 1.0, out=share))
-    if not whole:
-        return _each_balance(shares, count)
-    deviation = np.zeros(count)
-    if len(shares) == _TWO:
-        np.abs((shares[0] - shares[1]) / _TWO, out=deviation)
-    elif len(shares) > _TWO:
-        deviation = _deviation(shares, float(len(shares)))
+    """(n,) 100 less the deviation of the shares in hundredths, truncated.
+
+    A resource that a node lacks has no share there.
+    """
+    shares = np.zeros((len(usages), count))
+    has = np.array([there != 0 for there, _, _ in usages], np.bool_).reshape(shares.shape)
+    for share, where, (there, used, add) in zip(shares, has, usages, strict=True):
+        np.divide(used + np.int64(add) if with_pod else used, there, out=share, where=where)
+    np.minimum(shares, 1.0, out=shares)
+    numbers = np.count_nonzero(has, axis=0)
+    # INVARIANT: `sum` adds one resource after the other, as Go does.
+    mean = sum(shares) / np.maximum(numbers, 1)
+    squares = sum(np.where(has, (shares - mean) ** 2, 0.0))
+    deviation = np.sqrt(squares / np.maximum(numbers, 1))
+    # Of two, half the difference; of one, none.
+    between = shares.max(axis=0, where=has, initial=-np.inf) - shares.min(
+        axis=0, where=has, initial=np.inf
+    )
+    deviation = np.where(numbers > _TWO, deviation, np.maximum(between, 0.0) / _TWO)
     scores: Scores = np.trunc((1 - deviation) * MAX_SCORE)
     return scores
-
-
-def _each_balance(shares: Sequence[FloatColumn], count: int) -> Scores:
-    """The same where some nodes lack a resource: NaN is left out."""
-    numbers = np.zeros(count)
-    for share in shares:
-        numbers += ~np.isnan(share)
-    deviation = np.zeros(count)
-    many = numbers > _TWO
-    if many.any():
-        filled = [np.where(np.isnan(share), 0.0, share) for share in shares]
-        mean = sum(filled[1:], filled[0]) / np.maximum(numbers, 1.0)
-        squares = np.zeros(count)
-        for share in shares:
-            squares += np.where(np.isnan(share), 0.0, (share - mean) * (share - mean))
-        deviation = np.where(many, np.sqrt(squares / np.maximum(numbers, 1.0)), 0.0)
-    pairs = np.flatnonzero(numbers == _TWO)
-    if len(pairs):
-        table = np.array([share[pairs] for share in shares])
-        # Of each column the two that are numbers, in their order.
-        places = np.argsort(np.isnan(table), axis=0, kind="stable")[:_TWO]
-        first, second = np.take_along_axis(table, places, axis=0)
-        deviation[pairs] = np.abs((first - second) / _TWO)
-    scores: Scores = np.trunc((1 - deviation) * MAX_SCORE)
-    return scores
-
-
-def _deviation(shares: Sequence[FloatColumn], number: float) -> FloatColumn:
-    total = shares[0]
-    for share in shares[1:]:
-        total = total + share
-    mean = total / number
-    squares = np.zeros(len(mean))
-    for share in shares:
-        squares = squares + (share - mean) * (share - mean)
-    deviation: FloatColumn = np.sqrt(squares / number)
-    return deviation
 
 
 def _balance_of(shares: Sequence[float]) -> int:

@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-import numpy as np
 
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import BoolColumn, Rows, Snapshot
+from engine.framework.snapshot import BoolColumn, Snapshot
 from engine.memo import Memo
 from engine.objects import Affinity, NodeSelector
-from engine.plugins.node_selector import Selector, Term, parse_labels, parse_selector
+from engine.plugins.node_selector import Selector, matching, parse_required
 
 _BYTES: Final = 2 << 20
 _BYTES_PER_BYTE: Final = 5
@@ -34,28 +33,18 @@ def eligibility_key(pod: PodInfo) -> bytes:
 def eligible(key: bytes, snapshot: Snapshot) -> BoolColumn:
     """(N,) nodes that match and are not cordoned."""
     mask = snapshot.nodes.present & ~snapshot.nodes.unschedulable
-    return mask & matching(key, snapshot, slice(0, snapshot.nodes.size)) if key else mask
+    return mask & matching(required(key), snapshot, slice(0, snapshot.nodes.size)) if key else mask
 
 
-def matching(key: bytes, snapshot: Snapshot, rows: Rows) -> BoolColumn:
-    """Which of the rows match, cordoned or not."""
-    mask = np.ones(len(snapshot.nodes.present[rows]), np.bool_)
-    if key:
-        labels, required = _parsed(key)
-        if labels is not None:
-            mask &= labels.mask(snapshot, rows)
-        if required is not None:
-            mask &= required.mask(snapshot, rows)
-    return mask
+_known: Final[Memo[bytes, tuple[Selector, ...]]] = Memo(_BYTES)
 
 
-_known: Final[Memo[bytes, tuple[Term | None, Selector | None]]] = Memo(_BYTES)
-
-
-def _parsed(key: bytes) -> tuple[Term | None, Selector | None]:
+def required(key: bytes) -> tuple[Selector, ...]:
+    """What a node has to match, all of it, cordoned or not."""
+    if not key:
+        return ()
     known = _known.get(key)
     if known is not None:
         return known
-    labels, required = msgspec.msgpack.decode(key, type=_Key)
-    parsed = parse_labels(labels), None if required is None else parse_selector(required)
+    parsed = parse_required(*msgspec.msgpack.decode(key, type=_Key))
     return _known.put(key, parsed, len(key) * _BYTES_PER_BYTE)

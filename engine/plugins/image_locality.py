@@ -30,14 +30,10 @@ class ImageLocality:
 
     def points(self) -> Points:
         """The share of nodes that have an image counts, so any node may change all scores."""
-        return Points(class_key=_class_key, pre_score=_pre_score, score=_score)
+        return Points(class_key=_key, pre_score=_pre_score, score=_score)
 
 
-def _class_key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
-    return _key(pod)
-
-
-def _key(pod: PodInfo) -> _Key:
+def _key(pod: PodInfo, snapshot: Snapshot) -> _Key:
     key = pod.keys.get(NAME)
     if key is None:
         spec = pod.pod.spec
@@ -54,7 +50,7 @@ def _full_name(name: str) -> str:
 
 
 def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
-    images, _ = key = _key(pod)
+    images, _ = key = _key(pod, snapshot)
     names = [name for name, _ in images]
 
     def version(seen: Snapshot) -> Hashable:
@@ -68,7 +64,7 @@ def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
 
 def _score(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
     """0..100, by the sizes of the images between 23 MiB and 1000 MiB an image."""
-    images, number = _key(pod)
+    images, number = _key(pod, snapshot)
     nodes = snapshot.nodes
     total = np.zeros(nodes.size, dtype=np.int64)
     for name, times in images:

@@ -6,7 +6,7 @@ Source: kubernetes plugins/nodeaffinity/node_affinity.go.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -14,7 +14,6 @@ import numpy as np
 
 from engine.framework.events import Action, Resource
 from engine.framework.interface import (
-    ALL_PASS,
     SKIP_FILTER,
     SKIP_SCORE,
     Normalization,
@@ -24,11 +23,10 @@ from engine.framework.interface import (
     PreScoreResult,
     Scores,
     State,
-    StatusGroups,
     Verdicts,
 )
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
+from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
 from engine.memo import Memo
 from engine.objects import Affinity, Node, NodeAffinity, NodeSelectorTerm
@@ -37,11 +35,10 @@ from engine.plugins.node_selector import (
     NODE_NAME_FIELD,
     ParseError,
     Preferences,
-    Selector,
-    Term,
-    parse_labels,
+    matching,
     parse_preferences,
-    parse_selector,
+    parse_required,
+    scores,
 )
 
 NAME: Final = "NodeAffinity"
@@ -62,62 +59,42 @@ class NodeAffinityArgs(PluginArgs, frozen=True):
 
 
 class _Parsed:
-    """What a pod's selectors come to."""
+    """What the selectors of a pod, or of a profile, come to."""
 
-    __slots__ = ("error", "labels", "names", "preferences", "refused", "required")
+    __slots__ = ("error", "names", "preferences", "refused", "required")
 
     def __init__(
-        self, node_selector: Sequence[tuple[str, str]], affinity: NodeAffinity | None
+        self, node_selector: Iterable[tuple[str, str]], affinity: NodeAffinity | None
     ) -> None:
         affinity = affinity or _NONE
         required = affinity.required_during_scheduling_ignored_during_execution
         preferred = affinity.preferred_during_scheduling_ignored_during_execution
-        self.labels: Term | None = parse_labels(node_selector)
-        self.required: Selector | None = None if required is None else parse_selector(required)
-        self.refused: PreFilterResult | None = None
-        if self.required is not None and self.required.error:
-            self.refused = PreFilterResult(unresolvable(self.required.error))
+        self.required = parse_required(node_selector, required)
+        """What a node has to match, all of it; nothing: any node will do."""
+        error = next((one.error for one in self.required if one.error), "")
+        self.refused = PreFilterResult(unresolvable(error)) if error else None
         self.names = _names((required.node_selector_terms if required else None) or ())
         self.preferences: Preferences | None = None
         self.error = ""
         try:
             self.preferences = parse_preferences(preferred) if preferred else None
-        except ParseError as error:
-            self.error = str(error)
+        except ParseError as wrong:
+            self.error = str(wrong)
 
     @property
     def size(self) -> int:
         """How many requirements and values there are to it."""
-        terms = [*(self.required or Selector(())).terms]
-        terms += [term for _, term in (self.preferences or Preferences(())).terms]
-        terms += [] if self.labels is None else [self.labels]
+        terms = [term for one in self.required for term in one.terms]
+        terms += [term for _, term in self.preferences or ()]
         return sum(term.size for term in terms)
-
-    @property
-    def filters(self) -> bool:
-        """False if any node will do."""
-        return self.labels is not None or self.required is not None
-
-    def mask(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
-        """Which rows match selector and required affinity; only if `filters`."""
-        if self.labels is None:
-            return (self.required or Selector(())).mask(snapshot, rows)
-        mask = self.labels.mask(snapshot, rows)
-        if self.required is not None:
-            mask = mask & self.required.mask(snapshot, rows)
-        return mask
 
     def matches(self, node: Node) -> bool:
         """Whether the node matches selector and required affinity."""
-        if self.labels is not None and not self.labels.matches(node):
-            return False
-        return self.required is None or self.required.matches(node)
+        return all(one.matches(node) for one in self.required)
 
     def undecided(self, node: Node) -> bool:
-        """Whether only a term that cannot be parsed could match the node."""
-        if self.labels is not None and not self.labels.matches(node):
-            return False
-        return self.required is not None and self.required.flawed
+        """Of a node that does not match, whether only a term that cannot be parsed could."""
+        return all(one.flaw or one.matches(node) for one in self.required)
 
 
 def _names(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
@@ -148,13 +125,10 @@ class NodeAffinityPlugin:
         Raises:
             ValueError: a term of it cannot be parsed.
         """
-        added = (args.added_affinity if args else None) or _NONE
-        required = added.required_during_scheduling_ignored_during_execution
-        preferred = added.preferred_during_scheduling_ignored_during_execution
-        self._added = None if required is None else parse_selector(required)
-        self._added_preferences = parse_preferences(preferred) if preferred else None
-        if self._added is not None:
-            self._added.check()
+        self._added = added = _Parsed((), args.added_affinity if args else None)
+        flaws = (added.error, *(one.flaw for one in added.required))
+        if any(flaws):
+            raise ParseError(next(filter(None, flaws)))
 
     name: Final = NAME
 
@@ -163,27 +137,23 @@ class NodeAffinityPlugin:
         node = Action.ADD | Action.UPDATE_NODE_LABEL
         return Points(
             events=(on(Resource.NODE, node, now(Node, self._begins_to_match)),),
-            class_key=self._class_key,
+            class_key=_key,
             pre_filter=self._pre_filter,
             filter=self._filter,
             pre_score=self._pre_score,
             score=self._score,
         )
 
-    def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-        """Selector and node affinity as bytes, a hash of them if they are many; None without."""
-        return self._key(pod)
-
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Skip if any node will do; the nodes that are named, if every term names some."""
-        parsed = self._of(pod)
-        if self._added is None and not parsed.filters:
+        parsed = _of(pod)
+        if not self._added.required and not parsed.required:
             return SKIP_FILTER
         if parsed.refused is not None:
             return parsed.refused
         names = parsed.names
         if names is None:
-            return PreFilterResult(causes=Cause.LABELS, shared=(self._key(pod),))
+            return PreFilterResult(causes=Cause.LABELS, shared=(_key(pod),))
         if not names:
             return CONFLICT
         found = [snapshot.nodes.row(name) for name in names]
@@ -192,76 +162,66 @@ class NodeAffinityPlugin:
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """Rejects nodes that the profile's or the pod's terms leave out."""
-        parsed = self._of(pod)
-        own = parsed.mask(snapshot, rows) if parsed.filters else None
-        if self._added is None:
-            return ALL_PASS if own is None else Verdicts.uniform(own, NO_MATCH)
-        added = self._added.mask(snapshot, rows)
-        if own is None:
-            return Verdicts.uniform(added, NO_ADDED_MATCH)
-
-        def groups() -> StatusGroups:
-            rejected = (
-                (NO_ADDED_MATCH, np.flatnonzero(~added)),
-                (NO_MATCH, np.flatnonzero(added & ~own)),
-            )
-            return [(status, positions) for status, positions in rejected if len(positions)]
-
-        return Verdicts(added & own, groups)
+        parsed = _of(pod)
+        own = matching(parsed.required, snapshot, rows)
+        if not self._added.required:
+            return Verdicts.uniform(own, NO_MATCH)
+        added = matching(self._added.required, snapshot, rows)
+        return Verdicts.by_first(((NO_ADDED_MATCH, ~added), (NO_MATCH, ~own)))
 
     def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
         """Skip without preferences; an error if one cannot be parsed. The best becomes 100."""
-        parsed = self._of(pod)
+        parsed = _of(pod)
         if parsed.error:
             return PreScoreResult(Status(Code.ERROR, (parsed.error,), NAME))
-        if parsed.preferences is None and self._added_preferences is None:
+        if parsed.preferences is None and self._added.preferences is None:
             return SKIP_SCORE
         return PreScoreResult(
-            causes=Cause.LABELS, shared=(self._key(pod),), normalization=Normalization.BY_MAX
+            causes=Cause.LABELS, shared=(_key(pod),), normalization=Normalization.BY_MAX
         )
 
     def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
         """Sum of the weights of all preferred terms that match."""
-        own, added = self._of(pod).preferences, self._added_preferences
-        scores = (own or Preferences(())).scores(snapshot, rows)
-        if added is not None:
-            scores += added.scores(snapshot, rows)
-        return scores
-
-    def _key(self, pod: PodInfo) -> Hashable:
-        spec = pod.pod.spec
-        affinity = None if spec.affinity is None else spec.affinity.node_affinity
-        if affinity is None and not spec.node_selector:
-            return None
-        key = pod.keys.get(NAME)
-        if key is None:
-            labels = sorted((spec.node_selector or {}).items())
-            key = msgspec.msgpack.encode((labels, affinity))
-            if len(key) > _LONG:
-                key = hashlib.blake2b(key, digest_size=16).digest()
-            pod.keys[NAME] = key
-        return key
-
-    def _of(self, pod: PodInfo) -> _Parsed:
-        key = self._key(pod)
-        if key is None:
-            return _ANYWHERE
-        own = pod.keys.get(_PARSED)
-        if isinstance(own, _Parsed):
-            return own
-        parsed = _remembered.get(key)
-        if parsed is None:
-            spec = pod.pod.spec
-            affinity = (spec.affinity or Affinity()).node_affinity
-            parsed = _Parsed(sorted((spec.node_selector or {}).items()), affinity)
-            _remembered.put(key, parsed, _LONG + _BYTES_OF_A_REQUIREMENT * parsed.size)
-        pod.keys[_PARSED] = parsed
-        return parsed
+        own, added = _of(pod).preferences, self._added.preferences
+        return scores((*(own or ()), *(added or ())), snapshot, rows)
 
     def _begins_to_match(self, pod: PodInfo, before: Node | None, after: Node) -> bool:
-        if self._added is not None and not self._added.matches(after):
+        if not self._added.matches(after):
             return False
-        parsed = self._of(pod)
+        parsed = _of(pod)
         if not parsed.matches(after):
             return parsed.undecided(after)
         return before is None or not parsed.matches(before)
+
+
+def _key(pod: PodInfo, _: Snapshot | None = None) -> Hashable:
+    """Selector and node affinity as bytes, a hash of them if they are many; None without."""
+    spec = pod.pod.spec
+    affinity = None if spec.affinity is None else spec.affinity.node_affinity
+    if affinity is None and not spec.node_selector:
+        return None
+    key = pod.keys.get(NAME)
+    if key is None:
+        labels = sorted((spec.node_selector or {}).items())
+        key = msgspec.msgpack.encode((labels, affinity))
+        if len(key) > _LONG:
+            key = hashlib.blake2b(key, digest_size=16).digest()
+        pod.keys[NAME] = key
+    return key
+
+
+def _of(pod: PodInfo) -> _Parsed:
+    key = _key(pod)
+    if key is None:
+        return _ANYWHERE
+    own = pod.keys.get(_PARSED)
+    if isinstance(own, _Parsed):
+        return own
+    parsed = _remembered.get(key)
+    if parsed is None:
+        spec = pod.pod.spec
+        affinity = (spec.affinity or Affinity()).node_affinity
+        parsed = _Parsed((spec.node_selector or {}).items(), affinity)
+        _remembered.put(key, parsed, _LONG + _BYTES_OF_A_REQUIREMENT * parsed.size)
+    pod.keys[_PARSED] = parsed
+    return parsed

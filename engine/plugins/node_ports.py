@@ -5,7 +5,6 @@ Source: kubernetes plugins/nodeports/node_ports.go.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Final
 
 import numpy as np
@@ -35,23 +34,19 @@ class NodePorts:
                 on(Resource.ASSIGNED_POD, Action.DELETE, gone(Pod, _frees)),
                 on(Resource.NODE, Action.ADD),
             ),
-            class_key=_key,
+            class_key=_ports,
             pre_filter=_pre_filter,
             filter=_filter,
             concerns=_concerns,
         )
 
 
-def _ports(pod: PodInfo) -> frozenset[HostPort]:
+def _ports(pod: PodInfo, _: Snapshot | None = None) -> frozenset[HostPort]:
     found = pod.keys.get(NAME)
     if found is None:
         found = pod.keys[NAME] = host_ports(pod.pod)
     assert isinstance(found, frozenset)
     return found
-
-
-def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
-    return _ports(pod)
 
 
 def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:

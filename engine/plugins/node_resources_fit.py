@@ -34,22 +34,19 @@ from engine.framework.podinfo import (
     MEMORY,
     PODS,
     PodInfo,
-    is_counted,
     is_extended_resource,
-    is_scalar_resource,
     make_pod_info,
 )
 from engine.framework.snapshot import (
     BoolColumn,
     Cause,
-    IntColumn,
     NodeColumns,
     Rows,
     Snapshot,
 )
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Node, Pod
-from engine.plugins.allocation import Scorer, ScoringStrategy, Usage, used_of
+from engine.plugins.allocation import Scorer, ScoringStrategy, Usage, counting, used_of
 from engine.plugins.hints import always, changed, gone, now, on, placed
 from engine.plugins.shares import Part, Shares, Together
 from engine.quantity import resource_amount, wrap_int64
@@ -115,54 +112,52 @@ class NodeResourcesFit:
             score_row=self._score_row,
         )
 
-    def _needs(self, pod: PodInfo, nodes: NodeColumns) -> list[tuple[IntColumn, IntColumn, int]]:
-        """What there is, what is taken and what the pod wants, a resource."""
+    def _needs(self, pod: PodInfo) -> list[tuple[str, int]]:
+        """The resources that a node must have left, and how much."""
         return [
-            (nodes.allocatable(resource), nodes.requested(resource), amount)
+            (resource, amount)
             for resource, amount in pod.filter_requests.items()
             if amount > 0 and not (self._ignores_some and self._ignores(resource))
         ]
 
-    def _rooms(self, pod: PodInfo, snapshot: Snapshot) -> Sequence[Room]:
+    def _rooms(self, pod: PodInfo, snapshot: Snapshot) -> list[Room]:
+        """What the filter comes to; the first is that for one more pod."""
         nodes = snapshot.nodes
         rooms = [Room("", nodes.allocatable(PODS), nodes.pod_count, 1, TOO_MANY_PODS)]
-        for resource, amount in sorted(pod.filter_requests.items(), key=_built_in_first):
-            if amount > 0 and not self._ignores(resource):
-                limit, used = nodes.allocatable(resource), nodes.requested(resource)
-                rooms.append(Room(resource, limit, used, amount, f"Insufficient {resource}"))
+        for resource, amount in sorted(self._needs(pod), key=_built_in_first):
+            limit, used = nodes.allocatable(resource), nodes.requested(resource)
+            rooms.append(Room(resource, limit, used, amount, f"Insufficient {resource}"))
         return rooms
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """Rejects nodes without room for one more pod, or for what it requests."""
-        nodes = snapshot.nodes
-        passed = nodes.pod_count[rows] < nodes.allocatable(PODS)[rows]
-        for allocatable, requested, amount in self._needs(pod, nodes):
-            passed &= allocatable[rows] - requested[rows] >= amount
-        return Verdicts(passed, lambda: self._reasons(pod, nodes, rows, passed))
+        rooms = self._rooms(pod, snapshot)
+        passed = _lacks(rooms[0], rows)
+        for room in rooms[1:]:
+            passed |= _lacks(room, rows)
+        np.logical_not(passed, out=passed)
+        return Verdicts(passed, lambda: _reasons(self._rooms(pod, snapshot), rows, passed))
 
     def _filter_row(self, state: State, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], bool]:
-        nodes = snapshot.nodes
-        counts, limits = nodes.pod_count.data, nodes.allocatable(PODS).data
-        needs = [(a.data, r.data, amount) for a, r, amount in self._needs(pod, nodes)]
+        pods, *rooms = [
+            (one.limit.data, one.used.data, one.need) for one in self._rooms(pod, snapshot)
+        ]
+        limits, counts, _ = pods
 
         def passes(row: int) -> bool:
             if counts[row] >= limits[row]:
                 return False
-            for allocatable, requested, amount in needs:
-                free = allocatable[row] - requested[row]
+            for limit, used, need in rooms:
+                free = limit[row] - used[row]
                 # Beyond 64 bits the difference wraps, as Go's does.
-                if not amount <= free <= _INT64_MAX and wrap_int64(free) < amount:
+                if not need <= free <= _INT64_MAX and wrap_int64(free) < need:
                     return False
             return True
 
         return passes
 
     def _joint(self, pod: PodInfo, scorers: Mapping[str, tuple[float, State]]) -> Together | None:
-        more = [
-            (name, amount)
-            for name, amount in pod.filter_requests.items()
-            if amount > 0 and name not in (CPU, MEMORY) and not self._ignores(name)
-        ]
+        more = [(name, amount) for name, amount in self._needs(pod) if name not in (CPU, MEMORY)]
         joint = Together(self._shares, pod, scorers, more)
         return joint if joint.exact else None
 
@@ -172,9 +167,7 @@ class NodeResourcesFit:
     def _usages(self, pod: PodInfo, nodes: NodeColumns) -> list[Usage]:
         return [
             (i, nodes.allocatable(resource), used_of(nodes, resource), request)
-            for i, resource in enumerate(self._scorer.resources)
-            for request in (pod.score_requests.get(resource, 0),)
-            if is_counted(resource) and (request or not is_scalar_resource(resource))
+            for i, resource, request in counting(self._scorer.resources, pod.score_requests)
         ]
 
     def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
@@ -215,31 +208,6 @@ class NodeResourcesFit:
             return False
         return resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
 
-    def _reasons(
-        self, pod: PodInfo, nodes: NodeColumns, rows: Rows, passed: BoolColumn
-    ) -> StatusGroups:
-        """Rejected nodes with the same shortages together."""
-        positions = np.flatnonzero(~passed)
-        resources = [
-            (resource, amount)
-            for resource, amount in sorted(pod.filter_requests.items(), key=_built_in_first)
-            if amount > 0 and not self._ignores(resource)
-        ]
-        texts = [TOO_MANY_PODS, *(f"Insufficient {resource}" for resource, _ in resources)]
-        full = nodes.pod_count[rows] >= nodes.allocatable(PODS)[rows]
-        short = [full[positions]]
-        never = np.zeros(len(positions), dtype=np.bool_)
-        for resource, amount in resources:
-            allocatable = nodes.allocatable(resource)[rows][positions]
-            requested = nodes.requested(resource)[rows][positions]
-            lacks = allocatable - requested < amount
-            short.append(lacks)
-            never |= lacks & (allocatable < amount)
-        short.append(never)
-        return [
-            (_shortage(texts, pattern), positions[members]) for pattern, members in _patterns(short)
-        ]
-
 
 def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
     return pod.requests_key
@@ -254,9 +222,29 @@ def _built_in_first(item: tuple[str, int]) -> tuple[int, str]:
     return (_BUILT_IN.index(resource) if resource in _BUILT_IN else len(_BUILT_IN)), resource
 
 
-def _shortage(texts: Sequence[str], pattern: Sequence[bool]) -> Status:
-    reasons = [text for text, lacks in zip(texts, pattern[:-1], strict=True) if lacks]
-    return unresolvable(*reasons) if pattern[-1] else unschedulable(*reasons)
+def _lacks(room: Room, rows: Rows) -> BoolColumn:
+    limit, used = room.limit[rows], room.used[rows]
+    lacks: BoolColumn = limit - used < room.need if room.resource else used >= limit
+    return lacks
+
+
+def _reasons(rooms: Sequence[Room], rows: Rows, passed: BoolColumn) -> StatusGroups:
+    """Rejected nodes with the same shortages together."""
+    positions = np.flatnonzero(~passed)
+    short = [_lacks(room, rows)[positions] for room in rooms]
+    never = np.zeros(len(positions), dtype=np.bool_)
+    for room, lacks in zip(rooms[1:], short[1:], strict=True):
+        never |= lacks & (room.limit[rows][positions] < room.need)
+    return [
+        (_shortage(rooms, pattern), positions[members])
+        for pattern, members in _patterns([*short, never])
+    ]
+
+
+def _shortage(rooms: Sequence[Room], pattern: Sequence[bool]) -> Status:
+    *short, never = pattern
+    reasons = [room.short for room, lacks in zip(rooms, short, strict=True) if lacks]
+    return unresolvable(*reasons) if never else unschedulable(*reasons)
 
 
 def _patterns(flags: Sequence[BoolColumn]) -> list[tuple[list[bool], NDArray[np.intp]]]:

@@ -190,40 +190,41 @@ class Selector:
         return None
 
     @property
-    def flawed(self) -> bool:
-        """True if a term cannot be parsed."""
-        return any(term.error for term in self.terms)
-
-    def check(self) -> None:
-        """Says what is wrong with it.
-
-        Raises:
-            ParseError: a term cannot be parsed.
-        """
-        for term in self.terms:
-            if term.error:
-                raise ParseError(term.error)
+    def flaw(self) -> str:
+        """What is wrong with the first term that cannot be parsed; empty if all can."""
+        return next((term.error for term in self.terms if term.error), "")
 
 
-@dataclass(frozen=True, slots=True)
-class Preferences:
-    """Terms with weights, of which all that match add up."""
-
-    terms: tuple[tuple[int, Term], ...]
-
-    def scores(self, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Sum of the weights of the matching terms, a row."""
-        total = np.zeros(len(snapshot.nodes.present[rows]))
-        for weight, term in self.terms:
-            total += term.mask(snapshot, rows) * float(weight)
-        return total
+Preferences = tuple[tuple[int, Term], ...]
+"""Terms with weights, of which all that match add up."""
 
 
-def parse_labels(labels: Sequence[tuple[str, str]]) -> Term | None:
-    """`spec.nodeSelector`: all labels must be equal; None without any. Not validated."""
-    if not labels:
-        return None
-    return Term(tuple(_Label(key, "In", (value,)) for key, value in labels))
+def scores(preferences: Preferences, snapshot: Snapshot, rows: Rows) -> Scores:
+    """Sum of the weights of the matching terms, a row."""
+    total = np.zeros(len(snapshot.nodes.present[rows]))
+    for weight, term in preferences:
+        total += term.mask(snapshot, rows) * float(weight)
+    return total
+
+
+def matching(selectors: Sequence[Selector], snapshot: Snapshot, rows: Rows) -> BoolColumn:
+    """Which rows match all of these."""
+    mask = np.ones(len(snapshot.nodes.present[rows]), dtype=np.bool_)
+    for selector in selectors:
+        mask &= selector.mask(snapshot, rows)
+    return mask
+
+
+def parse_required(
+    labels: Iterable[tuple[str, str]], required: NodeSelector | None
+) -> tuple[Selector, ...]:
+    """What a node has to match, all of it, for `spec.nodeSelector` and required node affinity.
+
+    The labels are not validated.
+    """
+    equal = tuple([_Label(key, "In", (value,)) for key, value in sorted(labels)])
+    own = (Selector((Term(equal),)),) if equal else ()
+    return own if required is None else (*own, parse_selector(required))
 
 
 def parse_selector(selector: NodeSelector) -> Selector:
@@ -258,7 +259,7 @@ def parse_preferences(terms: Sequence[PreferredSchedulingTerm]) -> Preferences:
         parsed[found] = parsed.get(found, 0) + term.weight
     if sum(len(term.requirements) for term in parsed) > MOST_REQUIREMENTS:
         raise ParseError(TOO_MANY)
-    return Preferences(tuple([(weight, term) for term, weight in parsed.items()]))
+    return tuple([(weight, term) for term, weight in parsed.items()])
 
 
 def parse_int64(text: str) -> int | None:

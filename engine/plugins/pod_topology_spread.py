@@ -402,12 +402,9 @@ class PodTopologySpread:
         if not all(_counts_for(pod, one) for one in seen):
             return QueueingHint.SKIP
         spread = self._of(pod, snapshot)
-        if spread.hard_error:
+        if spread.hard_error or not seen:
             return QueueingHint.QUEUE
-        if len(seen) > 1:
-            return _after_labels(spread, seen[0], seen[1])
-        labels = seen[0].metadata.labels or {}
-        return queue_if(any(c.selector.matches(labels) for c in spread.hard))
+        return queue_if(_counted(spread, before) != _counted(spread, after))
 
     def _after_target(
         self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
@@ -418,7 +415,7 @@ class PodTopologySpread:
         tolerates_otherwise = (before.spec.tolerations or []) != (after.spec.tolerations or [])
         if tolerates_otherwise and any(c.honors_taints for c in spread.hard):
             return QueueingHint.QUEUE
-        return _after_labels(spread, before, after)
+        return queue_if(_counted(spread, before) != _counted(spread, after))
 
     def _after_node(
         self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
@@ -426,16 +423,8 @@ class PodTopologySpread:
         spread = self._of(pod, snapshot)
         if spread.hard_error:
             return QueueingHint.QUEUE
-        keys = {c.topology_key for c in spread.hard}
-        old, new = (
-            one.metadata.labels or {} if isinstance(one, Node) else None for one in (before, after)
-        )
-        was, becomes = (labels is not None and keys <= labels.keys() for labels in (old, new))
-        if was != becomes or not (isinstance(before, Node) and isinstance(after, Node)):
-            return queue_if(was or becomes)
-        moved = any((old or {}).get(key) != (new or {}).get(key) for key in keys)
-        tainted = (before.spec.taints or []) != (after.spec.taints or [])
-        return queue_if(becomes and (moved or tainted))
+        keys = sorted({c.topology_key for c in spread.hard})
+        return queue_if(_place(before, keys) != _place(after, keys))
 
 
 def _with_pod(state: Skews, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> Skews:
@@ -467,8 +456,15 @@ def _counts_for(pod: PodInfo, other: Pod) -> bool:
     return placed(other) and other.metadata.namespace == pod.namespace
 
 
-def _after_labels(spread: Spread, before: Pod, after: Pod) -> QueueingHint:
-    old, new = before.metadata.labels or {}, after.metadata.labels or {}
-    if old == new:
-        return QueueingHint.SKIP
-    return queue_if(any(c.selector.matches(old) != c.selector.matches(new) for c in spread.hard))
+def _counted(spread: Spread, one: Seen) -> list[bool]:
+    """Which hard constraints count the pod; where there is none, none does."""
+    labels = (one.metadata.labels or {}) if isinstance(one, Pod) else None
+    return [labels is not None and c.selector.matches(labels) for c in spread.hard]
+
+
+def _place(one: Seen, keys: Sequence[str]) -> Hashable:
+    """The node's domains and taints; None without one of the labels, or without a node."""
+    labels = (one.metadata.labels or {}) if isinstance(one, Node) else {}
+    if not isinstance(one, Node) or any(key not in labels for key in keys):
+        return None
+    return tuple([labels[key] for key in keys]), tuple(one.spec.taints or ())

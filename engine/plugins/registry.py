@@ -8,7 +8,7 @@ Source: kubernetes pkg/scheduler: apis/config/v1/default_plugins.go, framework/p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -40,29 +40,33 @@ from engine.spelling import nearest
 Arguments = Mapping[str, Any]
 """`pluginConfig[].args` as parsed from the configuration file."""
 
-_T = TypeVar("_T")
+_IN_TREE: Final[Mapping[str, tuple[int, Callable[..., Plugin], type[Any] | None]]] = {
+    "SchedulingGates": (1, SchedulingGates, None),
+    "PrioritySort": (1, PrioritySort, None),
+    "NodeName": (1, NodeName, None),
+    "NodeUnschedulable": (1, NodeUnschedulable, None),
+    "TaintToleration": (3, TaintToleration, None),
+    "NodeAffinity": (2, NodeAffinityPlugin, NodeAffinityArgs),
+    "NodePorts": (1, NodePorts, None),
+    "NodeResourcesFit": (1, NodeResourcesFit, NodeResourcesFitArgs),
+    "VolumeRestrictions": (1, VolumeRestrictions, None),
+    "NodeVolumeLimits": (1, NodeVolumeLimits, None),
+    "VolumeBinding": (1, VolumeBinding, VolumeBindingArgs),
+    "VolumeZone": (1, VolumeZone, None),
+    "PodTopologySpread": (2, PodTopologySpread, PodTopologySpreadArgs),
+    "InterPodAffinity": (2, InterPodAffinity, InterPodAffinityArgs),
+    "DynamicResources": (2, lambda _: DynamicResources(), dict),
+    "DefaultPreemption": (1, DefaultPreemption, DefaultPreemptionArgs),
+    "NodeResourcesBalancedAllocation": (1, BalancedAllocation, BalancedAllocationArgs),
+    "ImageLocality": (1, ImageLocality, None),
+    "DefaultBinder": (1, DefaultBinder, None),
+    "NodeDeclaredFeatures": (1, NodeDeclaredFeatures, None),
+}
+"""All of them: the weight in the default profile (0: not there), what makes one, and the type of
+the arguments that this is given, if it takes any. In the order in which they are asked."""
 
 DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
-    "SchedulingGates": 1,
-    "PrioritySort": 1,
-    "NodeName": 1,
-    "NodeUnschedulable": 1,
-    "TaintToleration": 3,
-    "NodeAffinity": 2,
-    "NodePorts": 1,
-    "NodeResourcesFit": 1,
-    "VolumeRestrictions": 1,
-    "NodeVolumeLimits": 1,
-    "VolumeBinding": 1,
-    "VolumeZone": 1,
-    "PodTopologySpread": 2,
-    "InterPodAffinity": 2,
-    "DynamicResources": 2,
-    "DefaultPreemption": 1,
-    "NodeResourcesBalancedAllocation": 1,
-    "ImageLocality": 1,
-    "DefaultBinder": 1,
-    "NodeDeclaredFeatures": 1,
+    name: weight for name, (weight, _, _) in _IN_TREE.items() if weight
 }
 """The plugins of the default profile in the order in which they are asked, and their weights."""
 
@@ -73,20 +77,31 @@ def make_plugin(name: str, args: Arguments | None = None) -> Plugin:
     Raises:
         ValueError: there is no plugin of that name, or the arguments are not valid for it.
     """
-    make = _FACTORIES.get(name)
     try:
-        plugin = out_of_tree.load(name, args or {}) if make is None else make(args or {})
+        make = _in_tree if is_in_tree(name) else out_of_tree.load
+        made = make(name, args or {})
     except ValueError as wrong:
         raise ValueError(f"plugin {name!r}: {wrong}") from wrong
-    if plugin is None:
-        like = nearest(name, {*_FACTORIES, *out_of_tree.names()})
+    if made is None:
+        like = nearest(name, {*_IN_TREE, *out_of_tree.names()})
         raise ValueError(f"no plugin is named {name!r}{like}")
-    return plugin
+    return made
+
+
+def _in_tree(name: str, args: Arguments) -> Plugin:
+    _, make, kind = _IN_TREE[name]
+    if kind is not None:
+        # A ValidationError is a ValueError.
+        return make(msgspec.convert(dict(args), kind))
+    unknown = sorted(set(args) - {"apiVersion", "kind"})
+    if unknown:
+        raise ValueError(f"the plugin takes no arguments, got {', '.join(unknown)}")
+    return make()
 
 
 def is_in_tree(name: str) -> bool:
     """Whether the plugin of that name is one of ours."""
-    return name in _FACTORIES
+    return name in _IN_TREE
 
 
 def default_plugins(args: Mapping[str, Arguments] | None = None) -> tuple[Weighted, ...]:
@@ -100,46 +115,3 @@ def default_plugins(args: Mapping[str, Arguments] | None = None) -> tuple[Weight
         Weighted(make_plugin(name, given.get(name)), weight)
         for name, weight in DEFAULT_WEIGHTS.items()
     )
-
-
-def _no_arguments(make: Callable[[], Plugin]) -> Callable[[Arguments], Plugin]:
-    def build(args: Arguments) -> Plugin:
-        unknown = sorted(set(args) - {"apiVersion", "kind"})
-        if unknown:
-            raise ValueError(f"the plugin takes no arguments, got {', '.join(unknown)}")
-        return make()
-
-    return build
-
-
-def _read(kind: type[_T], args: Arguments) -> _T:
-    try:
-        return msgspec.convert(dict(args), kind)
-    except msgspec.ValidationError as error:
-        raise ValueError(str(error)) from error
-
-
-_FACTORIES: Final[Mapping[str, Callable[[Arguments], Plugin]]] = {
-    "SchedulingGates": _no_arguments(SchedulingGates),
-    "PrioritySort": _no_arguments(PrioritySort),
-    "NodeName": _no_arguments(NodeName),
-    "NodeUnschedulable": _no_arguments(NodeUnschedulable),
-    "TaintToleration": _no_arguments(TaintToleration),
-    "NodeAffinity": lambda args: NodeAffinityPlugin(_read(NodeAffinityArgs, args)),
-    "NodePorts": _no_arguments(NodePorts),
-    "DynamicResources": lambda _: DynamicResources(),
-    "NodeResourcesBalancedAllocation": lambda args: BalancedAllocation(
-        _read(BalancedAllocationArgs, args)
-    ),
-    "ImageLocality": _no_arguments(ImageLocality),
-    "DefaultBinder": _no_arguments(DefaultBinder),
-    "NodeDeclaredFeatures": _no_arguments(NodeDeclaredFeatures),
-    "NodeResourcesFit": lambda args: NodeResourcesFit(_read(NodeResourcesFitArgs, args)),
-    "PodTopologySpread": lambda args: PodTopologySpread(_read(PodTopologySpreadArgs, args)),
-    "InterPodAffinity": lambda args: InterPodAffinity(_read(InterPodAffinityArgs, args)),
-    "VolumeRestrictions": _no_arguments(VolumeRestrictions),
-    "NodeVolumeLimits": _no_arguments(NodeVolumeLimits),
-    "VolumeBinding": lambda args: VolumeBinding(_read(VolumeBindingArgs, args)),
-    "VolumeZone": _no_arguments(VolumeZone),
-    "DefaultPreemption": lambda args: DefaultPreemption(_read(DefaultPreemptionArgs, args)),
-}

@@ -22,7 +22,8 @@ from engine.framework.selectors import (
 )
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot, label_column
 from engine.objects import OwnerReference, Toleration, TopologySpreadConstraint
-from engine.plugins.eligibility import eligibility_key, matching
+from engine.plugins.eligibility import eligibility_key, required
+from engine.plugins.node_selector import matching
 from engine.plugins.tolerations import all_tolerated
 
 HARD: Final = "DoNotSchedule"
@@ -60,7 +61,7 @@ class Eligible(NamedTuple):
     def mask(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
         """Nodes with all labels that match the pod's affinity and whose taints it tolerates."""
         nodes = snapshot.nodes
-        mask = matching(self.affinity, snapshot, rows)
+        mask = matching(required(self.affinity), snapshot, rows)
         for key in self.keys:
             mask &= nodes.text(*label_column(key))[rows] >= 0
         if self.tolerance is not None:

@@ -28,7 +28,7 @@ from engine.framework.interface import (
     Verdicts,
 )
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import BoolColumn, Cause, CodeColumn, Rows, Snapshot
+from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import unresolvable
 from engine.objects import Node, Taint, Toleration
 from engine.plugins.hints import always, now, on
@@ -39,48 +39,30 @@ UNTOLERATED: Final = unresolvable("node(s) had untolerated taint(s)")
 _NO_TOLERATIONS: Final = ()
 _REMEMBERED: Final = 256
 _MANY: Final = 32
-_FEW: Final = 6
 
 
 class _Judged:
     """What one list of tolerations says of each distinct list of taints, by its number."""
 
-    __slots__ = ("_passes", "_penalty", "blocked", "penalised")
+    __slots__ = ("passes", "penalty")
 
     def __init__(self) -> None:
-        self._passes = np.empty(0, dtype=np.bool_)
-        self._penalty = np.empty(0)
-        self.blocked: tuple[int, ...] = ()
-        self.penalised = False
+        self.passes: BoolColumn = np.empty(0, dtype=np.bool_)
+        self.penalty: Scores = np.empty(0)
+        """How many of the taints the pod would rather not have."""
 
     def extend(
         self, tolerations: Sequence[Toleration], taint_sets: Sequence[tuple[Taint, ...]]
     ) -> None:
         """Judges the lists of taints that came since."""
-        known = len(self._passes)
-        if known == len(taint_sets):
+        fresh = taint_sets[len(self.passes) :]
+        if not fresh:
             return
-        fresh = taint_sets[known:]
         tolerations = tuple(dict.fromkeys(tolerations))
         passes = [all_tolerated(tolerations, taints) for taints in fresh]
         penalty = [float(intolerable_preferences(tolerations, taints)) for taints in fresh]
-        self._passes = np.concatenate((self._passes, np.array(passes, dtype=np.bool_)))
-        self._penalty = np.concatenate((self._penalty, np.array(penalty)))
-        self.blocked = tuple(np.flatnonzero(~self._passes).tolist())
-        self.penalised = bool(self._penalty.any())
-
-    def passes(self, numbers: CodeColumn) -> BoolColumn:
-        """Which of the nodes with these lists of taints may take the pod."""
-        if len(self.blocked) > _FEW:
-            return self._passes[numbers]
-        passed: BoolColumn = numbers != self.blocked[0]
-        for number in self.blocked[1:]:
-            passed &= numbers != number
-        return passed
-
-    def penalty(self, numbers: CodeColumn) -> Scores:
-        """How many taints of each node the pod would rather not have."""
-        return self._penalty[numbers]
+        self.passes = np.concatenate((self.passes, np.array(passes, dtype=np.bool_)))
+        self.penalty = np.concatenate((self.penalty, np.array(penalty)))
 
 
 class TaintToleration:
@@ -109,16 +91,14 @@ class TaintToleration:
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """Rejects nodes with a taint that forbids scheduling and is not tolerated."""
-        judged = self._judge(pod, snapshot)
-        if not judged.blocked:
+        passes = self._judge(pod, snapshot).passes
+        if passes.all():
             return ALL_PASS
-        return Verdicts.uniform(judged.passes(snapshot.nodes.taint_set[rows]), UNTOLERATED)
+        return Verdicts.uniform(passes[snapshot.nodes.taint_set[rows]], UNTOLERATED)
 
     def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
         """Number of PreferNoSchedule taints that are not tolerated."""
-        numbers = snapshot.nodes.taint_set[rows]
-        judged = self._judge(pod, snapshot)
-        return judged.penalty(numbers) if judged.penalised else np.zeros(len(numbers))
+        return self._judge(pod, snapshot).penalty[snapshot.nodes.taint_set[rows]]
 
     def _judge(self, pod: PodInfo, snapshot: Snapshot) -> _Judged:
         taint_sets = snapshot.nodes.taint_sets

@@ -49,11 +49,11 @@ def test_a_pool_describes_each_volume_once_and_few_of_them_in_a_step() -> None:
         volumes.volume(cache, f"v{i}", on={volumes.HOST: "n1"}, size="1Gi")
     described: list[object] = []
 
-    def reach(one):
+    def describe(one):
         described.append(one)
-        return _OPEN_VOLUMES.reach(one)
+        return _OPEN_VOLUMES.describe(one)
 
-    pools = Pools(replace(_OPEN_VOLUMES, reach=reach))
+    pools = Pools(replace(_OPEN_VOLUMES, describe=describe))
     seen = 0
     for _ in pools.warm(cache.snapshot(0.0)):
         assert len(described) - seen <= 100

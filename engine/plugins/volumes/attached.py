@@ -8,14 +8,14 @@ Source: kubernetes plugins/nodevolumelimits/csi.go.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.interface import UNSHARED
+from engine.framework.interface import UNSHARED, State
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import IntColumn, Snapshot
 from engine.objects import PersistentVolumeClaim, Pod, Volume, VolumeAttachment
@@ -23,9 +23,9 @@ from engine.plugins.volumes.claims import (
     CLAIMS,
     CLASSES,
     VOLUMES,
-    all_claims,
     claim_name,
-    class_of_claim,
+    claim_names,
+    class_of,
     find_claim,
     find_class,
     find_volume,
@@ -39,8 +39,9 @@ from engine.plugins.volumes.migration import BY_PLUGIN, csi_handle, migration_of
 ATTACHMENTS: Final = "VolumeAttachment"
 KINDS: Final = (CLAIMS, VOLUMES, CLASSES, ATTACHMENTS, CSI_NODES)
 """What volumes on nodes are read from, besides pods."""
-_FEW: Final = 16
 _KEY: Final = "volumes"
+_ATTACHED: Final = "attached"
+_USED: Final = "used"
 _NO_NAME: Final = "PersistentVolumeClaim had no name"
 
 Attached = dict[str, str]
@@ -154,7 +155,7 @@ def _by_class(
     claim: PersistentVolumeClaim, snapshot: Snapshot, *, migrating: bool
 ) -> tuple[str, str]:
     """Of a claim without volume: the driver that will make it, and a name that no volume has."""
-    name = class_of_claim(claim)
+    name = class_of(claim)
     of_class = find_class(snapshot, name) if name else None
     if of_class is None:
         return "", ""
@@ -169,34 +170,14 @@ def _by_class(
 class OnNode:
     """What is on one node: volumes and their drivers, and how many of each driver.
 
-    `used` are the claims that its pods name; `depends` says which objects all this was read from.
+    `marks` are what the node is found by: the volumes, the claims that its pods name, and the
+    objects that all this was read from, each behind a word for what it is.
     """
 
     attached: Attached = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
-    used: set[str] = field(default_factory=set)
-    depends: set[str] = field(default_factory=set)
+    marks: set[str] = field(default_factory=set)
     error: str = ""
-
-
-def on_node(pods: Iterable[PodInfo], row: int, snapshot: Snapshot, *, migrating: bool) -> OnNode:
-    """What these pods, and the attachments of the node, have there."""
-    found = OnNode()
-    for info in pods:
-        pod = info.pod
-        found.used.update(f"{info.namespace}/{name}" for name in named_claims(pod))
-        for _, name in all_claims(pod):
-            claim = find_claim(snapshot, info.namespace, name)
-            found.depends.add(f"{CLAIMS} {info.namespace}/{name}")
-            if claim is not None:
-                found.depends.add(f"{VOLUMES} {claim.spec.volume_name}")
-        try:
-            found.attached |= attached_by(pod, snapshot, migrating=migrating, is_new=False)
-        except ValueError as wrong:
-            found.error = str(wrong)
-    everything = {**_attachments(row, snapshot, found), **found.attached}
-    found.counts.update(everything.values())
-    return found
 
 
 def _attachments(row: int, snapshot: Snapshot, found: OnNode) -> Attached:
@@ -205,7 +186,7 @@ def _attachments(row: int, snapshot: Snapshot, found: OnNode) -> Attached:
     attached: Attached = {}
     for key, one in groups.get(snapshot.nodes.name(row), {}).items():
         name, driver = one.spec.source.persistent_volume_name, one.spec.attacher
-        found.depends.update((f"{ATTACHMENTS} {key}", f"{VOLUMES} {name}"))
+        found.marks.update((f"{ATTACHMENTS} {key}", f"{VOLUMES} {name}"))
         volume = find_volume(snapshot, name) if driver and name is not None else None
         if volume is not None and volume.spec.csi is not None:
             attached[f"{driver}/{volume.spec.csi.volume_handle}"] = driver
@@ -251,22 +232,14 @@ class Moved:
 STAYING: Final = Moved()
 
 
-class _Rows:
-    """Sets of rows by a text; a text without rows is not there."""
+def with_pod(state: State, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> State:
+    """See `Points.with_pod`."""
+    return state.with_pod(pod, row, sign)
 
-    def __init__(self) -> None:
-        self.of: dict[str, set[int]] = {}
 
-    def add(self, texts: Iterable[str], row: int) -> None:
-        for text in texts:
-            self.of.setdefault(text, set()).add(row)
-
-    def remove(self, texts: Iterable[str], row: int) -> None:
-        for text in texts:
-            rows = self.of[text]
-            rows.discard(row)
-            if not rows:
-                del self.of[text]
+def concerns(state: State, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> bool:
+    """See `Points.concerns`."""
+    return bool(other.pod.spec.volumes)
 
 
 class NodeVolumes:
@@ -293,15 +266,12 @@ class NodeVolumes:
     def rows_with(self, snapshot: Snapshot, volume: str) -> NDArray[np.intp]:
         """The rows whose pods have the volume of that unique name."""
         self._renew(snapshot)
-        return np.array(sorted(self._with.of.get(volume, ())), dtype=np.intp)
+        return np.array(sorted(self._rows.get(f"{_ATTACHED} {volume}", ())), dtype=np.intp)
 
     def what_if(self, snapshot: Snapshot, moved: Moved) -> dict[int, OnNode]:
         """What would be on the rows that pods come to or leave."""
-        found = {}
-        for row in moved.rows:
-            migrating = self._csi_nodes.of_row(snapshot, row) is not None
-            found[row] = on_node(moved.on(row, snapshot), row, snapshot, migrating=migrating)
-        return found
+        rows = moved.rows
+        return {row: self._on_node(snapshot, row, moved.on(row, snapshot)) for row in rows}
 
     def errors(self, snapshot: Snapshot) -> Mapping[int, str]:
         """The rows whose pods' volumes cannot be told, and why."""
@@ -311,7 +281,7 @@ class NodeVolumes:
     def is_used(self, snapshot: Snapshot, claim: str) -> bool:
         """True if a pod on a node names the claim (`namespace/name`)."""
         self._renew(snapshot)
-        return claim in self._using.of
+        return f"{_USED} {claim}" in self._rows
 
     # ---- inside
 
@@ -319,7 +289,8 @@ class NodeVolumes:
         self._on: dict[int, OnNode] = {}
         self._counts: dict[str, IntColumn] = {}
         self._errors: dict[int, str] = {}
-        self._using, self._with, self._depending = _Rows(), _Rows(), _Rows()
+        self._rows: dict[str, set[int]] = {}
+        """By mark; one without rows is not there."""
 
     def _renew(self, snapshot: Snapshot) -> None:
         versions = {kind: snapshot.objects_version(kind) for kind in KINDS}
@@ -332,8 +303,11 @@ class NodeVolumes:
             rows = _with_any(snapshot)
         self._of, self._versions = snapshot.dictionary, versions
         self._generation = snapshot.generation
-        for row, pods in _pods_with_volumes(snapshot, rows):
-            self._replace(snapshot, row, pods)
+        pods = snapshot.pods
+        flags = pods.flag(*_WITH_VOLUMES)
+        for row in rows:
+            there = pods.on(row)
+            self._replace(snapshot, row, [pods.pod(each) for each in there[flags[there]].tolist()])
 
     def _changed(self, snapshot: Snapshot) -> set[int] | None:
         """The rows to look at again; None: all."""
@@ -348,7 +322,7 @@ class NodeVolumes:
             if keys is None:
                 return None
             for key in keys:
-                rows |= self._depending.of.get(f"{kind} {key}", set())
+                rows |= self._rows.get(f"{kind} {key}", set())
                 rows.add(_node_row(snapshot, kind, key))
         return rows - {-1}
 
@@ -356,23 +330,43 @@ class NodeVolumes:
         old = self._on.pop(row, None) or OnNode()
         new = OnNode()
         if snapshot.nodes.present[row]:
-            migrating = self._csi_nodes.of_row(snapshot, row) is not None
-            new = on_node(pods, row, snapshot, migrating=migrating)
-        for index, before, after in (
-            (self._using, old.used, new.used),
-            (self._with, old.attached, new.attached),
-            (self._depending, old.depends, new.depends),
-        ):
-            index.remove(before, row)
-            index.add(after, row)
+            new = self._on_node(snapshot, row, pods)
+        for mark in old.marks - new.marks:
+            rows = self._rows[mark]
+            rows.discard(row)
+            if not rows:
+                del self._rows[mark]
+        for mark in new.marks - old.marks:
+            self._rows.setdefault(mark, set()).add(row)
         for driver in {*old.counts, *new.counts} & self._counts.keys():
             if row < len(self._counts[driver]):
                 self._counts[driver][row] = new.counts[driver]
         self._errors.pop(row, None)
         if new.error:
             self._errors[row] = new.error
-        if new.depends or new.attached:
+        if new.marks:
             self._on[row] = new
+
+    def _on_node(self, snapshot: Snapshot, row: int, pods: Iterable[PodInfo]) -> OnNode:
+        """What these pods, and the attachments of the node, have there."""
+        found = OnNode()
+        migrating = self._csi_nodes.of_row(snapshot, row) is not None
+        for info in pods:
+            pod = info.pod
+            found.marks.update(f"{_USED} {info.namespace}/{name}" for name in named_claims(pod))
+            for name in claim_names(pod):
+                claim = find_claim(snapshot, info.namespace, name)
+                found.marks.add(f"{CLAIMS} {info.namespace}/{name}")
+                if claim is not None:
+                    found.marks.add(f"{VOLUMES} {claim.spec.volume_name}")
+            try:
+                found.attached |= attached_by(pod, snapshot, migrating=migrating, is_new=False)
+            except ValueError as wrong:
+                found.error = str(wrong)
+        found.marks.update(f"{_ATTACHED} {name}" for name in found.attached)
+        everything = {**_attachments(row, snapshot, found), **found.attached}
+        found.counts.update(everything.values())
+        return found
 
 
 def _node_row(snapshot: Snapshot, kind: str, key: str) -> int:
@@ -389,25 +383,6 @@ def _with_any(snapshot: Snapshot) -> set[int]:
     rows = pods.node[pods.flag(*_WITH_VOLUMES) & (pods.node >= 0)].tolist()
     nodes = snapshot.objects_by(ATTACHMENTS, "node", _node_of)
     return {*rows, *(snapshot.nodes.row(name) for name in nodes)} - {-1}
-
-
-def _pods_with_volumes(
-    snapshot: Snapshot, rows: set[int]
-) -> Iterator[tuple[int, Sequence[PodInfo]]]:
-    """Each of the rows and its pods that have volumes."""
-    pods = snapshot.pods
-    flags = pods.flag(*_WITH_VOLUMES)
-    if len(rows) <= _FEW:
-        for row in rows:
-            there = pods.on(row)
-            yield row, [pods.pod(each) for each in there[flags[there]].tolist()]
-        return
-    of_row: dict[int, list[PodInfo]] = {row: [] for row in rows}
-    flagged = np.flatnonzero(flags & (pods.node >= 0))
-    for each, row in zip(flagged.tolist(), pods.node[flagged].tolist(), strict=True):
-        if row in of_row:
-            of_row[row].append(pods.pod(each))
-    yield from of_row.items()
 
 
 _WITH_VOLUMES: Final = "with volumes", lambda info: has_volumes(info.pod)

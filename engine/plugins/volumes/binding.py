@@ -8,7 +8,7 @@ Source: kubernetes plugins/volumebinding/volume_binding.go, binder.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -126,33 +126,30 @@ class VolumeBinding:
 
     def _reserve(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Reserved:
         steps = self._steps(pod, snapshot, row)
+        changes = steps.changes()
         if not steps.bindings and not steps.provisions:
             return Reserved()
-        assumed = tuple(
-            [
-                AssumeObject(type(new).__name__, object_key(new.metadata), new)
-                for _, new in steps.changes()
-            ]
-        )
-        patches = [_patch(old, new) for old, new in steps.changes()]
         wait = Await(
             "volumes to be bound",
             _Binding(steps, self._storage).check,
             frozenset({CLAIMS, VOLUMES}),
             self._timeout,
         )
-        return Reserved(effects=assumed, pre_bind=(*patches, wait))
+        return Reserved(
+            effects=tuple([_assumed(new) for _, new in changes]),
+            pre_bind=(*[_patch(old, new) for old, new in changes], wait),
+        )
 
     def _steps(self, pod: PodInfo, snapshot: Snapshot, row: int) -> _Steps:
         """What has to become of claims and volumes so that the pod can run there."""
         node = snapshot.nodes.name(row)
-        wanted = _NONE if not is_stored(pod) else _wanted(pod, snapshot)
+        wanted = _wanted(pod, snapshot)
         if not isinstance(wanted, Wanted) or not wanted.delayed:
             return _Steps(node)
         found = self._storage.find(wanted, snapshot, np.array([row], dtype=np.intp))
         return _Steps(
             node,
-            [(b.volumes[b.chosen[0]], b.claim) for b in found.bindings if b.chosen[0] >= 0],
+            [(one.volumes[one.chosen[0]], one.claim) for one in found.bindings if one.where[0]],
             [provision.claim for provision in found.provisions if provision.where[0]],
         )
 
@@ -174,8 +171,8 @@ def _no_score(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sco
 
 def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
     """Never skipped: without volumes to bind all nodes get 0."""
-    wanted = None if not is_stored(pod) else _wanted(pod, snapshot)
-    if not isinstance(wanted, Wanted):
+    wanted = _wanted(pod, snapshot) if is_stored(pod) else UNBOUND
+    if isinstance(wanted, Status):
         return _NO_VOLUMES
     return PreScoreResult(state=wanted, causes=Cause.LABELS, version=_version)
 
@@ -246,6 +243,10 @@ def _selected(claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:
     return replace(claim, metadata=replace(claim.metadata, annotations=annotations))
 
 
+def _assumed(new: Any) -> AssumeObject:  # noqa: ANN401 - a volume or a claim
+    return AssumeObject(type(new).__name__, object_key(new.metadata), new)
+
+
 def _patch(old: Any, new: Any) -> Patch:  # noqa: ANN401 - a volume or a claim
     before, after = old.metadata.annotations or {}, new.metadata.annotations or {}
     added = {key: value for key, value in after.items() if before.get(key) != value}
@@ -271,11 +272,19 @@ class _Steps:
     bindings: Sequence[tuple[PersistentVolume, PersistentVolumeClaim]] = ()
     provisions: Sequence[PersistentVolumeClaim] = ()
 
-    def changes(self) -> Iterator[tuple[Any, Any]]:
+    def changes(self) -> list[tuple[Any, Any]]:
         """Volumes and claims that have to be changed, before and after."""
         pairs: list[tuple[Any, Any]] = [(one, _claimed(one, of)) for one, of in self.bindings]
         pairs += [(one, _selected(one, self.node)) for one in self.provisions]
-        return ((old, new) for old, new in pairs if old != new)
+        return [(old, new) for old, new in pairs if old != new]
+
+
+def _failed(why: str) -> Status:
+    return Status(Code.ERROR, (f"binding volumes: {why}",))
+
+
+class _FailedError(Exception):
+    """Volumes and claims will not find each other."""
 
 
 class _Binding:
@@ -294,71 +303,61 @@ class _Binding:
 
     def check(self, snapshot: Snapshot) -> Status:
         """Success, Pending, or what went wrong so that the pod must be placed anew."""
-        row = snapshot.nodes.row(self._steps.node)
-        if row < 0:
-            return _failed(f'failed to get node "{self._steps.node}"')
-        for volume, claim in self._steps.bindings:
-            status = self._check_binding(snapshot, row, volume, claim)
-            if not status.ok:
-                return status
-        for claim in self._steps.provisions:
-            status = self._check_provision(snapshot, row, claim)
-            if not status.ok:
-                return status
-        return Status.SUCCESS
+        steps = self._steps
+        if snapshot.nodes.row(steps.node) < 0:
+            return _failed(f'failed to get node "{steps.node}"')
+        try:
+            done = all(self._has(snapshot, *each) for each in steps.bindings) and all(
+                self._is_made(snapshot, claim) for claim in steps.provisions
+            )
+        except _FailedError as why:
+            return _failed(str(why))
+        return Status.SUCCESS if done else Status(Code.PENDING)
 
-    def _check_binding(
-        self, snapshot: Snapshot, row: int, old: PersistentVolume, claim: PersistentVolumeClaim
-    ) -> Status:
+    def _has(self, snapshot: Snapshot, old: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+        """Whether the claim and the volume that it got are bound."""
         volume = find_volume(snapshot, old.metadata.name)
         if volume is None:
-            return _failed(not_found("persistentvolume", old.metadata.name))
-        now = find_claim(snapshot, claim.metadata.namespace, claim.metadata.name)
-        if now is None:
-            return _failed(not_found("persistentvolumeclaim", claim.metadata.name))
+            raise _FailedError(not_found("persistentvolume", old.metadata.name))
+        now = self._claim(snapshot, claim)
         if self._is_old(volume):
-            return _PENDING
-        if why := self._out_of_reach(snapshot, row, volume):
-            return _failed(why)
+            return False
+        self._check_reach(snapshot, volume)
         if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
-            return _failed(f'ClaimRef got reset for pv "{volume.metadata.name}"')
-        return Status.SUCCESS if is_bound(now) else _PENDING
+            raise _FailedError(f'ClaimRef got reset for pv "{volume.metadata.name}"')
+        return is_bound(now)
 
-    def _check_provision(self, snapshot: Snapshot, row: int, old: PersistentVolumeClaim) -> Status:
-        claim = find_claim(snapshot, old.metadata.namespace, old.metadata.name)
-        if claim is None:
-            return _failed(not_found("persistentvolumeclaim", old.metadata.name))
+    def _is_made(self, snapshot: Snapshot, old: PersistentVolumeClaim) -> bool:
+        """Whether the claim is bound to a volume that was made for it."""
+        claim = self._claim(snapshot, old)
         if self._is_old(claim):
-            return _PENDING
+            return False
         # A provisioner that cannot make the volume takes the annotation back.
         if (claim.metadata.annotations or {}).get(SELECTED_NODE) != self._steps.node:
-            return _failed(f'provisioning failed for PVC "{claim.metadata.name}"')
+            raise _FailedError(f'provisioning failed for PVC "{claim.metadata.name}"')
         if claim.spec.volume_name:
             volume = find_volume(snapshot, claim.spec.volume_name)
             if volume is None:
-                return _PENDING
-            if why := self._out_of_reach(snapshot, row, volume):
-                return _failed(why)
-        return Status.SUCCESS if is_bound(claim) else _PENDING
+                return False
+            self._check_reach(snapshot, volume)
+        return is_bound(claim)
+
+    def _claim(self, snapshot: Snapshot, old: PersistentVolumeClaim) -> PersistentVolumeClaim:
+        claim = find_claim(snapshot, old.metadata.namespace, old.metadata.name)
+        if claim is None:
+            raise _FailedError(not_found("persistentvolumeclaim", old.metadata.name))
+        return claim
 
     def _is_old(self, item: Any) -> bool:  # noqa: ANN401 - a volume or a claim
         before = self._before.get((type(item), object_key(item.metadata)))
         return bool(item.metadata.resource_version == before)
 
-    def _out_of_reach(self, snapshot: Snapshot, row: int, volume: PersistentVolume) -> str:
-        rows = np.array([row], dtype=np.intp)
+    def _check_reach(self, snapshot: Snapshot, volume: PersistentVolume) -> None:
+        node, name = self._steps.node, volume.metadata.name
+        rows = np.array([snapshot.nodes.row(node)], dtype=np.intp)
         fits, _, why = self._storage.reaches(volume, snapshot, rows)
-        if fits[0]:
-            return ""
-        name = volume.metadata.name
-        return why or f'pv "{name}" node affinity doesn\'t match node "{self._steps.node}"'
-
-
-_PENDING: Final = Status(Code.PENDING)
-
-
-def _failed(why: str) -> Status:
-    return Status(Code.ERROR, (f"binding volumes: {why}",))
+        if not fits[0]:
+            raise _FailedError(why or f'pv "{name}" node affinity doesn\'t match node "{node}"')
 
 
 # ---- hints -----------------------------------------------------------------------------------

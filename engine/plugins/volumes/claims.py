@@ -99,16 +99,10 @@ def strangers(pod: Pod, claim: PersistentVolumeClaim) -> str:
     return f"PVC {meta.namespace}/{meta.name} was not created for pod {ours} (pod is not owner)"
 
 
-def class_of_claim(claim: PersistentVolumeClaim) -> str:
-    """The name of the claim's storage class; empty without one."""
-    annotated = (claim.metadata.annotations or {}).get(_BETA_CLASS)
-    return (claim.spec.storage_class_name or "") if annotated is None else annotated
-
-
-def class_of_volume(volume: PersistentVolume) -> str:
-    """The name of the persistent volume's storage class; empty without one."""
-    annotated = (volume.metadata.annotations or {}).get(_BETA_CLASS)
-    return volume.spec.storage_class_name if annotated is None else annotated
+def class_of(one: PersistentVolumeClaim | PersistentVolume) -> str:
+    """The name of its storage class; empty without one."""
+    annotated = (one.metadata.annotations or {}).get(_BETA_CLASS)
+    return (one.spec.storage_class_name or "") if annotated is None else annotated
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:
@@ -122,7 +116,7 @@ def waits(claim: PersistentVolumeClaim, snapshot: Snapshot) -> bool:
     Raises:
         ValueError: its class does not say.
     """
-    name = class_of_claim(claim)
+    name = class_of(claim)
     found = find_class(snapshot, name) if name else None
     if found is None:
         return False

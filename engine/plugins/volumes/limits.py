@@ -7,9 +7,7 @@ Source: kubernetes plugins/nodevolumelimits/csi.go.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -20,11 +18,10 @@ from engine.framework.interface import (
     Points,
     PreFilterResult,
     State,
-    StatusGroups,
     Verdicts,
 )
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import BoolColumn, Cause, IntColumn, Rows, Snapshot
+from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
 from engine.objects import CSINode, Pod, VolumeAttachment
 from engine.plugins.hints import changed, gone, on, placed
@@ -36,9 +33,11 @@ from engine.plugins.volumes.attached import (
     Moved,
     NodeVolumes,
     attached_by,
+    concerns,
     has_volumes,
     is_stored,
     volumes_key,
+    with_pod,
 )
 from engine.plugins.volumes.claims import claim_names, is_one_of
 from engine.plugins.volumes.csi_nodes import NO_LIMIT, CsiNodes
@@ -46,6 +45,9 @@ from engine.plugins.volumes.migration import migration_of
 
 TOO_MANY: Final = unschedulable("node(s) exceed max volume count")
 _DRIVERS: Final = "CSIDriver"
+
+_Reason = tuple[Status, BoolColumn]
+"""Why not, and (N,) of which nodes."""
 
 
 class NodeVolumeLimits:
@@ -70,128 +72,63 @@ class NodeVolumeLimits:
             class_key=volumes_key,
             pre_filter=_pre_filter,
             filter=self._filter,
-            concerns=_concerns,
-            with_pod=_with_pod,
+            concerns=concerns,
+            with_pod=with_pod,
         )
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         with_driver = self._nodes.known(snapshot)[rows]
-        answers = _Answers(len(with_driver))
+        reasons: list[_Reason] = []
         for migrating, where in ((True, with_driver), (False, ~with_driver)):
             if not where.any():
                 continue
             try:
                 wanted = attached_by(pod.pod, snapshot, migrating=migrating, is_new=True)
             except MissingClaimError as missing:
-                answers.reject(where, unresolvable(str(missing)))
+                reasons.append((unresolvable(str(missing)), where))
             except ValueError as wrong:
-                answers.reject(where, Status(Code.ERROR, (str(wrong),)))
+                reasons.append((Status(Code.ERROR, (str(wrong),)), where))
             else:
-                self._without_driver(wanted, answers, where, snapshot, rows)
-                if migrating and wanted:
-                    there = self._there(wanted, snapshot, state)
-                    self._over_limits(there, answers, where, snapshot, rows)
-        return answers.verdicts()
+                lacking = self._lacking(wanted, snapshot)
+                over = self._over_limits(wanted, snapshot, state) if migrating and wanted else ()
+                reasons += [(why, where & each[rows]) for why, each in (*lacking, *over)]
+        return Verdicts.by_first(reasons)
 
-    def _without_driver(
-        self,
-        wanted: Attached,
-        answers: _Answers,
-        where: BoolColumn,
-        snapshot: Snapshot,
-        rows: Rows,
-    ) -> None:
+    def _lacking(self, wanted: Attached, snapshot: Snapshot) -> Iterator[_Reason]:
+        """The nodes without a driver that has to be there."""
         for driver in sorted(set(wanted.values())):
             known = snapshot.objects(_DRIVERS).get(driver)
             if known is not None and known.spec.prevent_pod_scheduling_if_missing:
-                lacking = where & ~self._nodes.installed(snapshot, driver)[rows]
                 why = f"{driver} CSI driver is not installed on the node"
-                answers.reject(lacking, unschedulable(why))
+                yield unschedulable(why), ~self._nodes.installed(snapshot, driver)
 
-    def _there(self, wanted: Attached, snapshot: Snapshot, moved: Moved) -> _There:
-        """What is on the nodes already, and what the pod adds, of each driver."""
-        counts, added = {}, {}
-        errors = dict(self._volumes.errors(snapshot))
-        for driver, many in Counter(wanted.values()).items():
-            counts[driver] = self._volumes.count(snapshot, driver)
-            added[driver] = np.full(snapshot.nodes.size, many)
-        for volume, driver in wanted.items():
-            added[driver][self._volumes.rows_with(snapshot, volume)] -= 1
-        for row, there in self._volumes.what_if(snapshot, moved).items():
-            errors.pop(row, None)
-            if there.error:
-                errors[row] = there.error
-            for driver, more in added.items():
-                counts[driver] = counts[driver].copy()
-                counts[driver][row] = there.counts[driver]
-                more[row] = sum(
-                    of == driver and name not in there.attached for name, of in wanted.items()
-                )
-        return _There(counts, added, errors)
-
-    def _over_limits(
-        self,
-        there: _There,
-        answers: _Answers,
-        where: BoolColumn,
-        snapshot: Snapshot,
-        rows: Rows,
-    ) -> None:
-        limited = where & self._nodes.limited(snapshot)[rows]
-        numbers = np.arange(snapshot.nodes.size)[rows]
-        for row, why in there.errors.items():
-            answers.reject(limited & (numbers == row), Status(Code.ERROR, (why,)))
-        for driver, added in there.added.items():
-            more, count = added[rows], there.counts[driver][rows]
-            limit = self._nodes.limits(snapshot, driver)[rows]
-            over = (limit != NO_LIMIT) & (more > 0) & (count + more > limit)
-            answers.reject(limited & over, TOO_MANY)
-
-
-@dataclass(frozen=True, slots=True)
-class _There:
-    """(N,) by driver: volumes on the nodes, and those that a pod adds; and errors by row."""
-
-    counts: Mapping[str, IntColumn]
-    added: Mapping[str, IntColumn]
-    errors: Mapping[int, str]
-
-
-def _with_pod(state: State, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> State:
-    return state.with_pod(pod, row, sign)
-
-
-class _Answers:
-    """The first reason against each row."""
-
-    def __init__(self, size: int) -> None:
-        self._passed = np.ones(size, dtype=np.bool_)
-        self._groups: list[tuple[Status, BoolColumn]] = []
-
-    def reject(self, where: BoolColumn, status: Status) -> None:
-        """These rows are rejected, as far as they are not already."""
-        fresh = where & self._passed
-        if fresh.any():
-            self._passed &= ~fresh
-            self._groups.append((status, fresh))
-
-    def verdicts(self) -> Verdicts:
-        groups = self._groups
-
-        def told() -> StatusGroups:
-            return [(status, np.flatnonzero(where)) for status, where in groups]
-
-        return Verdicts(self._passed if groups else None, told)
+    def _over_limits(self, wanted: Attached, snapshot: Snapshot, moved: Moved) -> Iterator[_Reason]:
+        """The nodes of which it cannot be told, and those that would have too many volumes."""
+        limited = self._nodes.limited(snapshot)
+        otherwise = self._volumes.what_if(snapshot, moved)
+        errors = {**self._volumes.errors(snapshot)}
+        errors |= {row: there.error for row, there in otherwise.items()}
+        for row, why in errors.items():
+            if why:
+                yield Status(Code.ERROR, (why,)), limited & (np.arange(len(limited)) == row)
+        for driver in dict.fromkeys(wanted.values()):
+            names = [name for name, of in wanted.items() if of == driver]
+            count = self._volumes.count(snapshot, driver).copy()
+            added = np.full(len(limited), len(names))
+            for name in names:
+                added[self._volumes.rows_with(snapshot, name)] -= 1
+            for row, there in otherwise.items():
+                count[row] = there.counts[driver]
+                added[row] = sum(name not in there.attached for name in names)
+            limit = self._nodes.limits(snapshot, driver)
+            over = (limit != NO_LIMIT) & (added > 0) & (count + added > limit)
+            yield TOO_MANY, limited & over
 
 
 def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
     if not is_stored(pod) or not has_volumes(pod.pod):
         return SKIP_FILTER
     return PreFilterResult(state=STAYING, causes=Cause.POD, version=_version)
-
-
-def _concerns(state: State, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> bool:
-    return bool(other.pod.spec.volumes)
 
 
 def _version(snapshot: Snapshot) -> int:

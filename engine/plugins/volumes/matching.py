@@ -9,10 +9,11 @@ storage/volume/pv_helpers.go (FindMatchingVolume).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.framework.interface import Scores, StatusGroups
 from engine.framework.snapshot import BoolColumn, IntColumn, Rows, Snapshot
@@ -34,23 +35,23 @@ from engine.plugins.volumes import topology
 from engine.plugins.volumes.claims import (
     SELECTED_NODE,
     VOLUMES,
-    class_of_claim,
-    class_of_volume,
+    class_of,
     find_class,
     find_volume,
     is_bound_to,
 )
 from engine.plugins.volumes.csi_nodes import CsiNodes
 from engine.plugins.volumes.migration import csi_affinity, migration_of
-from engine.plugins.volumes.pools import NONE, Chosen, Kind, Pools
+from engine.plugins.volumes.pools import NONE, Chosen, Described, Kind, Pools
 from engine.plugins.volumes.topology import Reach
-from engine.quantity import parse
+from engine.quantity import Amount, parse
 
 NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind"
 NO_SPACE: Final = "node(s) did not have enough free storage"
 NO_VOLUME: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 _REASONS: Final = (NODE_CONFLICT, BIND_CONFLICT, NO_SPACE, NO_VOLUME)
+_FAILED: Final = -1
 _STORAGE: Final = "storage"
 _NO_PROVISIONER: Final = frozenset({"", "kubernetes.io/no-provisioner"})
 _FULL: Final = 100
@@ -65,64 +66,60 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
-    """A claim, the volumes that it might get, and which of them on each row; -1 for none.
+class Choice:
+    """A claim, the rows where it gets storage, and which: a number for each row, -1 for none.
 
-    `sizes` are the bytes of the volumes.
-    """
-
-    claim: PersistentVolumeClaim
-    volumes: Sequence[PersistentVolume]
-    sizes: IntColumn
-    chosen: Chosen
-
-
-@dataclass(frozen=True, slots=True)
-class Provision:
-    """A claim, on which rows a volume is made for it, and from which capacity; -1 for none.
-
-    `sizes` are the bytes of the capacities.
+    `sizes` are the bytes of what the numbers name: of `volumes`, or of the capacities from which
+    a volume is made.
     """
 
     claim: PersistentVolumeClaim
     where: BoolColumn
-    sizes: IntColumn
     chosen: Chosen
+    sizes: IntColumn
+    volumes: Sequence[PersistentVolume] = ()
 
 
-@dataclass(slots=True)
 class Found:
     """What a pod's claims come to on each of the rows asked."""
 
-    node_conflict: BoolColumn
-    bind_conflict: BoolColumn
-    no_space: BoolColumn
-    no_volume: BoolColumn
-    failed: BoolColumn
-    failure: str = ""
-    bindings: list[Binding] = field(default_factory=list)
-    provisions: list[Provision] = field(default_factory=list)
+    def __init__(self, size: int) -> None:
+        self._why = np.zeros(size, dtype=np.intp)
+        """A bit for each of `_REASONS`; all of them where it cannot be told."""
+        self._failure = ""
+        self.bindings: list[Choice] = []
+        self.provisions: list[Choice] = []
+
+    def reject(self, where: BoolColumn, reason: str) -> None:
+        """These rows are rejected, whatever else there is against them."""
+        self._why[where] |= 1 << _REASONS.index(reason)
+
+    def fail(self, where: BoolColumn, why: str) -> None:
+        """It cannot be told of these rows; the first reason is what is said."""
+        self._why[where] = _FAILED
+        self._failure = self._failure or why
+
+    @property
+    def told(self) -> BoolColumn:
+        """The rows of which it could be told."""
+        told: BoolColumn = self._why != _FAILED
+        return told
 
     @property
     def passed(self) -> BoolColumn:
         """The rows on which all claims have their volume, or will."""
-        rejected = self.node_conflict | self.bind_conflict | self.no_space | self.no_volume
-        return ~(rejected | self.failed)
+        passed: BoolColumn = self._why == 0
+        return passed
 
     def groups(self) -> StatusGroups:
         """Why the others are rejected."""
-        flags = (self.node_conflict, self.bind_conflict, self.no_space, self.no_volume)
-        kinds = np.zeros(len(self.failed), dtype=np.intp)
-        for bit, column in enumerate(flags):
-            kinds |= column.astype(np.intp) << bit
-        kinds[self.failed] = NONE
         found = []
-        for kind in np.unique(kinds[kinds != 0]).tolist():
+        for kind in np.unique(self._why[self._why != 0]).tolist():
             reasons = [reason for bit, reason in enumerate(_REASONS) if kind >> bit & 1]
             status = unresolvable(*reasons)
-            if kind == NONE:
-                status = Status(Code.ERROR, (self.failure,))
-            found.append((status, np.flatnonzero(kinds == kind)))
+            if kind == _FAILED:
+                status = Status(Code.ERROR, (self._failure,))
+            found.append((status, np.flatnonzero(self._why == kind)))
         return found
 
 
@@ -141,9 +138,8 @@ class Storage:
 
     def find(self, wanted: Wanted, snapshot: Snapshot, rows: Rows) -> Found:
         """What the claims come to on each of the rows."""
-        reach = Reach(snapshot, rows)
-        found = _nothing(reach.size)
-        left = np.ones(reach.size, dtype=np.bool_)
+        found = Found(len(snapshot.nodes.present[rows]))
+        left = found.passed
         for claim in wanted.bound:
             left = self._check_bound(found, claim, snapshot, rows, left)
         if wanted.delayed:
@@ -178,12 +174,11 @@ class Storage:
         """The rows that are left after a bound claim."""
         volume = find_volume(snapshot, claim.spec.volume_name)
         if volume is None:
-            found.no_volume |= left
+            found.reject(left, NO_VOLUME)
             return np.zeros(len(left), dtype=np.bool_)
         fits, unknown, why = self.reaches(volume, snapshot, rows)
-        found.failed |= left & unknown
-        found.failure = found.failure or why
-        found.node_conflict |= left & ~fits & ~unknown
+        found.fail(left & unknown, why)
+        found.reject(left & ~fits & ~unknown, NODE_CONFLICT)
         return left & fits
 
 
@@ -192,21 +187,34 @@ def scores(found: Found, line: IntColumn) -> Scores:
 
     Found volumes count, or else capacities that volumes are made from; each class alike.
     """
-    size = len(found.failed)
-    static: _Shares = {}
-    any_static = np.zeros(size, dtype=np.bool_)
+    is_static = np.zeros(len(found.passed), dtype=np.bool_)
     for binding in found.bindings:
-        any_static |= binding.chosen >= 0
-        _add_static(static, binding)
-    dynamic: _Shares = {}
-    for provision in found.provisions:
-        _add_dynamic(dynamic, provision)
-    return np.where(any_static, _mean(static, line, size), _mean(dynamic, line, size))
+        is_static |= binding.where
+    static = _mean(found.bindings, line, len(is_static))
+    return np.where(is_static, static, _mean(found.provisions, line, len(is_static)))
 
 
-def _nothing(size: int) -> Found:
-    one, two, three, four, five = (np.zeros(size, dtype=np.bool_) for _ in range(5))
-    return Found(one, two, three, four, five)
+def _mean(choices: Sequence[Choice], line: IntColumn, size: int) -> Scores:
+    """The mean over the classes that a row has, rounded; 0 without any."""
+    shares: dict[str, NDArray[np.int64]] = {}
+    for one in choices:
+        where = one.where & (one.chosen >= 0)
+        if not where.any():
+            continue
+        share = shares.setdefault(class_of(one.claim), np.zeros((3, size), np.int64))
+        requested, capacity, there = share
+        there[where] = 1
+        requested[where] += _request(one.claim).units()
+        # Volumes are more together; a capacity is what there is for all claims of the class.
+        held = capacity[where] if one.volumes else 0
+        capacity[where] = held + one.sizes[one.chosen[where]]
+    total, count = np.zeros(size), np.zeros(size)
+    for requested, capacity, there in shares.values():
+        short = (capacity == 0) | (requested > capacity)
+        used = requested * _FULL // np.maximum(capacity, 1)
+        total += line[np.where(short, _FULL, np.clip(used, 0, _FULL))] * there
+        count += there
+    return np.floor(total / np.maximum(count, 1) + 0.5)
 
 
 class _Search:
@@ -218,7 +226,7 @@ class _Search:
         self._snapshot = snapshot
         self._rows = rows
         self._reach = Reach(snapshot, rows)
-        self._active = ~found.failed
+        self._active = found.told
         self._taken: dict[str, BoolColumn] = {}
         self._chosen: dict[str, list[Chosen]] = {}
 
@@ -233,18 +241,18 @@ class _Search:
                 to_match.append(claim)
                 continue
             there = numbers == self._snapshot.nodes.row(node)
-            self._found.bind_conflict |= self._active & ~there
+            self._found.reject(self._active & ~there, BIND_CONFLICT)
             self._active = self._active & there
             to_make.append((claim, there))
-        to_match.sort(key=_requested_nano)
+        to_match.sort(key=lambda claim: _request(claim).nano)
         for claim in to_match:
             binding = self._match(claim)
             self._found.bindings.append(binding)
-            to_make.append((claim, binding.chosen < 0))
+            to_make.append((claim, ~binding.where))
         for claim, where in to_make:
             self._make(claim, where & self._active)
 
-    def _match(self, claim: PersistentVolumeClaim) -> Binding:
+    def _match(self, claim: PersistentVolumeClaim) -> Choice:
         """On each row the volume that is meant for the claim, or else the smallest that suits."""
         chosen = np.full(self._reach.size, NONE, dtype=np.intp)
         free = self._active.copy()
@@ -258,19 +266,18 @@ class _Search:
             chosen[mine] = number
             self._taken[name] = others | mine
             free = free & ~there
-        sizes = np.array([_bytes(one.spec.capacity) for one in own], dtype=np.int64)
+        sizes = np.array([_storage(one.spec.capacity).units() for one in own], dtype=np.int64)
         if not free.any():
-            return Binding(claim, own, sizes, chosen)
-        of_class = class_of_claim(claim)
+            return Choice(claim, chosen >= 0, chosen, sizes, own)
+        of_class = class_of(claim)
         pool = self._storage.volumes.of(self._snapshot, of_class)
         before = self._chosen.setdefault(of_class, [])
-        suits = _suits(claim)
-        found = pool.first(_requested_nano(claim), suits, self._reach, before)
+        found = pool.first(_request(claim).nano, _suits(claim), self._reach, before)
         found[~free] = NONE
         before.append(found)
         chosen = np.where(found >= 0, found + len(own), chosen)
         sizes = np.concatenate((sizes, pool.amounts))
-        return Binding(claim, [*own, *pool.items], sizes, chosen)
+        return Choice(claim, chosen >= 0, chosen, sizes, [*own, *pool.items])
 
     def _meant_for(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
         meta = claim.metadata
@@ -282,26 +289,26 @@ class _Search:
         """Makes the claim's volume on the rows that need one, or says why it cannot be made."""
         if not needed.any():
             return
-        of_class = find_class(self._snapshot, class_of_claim(claim))
+        of_class = find_class(self._snapshot, class_of(claim))
         assert of_class is not None, "a claim without class is never bound with the pod"
         allowed = np.zeros(self._reach.size, dtype=np.bool_)
         if of_class.provisioner not in _NO_PROVISIONER:
             allowed = self._reach.mask(topology.of_class(of_class.allowed_topologies or ()))
-        self._found.bind_conflict |= needed & ~allowed
+        self._found.reject(needed & ~allowed, BIND_CONFLICT)
         sizes = np.empty(0, dtype=np.int64)
         made_of = np.full(self._reach.size, NONE, dtype=np.intp)
         full = np.zeros(self._reach.size, dtype=np.bool_)
         if _asks_for_capacity(claim, of_class, self._snapshot):
             pool = self._storage.capacities.of(self._snapshot, of_class.metadata.name)
-            wanted = _requested(claim)
+            wanted = _request(claim).units()
             sizes = pool.amounts.copy()
             made_of = pool.first(
                 0, lambda limit: limit is not None and limit >= wanted, self._reach
             )
             full = needed & allowed & (made_of < 0)
-            self._found.no_space |= full
+            self._found.reject(full, NO_SPACE)
         self._active = self._active & ~(needed & (~allowed | full))
-        self._found.provisions.append(Provision(claim, needed & self._active, sizes, made_of))
+        self._found.provisions.append(Choice(claim, needed & self._active, made_of, sizes))
 
 
 def _claim_of(volume: PersistentVolume) -> str:
@@ -318,9 +325,9 @@ def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Whether a volume is meant for the claim, and large enough."""
     return (
         is_bound_to(volume, claim)
-        and class_of_volume(volume) == class_of_claim(claim)
+        and class_of(volume) == class_of(claim)
         and volume.metadata.deletion_timestamp is None
-        and _nano(volume.spec.capacity) >= _requested_nano(claim)
+        and _storage(volume.spec.capacity).nano >= _request(claim).nano
         and _kind_of(volume.spec) == _kind_of(claim.spec)
     )
 
@@ -355,7 +362,7 @@ def _open_class(volume: PersistentVolume) -> str | None:
     """The class of a volume that anybody may have."""
     is_open = volume.spec.claim_ref is None and volume.status.phase == "Available"
     is_open = is_open and volume.metadata.deletion_timestamp is None
-    return class_of_volume(volume) if is_open else None
+    return class_of(volume) if is_open else None
 
 
 def _asks_for_capacity(
@@ -364,120 +371,47 @@ def _asks_for_capacity(
     """Whether the driver says how much room there is."""
     driver = snapshot.objects("CSIDriver").get(of_class.provisioner)
     asks = driver is not None and bool(driver.spec.storage_capacity)
-    return asks and _STORAGE in (_requests(claim) or {})
+    requests = claim.spec.resources.requests if claim.spec.resources else None
+    return asks and _STORAGE in (requests or {})
 
 
 def volume_limit(capacity: CSIStorageCapacity) -> int | None:
     """The largest volume that can be made, in bytes; None if nothing is known."""
     limit = capacity.maximum_volume_size
     limit = capacity.capacity if limit is None else limit
-    return None if limit is None else _whole(limit)
-
-
-# ---- scores --------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Share:
-    """Of one class: what is requested and what there is, in bytes, and on which rows."""
-
-    requested: IntColumn
-    capacity: IntColumn
-    there: BoolColumn
-
-
-_Shares = dict[str, _Share]
-
-
-def _add_static(shares: _Shares, binding: Binding) -> None:
-    where = binding.chosen >= 0
-    if where.any():
-        share = _share_of(shares, class_of_claim(binding.claim), where)
-        share.requested[where] += _requested(binding.claim)
-        share.capacity[where] += binding.sizes[binding.chosen[where]]
-
-
-def _add_dynamic(shares: _Shares, provision: Provision) -> None:
-    where = provision.where & (provision.chosen >= 0)
-    if where.any():
-        share = _share_of(shares, class_of_claim(provision.claim), where)
-        share.requested[where] += _requested(provision.claim)
-        share.capacity[where] = provision.sizes[provision.chosen[where]]
-
-
-def _share_of(shares: _Shares, name: str, there: BoolColumn) -> _Share:
-    share = shares.get(name)
-    if share is None:
-        size = len(there)
-        share = shares[name] = _Share(
-            np.zeros(size, dtype=np.int64),
-            np.zeros(size, dtype=np.int64),
-            np.zeros(size, dtype=np.bool_),
-        )
-    share.there |= there
-    return share
-
-
-def _mean(shares: _Shares, line: IntColumn, size: int) -> Scores:
-    """The mean over the classes that a row has, rounded; 0 without any."""
-    total, count = np.zeros(size), np.zeros(size)
-    for share in shares.values():
-        short = (share.capacity == 0) | (share.requested > share.capacity)
-        used = share.requested * _FULL // np.maximum(share.capacity, 1)
-        total += np.where(share.there, line[np.where(short, _FULL, np.clip(used, 0, _FULL))], 0)
-        count += share.there
-    return np.floor(total / np.maximum(count, 1) + 0.5)
+    return None if limit is None else _amount(limit).units()
 
 
 # ---- amounts -------------------------------------------------------------------------------------
 
 
-def _requests(claim: PersistentVolumeClaim) -> ResourceList | None:
-    return claim.spec.resources.requests if claim.spec.resources else None
+def _request(claim: PersistentVolumeClaim) -> Amount:
+    return _storage(claim.spec.resources.requests if claim.spec.resources else None)
 
 
-def _requested_nano(claim: PersistentVolumeClaim) -> int:
-    return _nano(_requests(claim))
+def _storage(amounts: ResourceList | None) -> Amount:
+    return _amount((amounts or {}).get(_STORAGE, 0))
 
 
-def _requested(claim: PersistentVolumeClaim) -> int:
-    return _bytes(_requests(claim))
-
-
-def _nano(amounts: ResourceList | None) -> int:
-    quantity = (amounts or {}).get(_STORAGE, 0)
+def _amount(quantity: Quantity) -> Amount:
+    """Nothing, if it cannot be read."""
     try:
-        return parse(quantity).nano
+        return parse(quantity)
     except ValueError:
-        return 0
+        return parse(0)
 
 
-def _bytes(amounts: ResourceList | None) -> int:
-    return _whole((amounts or {}).get(_STORAGE, 0))
+def _describe_volume(one: PersistentVolume) -> Described:
+    capacity = _storage(one.spec.capacity)
+    return Described(capacity.nano, _selector(one), _traits(one), capacity.units())
 
 
-def _whole(quantity: Quantity) -> int:
-    try:
-        return parse(quantity).units()
-    except ValueError:
-        return 0
+def _describe_capacity(one: CSIStorageCapacity) -> Described:
+    amount = 0 if one.capacity is None else _amount(one.capacity).units()
+    return Described(0, topology.of_labels(one.node_topology), volume_limit(one), amount)
 
 
-_OPEN_VOLUMES: Final[Kind[PersistentVolume]] = Kind(
-    VOLUMES,
-    group=_open_class,
-    order=lambda one: _nano(one.spec.capacity),
-    source=lambda one: one.spec.node_affinity,
-    reach=_selector,
-    traits=_traits,
-    amount=lambda one: _bytes(one.spec.capacity),
-)
+_OPEN_VOLUMES: Final[Kind[PersistentVolume]] = Kind(VOLUMES, _open_class, _describe_volume)
 _CAPACITIES: Final[Kind[CSIStorageCapacity]] = Kind(
-    "CSIStorageCapacity",
-    group=lambda one: one.storage_class_name,
-    order=lambda _: 0,
-    source=lambda one: one.node_topology,
-    reach=lambda one: topology.of_labels(one.node_topology),
-    traits=volume_limit,
-    amount=lambda one: 0 if one.capacity is None else _whole(one.capacity),
+    "CSIStorageCapacity", lambda one: one.storage_class_name, _describe_capacity
 )

@@ -93,61 +93,34 @@ def _by_value(numbers: Chosen, values: CodeColumn, codes: CodeColumn, following:
     return np.where(distinct[at] == codes, first[at], _FAR)
 
 
-@dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
-    """What pools have to know of their objects.
+class Described(NamedTuple):
+    """What pools have to know of an object.
 
     Attributes:
-        name: of the kind of objects.
-        group: the class of an object, None if it cannot be had.
         order: its place in the pool, small ones first; objects of equal order by key.
-        source: what `reach` is made of.
         reach: the nodes that it can be reached from.
         traits: what of it suits some and not others.
         amount: bytes.
     """
 
-    name: str
-    group: Callable[[T], str | None]
-    order: Callable[[T], Any]
-    source: Callable[[T], Any]
-    reach: Callable[[T], Selector | None]
-    traits: Callable[[T], Hashable]
-    amount: Callable[[T], int]
-
-
-class Described(NamedTuple):
-    """What `Kind` says of an object."""
-
-    order: Any
+    order: int
     reach: Selector | None
     traits: Hashable
     amount: int
 
 
-class Descriptions(Generic[T]):
-    """Objects described, each once while it stays the same."""
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """A kind of objects, by its name.
 
-    def __init__(self, kind: Kind[T]) -> None:
-        self._kind = kind
-        self._known: dict[str, tuple[T, Described]] = {}
+    Attributes:
+        group: the class of an object, None if it cannot be had.
+        describe: what is to be known of it.
+    """
 
-    def of(self, key: str, one: T) -> Described:
-        """The object of this key."""
-        known = self._known.get(key)
-        if known is None or known[0] is not one:
-            kind = self._kind
-            said = Described(kind.order(one), kind.reach(one), kind.traits(one), kind.amount(one))
-            known = self._known[key] = one, said
-        return known[1]
-
-    def keep(self, objects: Mapping[str, T]) -> None:
-        """Forgets what is none of these."""
-        self._known = {key: one for key, one in self._known.items() if key in objects}
-
-    def forget(self, key: str) -> None:
-        """The object is gone, or cannot be had."""
-        self._known.pop(key, None)
+    name: str
+    group: Callable[[T], str | None]
+    describe: Callable[[T], Described]
 
 
 class Pool(Generic[T]):
@@ -155,17 +128,14 @@ class Pool(Generic[T]):
 
     def __init__(
         self,
-        kind: Kind[T],
         objects: Mapping[str, T],
-        said: Descriptions[T],
+        describe: Callable[[str, T], Described],
         words: Dictionary,
     ) -> None:
-        self._kind = kind
-        self._said = said
-        described = {key: said.of(key, one) for key, one in objects.items()}
+        self._describe = describe
+        described = {key: describe(key, one) for key, one in objects.items()}
         keys = sorted(objects, key=lambda key: (described[key].order, key))
-        each = [described[key] for key in keys]
-        self._orders = [one.order for one in each]
+        self._each = each = [described[key] for key in keys]
         self._numbers = {key: number for number, key in enumerate(keys)}
         self.items = [objects[key] for key in keys]
         self.amounts = np.array([one.amount for one in each], dtype=np.int64)
@@ -176,7 +146,7 @@ class Pool(Generic[T]):
 
     def first(
         self,
-        least: object,
+        least: int,
         suits: Callable[[Any], bool],
         reach: Reach,
         avoid: Sequence[Chosen] = (),
@@ -184,7 +154,7 @@ class Pool(Generic[T]):
         """(n,) the number of the first item not below `least` in order, whose traits suit."""
         good = np.array([suits(traits) for traits in self._traits], dtype=np.bool_)
         of = self._there & good[self._trait_of]
-        of[: bisect_left(self._orders, least)] = False
+        of[: bisect_left(self._each, least, key=lambda one: one.order)] = False
         return self._places.first(of, reach, avoid)
 
     def put(self, key: str, one: T | None) -> bool:
@@ -194,12 +164,10 @@ class Pool(Generic[T]):
             if number is not None:
                 self._there[number] = False
             return True
-        kind = self._kind
         if number is None or len(self._traits) > _MORE_TRAITS + 2 * len(self.items):
             return False
-        said = self._said.of(key, one)
-        old = self._orders[number], kind.source(self.items[number])
-        if old != (said.order, kind.source(one)):
+        said = self._describe(key, one)
+        if (said.order, said.reach) != self._each[number][:2]:
             return False
         self.items[number] = one
         self.amounts[number] = said.amount
@@ -219,14 +187,14 @@ class Pools(Generic[T]):
         self._of: object = None
         self._version = -1
         self._pools: dict[str, Pool[T]] = {}
-        self._said = Descriptions(kind)
+        self._described: dict[str, tuple[T, Described]] = {}
 
     def warm(self, snapshot: Snapshot) -> Iterator[object]:
         """Describes all objects that can be had, some in a step."""
         kind, objects = self._kind, snapshot.objects(self._kind.name)
         for number, key in enumerate(list(objects)):
             if key in objects and kind.group(objects[key]) is not None:
-                self._said.of(key, objects[key])
+                self._describe(key, objects[key])
             if number % _IN_A_STEP == _IN_A_STEP - 1:
                 yield number
 
@@ -238,27 +206,31 @@ class Pools(Generic[T]):
         if pool is None:
             groups = snapshot.objects_by(kind.name, "to be had", lambda one: kind.group(one) or "")
             objects = groups.get(group, {}) if group else {}
-            pool = self._pools[group] = Pool(kind, objects, self._said, snapshot.dictionary)
+            pool = self._pools[group] = Pool(objects, self._describe, snapshot.dictionary)
         return pool
 
+    def _describe(self, key: str, one: T) -> Described:
+        """Each object once while it stays the same."""
+        known = self._described.get(key)
+        if known is None or known[0] is not one:
+            known = self._described[key] = one, self._kind.describe(one)
+        return known[1]
+
     def _renew(self, snapshot: Snapshot) -> None:
-        version = snapshot.objects_version(self._kind.name)
+        name = self._kind.name
+        version, objects = snapshot.objects_version(name), snapshot.objects(name)
         if self._of is snapshot.dictionary and version == self._version:
             return
-        keys = snapshot.objects_changed(self._kind.name, self._version)
+        keys = snapshot.objects_changed(name, self._version)
         if self._of is not snapshot.dictionary or keys is None:
             self._pools, keys = {}, ()
-            self._said.keep(snapshot.objects(self._kind.name))
+            self._described = {key: one for key, one in self._described.items() if key in objects}
         self._of, self._version = snapshot.dictionary, version
-        objects = snapshot.objects(self._kind.name)
         for key in keys:
             one = objects.get(key)
             group = None if one is None else self._kind.group(one)
             if group is None:
-                self._said.forget(key)
-            for name in [
-                name
-                for name, pool in self._pools.items()
-                if not pool.put(key, one if name == group else None)
-            ]:
-                del self._pools[name]
+                self._described.pop(key, None)
+            for of, pool in list(self._pools.items()):
+                if not pool.put(key, one if of == group else None):
+                    del self._pools[of]

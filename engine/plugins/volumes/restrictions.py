@@ -5,7 +5,7 @@ Source: kubernetes plugins/volumerestrictions/volume_restrictions.go.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,15 +17,22 @@ from engine.framework.interface import (
     Points,
     PreFilterResult,
     State,
-    StatusGroups,
     Verdicts,
 )
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
-from engine.objects import Disk, Pod, Volume
+from engine.objects import Disk, Pod
 from engine.plugins.hints import gone, on
-from engine.plugins.volumes.attached import STAYING, Moved, NodeVolumes, is_stored, volumes_key
+from engine.plugins.volumes.attached import (
+    STAYING,
+    Moved,
+    NodeVolumes,
+    concerns,
+    is_stored,
+    volumes_key,
+    with_pod,
+)
 from engine.plugins.volumes.claims import CLAIMS, find_claim, is_one_of, named_claims, not_found
 from engine.plugins.volumes.csi_nodes import CsiNodes
 
@@ -51,10 +58,6 @@ class Alone:
         return Alone(self.claims, self.users + sign * mine, self.moved.with_pod(pod, row, sign))
 
 
-def _with_pod(state: State, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> State:
-    return state.with_pod(pod, row, sign)
-
-
 class VolumeRestrictions:
     """Filters by disks that are on a node already, and by claims in use anywhere."""
 
@@ -74,8 +77,8 @@ class VolumeRestrictions:
             class_key=volumes_key,
             pre_filter=self._pre_filter,
             filter=_filter,
-            concerns=_concerns,
-            with_pod=_with_pod,
+            concerns=concerns,
+            with_pod=with_pod,
         )
 
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
@@ -97,10 +100,6 @@ class VolumeRestrictions:
         )
 
 
-def _concerns(state: State, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> bool:
-    return bool(other.pod.spec.volumes)
-
-
 def _version(snapshot: Snapshot) -> tuple[int, int]:
     """Who uses a claim is said by the pods of all nodes."""
     return snapshot.generation, snapshot.objects_version(CLAIMS)
@@ -108,14 +107,8 @@ def _version(snapshot: Snapshot) -> tuple[int, int]:
 
 def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
     taken = _taken(pod.pod, snapshot, state.moved)[rows]
-    if state.users <= 0:
-        return Verdicts.uniform(~taken, DISK_CONFLICT)
-
-    def groups() -> StatusGroups:
-        by_disk, by_claim = np.flatnonzero(taken), np.flatnonzero(~taken)
-        return ((DISK_CONFLICT, by_disk), (CLAIM_CONFLICT, by_claim))
-
-    return Verdicts(np.zeros(len(taken), dtype=np.bool_), groups)
+    in_use = np.full(len(taken), state.users > 0)
+    return Verdicts.by_first(((DISK_CONFLICT, taken), (CLAIM_CONFLICT, in_use)))
 
 
 def _taken(pod: Pod, snapshot: Snapshot, moved: Moved) -> BoolColumn:
@@ -133,55 +126,37 @@ def _taken(pod: Pod, snapshot: Snapshot, moved: Moved) -> BoolColumn:
     return taken
 
 
-def _disks(pod: Pod) -> Sequence[Volume]:
-    """The volumes that not every pod can share."""
-    return [
-        one
-        for one in pod.spec.volumes or ()
-        if one.gce_persistent_disk or one.aws_elastic_block_store or one.iscsi or one.rbd
-    ]
+def _same_image(one: Disk, two: Disk) -> bool:
+    # The pool that the API server fills in.
+    same = (one.pool or "rbd", one.image) == (two.pool or "rbd", two.image)
+    return same and not set(one.monitors or ()).isdisjoint(two.monitors or ())
 
 
-def _conflicts(disks: Sequence[Volume], other: Pod) -> bool:
-    return any(_conflict(mine, theirs) for mine in disks for theirs in _disks(other))
+_AWS: Final = "aws_elastic_block_store"
+_SAME: Final[Mapping[str, Callable[[Disk, Disk], bool]]] = {
+    _AWS: lambda one, two: one.volume_id == two.volume_id,
+    "gce_persistent_disk": lambda one, two: one.pd_name == two.pd_name,
+    "iscsi": lambda one, two: one.iqn == two.iqn,
+    "rbd": _same_image,
+}
+"""The disks that not every pod can share, and when two of a kind are the same."""
 
 
-def _conflict(mine: Volume, theirs: Volume) -> bool:
-    """Disks can be shared by pods that only read, but those of AWS never."""
-    ebs, other = mine.aws_elastic_block_store, theirs.aws_elastic_block_store
-    if ebs is not None and other is not None and ebs.volume_id == other.volume_id:
-        return True
-    pairs = (
-        (mine.gce_persistent_disk, theirs.gce_persistent_disk, _same_gce),
-        (mine.iscsi, theirs.iscsi, _same_iscsi),
-        (mine.rbd, theirs.rbd, _same_rbd),
-    )
+def _disks(pod: Pod) -> Sequence[tuple[str, Disk]]:
+    """Those of the pod, each with its kind."""
+    found = [(kind, getattr(one, kind)) for one in pod.spec.volumes or () for kind in _SAME]
+    return [(kind, disk) for kind, disk in found if disk is not None]
+
+
+def _conflicts(disks: Sequence[tuple[str, Disk]], other: Pod) -> bool:
+    """Whether the other pod has one of them. Pods that only read share it, but for those of AWS."""
     return any(
-        one is not None and two is not None and same(one, two) and not _only_read(one, two)
-        for one, two, same in pairs
+        kind == of
+        and _SAME[kind](mine, theirs)
+        and (kind == _AWS or not (mine.read_only and theirs.read_only))
+        for kind, mine in disks
+        for of, theirs in _disks(other)
     )
-
-
-def _only_read(one: Disk, two: Disk) -> bool:
-    return bool(one.read_only and two.read_only)
-
-
-def _same_gce(one: Disk, two: Disk) -> bool:
-    return one.pd_name == two.pd_name
-
-
-def _same_iscsi(one: Disk, two: Disk) -> bool:
-    return one.iqn == two.iqn
-
-
-def _same_rbd(one: Disk, two: Disk) -> bool:
-    together = set(one.monitors or ()) & set(two.monitors or ())
-    return bool(together) and _pool_and_image(one) == _pool_and_image(two)
-
-
-def _pool_and_image(disk: Disk) -> tuple[str, str]:
-    # What the API server fills in.
-    return disk.pool or "rbd", disk.image
 
 
 def _frees(pod: PodInfo, other: Pod) -> bool:

@@ -9,7 +9,7 @@ meta/v1/helpers.go (LabelSelectorAsSelector).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -35,30 +35,24 @@ def of_volume(required: NodeSelector | None) -> Selector | None:
     for term in required.node_selector_terms or ():
         if term.match_fields:
             fields = NodeSelectorTerm(match_fields=term.match_fields)
-            if parse_selector(NodeSelector([fields])).flawed:
+            if parse_selector(NodeSelector([fields])).flaw:
                 continue
             if not term.match_expressions:
                 return None
-        terms.append(NodeSelectorTerm(term.match_expressions))
-    return parse_selector(NodeSelector(terms))
+        terms.append(term.match_expressions)
+    return _selector(terms)
 
 
 def of_class(allowed: Sequence[TopologyTerm]) -> Selector | None:
     """The nodes for which a class may make volumes."""
     if not allowed:
         return None
-    return parse_selector(
-        NodeSelector(
-            [
-                NodeSelectorTerm(
-                    [
-                        SelectorRequirement(each.key, "In", each.values)
-                        for each in term.match_label_expressions or ()
-                    ]
-                )
-                for term in allowed
-            ]
-        )
+    return _selector(
+        [
+            SelectorRequirement(one.key, "In", one.values)
+            for one in term.match_label_expressions or ()
+        ]
+        for term in allowed
     )
 
 
@@ -73,7 +67,11 @@ def of_labels(selector: LabelSelector | None) -> Selector | None:
     expressions += [SelectorRequirement(key, "In", [value]) for key, value in sorted(equal)]
     if not expressions:
         return None
-    return parse_selector(NodeSelector([NodeSelectorTerm(expressions)]))
+    return _selector([expressions])
+
+
+def _selector(terms: Iterable[list[SelectorRequirement] | None]) -> Selector:
+    return parse_selector(NodeSelector([NodeSelectorTerm(one) for one in terms]))
 
 
 class Reach:

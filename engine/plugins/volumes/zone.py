@@ -14,7 +14,7 @@ from engine.framework.interface import SKIP_FILTER, Points, PreFilterResult, Sta
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Cause, Rows, Snapshot, label_column
 from engine.framework.status import Status, unresolvable
-from engine.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
+from engine.objects import PersistentVolume, StorageClass
 from engine.plugins.hints import differs, now, on
 from engine.plugins.volumes.attached import is_stored, volumes_key
 from engine.plugins.volumes.claims import (
@@ -22,13 +22,14 @@ from engine.plugins.volumes.claims import (
     CLASSES,
     FIRST_CONSUMER,
     VOLUMES,
-    class_of_claim,
+    class_of,
     find_claim,
     find_class,
     find_volume,
     is_one_of,
     named_claims,
     not_found,
+    waits,
 )
 from engine.plugins.volumes.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONES_APART
 
@@ -63,12 +64,11 @@ class VolumeZone:
 def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
     if not is_stored(pod):
         return SKIP_FILTER
-    topologies: list[Topology] = []
-    for name in named_claims(pod.pod):
-        found = _topologies_of(pod, name, snapshot)
-        if isinstance(found, str):
-            return PreFilterResult(unresolvable(found), version=_version)
-        topologies += found
+    try:
+        claims = named_claims(pod.pod)
+        topologies = [one for name in claims for one in _topologies_of(pod, name, snapshot)]
+    except ValueError as unknown:
+        return PreFilterResult(unresolvable(str(unknown)), version=_version)
     if not topologies:
         return PreFilterResult(Status.SKIP, version=_version)
     return PreFilterResult(state=tuple(topologies), causes=Cause.LABELS, version=_version)
@@ -78,32 +78,30 @@ def _version(snapshot: Snapshot) -> tuple[int, ...]:
     return tuple([snapshot.objects_version(kind) for kind in (CLAIMS, VOLUMES, CLASSES)])
 
 
-def _topologies_of(pod: PodInfo, name: str, snapshot: Snapshot) -> list[Topology] | str:
-    """What the volume of a claim says, or why nothing can be said."""
+def _topologies_of(pod: PodInfo, name: str, snapshot: Snapshot) -> list[Topology]:
+    """What the volume of a claim says.
+
+    Raises:
+        ValueError: nothing can be said; the message is what the pod is told.
+    """
     if not name:
-        return "PersistentVolumeClaim had no name"
+        raise ValueError("PersistentVolumeClaim had no name")
     claim = find_claim(snapshot, pod.namespace, name)
     if claim is None:
-        return not_found("persistentvolumeclaim", name)
-    if not claim.spec.volume_name:
-        return _unbound(claim, snapshot)
-    volume = find_volume(snapshot, claim.spec.volume_name)
-    if volume is None:
-        return not_found("persistentvolume", claim.spec.volume_name)
-    return _topologies(volume)
-
-
-def _unbound(claim: PersistentVolumeClaim, snapshot: Snapshot) -> list[Topology] | str:
-    name = class_of_claim(claim)
-    if not name:
-        return "PersistentVolumeClaim had no pv name and storageClass name"
-    of_class = find_class(snapshot, name)
-    if of_class is None:
-        return not_found("storageclass.storage.k8s.io", name)
-    if of_class.volume_binding_mode is None:
-        return f'VolumeBindingMode not set for StorageClass "{name}"'
-    waits = of_class.volume_binding_mode == FIRST_CONSUMER
-    return [] if waits else "PersistentVolume had no name"
+        raise ValueError(not_found("persistentvolumeclaim", name))
+    if claim.spec.volume_name:
+        volume = find_volume(snapshot, claim.spec.volume_name)
+        if volume is None:
+            raise ValueError(not_found("persistentvolume", claim.spec.volume_name))
+        return _topologies(volume)
+    of_class = class_of(claim)
+    if not of_class:
+        raise ValueError("PersistentVolumeClaim had no pv name and storageClass name")
+    if find_class(snapshot, of_class) is None:
+        raise ValueError(not_found("storageclass.storage.k8s.io", of_class))
+    if not waits(claim, snapshot):
+        raise ValueError("PersistentVolume had no name")
+    return []
 
 
 def _topologies(volume: PersistentVolume) -> list[Topology]:
