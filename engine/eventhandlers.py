@@ -24,17 +24,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Iterable, Mapping
 from enum import Enum
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from engine.cache import Cache
 from engine.framework.events import Action, ClusterEvent, Resource, Seen
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.objects import (
-    Container as PodContainer,
-)
-from engine.objects import (
-    ContainerStatus,
     Identity,
     Namespace,
     Node,
@@ -42,7 +39,6 @@ from engine.objects import (
     Pod,
     Quantity,
     ResourceList,
-    ResourceRequirements,
     object_key,
 )
 from engine.quantity import parse
@@ -51,94 +47,23 @@ from engine.telemetry import Count, Telemetry
 
 log = logging.getLogger(__name__)
 
-_T = TypeVar("_T")
+_T = TypeVar("_T", bound=msgspec.Struct)
 
 POD_ASSIGNED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 POD_FREED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 POD_OTHERWISE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_OTHER)
-NODE_ADDED: Final = ClusterEvent(Resource.NODE, Action.ADD)
-NODE_DELETED: Final = ClusterEvent(Resource.NODE, Action.DELETE)
-NODE_OTHERWISE: Final = ClusterEvent(Resource.NODE, Action.UPDATE_OTHER)
-NAMESPACE_ADDED: Final = ClusterEvent(Resource.NAMESPACE, Action.ADD)
-NAMESPACE_CHANGED: Final = ClusterEvent(Resource.NAMESPACE, Action.UPDATE_OTHER)
-NAMESPACE_DELETED: Final = ClusterEvent(Resource.NAMESPACE, Action.DELETE)
 
 _TERMINAL: Final = frozenset({"Succeeded", "Failed"})
 _NODE_STATUS_WITH_EVENTS: Final = frozenset({"allocatable", "conditions"})
 _NODE_SPEC_WITH_EVENTS: Final = frozenset({"taints"})
 
-MakePodInfo = Callable[[Pod], PodInfo]
-"""Raises ValueError if a quantity of the pod cannot be read."""
+_AMOUNTS: Final = frozenset(
+    {"requests", "limits", "overhead", "allocated_resources", "allocatable", "capacity"}
+)
+"""Fields that hold quantities by resource, wherever they are in an object."""
+
 OnRefused = Callable[[Pod, str], None]
 """Told once, of a pod of ours that cannot be scheduled because it cannot be read, and why."""
-
-
-class ClusterState(Protocol):
-    """What is needed of the cache. Every call is harmless if it comes twice."""
-
-    def add_node(self, node: Node) -> None:
-        """A node came."""
-        ...
-
-    def update_node(self, node: Node) -> None:
-        """A node changed."""
-        ...
-
-    def remove_node(self, name: str) -> None:
-        """A node went."""
-        ...
-
-    def add_pod(self, pod: PodInfo, node_name: str) -> None:
-        """The server says that the pod is on the node; confirms an assumed one."""
-        ...
-
-    def update_pod(self, pod: PodInfo, node_name: str) -> None:
-        """A pod on a node changed."""
-        ...
-
-    def remove_pod(self, uid: str) -> None:
-        """A pod is gone or finished."""
-        ...
-
-    def forget(self, uid: str) -> bool:
-        """An assumed pod is not going to be on its node."""
-        ...
-
-    def is_assumed(self, uid: str) -> bool:
-        """True if only we say that the pod is on a node."""
-        ...
-
-    def node_of(self, uid: str) -> str | None:
-        """The node the pod is on, assumed or not."""
-        ...
-
-    def nominate(self, pod: PodInfo, node_name: str) -> None:
-        """A waiting pod is promised a node; an empty name takes that back."""
-        ...
-
-    def withdraw(self, uid: str) -> bool:
-        """No node is promised to the pod any longer; False if none was."""
-        ...
-
-    def promised(self, uid: str) -> str:
-        """The node that a waiting pod is promised, empty if none."""
-        ...
-
-    def set_namespace(self, namespace: Namespace) -> bool:
-        """A namespace came or changed; true if that changes what is read of pods on nodes."""
-        ...
-
-    def remove_namespace(self, name: str) -> bool:
-        """A namespace went; true if that changes what is read of pods on nodes."""
-        ...
-
-    def set_object(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
-        """An object of another kind came or changed."""
-        ...
-
-    def remove_object(self, kind: str, key: str) -> None:
-        """An object of another kind went."""
-        ...
 
 
 # ---- what a change is called ---------------------------------------------------------------------
@@ -213,17 +138,14 @@ def _resources_untouched(old: Pod, new: Pod) -> bool:
 
 
 def _requests_of(pod: Pod) -> Mapping[str, int]:
-    try:
-        return make_pod_info(pod).requests
-    except ValueError:
-        return make_pod_info(legible(pod)).requests
+    return as_far_as_legible(pod).requests
 
 
 def node_events(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
-    """The finer events of a node's change; none if nothing changed that has a name.
+    """The finer events of a node's change; none if nothing changed that is read.
 
-    Uncordoning counts as a change of taints, cordoning as nothing. Of conditions only the status
-    counts.
+    Uncordoning counts as a change of taints, cordoning as none. Of conditions only the status
+    counts. What kube-scheduler has no event for and a policy may read is Node/Update.
     """
     actions: list[Action] = []
     uncordoned = old.spec.unschedulable and not new.spec.unschedulable
@@ -239,15 +161,11 @@ def node_events(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
         actions.append(Action.UPDATE_NODE_ANNOTATION)
     if (old.status.declared_features or []) != (new.status.declared_features or []):
         actions.append(Action.UPDATE_NODE_DECLARED_FEATURE)
-    return tuple([ClusterEvent(Resource.NODE, action) for action in actions])
-
-
-def extra_node_events(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
-    """What kube-scheduler has no event for and a policy may read: Node/Update, or nothing."""
-    differs = _differs(old.spec, new.spec, _NODE_SPEC_WITH_EVENTS) or _differs(
+    if _differs(old.spec, new.spec, _NODE_SPEC_WITH_EVENTS) or _differs(
         old.status, new.status, _NODE_STATUS_WITH_EVENTS
-    )
-    return (NODE_OTHERWISE,) if differs else ()
+    ):
+        actions.append(Action.UPDATE_OTHER)
+    return tuple([ClusterEvent(Resource.NODE, action) for action in actions])
 
 
 def _differs(old: msgspec.Struct, new: msgspec.Struct, but_for: frozenset[str]) -> bool:
@@ -282,37 +200,18 @@ def _same_quantity(old: Quantity, new: Quantity) -> bool:
 # ---- what cannot be read -------------------------------------------------------------------------
 
 
-def legible(pod: Pod) -> Pod:
-    """The pod without the quantities that cannot be read."""
-    spec, status = pod.spec, pod.status
-    replace = msgspec.structs.replace
-    return replace(
-        pod,
-        spec=replace(
-            spec,
-            containers=_each(spec.containers, _legible_container),
-            init_containers=_each(spec.init_containers, _legible_container),
-            overhead=_legible_list(spec.overhead),
-            resources=_legible_resources(spec.resources),
-        ),
-        status=replace(
-            status,
-            container_statuses=_each(status.container_statuses, _legible_status),
-            init_container_statuses=_each(status.init_container_statuses, _legible_status),
-            allocated_resources=_legible_list(status.allocated_resources),
-            resources=_legible_resources(status.resources),
-        ),
-    )
-
-
-def _each(items: list[_T] | None, change: Callable[[_T], _T]) -> list[_T] | None:
-    return None if items is None else [change(item) for item in items]
-
-
-def _legible_list(resources: ResourceList | None) -> ResourceList | None:
-    if resources is None:
-        return None
-    return {name: quantity for name, quantity in resources.items() if _is_legible(quantity)}
+def legible(item: _T) -> _T:
+    """The object, or a part of one, without the quantities that cannot be read."""
+    changed: dict[str, Any] = {}
+    for field in item.__struct_fields__:
+        value = getattr(item, field)
+        if field in _AMOUNTS and value:
+            changed[field] = {name: amount for name, amount in value.items() if _is_legible(amount)}
+        elif isinstance(value, msgspec.Struct):
+            changed[field] = legible(value)
+        elif isinstance(value, list):
+            changed[field] = [legible(x) if isinstance(x, msgspec.Struct) else x for x in value]
+    return msgspec.structs.replace(item, **changed)
 
 
 def _is_legible(quantity: Quantity) -> bool:
@@ -323,38 +222,21 @@ def _is_legible(quantity: Quantity) -> bool:
     return True
 
 
+def as_far_as_legible(pod: Pod) -> PodInfo:
+    """What is read of the pod, without the quantities that cannot be."""
+    try:
+        return make_pod_info(pod)
+    except ValueError:
+        return make_pod_info(legible(pod))
+
+
 def legible_node(node: Node) -> Node:
     """The node without the quantities that cannot be read; the same one if all can."""
-    status = node.status
-    for resources in (status.allocatable, status.capacity):
+    for resources in (node.status.allocatable, node.status.capacity):
         if not all(map(_is_legible, (resources or {}).values())):
             log.warning("node %s has quantities that cannot be read", node.metadata.name)
-            readable = msgspec.structs.replace(
-                status,
-                allocatable=_legible_list(status.allocatable),
-                capacity=_legible_list(status.capacity),
-            )
-            return msgspec.structs.replace(node, status=readable)
+            return legible(node)
     return node
-
-
-def _legible_resources(of: ResourceRequirements | None) -> ResourceRequirements | None:
-    if of is None:
-        return None
-    requests, limits = _legible_list(of.requests), _legible_list(of.limits)
-    return msgspec.structs.replace(of, requests=requests, limits=limits)
-
-
-def _legible_container(container: PodContainer) -> PodContainer:
-    return msgspec.structs.replace(container, resources=_legible_resources(container.resources))
-
-
-def _legible_status(status: ContainerStatus) -> ContainerStatus:
-    return msgspec.structs.replace(
-        status,
-        allocated_resources=_legible_list(status.allocated_resources),
-        resources=_legible_resources(status.resources),
-    )
 
 
 # ---- the handlers --------------------------------------------------------------------------------
@@ -363,9 +245,7 @@ def _legible_status(status: ContainerStatus) -> ContainerStatus:
 class _Handler:
     """What they have in common."""
 
-    def __init__(
-        self, cache: ClusterState, queue: SchedulingQueue, on_work: Callable[[], None]
-    ) -> None:
+    def __init__(self, cache: Cache, queue: SchedulingQueue, on_work: Callable[[], None]) -> None:
         self._cache = cache
         self._queue = queue
         self._on_work = on_work
@@ -393,18 +273,16 @@ class PodHandler(_Handler):
 
     def __init__(
         self,
-        cache: ClusterState,
+        cache: Cache,
         queue: SchedulingQueue,
         on_work: Callable[[], None],
         *,
         scheduler_names: Container[str],
-        make_pod_info: MakePodInfo,
         on_refused: OnRefused,
         telemetry: Telemetry,
     ) -> None:
         super().__init__(cache, queue, on_work)
         self._scheduler_names = scheduler_names
-        self._make_pod_info = make_pod_info
         self._on_refused = on_refused
         self._telemetry = telemetry
         self._unread: dict[str, str] = {}
@@ -464,11 +342,11 @@ class PodHandler(_Handler):
 
     def _as_far_as_legible(self, pod: Pod) -> PodInfo:
         try:
-            return self._make_pod_info(pod)
+            return make_pod_info(pod)
         except ValueError as reason:
             if self._is_news(pod, str(reason)):
                 log.warning("%s: it counts without that", reason)
-            return self._make_pod_info(legible(pod))
+            return make_pod_info(legible(pod))
 
     # ---- waiting
 
@@ -478,7 +356,7 @@ class PodHandler(_Handler):
         if self._cache.node_of(uid) is not None and uid not in self._queue:
             return  # bound by us, and the watch has not told us yet
         try:
-            pod = self._make_pod_info(new)
+            pod = make_pod_info(new)
         except ValueError as reason:
             self._queue.delete(uid)
             if self._is_news(new, str(reason)):
@@ -574,7 +452,7 @@ class NodeHandler(_Handler):
     def on_add(self, node: Node) -> None:
         """The node is new, or new to us."""
         self._cache.add_node(legible_node(node))
-        self._queue.move(NODE_ADDED, None, node)
+        self._queue.move(_event_of(Resource.NODE, None, node), None, node)
         self._wake()
 
     def on_update(self, old: Node, new: Node) -> None:
@@ -586,14 +464,14 @@ class NodeHandler(_Handler):
         ):
             return
         self._cache.update_node(legible_node(new))
-        for event in (*node_events(old, new), *extra_node_events(old, new)):
+        for event in node_events(old, new):
             self._queue.move(event, old, new)
         self._wake()
 
     def on_delete(self, node: Node) -> None:
         """The node is gone."""
         self._cache.remove_node(node.metadata.name)
-        self._queue.move(NODE_DELETED, node, None)
+        self._queue.move(_event_of(Resource.NODE, node, None), node, None)
         self._wake()
 
 
@@ -605,22 +483,23 @@ class NamespaceHandler(_Handler):
 
     def on_add(self, namespace: Namespace) -> None:
         """The namespace is new, or new to us."""
-        read = self._cache.set_namespace(namespace)
-        self._tell(NAMESPACE_ADDED, namespace, read=read)
+        self._tell(None, namespace, read=self._cache.set_namespace(namespace))
 
     def on_update(self, old: Namespace, new: Namespace) -> None:
         """The namespace changed."""
         if not _same_meta(old.metadata, new.metadata):
-            read = self._cache.set_namespace(new)
-            self._tell(NAMESPACE_CHANGED, new, read=read)
+            self._tell(old, new, read=self._cache.set_namespace(new))
 
     def on_delete(self, namespace: Namespace) -> None:
         """The namespace is gone."""
         read = self._cache.remove_namespace(namespace.metadata.name)
-        self._tell(NAMESPACE_DELETED, namespace, read=read)
+        self._tell(namespace, None, read=read)
 
-    def _tell(self, event: ClusterEvent, namespace: Namespace, *, read: bool) -> None:
-        name = namespace.metadata.name
+    def _tell(self, old: Namespace | None, new: Namespace | None, *, read: bool) -> None:
+        one = old if new is None else new
+        assert one is not None
+        name = one.metadata.name
+        event = _event_of(Resource.NAMESPACE, old, new)
         self._queue.move(event, only=lambda pod: pod.namespace == name)
         if read:
             self._queue.move(POD_OTHERWISE)
@@ -635,7 +514,7 @@ class ObjectHandler(_Handler):
 
     def __init__(
         self,
-        cache: ClusterState,
+        cache: Cache,
         queue: SchedulingQueue,
         on_work: Callable[[], None],
         wakes: Resource | None,
@@ -678,12 +557,11 @@ class EventHandlers:
 
     def __init__(
         self,
-        cache: ClusterState,
+        cache: Cache,
         queue: SchedulingQueue,
         *,
         scheduler_names: Container[str],
         on_refused: OnRefused,
-        make_pod_info: MakePodInfo = make_pod_info,
         on_work: Callable[[], None] = lambda: None,
         telemetry: Telemetry | None = None,
     ) -> None:
@@ -692,7 +570,6 @@ class EventHandlers:
             queue,
             on_work,
             scheduler_names=scheduler_names,
-            make_pod_info=make_pod_info,
             on_refused=on_refused,
             telemetry=Telemetry() if telemetry is None else telemetry,
         )

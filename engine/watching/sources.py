@@ -8,9 +8,8 @@ from typing import Any, Final, Protocol
 
 from engine.cache import Cache
 from engine.clock import Clock
-from engine.eventhandlers import ObjectHandler, legible
+from engine.eventhandlers import ObjectHandler, as_far_as_legible
 from engine.framework.events import Action, ClusterEvent, Resource
-from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.kube.errors import KubeError
 from engine.kube.reflector import Reflector
 from engine.objects import ObjectMeta, Pod
@@ -79,7 +78,7 @@ class FinishedHandler:
 
     def on_add(self, pod: Pod) -> None:
         """It has finished."""
-        info = _as_far_as_legible(pod)
+        info = as_far_as_legible(pod)
         at = finished_at(info)
         # One that does not say when is new, as far as anybody knows.
         self._cache.set_finished(info, self._clock.time() if at != at else at)
@@ -151,10 +150,3 @@ class PodParts:
 
     def forget(self) -> None:
         """See `Source`: pods that change are kept without from now on."""
-
-
-def _as_far_as_legible(pod: Pod) -> PodInfo:
-    try:
-        return make_pod_info(pod)
-    except ValueError:
-        return make_pod_info(legible(pod))
