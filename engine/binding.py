@@ -157,12 +157,10 @@ class Bindings:
                 await chosen.take_back()
                 self._setbacks.forget(pod, node)  # whoever reads the server next tries it again
             case BindOutcome.REFUSED:
-                self._measures.ended(queued, Result.ERROR)
                 await chosen.take_back()
                 # Who may not write Events either is told here.
                 log.warning('Binding rejected pod="%s" node="%s" reason="%s"', pod.key, node, why)
-                message = f"binding rejected: {why}"
-                self._setbacks.fail(queued, "SchedulerError", message, None, nominated="")
+                self._setbacks.error(queued, f"binding rejected: {why}")
                 self._setbacks.forget(pod, node)
             case BindOutcome.UNKNOWN:
                 log.warning('Left with its binding unknown pod="%s" reason="%s"', pod.key, why)

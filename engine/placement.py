@@ -61,7 +61,13 @@ class Placement:
         """Told of every decision."""
         self.acts_observers: list[ActsObserver] = []
         """Told of what plugins say of pods on their nodes."""
-        self.permits = Permits(basis=basis, queue=queue, host=self)
+        self.permits = Permits(
+            basis=basis,
+            queue=queue,
+            acted=self.acted,
+            released=self._released,
+            refused=self._refused,
+        )
         """The pods that wait for leave to be bound."""
 
     # ---- from a cycle to a node
@@ -139,9 +145,8 @@ class Placement:
         """The pod waits on its node for these too; where nobody holds it, it goes at once."""
         by = {**chosen.leave.held, **by}
         if by:
-            held = Held(
-                chosen.queued, chosen.decision, chosen.node, by, chosen.executor, chosen.pre_bind
-            )
+            chosen.there = None  # the cluster moves on while it waits
+            held = Held(chosen, by)
             status = self.permits.hold(held)
             if status.ok:
                 self._measures.held()
@@ -161,18 +166,13 @@ class Placement:
             self._bindings.begin(chosen)
         self.permits.tell(chosen.leave)
 
-    def released(self, held: Held) -> None:
-        """A pod that waited, in flight again, may be bound."""
+    def _released(self, held: Held) -> None:
         self._measures.waited(held.since, Code.SUCCESS.value)
-        chosen = Chosen(
-            held.queued, held.decision, held.node, executor=held.executor, pre_bind=held.pre_bind
-        )
-        self._may_go(chosen, self._basis.snapshot())
+        self._may_go(held.chosen, self._basis.snapshot())
 
-    def refused(self, held: Held, status: Status) -> None:
-        """A pod that waited, in flight again, may not, and why."""
+    def _refused(self, held: Held, status: Status) -> None:
         self._measures.waited(held.since, status.code.value)
-        self._setbacks.taken_back(held.queued, status, held.node)
+        self._setbacks.taken_back(held.chosen.queued, status, held.node)
 
     def _may_go(self, chosen: Chosen, snapshot: Snapshot) -> None:
         """Asks what is to be done with a pod that may be bound, and does it."""
