@@ -387,23 +387,37 @@ def _one_by_one(plans: Plans, trial: Trial, which: BoolColumn, most: int | None)
             plans.helps[each[done:]] = False
             plans.left_out = len(each) - done
             break
-        ranks = np.flatnonzero(plans.there[:, at]).tolist()
-        there = {rank: pods.pod(int(plans.table[rank, at])) for rank in ranks}
-        stand = trial.at(int(plans.rows[at]))
-        stand.move(list(there.values()), -1)
+        stand = without(trial, int(plans.rows[at]), pods, plans.table[plans.there[:, at], at])
         plans.runs += 1
-        if not stand.fits():
+        if stand.fits():
+            plans.runs += give_back(plans, at, stand)
+        else:
             plans.helps[at] = False
             unfit.append(stand)
-            continue
-        for rank in sorted(ranks, key=lambda rank: (not plans.protected[rank, at], rank)):
-            stand.move([there[rank]], 1)
-            plans.runs += 1
-            if stand.fits():
-                plans.gone[rank, at] = False
-            else:
-                stand.move([there[rank]], -1)
     return unfit
+
+
+def without(trial: Trial, row: int, pods: PodColumns, rows: NDArray[np.intp]) -> Stand:
+    """A node as it is once some pods, by their rows, have left theirs."""
+    stand, nodes = trial.at(row), pods.node[rows]
+    for node in dict.fromkeys(nodes.tolist()):
+        stand.move([pods.pod(one) for one in rows[nodes == node].tolist()], -1, node)
+    return stand
+
+
+def give_back(plans: Plans, at: int, stand: Stand) -> int:
+    """Gives back who need not go from a node that takes the pod; how often that was asked about."""
+    pods = plans.snapshot.pods
+    ranks = np.flatnonzero(plans.there[:, at]).tolist()
+    for rank in sorted(ranks, key=lambda rank: (not plans.protected[rank, at], rank)):
+        row = int(plans.table[rank, at])
+        pod, node = pods.pod(row), int(pods.node[row])
+        stand.move([pod], 1, node)
+        if stand.fits():
+            plans.gone[rank, at] = False
+        else:
+            stand.move([pod], -1, node)
+    return len(ranks)
 
 
 # ---- what pods are chosen by ---------------------------------------------------------------------
