@@ -24,7 +24,6 @@ from engine.collective.victims import (
     Hunt,
     Plans,
     Together,
-    concerned_kinds,
     give_back,
     protect,
     without,
@@ -71,7 +70,7 @@ class Several:
 
     def keep(self, row: int, gone: Rows) -> None:
         """Of pods that are enough, the most important first, gives back who need not go."""
-        plan = Together(self._of.snapshot, row, gone, self._of.ranking)
+        plan = Together(self._of, row, gone)
         protect(plan, self._budgets)
         stand = without(self._trial, row, plan.snapshot.pods, gone)
         self.runs += give_back(plan, 0, stand)
@@ -141,8 +140,8 @@ def _prospects(plans: Plans, hunt: Hunt, trial: Trial) -> list[int]:
         if rooms.concerns is None:
             return []
         kinds = hunt.ranking.values("kind", hunt.kinds.numbers, snapshot.pods)
-        concerned = concerned_kinds(hunt, kinds, there, rooms.concerns)[kinds]
-        about = np.any(there & concerned, axis=0)
+        concerned = hunt.kinds.concerned(kinds[there], rooms.concerns)
+        about = np.any(there & concerned[kinds], axis=0)
         if not about.any():
             return []
     rows = np.flatnonzero(there.any(axis=0))
