@@ -16,22 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cache import Cache
-from engine.collective.packing import Alike, Budget, Packing, Search, Steps
+from engine.collective.packing import Alike, Budget, Packing, Search, Steps, pack
 from engine.framework.interface import Room
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework, Unfit
 from engine.framework.snapshot import CodeColumn, Snapshot
 
 FrameworkOf = Callable[[PodInfo], Framework]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Member -> row, whether these are enough, and whether the budget ended the search."""
-
-    rows: dict[int, int]
-    enough: bool
-    cut_short: bool = False
 
 
 class Rehearsal:
@@ -89,8 +80,8 @@ def plan(
     rehearsal: Rehearsal,
     framework_of: FrameworkOf,
     domains: tuple[CodeColumn, Sequence[int]] | None = None,
-) -> Steps[Plan]:
-    """Places at least `wanted` of the pods, which are on no node.
+) -> Steps[Packing]:
+    """Places at least `wanted` of the pods, which are on no node: by their numbers, on rows.
 
     Args:
         pods: the members, in order.
@@ -111,22 +102,8 @@ def plan(
     places: Sequence[NDArray[np.intp]] = [np.arange(asked.size)]
     if domains is not None:
         places = yield from _within(asked, wanted, *domains, snapshot().dictionary.texts)
-    best = Packing()
-    searches: list[Search] = []
-    for rows in places:
-        yield
-        searches.append(Search(asked.at(rows), asked.left[rows], rows, budget, others))
-        found = yield from searches[-1].straight(wanted)
-        if len(found.rows) > len(best.rows):
-            best = found
-        if found.enough or budget.spent:
-            break
-    for search in () if best.enough else searches:
-        way = yield from search.every_way(wanted)
-        if way is not None:
-            best = way
-            break
-    return Plan(best.rows, best.enough, budget.spent and not best.enough)
+    searches = (Search(asked.at(rows), asked.left[rows], rows, budget, others) for rows in places)
+    return (yield from pack(searches, wanted, budget))
 
 
 def emptiest(

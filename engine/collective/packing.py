@@ -13,8 +13,8 @@ in steps of some hundred microseconds: who asks lets others have their turn betw
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Final, Protocol, TypeVar
@@ -98,34 +98,39 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Member -> row, for those that were placed; the most that any try placed."""
+    """Member -> row, for those that were placed; the most that any try placed.
+
+    `enough` are placed, or `cut_short` says whether the budget ended the search.
+    """
 
     rows: dict[int, int] = field(default_factory=dict)
     enough: bool = False
+    cut_short: bool = False
 
 
-def pack(
-    kinds: Sequence[Alike],
-    left: Ints,
-    wanted: int,
-    budget: Budget,
-    others: Others | None = None,
-) -> Steps[Packing]:
+def pack(searches: Iterable[Search], wanted: int, budget: Budget) -> Steps[Packing]:
     """Places at least `wanted` of the members; all of them where a try without a step back can.
 
     Args:
-        kinds: the members.
-        left: (N, R) what each row has left.
+        searches: of the same members, one on each set of rows where they may be together.
         wanted: how many have to be placed.
-        budget: is used up by it.
-        others: what decides beside amounts; None: nothing does.
+        budget: that of the searches.
     """
-    search = Search(kinds, left, np.arange(len(left)), budget, others)
-    found = yield from search.straight(wanted)
-    if found.enough:
-        return found
-    further = yield from search.every_way(wanted)
-    return found if further is None else further
+    best = Packing()
+    begun: list[Search] = []
+    for search in searches:
+        yield
+        begun.append(search)
+        found = yield from search.straight(wanted)
+        if len(found.rows) > len(best.rows):
+            best = found
+        if found.enough or budget.spent:
+            break
+    for search in () if best.enough else begun:
+        way = yield from search.every_way(wanted)
+        if way is not None:
+            return way
+    return replace(best, cut_short=budget.spent and not best.enough)
 
 
 class Search:
