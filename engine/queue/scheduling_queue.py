@@ -52,7 +52,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice, takewhile
 from typing import Final, assert_never
 
 from engine.clock import Clock
@@ -69,8 +69,8 @@ from engine.framework.status import Code, Status
 from engine.queue.backoff import NO_BACKOFF, Backoff, over_at
 from engine.queue.groups import Group, Groups
 from engine.queue.heap import PodHeap, comparable
-from engine.queue.hints import Only, Registrations, Wake
-from engine.queue.inflight import Flight, Happening, InFlight
+from engine.queue.hints import Only, Registrations, Verdict, Wake
+from engine.queue.inflight import Happening, InFlight
 from engine.queue.kin import Kin
 from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey, SubQueue
 from engine.queue.rules import Rules
@@ -154,7 +154,6 @@ class SchedulingQueue:
         # What happened, with whom is still to be asked about it.
         self._asking: deque[Asking] = deque()
         self._in_flight = InFlight()
-        self._earlier_faults: Counter[str] = Counter()
         self.on_gated: Callable[[QueuedPod], None] | None = None
         """Told of a pod that a gate begins to hold, or holds for another reason than before."""
         self.on_change: Callable[[QueuedPod], None] | None = None
@@ -182,7 +181,7 @@ class SchedulingQueue:
         queued = QueuedPod(pod, added_at=now, queued_at=now, backs_off_until=NO_BACKOFF)
         self._pods[pod.uid] = queued
         self._kin.put(queued)
-        self._to_active(queued, _ADDED)
+        self._enter(queued, Wake.AT_ONCE, _ADDED)
 
     def update(self, pod: PodInfo, events: Sequence[ClusterEvent] = ()) -> None:
         """The pod changed; `events` say how (TargetPod/...). An unknown pod is added.
@@ -197,10 +196,8 @@ class SchedulingQueue:
         old = queued.pod.pod
         match queued.where:
             case SubQueue.IN_FLIGHT:
-                flight = self._in_flight.get(pod.uid)
-                assert flight is not None
-                old = old if flight.newer is None else flight.newer.pod
-                flight.newer, flight.gone = pod, False
+                old = old if queued.newer is None else queued.newer.pod
+                queued.newer, queued.gone = pod, False
                 for event in events:
                     self._in_flight.record(Happening(event, old, pod.pod, uid=pod.uid))
             case SubQueue.ACTIVE | SubQueue.BACKOFF:
@@ -227,9 +224,7 @@ class SchedulingQueue:
         if queued is None:
             return False
         if queued.where is SubQueue.IN_FLIGHT:
-            flight = self._in_flight.get(uid)
-            assert flight is not None
-            was_here, flight.gone = not flight.gone, True
+            was_here, queued.gone = not queued.gone, True
             if self.on_gone is not None:
                 self.on_gone(uid)
             return was_here
@@ -277,20 +272,17 @@ class SchedulingQueue:
 
     def done(self, uid: str) -> None:
         """The pod is placed, or will not be tried again. Nothing happens if it is not in flight."""
-        if self._in_flight.get(uid) is not None:
-            self._in_flight.end(uid)
-            queued = self._forget(uid)
-            self._kin.drop(queued)
+        queued = self._pods.get(uid)
+        if queued is not None and queued in self._in_flight:
+            self._in_flight.end(queued)
+            self._kin.drop(self._forget(uid))
             self._next_of(queued)
 
     def still(self, queued: QueuedPod) -> bool:
         """Whether a pod that has been in flight for long still waits, with its newest object."""
-        flight = self._in_flight.get(queued.pod.uid)
-        if flight is None or flight.gone or flight.queued is not queued:
+        if queued not in self._in_flight or queued.gone:
             return False
-        if flight.newer is not None:
-            self._is_now(queued, flight.newer)
-            flight.newer = None
+        self._catch_up(queued)
         return True
 
     def hold(self, queued: QueuedPod) -> bool:
@@ -301,9 +293,9 @@ class SchedulingQueue:
         Raises:
             ValueError: the pod is not in flight.
         """
-        if self._land(queued) is None:
+        if not self._land(queued):
             return False
-        self._in_flight.end(queued.pod.uid)
+        self._in_flight.end(queued)
         self._arrive(queued, SubQueue.WAITING, _HELD)
         self._next_of(queued)
         return True
@@ -345,15 +337,14 @@ class SchedulingQueue:
         rejecting = plugins | pending
         if not rejecting:
             return self.requeue_error(queued)
-        flight = self._land(queued)
-        if flight is None:
+        if not self._land(queued):
             return False
         queued.rejections += 1
         queued.errors = 0
         queued.unschedulable_plugins, queued.pending_plugins = rejecting, pending
         self._wait_again(queued, queued.rejections)
-        wake = self._woken_meanwhile(flight)
-        self._in_flight.end(queued.pod.uid)
+        wake = self._woken_meanwhile(queued)
+        self._in_flight.end(queued)
         tried_for = self._out.get(queued)
         if wake is not Wake.NOT:
             self._enter(queued, wake, _FAILED)
@@ -376,12 +367,12 @@ class SchedulingQueue:
         Raises:
             ValueError: the pod is not in flight.
         """
-        if self._land(queued) is None:
+        if not self._land(queued):
             return False
         queued.errors += 1
         queued.unschedulable_plugins = queued.pending_plugins = NO_PLUGINS
         self._wait_again(queued, queued.errors)
-        self._in_flight.end(queued.pod.uid)
+        self._in_flight.end(queued)
         self._enter(queued, Wake.AFTER_BACKOFF, _FAILED)
         self._next_of(queued)
         return True
@@ -398,25 +389,19 @@ class SchedulingQueue:
         """
         if self.on_event is not None:
             self.on_event(event)
-        if event.resource is Resource.WILDCARD:
-            return self._move_all(event, only)
         registered = self._registrations.of(event)
-        if not registered:
-            return 0
         happening = Happening(event, old, new, only)
-        self._in_flight.record(happening)
-        waiting: list[Group | QueuedPod] = [*self._groups.rejected_by(registered)]
-        for plugin in registered:
-            waiting += self._gated_by.get(plugin, ())
-        if not waiting:
+        waiting: list[Group | QueuedPod]
+        if event.resource is Resource.WILDCARD:
+            waiting = [*self._groups, *self._gated]
+        elif registered:
+            waiting = [*self._groups.rejected_by(registered)]
+            for plugin in registered:
+                waiting += self._gated_by.get(plugin, ())
+        else:
             return 0
-        behind = bool(self._asking)
-        self._asking.append(Asking(happening, waiting[::-1]))
-        if len(self._asking) > MOST_ASKING:
-            # In doubt they wake: all that are still to be asked about anything.
-            everyone = dict.fromkeys(one for asking in self._asking for one in asking.left)
-            self._asking = deque([Asking(Happening(EVERYTHING), list(everyone))])
-        return 0 if behind else self._ask()
+        self._in_flight.record(happening)
+        return self._ask_about(happening, waiting) if waiting else 0
 
     def activate(self, uids: Iterable[str]) -> None:
         """Makes these pods active now, backoff or not; one in flight comes back after backoff."""
@@ -436,26 +421,25 @@ class SchedulingQueue:
         for heap in (self._backoff_q, self._error_backoff_q):
             while (queued := heap.peek()) is not None and over_at(queued) <= now:
                 heap.pop()
-                self._to_active(queued, _BACKOFF_OVER, tested=queued.rules == self._version)
+                tested = queued.rules == self._version
+                self._enter(queued, Wake.AT_ONCE, _BACKOFF_OVER, tested=tested)
         time = self._clock.time()
         turned: list[QueuedPod] = []
         while (queued := self._turning.peek()) is not None and queued.turns_at <= time:
-            self._turning.pop()
-            queued.turns_at = math.inf
+            self._unpark(queued)
             turned.append(queued)
-        self._move_each(((queued, Wake.AFTER_BACKOFF) for queued in turned), _TURNED)
+        for queued in turned:
+            self._move(queued, Wake.AFTER_BACKOFF, _TURNED)
+        self._wake_leftover(now)
+
+    def _wake_leftover(self, now: float) -> None:
+        """Those that have been parked for too long; `next_deadline` has passed while some are."""
+        most = self._max_in_unschedulable
         for parked in (self._unschedulable, self._gated):
-            leftover: list[QueuedPod] = []
-            for queued in parked:
-                if queued.parked_at + self._max_in_unschedulable > now:
-                    break
-                if len(leftover) == MOST_LEFTOVER:
-                    break  # `next_deadline` has passed already
-                leftover.append(queued)
-            for queued in leftover:
-                if parked is self._unschedulable and self._wake_all_of(queued, now):
-                    continue
-                self._move(queued, Wake.AFTER_BACKOFF, _TIMED_OUT)
+            leftover = takewhile(lambda queued: queued.parked_at + most <= now, parked)
+            for queued in [*islice(leftover, MOST_LEFTOVER)]:
+                if parked is not self._unschedulable or not self._wake_all_of(queued, now):
+                    self._move(queued, Wake.AFTER_BACKOFF, _TIMED_OUT)
 
     def next_deadline(self) -> float | None:
         """When `flush` will next have something to do (monotonic); None: not by time alone."""
@@ -485,7 +469,6 @@ class SchedulingQueue:
         the new gates when they are popped. Linear in all waiting pods if `sort_key` is
         another.
         """
-        self._earlier_faults.update(self._registrations.faults)
         self._registrations = Registrations(rules.hints, self._snapshot)
         self._version += 1
         before, self._rules = self._rules, rules
@@ -499,14 +482,10 @@ class SchedulingQueue:
             for group in self._groups:
                 group.parked.rekey(self._active_key)
         if changed is None:
-            self._in_flight.record(Happening(EVERYTHING))
-        else:
-            self._in_flight.record(Happening(NEW_RULES, changed=changed))
-        for group in self._groups:
-            known = all(plugin in self._registrations for plugin in group.plugins)
-            if changed is None or group.plugins & changed or not known:
-                self._wake_group(group, Wake.AFTER_BACKOFF, str(NEW_RULES))
-        self._move_each(((q, Wake.AFTER_BACKOFF) for q in list(self._gated)), str(NEW_RULES))
+            changed = frozenset({*before.hints, *rules.hints})
+        happening = Happening(NEW_RULES, changed=changed)
+        self._in_flight.record(happening)
+        self._ask_about(happening, [*self._groups, *self._gated])
 
     # ---- what there is ---------------------------------------------------------------------
 
@@ -516,8 +495,8 @@ class SchedulingQueue:
 
     def __contains__(self, uid: str) -> bool:
         """True unless the pod is unknown, or was deleted while in flight."""
-        flight = self._in_flight.get(uid)
-        return uid in self._pods and (flight is None or not flight.gone)
+        queued = self._pods.get(uid)
+        return queued is not None and not queued.gone
 
     @property
     def active(self) -> int:
@@ -575,24 +554,22 @@ class SchedulingQueue:
         counts.update({plugin: len(pods) for plugin, pods in self._gated_by.items()})
         return counts
 
-    @property
-    def hint_faults(self) -> Mapping[str, int]:
-        """How often each plugin's queueing hints raised."""
-        return self._earlier_faults + self._registrations.faults
-
     # ---- inside: the end of an attempt -----------------------------------------------------
 
-    def _land(self, queued: QueuedPod) -> Flight | None:
-        """The flight of a pod that comes back, with its newest object; None if it was deleted."""
-        flight = self._in_flight.get(queued.pod.uid)
-        if flight is None or flight.queued is not queued:
+    def _land(self, queued: QueuedPod) -> bool:
+        """A pod comes back, with its newest object; False if it was deleted."""
+        if queued not in self._in_flight:
             raise ValueError(f"pod {queued.pod.key} is not in flight")
-        if flight.gone:
+        if queued.gone:
             self.done(queued.pod.uid)
-            return None
-        if flight.newer is not None:
-            self._is_now(queued, flight.newer)
-        return flight
+            return False
+        self._catch_up(queued)
+        return True
+
+    def _catch_up(self, queued: QueuedPod) -> None:
+        if queued.newer is not None:
+            self._is_now(queued, queued.newer)
+            queued.newer = None
 
     def _fly(self, queued: QueuedPod) -> QueuedPod:
         queued.attempts += 1
@@ -613,52 +590,56 @@ class SchedulingQueue:
         queued.queued_at = self._clock.time()
         queued.backs_off_until = self._backoff.until(failures, self._clock.monotonic())
 
-    def _woken_meanwhile(self, flight: Flight) -> Wake:
-        """What happened during the flight, as far as the rejecting plugins care."""
-        queued = flight.queued
-        if any(plugin not in self._registrations for plugin in queued.unschedulable_plugins):
+    def _woken_meanwhile(self, queued: QueuedPod) -> Wake:
+        """What happened during the attempt, as far as the rejecting plugins care."""
+        happenings = self._in_flight.meanwhile(queued)
+        if happenings is None or not self._known(queued.unschedulable_plugins):
             return Wake.AFTER_BACKOFF
-        happenings = self._in_flight.meanwhile(flight)
-        if happenings is None:
-            return Wake.AFTER_BACKOFF
+        verdict = queued.unschedulable_plugins, queued.pending_plugins
         best = Wake.NOT
         for happening in happenings:
-            best = max(best, self._wake_by(queued, happening))
+            best = max(best, self._wake_by(happening, queued.pod, verdict))
             if best is Wake.AT_ONCE or (best and not queued.pending_plugins):
                 break
         return best
 
-    def _wake_by(self, queued: QueuedPod, happening: Happening) -> Wake:
-        if not happening.concerns(queued.pod):
+    def _wake_by(self, happening: Happening, pod: PodInfo, verdict: Verdict) -> Wake:
+        """What it does to a pod that plugins rejected or hold."""
+        if not happening.concerns(pod):
             return Wake.NOT
         if happening.changed is not None:
-            touched = queued.unschedulable_plugins & happening.changed
+            touched = verdict[0] & happening.changed or not self._known(verdict[0])
             return Wake.AFTER_BACKOFF if touched else Wake.NOT
-        verdict = queued.unschedulable_plugins, queued.pending_plugins
-        return self._registrations.wake(verdict, queued.pod, *happening[:3])
+        return self._registrations.wake(verdict, pod, *happening[:3])
+
+    def _known(self, plugins: Iterable[str]) -> bool:
+        return all(plugin in self._registrations for plugin in plugins)
 
     # ---- inside: ways in -------------------------------------------------------------------
 
-    def _enter(self, queued: QueuedPod, wake: Wake, why: str) -> None:
-        """Puts a pod that is nowhere into active, or backoff if it has to wait."""
-        if wake is Wake.AFTER_BACKOFF and self._clock.monotonic() < over_at(queued):
-            self._to_backoff(queued, why)
-        else:
-            self._to_active(queued, why)
+    def _enter(self, queued: QueuedPod, wake: Wake, why: str, *, tested: bool = False) -> None:
+        """Puts a pod that is nowhere into active, or backoff if it has to wait.
 
-    def _to_active(self, queued: QueuedPod, why: str, *, tested: bool = False) -> None:
+        Unless a gate holds it; `tested` says that none does.
+        """
         if not tested and not self._admitted(queued, why):
             return
-        if queued.first_attempt_at is None:
+        waits = wake is Wake.AFTER_BACKOFF and self._clock.monotonic() < over_at(queued)
+        if not waits and queued.first_attempt_at is None:
             queued.first_attempt_at = self._clock.time()
-        self._arrive(queued, SubQueue.ACTIVE, why)
-        self._active_q.push(self._active_key(queued), queued)
+        self._arrive(queued, SubQueue.BACKOFF if waits else SubQueue.ACTIVE, why)
+        self._push(queued)
 
-    def _to_backoff(self, queued: QueuedPod, why: str) -> None:
-        if not self._admitted(queued, why):
-            return
-        self._arrive(queued, SubQueue.BACKOFF, why)
-        self._backoff_heap(queued).push(self._backoff_key(queued), queued)
+    def _push(self, queued: QueuedPod) -> None:
+        """Into the heap of its place."""
+        backs_off = queued.where is SubQueue.BACKOFF
+        key = self._backoff_key(queued) if backs_off else self._active_key(queued)
+        self._heap_of(queued).push(key, queued)
+
+    def _heap_of(self, queued: QueuedPod) -> PodHeap:
+        if queued.where is SubQueue.ACTIVE:
+            return self._active_q
+        return self._error_backoff_q if queued.errors else self._backoff_q
 
     def _to_unschedulable(self, queued: QueuedPod, *, alone: bool) -> Group:
         self._arrive(queued, SubQueue.UNSCHEDULABLE, _FAILED)
@@ -722,13 +703,10 @@ class SchedulingQueue:
 
     def _arrive(self, queued: QueuedPod, where: SubQueue, why: str) -> None:
         queued.where = where
-        queued.moved_by, queued.moved_at = why, self._clock.time()
+        queued.moved_by = why
         self.incoming[where, why] += 1
         if self.on_change is not None:
             self.on_change(queued)
-
-    def _backoff_heap(self, queued: QueuedPod) -> PodHeap:
-        return self._error_backoff_q if queued.errors else self._backoff_q
 
     def _gate_says(self, pod: PodInfo) -> Status:
         """A gate that raises holds the pod; its words are the reason."""
@@ -788,10 +766,8 @@ class SchedulingQueue:
     def _leave(self, queued: QueuedPod) -> None:
         """Takes a pod out of its sub-queue."""
         match queued.where:
-            case SubQueue.ACTIVE:
-                self._active_q.remove(queued)
-            case SubQueue.BACKOFF:
-                self._backoff_heap(queued).remove(queued)
+            case SubQueue.ACTIVE | SubQueue.BACKOFF:
+                self._heap_of(queued).remove(queued)
             case SubQueue.UNSCHEDULABLE:
                 self._unpark(queued)
                 del self._unschedulable[queued]
@@ -808,21 +784,6 @@ class SchedulingQueue:
     def _move(self, queued: QueuedPod, wake: Wake, why: str) -> None:
         self._leave(queued)
         self._enter(queued, wake, why)
-
-    def _move_each(self, woken: Iterable[tuple[QueuedPod, Wake]], why: str) -> int:
-        moved = 0
-        for queued, wake in woken:
-            self._move(queued, wake, why)
-            moved += 1
-        return moved
-
-    def _move_all(self, event: ClusterEvent, only: Only | None) -> int:
-        self._in_flight.record(Happening(event, only=only))
-        why, moved = str(event), 0
-        for group in self._groups:
-            moved += self._wake_group(group, Wake.AFTER_BACKOFF, why, only)
-        gated = [queued for queued in self._gated if only is None or only(queued.pod)]
-        return moved + self._move_each(((q, Wake.AFTER_BACKOFF) for q in gated), why)
 
     # ---- inside: one for all of its class --------------------------------------------------
 
@@ -871,6 +832,16 @@ class SchedulingQueue:
             self._unschedulable.move_to_end(queued)
         return True
 
+    def _ask_about(self, happening: Happening, waiting: list[Group | QueuedPod]) -> int:
+        """Lists who is to be asked, and asks, if nobody is before them."""
+        behind = bool(self._asking)
+        self._asking.append(Asking(happening, waiting[::-1]))
+        if len(self._asking) > MOST_ASKING:
+            # In doubt they wake: all that are still to be asked about anything.
+            everyone = dict.fromkeys(one for asking in self._asking for one in asking.left)
+            self._asking = deque([Asking(Happening(EVERYTHING), list(everyone))])
+        return 0 if behind else self._ask()
+
     def _ask(self) -> int:
         """Asks those that are to be asked, for a moment at most; returns how many pods woke."""
         moved = 0
@@ -889,24 +860,22 @@ class SchedulingQueue:
         return moved
 
     def _ask_group(self, group: Group, happening: Happening) -> int:
-        event, old, new, only = happening[:4]
         if group.out is not None and group.out.where is SubQueue.ACTIVE:
             return 0
+        only = happening.only
         queued = group.first(only)
         if queued is None:
             return 0
-        verdict = group.plugins, group.pending
-        wake = self._registrations.wake(verdict, queued.pod, event, old, new)
-        return 0 if wake is Wake.NOT else self._wake_group(group, wake, str(event), only)
+        wake = self._wake_by(happening, queued.pod, (group.plugins, group.pending))
+        return 0 if wake is Wake.NOT else self._wake_group(group, wake, str(happening.event), only)
 
     def _ask_gated(self, queued: QueuedPod, happening: Happening) -> int:
-        event, old, new, only = happening[:4]
-        if queued.where is not SubQueue.GATED or (only is not None and not only(queued.pod)):
+        if queued.where is not SubQueue.GATED:
             return 0
         verdict = frozenset({queued.gating_plugin}), NO_PLUGINS
-        if self._registrations.wake(verdict, queued.pod, event, old, new) is Wake.NOT:
+        if happening.changed is None and not self._wake_by(happening, queued.pod, verdict):
             return 0
-        self._move(queued, Wake.AFTER_BACKOFF, str(event))
+        self._move(queued, Wake.AFTER_BACKOFF, str(happening.event))
         return 1
 
     def _wake_by_own(self, queued: QueuedPod, events: Sequence[ClusterEvent], old: Seen) -> None:
@@ -927,13 +896,8 @@ class SchedulingQueue:
         """Takes the sort key again and moves the pod within its heap if it changed."""
         if self._sort_key(queued) == queued.sort_key:
             return
-        if queued.where is SubQueue.ACTIVE:
-            self._active_q.remove(queued)
-            self._active_q.push(self._active_key(queued), queued)
-        else:
-            heap = self._backoff_heap(queued)
-            heap.remove(queued)
-            heap.push(self._backoff_key(queued), queued)
+        self._heap_of(queued).remove(queued)
+        self._push(queued)
 
 
 def _log_fault(pod: PodInfo, fault: Exception) -> None:

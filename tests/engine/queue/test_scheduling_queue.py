@@ -292,7 +292,7 @@ def test_a_hint_that_raises_queues_and_is_counted() -> None:
     queued = fail(queue, waiting("p"), FIT)
     queue.move(NODE_ADD)
     assert queued.where is SubQueue.BACKOFF
-    assert queue.hint_faults == {"Fit": 1}
+    assert queue._registrations.faults == {"Fit": 1}
 
 
 def test_a_new_order_holds_for_pods_that_back_off_from_errors_too(
