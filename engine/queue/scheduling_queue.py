@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import (
     Callable,
     Collection,
@@ -52,7 +52,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass
-from itertools import count, islice, takewhile
+from itertools import count
 from typing import Final, assert_never
 
 from engine.clock import Clock
@@ -65,13 +65,14 @@ from engine.framework.events import (
 )
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
-from engine.framework.status import Code, Status
+from engine.queue.asked import Asked
 from engine.queue.backoff import NO_BACKOFF, Backoff, over_at
-from engine.queue.groups import Group, Groups
-from engine.queue.heap import PodHeap, comparable
+from engine.queue.groups import Group
+from engine.queue.heap import PodHeap
 from engine.queue.hints import Only, Registrations, Verdict, Wake
 from engine.queue.inflight import Happening, InFlight
 from engine.queue.kin import Kin
+from engine.queue.parked import Parked
 from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey, SubQueue
 from engine.queue.rules import Rules
 
@@ -93,16 +94,10 @@ _CLASS_MOVES: Final = "ClassMoves"
 
 ASKING_SECONDS: Final = 0.002
 """How long hints are asked on end; what is left is asked in the next `flush`."""
-MOST_LEFTOVER: Final = 1_000
-"""Pods parked for too long that one `flush` looks at."""
 MOST_ASKING: Final = 256
 """Events that may wait to be asked about."""
 
 _TELL_GATED_AGAIN: Final = 30.0
-
-Parked = OrderedDict[QueuedPod, None]
-"""Pods in the order in which they were parked; ordered, for a dict's first key is slow to find
-after many were deleted."""
 
 
 @dataclass(slots=True)
@@ -128,26 +123,19 @@ class SchedulingQueue:
     ) -> None:
         """An empty queue; `snapshot` gives the cluster as hints see it when they are asked."""
         self._clock = clock
-        self._rules = rules
+        self._rules = Asked(rules, self._failed)
         self._snapshot = snapshot
         self._registrations = Registrations(rules.hints, snapshot)
         self._version = 1
         self._backoff = Backoff(initial_backoff, max_backoff)
-        self._max_in_unschedulable = max_in_unschedulable
 
         tickets = count(1).__next__
         self._pods: dict[str, QueuedPod] = {}
         self._active_q = PodHeap(tickets)
         self._backoff_q = PodHeap(tickets)
         self._error_backoff_q = PodHeap(tickets)
-        # Those of the parked pods that the clock alone may wake.
-        self._turning = PodHeap(tickets)
-        # INVARIANT: both are in order of `parked_at`; no plugin holds an empty set of pods.
-        self._unschedulable: Parked = OrderedDict()
-        self._gated: Parked = OrderedDict()
-        self._gated_by: dict[str, Parked] = {}
-        self._groups = Groups(tickets)
-        self._kin = self._kin_by(rules)
+        self._parked = Parked(clock, tickets, max_in_unschedulable)
+        self._kin = Kin(self._rules.kin)
         # The pods that are tried for a group, and the one of them that was popped last.
         self._out: dict[QueuedPod, Group] = {}
         self._tried: QueuedPod | None = None
@@ -257,7 +245,7 @@ class SchedulingQueue:
                 self.incoming[SubQueue.ACTIVE, _POPPED_EARLY] += 1
             outdated = queued.rules != self._version
             why = str(NEW_RULES) if outdated else _ASKED_AGAIN
-            if (outdated or self._rules.gates_move) and not self._admitted(queued, why):
+            if (outdated or self._rules.own.gates_move) and not self._admitted(queued, why):
                 continue
             self._tried = self._fly(queued)
             return queued
@@ -391,13 +379,10 @@ class SchedulingQueue:
             self.on_event(event)
         registered = self._registrations.of(event)
         happening = Happening(event, old, new, only)
-        waiting: list[Group | QueuedPod]
         if event.resource is Resource.WILDCARD:
-            waiting = [*self._groups, *self._gated]
+            waiting = self._parked.all()
         elif registered:
-            waiting = [*self._groups.rejected_by(registered)]
-            for plugin in registered:
-                waiting += self._gated_by.get(plugin, ())
+            waiting = self._parked.of(registered)
         else:
             return 0
         self._in_flight.record(happening)
@@ -423,41 +408,23 @@ class SchedulingQueue:
                 heap.pop()
                 tested = queued.rules == self._version
                 self._enter(queued, Wake.AT_ONCE, _BACKOFF_OVER, tested=tested)
-        time = self._clock.time()
-        turned: list[QueuedPod] = []
-        while (queued := self._turning.peek()) is not None and queued.turns_at <= time:
-            self._unpark(queued)
-            turned.append(queued)
-        for queued in turned:
+        for queued in self._parked.turned():
             self._move(queued, Wake.AFTER_BACKOFF, _TURNED)
-        self._wake_leftover(now)
-
-    def _wake_leftover(self, now: float) -> None:
-        """Those that have been parked for too long; `next_deadline` has passed while some are."""
-        most = self._max_in_unschedulable
-        for parked in (self._unschedulable, self._gated):
-            leftover = takewhile(lambda queued: queued.parked_at + most <= now, parked)
-            for queued in [*islice(leftover, MOST_LEFTOVER)]:
-                if parked is not self._unschedulable or not self._wake_all_of(queued, now):
-                    self._move(queued, Wake.AFTER_BACKOFF, _TIMED_OUT)
+        for queued in self._parked.leftover(self._parked.rejected):
+            if not self._wake_all_of(queued):
+                self._move(queued, Wake.AFTER_BACKOFF, _TIMED_OUT)
+        for queued in self._parked.leftover(self._parked.gated):
+            self._move(queued, Wake.AFTER_BACKOFF, _TIMED_OUT)
 
     def next_deadline(self) -> float | None:
         """When `flush` will next have something to do (monotonic); None: not by time alone."""
         if self._asking:
             return self._clock.monotonic()
-        deadlines = [
-            over_at(queued)
-            for queued in (self._backoff_q.peek(), self._error_backoff_q.peek())
-            if queued is not None
-        ]
-        turning = self._turning.peek()
-        if turning is not None:
-            left = max(0.0, turning.turns_at - self._clock.time())
-            deadlines.append(self._clock.monotonic() + left)
-        for parked in (self._unschedulable, self._gated):
-            if parked:
-                deadlines.append(next(iter(parked)).parked_at + self._max_in_unschedulable)
-        return min(deadlines, default=None)
+        deadline = self._parked.next_deadline()
+        for queued in (self._backoff_q.peek(), self._error_backoff_q.peek()):
+            if queued is not None:
+                deadline = min(deadline, over_at(queued))
+        return None if deadline == math.inf else deadline
 
     # ---- rules -----------------------------------------------------------------------------
 
@@ -471,21 +438,21 @@ class SchedulingQueue:
         """
         self._registrations = Registrations(rules.hints, self._snapshot)
         self._version += 1
-        before, self._rules = self._rules, rules
-        self._kin = self._kin_by(rules)
+        before, self._rules = self._rules.own, Asked(rules, self._failed)
+        self._kin = Kin(self._rules.kin)
         for queued in self._pods.values():
             self._kin.put(queued)
         if rules.ordered_by != before.ordered_by:
             self._active_q.rekey(self._active_key)
             self._backoff_q.rekey(self._backoff_key)
             self._error_backoff_q.rekey(self._backoff_key)
-            for group in self._groups:
+            for group in self._parked.groups:
                 group.parked.rekey(self._active_key)
         if changed is None:
             changed = frozenset({*before.hints, *rules.hints})
         happening = Happening(NEW_RULES, changed=changed)
         self._in_flight.record(happening)
-        self._ask_about(happening, [*self._groups, *self._gated])
+        self._ask_about(happening, self._parked.all())
 
     # ---- what there is ---------------------------------------------------------------------
 
@@ -511,12 +478,12 @@ class SchedulingQueue:
     @property
     def unschedulable(self) -> int:
         """Pods that wait for something to happen."""
-        return len(self._unschedulable)
+        return len(self._parked.rejected)
 
     @property
     def gated(self) -> int:
         """Pods that are not let in."""
-        return len(self._gated)
+        return len(self._parked.gated)
 
     @property
     def in_flight(self) -> int:
@@ -550,9 +517,7 @@ class SchedulingQueue:
 
     def rejected_by(self) -> Mapping[str, int]:
         """How many unschedulable and gated pods each plugin has to answer for."""
-        counts = Counter(self._groups.plugins())
-        counts.update({plugin: len(pods) for plugin, pods in self._gated_by.items()})
-        return counts
+        return self._parked.by_plugin()
 
     # ---- inside: the end of an attempt -----------------------------------------------------
 
@@ -581,6 +546,9 @@ class SchedulingQueue:
         if self.on_change is not None:
             self.on_change(queued)
         return queued
+
+    def _failed(self, pod: PodInfo, fault: Exception) -> None:
+        self.on_fault(pod, fault)
 
     def _is_now(self, queued: QueuedPod, pod: PodInfo) -> None:
         queued.pod = pod
@@ -643,37 +611,13 @@ class SchedulingQueue:
 
     def _to_unschedulable(self, queued: QueuedPod, *, alone: bool) -> Group:
         self._arrive(queued, SubQueue.UNSCHEDULABLE, _FAILED)
-        self._park(queued, queued.unschedulable_plugins)
-        self._unschedulable[queued] = None
-        key = queued.pod.uid if alone else self._class_key(queued.pod)
-        return self._groups.park(queued, key, self._active_key(queued))
-
-    def _class_key(self, pod: PodInfo) -> Hashable:
-        """What pods share that nothing tells apart; the UID if no other is like it."""
-        try:
-            key = self._rules.class_key(pod)
-            hash(key)
-        except Exception as fault:  # noqa: BLE001 - told, and one pod's rule may not stop all
-            self.on_fault(pod, fault)
-            return pod.uid
-        if key is None:
-            return pod.uid
-        return pod.priority, pod.pod.spec.preemption_policy, key
-
-    def _park(self, queued: QueuedPod, plugins: frozenset[str]) -> None:
-        queued.parked_at = self._clock.monotonic()
-        queued.turns_at = self._turns_at(queued.pod, plugins)
-        if queued.turns_at < math.inf:
-            self._turning.push((queued.turns_at,), queued)
-
-    def _unpark(self, queued: QueuedPod) -> None:
-        if queued.turns_at < math.inf:
-            self._turning.remove(queued)
-            queued.turns_at = math.inf
+        turns_at = self._rules.turns_at(queued.pod, queued.unschedulable_plugins)
+        key = queued.pod.uid if alone else self._rules.class_key(queued.pod)
+        return self._parked.reject(queued, key, self._active_key(queued), turns_at)
 
     def _admitted(self, queued: QueuedPod, why: str) -> bool:
         """Asks the gates; a pod they hold is gated afterwards."""
-        status = self._gate_says(queued.pod)
+        status = self._rules.gate(queued.pod)
         if status.ok:
             queued.rules = self._version
             queued.gating_plugin, queued.gating_reasons = "", ()
@@ -681,9 +625,7 @@ class SchedulingQueue:
         held_before = queued.gating_plugin, queued.gating_reasons
         queued.gating_plugin, queued.gating_reasons = status.plugin, status.reasons
         self._arrive(queued, SubQueue.GATED, why)
-        self._park(queued, frozenset({status.plugin}))
-        self._gated[queued] = None
-        self._gated_by.setdefault(status.plugin, OrderedDict())[queued] = None
+        self._parked.gate(queued, self._rules.turns_at(queued.pod, frozenset({status.plugin})))
         self._tell_gated(queued, *held_before)
         self._next_of(queued)
         return False
@@ -708,48 +650,8 @@ class SchedulingQueue:
         if self.on_change is not None:
             self.on_change(queued)
 
-    def _gate_says(self, pod: PodInfo) -> Status:
-        """A gate that raises holds the pod; its words are the reason."""
-        try:
-            return self._rules.pre_enqueue(pod)
-        except Exception as fault:  # noqa: BLE001 - told, and one pod's rule may not stop all
-            self.on_fault(pod, fault)
-            told = getattr(fault, "status", None)  # a fault of the framework names its plugin
-            words = f"{type(fault).__name__}: {fault}"
-            return told if isinstance(told, Status) else Status(Code.ERROR, (words,), "PreEnqueue")
-
-    def _sort_key(self, queued: QueuedPod) -> SortKey:
-        """Comparable with all others; a rule that raises, or gives no order, sorts last."""
-        try:
-            return 0, comparable(self._rules.sort_key(queued.pod, queued.queued_at))
-        except Exception as fault:  # noqa: BLE001 - as above
-            self.on_fault(queued.pod, fault)
-            return 1, queued.queued_at
-
-    def _kin_by(self, rules: Rules) -> Kin:
-        ask = rules.kin
-        if ask is None:
-            return Kin(None)
-
-        def kin_of(pod: PodInfo) -> Collection[Hashable]:
-            try:
-                return ask(pod)
-            except Exception as fault:  # noqa: BLE001 - as above
-                self.on_fault(pod, fault)
-                return ()
-
-        return Kin(kin_of)
-
-    def _turns_at(self, pod: PodInfo, plugins: frozenset[str]) -> float:
-        """A rule that raises does not turn."""
-        try:
-            return self._rules.turns_at(pod, plugins)
-        except Exception as fault:  # noqa: BLE001 - as above
-            self.on_fault(pod, fault)
-            return math.inf
-
     def _active_key(self, queued: QueuedPod) -> SortKey:
-        queued.sort_key = self._sort_key(queued)
+        queued.sort_key = self._rules.sort_key(queued.pod, queued.queued_at)
         return queued.sort_key
 
     def _backoff_key(self, queued: QueuedPod) -> SortKey:
@@ -768,14 +670,8 @@ class SchedulingQueue:
         match queued.where:
             case SubQueue.ACTIVE | SubQueue.BACKOFF:
                 self._heap_of(queued).remove(queued)
-            case SubQueue.UNSCHEDULABLE:
-                self._unpark(queued)
-                del self._unschedulable[queued]
-                self._groups.take(queued)
-            case SubQueue.GATED:
-                self._unpark(queued)
-                del self._gated[queued]
-                _drop(self._gated_by, queued.gating_plugin, queued)
+            case SubQueue.UNSCHEDULABLE | SubQueue.GATED:
+                self._parked.take(queued)
             case SubQueue.IN_FLIGHT | SubQueue.WAITING:
                 raise ValueError(f"pod {queued.pod.key} is in flight")
             case _:
@@ -819,17 +715,16 @@ class SchedulingQueue:
             group.out = None
             self._send(group, group.first(), Wake.AFTER_BACKOFF, _CLASS_MOVES)
 
-    def _wake_all_of(self, queued: QueuedPod, now: float) -> bool:
+    def _wake_all_of(self, queued: QueuedPod) -> bool:
         """A pod has been parked for too long: its group wakes, and others of it wait anew."""
         if queued.where is not SubQueue.UNSCHEDULABLE:
             return True
-        group = self._groups.of(queued)
+        group = self._parked.groups.of(queued)
         if len(group.parked) == 1 and group.out is None:
             return False
         self._wake_group(group, Wake.AFTER_BACKOFF, _TIMED_OUT)
-        if queued in self._unschedulable:
-            queued.parked_at = now
-            self._unschedulable.move_to_end(queued)
+        if queued.where is SubQueue.UNSCHEDULABLE:
+            self._parked.stay(queued)
         return True
 
     def _ask_about(self, happening: Happening, waiting: list[Group | QueuedPod]) -> int:
@@ -881,7 +776,7 @@ class SchedulingQueue:
     def _wake_by_own(self, queued: QueuedPod, events: Sequence[ClusterEvent], old: Seen) -> None:
         """Wakes an unschedulable pod if a change of itself may help it."""
         # What holds for its class by now may be news to the pod.
-        group = self._groups.of(queued)
+        group = self._parked.groups.of(queued)
         verdict = queued.unschedulable_plugins | group.plugins, queued.pending_plugins
         for event in events:
             wake = self._registrations.wake(verdict, queued.pod, event, old, queued.pod.pod)
@@ -889,12 +784,12 @@ class SchedulingQueue:
                 self._move(queued, wake, str(event))
                 return
         if events:  # it may be like others no more
-            self._groups.take(queued)
-            self._groups.park(queued, queued.pod.uid, self._active_key(queued))
+            self._parked.groups.take(queued)
+            self._parked.groups.park(queued, queued.pod.uid, self._active_key(queued))
 
     def _reorder(self, queued: QueuedPod) -> None:
         """Takes the sort key again and moves the pod within its heap if it changed."""
-        if self._sort_key(queued) == queued.sort_key:
+        if self._rules.sort_key(queued.pod, queued.queued_at) == queued.sort_key:
             return
         self._heap_of(queued).remove(queued)
         self._push(queued)
@@ -902,10 +797,3 @@ class SchedulingQueue:
 
 def _log_fault(pod: PodInfo, fault: Exception) -> None:
     log.error("a rule of the queue failed for pod %s: %r", pod.key, fault, exc_info=fault)
-
-
-def _drop(by_plugin: dict[str, Parked], plugin: str, queued: QueuedPod) -> None:
-    pods = by_plugin[plugin]
-    del pods[queued]
-    if not pods:
-        del by_plugin[plugin]

@@ -421,7 +421,7 @@ def test_many_turns_that_do_not_come_leave_nothing_behind(
         clock.advance(11.0)
         queue.move(NODE_ADD)
         queue.requeue_rejected(pop(queue), FIT)
-    assert len(queue._turning._entries) < 200
+    assert len(queue._parked._turning._entries) < 200
 
 
 # ---- gates that look at more than the pod --------------------------------------------------------
