@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, TypeVar
 
@@ -203,14 +204,14 @@ def _same_quantity(old: Quantity, new: Quantity) -> bool:
 def legible(item: _T) -> _T:
     """The object, or a part of one, without the quantities that cannot be read."""
     changed: dict[str, Any] = {}
-    for field in item.__struct_fields__:
-        value = getattr(item, field)
-        if field in _AMOUNTS and value:
-            changed[field] = {name: amount for name, amount in value.items() if _is_legible(amount)}
+    for name in item.__struct_fields__:
+        value = getattr(item, name)
+        if name in _AMOUNTS and value:
+            changed[name] = {key: amount for key, amount in value.items() if _is_legible(amount)}
         elif isinstance(value, msgspec.Struct):
-            changed[field] = legible(value)
+            changed[name] = legible(value)
         elif isinstance(value, list):
-            changed[field] = [legible(x) if isinstance(x, msgspec.Struct) else x for x in value]
+            changed[name] = [legible(x) if isinstance(x, msgspec.Struct) else x for x in value]
     return msgspec.structs.replace(item, **changed)
 
 
@@ -242,15 +243,16 @@ def legible_node(node: Node) -> Node:
 # ---- the handlers --------------------------------------------------------------------------------
 
 
+@dataclass(eq=False)
 class _Handler:
     """What they have in common."""
 
-    def __init__(self, cache: Cache, queue: SchedulingQueue, on_work: Callable[[], None]) -> None:
-        self._cache = cache
-        self._queue = queue
-        self._on_work = on_work
-        self.synced = False
-        """True once everything that was there at the start has been told."""
+    cache: Cache
+    queue: SchedulingQueue
+    on_work: Callable[[], None]
+    """Called whenever the queue may have something to pop."""
+    synced: bool = field(default=False, init=False)
+    """True once everything that was there at the start has been told."""
 
     def on_synced(self) -> None:
         """The first list is through."""
@@ -260,10 +262,11 @@ class _Handler:
         """Nothing is known of the object but its name: what was known of it stays."""
 
     def _wake(self) -> None:
-        if self._queue.ready:
-            self._on_work()
+        if self.queue.ready:
+            self.on_work()
 
 
+@dataclass(eq=False)
 class PodHandler(_Handler):
     """Pods: those on nodes to the cache, those that wait for us to the queue.
 
@@ -271,25 +274,14 @@ class PodHandler(_Handler):
     what of it can be read: better too little taken than a node lost.
     """
 
-    def __init__(
-        self,
-        cache: Cache,
-        queue: SchedulingQueue,
-        on_work: Callable[[], None],
-        *,
-        scheduler_names: Container[str],
-        on_refused: OnRefused,
-        telemetry: Telemetry,
-    ) -> None:
-        super().__init__(cache, queue, on_work)
-        self._scheduler_names = scheduler_names
-        self._on_refused = on_refused
-        self._telemetry = telemetry
-        self._unread: dict[str, str] = {}
+    scheduler_names: Container[str]
+    on_refused: OnRefused
+    telemetry: Telemetry
+    _unread: dict[str, str] = field(default_factory=dict, init=False)
 
     def on_add(self, pod: Pod) -> None:
         """The pod is new, or new to us."""
-        match place_of(pod, self._scheduler_names):
+        match place_of(pod, self.scheduler_names):
             case Place.ASSIGNED:
                 self._assigned(pod)
             case Place.PENDING:
@@ -304,8 +296,8 @@ class PodHandler(_Handler):
             self.on_delete(old)
             self.on_add(new)
             return
-        before = place_of(old, self._scheduler_names)
-        match place_of(new, self._scheduler_names):
+        before = place_of(old, self.scheduler_names)
+        match place_of(new, self.scheduler_names):
             case Place.ASSIGNED if before is Place.ASSIGNED:
                 self._still_assigned(old, new)
             case Place.ASSIGNED:
@@ -330,15 +322,15 @@ class PodHandler(_Handler):
     # ---- on nodes
 
     def _assigned(self, pod: Pod) -> None:
-        self._cache.add_pod(self._as_far_as_legible(pod), pod.node_name)
-        self._queue.delete(pod.metadata.uid)
-        self._queue.move(POD_ASSIGNED, None, pod)
+        self.cache.add_pod(self._as_far_as_legible(pod), pod.node_name)
+        self.queue.delete(pod.metadata.uid)
+        self.queue.move(POD_ASSIGNED, None, pod)
 
     def _still_assigned(self, old: Pod, new: Pod) -> None:
         if not _only_version_differs(old, new):
-            self._cache.update_pod(self._as_far_as_legible(new), new.node_name)
+            self.cache.update_pod(self._as_far_as_legible(new), new.node_name)
         for event in pod_events(old, new):
-            self._queue.move(event, old, new)
+            self.queue.move(event, old, new)
 
     def _as_far_as_legible(self, pod: Pod) -> PodInfo:
         try:
@@ -353,22 +345,22 @@ class PodHandler(_Handler):
     def _pending(self, old: Pod | None, new: Pod) -> None:
         """The pod waits; `old` is how it waited before."""
         uid = new.metadata.uid
-        if self._cache.node_of(uid) is not None and uid not in self._queue:
+        if self.cache.node_of(uid) is not None and uid not in self.queue:
             return  # bound by us, and the watch has not told us yet
         try:
             pod = make_pod_info(new)
         except ValueError as reason:
-            self._queue.delete(uid)
+            self.queue.delete(uid)
             if self._is_news(new, str(reason)):
-                self._on_refused(new, str(reason))
+                self.on_refused(new, str(reason))
             return
         self._unread.pop(uid, None)
         self._promise(old, pod)
         if old is None:
-            self._queue.add(pod)
+            self.queue.add(pod)
             return
         echo = _only_version_differs(old, new) or _only_our_status_differs(old, new)
-        self._queue.update(pod, () if echo else pod_events(old, new))
+        self.queue.update(pod, () if echo else pod_events(old, new))
         if _lost_nomination(old, new):
             self._nomination_lost(old)
 
@@ -377,44 +369,44 @@ class PodHandler(_Handler):
         before = "" if old is None else old.status.nominated_node_name
         node = pod.pod.status.nominated_node_name
         if node == before:
-            node = self._cache.promised(pod.uid)
+            node = self.cache.promised(pod.uid)
             if not node:
                 return
-        self._cache.nominate(pod, node)
+        self.cache.nominate(pod, node)
 
     def _nomination_lost(self, pod: Pod) -> None:
         priority = pod.spec.priority or 0
-        self._queue.move(POD_FREED, pod, None, only=lambda other: other.priority <= priority)
+        self.queue.move(POD_FREED, pod, None, only=lambda other: other.priority <= priority)
 
     # ---- neither
 
     def _out(self, pod: Pod, *, gone: bool = True) -> None:
         uid = pod.metadata.uid
         self._unread.pop(uid, None)
-        self._queue.delete(uid)
-        node = self._cache.node_of(uid)
+        self.queue.delete(uid)
+        node = self.cache.node_of(uid)
         if node is not None:
-            if self._cache.is_assumed(uid):
-                self._cache.forget(uid)
+            if self.cache.is_assumed(uid):
+                self.cache.forget(uid)
             else:
-                self._cache.remove_pod(uid)
-            self._queue.move(POD_FREED, on_node(pod, node), None)
-        elif gone and self._cache.withdraw(uid):
+                self.cache.remove_pod(uid)
+            self.queue.move(POD_FREED, on_node(pod, node), None)
+        elif gone and self.cache.withdraw(uid):
             self._nomination_lost(pod)
 
     def report_again(self, pods: Iterable[Pod]) -> None:
         """Reports those of the pods that wait and cannot be read: nobody may have listened."""
         for pod in pods:
             reason = self._unread.get(pod.metadata.uid)
-            if reason is not None and place_of(pod, self._scheduler_names) is Place.PENDING:
-                self._on_refused(pod, reason)
+            if reason is not None and place_of(pod, self.scheduler_names) is Place.PENDING:
+                self.on_refused(pod, reason)
 
     def _is_news(self, pod: Pod, reason: str) -> bool:
         uid = pod.metadata.uid
         if self._unread.get(uid) == reason:
             return False
         self._unread[uid] = reason
-        self._telemetry.add(Count.OBJECTS_UNREADABLE)
+        self.telemetry.add(Count.OBJECTS_UNREADABLE)
         return True
 
 
@@ -451,8 +443,8 @@ class NodeHandler(_Handler):
 
     def on_add(self, node: Node) -> None:
         """The node is new, or new to us."""
-        self._cache.add_node(legible_node(node))
-        self._queue.move(_event_of(Resource.NODE, None, node), None, node)
+        self.cache.add_node(legible_node(node))
+        self.queue.move(_event_of(Resource.NODE, None, node), None, node)
         self._wake()
 
     def on_update(self, old: Node, new: Node) -> None:
@@ -463,15 +455,15 @@ class NodeHandler(_Handler):
             and _same_meta(old.metadata, new.metadata)
         ):
             return
-        self._cache.update_node(legible_node(new))
+        self.cache.update_node(legible_node(new))
         for event in node_events(old, new):
-            self._queue.move(event, old, new)
+            self.queue.move(event, old, new)
         self._wake()
 
     def on_delete(self, node: Node) -> None:
         """The node is gone."""
-        self._cache.remove_node(node.metadata.name)
-        self._queue.move(_event_of(Resource.NODE, node, None), node, None)
+        self.cache.remove_node(node.metadata.name)
+        self.queue.move(_event_of(Resource.NODE, node, None), node, None)
         self._wake()
 
 
@@ -483,16 +475,16 @@ class NamespaceHandler(_Handler):
 
     def on_add(self, namespace: Namespace) -> None:
         """The namespace is new, or new to us."""
-        self._tell(None, namespace, read=self._cache.set_namespace(namespace))
+        self._tell(None, namespace, read=self.cache.set_namespace(namespace))
 
     def on_update(self, old: Namespace, new: Namespace) -> None:
         """The namespace changed."""
         if not _same_meta(old.metadata, new.metadata):
-            self._tell(old, new, read=self._cache.set_namespace(new))
+            self._tell(old, new, read=self.cache.set_namespace(new))
 
     def on_delete(self, namespace: Namespace) -> None:
         """The namespace is gone."""
-        read = self._cache.remove_namespace(namespace.metadata.name)
+        read = self.cache.remove_namespace(namespace.metadata.name)
         self._tell(namespace, None, read=read)
 
     def _tell(self, old: Namespace | None, new: Namespace | None, *, read: bool) -> None:
@@ -500,51 +492,45 @@ class NamespaceHandler(_Handler):
         assert one is not None
         name = one.metadata.name
         event = _event_of(Resource.NAMESPACE, old, new)
-        self._queue.move(event, only=lambda pod: pod.namespace == name)
+        self.queue.move(event, only=lambda pod: pod.namespace == name)
         if read:
-            self._queue.move(POD_OTHERWISE)
+            self.queue.move(POD_OTHERWISE)
         self._wake()
 
 
+@dataclass(eq=False)
 class ObjectHandler(_Handler):
     """Objects that plugins look up: to the cache, and what changed to whom it may wake.
 
     An update that changes nothing that is read wakes nobody.
     """
 
-    def __init__(
-        self,
-        cache: Cache,
-        queue: SchedulingQueue,
-        on_work: Callable[[], None],
-        wakes: Resource | None,
-        on_change: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        super().__init__(cache, queue, on_work)
-        self._wakes = wakes
-        self._on_change = on_change
+    wakes: Resource | None
+    """The events that its changes are; None: they wake nobody."""
+    on_change: Callable[[str], None] = lambda _: None
+    """Called with the kind at each of them."""
 
     def on_add(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
         """The object is new, or new to us."""
-        self._cache.set_object(item)
+        self.cache.set_object(item)
         self._tell(None, item)
 
     def on_update(self, old: Any, new: Any) -> None:  # noqa: ANN401 - any struct with metadata
         """The object changed."""
-        self._cache.set_object(new)
+        self.cache.set_object(new)
         same_meta = _same_meta(old.metadata, new.metadata)
         if not same_meta or _differs(old, new, frozenset({"metadata"})):
             self._tell(old, new)
 
     def on_delete(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
         """The object is gone."""
-        self._cache.remove_object(type(item).__name__, object_key(item.metadata))
+        self.cache.remove_object(type(item).__name__, object_key(item.metadata))
         self._tell(item, None)
 
     def _tell(self, old: Seen, new: Seen) -> None:
-        self._on_change(type(new if old is None else old).__name__)
-        if self._wakes is not None:
-            self._queue.move(_event_of(self._wakes, old, new), old, new)
+        self.on_change(type(new if old is None else old).__name__)
+        if self.wakes is not None:
+            self.queue.move(_event_of(self.wakes, old, new), old, new)
             self._wake()
 
 
@@ -565,14 +551,8 @@ class EventHandlers:
         on_work: Callable[[], None] = lambda: None,
         telemetry: Telemetry | None = None,
     ) -> None:
-        self.pods = PodHandler(
-            cache,
-            queue,
-            on_work,
-            scheduler_names=scheduler_names,
-            on_refused=on_refused,
-            telemetry=Telemetry() if telemetry is None else telemetry,
-        )
+        telemetry = Telemetry() if telemetry is None else telemetry
+        self.pods = PodHandler(cache, queue, on_work, scheduler_names, on_refused, telemetry)
         self.nodes = NodeHandler(cache, queue, on_work)
         self.namespaces = NamespaceHandler(cache, queue, on_work)
         self._others: list[ObjectHandler] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from engine.display import plain
@@ -19,33 +20,25 @@ _MESSAGE: Final = 4096
 """Characters of a condition's message; the API server takes no pod of more than 1.5 MB."""
 
 
+@dataclass(kw_only=True, eq=False)
 class Notices:
     """Tells by an Event and the condition each time; who writes leaves out what is known."""
 
-    def __init__(
-        self, *, statuses: PodStatusWriter, events: EventSink, leads: Callable[[], bool]
-    ) -> None:
-        """Nobody is told yet.
-
-        Args:
-            statuses: takes conditions.
-            events: takes Events.
-            leads: False while another replica decides, and tells.
-        """
-        self._statuses = statuses
-        self._events = events
-        self._leads = leads
+    statuses: PodStatusWriter
+    events: EventSink
+    leads: Callable[[], bool]
+    """False while another replica decides, and tells."""
 
     def report(self, pod: PodInfo, reason: str, message: str, nominated: str | None = None) -> None:
         """Tells the user why the pod waits.
 
         An Event and the condition; nothing while another replica leads.
         """
-        if not self._leads():
+        if not self.leads():
             return
         message = plain(message, _MESSAGE)
         note = pod_event(pod, "Warning", "FailedScheduling", "Scheduling", message)
-        self._events.emit(note)
+        self.events.emit(note)
         self._set_condition(pod, reason, message, nominated)
 
     def gated(self, queued: QueuedPod) -> None:
@@ -56,12 +49,12 @@ class Notices:
         autoscalers add no nodes for the pod.
         """
         pod = queued.pod
-        if pod.pod.spec.scheduling_gates or not self._leads():
+        if pod.pod.spec.scheduling_gates or not self.leads():
             return
         why = _why_gated(queued)
         log.info('Gated pod="%s" plugin="%s" reason="%s"', pod.key, queued.gating_plugin, why)
         note = pod_event(pod, "Normal", "SchedulingGated", "Gating", why)
-        self._events.emit(note)
+        self.events.emit(note)
         self._set_condition(pod, "SchedulingGated", why)
 
     def still_gated(self, queued: QueuedPod) -> None:
@@ -73,23 +66,23 @@ class Notices:
         """The pod has a node and is not bound to it: told as of any other wait."""
         why = plain(why, _MESSAGE)
         log.info('Waits in permit pod="%s" node="%s" reason="%s"', pod.key, node, why)
-        self._events.emit(pod_event(pod, "Normal", "WaitingOnPermit", "Permit", why))
+        self.events.emit(pod_event(pod, "Normal", "WaitingOnPermit", "Permit", why))
         self._set_condition(pod, "WaitingOnPermit", why)
 
     def dry_run(self, pod: PodInfo, node: str) -> None:
         """A rule says that the pod is not bound."""
         note = f"Would assign {pod.namespace}/{pod.name} to {node}; dry run, nothing was bound"
-        self._events.emit(pod_event(pod, "Normal", "DryRun", "Binding", note))
+        self.events.emit(pod_event(pod, "Normal", "DryRun", "Binding", note))
 
     def pass_on(self, notes: Iterable[Emit]) -> None:
         """What plugins say of a pod that may go."""
         for note in notes:
-            self._events.emit(note)
+            self.events.emit(note)
 
     def _set_condition(
         self, pod: PodInfo, reason: str, message: str, nominated: str | None = None
     ) -> None:
-        self._statuses.set_unschedulable(SetUnschedulable(pod, reason, message, nominated))
+        self.statuses.set_unschedulable(SetUnschedulable(pod, reason, message, nominated))
 
 
 def _why_gated(queued: QueuedPod) -> str:

@@ -6,6 +6,8 @@ What is forgotten gives room back, so pods that were rejected for want of it are
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from engine.cache import Cache
 from engine.eventhandlers import POD_FREED, on_node
 from engine.framework.podinfo import PodInfo
@@ -15,16 +17,14 @@ from engine.notices import Notices
 from engine.queue import QueuedPod, SchedulingQueue
 
 
+@dataclass(kw_only=True, eq=False)
 class Setbacks:
     """See the module."""
 
-    def __init__(
-        self, *, cache: Cache, queue: SchedulingQueue, notices: Notices, measures: Measures
-    ) -> None:
-        self._cache = cache
-        self._queue = queue
-        self._notices = notices
-        self._measures = measures
+    cache: Cache
+    queue: SchedulingQueue
+    notices: Notices
+    measures: Measures
 
     def reject(
         self,
@@ -40,15 +40,15 @@ class Setbacks:
         `nominated` is the node it is promised, empty to take that back. `alone`: this says nothing
         of other pods of its class.
         """
-        self._measures.ended(queued, Result.UNSCHEDULABLE)
-        if self._queue.requeue_rejected(queued, plugins, alone=alone):
-            self._notices.report(queued.pod, "Unschedulable", message, nominated)
+        self.measures.ended(queued, Result.UNSCHEDULABLE)
+        if self.queue.requeue_rejected(queued, plugins, alone=alone):
+            self.notices.report(queued.pod, "Unschedulable", message, nominated)
 
     def error(self, queued: QueuedPod, message: str) -> None:
         """Something failed, for which it waits its backoff; nothing is promised to it any more."""
-        self._measures.ended(queued, Result.ERROR)
-        if self._queue.requeue_error(queued):
-            self._notices.report(queued.pod, "SchedulerError", message, nominated="")
+        self.measures.ended(queued, Result.ERROR)
+        if self.queue.requeue_error(queued):
+            self.notices.report(queued.pod, "SchedulerError", message, nominated="")
 
     def taken_back(self, queued: QueuedPod, status: Status, node: str) -> None:
         """A plugin refuses the chosen node, or fails: the pod is queued again."""
@@ -66,11 +66,11 @@ class Setbacks:
         Nobody has seen the room taken, so nobody is told that it is free: two pods that are refused
         would wake each other for ever.
         """
-        self._cache.forget(queued.pod.uid)
+        self.cache.forget(queued.pod.uid)
         self.taken_back(queued, status, node)
 
     def forget(self, pod: PodInfo, node: str) -> None:
         """Takes an assumption back and tells the pods that were rejected for want of the room."""
-        if self._cache.forget(pod.uid):
+        if self.cache.forget(pod.uid):
             there = on_node(pod.pod, node)
-            self._queue.move(POD_FREED, there, None, only=lambda other: other.uid != pod.uid)
+            self.queue.move(POD_FREED, there, None, only=lambda other: other.uid != pod.uid)

@@ -78,34 +78,22 @@ class Held:
         return min(MOST_SECONDS, *(one.timeout_seconds for one in self.by.values()))
 
 
+@dataclass(kw_only=True, eq=False)
 class Permits:
     """The pods that wait, by UID; iterated in the order in which they came."""
 
-    def __init__(
-        self,
-        *,
-        basis: Basis,
-        queue: SchedulingQueue,
-        acted: Callable[[Decision, Acted], None],
-        released: Callable[[Held], None],
-        refused: Callable[[Held, Status], None],
-    ) -> None:
-        """Nobody waits.
+    basis: Basis
+    queue: SchedulingQueue
+    acted: Callable[[Decision, Acted], None]
+    """Told that plugins were asked about the pod of a decision again."""
+    released: Callable[[Held], None]
+    """Takes a pod, in flight again, that may be bound."""
+    refused: Callable[[Held, Status], None]
+    """Takes one that may not, and why."""
 
-        Args:
-            basis: whom to ask, and about what; its cache is told who waits.
-            queue: has the pods meanwhile, and tells what happens.
-            acted: told that plugins were asked about the pod of a decision again.
-            released: takes a pod, in flight again, that may be bound.
-            refused: takes one that may not, and why.
-        """
-        self._basis = basis
-        self._cache = basis.cache
-        self._queue = queue
-        self._clock = basis.clock
-        self._acted = acted
-        self._released = released
-        self._refused = refused
+    def __post_init__(self) -> None:
+        self._cache = self.basis.cache
+        self._clock = self.basis.clock
         self.also: Callable[[Held], Mapping[str, Permitted]] = lambda _: {}
         """Who holds a pod still that is no plugin; asked whenever plugins are."""
         self._held: dict[str, Held] = {}
@@ -115,8 +103,8 @@ class Permits:
         self._again: OrderedDict[str, None] = OrderedDict()
         self._timers: list[tuple[float, int, str]] = []
         self._tickets = count()
-        queue.on_event = self.happened
-        queue.on_waiting = self._changed
+        self.queue.on_event = self.happened
+        self.queue.on_waiting = self._changed
 
     def __len__(self) -> int:
         return len(self._held)
@@ -135,7 +123,7 @@ class Permits:
         if len(self._held) >= MOST_WAITING:
             # Not for an event of the plugin's: it is tried again after its backoff.
             return Status(Code.ERROR, (f"{MOST_WAITING} pods wait in permit already",))
-        if not self._queue.hold(held.chosen.queued):
+        if not self.queue.hold(held.chosen.queued):
             held.chosen.undo()
             return Status.SUCCESS
         held.since, held.since_time = self._clock.monotonic(), self._clock.time()
@@ -217,11 +205,11 @@ class Permits:
             self._reject(held, _NO_NODE)
             return
         waited = self._waited(held)
-        framework, snapshot = self._basis.framework_of(held.pod), self._basis.snapshot()
+        framework, snapshot = self.basis.framework_of(held.pod), self.basis.snapshot()
         by = tuple(held.by)
         leave = framework.permit(held.pod, snapshot, held.node, waited, by)
         acted = Acted(Point.PERMIT, held.pod, held.node, snapshot, leave.words, waited, by)
-        self._acted(held.chosen.decision, acted)
+        self.acted(held.chosen.decision, acted)
         leave = replace(leave, held={**leave.held, **self.also(held)})
         self._settle(held, leave, waited)
         self.tell(leave)
@@ -259,8 +247,8 @@ class Permits:
         self._unlink(held)
         held.wakes = frozenset({_NODE_GONE}.union(*(one.wakes for one in held.by.values())))
         self._by_wakes.setdefault(held.wakes, {})[uid] = None
-        snapshot = self._basis.snapshot()
-        turn = self._basis.framework_of(held.pod).turns_at(held.pod, snapshot, frozenset(held.by))
+        snapshot = self.basis.snapshot()
+        turn = self.basis.framework_of(held.pod).turns_at(held.pod, snapshot, frozenset(held.by))
         now = self._clock.monotonic()
         due = min(held.since + held.seconds, now + max(0.0, turn - self._clock.time()))
         if due != held.due or due <= now:
@@ -284,16 +272,16 @@ class Permits:
             self._reject(held, _NO_NODE)
             return
         self._end(held)
-        self._released(held)
+        self.released(held)
 
     def _reject(self, held: Held, status: Status) -> None:
         self._end(held)
         held.chosen.undo()
-        self._refused(held, status)
+        self.refused(held, status)
 
     def _end(self, held: Held) -> None:
         self._drop(held)
-        self._queue.resume(held.chosen.queued)
+        self.queue.resume(held.chosen.queued)
 
     def _drop(self, held: Held) -> None:
         self._unlink(held)

@@ -12,6 +12,7 @@ of pods; what differs: sets of nodes, few before many, and a bound.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
 
@@ -36,46 +37,37 @@ MOST_NODES: Final = 64
 Rows = NDArray[np.intp]
 
 
+@dataclass(eq=False)
 class Several:
     """A search for pods of several nodes: of its `plans`, one node to go to each, one is chosen.
 
-    `runs` are the dry runs that it took; `cut_short` says that their bound ended it, or that of
-    the nodes looked at.
+    `of` is what the nodes one by one came to, `limit` the most victims of a plan. `runs` are the
+    dry runs that it took; `cut_short` says that their bound ended it, or that of the nodes looked
+    at.
     """
 
-    def __init__(
-        self, of: Plans, budgets: Sequence[Budget], trial: Trial, limit: int | None = None
-    ) -> None:
-        """Nothing is found yet.
-
-        Args:
-            of: what the nodes one by one came to.
-            budgets: disruption budgets.
-            trial: the filters for the pod.
-            limit: the most victims of a plan.
-        """
-        self.plans: list[Plans] = []
-        self.runs = 0
-        self.cut_short = False
-        self._of = of
-        self._budgets = budgets
-        self._trial = trial
-        self._limit = limit
+    of: Plans
+    budgets: Sequence[Budget]
+    trial: Trial
+    limit: int | None = None
+    plans: list[Plans] = field(default_factory=list)
+    runs: int = 0
+    cut_short: bool = False
 
     def open(self, rows: Rows, gone: Rows) -> Rows:
         """Those of some nodes that take the pod once these pods are gone."""
         self.runs += 1
-        stand = without(self._trial, int(rows[0]), self._of.snapshot.pods, gone)
+        stand = without(self.trial, int(rows[0]), self.of.snapshot.pods, gone)
         return rows[stand.passes(rows)]
 
     def keep(self, row: int, gone: Rows) -> None:
         """Of pods that are enough, the most important first, gives back who need not go."""
-        plan = Together(self._of, row, gone)
-        protect(plan, self._budgets)
-        stand = without(self._trial, row, plan.snapshot.pods, gone)
+        plan = Together(self.of, row, gone)
+        protect(plan, self.budgets)
+        stand = without(self.trial, row, plan.snapshot.pods, gone)
         self.runs += give_back(plan, 0, stand)
         victims = int(np.count_nonzero(plan.gone))
-        if victims and (self._limit is None or victims <= self._limit):
+        if victims and (self.limit is None or victims <= self.limit):
             plan.helps[0] = True
             self.plans.append(plan)
 

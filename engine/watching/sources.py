@@ -110,7 +110,7 @@ class WaitedFor(ObjectHandler):
     def on_synced(self) -> None:
         """All that there were are told."""
         super().on_synced()
-        self._on_work()
+        self.on_work()
 
 
 class PodParts:
