@@ -42,16 +42,12 @@ class Evictions:
         if rescue.nominated is not None:
             self._cache.nominate(pod, rescue.nominated)
         if rescue.evictions:
-            for one in rescue.clears:
-                self._clear(one)
-            self._begin_evicting(pod, rescue.nominated or "", rescue.evictions)
+            for one in rescue.clears:  # what is promised to less important pods
+                self._cache.withdraw(one.uid)
+                self.edge.statuses.set_unschedulable(SetUnschedulable(one, "", "", nominated=""))
+            self._begin(pod, rescue.nominated or "", rescue.evictions)
 
-    def _clear(self, pod: PodInfo) -> None:
-        """Takes back what a pod is promised, for a more important one."""
-        self._cache.withdraw(pod.uid)
-        self.edge.statuses.set_unschedulable(SetUnschedulable(pod, "", "", nominated=""))
-
-    def _begin_evicting(self, pod: PodInfo, node: str, victims: Sequence[Evict]) -> None:
+    def _begin(self, pod: PodInfo, node: str, victims: Sequence[Evict]) -> None:
         """The pod is held at the gate until it is done. Who goes already needs no push."""
         leaving = self._cache.nominations.leaving
         victims = [one for one in victims if not (one.pod.terminating or one.pod.uid in leaving)]

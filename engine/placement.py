@@ -129,13 +129,9 @@ class Placement:
 
     # ---- from a node to the binding
 
-    def go(self, chosen: Chosen) -> None:
-        """The pod is bound, or held by whoever lets it wait."""
-        self.hold(chosen, {})
-
-    def hold(self, chosen: Chosen, by: Mapping[str, Permitted]) -> None:
-        """The pod waits on its node for these too; where nobody holds it, it goes at once."""
-        by = {**chosen.leave.held, **by}
+    def go(self, chosen: Chosen, also: Mapping[str, Permitted] | None = None) -> None:
+        """The pod is bound, or held by whoever lets it wait, and by these."""
+        by = {**chosen.leave.held, **(also or {})}
         if by:
             chosen.there = None  # the cluster moves on while it waits
             held = Held(chosen, by)
@@ -180,15 +176,12 @@ class Placement:
         self.notices.pass_on(acts.before)
         if acts.how.dry_run:
             chosen.undo()
-            self._dry_run(pod, chosen.node)
+            # It is told where it would go, and left alone.
+            self.queue.done(pod.uid)
+            self.setbacks.forget(pod, chosen.node)
+            self.notices.dry_run(pod, chosen.node)
         else:
             self.bindings.begin(chosen)
-
-    def _dry_run(self, pod: PodInfo, node: str) -> None:
-        """A rule says that the pod is not bound: it is told where it would go, and left alone."""
-        self.queue.done(pod.uid)
-        self.setbacks.forget(pod, node)
-        self.notices.dry_run(pod, node)
 
     def stop(self, uid: str, why: str) -> bool:
         """Takes a pod back that is not being bound yet; False: it is on no way to a node."""

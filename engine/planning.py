@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,52 +25,46 @@ from engine.framework.snapshot import CodeColumn, Snapshot
 FrameworkOf = Callable[[PodInfo], Framework]
 
 
+@dataclass(eq=False)
 class Rehearsal:
     """Members are put on nodes, and all filters asked about the next: `packing.Others`.
 
     They are there within its context only.
     """
 
-    def __init__(
-        self,
-        pods: Sequence[PodInfo],
-        cache: Cache,
-        snapshot: Callable[[], Snapshot],
-        framework_of: FrameworkOf,
-    ) -> None:
-        self._pods = pods
-        self._cache = cache
-        self._snapshot = snapshot
-        self._framework_of = framework_of
-        self._there: list[tuple[PodInfo, str]] = []
+    pods: Sequence[PodInfo]
+    cache: Cache
+    snapshot: Callable[[], Snapshot]
+    framework_of: FrameworkOf
+    _there: list[tuple[PodInfo, str]] = field(default_factory=list, init=False)
 
     def __enter__(self) -> None:
         """Those that were put somewhere are there again."""
         for pod, node in self._there:
-            if self._cache.node_of(pod.uid) is None:  # else somebody has bound it meanwhile
-                self._cache.assume(pod, node)
+            if self.cache.node_of(pod.uid) is None:  # else somebody has bound it meanwhile
+                self.cache.assume(pod, node)
 
     def __exit__(self, *_: object) -> None:
         """And are not."""
         for pod, _node in reversed(self._there):
-            self._cache.forget(pod.uid)
+            self.cache.forget(pod.uid)
 
     def takes(self, member: int, row: int) -> bool:
         """See `Others.takes`."""
-        pod = self._pods[member]
+        pod = self.pods[member]
         rows = np.array([row], np.intp)
-        return bool(self._framework_of(pod).verdicts(pod, self._snapshot(), rows)[0])
+        return bool(self.framework_of(pod).verdicts(pod, self.snapshot(), rows)[0])
 
     def put(self, member: int, row: int) -> None:
         """See `Others.put`."""
-        self._there.append((self._pods[member], self._cache.nodes.name(row)))
-        self._cache.assume(*self._there[-1])
+        self._there.append((self.pods[member], self.cache.nodes.name(row)))
+        self.cache.assume(*self._there[-1])
 
     def take(self, member: int) -> None:
         """See `Others.take`."""
         pod, _ = self._there.pop()
-        assert pod is self._pods[member]
-        self._cache.forget(pod.uid)
+        assert pod is self.pods[member]
+        self.cache.forget(pod.uid)
 
 
 def plan(

@@ -59,7 +59,7 @@ class Holds:
             hold = self._holds[gang.key] = Hold(plugin, gang, turn.rank, set(), turn.bound)
         hold.uids |= {one.queued.pod.uid for one in turn.chosen}
         for one in turn.chosen:
-            self.placement.hold(one, by)
+            self.placement.go(one, by)
 
     def started(self, gang: Membership) -> None:
         """Enough members have nodes: those that waited go."""

@@ -24,7 +24,8 @@ Source: scheduler-plugins pkg/coscheduling (meaning), which tries members one by
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,7 +35,7 @@ from numpy.typing import NDArray
 from engine.basis import Basis
 from engine.choice import Chosen, Refused
 from engine.collective.gangs import why_stopped, why_unfit, why_waiting
-from engine.collective.packing import Steps
+from engine.collective.packing import Found, Steps
 from engine.eventhandlers import POD_FREED, on_node
 from engine.evictions import Evictions
 from engine.framework.decision import Decision
@@ -301,9 +302,8 @@ class Gangs:
         try:
             domains = self._domains(pods)
             steps = plan(pods, wanted, self.basis.snapshot, rehearsal, of, domains)
-            holds = self._same_nodes()
             unpromised = Unpromised(self._cache, pods)
-            found = yield from in_slices(steps, self._clock, unpromised, rehearsal, holds=holds)
+            found = yield from self._in_slices(steps, unpromised, rehearsal)
         except PluginError:
             return {}, False
         except OutdatedError:
@@ -312,16 +312,18 @@ class Gangs:
         turn.cut_short |= found.cut_short
         return {pods[member].uid: row for member, row in found.rows.items()}, found.enough
 
-    def _same_nodes(self) -> Callable[[], bool]:
-        """Whether the nodes that there are now are in their rows still."""
+    def _in_slices(
+        self, steps: Steps[Found], *thought: AbstractContextManager[None]
+    ) -> Steps[Found]:
+        """See `in_slices`: as long as the nodes that there are now are in their rows still."""
         before = self._cache.nodes.name_codes().copy()
         there = before >= 0
 
-        def same() -> bool:
+        def holds() -> bool:
             names = self._cache.nodes.name_codes()[: len(before)]
             return len(names) == len(before) and bool((names == before)[there].all())
 
-        return same
+        return (yield from in_slices(steps, self._clock, *thought, holds=holds))
 
     def _domains(self, pods: Sequence[PodInfo]) -> tuple[CodeColumn, Sequence[int]] | None:
         """As they are now: nodes may have come since the gang's turn began."""
@@ -362,8 +364,7 @@ class Gangs:
         try:
             domains = yield from self._to_be_emptied(turn, members)
             steps = rescuers.rescue(turn, members, domains)
-            holds = self._same_nodes()
-            found = yield from in_slices(steps, self._clock, rescuers.absent, holds=holds)
+            found = yield from self._in_slices(steps, rescuers.absent)
         except (PluginError, OutdatedError):
             return False
         turn.keeps_promises = found.waits
@@ -402,8 +403,7 @@ class Gangs:
         known = [*homes, *[row for row in promised if row >= 0]]
         snapshot, of = self.basis.snapshot, self.basis.framework_of
         steps = emptiest(pods, snapshot, of, column, known)
-        unpromised, holds = Unpromised(self._cache, pods), self._same_nodes()
-        return (yield from in_slices(steps, self._clock, unpromised, holds=holds))
+        return (yield from self._in_slices(steps, Unpromised(self._cache, pods)))
 
     # ---- how it ends
 
