@@ -34,7 +34,7 @@ _HAND_OVER_SECONDS: Final = 60.0
 OutcomeObserver = Callable[[Bind, BindOutcome, str], None]
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class Bindings:
     """See the module. Each has a task of its own; pods that are prepared take no slot."""
 
@@ -56,13 +56,9 @@ class Bindings:
 
     def executor(self) -> Executor:
         """What carries out the effects of one pod."""
+        basis, edge = self.basis, self.edge
         return Executor(
-            cache=self._cache,
-            writer=self.edge.writer,
-            events=self.edge.events,
-            changes=self.changes,
-            snapshot=self.basis.snapshot,
-            clock=self._clock,
+            basis.cache, edge.writer, edge.events, self.changes, basis.snapshot, basis.clock
         )
 
     def begin(self, chosen: Chosen) -> None:

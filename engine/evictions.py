@@ -22,7 +22,7 @@ from engine.plugins.default_preemption import BY_SCHEDULER, DISRUPTION_TARGET
 from engine.queue import SchedulingQueue, SubQueue
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class Evictions:
     """See the module."""
 

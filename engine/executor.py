@@ -55,7 +55,7 @@ class Changes:
             del self._waiting[kind][event]
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class Executor:
     """Carries out what one pod needs before it is bound."""
 

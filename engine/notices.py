@@ -20,7 +20,7 @@ _MESSAGE: Final = 4096
 """Characters of a condition's message; the API server takes no pod of more than 1.5 MB."""
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class Notices:
     """Tells by an Event and the condition each time; who writes leaves out what is known."""
 

@@ -35,7 +35,7 @@ Observer = Callable[[Placed], None]
 ActsObserver = Callable[[Acted], None]
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class Placement:
     """See the module."""
 
@@ -53,13 +53,7 @@ class Placement:
         """Told of every decision."""
         self.acts_observers: list[ActsObserver] = []
         """Told of what plugins say of pods on their nodes."""
-        self.permits = Permits(
-            basis=self.basis,
-            queue=self.queue,
-            acted=self.acted,
-            released=self._released,
-            refused=self._refused,
-        )
+        self.permits = Permits(self.basis, self.queue, self.acted, self._released, self._refused)
         """The pods that wait for leave to be bound."""
 
     # ---- from a cycle to a node

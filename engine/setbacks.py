@@ -17,7 +17,7 @@ from engine.notices import Notices
 from engine.queue import QueuedPod, SchedulingQueue
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class Setbacks:
     """See the module."""
 

@@ -78,7 +78,7 @@ class Held:
         return min(MOST_SECONDS, *(one.timeout_seconds for one in self.by.values()))
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class Permits:
     """The pods that wait, by UID; iterated in the order in which they came."""
 

@@ -57,7 +57,7 @@ _NAMED: Final = 5
 _ABSENT: Final = (SubQueue.GATED, SubQueue.IN_FLIGHT, SubQueue.WAITING)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class Gangs:
     """The gangs of one scheduler: one that is being tried, and those of which members are held."""
 
