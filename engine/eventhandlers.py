@@ -58,6 +58,8 @@ _TERMINAL: Final = frozenset({"Succeeded", "Failed"})
 _NODE_STATUS_WITH_EVENTS: Final = frozenset({"allocatable", "conditions"})
 _NODE_SPEC_WITH_EVENTS: Final = frozenset({"taints"})
 
+_METADATA: Final = frozenset({"metadata"})
+_VERSIONS: Final = frozenset({"resource_version", "generation"})
 _AMOUNTS: Final = frozenset(
     {"requests", "limits", "overhead", "allocated_resources", "allocatable", "capacity"}
 )
@@ -327,7 +329,7 @@ class PodHandler(_Handler):
         self.queue.move(POD_ASSIGNED, None, pod)
 
     def _still_assigned(self, old: Pod, new: Pod) -> None:
-        if not _only_version_differs(old, new):
+        if _changed(old, new):
             self.cache.update_pod(self._as_far_as_legible(new), new.node_name)
         for event in pod_events(old, new):
             self.queue.move(event, old, new)
@@ -359,8 +361,7 @@ class PodHandler(_Handler):
         if old is None:
             self.queue.add(pod)
             return
-        echo = _only_version_differs(old, new) or _only_our_status_differs(old, new)
-        self.queue.update(pod, () if echo else pod_events(old, new))
+        self.queue.update(pod, () if _is_echo(old, new) else pod_events(old, new))
         if _lost_nomination(old, new):
             self._nomination_lost(old)
 
@@ -410,29 +411,23 @@ class PodHandler(_Handler):
         return True
 
 
-def _only_version_differs(old: Pod, new: Pod) -> bool:
-    """Nothing that is read changed."""
-    return (
-        _same_spec(old, new) and old.status == new.status and _same_meta(old.metadata, new.metadata)
-    )
-
-
-def _same_spec(old: Pod, new: Pod) -> bool:
-    return old.spec == new.spec and old.bound_to == new.bound_to
-
-
-def _only_our_status_differs(old: Pod, new: Pod) -> bool:
-    """Only what the scheduler itself writes changed: conditions and nomination."""
-    before = msgspec.structs.replace(
+def _is_echo(old: Pod, new: Pod) -> bool:
+    """At most what the scheduler itself writes changed: conditions and nomination."""
+    status = msgspec.structs.replace(
         old.status,
         conditions=new.status.conditions,
         nominated_node_name=new.status.nominated_node_name,
     )
-    return before == new.status and _same_spec(old, new) and _same_meta(old.metadata, new.metadata)
+    return not _changed(msgspec.structs.replace(old, status=status), new)
+
+
+def _changed(old: Any, new: Any) -> bool:  # noqa: ANN401 - any struct with metadata
+    """Whether anything that is read of an object changed; a heartbeat changes nothing."""
+    return not _same_meta(old.metadata, new.metadata) or _differs(old, new, _METADATA)
 
 
 def _same_meta(old: Identity, new: Identity) -> bool:
-    return not _differs(old, new, frozenset({"resource_version", "generation"}))
+    return not _differs(old, new, _VERSIONS)
 
 
 class NodeHandler(_Handler):
@@ -448,12 +443,8 @@ class NodeHandler(_Handler):
         self._wake()
 
     def on_update(self, old: Node, new: Node) -> None:
-        """The node changed. A heartbeat changes nothing that is read."""
-        if (
-            old.spec == new.spec
-            and old.status == new.status
-            and _same_meta(old.metadata, new.metadata)
-        ):
+        """The node changed."""
+        if not _changed(old, new):
             return
         self.cache.update_node(legible_node(new))
         for event in node_events(old, new):
@@ -518,8 +509,7 @@ class ObjectHandler(_Handler):
     def on_update(self, old: Any, new: Any) -> None:  # noqa: ANN401 - any struct with metadata
         """The object changed."""
         self.cache.set_object(new)
-        same_meta = _same_meta(old.metadata, new.metadata)
-        if not same_meta or _differs(old, new, frozenset({"metadata"})):
+        if _changed(old, new):
             self._tell(old, new)
 
     def on_delete(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata

@@ -34,12 +34,10 @@ class Notices:
 
         An Event and the condition; nothing while another replica leads.
         """
-        if not self.leads():
-            return
-        message = plain(message, _MESSAGE)
-        note = pod_event(pod, "Warning", "FailedScheduling", "Scheduling", message)
-        self.events.emit(note)
-        self._set_condition(pod, reason, message, nominated)
+        if self.leads():
+            message = plain(message, _MESSAGE)
+            note = pod_event(pod, "Warning", "FailedScheduling", "Scheduling", message)
+            self._tell(note, SetUnschedulable(pod, reason, message, nominated))
 
     def gated(self, queued: QueuedPod) -> None:
         """A gate holds the pod: its owner is told, as of any other wait.
@@ -54,8 +52,7 @@ class Notices:
         why = _why_gated(queued)
         log.info('Gated pod="%s" plugin="%s" reason="%s"', pod.key, queued.gating_plugin, why)
         note = pod_event(pod, "Normal", "SchedulingGated", "Gating", why)
-        self.events.emit(note)
-        self._set_condition(pod, "SchedulingGated", why)
+        self._tell(note, SetUnschedulable(pod, "SchedulingGated", why))
 
     def still_gated(self, queued: QueuedPod) -> None:
         """The same where we begin to lead: nothing if the condition says so already."""
@@ -66,8 +63,8 @@ class Notices:
         """The pod has a node and is not bound to it: told as of any other wait."""
         why = plain(why, _MESSAGE)
         log.info('Waits in permit pod="%s" node="%s" reason="%s"', pod.key, node, why)
-        self.events.emit(pod_event(pod, "Normal", "WaitingOnPermit", "Permit", why))
-        self._set_condition(pod, "WaitingOnPermit", why)
+        note = pod_event(pod, "Normal", "WaitingOnPermit", "Permit", why)
+        self._tell(note, SetUnschedulable(pod, "WaitingOnPermit", why))
 
     def dry_run(self, pod: PodInfo, node: str) -> None:
         """A rule says that the pod is not bound."""
@@ -79,10 +76,9 @@ class Notices:
         for note in notes:
             self.events.emit(note)
 
-    def _set_condition(
-        self, pod: PodInfo, reason: str, message: str, nominated: str | None = None
-    ) -> None:
-        self.statuses.set_unschedulable(SetUnschedulable(pod, reason, message, nominated))
+    def _tell(self, note: Emit, condition: SetUnschedulable) -> None:
+        self.events.emit(note)
+        self.statuses.set_unschedulable(condition)
 
 
 def _why_gated(queued: QueuedPod) -> str:
@@ -91,11 +87,9 @@ def _why_gated(queued: QueuedPod) -> str:
 
 def _says(pod: PodInfo, reason: str, message: str) -> bool:
     """True if the pod's condition says exactly this already."""
-    for condition in pod.pod.status.conditions or ():
-        if condition.type == "PodScheduled":
-            return (condition.status, condition.reason, condition.message) == (
-                "False",
-                reason,
-                message,
-            )
-    return False
+    known = "False", reason, message
+    return any(
+        (one.status, one.reason, one.message) == known
+        for one in pod.pod.status.conditions or ()
+        if one.type == "PodScheduled"
+    )
