@@ -26,7 +26,7 @@ from engine.clock import Clock
 from engine.collector import collecting, keep_sweeping, sweep
 from engine.comparing import Comparer
 from engine.config import Settings
-from engine.eventhandlers import EventHandlers, legible
+from engine.eventhandlers import EventHandlers, as_far_as_legible
 from engine.explain.rules import noted
 from engine.extenders.asking import Extenders
 from engine.extenders.edge import NODES as WHOLE_NODES
@@ -35,7 +35,6 @@ from engine.framework.decision import Placed
 from engine.framework.edge import Edge
 from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import NAME as EXTENDER
-from engine.framework.podinfo import make_pod_info
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
 from engine.front import Front, Inside, served
@@ -388,7 +387,6 @@ class App:
             self.cache,
             self.queue,
             scheduler_names={one.scheduler_name for one in self._profiles},
-            make_pod_info=make_pod_info,
             on_refused=self._pod_refused,
             on_work=self.scheduler.wake,
             telemetry=self.telemetry,
@@ -479,7 +477,7 @@ class App:
             reason,
         )
         assert self.scheduler is not None
-        self.scheduler.report(make_pod_info(legible(pod)), "SchedulerError", reason)
+        self.scheduler.report(as_far_as_legible(pod), "SchedulerError", reason)
 
     def _signal_ids(self) -> tuple[str, ...]:
         return tuple(spec.id for spec in self.bundle.metrics) if self.bundle is not None else ()

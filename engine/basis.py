@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Protocol
 
 from engine.cache import Cache
@@ -27,17 +28,15 @@ Rulers = Framework | Frameworks
 """What decides: one framework for all pods, or one for the pods of each profile."""
 
 
+@dataclass(eq=False)
 class Basis:
     """See the module. The rules may be replaced between two cycles."""
 
-    def __init__(
-        self, *, framework: Rulers | None, cache: Cache, signals: SignalSource, clock: Clock
-    ) -> None:
-        # None until the first rules are in force; nothing is scheduled before.
-        self.framework = framework
-        self.cache = cache
-        self._signals = signals
-        self.clock = clock
+    framework: Rulers | None
+    """None until the first rules are in force; nothing is scheduled before."""
+    cache: Cache
+    signals: SignalSource
+    clock: Clock
 
     def framework_of(self, pod: PodInfo) -> Framework:
         """Who decides about the pod."""
@@ -47,7 +46,7 @@ class Basis:
     def snapshot(self) -> Snapshot:
         """The cluster as of now."""
         now = self.clock.time()
-        return self.cache.snapshot(now, self._signals.view(self.cache, now))
+        return self.cache.snapshot(now, self.signals.view(self.cache, now))
 
 
 def rules_of(framework: Rulers, newest: Callable[[], Snapshot]) -> Rules:

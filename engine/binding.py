@@ -6,6 +6,7 @@ The drawing is in `engine/scheduler.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final, assert_never
 
 import msgspec
@@ -33,27 +34,20 @@ _HAND_OVER_SECONDS: Final = 60.0
 OutcomeObserver = Callable[[Bind, BindOutcome, str], None]
 
 
+@dataclass(eq=False)
 class Bindings:
     """See the module. Each has a task of its own; pods that are prepared take no slot."""
 
-    def __init__(
-        self,
-        *,
-        basis: Basis,
-        queue: SchedulingQueue,
-        edge: Edge,
-        measures: Measures,
-        in_flight: InFlight,
-        setbacks: Setbacks,
-    ) -> None:
-        self._cache = basis.cache
-        self._queue = queue
-        self._edge = edge
-        self._clock = basis.clock
-        self._measures = measures
-        self._snapshot = basis.snapshot
-        self._in_flight = in_flight
-        self._setbacks = setbacks
+    basis: Basis
+    queue: SchedulingQueue
+    edge: Edge
+    measures: Measures
+    in_flight: InFlight
+    setbacks: Setbacks
+
+    def __post_init__(self) -> None:
+        self._cache = self.basis.cache
+        self._clock = self.basis.clock
         self._preparing: dict[str, Executor] = {}
         self.observers: list[OutcomeObserver] = []
         """Told of what became of every binding, and why."""
@@ -62,13 +56,9 @@ class Bindings:
 
     def executor(self) -> Executor:
         """What carries out the effects of one pod."""
+        basis, edge = self.basis, self.edge
         return Executor(
-            cache=self._cache,
-            writer=self._edge.writer,
-            events=self._edge.events,
-            changes=self.changes,
-            snapshot=self._snapshot,
-            clock=self._clock,
+            basis.cache, edge.writer, edge.events, self.changes, basis.snapshot, basis.clock
         )
 
     def begin(self, chosen: Chosen) -> None:
@@ -79,7 +69,7 @@ class Bindings:
         if chosen.pre_bind:
             chosen.executor = chosen.executor or self.executor()
             self._preparing[pod.uid] = chosen.executor
-            self._in_flight.beside(self._prepare(chosen, chosen.executor))
+            self.in_flight.beside(self._prepare(chosen, chosen.executor))
         else:
             self._start_binding(chosen)
 
@@ -109,14 +99,14 @@ class Bindings:
             status = await executor.carry_out(chosen.pre_bind)
         finally:
             del self._preparing[pod.uid]
-        self._measures.point(chosen.queued, "PreBind", began, well=status.ok)
+        self.measures.point(chosen.queued, "PreBind", began, well=status.ok)
         if status.ok:
             self._start_binding(chosen)
-        elif self._in_flight.stopping:
-            self._setbacks.forget(pod, chosen.node)  # whoever reads the server next tries it again
+        elif self.in_flight.stopping:
+            self.setbacks.forget(pod, chosen.node)  # whoever reads the server next tries it again
         else:
             self._tell(Bind(pod, chosen.node), BindOutcome.REFUSED, " ".join(status.reasons))
-            self._setbacks.taken_back(chosen.queued, status, chosen.node)
+            self.setbacks.taken_back(chosen.queued, status, chosen.node)
 
     def _tell(self, effect: Bind, outcome: BindOutcome, why: str) -> None:
         for observer in self.observers:
@@ -124,14 +114,14 @@ class Bindings:
 
     def _start_binding(self, chosen: Chosen) -> None:
         """By us in one of the slots, by somebody else beside them."""
-        start = self._in_flight.beside if chosen.acts.how.by else self._in_flight.bind
+        start = self.in_flight.beside if chosen.acts.how.by else self.in_flight.bind
         start(self._bind(chosen))
 
     async def _bind(self, chosen: Chosen) -> None:
         queued, node, acts = chosen.queued, chosen.node, chosen.acts
         pod = queued.pod
         effect = Bind(pod, node, acts.annotations)
-        await self._edge.statuses.withdraw(pod.uid)
+        await self.edge.statuses.withdraw(pod.uid)
         if self._cache.nodes.row(node) < 0:
             # The API server would bind to a node that does not exist.
             outcome, why = BindOutcome.REFUSED, f"node {node} is gone"
@@ -139,8 +129,8 @@ class Bindings:
             outcome, why = await self._hand_over(chosen)
         else:
             began = self._clock.monotonic()
-            outcome, why = await self._edge.binder.bind(effect)
-            self._measures.point(queued, "Bind", began, well=outcome is BindOutcome.BOUND)
+            outcome, why = await self.edge.binder.bind(effect)
+            self.measures.point(queued, "Bind", began, well=outcome is BindOutcome.BOUND)
         if outcome is BindOutcome.UNKNOWN and not acts.how.by:
             outcome, why = await self._resolve(effect, why)
         self._tell(effect, outcome, why)
@@ -150,20 +140,18 @@ class Bindings:
                 self._after(acts)
             case BindOutcome.TAKEN | BindOutcome.GONE:
                 await chosen.take_back()
-                self._queue.done(pod.uid)
-                self._setbacks.forget(pod, node)
+                self.queue.done(pod.uid)
+                self.setbacks.forget(pod, node)
                 log.info('Dropped pod="%s" reason="%s"', pod.key, why)
-            case BindOutcome.REFUSED if self._in_flight.stopping:
+            case BindOutcome.REFUSED if self.in_flight.stopping:
                 await chosen.take_back()
-                self._setbacks.forget(pod, node)  # whoever reads the server next tries it again
+                self.setbacks.forget(pod, node)  # whoever reads the server next tries it again
             case BindOutcome.REFUSED:
-                self._measures.ended(queued, Result.ERROR)
                 await chosen.take_back()
                 # Who may not write Events either is told here.
                 log.warning('Binding rejected pod="%s" node="%s" reason="%s"', pod.key, node, why)
-                message = f"binding rejected: {why}"
-                self._setbacks.fail(queued, "SchedulerError", message, None, nominated="")
-                self._setbacks.forget(pod, node)
+                self.setbacks.error(queued, f"binding rejected: {why}")
+                self.setbacks.forget(pod, node)
             case BindOutcome.UNKNOWN:
                 log.warning('Left with its binding unknown pod="%s" reason="%s"', pod.key, why)
             case _:
@@ -182,9 +170,9 @@ class Bindings:
             outcome = self._as_watched(uid, chosen.node)
             if outcome is not None:
                 return outcome
-            if self._in_flight.stopping:
+            if self.in_flight.stopping:
                 return BindOutcome.UNKNOWN, f"it is with {by}"
-            await self._edge.pause(_RESOLVE_FIRST)
+            await self.edge.pause(_RESOLVE_FIRST)
         return BindOutcome.REFUSED, f"{by} has not bound it within {_HAND_OVER_SECONDS:g} s"
 
     def _as_watched(self, uid: str, wanted: str) -> tuple[BindOutcome, str] | None:
@@ -207,18 +195,18 @@ class Bindings:
             watched = self._as_watched(effect.pod.uid, effect.node)
             if watched is not None:
                 return watched
-            outcome, why = await self._edge.binder.resolve(effect)
-            if outcome is not BindOutcome.UNKNOWN or self._in_flight.stopping:
+            outcome, why = await self.edge.binder.resolve(effect)
+            if outcome is not BindOutcome.UNKNOWN or self.in_flight.stopping:
                 return outcome, why
-            await self._edge.pause(pause)
+            await self.edge.pause(pause)
             pause = min(_RESOLVE_MOST, pause * 2)
 
     def _succeeded(self, queued: QueuedPod, decision: Decision, node: str) -> None:
         pod = queued.pod
-        self._queue.done(pod.uid)
-        self._measures.ended(queued, Result.SCHEDULED)
+        self.queue.done(pod.uid)
+        self.measures.ended(queued, Result.SCHEDULED)
         note = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
-        self._edge.events.emit(pod_event(pod, "Normal", "Scheduled", "Binding", note))
+        self.edge.events.emit(pod_event(pod, "Normal", "Scheduled", "Binding", note))
         log.info(
             'Successfully bound pod to node pod="%s" node="%s" evaluatedNodes=%d feasibleNodes=%d'
             ' score=%g bundle="%s"%s',
@@ -235,9 +223,9 @@ class Bindings:
         """What a pod that is bound has coming."""
         for effect in acts.after:
             if isinstance(effect, Patch):
-                self._in_flight.beside(patch(effect, self._edge.writer))
+                self.in_flight.beside(patch(effect, self.edge.writer))
             else:
-                self._edge.events.emit(effect)
+                self.edge.events.emit(effect)
 
 
 def marked(pod: Pod, annotations: Mapping[str, str], labels: Mapping[str, str]) -> Pod:

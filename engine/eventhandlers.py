@@ -23,18 +23,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from engine.cache import Cache
 from engine.framework.events import Action, ClusterEvent, Resource, Seen
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.objects import (
-    Container as PodContainer,
-)
-from engine.objects import (
-    ContainerStatus,
     Identity,
     Namespace,
     Node,
@@ -42,7 +40,6 @@ from engine.objects import (
     Pod,
     Quantity,
     ResourceList,
-    ResourceRequirements,
     object_key,
 )
 from engine.quantity import parse
@@ -51,94 +48,25 @@ from engine.telemetry import Count, Telemetry
 
 log = logging.getLogger(__name__)
 
-_T = TypeVar("_T")
+_T = TypeVar("_T", bound=msgspec.Struct)
 
 POD_ASSIGNED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 POD_FREED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 POD_OTHERWISE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_OTHER)
-NODE_ADDED: Final = ClusterEvent(Resource.NODE, Action.ADD)
-NODE_DELETED: Final = ClusterEvent(Resource.NODE, Action.DELETE)
-NODE_OTHERWISE: Final = ClusterEvent(Resource.NODE, Action.UPDATE_OTHER)
-NAMESPACE_ADDED: Final = ClusterEvent(Resource.NAMESPACE, Action.ADD)
-NAMESPACE_CHANGED: Final = ClusterEvent(Resource.NAMESPACE, Action.UPDATE_OTHER)
-NAMESPACE_DELETED: Final = ClusterEvent(Resource.NAMESPACE, Action.DELETE)
 
 _TERMINAL: Final = frozenset({"Succeeded", "Failed"})
 _NODE_STATUS_WITH_EVENTS: Final = frozenset({"allocatable", "conditions"})
 _NODE_SPEC_WITH_EVENTS: Final = frozenset({"taints"})
 
-MakePodInfo = Callable[[Pod], PodInfo]
-"""Raises ValueError if a quantity of the pod cannot be read."""
+_METADATA: Final = frozenset({"metadata"})
+_VERSIONS: Final = frozenset({"resource_version", "generation"})
+_AMOUNTS: Final = frozenset(
+    {"requests", "limits", "overhead", "allocated_resources", "allocatable", "capacity"}
+)
+"""Fields that hold quantities by resource, wherever they are in an object."""
+
 OnRefused = Callable[[Pod, str], None]
 """Told once, of a pod of ours that cannot be scheduled because it cannot be read, and why."""
-
-
-class ClusterState(Protocol):
-    """What is needed of the cache. Every call is harmless if it comes twice."""
-
-    def add_node(self, node: Node) -> None:
-        """A node came."""
-        ...
-
-    def update_node(self, node: Node) -> None:
-        """A node changed."""
-        ...
-
-    def remove_node(self, name: str) -> None:
-        """A node went."""
-        ...
-
-    def add_pod(self, pod: PodInfo, node_name: str) -> None:
-        """The server says that the pod is on the node; confirms an assumed one."""
-        ...
-
-    def update_pod(self, pod: PodInfo, node_name: str) -> None:
-        """A pod on a node changed."""
-        ...
-
-    def remove_pod(self, uid: str) -> None:
-        """A pod is gone or finished."""
-        ...
-
-    def forget(self, uid: str) -> bool:
-        """An assumed pod is not going to be on its node."""
-        ...
-
-    def is_assumed(self, uid: str) -> bool:
-        """True if only we say that the pod is on a node."""
-        ...
-
-    def node_of(self, uid: str) -> str | None:
-        """The node the pod is on, assumed or not."""
-        ...
-
-    def nominate(self, pod: PodInfo, node_name: str) -> None:
-        """A waiting pod is promised a node; an empty name takes that back."""
-        ...
-
-    def withdraw(self, uid: str) -> bool:
-        """No node is promised to the pod any longer; False if none was."""
-        ...
-
-    def promised(self, uid: str) -> str:
-        """The node that a waiting pod is promised, empty if none."""
-        ...
-
-    def set_namespace(self, namespace: Namespace) -> bool:
-        """A namespace came or changed; true if that changes what is read of pods on nodes."""
-        ...
-
-    def remove_namespace(self, name: str) -> bool:
-        """A namespace went; true if that changes what is read of pods on nodes."""
-        ...
-
-    def set_object(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
-        """An object of another kind came or changed."""
-        ...
-
-    def remove_object(self, kind: str, key: str) -> None:
-        """An object of another kind went."""
-        ...
 
 
 # ---- what a change is called ---------------------------------------------------------------------
@@ -213,17 +141,14 @@ def _resources_untouched(old: Pod, new: Pod) -> bool:
 
 
 def _requests_of(pod: Pod) -> Mapping[str, int]:
-    try:
-        return make_pod_info(pod).requests
-    except ValueError:
-        return make_pod_info(legible(pod)).requests
+    return as_far_as_legible(pod).requests
 
 
 def node_events(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
-    """The finer events of a node's change; none if nothing changed that has a name.
+    """The finer events of a node's change; none if nothing changed that is read.
 
-    Uncordoning counts as a change of taints, cordoning as nothing. Of conditions only the status
-    counts.
+    Uncordoning counts as a change of taints, cordoning as none. Of conditions only the status
+    counts. What kube-scheduler has no event for and a policy may read is Node/Update.
     """
     actions: list[Action] = []
     uncordoned = old.spec.unschedulable and not new.spec.unschedulable
@@ -239,15 +164,11 @@ def node_events(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
         actions.append(Action.UPDATE_NODE_ANNOTATION)
     if (old.status.declared_features or []) != (new.status.declared_features or []):
         actions.append(Action.UPDATE_NODE_DECLARED_FEATURE)
-    return tuple([ClusterEvent(Resource.NODE, action) for action in actions])
-
-
-def extra_node_events(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
-    """What kube-scheduler has no event for and a policy may read: Node/Update, or nothing."""
-    differs = _differs(old.spec, new.spec, _NODE_SPEC_WITH_EVENTS) or _differs(
+    if _differs(old.spec, new.spec, _NODE_SPEC_WITH_EVENTS) or _differs(
         old.status, new.status, _NODE_STATUS_WITH_EVENTS
-    )
-    return (NODE_OTHERWISE,) if differs else ()
+    ):
+        actions.append(Action.UPDATE_OTHER)
+    return tuple([ClusterEvent(Resource.NODE, action) for action in actions])
 
 
 def _differs(old: msgspec.Struct, new: msgspec.Struct, but_for: frozenset[str]) -> bool:
@@ -282,37 +203,18 @@ def _same_quantity(old: Quantity, new: Quantity) -> bool:
 # ---- what cannot be read -------------------------------------------------------------------------
 
 
-def legible(pod: Pod) -> Pod:
-    """The pod without the quantities that cannot be read."""
-    spec, status = pod.spec, pod.status
-    replace = msgspec.structs.replace
-    return replace(
-        pod,
-        spec=replace(
-            spec,
-            containers=_each(spec.containers, _legible_container),
-            init_containers=_each(spec.init_containers, _legible_container),
-            overhead=_legible_list(spec.overhead),
-            resources=_legible_resources(spec.resources),
-        ),
-        status=replace(
-            status,
-            container_statuses=_each(status.container_statuses, _legible_status),
-            init_container_statuses=_each(status.init_container_statuses, _legible_status),
-            allocated_resources=_legible_list(status.allocated_resources),
-            resources=_legible_resources(status.resources),
-        ),
-    )
-
-
-def _each(items: list[_T] | None, change: Callable[[_T], _T]) -> list[_T] | None:
-    return None if items is None else [change(item) for item in items]
-
-
-def _legible_list(resources: ResourceList | None) -> ResourceList | None:
-    if resources is None:
-        return None
-    return {name: quantity for name, quantity in resources.items() if _is_legible(quantity)}
+def legible(item: _T) -> _T:
+    """The object, or a part of one, without the quantities that cannot be read."""
+    changed: dict[str, Any] = {}
+    for name in item.__struct_fields__:
+        value = getattr(item, name)
+        if name in _AMOUNTS and value:
+            changed[name] = {key: amount for key, amount in value.items() if _is_legible(amount)}
+        elif isinstance(value, msgspec.Struct):
+            changed[name] = legible(value)
+        elif isinstance(value, list):
+            changed[name] = [legible(x) if isinstance(x, msgspec.Struct) else x for x in value]
+    return msgspec.structs.replace(item, **changed)
 
 
 def _is_legible(quantity: Quantity) -> bool:
@@ -323,54 +225,36 @@ def _is_legible(quantity: Quantity) -> bool:
     return True
 
 
+def as_far_as_legible(pod: Pod) -> PodInfo:
+    """What is read of the pod, without the quantities that cannot be."""
+    try:
+        return make_pod_info(pod)
+    except ValueError:
+        return make_pod_info(legible(pod))
+
+
 def legible_node(node: Node) -> Node:
     """The node without the quantities that cannot be read; the same one if all can."""
-    status = node.status
-    for resources in (status.allocatable, status.capacity):
+    for resources in (node.status.allocatable, node.status.capacity):
         if not all(map(_is_legible, (resources or {}).values())):
             log.warning("node %s has quantities that cannot be read", node.metadata.name)
-            readable = msgspec.structs.replace(
-                status,
-                allocatable=_legible_list(status.allocatable),
-                capacity=_legible_list(status.capacity),
-            )
-            return msgspec.structs.replace(node, status=readable)
+            return legible(node)
     return node
-
-
-def _legible_resources(of: ResourceRequirements | None) -> ResourceRequirements | None:
-    if of is None:
-        return None
-    requests, limits = _legible_list(of.requests), _legible_list(of.limits)
-    return msgspec.structs.replace(of, requests=requests, limits=limits)
-
-
-def _legible_container(container: PodContainer) -> PodContainer:
-    return msgspec.structs.replace(container, resources=_legible_resources(container.resources))
-
-
-def _legible_status(status: ContainerStatus) -> ContainerStatus:
-    return msgspec.structs.replace(
-        status,
-        allocated_resources=_legible_list(status.allocated_resources),
-        resources=_legible_resources(status.resources),
-    )
 
 
 # ---- the handlers --------------------------------------------------------------------------------
 
 
+@dataclass(eq=False)
 class _Handler:
     """What they have in common."""
 
-    def __init__(
-        self, cache: ClusterState, queue: SchedulingQueue, on_work: Callable[[], None]
-    ) -> None:
-        self._cache = cache
-        self._queue = queue
-        self._on_work = on_work
-        self.synced = False
-        """True once everything that was there at the start has been told."""
+    cache: Cache
+    queue: SchedulingQueue
+    on_work: Callable[[], None]
+    """Called whenever the queue may have something to pop."""
+    synced: bool = field(default=False, init=False)
+    """True once everything that was there at the start has been told."""
 
     def on_synced(self) -> None:
         """The first list is through."""
@@ -380,10 +264,11 @@ class _Handler:
         """Nothing is known of the object but its name: what was known of it stays."""
 
     def _wake(self) -> None:
-        if self._queue.ready:
-            self._on_work()
+        if self.queue.ready:
+            self.on_work()
 
 
+@dataclass(eq=False)
 class PodHandler(_Handler):
     """Pods: those on nodes to the cache, those that wait for us to the queue.
 
@@ -391,27 +276,14 @@ class PodHandler(_Handler):
     what of it can be read: better too little taken than a node lost.
     """
 
-    def __init__(
-        self,
-        cache: ClusterState,
-        queue: SchedulingQueue,
-        on_work: Callable[[], None],
-        *,
-        scheduler_names: Container[str],
-        make_pod_info: MakePodInfo,
-        on_refused: OnRefused,
-        telemetry: Telemetry,
-    ) -> None:
-        super().__init__(cache, queue, on_work)
-        self._scheduler_names = scheduler_names
-        self._make_pod_info = make_pod_info
-        self._on_refused = on_refused
-        self._telemetry = telemetry
-        self._unread: dict[str, str] = {}
+    scheduler_names: Container[str]
+    on_refused: OnRefused
+    telemetry: Telemetry
+    _unread: dict[str, str] = field(default_factory=dict, init=False)
 
     def on_add(self, pod: Pod) -> None:
         """The pod is new, or new to us."""
-        match place_of(pod, self._scheduler_names):
+        match place_of(pod, self.scheduler_names):
             case Place.ASSIGNED:
                 self._assigned(pod)
             case Place.PENDING:
@@ -426,8 +298,8 @@ class PodHandler(_Handler):
             self.on_delete(old)
             self.on_add(new)
             return
-        before = place_of(old, self._scheduler_names)
-        match place_of(new, self._scheduler_names):
+        before = place_of(old, self.scheduler_names)
+        match place_of(new, self.scheduler_names):
             case Place.ASSIGNED if before is Place.ASSIGNED:
                 self._still_assigned(old, new)
             case Place.ASSIGNED:
@@ -452,45 +324,44 @@ class PodHandler(_Handler):
     # ---- on nodes
 
     def _assigned(self, pod: Pod) -> None:
-        self._cache.add_pod(self._as_far_as_legible(pod), pod.node_name)
-        self._queue.delete(pod.metadata.uid)
-        self._queue.move(POD_ASSIGNED, None, pod)
+        self.cache.add_pod(self._as_far_as_legible(pod), pod.node_name)
+        self.queue.delete(pod.metadata.uid)
+        self.queue.move(POD_ASSIGNED, None, pod)
 
     def _still_assigned(self, old: Pod, new: Pod) -> None:
-        if not _only_version_differs(old, new):
-            self._cache.update_pod(self._as_far_as_legible(new), new.node_name)
+        if _changed(old, new):
+            self.cache.update_pod(self._as_far_as_legible(new), new.node_name)
         for event in pod_events(old, new):
-            self._queue.move(event, old, new)
+            self.queue.move(event, old, new)
 
     def _as_far_as_legible(self, pod: Pod) -> PodInfo:
         try:
-            return self._make_pod_info(pod)
+            return make_pod_info(pod)
         except ValueError as reason:
             if self._is_news(pod, str(reason)):
                 log.warning("%s: it counts without that", reason)
-            return self._make_pod_info(legible(pod))
+            return make_pod_info(legible(pod))
 
     # ---- waiting
 
     def _pending(self, old: Pod | None, new: Pod) -> None:
         """The pod waits; `old` is how it waited before."""
         uid = new.metadata.uid
-        if self._cache.node_of(uid) is not None and uid not in self._queue:
+        if self.cache.node_of(uid) is not None and uid not in self.queue:
             return  # bound by us, and the watch has not told us yet
         try:
-            pod = self._make_pod_info(new)
+            pod = make_pod_info(new)
         except ValueError as reason:
-            self._queue.delete(uid)
+            self.queue.delete(uid)
             if self._is_news(new, str(reason)):
-                self._on_refused(new, str(reason))
+                self.on_refused(new, str(reason))
             return
         self._unread.pop(uid, None)
         self._promise(old, pod)
         if old is None:
-            self._queue.add(pod)
+            self.queue.add(pod)
             return
-        echo = _only_version_differs(old, new) or _only_our_status_differs(old, new)
-        self._queue.update(pod, () if echo else pod_events(old, new))
+        self.queue.update(pod, () if _is_echo(old, new) else pod_events(old, new))
         if _lost_nomination(old, new):
             self._nomination_lost(old)
 
@@ -499,70 +370,64 @@ class PodHandler(_Handler):
         before = "" if old is None else old.status.nominated_node_name
         node = pod.pod.status.nominated_node_name
         if node == before:
-            node = self._cache.promised(pod.uid)
+            node = self.cache.promised(pod.uid)
             if not node:
                 return
-        self._cache.nominate(pod, node)
+        self.cache.nominate(pod, node)
 
     def _nomination_lost(self, pod: Pod) -> None:
         priority = pod.spec.priority or 0
-        self._queue.move(POD_FREED, pod, None, only=lambda other: other.priority <= priority)
+        self.queue.move(POD_FREED, pod, None, only=lambda other: other.priority <= priority)
 
     # ---- neither
 
     def _out(self, pod: Pod, *, gone: bool = True) -> None:
         uid = pod.metadata.uid
         self._unread.pop(uid, None)
-        self._queue.delete(uid)
-        node = self._cache.node_of(uid)
+        self.queue.delete(uid)
+        node = self.cache.node_of(uid)
         if node is not None:
-            if self._cache.is_assumed(uid):
-                self._cache.forget(uid)
+            if self.cache.is_assumed(uid):
+                self.cache.forget(uid)
             else:
-                self._cache.remove_pod(uid)
-            self._queue.move(POD_FREED, on_node(pod, node), None)
-        elif gone and self._cache.withdraw(uid):
+                self.cache.remove_pod(uid)
+            self.queue.move(POD_FREED, on_node(pod, node), None)
+        elif gone and self.cache.withdraw(uid):
             self._nomination_lost(pod)
 
     def report_again(self, pods: Iterable[Pod]) -> None:
         """Reports those of the pods that wait and cannot be read: nobody may have listened."""
         for pod in pods:
             reason = self._unread.get(pod.metadata.uid)
-            if reason is not None and place_of(pod, self._scheduler_names) is Place.PENDING:
-                self._on_refused(pod, reason)
+            if reason is not None and place_of(pod, self.scheduler_names) is Place.PENDING:
+                self.on_refused(pod, reason)
 
     def _is_news(self, pod: Pod, reason: str) -> bool:
         uid = pod.metadata.uid
         if self._unread.get(uid) == reason:
             return False
         self._unread[uid] = reason
-        self._telemetry.add(Count.OBJECTS_UNREADABLE)
+        self.telemetry.add(Count.OBJECTS_UNREADABLE)
         return True
 
 
-def _only_version_differs(old: Pod, new: Pod) -> bool:
-    """Nothing that is read changed."""
-    return (
-        _same_spec(old, new) and old.status == new.status and _same_meta(old.metadata, new.metadata)
-    )
-
-
-def _same_spec(old: Pod, new: Pod) -> bool:
-    return old.spec == new.spec and old.bound_to == new.bound_to
-
-
-def _only_our_status_differs(old: Pod, new: Pod) -> bool:
-    """Only what the scheduler itself writes changed: conditions and nomination."""
-    before = msgspec.structs.replace(
+def _is_echo(old: Pod, new: Pod) -> bool:
+    """At most what the scheduler itself writes changed: conditions and nomination."""
+    status = msgspec.structs.replace(
         old.status,
         conditions=new.status.conditions,
         nominated_node_name=new.status.nominated_node_name,
     )
-    return before == new.status and _same_spec(old, new) and _same_meta(old.metadata, new.metadata)
+    return not _changed(msgspec.structs.replace(old, status=status), new)
+
+
+def _changed(old: Any, new: Any) -> bool:  # noqa: ANN401 - any struct with metadata
+    """Whether anything that is read of an object changed; a heartbeat changes nothing."""
+    return not _same_meta(old.metadata, new.metadata) or _differs(old, new, _METADATA)
 
 
 def _same_meta(old: Identity, new: Identity) -> bool:
-    return not _differs(old, new, frozenset({"resource_version", "generation"}))
+    return not _differs(old, new, _VERSIONS)
 
 
 class NodeHandler(_Handler):
@@ -573,27 +438,23 @@ class NodeHandler(_Handler):
 
     def on_add(self, node: Node) -> None:
         """The node is new, or new to us."""
-        self._cache.add_node(legible_node(node))
-        self._queue.move(NODE_ADDED, None, node)
+        self.cache.add_node(legible_node(node))
+        self.queue.move(_event_of(Resource.NODE, None, node), None, node)
         self._wake()
 
     def on_update(self, old: Node, new: Node) -> None:
-        """The node changed. A heartbeat changes nothing that is read."""
-        if (
-            old.spec == new.spec
-            and old.status == new.status
-            and _same_meta(old.metadata, new.metadata)
-        ):
+        """The node changed."""
+        if not _changed(old, new):
             return
-        self._cache.update_node(legible_node(new))
-        for event in (*node_events(old, new), *extra_node_events(old, new)):
-            self._queue.move(event, old, new)
+        self.cache.update_node(legible_node(new))
+        for event in node_events(old, new):
+            self.queue.move(event, old, new)
         self._wake()
 
     def on_delete(self, node: Node) -> None:
         """The node is gone."""
-        self._cache.remove_node(node.metadata.name)
-        self._queue.move(NODE_DELETED, node, None)
+        self.cache.remove_node(node.metadata.name)
+        self.queue.move(_event_of(Resource.NODE, node, None), node, None)
         self._wake()
 
 
@@ -605,67 +466,61 @@ class NamespaceHandler(_Handler):
 
     def on_add(self, namespace: Namespace) -> None:
         """The namespace is new, or new to us."""
-        read = self._cache.set_namespace(namespace)
-        self._tell(NAMESPACE_ADDED, namespace, read=read)
+        self._tell(None, namespace, read=self.cache.set_namespace(namespace))
 
     def on_update(self, old: Namespace, new: Namespace) -> None:
         """The namespace changed."""
         if not _same_meta(old.metadata, new.metadata):
-            read = self._cache.set_namespace(new)
-            self._tell(NAMESPACE_CHANGED, new, read=read)
+            self._tell(old, new, read=self.cache.set_namespace(new))
 
     def on_delete(self, namespace: Namespace) -> None:
         """The namespace is gone."""
-        read = self._cache.remove_namespace(namespace.metadata.name)
-        self._tell(NAMESPACE_DELETED, namespace, read=read)
+        read = self.cache.remove_namespace(namespace.metadata.name)
+        self._tell(namespace, None, read=read)
 
-    def _tell(self, event: ClusterEvent, namespace: Namespace, *, read: bool) -> None:
-        name = namespace.metadata.name
-        self._queue.move(event, only=lambda pod: pod.namespace == name)
+    def _tell(self, old: Namespace | None, new: Namespace | None, *, read: bool) -> None:
+        one = old if new is None else new
+        assert one is not None
+        name = one.metadata.name
+        event = _event_of(Resource.NAMESPACE, old, new)
+        self.queue.move(event, only=lambda pod: pod.namespace == name)
         if read:
-            self._queue.move(POD_OTHERWISE)
+            self.queue.move(POD_OTHERWISE)
         self._wake()
 
 
+@dataclass(eq=False)
 class ObjectHandler(_Handler):
     """Objects that plugins look up: to the cache, and what changed to whom it may wake.
 
     An update that changes nothing that is read wakes nobody.
     """
 
-    def __init__(
-        self,
-        cache: ClusterState,
-        queue: SchedulingQueue,
-        on_work: Callable[[], None],
-        wakes: Resource | None,
-        on_change: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        super().__init__(cache, queue, on_work)
-        self._wakes = wakes
-        self._on_change = on_change
+    wakes: Resource | None
+    """The events that its changes are; None: they wake nobody."""
+    on_change: Callable[[str], None] = lambda _: None
+    """Called with the kind at each of them."""
 
     def on_add(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
         """The object is new, or new to us."""
-        self._cache.set_object(item)
+        self.cache.set_object(item)
         self._tell(None, item)
 
     def on_update(self, old: Any, new: Any) -> None:  # noqa: ANN401 - any struct with metadata
         """The object changed."""
-        self._cache.set_object(new)
-        same_meta = _same_meta(old.metadata, new.metadata)
-        if not same_meta or _differs(old, new, frozenset({"metadata"})):
+        self.cache.set_object(new)
+        if _changed(old, new):
             self._tell(old, new)
 
     def on_delete(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
         """The object is gone."""
-        self._cache.remove_object(type(item).__name__, object_key(item.metadata))
+        self.cache.remove_object(type(item).__name__, object_key(item.metadata))
         self._tell(item, None)
 
     def _tell(self, old: Seen, new: Seen) -> None:
-        self._on_change(type(new if old is None else old).__name__)
-        if self._wakes is not None:
-            self._queue.move(_event_of(self._wakes, old, new), old, new)
+        self.on_change(type(new if old is None else old).__name__)
+        if self.wakes is not None:
+            self.queue.move(_event_of(self.wakes, old, new), old, new)
             self._wake()
 
 
@@ -678,24 +533,16 @@ class EventHandlers:
 
     def __init__(
         self,
-        cache: ClusterState,
+        cache: Cache,
         queue: SchedulingQueue,
         *,
         scheduler_names: Container[str],
         on_refused: OnRefused,
-        make_pod_info: MakePodInfo = make_pod_info,
         on_work: Callable[[], None] = lambda: None,
         telemetry: Telemetry | None = None,
     ) -> None:
-        self.pods = PodHandler(
-            cache,
-            queue,
-            on_work,
-            scheduler_names=scheduler_names,
-            make_pod_info=make_pod_info,
-            on_refused=on_refused,
-            telemetry=Telemetry() if telemetry is None else telemetry,
-        )
+        telemetry = Telemetry() if telemetry is None else telemetry
+        self.pods = PodHandler(cache, queue, on_work, scheduler_names, on_refused, telemetry)
         self.nodes = NodeHandler(cache, queue, on_work)
         self.namespaces = NamespaceHandler(cache, queue, on_work)
         self._others: list[ObjectHandler] = []

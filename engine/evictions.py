@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import msgspec
@@ -21,61 +22,40 @@ from engine.plugins.default_preemption import BY_SCHEDULER, DISRUPTION_TARGET
 from engine.queue import SchedulingQueue, SubQueue
 
 
+@dataclass(eq=False)
 class Evictions:
     """See the module."""
 
-    def __init__(
-        self,
-        *,
-        basis: Basis,
-        queue: SchedulingQueue,
-        edge: Edge,
-        measures: Measures,
-        in_flight: InFlight,
-        stop: Callable[[str, str], bool],
-    ) -> None:
-        """Nobody is being evicted.
+    basis: Basis
+    queue: SchedulingQueue
+    edge: Edge
+    measures: Measures
+    in_flight: InFlight
+    stop: Callable[[str, str], bool]
+    """(UID, why) ends the way to its node of a pod that is not bound yet; False: it is on none."""
 
-        Args:
-            basis: the cluster, which knows promises and who leaves.
-            queue: has the pods that room is made for.
-            edge: asks the server, takes promises back, tells the owners of victims.
-            measures: counts victims.
-            in_flight: has the tasks.
-            stop: (UID, why) ends the way to its node of a pod that is not bound yet; False: it is
-                on no such way.
-        """
-        self._cache = basis.cache
-        self._queue = queue
-        self._edge = edge
-        self._clock = basis.clock
-        self._measures = measures
-        self._in_flight = in_flight
-        self._stop = stop
+    def __post_init__(self) -> None:
+        self._cache = self.basis.cache
 
     def evict(self, pod: PodInfo, rescue: PostFilterResult) -> None:
         """The pod is promised a node, and others are evicted for it."""
         if rescue.nominated is not None:
             self._cache.nominate(pod, rescue.nominated)
         if rescue.evictions:
-            for one in rescue.clears:
-                self._clear(one)
-            self._begin_evicting(pod, rescue.nominated or "", rescue.evictions)
+            for one in rescue.clears:  # what is promised to less important pods
+                self._cache.withdraw(one.uid)
+                self.edge.statuses.set_unschedulable(SetUnschedulable(one, "", "", nominated=""))
+            self._begin(pod, rescue.nominated or "", rescue.evictions)
 
-    def _clear(self, pod: PodInfo) -> None:
-        """Takes back what a pod is promised, for a more important one."""
-        self._cache.withdraw(pod.uid)
-        self._edge.statuses.set_unschedulable(SetUnschedulable(pod, "", "", nominated=""))
-
-    def _begin_evicting(self, pod: PodInfo, node: str, victims: Sequence[Evict]) -> None:
+    def _begin(self, pod: PodInfo, node: str, victims: Sequence[Evict]) -> None:
         """The pod is held at the gate until it is done. Who goes already needs no push."""
         leaving = self._cache.nominations.leaving
         victims = [one for one in victims if not (one.pod.terminating or one.pod.uid in leaving)]
         if victims:
             nodes = {one.pod.uid: self._cache.node_of(one.pod.uid) or "" for one in victims}
             self._cache.evicts(pod.uid, nodes)
-            self._measures.evicting(len(victims))
-            self._in_flight.beside(self._evict(pod, node, victims))
+            self.measures.evicting(len(victims))
+            self.in_flight.beside(self._evict(pod, node, victims))
 
     async def _evict(self, pod: PodInfo, node: str, victims: Sequence[Evict]) -> None:
         """All but the last at once, then the last: one that fails saves the rest."""
@@ -83,27 +63,27 @@ class Evictions:
         gone = all(await asyncio.gather(*[self._evict_one(one, node) for one in most]))
         gone = gone and await self._evict_one(last, node)
         self._cache.evicts(pod.uid, {})
-        queued = self._queue.get(pod.uid)
+        queued = self.queue.get(pod.uid)
         # Whatever would have woken it meanwhile was held; without an eviction nothing would, nor
         # others that count on the same victims.
         if queued is not None and (not gone or queued.where is SubQueue.GATED):
             waiting = [one.uid for one in self._cache.nominations.on(node)] if not gone else []
-            self._queue.activate(list(dict.fromkeys([pod.uid, *waiting])))
+            self.queue.activate(list(dict.fromkeys([pod.uid, *waiting])))
 
     async def _evict_one(self, effect: Evict, node: str) -> bool:
         victim = effect.pod
         note = f"Preempted by pod {effect.preemptor.uid} on node {node}"
         why = f"preempted by {effect.preemptor.key}"
-        if self._stop(victim.uid, why):
+        if self.stop(victim.uid, why):
             note += " (in kube-scheduler memory)."
         else:
-            why_not = await self._edge.writer.evict(effect)
+            why_not = await self.edge.writer.evict(effect)
             if why_not:
                 log.warning('Not evicted pod="%s" reason="%s"', victim.key, why_not)
                 return False
-            self._cache.carry(going(victim.pod, effect.message, self._clock.time()))
+            self._cache.carry(going(victim.pod, effect.message, self.basis.clock.time()))
         log.info('Evicted pod="%s" for="%s" node="%s"', victim.key, effect.preemptor.key, node)
-        self._edge.events.emit(pod_event(victim, "Normal", "Preempted", "Preempting", note))
+        self.edge.events.emit(pod_event(victim, "Normal", "Preempted", "Preempting", note))
         return True
 
 

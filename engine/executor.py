@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from engine.cache import Cache
@@ -55,25 +55,18 @@ class Changes:
             del self._waiting[kind][event]
 
 
+@dataclass(eq=False)
 class Executor:
     """Carries out what one pod needs before it is bound."""
 
-    def __init__(
-        self,
-        *,
-        cache: Cache,
-        writer: EffectWriter,
-        events: EventSink,
-        changes: Changes,
-        snapshot: Callable[[], Snapshot],
-        clock: Clock,
-    ) -> None:
-        self._cache = cache
-        self._writer = writer
-        self._events = events
-        self._changes = changes
-        self._snapshot = snapshot
-        self._clock = clock
+    cache: Cache
+    writer: EffectWriter
+    events: EventSink
+    changes: Changes
+    snapshot: Callable[[], Snapshot]
+    clock: Clock
+
+    def __post_init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
         self._written: list[Patch] = []
         self._moved = asyncio.Event()
@@ -84,7 +77,7 @@ class Executor:
         for effect in effects:
             status = self._assume(effect) if isinstance(effect, AssumeObject) else _LATER
             if isinstance(effect, Emit):
-                self._events.emit(effect)
+                self.events.emit(effect)
                 status = Status.SUCCESS
             if not status.ok:
                 self.undo()
@@ -118,7 +111,7 @@ class Executor:
         while self._written:
             effect = self._written.pop()
             assert effect.undo is not None
-            why_not = await self._writer.patch(replace(effect, body=effect.undo, undo=None))
+            why_not = await self.writer.patch(replace(effect, body=effect.undo, undo=None))
             if why_not:
                 name = f"{effect.namespace}/{effect.name}"
                 log.warning('Not taken back %s="%s" reason="%s"', effect.kind, name, why_not)
@@ -134,41 +127,41 @@ class Executor:
             case AssumeObject():
                 return self._assume(effect)
             case Patch():
-                outcome = _outcome(await self._writer.patch(effect))
+                outcome = _outcome(await self.writer.patch(effect))
                 if outcome.ok and effect.undo is not None:
                     self._written.append(effect)
                 return outcome
             case Evict():
-                return _outcome(await self._writer.evict(effect))
+                return _outcome(await self.writer.evict(effect))
             case Await():
                 return await self._wait(effect)
             case Emit():
-                self._events.emit(effect)
+                self.events.emit(effect)
                 return Status.SUCCESS
             case _:
                 assert_never(effect)
 
     def _assume(self, effect: AssumeObject) -> Status:
         version = effect.value.metadata.resource_version
-        if not self._cache.assume_object(effect.value):
+        if not self.cache.assume_object(effect.value):
             return failed(f"{effect.kind} {effect.key} has changed meanwhile")
         kind, key = effect.kind, effect.key
-        self._undo.append(lambda: self._cache.restore_object(kind, key, version))
+        self._undo.append(lambda: self.cache.restore_object(kind, key, version))
         return Status.SUCCESS
 
     async def _wait(self, effect: Await) -> Status:
         """Asks now, and again whenever one of the kinds changes."""
-        deadline = self._clock.monotonic() + effect.timeout_seconds
-        self._changes.add(effect.kinds, self._moved)
+        deadline = self.clock.monotonic() + effect.timeout_seconds
+        self.changes.add(effect.kinds, self._moved)
         try:
             while True:
                 self._moved.clear()
                 if self._cancelled:
                     return failed(self._cancelled)
-                status = effect.check(self._snapshot())
+                status = effect.check(self.snapshot())
                 if status.code is not Code.PENDING:
                     return status
-                left = deadline - self._clock.monotonic()
+                left = deadline - self.clock.monotonic()
                 if left <= 0:
                     return failed(f"timed out waiting for {effect.what}")
                 woken = asyncio.ensure_future(self._moved.wait())
@@ -177,7 +170,7 @@ class Executor:
                 finally:
                     woken.cancel()
         finally:
-            self._changes.remove(effect.kinds, self._moved)
+            self.changes.remove(effect.kinds, self._moved)
 
 
 def _outcome(why_not: str) -> Status:

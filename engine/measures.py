@@ -8,6 +8,7 @@ Source: kubernetes pkg/scheduler/metrics/profile_metrics.go, schedule_one.go.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -42,53 +43,53 @@ class Result(Enum):
     ERROR = "error"
 
 
+@dataclass(eq=False)
 class Measures:
     """Turns what happens to pods into metrics."""
 
-    def __init__(self, telemetry: Telemetry, clock: Clock) -> None:
-        self._telemetry = telemetry
-        self._clock = clock
+    telemetry: Telemetry
+    clock: Clock
 
     def decided(self, placed: Placed) -> None:
         """A decision was made."""
-        self._telemetry.observe(ALGORITHM_SECONDS, placed.seconds)
+        self.telemetry.observe(ALGORITHM_SECONDS, placed.seconds)
         decision = placed.decision
         if decision.rescue is not None:
-            self._telemetry.count(PREEMPTION_ATTEMPTS)
+            self.telemetry.count(PREEMPTION_ATTEMPTS)
         if decision.fit_error is not None:
             rules = {_RULE.search(reason) for reason in decision.fit_error.reasons}
             for policy, line in {(rule[1], rule[2]) for rule in rules if rule}:
-                self._telemetry.count(RULE_REJECTIONS, policy, line)
+                self.telemetry.count(RULE_REJECTIONS, policy, line)
 
     def ended(self, queued: QueuedPod, result: Result) -> None:
         """An attempt that began at `queued.tried_at` ended."""
         profile = queued.pod.pod.spec.scheduler_name
-        seconds = self._clock.monotonic() - queued.tried_at
-        self._telemetry.count(ATTEMPTS, result.value, profile)
-        self._telemetry.observe(ATTEMPT_SECONDS, seconds, result.value, profile)
+        seconds = self.clock.monotonic() - queued.tried_at
+        self.telemetry.count(ATTEMPTS, result.value, profile)
+        self.telemetry.observe(ATTEMPT_SECONDS, seconds, result.value, profile)
         if result is Result.SCHEDULED:
             attempts = queued.attempts
             word = str(attempts) if attempts <= _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS + 1}+"
             since = queued.added_at if queued.first_attempt_at is None else queued.first_attempt_at
-            waited = max(0.0, self._clock.time() - since)
-            self._telemetry.observe(SLI_SECONDS, waited, word)
-            self._telemetry.observe(POD_ATTEMPTS, attempts)
+            waited = max(0.0, self.clock.time() - since)
+            self.telemetry.observe(SLI_SECONDS, waited, word)
+            self.telemetry.observe(POD_ATTEMPTS, attempts)
 
     def held(self) -> None:
         """A pod begins to wait in permit."""
-        self._telemetry.add(Count.PODS_HELD)
+        self.telemetry.add(Count.PODS_HELD)
 
     def waited(self, since: float, result: str) -> None:
         """A pod that had waited in permit since a monotonic time was released or rejected."""
-        self._telemetry.observe(PERMIT_SECONDS, self._clock.monotonic() - since, result)
+        self.telemetry.observe(PERMIT_SECONDS, self.clock.monotonic() - since, result)
 
     def point(self, queued: QueuedPod, point: str, began: float, *, well: bool) -> None:
         """An extension point that began at a monotonic time is through."""
-        seconds = self._clock.monotonic() - began
+        seconds = self.clock.monotonic() - began
         status = "Success" if well else "Error"
         profile = queued.pod.pod.spec.scheduler_name
-        self._telemetry.observe(POINT_SECONDS, seconds, point, status, profile)
+        self.telemetry.observe(POINT_SECONDS, seconds, point, status, profile)
 
     def evicting(self, victims: int) -> None:
         """So many pods were chosen to be evicted for one."""
-        self._telemetry.observe(PREEMPTION_VICTIMS, victims)
+        self.telemetry.observe(PREEMPTION_VICTIMS, victims)

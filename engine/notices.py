@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from engine.display import plain
@@ -19,34 +20,24 @@ _MESSAGE: Final = 4096
 """Characters of a condition's message; the API server takes no pod of more than 1.5 MB."""
 
 
+@dataclass(eq=False)
 class Notices:
     """Tells by an Event and the condition each time; who writes leaves out what is known."""
 
-    def __init__(
-        self, *, statuses: PodStatusWriter, events: EventSink, leads: Callable[[], bool]
-    ) -> None:
-        """Nobody is told yet.
-
-        Args:
-            statuses: takes conditions.
-            events: takes Events.
-            leads: False while another replica decides, and tells.
-        """
-        self._statuses = statuses
-        self._events = events
-        self._leads = leads
+    statuses: PodStatusWriter
+    events: EventSink
+    leads: Callable[[], bool]
+    """False while another replica decides, and tells."""
 
     def report(self, pod: PodInfo, reason: str, message: str, nominated: str | None = None) -> None:
         """Tells the user why the pod waits.
 
         An Event and the condition; nothing while another replica leads.
         """
-        if not self._leads():
-            return
-        message = plain(message, _MESSAGE)
-        note = pod_event(pod, "Warning", "FailedScheduling", "Scheduling", message)
-        self._events.emit(note)
-        self._set_condition(pod, reason, message, nominated)
+        if self.leads():
+            message = plain(message, _MESSAGE)
+            note = pod_event(pod, "Warning", "FailedScheduling", "Scheduling", message)
+            self._tell(note, SetUnschedulable(pod, reason, message, nominated))
 
     def gated(self, queued: QueuedPod) -> None:
         """A gate holds the pod: its owner is told, as of any other wait.
@@ -56,13 +47,12 @@ class Notices:
         autoscalers add no nodes for the pod.
         """
         pod = queued.pod
-        if pod.pod.spec.scheduling_gates or not self._leads():
+        if pod.pod.spec.scheduling_gates or not self.leads():
             return
         why = _why_gated(queued)
         log.info('Gated pod="%s" plugin="%s" reason="%s"', pod.key, queued.gating_plugin, why)
         note = pod_event(pod, "Normal", "SchedulingGated", "Gating", why)
-        self._events.emit(note)
-        self._set_condition(pod, "SchedulingGated", why)
+        self._tell(note, SetUnschedulable(pod, "SchedulingGated", why))
 
     def still_gated(self, queued: QueuedPod) -> None:
         """The same where we begin to lead: nothing if the condition says so already."""
@@ -73,23 +63,22 @@ class Notices:
         """The pod has a node and is not bound to it: told as of any other wait."""
         why = plain(why, _MESSAGE)
         log.info('Waits in permit pod="%s" node="%s" reason="%s"', pod.key, node, why)
-        self._events.emit(pod_event(pod, "Normal", "WaitingOnPermit", "Permit", why))
-        self._set_condition(pod, "WaitingOnPermit", why)
+        note = pod_event(pod, "Normal", "WaitingOnPermit", "Permit", why)
+        self._tell(note, SetUnschedulable(pod, "WaitingOnPermit", why))
 
     def dry_run(self, pod: PodInfo, node: str) -> None:
         """A rule says that the pod is not bound."""
         note = f"Would assign {pod.namespace}/{pod.name} to {node}; dry run, nothing was bound"
-        self._events.emit(pod_event(pod, "Normal", "DryRun", "Binding", note))
+        self.events.emit(pod_event(pod, "Normal", "DryRun", "Binding", note))
 
     def pass_on(self, notes: Iterable[Emit]) -> None:
         """What plugins say of a pod that may go."""
         for note in notes:
-            self._events.emit(note)
+            self.events.emit(note)
 
-    def _set_condition(
-        self, pod: PodInfo, reason: str, message: str, nominated: str | None = None
-    ) -> None:
-        self._statuses.set_unschedulable(SetUnschedulable(pod, reason, message, nominated))
+    def _tell(self, note: Emit, condition: SetUnschedulable) -> None:
+        self.events.emit(note)
+        self.statuses.set_unschedulable(condition)
 
 
 def _why_gated(queued: QueuedPod) -> str:
@@ -98,11 +87,9 @@ def _why_gated(queued: QueuedPod) -> str:
 
 def _says(pod: PodInfo, reason: str, message: str) -> bool:
     """True if the pod's condition says exactly this already."""
-    for condition in pod.pod.status.conditions or ():
-        if condition.type == "PodScheduled":
-            return (condition.status, condition.reason, condition.message) == (
-                "False",
-                reason,
-                message,
-            )
-    return False
+    known = "False", reason, message
+    return any(
+        (one.status, one.reason, one.message) == known
+        for one in pod.pod.status.conditions or ()
+        if one.type == "PodScheduled"
+    )

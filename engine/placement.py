@@ -9,6 +9,7 @@ Waiting is `waiting`, the binding `binding`, the way back `setbacks`, victims `e
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from engine.basis import Basis
 from engine.binding import Bindings
@@ -34,34 +35,25 @@ Observer = Callable[[Placed], None]
 ActsObserver = Callable[[Acted], None]
 
 
+@dataclass(eq=False)
 class Placement:
     """See the module."""
 
-    def __init__(
-        self,
-        *,
-        basis: Basis,
-        queue: SchedulingQueue,
-        measures: Measures,
-        notices: Notices,
-        setbacks: Setbacks,
-        evictions: Evictions,
-        bindings: Bindings,
-    ) -> None:
-        self._basis = basis
-        self._cache = basis.cache
-        self._queue = queue
-        self._clock = basis.clock
-        self._measures = measures
-        self._notices = notices
-        self._setbacks = setbacks
-        self._evictions = evictions
-        self._bindings = bindings
+    basis: Basis
+    queue: SchedulingQueue
+    measures: Measures
+    notices: Notices
+    setbacks: Setbacks
+    evictions: Evictions
+    bindings: Bindings
+
+    def __post_init__(self) -> None:
+        self._cache = self.basis.cache
         self.observers: list[Observer] = []
         """Told of every decision."""
         self.acts_observers: list[ActsObserver] = []
         """Told of what plugins say of pods on their nodes."""
-        self.permits = Permits(basis=basis, queue=queue, host=self)
+        self.permits = Permits(self.basis, self.queue, self.acted, self._released, self._refused)
         """The pods that wait for leave to be bound."""
 
     # ---- from a cycle to a node
@@ -70,23 +62,23 @@ class Placement:
         self, queued: QueuedPod, *, as_member: bool = False, opinion: Opinion | None = None
     ) -> Chosen | Refused:
         """Decides, and gives the pod its node and what is reserved for it there."""
-        pod, framework = queued.pod, self._basis.framework_of(queued.pod)
-        queued.tried_at = self._clock.monotonic()
-        snapshot = self._basis.snapshot()
+        pod, framework = queued.pod, self.basis.framework_of(queued.pod)
+        queued.tried_at = self.basis.clock.monotonic()
+        snapshot = self.basis.snapshot()
         if as_member:
             decision = decide(pod, snapshot, framework)
         else:
             decision = conclude(pod, snapshot, framework, opinion)
-        seconds = self._clock.monotonic() - queued.tried_at
+        seconds = self.basis.clock.monotonic() - queued.tried_at
         placed = Placed(decision, snapshot, seconds, as_member=as_member)
-        self._measures.decided(placed)
+        self.measures.decided(placed)
         for observer in self.observers:
             observer(placed)
         return self.place(queued, decision, snapshot)
 
     def place(self, queued: QueuedPod, decision: Decision, snapshot: Snapshot) -> Chosen | Refused:
         """Gives the pod the node of a decision, and what is reserved for it there."""
-        pod, now, framework = queued.pod, snapshot.now, self._basis.framework_of(queued.pod)
+        pod, now, framework = queued.pod, snapshot.now, self.basis.framework_of(queued.pod)
         if decision.node is None:
             return Refused(queued, decision)
         self._cache.assume(pod, decision.node, now)
@@ -99,7 +91,7 @@ class Placement:
             self.acted(decision, Acted(Point.RESERVE, pod, decision.node, there, leave.words))
             status, chosen.pre_bind = leave.status, leave.pre_bind
             if status.ok and leave.reserved:
-                chosen.executor = self._bindings.executor()
+                chosen.executor = self.bindings.executor()
                 status = chosen.executor.reserve(leave.reserved)
             if not status.ok:
                 self.permits.tell(leave)
@@ -119,7 +111,7 @@ class Placement:
         """The pod loses its node; `tell` those that were rejected for want of the room."""
         chosen.undo()
         if tell:
-            self._setbacks.forget(chosen.queued.pod, chosen.node)
+            self.setbacks.forget(chosen.queued.pod, chosen.node)
         else:
             self._cache.forget(chosen.queued.pod.uid)
 
@@ -131,78 +123,65 @@ class Placement:
 
     # ---- from a node to the binding
 
-    def go(self, chosen: Chosen) -> None:
-        """The pod is bound, or held by whoever lets it wait."""
-        self.hold(chosen, {})
-
-    def hold(self, chosen: Chosen, by: Mapping[str, Permitted]) -> None:
-        """The pod waits on its node for these too; where nobody holds it, it goes at once."""
-        by = {**chosen.leave.held, **by}
+    def go(self, chosen: Chosen, also: Mapping[str, Permitted] | None = None) -> None:
+        """The pod is bound, or held by whoever lets it wait, and by these."""
+        by = {**chosen.leave.held, **(also or {})}
         if by:
-            held = Held(
-                chosen.queued, chosen.decision, chosen.node, by, chosen.executor, chosen.pre_bind
-            )
+            chosen.there = None  # the cluster moves on while it waits
+            held = Held(chosen, by)
             status = self.permits.hold(held)
             if status.ok:
-                self._measures.held()
-                self._notices.waits(
+                self.measures.held()
+                self.notices.waits(
                     held.pod,
                     held.node,
                     f"waits on node {held.node}, {held.seconds:g} s at most: {held.why}",
                 )
             else:
                 chosen.undo()
-                self._setbacks.at_once(chosen.queued, status, chosen.node)
-        elif chosen.there is not None or self._basis.framework_of(chosen.queued.pod).acts(
+                self.setbacks.at_once(chosen.queued, status, chosen.node)
+        elif chosen.there is not None or self.basis.framework_of(chosen.queued.pod).acts(
             chosen.queued.pod
         ):
-            self._may_go(chosen, chosen.there or self._basis.snapshot())
+            self._may_go(chosen, chosen.there or self.basis.snapshot())
         else:
-            self._bindings.begin(chosen)
+            self.bindings.begin(chosen)
         self.permits.tell(chosen.leave)
 
-    def released(self, held: Held) -> None:
-        """A pod that waited, in flight again, may be bound."""
-        self._measures.waited(held.since, Code.SUCCESS.value)
-        chosen = Chosen(
-            held.queued, held.decision, held.node, executor=held.executor, pre_bind=held.pre_bind
-        )
-        self._may_go(chosen, self._basis.snapshot())
+    def _released(self, held: Held) -> None:
+        self.measures.waited(held.since, Code.SUCCESS.value)
+        self._may_go(held.chosen, self.basis.snapshot())
 
-    def refused(self, held: Held, status: Status) -> None:
-        """A pod that waited, in flight again, may not, and why."""
-        self._measures.waited(held.since, status.code.value)
-        self._setbacks.taken_back(held.queued, status, held.node)
+    def _refused(self, held: Held, status: Status) -> None:
+        self.measures.waited(held.since, status.code.value)
+        self.setbacks.taken_back(held.chosen.queued, status, held.node)
 
     def _may_go(self, chosen: Chosen, snapshot: Snapshot) -> None:
         """Asks what is to be done with a pod that may be bound, and does it."""
         pod = chosen.queued.pod
-        chosen.acts = acts = self._basis.framework_of(pod).act(pod, snapshot, chosen.decision)
+        chosen.acts = acts = self.basis.framework_of(pod).act(pod, snapshot, chosen.decision)
         chosen.pre_bind = (*chosen.pre_bind, *acts.pre_bind)
         self.acted(chosen.decision, Acted(Point.ACT, pod, chosen.node, snapshot, acts.words))
         if not acts.status.ok:
             chosen.undo()
-            back = self._setbacks.taken_back if chosen.there is None else self._setbacks.at_once
+            back = self.setbacks.taken_back if chosen.there is None else self.setbacks.at_once
             back(chosen.queued, acts.status, chosen.node)
             return
-        self._notices.pass_on(acts.before)
+        self.notices.pass_on(acts.before)
         if acts.how.dry_run:
             chosen.undo()
-            self._dry_run(pod, chosen.node)
+            # It is told where it would go, and left alone.
+            self.queue.done(pod.uid)
+            self.setbacks.forget(pod, chosen.node)
+            self.notices.dry_run(pod, chosen.node)
         else:
-            self._bindings.begin(chosen)
-
-    def _dry_run(self, pod: PodInfo, node: str) -> None:
-        """A rule says that the pod is not bound: it is told where it would go, and left alone."""
-        self._queue.done(pod.uid)
-        self._setbacks.forget(pod, node)
-        self._notices.dry_run(pod, node)
+            self.bindings.begin(chosen)
 
     def stop(self, uid: str, why: str) -> bool:
         """Takes a pod back that is not being bound yet; False: it is on no way to a node."""
         if self.permits.reject(uid, unschedulable(why)):
             return True
-        return self._bindings.cancel(uid, why)
+        return self.bindings.cancel(uid, why)
 
     # ---- without a node
 
@@ -212,27 +191,27 @@ class Placement:
         if refused.status is None:
             self._unplaced(refused.queued, decision)
         else:
-            self._setbacks.at_once(refused.queued, refused.status, decision.node or "")
+            self.setbacks.at_once(refused.queued, refused.status, decision.node or "")
 
     def rescue(self, pod: PodInfo, rejections: Rejections | None) -> PostFilterResult | None:
         """What is to be done so that the pod fits; None if nobody can say."""
-        framework = self._basis.framework_of(pod)
+        framework = self.basis.framework_of(pod)
         if rejections is None or not rejections.nodes or not framework.rescues:
             return None
         try:
-            return framework.post_filter(pod, self._basis.snapshot(), rejections)
+            return framework.post_filter(pod, self.basis.snapshot(), rejections)
         except PluginError:
             return None  # told to `on_fault`; the gang does not fit
 
     def _unplaced(self, queued: QueuedPod, decision: Decision) -> None:
         if decision.error is not None:
-            self._setbacks.error(queued, decision.message)
+            self.setbacks.error(queued, decision.message)
             return
         fit_error, rescue = decision.fit_error, decision.rescue
         plugins = frozenset() if fit_error is None else fit_error.plugins
         nominated = None if rescue is None else rescue.nominated
         if rescue is not None:
-            self._evictions.evict(queued.pod, rescue)
+            self.evictions.evict(queued.pod, rescue)
         # What extenders say of a pod says nothing of another of its class.
         alone = decision.opinion is not None
-        self._setbacks.reject(queued, decision.message, plugins, nominated, alone=alone)
+        self.setbacks.reject(queued, decision.message, plugins, nominated, alone=alone)

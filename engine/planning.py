@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.cache import Cache
-from engine.collective.packing import Alike, Budget, Packing, Search, Steps
+from engine.collective.packing import Alike, Budget, Packing, Search, Steps, pack
 from engine.framework.interface import Room
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework, Unfit
@@ -25,61 +25,46 @@ from engine.framework.snapshot import CodeColumn, Snapshot
 FrameworkOf = Callable[[PodInfo], Framework]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Member -> row, whether these are enough, and whether the budget ended the search."""
-
-    rows: dict[int, int]
-    enough: bool
-    cut_short: bool = False
-
-
+@dataclass(eq=False)
 class Rehearsal:
     """Members are put on nodes, and all filters asked about the next: `packing.Others`.
 
     They are there within its context only.
     """
 
-    def __init__(
-        self,
-        pods: Sequence[PodInfo],
-        cache: Cache,
-        snapshot: Callable[[], Snapshot],
-        framework_of: FrameworkOf,
-    ) -> None:
-        self._pods = pods
-        self._cache = cache
-        self._snapshot = snapshot
-        self._framework_of = framework_of
-        self._there: list[tuple[PodInfo, str]] = []
+    pods: Sequence[PodInfo]
+    cache: Cache
+    snapshot: Callable[[], Snapshot]
+    framework_of: FrameworkOf
+    _there: list[tuple[PodInfo, str]] = field(default_factory=list, init=False)
 
     def __enter__(self) -> None:
         """Those that were put somewhere are there again."""
         for pod, node in self._there:
-            if self._cache.node_of(pod.uid) is None:  # else somebody has bound it meanwhile
-                self._cache.assume(pod, node)
+            if self.cache.node_of(pod.uid) is None:  # else somebody has bound it meanwhile
+                self.cache.assume(pod, node)
 
     def __exit__(self, *_: object) -> None:
         """And are not."""
         for pod, _node in reversed(self._there):
-            self._cache.forget(pod.uid)
+            self.cache.forget(pod.uid)
 
     def takes(self, member: int, row: int) -> bool:
         """See `Others.takes`."""
-        pod = self._pods[member]
+        pod = self.pods[member]
         rows = np.array([row], np.intp)
-        return bool(self._framework_of(pod).verdicts(pod, self._snapshot(), rows)[0])
+        return bool(self.framework_of(pod).verdicts(pod, self.snapshot(), rows)[0])
 
     def put(self, member: int, row: int) -> None:
         """See `Others.put`."""
-        self._there.append((self._pods[member], self._cache.nodes.name(row)))
-        self._cache.assume(*self._there[-1])
+        self._there.append((self.pods[member], self.cache.nodes.name(row)))
+        self.cache.assume(*self._there[-1])
 
     def take(self, member: int) -> None:
         """See `Others.take`."""
         pod, _ = self._there.pop()
-        assert pod is self._pods[member]
-        self._cache.forget(pod.uid)
+        assert pod is self.pods[member]
+        self.cache.forget(pod.uid)
 
 
 def plan(
@@ -89,8 +74,8 @@ def plan(
     rehearsal: Rehearsal,
     framework_of: FrameworkOf,
     domains: tuple[CodeColumn, Sequence[int]] | None = None,
-) -> Steps[Plan]:
-    """Places at least `wanted` of the pods, which are on no node.
+) -> Steps[Packing]:
+    """Places at least `wanted` of the pods, which are on no node: by their numbers, on rows.
 
     Args:
         pods: the members, in order.
@@ -111,22 +96,8 @@ def plan(
     places: Sequence[NDArray[np.intp]] = [np.arange(asked.size)]
     if domains is not None:
         places = yield from _within(asked, wanted, *domains, snapshot().dictionary.texts)
-    best = Packing()
-    searches: list[Search] = []
-    for rows in places:
-        yield
-        searches.append(Search(asked.at(rows), asked.left[rows], rows, budget, others))
-        found = yield from searches[-1].straight(wanted)
-        if len(found.rows) > len(best.rows):
-            best = found
-        if found.enough or budget.spent:
-            break
-    for search in () if best.enough else searches:
-        way = yield from search.every_way(wanted)
-        if way is not None:
-            best = way
-            break
-    return Plan(best.rows, best.enough, budget.spent and not best.enough)
+    searches = (Search(asked.at(rows), asked.left[rows], rows, budget, others) for rows in places)
+    return (yield from pack(searches, wanted, budget))
 
 
 def emptiest(

@@ -92,53 +92,25 @@ class Scheduler:
         self._background: list[Background] = []
         self._wake = asyncio.Event()
         self._minute = int(clock.time() // _MINUTE)
-        self._basis = Basis(framework=framework, cache=cache, signals=signals, clock=clock)
+        self._basis = Basis(framework, cache, signals, clock)
         self._in_flight = InFlight(self.wake)
-        self._notices = Notices(
-            statuses=edge.statuses, events=edge.events, leads=lambda: self.leads
-        )
+        self._notices = Notices(edge.statuses, edge.events, lambda: self.leads)
         queue.on_gated = self._notices.gated
         measures = Measures(telemetry, clock)
-        setbacks = Setbacks(cache=cache, queue=queue, notices=self._notices, measures=measures)
-        evictions = Evictions(
-            basis=self._basis,
-            queue=queue,
-            edge=edge,
-            measures=measures,
-            in_flight=self._in_flight,
-            stop=lambda uid, why: self.placement.stop(uid, why),
-        )
-        self._bindings = Bindings(
-            basis=self._basis,
-            queue=queue,
-            edge=edge,
-            measures=measures,
-            in_flight=self._in_flight,
-            setbacks=setbacks,
-        )
+        self._setbacks = setbacks = Setbacks(cache, queue, self._notices, measures)
+        parts = self._basis, queue, edge, measures, self._in_flight
+        evictions = Evictions(*parts, lambda uid, why: self.placement.stop(uid, why))
+        self._bindings = Bindings(*parts, setbacks)
         self.changes = self._bindings.changes
         """To be told of every change of an object that a pod may wait for."""
         self.placement = Placement(
-            basis=self._basis,
-            queue=queue,
-            measures=measures,
-            notices=self._notices,
-            setbacks=setbacks,
-            evictions=evictions,
-            bindings=self._bindings,
+            self._basis, queue, measures, self._notices, setbacks, evictions, self._bindings
         )
-        self._setbacks = setbacks
         self._lane: Lane | None = None
         self.permits = self.placement.permits
         """The pods that wait for leave to be bound."""
-        self.gangs = Gangs(
-            basis=self._basis,
-            placement=self.placement,
-            setbacks=setbacks,
-            evictions=evictions,
-            queue=queue,
-            telling=Telling(self._basis, self._in_flight, edge.writer),
-        )
+        telling = Telling(self._basis, self._in_flight, edge.writer)
+        self.gangs = Gangs(self._basis, self.placement, setbacks, evictions, queue, telling)
         """Those that wait for each other."""
         self.permits.also = self.gangs.holds.also
         self.add_background(self.permits)

@@ -1,9 +1,12 @@
 """Pods that do not get a node, or lose it: room given back, queued again, owners told.
 
-What is forgotten gives room back, so pods that were rejected for want of it are told.
+What is forgotten gives room back, so pods that were rejected for want of it are told. `reject` and
+`error` are the only ways of failing; who was deleted or bound meanwhile is told nothing.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from engine.cache import Cache
 from engine.eventhandlers import POD_FREED, on_node
@@ -14,16 +17,14 @@ from engine.notices import Notices
 from engine.queue import QueuedPod, SchedulingQueue
 
 
+@dataclass(eq=False)
 class Setbacks:
     """See the module."""
 
-    def __init__(
-        self, *, cache: Cache, queue: SchedulingQueue, notices: Notices, measures: Measures
-    ) -> None:
-        self._cache = cache
-        self._queue = queue
-        self._notices = notices
-        self._measures = measures
+    cache: Cache
+    queue: SchedulingQueue
+    notices: Notices
+    measures: Measures
 
     def reject(
         self,
@@ -34,29 +35,27 @@ class Setbacks:
         *,
         alone: bool = False,
     ) -> None:
-        """It waits for what these plugins wait for; `nominated` as in `SetUnschedulable`."""
-        self._measures.ended(queued, Result.UNSCHEDULABLE)
-        self.fail(queued, "Unschedulable", message, plugins, alone=alone, nominated=nominated)
+        """It waits for what these plugins wait for.
+
+        `nominated` is the node it is promised, empty to take that back. `alone`: this says nothing
+        of other pods of its class.
+        """
+        self.measures.ended(queued, Result.UNSCHEDULABLE)
+        if self.queue.requeue_rejected(queued, plugins, alone=alone):
+            self.notices.report(queued.pod, "Unschedulable", message, nominated)
 
     def error(self, queued: QueuedPod, message: str) -> None:
         """Something failed, for which it waits its backoff; nothing is promised to it any more."""
-        self._measures.ended(queued, Result.ERROR)
-        self.fail(queued, "SchedulerError", message, None, nominated="")
+        self.measures.ended(queued, Result.ERROR)
+        if self.queue.requeue_error(queued):
+            self.notices.report(queued.pod, "SchedulerError", message, nominated="")
 
     def taken_back(self, queued: QueuedPod, status: Status, node: str) -> None:
         """A plugin refuses the chosen node, or fails: the pod is queued again."""
         words = " ".join(status.reasons)
         if status.rejected:
-            self._measures.ended(queued, Result.UNSCHEDULABLE)
             message = f"node {node} was chosen and refused: {words}"
-            self.fail(
-                queued,
-                "Unschedulable",
-                message,
-                frozenset({status.plugin}),
-                alone=True,
-                nominated="",
-            )
+            self.reject(queued, message, frozenset({status.plugin}), nominated="", alone=True)
         else:
             self.error(queued, words)
         self.forget(queued.pod, node)
@@ -67,34 +66,11 @@ class Setbacks:
         Nobody has seen the room taken, so nobody is told that it is free: two pods that are refused
         would wake each other for ever.
         """
-        self._cache.forget(queued.pod.uid)
+        self.cache.forget(queued.pod.uid)
         self.taken_back(queued, status, node)
 
     def forget(self, pod: PodInfo, node: str) -> None:
         """Takes an assumption back and tells the pods that were rejected for want of the room."""
-        if self._cache.forget(pod.uid):
+        if self.cache.forget(pod.uid):
             there = on_node(pod.pod, node)
-            self._queue.move(POD_FREED, there, None, only=lambda other: other.uid != pod.uid)
-
-    def fail(
-        self,
-        queued: QueuedPod,
-        reason: str,
-        message: str,
-        rejected_by: frozenset[str] | None,
-        *,
-        alone: bool = False,
-        nominated: str | None = None,
-    ) -> None:
-        """The one way of failing: requeue, tell the user, set the condition if it changes.
-
-        `alone`: it says nothing of other pods of the class. `nominated` is the node it is promised,
-        empty to take that back.
-        """
-        if rejected_by is None:
-            kept = self._queue.requeue_error(queued)
-        else:
-            kept = self._queue.requeue_rejected(queued, rejected_by, alone=alone)
-        if not kept:
-            return  # deleted or bound meanwhile
-        self._notices.report(queued.pod, reason, message, nominated)
+            self.queue.move(POD_FREED, there, None, only=lambda other: other.uid != pod.uid)

@@ -20,13 +20,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Final, Protocol
+from typing import Final
 
 from engine.basis import Basis
-from engine.executor import Executor
+from engine.choice import Chosen
 from engine.framework.acting import Acted, Leave, Point
 from engine.framework.decision import Decision
-from engine.framework.effects import Effect
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.interface import Permitted
 from engine.framework.podinfo import PodInfo
@@ -51,14 +50,8 @@ class Held:
     `since` is monotonic, as is `due`: when it is asked about at the latest.
     """
 
-    queued: QueuedPod
-    decision: Decision
-    node: str
+    chosen: Chosen
     by: Mapping[str, Permitted]
-    executor: Executor | None = None
-    """What was reserved for it, to be taken back."""
-    pre_bind: Sequence[Effect] = ()
-    """What has to be done before it is bound."""
     since: float = 0.0
     since_time: float = 0.0
     due: float = math.inf
@@ -69,7 +62,12 @@ class Held:
     @property
     def pod(self) -> PodInfo:
         """The pod as it is now."""
-        return self.queued.pod
+        return self.chosen.queued.pod
+
+    @property
+    def node(self) -> str:
+        """Where it waits."""
+        return self.chosen.node
 
     @property
     def why(self) -> str:
@@ -82,38 +80,22 @@ class Held:
         return min(MOST_SECONDS, *(one.timeout_seconds for one in self.by.values()))
 
 
-class Host(Protocol):
-    """Whoever pods go back to that wait no longer."""
-
-    def acted(self, decision: Decision, acted: Acted) -> None:
-        """Plugins were asked about the pod of a decision again."""
-        ...
-
-    def released(self, held: Held) -> None:
-        """A pod, in flight again, may be bound."""
-        ...
-
-    def refused(self, held: Held, status: Status) -> None:
-        """A pod, in flight again, may not, and why."""
-        ...
-
-
+@dataclass(eq=False)
 class Permits:
     """The pods that wait, by UID; iterated in the order in which they came."""
 
-    def __init__(self, *, basis: Basis, queue: SchedulingQueue, host: Host) -> None:
-        """Nobody waits.
+    basis: Basis
+    queue: SchedulingQueue
+    acted: Callable[[Decision, Acted], None]
+    """Told that plugins were asked about the pod of a decision again."""
+    released: Callable[[Held], None]
+    """Takes a pod, in flight again, that may be bound."""
+    refused: Callable[[Held, Status], None]
+    """Takes one that may not, and why."""
 
-        Args:
-            basis: whom to ask, and about what; its cache is told who waits.
-            queue: has the pods meanwhile, and tells what happens.
-            host: takes those that wait no longer.
-        """
-        self._basis = basis
-        self._cache = basis.cache
-        self._queue = queue
-        self._clock = basis.clock
-        self._host = host
+    def __post_init__(self) -> None:
+        self._cache = self.basis.cache
+        self._clock = self.basis.clock
         self.also: Callable[[Held], Mapping[str, Permitted]] = lambda _: {}
         """Who holds a pod still that is no plugin; asked whenever plugins are."""
         self._held: dict[str, Held] = {}
@@ -123,8 +105,8 @@ class Permits:
         self._again: OrderedDict[str, None] = OrderedDict()
         self._timers: list[tuple[float, int, str]] = []
         self._tickets = count()
-        queue.on_event = self.happened
-        queue.on_waiting = self._changed
+        self.queue.on_event = self.happened
+        self.queue.on_waiting = self._changed
 
     def __len__(self) -> int:
         return len(self._held)
@@ -143,8 +125,8 @@ class Permits:
         if len(self._held) >= MOST_WAITING:
             # Not for an event of the plugin's: it is tried again after its backoff.
             return Status(Code.ERROR, (f"{MOST_WAITING} pods wait in permit already",))
-        if not self._queue.hold(held.queued):
-            _undo(held)
+        if not self.queue.hold(held.chosen.queued):
+            held.chosen.undo()
             return Status.SUCCESS
         held.since, held.since_time = self._clock.monotonic(), self._clock.time()
         self._held[held.pod.uid] = held
@@ -228,11 +210,11 @@ class Permits:
             self._reject(held, _NO_NODE)
             return
         waited = self._waited(held)
-        framework, snapshot = self._basis.framework_of(held.pod), self._basis.snapshot()
+        framework, snapshot = self.basis.framework_of(held.pod), self.basis.snapshot()
         by = tuple(held.by)
         leave = framework.permit(held.pod, snapshot, held.node, waited, by)
         acted = Acted(Point.PERMIT, held.pod, held.node, snapshot, leave.words, waited, by)
-        self._host.acted(held.decision, acted)
+        self.acted(held.chosen.decision, acted)
         leave = replace(leave, held={**leave.held, **self.also(held)})
         self._settle(held, leave, waited)
         self.tell(leave)
@@ -270,8 +252,8 @@ class Permits:
         self._unlink(held)
         held.wakes = frozenset({_NODE_GONE}.union(*(one.wakes for one in held.by.values())))
         self._by_wakes.setdefault(held.wakes, {})[uid] = None
-        snapshot = self._basis.snapshot()
-        turn = self._basis.framework_of(held.pod).turns_at(held.pod, snapshot, frozenset(held.by))
+        snapshot = self.basis.snapshot()
+        turn = self.basis.framework_of(held.pod).turns_at(held.pod, snapshot, frozenset(held.by))
         now = self._clock.monotonic()
         due = min(held.since + held.seconds, now + max(0.0, turn - self._clock.time()))
         if due != held.due or due <= now:
@@ -284,10 +266,8 @@ class Permits:
         if held is None:
             return
         if not events:
-            self._unlink(held)
-            del self._held[held.pod.uid]
-            self._cache.wait_no_more(held.pod.uid)
-            _undo(held)
+            self._drop(held)
+            held.chosen.undo()
             return
         self._cache.carry(held.pod.pod)
         self._again[held.pod.uid] = None
@@ -297,26 +277,24 @@ class Permits:
             self._reject(held, _NO_NODE)
             return
         self._end(held)
-        self._host.released(held)
+        self.released(held)
 
     def _reject(self, held: Held, status: Status) -> None:
         self._end(held)
-        _undo(held)
-        self._host.refused(held, status)
+        held.chosen.undo()
+        self.refused(held, status)
 
     def _end(self, held: Held) -> None:
+        self._drop(held)
+        self.queue.resume(held.chosen.queued)
+
+    def _drop(self, held: Held) -> None:
         self._unlink(held)
         del self._held[held.pod.uid]
         self._cache.wait_no_more(held.pod.uid)
-        self._queue.resume(held.queued)
 
     def _unlink(self, held: Held) -> None:
         waiting = self._by_wakes.get(held.wakes, {})
         waiting.pop(held.pod.uid, None)
         if not waiting:
             self._by_wakes.pop(held.wakes, None)
-
-
-def _undo(held: Held) -> None:
-    if held.executor is not None:
-        held.executor.undo()

@@ -12,33 +12,64 @@ of pods; what differs: sets of nodes, few before many, and a bound.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
 
 import numpy as np
-from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from dsl.collective import Evictions
-from engine.collective.victims import Budget, Hunt, Plans, Together, concerned_kinds, protect
-from engine.framework.interface import Stand, Trial
+from engine.collective.victims import (
+    Budget,
+    Hunt,
+    Plans,
+    Together,
+    give_back,
+    protect,
+    without,
+)
+from engine.framework.interface import Trial
 from engine.framework.snapshot import BoolColumn
 
 #: Nodes from which pods may leave at once are looked for among so many.
 MOST_NODES: Final = 64
-_PLACE: Final = "kind"
+Rows = NDArray[np.intp]
 
 
-class Across(Struct):
-    """What sets of nodes come to: the cheapest is chosen among `plans`, of one node to go to each.
+@dataclass(eq=False)
+class Several:
+    """A search for pods of several nodes: of its `plans`, one node to go to each, one is chosen.
 
-    `runs` are the dry runs that it took; `cut_short` says that their bound ended it, or that of
-    the nodes looked at.
+    `of` is what the nodes one by one came to, `limit` the most victims of a plan. `runs` are the
+    dry runs that it took; `cut_short` says that their bound ended it, or that of the nodes looked
+    at.
     """
 
+    of: Plans
+    budgets: Sequence[Budget]
+    trial: Trial
+    limit: int | None = None
     plans: list[Plans] = field(default_factory=list)
     runs: int = 0
     cut_short: bool = False
+
+    def open(self, rows: Rows, gone: Rows) -> Rows:
+        """Those of some nodes that take the pod once these pods are gone."""
+        self.runs += 1
+        stand = without(self.trial, int(rows[0]), self.of.snapshot.pods, gone)
+        return rows[stand.passes(rows)]
+
+    def keep(self, row: int, gone: Rows) -> None:
+        """Of pods that are enough, the most important first, gives back who need not go."""
+        plan = Together(self.of, row, gone)
+        protect(plan, self.budgets)
+        stand = without(self.trial, row, plan.snapshot.pods, gone)
+        self.runs += give_back(plan, 0, stand)
+        victims = int(np.count_nonzero(plan.gone))
+        if victims and (self.limit is None or victims <= self.limit):
+            plan.helps[0] = True
+            self.plans.append(plan)
 
 
 def across(
@@ -48,7 +79,7 @@ def across(
     trial: Trial,
     rule: Evictions,
     most_runs: int,
-) -> Across:
+) -> Several:
     """Tries the pods of several nodes at once, few nodes before many.
 
     Args:
@@ -59,23 +90,36 @@ def across(
         rule: on how many nodes there may be victims, and how many.
         most_runs: bound of dry runs, those of `plans` included.
     """
-    found = Across()
-    if not trial.spans() or not len(plans.rows):
-        return found
-    prospects = _prospects(plans, hunt, trial)
-    search = _Search(found, plans, hunt, budgets, trial, rule.limit)
-    found.cut_short = len(prospects) > MOST_NODES
+    search = Several(plans, budgets, trial, rule.limit)
+    prospects = _prospects(plans, hunt, trial) if trial.spans() and len(plans.rows) else []
+    search.cut_short = len(prospects) > MOST_NODES
     prospects = prospects[:MOST_NODES]
-    targets = search.targets(prospects)
+    if not prospects:
+        return search
+    targets = search.open(plans.rows, _on(prospects, plans, hunt))
     for count in range(1, min(rule.across, len(prospects)) + 1 if len(targets) else 1):
         for nodes in combinations(prospects, count):
-            if plans.runs + found.runs >= most_runs:
-                found.cut_short = True
-                return found
-            search.together(nodes, targets)
-        if found.plans:
+            if plans.runs + search.runs >= most_runs:
+                search.cut_short = True
+                return search
+            gone = _on(nodes, plans, hunt)
+            # A node that victims leave is as good as any.
+            name = plans.snapshot.nodes.name
+            open_ = search.open(targets, gone).tolist()
+            open_.sort(key=lambda row: (row not in nodes, name(row)))
+            for row in open_[:count]:
+                search.keep(row, gone)
+        if search.plans:
             break
-    return found
+    return search
+
+
+def _on(nodes: Sequence[int], plans: Plans, hunt: Hunt) -> Rows:
+    """The pods that may go from these nodes, the most important first."""
+    table = hunt.ranking.table[:, list(nodes)]
+    rows = table[table >= 0]
+    keys = hunt.ranking.keys(plans.snapshot.pods, rows)
+    return rows[np.lexsort(tuple(reversed(keys)))]
 
 
 def _prospects(plans: Plans, hunt: Hunt, trial: Trial) -> list[int]:
@@ -87,9 +131,9 @@ def _prospects(plans: Plans, hunt: Hunt, trial: Trial) -> list[int]:
     if rooms is not None:
         if rooms.concerns is None:
             return []
-        kinds = hunt.ranking.values(_PLACE, hunt.kinds.numbers, snapshot.pods)
-        concerned = concerned_kinds(hunt, kinds, there, rooms.concerns)[kinds]
-        about = np.any(there & concerned, axis=0)
+        kinds = hunt.ranking.values("kind", hunt.kinds.numbers, snapshot.pods)
+        concerned = hunt.kinds.concerned(kinds[there], rooms.concerns)
+        about = np.any(there & concerned[kinds], axis=0)
         if not about.any():
             return []
     rows = np.flatnonzero(there.any(axis=0))
@@ -97,72 +141,3 @@ def _prospects(plans: Plans, hunt: Hunt, trial: Trial) -> list[int]:
         (snapshot.nodes.tie_keys[rows], np.count_nonzero(there, axis=0)[rows], ~about[rows])
     )
     return [int(row) for row in rows[order]]
-
-
-class _Search:
-    """One search."""
-
-    def __init__(
-        self,
-        found: Across,
-        plans: Plans,
-        hunt: Hunt,
-        budgets: Sequence[Budget],
-        trial: Trial,
-        limit: int | None,
-    ) -> None:
-        self._found = found
-        self._plans = plans
-        self._hunt = hunt
-        self._budgets = budgets
-        self._trial = trial
-        self._limit = limit
-
-    def targets(self, prospects: Sequence[int]) -> NDArray[np.intp]:
-        """The nodes that take the pod once all pods that may go are gone from the prospects."""
-        if not prospects:
-            return np.empty(0, np.intp)
-        return self._plans.rows[self._open(prospects, self._plans.rows)]
-
-    def _open(self, nodes: Sequence[int], rows: NDArray[np.intp]) -> BoolColumn:
-        stand = self._trial.at(int(rows[0]))
-        self._leave(stand, nodes)
-        self._found.runs += 1
-        return stand.passes(rows)
-
-    def _leave(self, stand: Stand, nodes: Sequence[int]) -> None:
-        pods, table = self._plans.snapshot.pods, self._hunt.ranking.table
-        for node in nodes:
-            stand.move([pods.pod(int(one)) for one in table[:, node] if one >= 0], -1, node)
-
-    def together(self, nodes: Sequence[int], targets: NDArray[np.intp]) -> None:
-        """Tries the pods of some nodes. A node that victims leave is as good as any."""
-        names = self._plans.snapshot.nodes
-        open_ = targets[self._open(nodes, targets)].tolist()
-        open_.sort(key=lambda row: (row not in nodes, names.name(row)))
-        for row in open_[: len(nodes)]:
-            self._keep(row, nodes)
-
-    def _keep(self, row: int, nodes: Sequence[int]) -> None:
-        """Gives back who need not go, and notes what is left."""
-        ranking, pods = self._hunt.ranking, self._plans.snapshot.pods
-        table = ranking.table[:, list(nodes)]
-        rows = table[table >= 0]
-        rows = rows[np.lexsort(tuple(reversed(ranking.keys(pods, rows))))]
-        plan = Together(self._plans.snapshot, row, rows, ranking)
-        protect(plan, self._budgets)
-        stand = self._trial.at(row)
-        self._leave(stand, nodes)
-        order = sorted(range(len(rows)), key=lambda rank: (not plan.protected[rank, 0], rank))
-        for rank in order:
-            pod, node = pods.pod(int(rows[rank])), int(pods.node[rows[rank]])
-            stand.move([pod], 1, node)
-            self._found.runs += 1
-            if stand.fits():
-                plan.gone[rank, 0] = False
-            else:
-                stand.move([pod], -1, node)
-        victims = int(np.count_nonzero(plan.gone))
-        if victims and (self._limit is None or victims <= self._limit):
-            plan.helps[0] = True
-            self._found.plans.append(plan)

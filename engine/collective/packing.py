@@ -13,8 +13,8 @@ in steps of some hundred microseconds: who asks lets others have their turn betw
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Final, Protocol, TypeVar
@@ -98,56 +98,57 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Member -> row, for those that were placed; the most that any try placed."""
+    """Member -> row, for those that were placed; the most that any try placed.
+
+    `enough` are placed, or `cut_short` says whether the budget ended the search.
+    """
 
     rows: dict[int, int] = field(default_factory=dict)
     enough: bool = False
+    cut_short: bool = False
 
 
-def pack(
-    kinds: Sequence[Alike],
-    left: Ints,
-    wanted: int,
-    budget: Budget,
-    others: Others | None = None,
-) -> Steps[Packing]:
+def pack(searches: Iterable[Search], wanted: int, budget: Budget) -> Steps[Packing]:
     """Places at least `wanted` of the members; all of them where a try without a step back can.
 
     Args:
-        kinds: the members.
-        left: (N, R) what each row has left.
+        searches: of the same members, one on each set of rows where they may be together.
         wanted: how many have to be placed.
-        budget: is used up by it.
-        others: what decides beside amounts; None: nothing does.
+        budget: that of the searches.
     """
-    search = Search(kinds, left, np.arange(len(left)), budget, others)
-    found = yield from search.straight(wanted)
-    if found.enough:
-        return found
-    further = yield from search.every_way(wanted)
-    return found if further is None else further
+    best = Packing()
+    begun: list[Search] = []
+    for search in searches:
+        yield
+        begun.append(search)
+        found = yield from search.straight(wanted)
+        if len(found.rows) > len(best.rows):
+            best = found
+        if found.enough or budget.spent:
+            break
+    for search in () if best.enough else begun:
+        way = yield from search.every_way(wanted)
+        if way is not None:
+            return way
+    return replace(best, cut_short=budget.spent and not best.enough)
 
 
+@dataclass(eq=False)
 class Search:
     """One on some rows: `straight` has to end before `every_way` begins."""
 
-    def __init__(
-        self,
-        kinds: Sequence[Alike],
-        left: Ints,
-        rows: NDArray[np.intp],
-        budget: Budget,
-        others: Others | None,
-    ) -> None:
-        """`kinds` and `left` are of the rows, which others are asked about by their own numbers."""
-        self._kinds = kinds
-        self._left = left
-        self._rows = rows
-        self._budget = budget
-        self._others = others
-        self._each = [(member, kind) for kind, one in enumerate(kinds) for member in one.members]
-        self._scale = 1.0 / np.maximum(left.max(axis=0, initial=1), 1)
-        self._sizes = [float(one.needs @ self._scale) for one in kinds]
+    kinds: Sequence[Alike]
+    left: Ints
+    rows: NDArray[np.intp]
+    """What `kinds` and `left` are about, by the numbers that others are asked by."""
+    budget: Budget
+    others: Others | None
+
+    def __post_init__(self) -> None:
+        each = enumerate(self.kinds)
+        self._each = [(member, kind) for kind, one in each for member in one.members]
+        self._scale = 1.0 / np.maximum(self.left.max(axis=0, initial=1), 1)
+        self._sizes = [float(one.needs @ self._scale) for one in self.kinds]
         self._fitting: list[Bools] = []
         self._hardest: Sequence[tuple[int, int]] = ()
 
@@ -160,8 +161,8 @@ class Search:
 
     def straight(self, wanted: int) -> Steps[Packing]:
         """The most that any order of members and rows places, each where it is best or tightest."""
-        for one in self._kinds:
-            self._fitting.append(one.open & (self._left >= one.needs).all(axis=1))
+        for one in self.kinds:
+            self._fitting.append(one.open & (self.left >= one.needs).all(axis=1))
             yield
         self._hardest = sorted(self._each, key=self._hardness)
         best: dict[int, int] = {}
@@ -178,35 +179,35 @@ class Search:
         return Packing(self._named(best), len(best) >= wanted)
 
     def _named(self, placed: dict[int, int]) -> dict[int, int]:
-        return {member: int(self._rows[place]) for member, place in placed.items()}
+        return {member: int(self.rows[place]) for member, place in placed.items()}
 
     def _greedy(self, order: Sequence[tuple[int, int]], *, tight: bool) -> Steps[dict[int, int]]:
-        left, fitting = self._left.copy(), [mask.copy() for mask in self._fitting]
+        left, fitting = self.left.copy(), [mask.copy() for mask in self._fitting]
         slack = left @ self._scale
         placed: dict[int, int] = {}
         full: set[int] = set()
         for number, run in groupby(order, key=itemgetter(1)):
             members = [member for member, _ in run]
-            while members and number not in full and self._budget.tries > 0:
-                self._budget.tries -= 1
-                kind, fits = self._kinds[number], fitting[number]
+            while members and number not in full and self.budget.tries > 0:
+                self.budget.tries -= 1
+                kind, fits = self.kinds[number], fitting[number]
                 fits &= (left >= kind.needs).all(axis=1)
                 places = self._places(members, number, fits, left, slack if tight else None)
-                if self._others is None and len(places) < len(members):
+                if self.others is None and len(places) < len(members):
                     full.add(number)  # and so for all that are like it
                 for member, place in zip(members, places, strict=False):
                     placed[member] = place
-                    if self._others is not None:
-                        self._others.put(member, int(self._rows[place]))
+                    if self.others is not None:
+                        self.others.put(member, int(self.rows[place]))
                 taken = np.bincount(np.array(places, np.intp), minlength=len(left))
                 (some,) = np.nonzero(taken)
                 left[some] -= taken[some, None] * kind.needs
                 slack[some] = left[some] @ self._scale
-                members = members[1:] if self._others is not None else []
+                members = members[1:] if self.others is not None else []
                 yield
-        if self._others is not None:
+        if self.others is not None:
             for member in reversed(placed):
-                self._others.take(member)
+                self.others.take(member)
         return placed
 
     def _places(
@@ -221,17 +222,17 @@ class Search:
 
         A row that others refuse is no longer in the mask: those like it need not ask again.
         """
-        kind = self._kinds[number]
+        kind = self.kinds[number]
         (rows,) = np.nonzero(fits)
         if not len(rows):
             return []
         one = len(members) == 1 or not kind.needs.any()
-        if self._others is None and slack is None and one:
+        if self.others is None and slack is None and one:
             return [int(rows[kind.keys[rows].argmax()])] * len(members)
         keys = -kind.keys[rows]
         order = keys.argsort(kind="stable") if slack is None else np.lexsort((keys, slack[rows]))
         rows = rows[order]
-        if self._others is None:
+        if self.others is None:
             asks = kind.needs > 0
             times = (left[rows][:, asks] // kind.needs[asks]).min(axis=1, initial=len(members))
             ends = times.cumsum()
@@ -239,10 +240,10 @@ class Search:
             places: list[int] = rows[ends.searchsorted(np.arange(count), side="right")].tolist()
             return places
         for place in rows.tolist():
-            if self._budget.asked <= 0:
+            if self.budget.asked <= 0:
                 break
-            self._budget.asked -= 1
-            if self._others.takes(members[0], int(self._rows[place])):
+            self.budget.asked -= 1
+            if self.others.takes(members[0], int(self.rows[place])):
                 return [place]
             fits[place] = False
         return []
@@ -253,9 +254,9 @@ class Search:
         """All ways to leave out those that can be spared; None: there is none, or no budget."""
         spare = len(self._hardest) - wanted
         rows = np.flatnonzero(np.any(self._fitting, axis=0))
-        if not 0 < len(rows) <= MOST_ROWS or spare < 0 or self._budget.spent:
+        if not 0 < len(rows) <= MOST_ROWS or spare < 0 or self.budget.spent:
             return None
-        ways = _Ways(self._kinds, self._left, rows, self._rows, self._budget, self._others)
+        ways = _Ways(self, rows)
         found = yield from ways.found(self._hardest, spare)
         return None if found is None else Packing(found, enough=True)
 
@@ -263,19 +264,13 @@ class Search:
 class _Ways:
     """Depth first over the members; of rows in the same state one is tried, of states each once."""
 
-    def __init__(
-        self,
-        kinds: Sequence[Alike],
-        left: Ints,
-        rows: NDArray[np.intp],
-        names: NDArray[np.intp],
-        budget: Budget,
-        others: Others | None,
-    ) -> None:
-        self._budget = budget
-        self._others = others
-        self._rows: list[int] = names[rows].tolist()
-        self._had = left[rows]
+    def __init__(self, search: Search, rows: NDArray[np.intp]) -> None:
+        """On some rows of a search's."""
+        kinds = search.kinds
+        self._budget = search.budget
+        self._others = search.others
+        self._rows: list[int] = search.rows[rows].tolist()
+        self._had = search.left[rows]
         self._left: list[tuple[int, ...]] = [tuple(one) for one in self._had.tolist()]
         self._scale: list[float] = (1.0 / np.maximum(self._had.max(axis=0), 1)).tolist()
         self._needed = np.stack([one.needs for one in kinds])
@@ -286,7 +281,7 @@ class _Ways:
         self._opened = np.stack([one.open[rows] for one in kinds])
         self._open = [tuple(one) for one in self._opened.T.tolist()]
         self._sign = [
-            (0 if others is None else number, one) for number, one in enumerate(self._open)
+            (0 if search.others is None else number, one) for number, one in enumerate(self._open)
         ]
         self._hopeless: set[tuple[object, ...]] = set()
         self._placed: dict[int, int] = {}

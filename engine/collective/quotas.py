@@ -27,24 +27,15 @@ def over_maximum(use: QuotaUse) -> list[str]:
     """Returns the resources of which the pod would bring its quota above the maximum."""
     if use.key is None:
         return []
-    used = use.used.get(use.key, {})
-    return [
-        name
-        for name, most in use.limits.get(use.key, _NONE).maximum.items()
-        if _sum(name, used, use.asked, use.before) > most
-    ]
+    most = use.limits.get(use.key, _NONE).maximum
+    return _over(most, use.used.get(use.key, {}), use.asked, use.before)
 
 
 def over_all_minimums(use: QuotaUse) -> list[str]:
     """Returns the resources of which all quotas together would use more than they guarantee."""
     if use.key is None:
         return []
-    pool = use.pool
-    return [
-        name
-        for name, least in pool.minimum.items()
-        if _sum(name, pool.used, use.asked, *coming(use)) > least
-    ]
+    return _over(use.pool.minimum, use.pool.used, use.asked, *coming(use))
 
 
 def over_minimum_with_pod(use: QuotaUse) -> list[str]:
@@ -52,8 +43,8 @@ def over_minimum_with_pod(use: QuotaUse) -> list[str]:
     if use.key is None:
         return []
     own = use.limits.get(use.key, _NONE).minimum
-    together = [use.used.get(use.key, {}), use.asked, use.before]
-    return [name for name in use.pool.minimum if _sum(name, *together) > own.get(name, 0.0)]
+    least = {name: own.get(name, 0.0) for name in use.pool.minimum}
+    return _over(least, use.used.get(use.key, {}), use.asked, use.before)
 
 
 def coming(use: QuotaUse) -> list[Amounts]:
@@ -183,3 +174,7 @@ def _lent(use: QuotaUse, claims: Claims, lenders: NDArray[np.bool_]) -> NDArray[
 def _sum(name: str, *parts: Amounts) -> float:
     # Whole base units, so the order does not matter.
     return sum(one.get(name, 0.0) for one in parts)
+
+
+def _over(most: Amounts, *parts: Amounts) -> list[str]:
+    return [name for name, limit in most.items() if _sum(name, *parts) > limit]

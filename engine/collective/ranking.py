@@ -81,14 +81,10 @@ class Ranking:
         """What some pods are ranked by, the first first."""
         return [one[rows] for one in self._order(pods)]
 
-    def __contains__(self, name: str) -> bool:
-        """Whether there are such numbers."""
-        return name in self._values
-
-    def forget(self, prefix: str) -> None:
-        """Drops the numbers whose names begin so."""
-        for name in [one for one in self._values if one.startswith(prefix)]:
-            del self._values[name], self._of[name]
+    def forget(self, name: str) -> None:
+        """Drops these numbers."""
+        self._values.pop(name, None)
+        self._of.pop(name, None)
 
     def _rebuild(self, snapshot: Snapshot) -> None:
         self.table = np.full((0, snapshot.nodes.size), -1, dtype=np.intp)

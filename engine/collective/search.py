@@ -75,7 +75,7 @@ def search(
     if one is not None or not spreads or not evictions.ordered:
         return one or _nothing(plans, plans.runs, cut_short=plans.left_out > 0)
     if evictions.more is not None:
-        found = anywhere(plans, hunt, budgets, trial, evictions)
+        found = anywhere(plans, budgets, trial, evictions)
     else:
         found = across(plans, hunt, budgets, trial, evictions, MOST_RUNS)
     some = _cheapest(evictions, found.plans)

@@ -30,7 +30,6 @@ from engine.framework.selectors import Selector
 from engine.framework.snapshot import BoolColumn, IntColumn, PodColumns, Snapshot
 
 Numbers = NDArray[Any]
-_BUDGETS: Final = "budgets "
 _SEVERAL: Final = -2
 NO_VICTIMS = "No preemption victims found for incoming pod"
 
@@ -54,6 +53,8 @@ class Kinds:
         self._known: dict[Hashable, int] = {}
         self.each: list[PodInfo] = []
         """One pod of each kind."""
+        self._selected_by: list[tuple[str, Selector]] = []
+        self._covers = np.empty(0, np.int64)
 
     def numbers(self, pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.int64]:
         """The kind of each of some pods."""
@@ -72,6 +73,26 @@ class Kinds:
             self.each.append(pod)
         return known
 
+    def concerned(self, some: Numbers, concerns: Callable[[PodInfo], bool]) -> BoolColumn:
+        """Which of some kinds are such that more than amounts may decide; no other is."""
+        concerned = np.zeros(len(self.each), dtype=np.bool_)
+        for kind in np.unique(some).tolist():
+            concerned[kind] = concerns(self.each[kind])
+        return concerned
+
+    def covers(self, budgets: Sequence[Budget]) -> NDArray[np.int64]:
+        """The budget that selects the pods of each kind, by number; -1: none; see `_SEVERAL`."""
+        selected_by = [(one.namespace, one.selector) for one in budgets]
+        if self._selected_by != selected_by:
+            self._selected_by, self._covers = selected_by, np.empty(0, np.int64)
+        found: list[int] = []
+        for pod in self.each[len(self._covers) :]:
+            numbers = [number for number, one in enumerate(budgets) if one.selects(pod)]
+            found.append(_SEVERAL if len(numbers) > 1 else numbers[0] if numbers else -1)
+        if found:
+            self._covers = np.append(self._covers, found)
+        return self._covers
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -84,11 +105,14 @@ class Budget:
 
     def covers(self, pod: PodInfo) -> bool:
         """Whether the pod's eviction takes one of those allowed."""
+        return pod.name not in self.gone and self.selects(pod)
+
+    def selects(self, pod: PodInfo) -> bool:
+        """Whether it is for this pod, by its namespace and labels."""
         labels = pod.pod.metadata.labels or {}
         return (
             len(labels) > 0
             and pod.namespace == self.namespace
-            and pod.name not in self.gone
             and not self.selector.empty
             and self.selector.matches(labels)
         )
@@ -105,6 +129,7 @@ class Plans:
         self.snapshot = snapshot
         self.rows = rows
         self.ranking = hunt.ranking
+        self.kinds = hunt.kinds
         every = len(rows) == snapshot.nodes.size
         self._columns: slice | NDArray[np.intp] = slice(None) if every else rows
         self.table = hunt.ranking.table[:, self._columns]
@@ -130,6 +155,10 @@ class Plans:
     def values(self, name: str, of: Reads) -> Numbers:
         """(K, C) a number of each pod; see `Ranking.values`."""
         return self.ranking.values(name, of, self.snapshot.pods)[:, self._columns]
+
+    def kind_numbers(self) -> Numbers:
+        """(K, C) the kind of each pod, as `kinds` numbers them."""
+        return self.values("kind", self.kinds.numbers)
 
     def victims(self, at: int) -> list[PodInfo]:
         """The pods to evict from a node, the most important first; of equals, protected ones."""
@@ -160,12 +189,11 @@ class Plans:
 class Together(Plans):
     """One node that the pod would go to, and pods of any nodes, the most important first."""
 
-    def __init__(
-        self, snapshot: Snapshot, row: int, pods: NDArray[np.intp], ranking: Ranking
-    ) -> None:
-        self.snapshot = snapshot
+    def __init__(self, of: Plans, row: int, pods: NDArray[np.intp]) -> None:
+        self.snapshot = of.snapshot
         self.rows = np.array([row], np.intp)
-        self.ranking = ranking
+        self.ranking = of.ranking
+        self.kinds = of.kinds
         self.table = pods[:, None]
         self.there = np.ones_like(self.table, dtype=np.bool_)
         self._begin()
@@ -193,7 +221,7 @@ def plan(
     plans = Plans(snapshot, rows, hunt)
     protect(plans, budgets)
     rooms = trial.rooms(rows)
-    slow = np.ones(len(rows), dtype=np.bool_) if rooms is None else _apart(plans, hunt, rooms)
+    slow = np.ones(len(rows), dtype=np.bool_) if rooms is None else _apart(plans, rooms)
     left = plans.helps & ~slow
     spare = [] if rooms is None else _at_once(plans, rooms, left)
     unfit = _one_by_one(plans, trial, plans.helps & slow, most)
@@ -243,11 +271,8 @@ def protect(plans: Plans, budgets: Sequence[Budget]) -> None:
 
 def _covers(plans: Plans, budgets: Sequence[Budget]) -> NDArray[np.int64]:
     """(K, C) the budget that covers each pod that may go, by number; -1: none."""
-    kinds = _Covers([(one.namespace, one.selector) for one in budgets])
-    name = f"{_BUDGETS}{kinds.budgets!r}"
-    if name not in plans.ranking:
-        plans.ranking.forget(_BUDGETS)
-    covers = np.where(plans.there, plans.values(name, kinds.numbers) - 1, -1)
+    kinds = plans.kind_numbers()
+    covers = np.where(plans.there, plans.kinds.covers(budgets)[kinds], -1)
     pods = plans.snapshot.pods
     for number, budget in enumerate(budgets):
         if budget.gone:
@@ -255,38 +280,6 @@ def _covers(plans: Plans, budgets: Sequence[Budget]) -> NDArray[np.int64]:
                 if pods.pod(int(plans.table[rank, column])).name in budget.gone:
                     covers[rank, column] = -1
     return covers
-
-
-class _Covers:
-    """Which budgets cover a pod, by its namespace and labels."""
-
-    def __init__(self, budgets: Sequence[tuple[str, Selector]]) -> None:
-        self.budgets = tuple(budgets)
-        self._namespaces = {namespace for namespace, _ in budgets}
-        self._known: dict[object, int] = {}
-
-    def numbers(self, pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.int64]:
-        """1 more than the number of the budget of each, 0: none; see `_SEVERAL`."""
-        return np.array([self._of(pods.pod(row)) for row in rows.tolist()], dtype=np.int64)
-
-    def _of(self, pod: PodInfo) -> int:
-        if pod.namespace not in self._namespaces:
-            return 0
-        labels = pod.pod.metadata.labels or {}
-        key = pod.namespace, *labels.items()
-        known = self._known.get(key)
-        if known is None:
-            numbers = [
-                number
-                for number, (namespace, selector) in enumerate(self.budgets, 1)
-                if namespace == pod.namespace
-                and labels
-                and not selector.empty
-                and selector.matches(labels)
-            ]
-            known = 0 if not numbers else numbers[0] if len(numbers) == 1 else _SEVERAL + 1
-            self._known[key] = known
-        return known
 
 
 def _breaks(
@@ -304,24 +297,14 @@ def _breaks(
 # ---- all nodes at once ---------------------------------------------------------------------------
 
 
-def _apart(plans: Plans, hunt: Hunt, rooms: Rooms) -> BoolColumn:
+def _apart(plans: Plans, rooms: Rooms) -> BoolColumn:
     """(C,) nodes where more than amounts may decide."""
     if rooms.concerns is None or not plans.there.any():
         return rooms.apart
-    kinds = plans.values("kind", hunt.kinds.numbers)
-    concerned = concerned_kinds(hunt, kinds, plans.there, rooms.concerns)
-    apart: BoolColumn = rooms.apart | (plans.there & concerned[kinds]).any(axis=0)
+    there, numbers = plans.there, plans.kind_numbers()
+    concerned = plans.kinds.concerned(numbers[there], rooms.concerns)
+    apart: BoolColumn = rooms.apart | (there & concerned[numbers]).any(axis=0)
     return apart
-
-
-def concerned_kinds(
-    hunt: Hunt, kinds: Numbers, there: BoolColumn, concerns: Callable[[PodInfo], bool]
-) -> BoolColumn:
-    """Which kinds of the pods there are such that more than amounts may decide."""
-    concerned = np.zeros(len(hunt.kinds.each), dtype=np.bool_)
-    for kind in np.unique(kinds[there]).tolist():
-        concerned[kind] = concerns(hunt.kinds.each[kind])
-    return concerned
 
 
 def _at_once(plans: Plans, rooms: Rooms, quick: BoolColumn) -> list[IntColumn]:
@@ -387,23 +370,37 @@ def _one_by_one(plans: Plans, trial: Trial, which: BoolColumn, most: int | None)
             plans.helps[each[done:]] = False
             plans.left_out = len(each) - done
             break
-        ranks = np.flatnonzero(plans.there[:, at]).tolist()
-        there = {rank: pods.pod(int(plans.table[rank, at])) for rank in ranks}
-        stand = trial.at(int(plans.rows[at]))
-        stand.move(list(there.values()), -1)
+        stand = without(trial, int(plans.rows[at]), pods, plans.table[plans.there[:, at], at])
         plans.runs += 1
-        if not stand.fits():
+        if stand.fits():
+            plans.runs += give_back(plans, at, stand)
+        else:
             plans.helps[at] = False
             unfit.append(stand)
-            continue
-        for rank in sorted(ranks, key=lambda rank: (not plans.protected[rank, at], rank)):
-            stand.move([there[rank]], 1)
-            plans.runs += 1
-            if stand.fits():
-                plans.gone[rank, at] = False
-            else:
-                stand.move([there[rank]], -1)
     return unfit
+
+
+def without(trial: Trial, row: int, pods: PodColumns, rows: NDArray[np.intp]) -> Stand:
+    """A node as it is once some pods, by their rows, have left theirs."""
+    stand, nodes = trial.at(row), pods.node[rows]
+    for node in dict.fromkeys(nodes.tolist()):
+        stand.move([pods.pod(one) for one in rows[nodes == node].tolist()], -1, node)
+    return stand
+
+
+def give_back(plans: Plans, at: int, stand: Stand) -> int:
+    """Gives back who need not go from a node that takes the pod; how often that was asked about."""
+    pods = plans.snapshot.pods
+    ranks = np.flatnonzero(plans.there[:, at]).tolist()
+    for rank in sorted(ranks, key=lambda rank: (not plans.protected[rank, at], rank)):
+        row = int(plans.table[rank, at])
+        pod, node = pods.pod(row), int(pods.node[row])
+        stand.move([pod], 1, node)
+        if stand.fits():
+            plans.gone[rank, at] = False
+        else:
+            stand.move([pod], -1, node)
+    return len(ranks)
 
 
 # ---- what pods are chosen by ---------------------------------------------------------------------

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from engine.basis import Basis
@@ -23,30 +24,24 @@ from engine.gangs.turn import Hold, Turn
 from engine.objects import GangFailure, Identity
 from engine.placement import Placement
 from engine.queue import SchedulingQueue
-from engine.waiting import Held, Permits
+from engine.waiting import Held
 
 HOLDER: Final = "gang of "
 """In front of a plugin's name: who holds a pod whose gang is not whole yet."""
 _REMEMBERED: Final = 10_000
 
 
+@dataclass(eq=False)
 class Holds:
     """See the module. Members are held by `Permits`, one by one; here is what they wait for."""
 
-    def __init__(
-        self,
-        *,
-        basis: Basis,
-        placement: Placement,
-        queue: SchedulingQueue,
-        permits: Permits,
-    ) -> None:
-        self._basis = basis
-        self._placement = placement
-        self._cache = basis.cache
-        self._queue = queue
-        self._permits = permits
-        self._clock = basis.clock
+    basis: Basis
+    placement: Placement
+    queue: SchedulingQueue
+
+    def __post_init__(self) -> None:
+        self._cache = self.basis.cache
+        self._permits = self.placement.permits
         self._holds: dict[Hashable, Hold] = {}
         # Oldest first: nobody tells that a gang is gone for good.
         self._failed: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -64,7 +59,7 @@ class Holds:
             hold = self._holds[gang.key] = Hold(plugin, gang, turn.rank, set(), turn.bound)
         hold.uids |= {one.queued.pod.uid for one in turn.chosen}
         for one in turn.chosen:
-            self._placement.hold(one, by)
+            self.placement.go(one, by)
 
     def started(self, gang: Membership) -> None:
         """Enough members have nodes: those that waited go."""
@@ -106,7 +101,7 @@ class Holds:
         self._failed[key] = None
         self._failed.move_to_end(key)
         identity = Identity(name=gang.name, namespace=gang.namespace)
-        self._cache.set_object(GangFailure(identity, self._clock.time()))
+        self._cache.set_object(GangFailure(identity, self.basis.clock.time()))
         if len(self._failed) > _REMEMBERED:
             oldest, _ = self._failed.popitem(last=False)
             self._cache.remove_object("GangFailure", "/".join(oldest))
@@ -116,9 +111,9 @@ class Holds:
         names = [name for name in held.by if name.startswith(HOLDER)]
         if not names:
             return {}
-        pod, snapshot = held.pod, self._basis.snapshot()
+        pod, snapshot = held.pod, self.basis.snapshot()
         try:
-            found = self._basis.framework_of(pod).gang(pod, snapshot)
+            found = self.basis.framework_of(pod).gang(pod, snapshot)
         except PluginError:
             return {name: held.by[name] for name in names}
         if found is None or len(found[1].mates()) + 1 >= found[1].minimum:
@@ -140,7 +135,7 @@ class Holds:
             hold.uids.discard(uid)
             if self._cache.node_of(uid) is None:
                 return f"{hold.gang.title}: a member that waited is gone or has lost its node"
-        there = {one.pod.uid for one in self._queue.kin(key)}
+        there = {one.pod.uid for one in self.queue.kin(key)}
         bound = [uid for uid in hold.bound if self._cache.node_of(uid) is not None]
         size = len(there.union(bound))
         if hold.uids and size < hold.gang.minimum:
@@ -153,8 +148,8 @@ class Holds:
             held = self._permits.get(uid)
             if held is not None:
                 with suppress(PluginError):  # told to `on_fault`
-                    framework = self._basis.framework_of(held.pod)
-                    found = framework.gang(held.pod, self._basis.snapshot())
+                    framework = self.basis.framework_of(held.pod)
+                    found = framework.gang(held.pod, self.basis.snapshot())
                     return None if found is None else found[1]
         return None
 

@@ -51,16 +51,16 @@ class Rescue:
     waits: bool = False
 
 
+@dataclass(eq=False)
 class Rescuers:
     """One search. `absent` are the victims, for whoever lets others have a turn meanwhile."""
 
-    def __init__(
-        self, basis: Basis, placement: Placement, waits: Callable[[QueuedPod], bool]
-    ) -> None:
-        self.absent = Absent(basis.cache)
-        self._basis = basis
-        self._placement = placement
-        self._waits = waits
+    basis: Basis
+    placement: Placement
+    waits: Callable[[QueuedPod], bool]
+
+    def __post_init__(self) -> None:
+        self.absent = Absent(self.basis.cache)
         self._asked = 0
 
     def rescue(
@@ -82,20 +82,20 @@ class Rescuers:
             waits |= found.waits
             if found.found:
                 each.append(found)
-        return _cheapest(each, self._basis.snapshot()) if each else Rescue(waits=waits)
+        return _cheapest(each, self.basis.snapshot()) if each else Rescue(waits=waits)
 
     def _in(
         self, turn: Turn, members: Sequence[QueuedPod], rows: NDArray[np.intp] | None
     ) -> Steps[Rescue]:
         there: list[Chosen] = []
         found: list[tuple[QueuedPod, PostFilterResult]] = []
-        cache, spare, waits = self._basis.cache, len(members) - turn.missing, False
+        cache, spare, waits = self.basis.cache, len(members) - turn.missing, False
         try:
             for queued in members:
                 if len(there) + len(found) >= turn.missing or spare < 0:
                     break
                 yield
-                if not self._waits(queued):
+                if not self.waits(queued):
                     spare -= 1
                     continue
                 result = self._asked_for(queued, rows, there)
@@ -117,7 +117,7 @@ class Rescuers:
             for queued, _ in reversed(found):
                 cache.forget(queued.pod.uid)
             for chosen in reversed(there):
-                self._placement.give_back(chosen, tell=False)
+                self.placement.give_back(chosen, tell=False)
             self.absent.recall()
         if not enough or not found:
             return Rescue(waits=waits)
@@ -131,7 +131,7 @@ class Rescuers:
         answer: Chosen | Refused | None
         try:
             if rows is None:
-                answer = self._placement.choose_member(queued)
+                answer = self.placement.choose_member(queued)
                 rejections = answer.decision.rejections
             else:
                 answer, rejections = self._within(queued, rows)
@@ -141,14 +141,14 @@ class Rescuers:
             there.append(answer)
             return None
         self._asked += 1
-        return self._placement.rescue(pod, rejections) or _NOTHING
+        return self.placement.rescue(pod, rejections) or _NOTHING
 
     def _within(
         self, queued: QueuedPod, rows: NDArray[np.intp]
     ) -> tuple[Chosen | Refused | None, Rejections]:
         """A node among these rows, or why they do not do; all others do not come into question."""
-        pod, cache, snapshot = queued.pod, self._basis.cache, self._basis.snapshot()
-        framework = self._basis.framework_of(pod)
+        pod, cache, snapshot = queued.pod, self.basis.cache, self.basis.snapshot()
+        framework = self.basis.framework_of(pod)
         outside = np.ones(snapshot.nodes.size, np.bool_)
         outside[rows] = False
         try:
@@ -162,10 +162,10 @@ class Rescuers:
         if len(fit):
             node = snapshot.nodes.name(int(fit[known.keys.column[fit].argmax()]))
             cache.nominate(pod, node)
-            answer = self._placement.choose_member(queued)
+            answer = self.placement.choose_member(queued)
             cache.withdraw(pod.uid)
             if isinstance(answer, Chosen) and answer.node != node:
-                self._placement.give_back(answer, tell=False)
+                self.placement.give_back(answer, tell=False)
                 answer = None
         if rejections.left_out is not None:
             outside[rejections.left_out] = True

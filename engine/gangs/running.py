@@ -24,7 +24,9 @@ Source: scheduler-plugins pkg/coscheduling (meaning), which tries members one by
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -33,7 +35,7 @@ from numpy.typing import NDArray
 from engine.basis import Basis
 from engine.choice import Chosen, Refused
 from engine.collective.gangs import why_stopped, why_unfit, why_waiting
-from engine.collective.packing import Steps
+from engine.collective.packing import Found, Steps
 from engine.eventhandlers import POD_FREED, on_node
 from engine.evictions import Evictions
 from engine.framework.decision import Decision
@@ -55,35 +57,28 @@ _NAMED: Final = 5
 _ABSENT: Final = (SubQueue.GATED, SubQueue.IN_FLIGHT, SubQueue.WAITING)
 
 
+@dataclass(eq=False)
 class Gangs:
     """The gangs of one scheduler: one that is being tried, and those of which members are held."""
 
-    def __init__(
-        self,
-        *,
-        basis: Basis,
-        placement: Placement,
-        setbacks: Setbacks,
-        evictions: Evictions,
-        queue: SchedulingQueue,
-        telling: Telling,
-    ) -> None:
-        self._basis = basis
-        self._telling = telling
-        self._placement = placement
-        self._setbacks = setbacks
-        self._evictions = evictions
-        self._cache = basis.cache
-        self._queue = queue
-        self._permits = placement.permits
-        self._clock = basis.clock
+    basis: Basis
+    placement: Placement
+    setbacks: Setbacks
+    evictions: Evictions
+    queue: SchedulingQueue
+    telling: Telling
+
+    def __post_init__(self) -> None:
+        self._cache = self.basis.cache
+        self._clock = self.basis.clock
+        self._permits = self.placement.permits
         self._turn: Turn | None = None
         self._steps: Steps[None] | None = None
         self._slices = 0
         self._next: QueuedPod | None = None
         self.shares = False
         """Whether others may be decided about before the next step."""
-        self.holds = Holds(basis=basis, placement=placement, queue=queue, permits=placement.permits)
+        self.holds = Holds(self.basis, self.placement, self.queue)
         """Gangs of which members wait for others."""
 
     # ---- whose turn it is
@@ -96,14 +91,14 @@ class Gangs:
     def next(self) -> QueuedPod | None:
         """A member of another gang that was popped meanwhile: its turn is now."""
         queued, self._next = self._next, None
-        return queued if queued is not None and queued.pod.uid in self._queue else None
+        return queued if queued is not None and queued.pod.uid in self.queue else None
 
     def begin(self, queued: QueuedPod) -> bool:
         """The pod was popped; False: it is to be scheduled like any other."""
         pod = queued.pod
-        snapshot = self._basis.snapshot()
+        snapshot = self.basis.snapshot()
         try:
-            found = self._basis.framework_of(pod).gang(pod, snapshot)
+            found = self.basis.framework_of(pod).gang(pod, snapshot)
         except PluginError as fault:
             self._refuse_for(queued, fault)
             return True
@@ -116,13 +111,13 @@ class Gangs:
         turn = self._turn_of(queued, plugin, gang, snapshot)
         why = self._why_not(turn, snapshot.now)
         if why is not None:
-            self._telling.waits(gang, pod, why)
-            self._setbacks.reject(queued, why, frozenset({plugin}))
+            self.telling.waits(gang, pod, why)
+            self.setbacks.reject(queued, why, frozenset({plugin}))
             return True
         if turn.reserved >= gang.minimum and gang.domain is None:
             return False
         for one in turn.members[1:]:
-            self._queue.take(one.pod.uid)
+            self.queue.take(one.pod.uid)
         turn.members = [one for one in turn.members if one.where is SubQueue.IN_FLIGHT]
         turn.members.sort(key=lambda one: one.sort_key)
         turn.promised = {
@@ -158,13 +153,13 @@ class Gangs:
             steps.close()
             self._give_back(turn)
             for one in turn.members:
-                self._queue.activate([one.pod.uid])
-                self._queue.requeue_rejected(one, frozenset({turn.plugin}))
+                self.queue.activate([one.pod.uid])
+                self.queue.requeue_rejected(one, frozenset({turn.plugin}))
 
     def _refuse_for(self, queued: QueuedPod, fault: PluginError) -> None:
-        snapshot = self._basis.snapshot()
+        snapshot = self.basis.snapshot()
         decision = Decision(queued.pod, snapshot.generation, "", 0, error=fault.status)
-        self._placement.refuse(Refused(queued, decision))
+        self.placement.refuse(Refused(queued, decision))
 
     def _turn_of(
         self, queued: QueuedPod, plugin: str, gang: Membership, snapshot: Snapshot
@@ -173,7 +168,7 @@ class Gangs:
         pods = [snapshot.pods.pod(row) for row in mates]
         others = [
             one
-            for one in self._queue.kin(gang.key)
+            for one in self.queue.kin(gang.key)
             if one is not queued and one.where not in _ABSENT and not one.pod.terminating
         ]
         return Turn(
@@ -190,7 +185,7 @@ class Gangs:
         gang = turn.gang
         size = turn.reserved + len(turn.members)
         why = why_stopped(gang.title, gang.minimum, size, resting=now < gang.rests_until)
-        gated = [one.pod.name for one in self._queue.kin(gang.key) if one.where is SubQueue.GATED]
+        gated = [one.pod.name for one in self.queue.kin(gang.key) if one.where is SubQueue.GATED]
         if why is not None and size < gang.minimum and gated:
             why += f"; {_named(gated)} held by a gate"
         return None if why is None else f"{why} ({gang.place})"
@@ -245,10 +240,10 @@ class Gangs:
                 continue
             if nodes is not None:
                 self._cache.nominate(queued.pod, nodes[uid])
-            found = self._placement.choose_member(queued)
+            found = self.placement.choose_member(queued)
             self._cache.withdraw(uid)
             if isinstance(found, Chosen) and nodes is not None and found.node != nodes[uid]:
-                self._placement.give_back(found, tell=False)
+                self.placement.give_back(found, tell=False)
                 continue
             if isinstance(found, Chosen):
                 turn.chosen.append(found)
@@ -265,7 +260,7 @@ class Gangs:
             elif self._is_there(one.node):
                 there.append(one)
             else:
-                self._placement.give_back(one, tell=False)
+                self.placement.give_back(one, tell=False)
         turn.chosen = there
         turn.reserved = sum(self._is_there(self._cache.node_of(uid)) for uid in turn.mates)
 
@@ -301,15 +296,14 @@ class Gangs:
         pods = [one.pod for one in turn.members if self._waits(one)]
         if not pods:  # they all went between two steps
             return {}, False
-        of = self._basis.framework_of
+        of = self.basis.framework_of
         wanted = max(1, math.ceil(turn.gang.minimum) - turn.reserved)
-        rehearsal = Rehearsal(pods, self._cache, self._basis.snapshot, of)
+        rehearsal = Rehearsal(pods, self._cache, self.basis.snapshot, of)
         try:
             domains = self._domains(pods)
-            steps = plan(pods, wanted, self._basis.snapshot, rehearsal, of, domains)
-            holds = self._same_nodes()
+            steps = plan(pods, wanted, self.basis.snapshot, rehearsal, of, domains)
             unpromised = Unpromised(self._cache, pods)
-            found = yield from in_slices(steps, self._clock, unpromised, rehearsal, holds=holds)
+            found = yield from self._in_slices(steps, unpromised, rehearsal)
         except PluginError:
             return {}, False
         except OutdatedError:
@@ -318,21 +312,23 @@ class Gangs:
         turn.cut_short |= found.cut_short
         return {pods[member].uid: row for member, row in found.rows.items()}, found.enough
 
-    def _same_nodes(self) -> Callable[[], bool]:
-        """Whether the nodes that there are now are in their rows still."""
+    def _in_slices(
+        self, steps: Steps[Found], *thought: AbstractContextManager[None]
+    ) -> Steps[Found]:
+        """See `in_slices`: as long as the nodes that there are now are in their rows still."""
         before = self._cache.nodes.name_codes().copy()
         there = before >= 0
 
-        def same() -> bool:
+        def holds() -> bool:
             names = self._cache.nodes.name_codes()[: len(before)]
             return len(names) == len(before) and bool((names == before)[there].all())
 
-        return same
+        return (yield from in_slices(steps, self._clock, *thought, holds=holds))
 
     def _domains(self, pods: Sequence[PodInfo]) -> tuple[CodeColumn, Sequence[int]] | None:
         """As they are now: nodes may have come since the gang's turn began."""
-        snapshot = self._basis.snapshot()
-        found = self._basis.framework_of(pods[0]).gang(pods[0], snapshot) if pods else None
+        snapshot = self.basis.snapshot()
+        found = self.basis.framework_of(pods[0]).gang(pods[0], snapshot) if pods else None
         if found is None or found[1].domain is None:
             return None
         return found[1].domain, snapshot.pods.node[list(found[1].mates())].tolist()
@@ -357,19 +353,18 @@ class Gangs:
                 hold, f"{hold.gang.title} gives way to {turn.gang.title}, which is older"
             )
             for one in pods:  # the gang may not have taken all of it
-                self._queue.move(POD_FREED, on_node(one.pod.pod, one.node))
+                self.queue.move(POD_FREED, on_node(one.pod.pod, one.node))
 
     def _rescued(self, turn: Turn) -> Steps[bool]:
         """Evicts pods if that lets the gang start; it is tried again as they go."""
         members = [one for one in turn.members if self._waits(one)]
         if not members:
             return False
-        rescuers = Rescuers(self._basis, self._placement, self._waits)
+        rescuers = Rescuers(self.basis, self.placement, self._waits)
         try:
             domains = yield from self._to_be_emptied(turn, members)
             steps = rescuers.rescue(turn, members, domains)
-            holds = self._same_nodes()
-            found = yield from in_slices(steps, self._clock, rescuers.absent, holds=holds)
+            found = yield from self._in_slices(steps, rescuers.absent)
         except (PluginError, OutdatedError):
             return False
         turn.keeps_promises = found.waits
@@ -377,9 +372,9 @@ class Gangs:
             return False
         names = sorted({result.nominated or "" for _, result in found.found})
         words = f"{turn.gang.title}: preempts on {_named(names)} ({turn.gang.place})"
-        self._telling.waits(turn.gang, members[0].pod, words)
+        self.telling.waits(turn.gang, members[0].pod, words)
         for queued, result in found.found:
-            self._evictions.evict(queued.pod, result)
+            self.evictions.evict(queued.pod, result)
         nominated = {queued.pod.uid: result.nominated for queued, result in found.found}
         for pod, node in found.there:  # or others take it before the victims are gone
             self._cache.nominate(pod, node)
@@ -390,9 +385,9 @@ class Gangs:
             if uid not in nominated:
                 self._promise_again(turn, queued)
             if self._waits(queued):
-                self._setbacks.reject(queued, words, plugins, nominated.get(uid))
+                self.setbacks.reject(queued, words, plugins, nominated.get(uid))
             else:
-                self._queue.done(uid)
+                self.queue.done(uid)
         return True
 
     def _to_be_emptied(
@@ -406,10 +401,9 @@ class Gangs:
         column, homes = domains
         promised = [self._cache.nodes.row(node) for node in turn.promised.values()]
         known = [*homes, *[row for row in promised if row >= 0]]
-        snapshot, of = self._basis.snapshot, self._basis.framework_of
+        snapshot, of = self.basis.snapshot, self.basis.framework_of
         steps = emptiest(pods, snapshot, of, column, known)
-        unpromised, holds = Unpromised(self._cache, pods), self._same_nodes()
-        return (yield from in_slices(steps, self._clock, unpromised, holds=holds))
+        return (yield from self._in_slices(steps, Unpromised(self._cache, pods)))
 
     # ---- how it ends
 
@@ -422,9 +416,9 @@ class Gangs:
             self._fail(turn)
 
     def _start(self, turn: Turn) -> None:
-        self._telling.started(turn.gang, turn.chosen[0].queued.pod)
+        self.telling.started(turn.gang, turn.chosen[0].queued.pod)
         for one in turn.chosen:
-            self._placement.go(one)
+            self.placement.go(one)
         self.holds.started(turn.gang)
         self._refuse_others(turn, "")
 
@@ -436,7 +430,7 @@ class Gangs:
         words = why_waiting(gang.title, gang.minimum, there)
         if left:
             words += f"; {_named(left)} missing"
-        self._telling.waits(gang, turn.members[0].pod, words)
+        self.telling.waits(gang, turn.members[0].pod, words)
         self.holds.hold(turn, f"{words} ({gang.place})")
         self._refuse_others(turn, words)
 
@@ -450,15 +444,15 @@ class Gangs:
                 continue
             self._promise_again(turn, queued)
             if not self._waits(queued):
-                self._queue.done(uid)
+                self.queue.done(uid)
             elif uid in refused and not words:
-                self._placement.refuse(refused[uid])
+                self.placement.refuse(refused[uid])
             else:
                 one = refused.get(uid)
                 said = words or f"{turn.gang.title}: no room for it beside the others"
                 message = said if one is None else f"{said}. {one.why}"
                 nominated = "" if uid in turn.broken else None
-                self._setbacks.reject(queued, message, self._plugins(turn), nominated)
+                self.setbacks.reject(queued, message, self._plugins(turn), nominated)
 
     def _fail(self, turn: Turn) -> None:
         gang = turn.gang
@@ -477,7 +471,7 @@ class Gangs:
             self.holds.failed(gang)
         else:
             words = f"{gang.title}: no room for more members in its {gang.within}"
-        self._telling.waits(gang, turn.members[0].pod, words)
+        self.telling.waits(gang, turn.members[0].pod, words)
         self._refuse_others(turn, f"{words} ({gang.place})")
 
     def _plugins(self, turn: Turn) -> frozenset[str]:
@@ -487,14 +481,14 @@ class Gangs:
         """
         rejecting = [one.plugins for one in turn.refused]
         if turn.gang.domain is not None:
-            filters = self._basis.framework_of(turn.members[0].pod).filters
+            filters = self.basis.framework_of(turn.members[0].pod).filters
             rejecting.append(frozenset([name for name, _ in filters]))
         return frozenset({turn.plugin}).union(*rejecting)
 
     def _give_back(self, turn: Turn) -> None:
         """Nobody keeps a node. Who was asked meanwhile may not have counted with the room."""
         for one in reversed(turn.chosen):
-            self._placement.give_back(one, tell=self._slices > 0)
+            self.placement.give_back(one, tell=self._slices > 0)
         turn.chosen.clear()
         for queued in turn.members:
             self._promise_again(turn, queued)
@@ -514,7 +508,7 @@ class Gangs:
     def _waits(self, queued: QueuedPod) -> bool:
         """False: it is gone, or bound by somebody else."""
         uid = queued.pod.uid
-        return uid in self._queue and self._cache.node_of(uid) is None
+        return uid in self.queue and self._cache.node_of(uid) is None
 
 
 def _named(names: Collection[str]) -> str:

@@ -7,6 +7,7 @@ Source: kubernetes pkg/scheduler/schedule_one_podgroup.go, updatePodGroupConditi
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -27,15 +28,15 @@ _MOST: Final = 4096
 _REMEMBERED: Final = 10_000
 
 
+@dataclass(eq=False)
 class Telling:
     """See the module. What is said already is not written again, nor anything once it started."""
 
-    def __init__(self, basis: Basis, in_flight: InFlight, writer: EffectWriter) -> None:
-        self._basis = basis
-        self._in_flight = in_flight
-        self._writer = writer
-        # What was written of which version: until the watch tells of it, it is on its way.
-        self._written: dict[str, tuple[str, str, str, str]] = {}
+    basis: Basis
+    in_flight: InFlight
+    writer: EffectWriter
+    # What was written of which version: until the watch tells of it, it is on its way.
+    _written: dict[str, tuple[str, str, str, str]] = field(default_factory=dict, init=False)
 
     def started(self, gang: Membership, member: PodInfo) -> None:
         """Enough members have nodes for the first time."""
@@ -66,7 +67,7 @@ class Telling:
             self._written.clear()
         self._written[meta.uid] = now_said
         if known.status != status or since is None:
-            now = datetime.fromtimestamp(self._basis.clock.time(), UTC)
+            now = datetime.fromtimestamp(self.basis.clock.time(), UTC)
             since = now.strftime("%Y-%m-%dT%H:%M:%SZ")
         new = GroupCondition(SCHEDULED, status, reason, message, since, meta.generation)
         conditions: list[Any] = [one for one in each if one.type != SCHEDULED]
@@ -75,10 +76,10 @@ class Telling:
             "status": {"conditions": msgspec.to_builtins([*conditions, new])},
         }
         effect = Patch(KIND, meta.namespace, meta.name, body, "status")
-        self._in_flight.beside(self._write(effect, meta.uid))
+        self.in_flight.beside(self._write(effect, meta.uid))
 
     async def _write(self, effect: Patch, uid: str) -> None:
-        if not await patch(effect, self._writer):
+        if not await patch(effect, self.writer):
             self._written.pop(uid, None)
 
     def _group_of(self, gang: Membership, member: PodInfo) -> SchedulingPodGroup | None:
@@ -86,6 +87,6 @@ class Telling:
         own = member.pod.spec.scheduling_group
         if own is None or own.pod_group_name != gang.name:
             return None
-        objects = self._basis.snapshot().objects(KIND)
+        objects = self.basis.snapshot().objects(KIND)
         found: SchedulingPodGroup | None = objects.get(f"{gang.namespace}/{gang.name}")
         return found

@@ -64,8 +64,13 @@ class QueuedPod:
     where: SubQueue = SubQueue.ACTIVE
     moved_by: str = ""
     """What put it where it is: an event as kube-scheduler words it, such as `Node/Add`."""
-    moved_at: float = 0.0
 
+    since: int = field(default=0, repr=False)
+    """Where its attempt began in the log of what happens; see `inflight`."""
+    newer: PodInfo | None = field(default=None, repr=False)
+    """How the pod is by now, if it changed during its attempt."""
+    gone: bool = field(default=False, repr=False)
+    """Whether it was deleted during its attempt."""
     gated_told_at: float = field(default=0.0, repr=False)
     """When its owner was last told who holds it (monotonic)."""
     turns_at: float = field(default=math.inf, repr=False)

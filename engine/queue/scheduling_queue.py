@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import (
     Callable,
     Collection,
@@ -65,13 +65,14 @@ from engine.framework.events import (
 )
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
-from engine.framework.status import Code, Status
+from engine.queue.asked import Asked
 from engine.queue.backoff import NO_BACKOFF, Backoff, over_at
-from engine.queue.groups import Group, Groups
-from engine.queue.heap import PodHeap, comparable
-from engine.queue.hints import Only, Registrations, Wake
-from engine.queue.inflight import Flight, Happening, InFlight
+from engine.queue.groups import Group
+from engine.queue.heap import PodHeap
+from engine.queue.hints import Only, Registrations, Verdict, Wake
+from engine.queue.inflight import Happening, InFlight
 from engine.queue.kin import Kin
+from engine.queue.parked import Parked
 from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey, SubQueue
 from engine.queue.rules import Rules
 
@@ -93,16 +94,10 @@ _CLASS_MOVES: Final = "ClassMoves"
 
 ASKING_SECONDS: Final = 0.002
 """How long hints are asked on end; what is left is asked in the next `flush`."""
-MOST_LEFTOVER: Final = 1_000
-"""Pods parked for too long that one `flush` looks at."""
 MOST_ASKING: Final = 256
 """Events that may wait to be asked about."""
 
 _TELL_GATED_AGAIN: Final = 30.0
-
-Parked = OrderedDict[QueuedPod, None]
-"""Pods in the order in which they were parked; ordered, for a dict's first key is slow to find
-after many were deleted."""
 
 
 @dataclass(slots=True)
@@ -128,33 +123,25 @@ class SchedulingQueue:
     ) -> None:
         """An empty queue; `snapshot` gives the cluster as hints see it when they are asked."""
         self._clock = clock
-        self._rules = rules
+        self._rules = Asked(rules, self._failed)
         self._snapshot = snapshot
         self._registrations = Registrations(rules.hints, snapshot)
         self._version = 1
         self._backoff = Backoff(initial_backoff, max_backoff)
-        self._max_in_unschedulable = max_in_unschedulable
 
         tickets = count(1).__next__
         self._pods: dict[str, QueuedPod] = {}
         self._active_q = PodHeap(tickets)
         self._backoff_q = PodHeap(tickets)
         self._error_backoff_q = PodHeap(tickets)
-        # Those of the parked pods that the clock alone may wake.
-        self._turning = PodHeap(tickets)
-        # INVARIANT: both are in order of `parked_at`; no plugin holds an empty set of pods.
-        self._unschedulable: Parked = OrderedDict()
-        self._gated: Parked = OrderedDict()
-        self._gated_by: dict[str, Parked] = {}
-        self._groups = Groups(tickets)
-        self._kin = self._kin_by(rules)
+        self._parked = Parked(clock, tickets, max_in_unschedulable)
+        self._kin = Kin(self._rules.kin)
         # The pods that are tried for a group, and the one of them that was popped last.
         self._out: dict[QueuedPod, Group] = {}
         self._tried: QueuedPod | None = None
         # What happened, with whom is still to be asked about it.
         self._asking: deque[Asking] = deque()
         self._in_flight = InFlight()
-        self._earlier_faults: Counter[str] = Counter()
         self.on_gated: Callable[[QueuedPod], None] | None = None
         """Told of a pod that a gate begins to hold, or holds for another reason than before."""
         self.on_change: Callable[[QueuedPod], None] | None = None
@@ -182,7 +169,7 @@ class SchedulingQueue:
         queued = QueuedPod(pod, added_at=now, queued_at=now, backs_off_until=NO_BACKOFF)
         self._pods[pod.uid] = queued
         self._kin.put(queued)
-        self._to_active(queued, _ADDED)
+        self._enter(queued, Wake.AT_ONCE, _ADDED)
 
     def update(self, pod: PodInfo, events: Sequence[ClusterEvent] = ()) -> None:
         """The pod changed; `events` say how (TargetPod/...). An unknown pod is added.
@@ -197,10 +184,8 @@ class SchedulingQueue:
         old = queued.pod.pod
         match queued.where:
             case SubQueue.IN_FLIGHT:
-                flight = self._in_flight.get(pod.uid)
-                assert flight is not None
-                old = old if flight.newer is None else flight.newer.pod
-                flight.newer, flight.gone = pod, False
+                old = old if queued.newer is None else queued.newer.pod
+                queued.newer, queued.gone = pod, False
                 for event in events:
                     self._in_flight.record(Happening(event, old, pod.pod, uid=pod.uid))
             case SubQueue.ACTIVE | SubQueue.BACKOFF:
@@ -227,9 +212,7 @@ class SchedulingQueue:
         if queued is None:
             return False
         if queued.where is SubQueue.IN_FLIGHT:
-            flight = self._in_flight.get(uid)
-            assert flight is not None
-            was_here, flight.gone = not flight.gone, True
+            was_here, queued.gone = not queued.gone, True
             if self.on_gone is not None:
                 self.on_gone(uid)
             return was_here
@@ -262,7 +245,7 @@ class SchedulingQueue:
                 self.incoming[SubQueue.ACTIVE, _POPPED_EARLY] += 1
             outdated = queued.rules != self._version
             why = str(NEW_RULES) if outdated else _ASKED_AGAIN
-            if (outdated or self._rules.gates_move) and not self._admitted(queued, why):
+            if (outdated or self._rules.own.gates_move) and not self._admitted(queued, why):
                 continue
             self._tried = self._fly(queued)
             return queued
@@ -277,20 +260,17 @@ class SchedulingQueue:
 
     def done(self, uid: str) -> None:
         """The pod is placed, or will not be tried again. Nothing happens if it is not in flight."""
-        if self._in_flight.get(uid) is not None:
-            self._in_flight.end(uid)
-            queued = self._forget(uid)
-            self._kin.drop(queued)
+        queued = self._pods.get(uid)
+        if queued is not None and queued in self._in_flight:
+            self._in_flight.end(queued)
+            self._kin.drop(self._forget(uid))
             self._next_of(queued)
 
     def still(self, queued: QueuedPod) -> bool:
         """Whether a pod that has been in flight for long still waits, with its newest object."""
-        flight = self._in_flight.get(queued.pod.uid)
-        if flight is None or flight.gone or flight.queued is not queued:
+        if queued not in self._in_flight or queued.gone:
             return False
-        if flight.newer is not None:
-            self._is_now(queued, flight.newer)
-            flight.newer = None
+        self._catch_up(queued)
         return True
 
     def hold(self, queued: QueuedPod) -> bool:
@@ -301,9 +281,9 @@ class SchedulingQueue:
         Raises:
             ValueError: the pod is not in flight.
         """
-        if self._land(queued) is None:
+        if not self._land(queued):
             return False
-        self._in_flight.end(queued.pod.uid)
+        self._in_flight.end(queued)
         self._arrive(queued, SubQueue.WAITING, _HELD)
         self._next_of(queued)
         return True
@@ -345,15 +325,14 @@ class SchedulingQueue:
         rejecting = plugins | pending
         if not rejecting:
             return self.requeue_error(queued)
-        flight = self._land(queued)
-        if flight is None:
+        if not self._land(queued):
             return False
         queued.rejections += 1
         queued.errors = 0
         queued.unschedulable_plugins, queued.pending_plugins = rejecting, pending
         self._wait_again(queued, queued.rejections)
-        wake = self._woken_meanwhile(flight)
-        self._in_flight.end(queued.pod.uid)
+        wake = self._woken_meanwhile(queued)
+        self._in_flight.end(queued)
         tried_for = self._out.get(queued)
         if wake is not Wake.NOT:
             self._enter(queued, wake, _FAILED)
@@ -376,12 +355,12 @@ class SchedulingQueue:
         Raises:
             ValueError: the pod is not in flight.
         """
-        if self._land(queued) is None:
+        if not self._land(queued):
             return False
         queued.errors += 1
         queued.unschedulable_plugins = queued.pending_plugins = NO_PLUGINS
         self._wait_again(queued, queued.errors)
-        self._in_flight.end(queued.pod.uid)
+        self._in_flight.end(queued)
         self._enter(queued, Wake.AFTER_BACKOFF, _FAILED)
         self._next_of(queued)
         return True
@@ -398,25 +377,16 @@ class SchedulingQueue:
         """
         if self.on_event is not None:
             self.on_event(event)
-        if event.resource is Resource.WILDCARD:
-            return self._move_all(event, only)
         registered = self._registrations.of(event)
-        if not registered:
-            return 0
         happening = Happening(event, old, new, only)
-        self._in_flight.record(happening)
-        waiting: list[Group | QueuedPod] = [*self._groups.rejected_by(registered)]
-        for plugin in registered:
-            waiting += self._gated_by.get(plugin, ())
-        if not waiting:
+        if event.resource is Resource.WILDCARD:
+            waiting = self._parked.all()
+        elif registered:
+            waiting = self._parked.of(registered)
+        else:
             return 0
-        behind = bool(self._asking)
-        self._asking.append(Asking(happening, waiting[::-1]))
-        if len(self._asking) > MOST_ASKING:
-            # In doubt they wake: all that are still to be asked about anything.
-            everyone = dict.fromkeys(one for asking in self._asking for one in asking.left)
-            self._asking = deque([Asking(Happening(EVERYTHING), list(everyone))])
-        return 0 if behind else self._ask()
+        self._in_flight.record(happening)
+        return self._ask_about(happening, waiting) if waiting else 0
 
     def activate(self, uids: Iterable[str]) -> None:
         """Makes these pods active now, backoff or not; one in flight comes back after backoff."""
@@ -443,44 +413,25 @@ class SchedulingQueue:
         for heap in (self._backoff_q, self._error_backoff_q):
             while (queued := heap.peek()) is not None and over_at(queued) <= now:
                 heap.pop()
-                self._to_active(queued, _BACKOFF_OVER, tested=queued.rules == self._version)
-        time = self._clock.time()
-        turned: list[QueuedPod] = []
-        while (queued := self._turning.peek()) is not None and queued.turns_at <= time:
-            self._turning.pop()
-            queued.turns_at = math.inf
-            turned.append(queued)
-        self._move_each(((queued, Wake.AFTER_BACKOFF) for queued in turned), _TURNED)
-        for parked in (self._unschedulable, self._gated):
-            leftover: list[QueuedPod] = []
-            for queued in parked:
-                if queued.parked_at + self._max_in_unschedulable > now:
-                    break
-                if len(leftover) == MOST_LEFTOVER:
-                    break  # `next_deadline` has passed already
-                leftover.append(queued)
-            for queued in leftover:
-                if parked is self._unschedulable and self._wake_all_of(queued, now):
-                    continue
+                tested = queued.rules == self._version
+                self._enter(queued, Wake.AT_ONCE, _BACKOFF_OVER, tested=tested)
+        for queued in self._parked.turned():
+            self._move(queued, Wake.AFTER_BACKOFF, _TURNED)
+        for queued in self._parked.leftover(self._parked.rejected):
+            if not self._wake_all_of(queued):
                 self._move(queued, Wake.AFTER_BACKOFF, _TIMED_OUT)
+        for queued in self._parked.leftover(self._parked.gated):
+            self._move(queued, Wake.AFTER_BACKOFF, _TIMED_OUT)
 
     def next_deadline(self) -> float | None:
         """When `flush` will next have something to do (monotonic); None: not by time alone."""
         if self._asking:
             return self._clock.monotonic()
-        deadlines = [
-            over_at(queued)
-            for queued in (self._backoff_q.peek(), self._error_backoff_q.peek())
-            if queued is not None
-        ]
-        turning = self._turning.peek()
-        if turning is not None:
-            left = max(0.0, turning.turns_at - self._clock.time())
-            deadlines.append(self._clock.monotonic() + left)
-        for parked in (self._unschedulable, self._gated):
-            if parked:
-                deadlines.append(next(iter(parked)).parked_at + self._max_in_unschedulable)
-        return min(deadlines, default=None)
+        deadline = self._parked.next_deadline()
+        for queued in (self._backoff_q.peek(), self._error_backoff_q.peek()):
+            if queued is not None:
+                deadline = min(deadline, over_at(queued))
+        return None if deadline == math.inf else deadline
 
     # ---- rules -----------------------------------------------------------------------------
 
@@ -492,28 +443,23 @@ class SchedulingQueue:
         the new gates when they are popped. Linear in all waiting pods if `sort_key` is
         another.
         """
-        self._earlier_faults.update(self._registrations.faults)
         self._registrations = Registrations(rules.hints, self._snapshot)
         self._version += 1
-        before, self._rules = self._rules, rules
-        self._kin = self._kin_by(rules)
+        before, self._rules = self._rules.own, Asked(rules, self._failed)
+        self._kin = Kin(self._rules.kin)
         for queued in self._pods.values():
             self._kin.put(queued)
         if rules.ordered_by != before.ordered_by:
             self._active_q.rekey(self._active_key)
             self._backoff_q.rekey(self._backoff_key)
             self._error_backoff_q.rekey(self._backoff_key)
-            for group in self._groups:
+            for group in self._parked.groups:
                 group.parked.rekey(self._active_key)
         if changed is None:
-            self._in_flight.record(Happening(EVERYTHING))
-        else:
-            self._in_flight.record(Happening(NEW_RULES, changed=changed))
-        for group in self._groups:
-            known = all(plugin in self._registrations for plugin in group.plugins)
-            if changed is None or group.plugins & changed or not known:
-                self._wake_group(group, Wake.AFTER_BACKOFF, str(NEW_RULES))
-        self._move_each(((q, Wake.AFTER_BACKOFF) for q in list(self._gated)), str(NEW_RULES))
+            changed = frozenset({*before.hints, *rules.hints})
+        happening = Happening(NEW_RULES, changed=changed)
+        self._in_flight.record(happening)
+        self._ask_about(happening, self._parked.all())
 
     # ---- what there is ---------------------------------------------------------------------
 
@@ -523,8 +469,8 @@ class SchedulingQueue:
 
     def __contains__(self, uid: str) -> bool:
         """True unless the pod is unknown, or was deleted while in flight."""
-        flight = self._in_flight.get(uid)
-        return uid in self._pods and (flight is None or not flight.gone)
+        queued = self._pods.get(uid)
+        return queued is not None and not queued.gone
 
     @property
     def active(self) -> int:
@@ -539,12 +485,12 @@ class SchedulingQueue:
     @property
     def unschedulable(self) -> int:
         """Pods that wait for something to happen."""
-        return len(self._unschedulable)
+        return len(self._parked.rejected)
 
     @property
     def gated(self) -> int:
         """Pods that are not let in."""
-        return len(self._gated)
+        return len(self._parked.gated)
 
     @property
     def in_flight(self) -> int:
@@ -578,28 +524,24 @@ class SchedulingQueue:
 
     def rejected_by(self) -> Mapping[str, int]:
         """How many unschedulable and gated pods each plugin has to answer for."""
-        counts = Counter(self._groups.plugins())
-        counts.update({plugin: len(pods) for plugin, pods in self._gated_by.items()})
-        return counts
-
-    @property
-    def hint_faults(self) -> Mapping[str, int]:
-        """How often each plugin's queueing hints raised."""
-        return self._earlier_faults + self._registrations.faults
+        return self._parked.by_plugin()
 
     # ---- inside: the end of an attempt -----------------------------------------------------
 
-    def _land(self, queued: QueuedPod) -> Flight | None:
-        """The flight of a pod that comes back, with its newest object; None if it was deleted."""
-        flight = self._in_flight.get(queued.pod.uid)
-        if flight is None or flight.queued is not queued:
+    def _land(self, queued: QueuedPod) -> bool:
+        """A pod comes back, with its newest object; False if it was deleted."""
+        if queued not in self._in_flight:
             raise ValueError(f"pod {queued.pod.key} is not in flight")
-        if flight.gone:
+        if queued.gone:
             self.done(queued.pod.uid)
-            return None
-        if flight.newer is not None:
-            self._is_now(queued, flight.newer)
-        return flight
+            return False
+        self._catch_up(queued)
+        return True
+
+    def _catch_up(self, queued: QueuedPod) -> None:
+        if queued.newer is not None:
+            self._is_now(queued, queued.newer)
+            queued.newer = None
 
     def _fly(self, queued: QueuedPod) -> QueuedPod:
         queued.attempts += 1
@@ -612,6 +554,9 @@ class SchedulingQueue:
             self.on_change(queued)
         return queued
 
+    def _failed(self, pod: PodInfo, fault: Exception) -> None:
+        self.on_fault(pod, fault)
+
     def _is_now(self, queued: QueuedPod, pod: PodInfo) -> None:
         queued.pod = pod
         self._kin.put(queued)
@@ -620,86 +565,66 @@ class SchedulingQueue:
         queued.queued_at = self._clock.time()
         queued.backs_off_until = self._backoff.until(failures, self._clock.monotonic())
 
-    def _woken_meanwhile(self, flight: Flight) -> Wake:
-        """What happened during the flight, as far as the rejecting plugins care."""
-        queued = flight.queued
-        if any(plugin not in self._registrations for plugin in queued.unschedulable_plugins):
+    def _woken_meanwhile(self, queued: QueuedPod) -> Wake:
+        """What happened during the attempt, as far as the rejecting plugins care."""
+        happenings = self._in_flight.meanwhile(queued)
+        if happenings is None or not self._known(queued.unschedulable_plugins):
             return Wake.AFTER_BACKOFF
-        happenings = self._in_flight.meanwhile(flight)
-        if happenings is None:
-            return Wake.AFTER_BACKOFF
+        verdict = queued.unschedulable_plugins, queued.pending_plugins
         best = Wake.NOT
         for happening in happenings:
-            best = max(best, self._wake_by(queued, happening))
+            best = max(best, self._wake_by(happening, queued.pod, verdict))
             if best is Wake.AT_ONCE or (best and not queued.pending_plugins):
                 break
         return best
 
-    def _wake_by(self, queued: QueuedPod, happening: Happening) -> Wake:
-        if not happening.concerns(queued.pod):
+    def _wake_by(self, happening: Happening, pod: PodInfo, verdict: Verdict) -> Wake:
+        """What it does to a pod that plugins rejected or hold."""
+        if not happening.concerns(pod):
             return Wake.NOT
         if happening.changed is not None:
-            touched = queued.unschedulable_plugins & happening.changed
+            touched = verdict[0] & happening.changed or not self._known(verdict[0])
             return Wake.AFTER_BACKOFF if touched else Wake.NOT
-        verdict = queued.unschedulable_plugins, queued.pending_plugins
-        return self._registrations.wake(verdict, queued.pod, *happening[:3])
+        return self._registrations.wake(verdict, pod, *happening[:3])
+
+    def _known(self, plugins: Iterable[str]) -> bool:
+        return all(plugin in self._registrations for plugin in plugins)
 
     # ---- inside: ways in -------------------------------------------------------------------
 
-    def _enter(self, queued: QueuedPod, wake: Wake, why: str) -> None:
-        """Puts a pod that is nowhere into active, or backoff if it has to wait."""
-        if wake is Wake.AFTER_BACKOFF and self._clock.monotonic() < over_at(queued):
-            self._to_backoff(queued, why)
-        else:
-            self._to_active(queued, why)
+    def _enter(self, queued: QueuedPod, wake: Wake, why: str, *, tested: bool = False) -> None:
+        """Puts a pod that is nowhere into active, or backoff if it has to wait.
 
-    def _to_active(self, queued: QueuedPod, why: str, *, tested: bool = False) -> None:
+        Unless a gate holds it; `tested` says that none does.
+        """
         if not tested and not self._admitted(queued, why):
             return
-        if queued.first_attempt_at is None:
+        waits = wake is Wake.AFTER_BACKOFF and self._clock.monotonic() < over_at(queued)
+        if not waits and queued.first_attempt_at is None:
             queued.first_attempt_at = self._clock.time()
-        self._arrive(queued, SubQueue.ACTIVE, why)
-        self._active_q.push(self._active_key(queued), queued)
+        self._arrive(queued, SubQueue.BACKOFF if waits else SubQueue.ACTIVE, why)
+        self._push(queued)
 
-    def _to_backoff(self, queued: QueuedPod, why: str) -> None:
-        if not self._admitted(queued, why):
-            return
-        self._arrive(queued, SubQueue.BACKOFF, why)
-        self._backoff_heap(queued).push(self._backoff_key(queued), queued)
+    def _push(self, queued: QueuedPod) -> None:
+        """Into the heap of its place."""
+        backs_off = queued.where is SubQueue.BACKOFF
+        key = self._backoff_key(queued) if backs_off else self._active_key(queued)
+        self._heap_of(queued).push(key, queued)
+
+    def _heap_of(self, queued: QueuedPod) -> PodHeap:
+        if queued.where is SubQueue.ACTIVE:
+            return self._active_q
+        return self._error_backoff_q if queued.errors else self._backoff_q
 
     def _to_unschedulable(self, queued: QueuedPod, *, alone: bool) -> Group:
         self._arrive(queued, SubQueue.UNSCHEDULABLE, _FAILED)
-        self._park(queued, queued.unschedulable_plugins)
-        self._unschedulable[queued] = None
-        key = queued.pod.uid if alone else self._class_key(queued.pod)
-        return self._groups.park(queued, key, self._active_key(queued))
-
-    def _class_key(self, pod: PodInfo) -> Hashable:
-        """What pods share that nothing tells apart; the UID if no other is like it."""
-        try:
-            key = self._rules.class_key(pod)
-            hash(key)
-        except Exception as fault:  # noqa: BLE001 - told, and one pod's rule may not stop all
-            self.on_fault(pod, fault)
-            return pod.uid
-        if key is None:
-            return pod.uid
-        return pod.priority, pod.pod.spec.preemption_policy, key
-
-    def _park(self, queued: QueuedPod, plugins: frozenset[str]) -> None:
-        queued.parked_at = self._clock.monotonic()
-        queued.turns_at = self._turns_at(queued.pod, plugins)
-        if queued.turns_at < math.inf:
-            self._turning.push((queued.turns_at,), queued)
-
-    def _unpark(self, queued: QueuedPod) -> None:
-        if queued.turns_at < math.inf:
-            self._turning.remove(queued)
-            queued.turns_at = math.inf
+        turns_at = self._rules.turns_at(queued.pod, queued.unschedulable_plugins)
+        key = queued.pod.uid if alone else self._rules.class_key(queued.pod)
+        return self._parked.reject(queued, key, self._active_key(queued), turns_at)
 
     def _admitted(self, queued: QueuedPod, why: str) -> bool:
         """Asks the gates; a pod they hold is gated afterwards."""
-        status = self._gate_says(queued.pod)
+        status = self._rules.gate(queued.pod)
         if status.ok:
             queued.rules = self._version
             queued.gating_plugin, queued.gating_reasons = "", ()
@@ -707,9 +632,7 @@ class SchedulingQueue:
         held_before = queued.gating_plugin, queued.gating_reasons
         queued.gating_plugin, queued.gating_reasons = status.plugin, status.reasons
         self._arrive(queued, SubQueue.GATED, why)
-        self._park(queued, frozenset({status.plugin}))
-        self._gated[queued] = None
-        self._gated_by.setdefault(status.plugin, OrderedDict())[queued] = None
+        self._parked.gate(queued, self._rules.turns_at(queued.pod, frozenset({status.plugin})))
         self._tell_gated(queued, *held_before)
         self._next_of(queued)
         return False
@@ -729,56 +652,13 @@ class SchedulingQueue:
 
     def _arrive(self, queued: QueuedPod, where: SubQueue, why: str) -> None:
         queued.where = where
-        queued.moved_by, queued.moved_at = why, self._clock.time()
+        queued.moved_by = why
         self.incoming[where, why] += 1
         if self.on_change is not None:
             self.on_change(queued)
 
-    def _backoff_heap(self, queued: QueuedPod) -> PodHeap:
-        return self._error_backoff_q if queued.errors else self._backoff_q
-
-    def _gate_says(self, pod: PodInfo) -> Status:
-        """A gate that raises holds the pod; its words are the reason."""
-        try:
-            return self._rules.pre_enqueue(pod)
-        except Exception as fault:  # noqa: BLE001 - told, and one pod's rule may not stop all
-            self.on_fault(pod, fault)
-            told = getattr(fault, "status", None)  # a fault of the framework names its plugin
-            words = f"{type(fault).__name__}: {fault}"
-            return told if isinstance(told, Status) else Status(Code.ERROR, (words,), "PreEnqueue")
-
-    def _sort_key(self, queued: QueuedPod) -> SortKey:
-        """Comparable with all others; a rule that raises, or gives no order, sorts last."""
-        try:
-            return 0, comparable(self._rules.sort_key(queued.pod, queued.queued_at))
-        except Exception as fault:  # noqa: BLE001 - as above
-            self.on_fault(queued.pod, fault)
-            return 1, queued.queued_at
-
-    def _kin_by(self, rules: Rules) -> Kin:
-        ask = rules.kin
-        if ask is None:
-            return Kin(None)
-
-        def kin_of(pod: PodInfo) -> Collection[Hashable]:
-            try:
-                return ask(pod)
-            except Exception as fault:  # noqa: BLE001 - as above
-                self.on_fault(pod, fault)
-                return ()
-
-        return Kin(kin_of)
-
-    def _turns_at(self, pod: PodInfo, plugins: frozenset[str]) -> float:
-        """A rule that raises does not turn."""
-        try:
-            return self._rules.turns_at(pod, plugins)
-        except Exception as fault:  # noqa: BLE001 - as above
-            self.on_fault(pod, fault)
-            return math.inf
-
     def _active_key(self, queued: QueuedPod) -> SortKey:
-        queued.sort_key = self._sort_key(queued)
+        queued.sort_key = self._rules.sort_key(queued.pod, queued.queued_at)
         return queued.sort_key
 
     def _backoff_key(self, queued: QueuedPod) -> SortKey:
@@ -795,18 +675,10 @@ class SchedulingQueue:
     def _leave(self, queued: QueuedPod) -> None:
         """Takes a pod out of its sub-queue."""
         match queued.where:
-            case SubQueue.ACTIVE:
-                self._active_q.remove(queued)
-            case SubQueue.BACKOFF:
-                self._backoff_heap(queued).remove(queued)
-            case SubQueue.UNSCHEDULABLE:
-                self._unpark(queued)
-                del self._unschedulable[queued]
-                self._groups.take(queued)
-            case SubQueue.GATED:
-                self._unpark(queued)
-                del self._gated[queued]
-                _drop(self._gated_by, queued.gating_plugin, queued)
+            case SubQueue.ACTIVE | SubQueue.BACKOFF:
+                self._heap_of(queued).remove(queued)
+            case SubQueue.UNSCHEDULABLE | SubQueue.GATED:
+                self._parked.take(queued)
             case SubQueue.IN_FLIGHT | SubQueue.WAITING:
                 raise ValueError(f"pod {queued.pod.key} is in flight")
             case _:
@@ -815,21 +687,6 @@ class SchedulingQueue:
     def _move(self, queued: QueuedPod, wake: Wake, why: str) -> None:
         self._leave(queued)
         self._enter(queued, wake, why)
-
-    def _move_each(self, woken: Iterable[tuple[QueuedPod, Wake]], why: str) -> int:
-        moved = 0
-        for queued, wake in woken:
-            self._move(queued, wake, why)
-            moved += 1
-        return moved
-
-    def _move_all(self, event: ClusterEvent, only: Only | None) -> int:
-        self._in_flight.record(Happening(event, only=only))
-        why, moved = str(event), 0
-        for group in self._groups:
-            moved += self._wake_group(group, Wake.AFTER_BACKOFF, why, only)
-        gated = [queued for queued in self._gated if only is None or only(queued.pod)]
-        return moved + self._move_each(((q, Wake.AFTER_BACKOFF) for q in gated), why)
 
     # ---- inside: one for all of its class --------------------------------------------------
 
@@ -865,18 +722,27 @@ class SchedulingQueue:
             group.out = None
             self._send(group, group.first(), Wake.AFTER_BACKOFF, _CLASS_MOVES)
 
-    def _wake_all_of(self, queued: QueuedPod, now: float) -> bool:
+    def _wake_all_of(self, queued: QueuedPod) -> bool:
         """A pod has been parked for too long: its group wakes, and others of it wait anew."""
         if queued.where is not SubQueue.UNSCHEDULABLE:
             return True
-        group = self._groups.of(queued)
+        group = self._parked.groups.of(queued)
         if len(group.parked) == 1 and group.out is None:
             return False
         self._wake_group(group, Wake.AFTER_BACKOFF, _TIMED_OUT)
-        if queued in self._unschedulable:
-            queued.parked_at = now
-            self._unschedulable.move_to_end(queued)
+        if queued.where is SubQueue.UNSCHEDULABLE:
+            self._parked.stay(queued)
         return True
+
+    def _ask_about(self, happening: Happening, waiting: list[Group | QueuedPod]) -> int:
+        """Lists who is to be asked, and asks, if nobody is before them."""
+        behind = bool(self._asking)
+        self._asking.append(Asking(happening, waiting[::-1]))
+        if len(self._asking) > MOST_ASKING:
+            # In doubt they wake: all that are still to be asked about anything.
+            everyone = dict.fromkeys(one for asking in self._asking for one in asking.left)
+            self._asking = deque([Asking(Happening(EVERYTHING), list(everyone))])
+        return 0 if behind else self._ask()
 
     def _ask(self) -> int:
         """Asks those that are to be asked, for a moment at most; returns how many pods woke."""
@@ -896,30 +762,28 @@ class SchedulingQueue:
         return moved
 
     def _ask_group(self, group: Group, happening: Happening) -> int:
-        event, old, new, only = happening[:4]
         if group.out is not None and group.out.where is SubQueue.ACTIVE:
             return 0
+        only = happening.only
         queued = group.first(only)
         if queued is None:
             return 0
-        verdict = group.plugins, group.pending
-        wake = self._registrations.wake(verdict, queued.pod, event, old, new)
-        return 0 if wake is Wake.NOT else self._wake_group(group, wake, str(event), only)
+        wake = self._wake_by(happening, queued.pod, (group.plugins, group.pending))
+        return 0 if wake is Wake.NOT else self._wake_group(group, wake, str(happening.event), only)
 
     def _ask_gated(self, queued: QueuedPod, happening: Happening) -> int:
-        event, old, new, only = happening[:4]
-        if queued.where is not SubQueue.GATED or (only is not None and not only(queued.pod)):
+        if queued.where is not SubQueue.GATED:
             return 0
         verdict = frozenset({queued.gating_plugin}), NO_PLUGINS
-        if self._registrations.wake(verdict, queued.pod, event, old, new) is Wake.NOT:
+        if happening.changed is None and not self._wake_by(happening, queued.pod, verdict):
             return 0
-        self._move(queued, Wake.AFTER_BACKOFF, str(event))
+        self._move(queued, Wake.AFTER_BACKOFF, str(happening.event))
         return 1
 
     def _wake_by_own(self, queued: QueuedPod, events: Sequence[ClusterEvent], old: Seen) -> None:
         """Wakes an unschedulable pod if a change of itself may help it."""
         # What holds for its class by now may be news to the pod.
-        group = self._groups.of(queued)
+        group = self._parked.groups.of(queued)
         verdict = queued.unschedulable_plugins | group.plugins, queued.pending_plugins
         for event in events:
             wake = self._registrations.wake(verdict, queued.pod, event, old, queued.pod.pod)
@@ -927,28 +791,16 @@ class SchedulingQueue:
                 self._move(queued, wake, str(event))
                 return
         if events:  # it may be like others no more
-            self._groups.take(queued)
-            self._groups.park(queued, queued.pod.uid, self._active_key(queued))
+            self._parked.groups.take(queued)
+            self._parked.groups.park(queued, queued.pod.uid, self._active_key(queued))
 
     def _reorder(self, queued: QueuedPod) -> None:
         """Takes the sort key again and moves the pod within its heap if it changed."""
-        if self._sort_key(queued) == queued.sort_key:
+        if self._rules.sort_key(queued.pod, queued.queued_at) == queued.sort_key:
             return
-        if queued.where is SubQueue.ACTIVE:
-            self._active_q.remove(queued)
-            self._active_q.push(self._active_key(queued), queued)
-        else:
-            heap = self._backoff_heap(queued)
-            heap.remove(queued)
-            heap.push(self._backoff_key(queued), queued)
+        self._heap_of(queued).remove(queued)
+        self._push(queued)
 
 
 def _log_fault(pod: PodInfo, fault: Exception) -> None:
     log.error("a rule of the queue failed for pod %s: %r", pod.key, fault, exc_info=fault)
-
-
-def _drop(by_plugin: dict[str, Parked], plugin: str, queued: QueuedPod) -> None:
-    pods = by_plugin[plugin]
-    del pods[queued]
-    if not pods:
-        del by_plugin[plugin]

@@ -201,7 +201,7 @@ class Lab:
             placement.refuse(found)
             return
         gang = self.frameworks.of(queued.pod).gang(queued.pod, before)
-        placement.hold(found, {} if gang is None else waits_alone(*gang))
+        placement.go(found, None if gang is None else waits_alone(*gang))
 
     async def turn(self) -> None:
         """Works until nothing is to be done and nothing is in flight."""

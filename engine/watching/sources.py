@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from engine.cache import Cache
 from engine.clock import Clock
-from engine.eventhandlers import ObjectHandler, legible
+from engine.eventhandlers import ObjectHandler, as_far_as_legible
 from engine.framework.events import Action, ClusterEvent, Resource
-from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.kube.errors import KubeError
 from engine.kube.reflector import Handler, Reflector
 from engine.objects import Pod
@@ -79,7 +78,7 @@ class FinishedHandler(Handler[Pod]):
 
     def on_add(self, pod: Pod) -> None:
         """It has finished, or has changed since."""
-        info = _as_far_as_legible(pod)
+        info = as_far_as_legible(pod)
         at = finished_at(info)
         # One that does not say when is new, as far as anybody knows.
         self._cache.set_finished(info, self._clock.time() if at != at else at)
@@ -104,7 +103,7 @@ class WaitedFor(ObjectHandler):
     def on_synced(self) -> None:
         """All that there were are told."""
         super().on_synced()
-        self._on_work()
+        self.on_work()
 
 
 class PodParts(Source):
@@ -138,10 +137,3 @@ class PodParts(Source):
                 break
         self._awaited = ""
         self._done()
-
-
-def _as_far_as_legible(pod: Pod) -> PodInfo:
-    try:
-        return make_pod_info(pod)
-    except ValueError:
-        return make_pod_info(legible(pod))

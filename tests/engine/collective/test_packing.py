@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from engine.collective import packing
-from engine.collective.packing import Alike, Budget, at_once
+from engine.collective.packing import Alike, Budget, Search, at_once
 
 MEMBERS, NODES, DOMAINS = 12, 8, 3
 
 
-def pack(*asked):
-    return at_once(packing.pack(*asked))
+def pack(kinds, left, wanted, budget, others=None):
+    search = Search(kinds, left, np.arange(len(left)), budget, others)
+    return at_once(packing.pack([search], wanted, budget))
 
 
 def a_cluster(seed):

@@ -381,13 +381,13 @@ class QueueMachine(RuleBasedStateMachine):
     def indexes_are_whole(self) -> None:
         q = self.queue
         heaps = [*q._active_q, *q._backoff_q, *q._error_backoff_q]
-        everywhere = [*heaps, *q._unschedulable, *q._gated]
+        everywhere = [*heaps, *q._parked.rejected, *q._parked.gated]
         assert len(everywhere) == len(set(everywhere)) == len(q)
         rejected = {
             plugin: {queued for group in groups for queued in group.parked}
-            for plugin, groups in q._groups._rejected_by.items()
+            for plugin, groups in q._parked.groups._rejected_by.items()
         }
-        for parked, by in ((q._unschedulable, rejected), (q._gated, q._gated_by)):
+        for parked, by in ((q._parked.rejected, rejected), (q._parked.gated, q._parked._gated_by)):
             assert set().union(*by.values()) == set(parked)
             assert all(by.values())
             since = [queued.parked_at for queued in parked]

@@ -315,7 +315,7 @@ class Sleepers(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         queue = self.bench.queue
-        for uid in [*queue._in_flight._flights]:
+        for uid in [queued.pod.uid for queued in queue._in_flight._flights]:
             queue.delete(uid)
             queue.done(uid)
             self.alive.discard(uid)

@@ -292,7 +292,7 @@ def test_a_hint_that_raises_queues_and_is_counted() -> None:
     queued = fail(queue, waiting("p"), FIT)
     queue.move(NODE_ADD)
     assert queued.where is SubQueue.BACKOFF
-    assert queue.hint_faults == {"Fit": 1}
+    assert queue._registrations.faults == {"Fit": 1}
 
 
 def test_a_new_order_holds_for_pods_that_back_off_from_errors_too(
@@ -421,7 +421,7 @@ def test_many_turns_that_do_not_come_leave_nothing_behind(
         clock.advance(11.0)
         queue.move(NODE_ADD)
         queue.requeue_rejected(pop(queue), FIT)
-    assert len(queue._turning._entries) < 200
+    assert len(queue._parked._turning._entries) < 200
 
 
 # ---- gates that look at more than the pod --------------------------------------------------------
