@@ -79,7 +79,7 @@ class Holds:
         for uid in hold.uids:
             self._permits.reject(uid, unschedulable(words).by(hold.plugin))
         # Who had no node heard of the room first, and would have the gang take all of it again.
-        self._queue.go_behind(hold.gang.key)
+        self.queue.go_behind(hold.gang.key)
 
     def younger(self, turn: Turn) -> list[Hold]:
         """Gangs that wait and are younger than this one, the youngest first."""
