@@ -4,6 +4,7 @@ The only door to Lark. Each statement is cut out and parsed alone, so one broken
 other. Never raises on any text. A `Parser` is a value; its tables are built when first needed.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -27,6 +28,8 @@ Kept = list[tuple[Lexeme, ...]]
 _How = tuple[str, Callable[[_Builder, Raw], Any]]
 _STATEMENT: Final[_How] = "start", lambda builder, tree: builder.statement(tree.children[0])
 _TEST: Final[_How] = "testfile", test_statement
+#: A line that only closes brackets.
+_CLOSES: Final = re.compile(r"[\s})\];,]+(?:#[^\n]*\s*)*")
 #: Wrong statements of a file of which it is tried what may be meant: each costs many readings.
 _MAX_TRIED: Final = 40
 
@@ -53,13 +56,19 @@ class Parser:
         """Yields each statement of a file with its findings; `keep` gets the words of each."""
         self._wrong = 0
         chunks, problems = cut(source)
-        if not all(is_statement(source.slice(chunk)) for chunk in chunks):
-            other = _other_language(source, "policy")
-            chunks, problems = ([], [other]) if other is not None else (chunks, problems)
-        for problem in problems:
+        known = [is_statement(source.slice(chunk)) for chunk in chunks]
+        other = None if all(known) else _other_language(source, "policy")
+        for problem in [*problems, *([] if other is None else [other])]:
             yield None, (problem,)
-        for chunk in chunks:
+        broken = False
+        for chunk, ours in zip(chunks, known, strict=True):
+            closes = broken and _CLOSES.fullmatch(source.text, chunk.start, chunk.end)
+            if not ours and (other is not None or closes):
+                # It is of the other language, or of the line before: no mistake of its own.
+                yield _broken(source, chunk), ()
+                continue
             statement, found = self._built(source, chunk, _STATEMENT, keep)
+            broken = bool(found)
             yield statement or _broken(source, chunk), tuple(found)
 
     def whole(self, source: SourceFile) -> tuple[tuple[Statement, ...], list[Diagnostic]]:
