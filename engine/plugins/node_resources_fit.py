@@ -37,13 +37,7 @@ from engine.framework.podinfo import (
     is_extended_resource,
     make_pod_info,
 )
-from engine.framework.snapshot import (
-    BoolColumn,
-    Cause,
-    NodeColumns,
-    Rows,
-    Snapshot,
-)
+from engine.framework.snapshot import BoolColumn, Cause, NodeColumns, Rows, Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Node, Pod
 from engine.plugins.allocation import Scorer, ScoringStrategy, Usage, counting, used_of

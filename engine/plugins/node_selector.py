@@ -18,13 +18,7 @@ import numpy as np
 
 from engine.framework.interface import Scores
 from engine.framework.selectors import is_label_key, is_label_value
-from engine.framework.snapshot import (
-    BoolColumn,
-    CodeColumn,
-    Rows,
-    Snapshot,
-    label_column,
-)
+from engine.framework.snapshot import BoolColumn, CodeColumn, Rows, Snapshot, label_column
 from engine.objects import (
     Node,
     NodeSelector,

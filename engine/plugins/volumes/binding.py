@@ -111,7 +111,9 @@ class VolumeBinding:
             warm=self._storage.warm,
         )
         # Which volumes a node would use the filter finds: without it none is bound or rated.
-        return replace(points, unfiltered=replace(points, score=_no_score, reserve=None))
+        return replace(
+            points, unfiltered=replace(points, pre_score=lambda *_: _NO_VOLUMES, reserve=None)
+        )
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         found = self._storage.find(state, snapshot, rows)
@@ -126,9 +128,12 @@ class VolumeBinding:
 
     def _reserve(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Reserved:
         steps = self._steps(pod, snapshot, row)
-        changes = steps.changes()
         if not steps.bindings and not steps.provisions:
             return Reserved()
+        changes = steps.changes()
+        assumed = [
+            AssumeObject(type(new).__name__, object_key(new.metadata), new) for _, new in changes
+        ]
         wait = Await(
             "volumes to be bound",
             _Binding(steps, self._storage).check,
@@ -136,7 +141,7 @@ class VolumeBinding:
             self._timeout,
         )
         return Reserved(
-            effects=tuple([_assumed(new) for _, new in changes]),
+            effects=tuple(assumed),
             pre_bind=(*[_patch(old, new) for old, new in changes], wait),
         )
 
@@ -163,10 +168,6 @@ def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
     if wanted is _NONE:
         return SKIP_FILTER
     return PreFilterResult(state=wanted, causes=Cause.LABELS, version=_version)
-
-
-def _no_score(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
-    return np.zeros(len(snapshot.nodes.present[rows]))
 
 
 def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
@@ -241,10 +242,6 @@ def _selected(claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:
     annotations = {**(claim.metadata.annotations or {}), SELECTED_NODE: node}
     replace = msgspec.structs.replace
     return replace(claim, metadata=replace(claim.metadata, annotations=annotations))
-
-
-def _assumed(new: Any) -> AssumeObject:  # noqa: ANN401 - a volume or a claim
-    return AssumeObject(type(new).__name__, object_key(new.metadata), new)
 
 
 def _patch(old: Any, new: Any) -> Patch:  # noqa: ANN401 - a volume or a claim

@@ -5,13 +5,13 @@ Kept beside the snapshot's columns and brought up to date by what changed; asks 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import numpy as np
 
 from engine.framework.snapshot import BoolColumn, CodeColumn, IntColumn, Snapshot
-from engine.objects import CSINode, CSINodeDriver
+from engine.objects import CSINode
 from engine.plugins.volumes.migration import MIGRATED
 
 CSI_NODES: Final = "CSINode"
@@ -38,7 +38,7 @@ class CsiNodes:
 
     def known(self, snapshot: Snapshot) -> BoolColumn:
         """(N,) the node has a CSINode."""
-        return self._column(snapshot, "", lambda node: int(node is not None)) > 0
+        return self._column(snapshot, "", lambda node: node is not None) > 0
 
     def limits(self, snapshot: Snapshot, driver: str) -> IntColumn:
         """(N,) how many volumes of the driver the node can have, NO_LIMIT if it does not say."""
@@ -50,8 +50,7 @@ class CsiNodes:
 
     def installed(self, snapshot: Snapshot, driver: str) -> BoolColumn:
         """(N,) the driver is on the node."""
-        of = f"driver {driver}"
-        return self._column(snapshot, of, lambda node: int(_driver(node, driver) is not None)) > 0
+        return self._column(snapshot, f"has {driver}", lambda node: driver in limits_of(node)) > 0
 
     def migrated(self, snapshot: Snapshot, plugin: str) -> BoolColumn:
         """(N,) the node says that a CSI driver has taken over from the in-tree plugin."""
@@ -103,22 +102,19 @@ class CsiNodes:
                 column[row] = of(node)
 
 
-def _driver(node: CSINode | None, name: str) -> CSINodeDriver | None:
+def limits_of(node: CSINode | None) -> Mapping[str, int | None]:
+    """Its drivers, and how many volumes of each it can have; None where it does not say."""
     drivers = () if node is None else node.spec.drivers or ()
-    return next((one for one in drivers if one.name == name), None)
+    return {one.name: one.allocatable.count if one.allocatable else None for one in drivers}
 
 
 def _limit(node: CSINode | None, driver: str) -> int:
-    found = NO_LIMIT
-    for one in () if node is None else node.spec.drivers or ():
-        if one.name == driver and one.allocatable is not None and one.allocatable.count is not None:
-            found = one.allocatable.count
-    return found
+    count = limits_of(node).get(driver)
+    return NO_LIMIT if count is None else count
 
 
-def _is_limited(node: CSINode | None) -> int:
-    drivers = () if node is None else node.spec.drivers or ()
-    return int(any(one.allocatable and one.allocatable.count is not None for one in drivers))
+def _is_limited(node: CSINode | None) -> bool:
+    return any(count is not None for count in limits_of(node).values())
 
 
 def migrated_plugins(node: CSINode) -> str:
@@ -126,5 +122,5 @@ def migrated_plugins(node: CSINode) -> str:
     return (node.metadata.annotations or {}).get(MIGRATED, "")
 
 
-def _has_moved(node: CSINode | None, plugin: str) -> int:
-    return int(node is not None and plugin in migrated_plugins(node).split(","))
+def _has_moved(node: CSINode | None, plugin: str) -> bool:
+    return node is not None and plugin in migrated_plugins(node).split(",")

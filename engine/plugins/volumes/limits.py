@@ -7,19 +7,13 @@ Source: kubernetes plugins/nodevolumelimits/csi.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
 from engine.framework.events import Action, Resource
-from engine.framework.interface import (
-    SKIP_FILTER,
-    Points,
-    PreFilterResult,
-    State,
-    Verdicts,
-)
+from engine.framework.interface import SKIP_FILTER, Points, PreFilterResult, State, Verdicts
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
@@ -40,7 +34,7 @@ from engine.plugins.volumes.attached import (
     with_pod,
 )
 from engine.plugins.volumes.claims import claim_names, is_one_of
-from engine.plugins.volumes.csi_nodes import NO_LIMIT, CsiNodes
+from engine.plugins.volumes.csi_nodes import NO_LIMIT, CsiNodes, limits_of
 from engine.plugins.volumes.migration import migration_of
 
 TOO_MANY: Final = unschedulable("node(s) exceed max volume count")
@@ -154,12 +148,5 @@ def _frees(pod: PodInfo, attachment: VolumeAttachment) -> bool:
 
 
 def _raises(pod: PodInfo, old: CSINode, new: CSINode) -> bool:
-    before = _limits(old)
-    return any(limit > before.get(driver, 0) for driver, limit in _limits(new).items())
-
-
-def _limits(node: CSINode) -> Mapping[str, int]:
-    return {
-        one.name: (one.allocatable.count or 0) if one.allocatable else 0
-        for one in node.spec.drivers or ()
-    }
+    before = limits_of(old)
+    return any((many or 0) > (before.get(name) or 0) for name, many in limits_of(new).items())

@@ -12,13 +12,7 @@ from typing import Final
 import numpy as np
 
 from engine.framework.events import Action, Resource
-from engine.framework.interface import (
-    SKIP_FILTER,
-    Points,
-    PreFilterResult,
-    State,
-    Verdicts,
-)
+from engine.framework.interface import SKIP_FILTER, Points, PreFilterResult, State, Verdicts
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
