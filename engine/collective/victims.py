@@ -257,7 +257,9 @@ def protect(plans: Plans, budgets: Sequence[Budget]) -> None:
     group = columns * len(budgets) + budget
     sort = np.argsort(group, kind="stable")
     group = group[sort]
-    turn = np.arange(len(sort)) - np.searchsorted(group, group)
+    each = np.arange(len(sort))
+    begins = np.where(np.diff(group, prepend=-1), each, 0)
+    turn = each - np.maximum.accumulate(begins)
     allowed = np.array([one.allowed for one in budgets])[budget[sort]]
     broken = sort[turn >= allowed]
     protected[ranks[broken], columns[broken]] = True
@@ -272,7 +274,7 @@ def protect(plans: Plans, budgets: Sequence[Budget]) -> None:
 def _covers(plans: Plans, budgets: Sequence[Budget]) -> NDArray[np.int64]:
     """(K, C) the budget that covers each pod that may go, by number; -1: none."""
     kinds = plans.kind_numbers()
-    covers = np.where(plans.there, plans.kinds.covers(budgets)[kinds], -1)
+    covers = np.where(plans.there, plans.kinds.covers(budgets).take(kinds), -1)
     pods = plans.snapshot.pods
     for number, budget in enumerate(budgets):
         if budget.gone:

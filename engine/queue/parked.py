@@ -22,7 +22,7 @@ after many were deleted."""
 
 
 class Parked:
-    """Keeps the books; `SchedulingQueue` moves the pods. No pod is parked longer than so."""
+    """Keeps the books; `SchedulingQueue` moves the pods, after `most_seconds` whatever happens."""
 
     def __init__(self, clock: Clock, next_ticket: Callable[[], int], most_seconds: float) -> None:
         self._clock = clock

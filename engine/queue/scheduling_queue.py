@@ -378,13 +378,13 @@ class SchedulingQueue:
         if self.on_event is not None:
             self.on_event(event)
         registered = self._registrations.of(event)
-        happening = Happening(event, old, new, only)
         if event.resource is Resource.WILDCARD:
             waiting = self._parked.all()
         elif registered:
             waiting = self._parked.of(registered)
         else:
             return 0
+        happening = Happening(event, old, new, only)
         self._in_flight.record(happening)
         return self._ask_about(happening, waiting) if waiting else 0
 
@@ -607,9 +607,10 @@ class SchedulingQueue:
 
     def _push(self, queued: QueuedPod) -> None:
         """Into the heap of its place."""
-        backs_off = queued.where is SubQueue.BACKOFF
-        key = self._backoff_key(queued) if backs_off else self._active_key(queued)
-        self._heap_of(queued).push(key, queued)
+        if queued.where is SubQueue.ACTIVE:
+            self._active_q.push(self._active_key(queued), queued)
+        else:
+            self._heap_of(queued).push(self._backoff_key(queued), queued)
 
     def _heap_of(self, queued: QueuedPod) -> PodHeap:
         if queued.where is SubQueue.ACTIVE:
