@@ -87,8 +87,12 @@ class Automaton:
 def _whole_words(lexer: Any, keywords: set[str]) -> Callable[[Any, int], Any]:  # noqa: ANN401 - Lark's
     """Returns what finds a word at a place: a keyword that a longer word starts with is none."""
 
+    scan: Any = None  # made when it is first asked for
+
     def match(text: Any, at: int) -> Any:  # noqa: ANN401 - Lark's
-        found = lexer.scanner.match(text, at)
+        nonlocal scan
+        scan = scan or lexer.scanner.match
+        found = scan(text, at)
         if found is None or found[1] not in keywords:
             return found
         return None if _GOES_ON(text.text, at + len(found[0])) else found
