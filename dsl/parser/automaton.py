@@ -86,7 +86,6 @@ class Automaton:
 
 def _whole_words(lexer: Any, keywords: set[str]) -> Callable[[Any, int], Any]:  # noqa: ANN401 - Lark's
     """Returns what finds a word at a place: a keyword that a longer word starts with is none."""
-
     scan: Any = None  # made when it is first asked for
 
     def match(text: Any, at: int) -> Any:  # noqa: ANN401 - Lark's
