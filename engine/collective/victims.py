@@ -176,14 +176,14 @@ class Plans:
         found: IntColumn = np.sum(self.gone & self.protected, axis=0, dtype=np.int64)
         return found
 
-    def best(self, *costs: Numbers) -> int | None:
-        """Of the nodes that help the first with the lowest (C,) costs, the first most important."""
+    def cheapest(self, *costs: Numbers) -> NDArray[np.intp]:
+        """The nodes that help with the lowest (C,) costs, the first most important."""
         left = np.flatnonzero(self.helps)
         for cost in costs:
             if len(left) > 1:
                 own = cost[left]
                 left = left[own == own.min()]
-        return int(left[0]) if len(left) else None
+        return left
 
 
 class Together(Plans):

@@ -48,7 +48,7 @@ _RANKS: Final[Sequence[Rank]] = (
     lambda _, of: of["victims.count"],
     lambda _, of: -np.nan_to_num(of["victims.latest_start"], nan=np.inf),
 )
-"""What `choose` goes by, of several nodes' victims together."""
+"""What `cheapest` goes by, of several nodes' victims together."""
 
 
 class DefaultPreemptionArgs(PluginArgs, frozen=True):
@@ -132,9 +132,9 @@ class DefaultPreemption:
             # What a PreFilter says of all nodes is not asked again without some pods.
             return _hopeless(nodes, nodes, {rejections.ended.pre_filter_message: nodes})
         plans = self.plan(pod, snapshot, rows, what_if(pod, snapshot))
-        at = choose(plans)
-        if at is not None:
-            return _found(pod, snapshot, plans, at)
+        best = cheapest(plans)
+        if best:
+            return _found(pod, snapshot, plans, best[0])
         if plans.idle.any():
             words = "preemption: expected at least one victim pod on a node"
             return PostFilterResult(Status(Code.ERROR, (words,), NAME), message=words)
@@ -182,25 +182,26 @@ def potential_rows(snapshot: Snapshot, rejections: Rejections) -> NDArray[np.int
     return np.flatnonzero(nodes.present & ~rejections.unresolvable(nodes.size))
 
 
-def choose(plans: Plans) -> int | None:
-    """The cheapest of the plans; None if there is none.
+def cheapest(plans: Plans) -> list[int]:
+    """The cheapest of the plans, equal by all that counts; the first is chosen.
 
     Fewest violated budgets, lowest highest priority, lowest sum of priorities, fewest pods, latest
     start of the most important ones.
     """
     if not plans.helps.any():
-        return None
+        return []
     priority = np.where(plans.gone, plans.values("priority", _priority), -_ABOVE_ZERO)
     top = priority.max(axis=0)
     start = plans.values("start", starts_of)
     start = np.where(np.isnan(start), plans.snapshot.now, start)
-    return plans.best(
+    found: list[int] = plans.cheapest(
         plans.violations,
         top,
         (priority + _ABOVE_ZERO).sum(axis=0),
         np.count_nonzero(plans.gone, axis=0),
         -np.where(plans.gone & (priority == top), start, np.inf).min(axis=0),
-    )
+    ).tolist()
+    return found
 
 
 def _found(pod: PodInfo, snapshot: Snapshot, plans: Plans, at: int) -> PostFilterResult:
@@ -246,10 +247,10 @@ class _Choices:
             for rank in np.flatnonzero(plans.there[:, at]).tolist():
                 plans.gone[rank, at] = snapshot.pods.pod(int(plans.table[rank, at])).uid in uids
         plans.helps &= plans.gone.any(axis=0)
-        best = choose(plans)
-        if best is None:
+        best = cheapest(plans)
+        if not best:
             return _hopeless(snapshot.nodes.count, len(plans.rows), {LEFT_OUT: len(plans.rows)})
-        return _found(self._pod, snapshot, plans, best)
+        return _found(self._pod, snapshot, plans, best[0])
 
 
 def _hopeless(nodes: int, asked: int, reasons: Mapping[str, int]) -> PostFilterResult:

@@ -277,6 +277,8 @@ def outcome(out: Answer, framework: Framework, pod: PodInfo, snapshot: Snapshot)
         out["rejectedFirst"].update({snapshot.nodes.name(int(row)): plugin for row in asked})
     if names:
         out.update(scores(framework, pod, snapshot, names, rows))
+    if len(names) == 1:  # then scores do not count, were there any
+        out["best"] = names
 
 
 def scores(
@@ -343,8 +345,6 @@ def sequence(case: Mapping[str, Any]) -> Iterator[Answer]:
         if not order:
             out["message"] = NO_NODES
         step["feasible"] = len(out["feasible"])
-        if step["feasible"] == 1:  # then scores do not count, were there any
-            out["best"] = out["feasible"]
         step |= {key: out[key] for key in ("message", "schedulerError") if key in out}
         step["best"], step["bestTotal"] = sorted(out["best"]), max(out["total"], default=0)
         if step["best"]:

@@ -16,7 +16,7 @@ from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code
 from engine.plugins.default_preemption import (
     DefaultPreemption,
-    choose,
+    cheapest,
     ineligible,
     potential_rows,
 )
@@ -79,13 +79,16 @@ def _search(
         victims = [one.key for one in plans.victims(at)]
         violations = int(plans.violations[at])
         out["candidates"][names[at]] = {"victims": victims, "pdbViolations": violations}
-    best = choose(plans)
-    if best is None:
+    best = cheapest(plans)
+    if not best:
         out["clearsNomination"] = rescue.nominated == ""
-    else:
-        assert rescue.nominated == names[best]
-        assert [one.pod.key for one in rescue.evictions] == [v.key for v in plans.victims(best)]
-        out["chosen"] = out["nominated"] = names[best]
+        return
+    chosen = names[best[0]]
+    assert rescue.nominated == chosen
+    assert [one.pod.key for one in rescue.evictions] == [v.key for v in plans.victims(best[0])]
+    out["chosen"] = out["nominated"] = chosen
+    if len(best) > 1:
+        out["tied"] = [names[at] for at in best]
 
 
 def _fitting(framework: Framework, pod: PodInfo, snapshot: Snapshot) -> list[str]:
@@ -102,7 +105,7 @@ def compare_preempt(want: Answer, got: Answer) -> Iterator[tuple[str, Any, Any]]
     for name in ("gated", "schedulerError", "eligible", "clearsNomination", "candidates"):
         if want.get(name) != got.get(name):
             yield name, want.get(name), got.get(name)
-    for name in ("feasible", "rejectedBy", "potentialNodes"):
+    for name in ("feasible", "rejectedBy", "potentialNodes", "tied"):
         a, b = sorted(want.get(name) or ()), sorted(got.get(name) or ())
         if a != b:
             yield name, a, b

@@ -14,7 +14,7 @@ from engine.collective.ranking import Ranking
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.objects import PodDisruptionBudget, from_builtins
-from engine.plugins.default_preemption import DefaultPreemption, choose
+from engine.plugins.default_preemption import DefaultPreemption, cheapest
 from engine.plugins.registry import default_plugins
 from tests.builders import make_node, make_pod
 from tests.effort import examples
@@ -97,9 +97,8 @@ def told(plans):
         names[at]: ([v.name for v in plans.victims(at)], int(plans.violations[at]))
         for at in np.flatnonzero(plans.helps).tolist()
     }
-    best = choose(plans)
     reasons = plans.reasons if not found else Counter()
-    return found, None if best is None else names[best], reasons
+    return found, [names[best] for best in cheapest(plans)], reasons
 
 
 @settings(max_examples=examples(60), deadline=None)
