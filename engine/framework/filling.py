@@ -115,6 +115,7 @@ class Filling:
         known.scorers = [
             one for one in scorings if one.result.scope is Scope.ALL or one.name in late
         ]
+        known.wide = bool(known.filters or known.scorers)
         own = self._asking.wide_keys
         known.versions = [one for one in versions if one.name in own]
         known.grouped = self._grouped(known)

@@ -193,7 +193,17 @@ class KeyColumn:
 class PodClass:
     """Pods that no plugin can tell apart: their keys, and who looks further than a row."""
 
-    __slots__ = ("fills", "filters", "grouped", "keys", "name", "scorers", "used", "versions")
+    __slots__ = (
+        "fills",
+        "filters",
+        "grouped",
+        "keys",
+        "name",
+        "scorers",
+        "used",
+        "versions",
+        "wide",
+    )
 
     def __init__(self, name: ClassName | None) -> None:
         self.name = name
@@ -210,13 +220,10 @@ class PodClass:
         """
         self.filters: list[Filtering] = []
         self.scorers: list[Scoring] = []
+        self.wide = False
+        """Whether there are any: who looks further than a row in every cycle."""
         self.grouped: GroupedChoice | None = None
         """How to choose, if all that is wide is answered by groups."""
-
-    @property
-    def wide(self) -> bool:
-        """Whether anybody looks further than a row in every cycle."""
-        return bool(self.filters or self.scorers)
 
     def forget(self) -> None:
         """Everything is asked again."""
