@@ -100,22 +100,19 @@ class Terms:
 class _Silent:
     """The parts of class keys that a plugin has no say about, whatever the cluster is like."""
 
-    __slots__ = ("_parts", "place")
+    __slots__ = ("parts", "place")
 
     def __init__(self) -> None:
         self.place = -1
-        """Where its part is in a key, -1: it has none."""
-        self._parts: set[Hashable] = set()
-
-    def __contains__(self, key: Key) -> bool:
-        return self.place >= 0 and key[self.place] in self._parts
+        """Where its part is in a key, -1: it has none, and there are no `parts`."""
+        self.parts: set[Hashable] = set()
 
     def add(self, key: Key | None) -> None:
         """The plugin had no say about a pod with this key."""
         if key is not None and self.place >= 0:
-            if len(self._parts) >= _MOST_SILENT:
-                self._parts.clear()
-            self._parts.add(key[self.place])
+            if len(self.parts) >= _MOST_SILENT:
+                self.parts.clear()
+            self.parts.add(key[self.place])
 
 
 class Asking:
@@ -185,7 +182,7 @@ class Asking:
         terms = Terms()
         wanted: frozenset[str] | None = None
         for name, points, silent in self._filters:
-            if key is not None and key in silent:
+            if key is not None and key[silent.place] in silent.parts:
                 continue
             asks = points.what_if if what_if and points.what_if else points.pre_filter
             result = self._pre_filter(name, asks, pod, snapshot)
@@ -258,7 +255,7 @@ class Asking:
         """
         found: list[Scoring] = []
         for name, points, weight, silent in self._scorers:
-            if key is not None and key in silent:
+            if key is not None and key[silent.place] in silent.parts:
                 continue
             result = _ANY_ROWS
             if points.pre_score is not None:

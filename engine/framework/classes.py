@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 from engine.framework.asking import Asking
 from engine.framework.interface import SILENT, UNSHARED, Points, Version
@@ -31,14 +31,26 @@ _BYTES_A_GROUP: Final = 4
 _KEPT: Final = "class"
 
 
+class ByRow:
+    """What of the key of a class is answered by row, once for all classes with the same.
+
+    `turn` is how the order of ties is turned.
+    """
+
+    __slots__ = ("__weakref__", "columns", "turn")
+
+    def __init__(self, turn: int) -> None:
+        self.turn = turn
+        self.columns: dict[bool, ref[KeyColumn]] = {}
+        """Of classes with a wide filter, and of others; those that a class has."""
+
+
 class ClassName:
-    """What tells a class from others, once for all its pods; `by_row` what is answered by row."""
+    """What tells a class from others, once for all its pods."""
 
     __slots__ = ("__weakref__", "by_row", "key", "owner")
 
-    def __init__(
-        self, key: tuple[Hashable, ...], by_row: tuple[Hashable, ...], owner: object
-    ) -> None:
+    def __init__(self, key: tuple[Hashable, ...], by_row: ByRow, owner: object) -> None:
         self.key = key
         self.by_row = by_row
         self.owner = owner
@@ -83,7 +95,7 @@ class Classes:
         self._owner = object()
         self._names: WeakValueDictionary[tuple[Hashable, ...], ClassName] = WeakValueDictionary()
         self._classes: dict[ClassName, PodClass] = {}
-        self._columns: WeakValueDictionary[Hashable, KeyColumn] = WeakValueDictionary()
+        self._rows: WeakValueDictionary[tuple[Hashable, ...], ByRow] = WeakValueDictionary()
         self._uses = 0
         # Those that were new last, with the use that made them.
         self._new: deque[tuple[ClassName, int]] = deque()
@@ -116,10 +128,17 @@ class Classes:
             return None
         found = self._names.get(key)
         if found is None:
-            by_row = tuple([key[number] for number in self._by_row])
-            found = self._names[key] = ClassName(key, by_row, self._owner)
+            found = self._names[key] = ClassName(key, self._by_row_of(key), self._owner)
         if self._keep_names:
             pod.keys[_KEPT] = _Kept(found, stamp)
+        return found
+
+    def _by_row_of(self, key: tuple[Hashable, ...]) -> ByRow:
+        parts = tuple([key[number] for number in self._by_row])
+        found = self._rows.get(parts)
+        if found is None:
+            said = tuple([part for part in parts if part is not SILENT])
+            found = self._rows[parts] = ByRow(turn_of(self._seed, said))
         return found
 
     def _stamp(self, snapshot: Snapshot) -> tuple[Hashable, ...]:
@@ -158,13 +177,14 @@ class Classes:
         name = of.name
         if name is None:
             return KeyColumn(turn_of(self._seed, None))
-        key = name.by_row, wide
-        found = None if alone or not self._most_bytes else self._columns.get(key)
+        by_row = name.by_row
+        if alone or not self._most_bytes:
+            return KeyColumn(by_row.turn)
+        known = by_row.columns.get(wide)
+        found = None if known is None else known()
         if found is None:
-            said = tuple([part for part in name.by_row if part is not SILENT])
-            found = KeyColumn(turn_of(self._seed, said))
-            if not alone:
-                self._columns[key] = found
+            found = KeyColumn(by_row.turn)
+            by_row.columns[wide] = ref(found)
         return found
 
     def _make_room(self, size: int) -> None:

@@ -190,6 +190,10 @@ class KeyColumn:
         return sum([one.answers for one in shared if one is not None]) - len(odd)
 
 
+_NO_KEYS: Final = KeyColumn(0)
+"""Those of a class that was not asked about yet."""
+
+
 class PodClass:
     """Pods that no plugin can tell apart: their keys, and who looks further than a row."""
 
@@ -209,7 +213,7 @@ class PodClass:
         self.name = name
         """What tells it from others; None: it is kept for nobody."""
         self.used = 0
-        self.keys = KeyColumn(0)
+        self.keys = _NO_KEYS
         self.fills = -1
         """Those of the keys when it was asked; others: it has to be asked again."""
         self.versions: list[Depends] = []
