@@ -30,26 +30,14 @@ from dsl.world import Mask, Parts, Subject, World
 
 def assembled(policy: CheckedPolicy, memo: Memo) -> Generator[None, None, plan.Plan]:
     """Returns the plan of a policy; stops after each rule."""
-    slots: dict[str, list[Any]] = {"filters": [], "scores": []}
+    slots: dict[str, list[Any]] = {}
     for draft in policy.rules:
         slots.setdefault(draft.slot, []).append(_rule(policy.source, draft, memo))
         yield
+    reads = frozenset(one for rules in slots.values() for rule in rules for one in rule.reads)
+    head: dict[str, Any] = {one: getattr(policy, one) for one in plan.Head.__struct_fields__}
     named: dict[str, Any] = {name: tuple(rules) for name, rules in slots.items()}
-    return plan.Plan(
-        name=policy.name,
-        name_span=policy.name_span,
-        source=policy.source,
-        description=policy.description,
-        version=policy.version,
-        variant="",
-        mode=policy.mode,
-        order=policy.order,
-        weight=policy.weight,
-        metrics=policy.metrics,
-        reads=frozenset(one for rules in slots.values() for rule in rules for one in rule.reads),
-        combine=combine,
-        **named,
-    )
+    return plan.Plan(reads=reads, combine=combine, **head, **named)
 
 
 def _turns(

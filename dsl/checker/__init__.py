@@ -9,8 +9,6 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import Any, Final
 
-from msgspec import Struct
-
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import statements
@@ -20,7 +18,7 @@ from dsl.checker.rules import MAX_WEIGHT, Checked, Draft, Rules, condition, scor
 from dsl.checker.scope import LetEntry, ParamValue, Refused, attempt
 from dsl.diagnostics import Diagnostic
 from dsl.making import NOWHERE, compare, constant, read
-from dsl.plan import MetricSpec
+from dsl.plan import Head
 from dsl.reads import reads_of
 from dsl.schema import CATALOGUE, MetricDefinition
 from dsl.source import SourceFile, Span
@@ -57,18 +55,9 @@ _POINTS: Final[dict[str, tuple[str, Callable[..., Checked]]]] = {
 }
 
 
-class CheckedPolicy(Struct, frozen=True, kw_only=True):
+class CheckedPolicy(Head, frozen=True, kw_only=True):
     """A file that was understood."""
 
-    name: str
-    name_span: Span = Span(0, 0)
-    source: SourceFile
-    description: str = ""
-    version: str = ""
-    mode: str = "enforce"
-    order: int = 100
-    weight: float = 1.0
-    metrics: tuple[MetricSpec, ...]
     rules: tuple[Draft, ...]
     given: tuple[Span, ...] = ()
 

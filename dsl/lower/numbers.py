@@ -12,6 +12,8 @@ from dsl import functions
 from dsl.lower.frame import Group, Value
 from dsl.types import MISSING
 
+#: Combinations that are numbered before those that are there are counted.
+_MOST: Final = 2**40
 Column = NDArray[np.float64]
 Number = float | Column
 
@@ -66,12 +68,6 @@ def _modulo(left: Number, right: Number) -> Column:
     return np.asarray(settle(np.where(np.equal(right, 0), MISSING, out)))
 
 
-def mapped(function: Callable[[Any], Value], column: Value, kind: type[np.generic]) -> Value:
-    """Applies a function to every distinct value of a column."""
-    distinct, back = np.unique(column, return_inverse=True)
-    return np.array([function(one) for one in distinct.tolist()], kind)[back]
-
-
 #: Others are asked of every distinct combination, as functions of texts are.
 NUMBER_FUNCTIONS: Final[MappingProxyType[str, Callable[..., Column]]] = MappingProxyType(
     {
@@ -83,6 +79,22 @@ NUMBER_FUNCTIONS: Final[MappingProxyType[str, Callable[..., Column]]] = MappingP
         "mod": _modulo,
     }
 )
+
+
+def combinations(
+    columns: Sequence[NDArray[Value]], count: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Returns the number of each row's combination of values, and one row of each."""
+    number, size = np.zeros(count, np.intp), 1
+    for column in columns:
+        distinct, index = np.unique(column, return_inverse=True)
+        number = number * len(distinct) + index
+        size *= len(distinct)
+        if size > _MOST:
+            distinct, number = np.unique(number, return_inverse=True)
+            size = len(distinct)
+    _, first, number = np.unique(number, return_index=True, return_inverse=True)
+    return number, first
 
 
 def median_of(columns: Sequence[Number]) -> Column:
