@@ -72,19 +72,15 @@ class Values:
             # Only what is still equal needs another key: names, say, are rarely looked at.
             equal = np.bincount(group)[group] > 1
             places = np.zeros(len(chosen), np.intp)
-            places[equal] = self._places(key, chosen[equal])
+            places[equal] = self._placed(key, self.column(key.value, chosen[equal]))
             distinct, group = np.unique(
                 group * (int(places.max()) + 1) + places, return_inverse=True
             )
             groups = len(distinct)
         return tuple(chosen[np.argsort(group, kind="stable")].tolist())
 
-    def _places(self, key: ir.SortKey, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Returns where the value of each row stands among the distinct ones."""
-        used, column = self._of_pods(key.value, self.world)
-        return self._placed(key, column[np.searchsorted(used, rows)])
-
     def _placed(self, key: ir.SortKey, column: NDArray[Any]) -> NDArray[np.intp]:
+        """Returns where each value stands among the distinct ones."""
         values, back = np.unique(column, return_inverse=True)
         if key.direction != "listed" and key.value.type.kind is not Kind.TEXT:
             # Sorted already, the missing value last, which is where it stays.

@@ -235,7 +235,9 @@ class Cubes:
         """Returns when a condition is true (or, not `wanted`, false). Raises `Unknown`."""
         node = ir.unnamed(node)
         if node.level is Level.CONST and not isinstance(node, ir.Logical | ir.Not):
-            return self._fixed(node, wanted=wanted)
+            # Over parameters alone: their values may be others tomorrow.
+            self.keys.key(node)
+            return ({self.keys.intern(("fixed", id(node))): settled(wanted=wanted)},)
         known = (self.keys.key(node), wanted)
         if known not in self._known:
             self._known[known] = None
@@ -314,11 +316,6 @@ class Cubes:
             case _:
                 pass
         return self._opaque(node, wanted=wanted)
-
-    def _fixed(self, node: ir.Expr, *, wanted: bool) -> tuple[Cube, ...]:
-        """A condition over parameters alone: their values may be others tomorrow."""
-        self.keys.key(node)
-        return ({self.keys.intern(("fixed", id(node))): settled(wanted=wanted)},)
 
     def _opaque(self, node: ir.Expr, *, wanted: bool) -> tuple[Cube, ...]:
         return ({self.keys.key(node): settled(wanted=wanted)},)

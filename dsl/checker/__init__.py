@@ -104,7 +104,10 @@ class FileChecker:
         """Returns what is to be done, in order: a check and what it is given."""
         for kind in (s.Broken, s.ParamDecl, s.MetricDecl, s.LetDecl, s.Header, s.NormalizeDecl):
             yield from ((self._declare, one) for one in self._statements if isinstance(one, kind))
-        self._unknown_params()
+        for name in self._given:
+            known = ", ".join(self.rules.params) or "no parameters"
+            message = f"the configuration sets `{name}`, and this policy has no such parameter"
+            self.rules.report("P105", message, Span(0, 0), f"it has {known}")
         rules = [one for one in self._statements if isinstance(one, s.Rule | s.Special)]
         yield from ((self._prescore, one) for one in rules if one.point == "prescore")
         numbers = {id(one): number for number, one in enumerate(rules, 1)}
@@ -149,12 +152,6 @@ class FileChecker:
                 self.rules.norm = node.norm
             case _:
                 return
-
-    def _unknown_params(self) -> None:
-        for name in self._given:
-            known = ", ".join(self.rules.params) or "no parameters"
-            message = f"the configuration sets `{name}`, and this policy has no such parameter"
-            self.rules.report("P105", message, Span(0, 0), f"it has {known}")
 
     def _head(self, node: s.Header) -> None:
         scope, value, name = self.rules, node.value, node.name.replace("policy_weight", "weight")

@@ -79,16 +79,11 @@ def _prepare(guard: ir.Expr | None, slots: list[Run], memo: Memo) -> Prepare:
         frame = Frame(world, NO_ROWS, subject=subject)
         if applies is not None and not frame.ask(applies):
             return None
-        return tuple(_canonical(slot(frame)) for slot in slots)
+        # The one missing number for every NaN, so that equal parts compare equal.
+        values = (slot(frame) for slot in slots)
+        return tuple(MISSING if value != value else value for value in values)
 
     return prepare
-
-
-def _canonical(
-    value: float | str | tuple[str, ...] | None,
-) -> float | str | bool | tuple[str, ...] | None:
-    """Returns the one missing number for every NaN, so that equal parts compare equal."""
-    return MISSING if isinstance(value, float) and value != value else value
 
 
 def combine(columns: Sequence[tuple[float, Column | None]]) -> Column | None:

@@ -49,10 +49,6 @@ def domain_codes(world: World, over: str) -> NDArray[np.int32]:
     return world.node_text(f"node.{over}", None)
 
 
-def _spread(value: Value, count: int) -> NDArray[Value]:
-    return value if isinstance(value, np.ndarray) else np.full(count, value)
-
-
 class PodSum(Struct, frozen=True):
     """An aggregate over pods or nodes: what of them, over which, and where it finds its buffers."""
 
@@ -98,7 +94,8 @@ def _domains(world: World, over: str) -> tuple[NDArray[np.int32], int]:
 
 def _asked(run: Run | None, frame: Frame, count: int) -> Value:
     """Returns the value or the condition of each pod, None where there is none."""
-    return None if run is None else _spread(run(frame), count)
+    value = None if run is None else run(frame)
+    return value if run is None or isinstance(value, np.ndarray) else np.full(count, value)
 
 
 def told(function: str, found: Value) -> Value:
