@@ -106,7 +106,6 @@ def _checked(parser: Parser, source: SourceFile, declarations: SourceFile) -> Fi
 
 
 def _of_expression(refused: Diagnostic) -> Diagnostic:
-    """Findings about the start of a statement, said of an expression."""
     if refused.code != "P004":
         return refused
     there = refused.source.slice(refused.span)

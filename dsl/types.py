@@ -210,7 +210,6 @@ _SHOWN: Final[dict[Unit, Callable[[float], str]]] = {
 
 
 def _clock(epoch: float) -> str:
-    """Returns an epoch second as RFC 3339 in UTC."""
     try:
         moment = datetime.fromtimestamp(int(epoch), UTC)
     except (ValueError, OverflowError, OSError):

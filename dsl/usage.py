@@ -153,7 +153,6 @@ class Library(Struct):
 
 
 def _own(scope: Scope, statements: Sequence[s.Statement], given: Mapping[str, ParamValue]) -> _Own:
-    """Returns the parameters of the using file."""
     own: dict[str, ParamValue | None] = {}
     for decl in statements:
         if isinstance(decl, s.ParamDecl):

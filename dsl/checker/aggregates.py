@@ -79,7 +79,6 @@ def aggregate(typer: Typer, node: s.Aggregate) -> ir.Expr:
 
 
 def _set(typer: Typer, node: s.Expr) -> Set | None:
-    """Returns which set is meant, None if none is."""
     if isinstance(node, s.Name) and node.name in _ALL_NODES:
         return Set("nodes", node.name, node.name)
     if isinstance(node, s.Call) and node.name in ("pods_in", "nodes_in"):

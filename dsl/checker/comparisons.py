@@ -77,7 +77,6 @@ def is_word(typer: Typer, node: s.Is) -> ir.Expr:
 
 
 def _same_type(typer: Typer, operator: str, left: Typed, right: Typed) -> tuple[ir.Expr, ...]:
-    """Brings two sides to one type."""
     if left.type.kind is right.type.kind is Kind.LIST:
         typer.want(left, "single value", f"`{operator}`")
     return typer.unify((left, right), f"`{operator}` wants")[0]

@@ -297,7 +297,6 @@ def _texts(typer: Typer, node: s.MetricDecl) -> list[str]:
 
 
 def _by(scope: Scope, clause: s.Clause | None) -> tuple[str, ...]:
-    """Returns the words behind `by`."""
     values = clause.values if clause is not None else ()
     words = tuple(one.value for one in values if isinstance(one, s.Word))
     if clause is not None and len(words) > _PAIR:

@@ -266,7 +266,6 @@ class Builder:
         return lambda frame: texts.code_of(run(frame), frame.world.dictionary)
 
     def _each(self, node: ir.Aggregate, domain: str = reads.ROWS) -> tuple[Run | None, Run | None]:
-        """Builds the value and the condition of an aggregate."""
         value, where = node.value, node.where
         return (
             None if value is None else self.coded(value, domain),

@@ -126,7 +126,6 @@ def reduce_all(plan: PodSum, frame: Frame, count: int) -> Value:
 
 
 def _counted(memo: Memo, group: Group, there: Value, count: int) -> NDArray[np.float64]:
-    """Returns how many pods of each group are there."""
     if there is None:
         return np.bincount(group, minlength=count).astype(np.float64)
     if len(group) < _MANY:
