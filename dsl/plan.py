@@ -337,7 +337,7 @@ class Plan(Head, frozen=True, eq=False, kw_only=True):
 
     def preemption(self, subject: Subject, world: World) -> PreemptRule | None:
         """Returns the `preempt:` that applies to the pod."""
-        return next((one for one in self.preempts if _applies(one, subject, world)), None)
+        return next((one for one in self.preempts if one.prepare(subject, world) is not None), None)
 
     def permitted(
         self, subject: Subject, world: World, row: int, waited: float = 0.0
@@ -357,11 +357,7 @@ class Plan(Head, frozen=True, eq=False, kw_only=True):
 
     def binder(self, subject: Subject, world: World) -> BindRule | None:
         """Returns the `bind:` that applies to the pod."""
-        return next((one for one in self.binds if _applies(one, subject, world)), None)
-
-
-def _applies(rule: RuleBase, subject: Subject, world: World) -> bool:
-    return rule.prepare(subject, world) is not None
+        return next((one for one in self.binds if one.prepare(subject, world) is not None), None)
 
 
 def stop_by(

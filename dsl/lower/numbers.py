@@ -134,32 +134,14 @@ def grouped_sum(group: Group, column: Column, count: int) -> Column:
     return _per_group(functions.total, group, column, count)
 
 
-def _numbered(column: NDArray[Any]) -> tuple[int, Group]:
-    """Returns how many different values there are, and the number of each; none is missing."""
-    if column.dtype.kind == "f":
-        values, number = np.unique(column, return_inverse=True)
-        return len(values), number
-    used = np.bincount(column) > 0
-    number = np.cumsum(used)
-    return int(number[-1]) if len(number) else 0, (number - 1)[column]
-
-
-def _grouped_distinct(group: Group, column: NDArray[Any], count: int) -> Column:
-    """Returns how many different values each group has; none is missing."""
-    size, number = _numbered(column)
-    if not size:
-        return np.zeros(count)
-    places = np.unique(group.astype(np.int64) * size + number)
-    return np.bincount(places // size, minlength=count).astype(np.float64)
-
-
 def grouped(function: str, group: Group, column: NDArray[Any], count: int) -> Column:
     """Reduces the values of each group, skipping missing ones; of texts the column holds codes."""
     there = present(column)
     if not there.all():
         group, column = group[there], column[there]
     if function == "distinct":
-        return _grouped_distinct(group, column, count)
+        _, first = combinations((group, column), len(group))
+        return np.bincount(group[first], minlength=count).astype(np.float64)
     if function == "sum":
         return grouped_sum(group, column, count)
     sizes = np.bincount(group, minlength=count)
