@@ -106,11 +106,6 @@ _PARTS: Final[dict[type, Callable[[Any], tuple[object, ...]]]] = {
 }
 
 
-def same_field(name: str) -> str:
-    """Returns the one name of a field that has two."""
-    return _SAME.get(name, name)
-
-
 class Keys:
     """Numbers for expressions; equal expressions have equal numbers."""
 
@@ -144,7 +139,7 @@ class Keys:
                     return ("missing", node.type)
                 return ("const", node.type, value)
             case ir.Read():
-                return ("read", same_field(node.field), node.key, node.level)
+                return ("read", _SAME.get(node.field, node.field), node.key, node.level)
             case _:
                 return (type(node), *map(self._part, _PARTS[type(node)](node)))
 

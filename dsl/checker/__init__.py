@@ -24,13 +24,7 @@ from dsl.schema import CATALOGUE, MetricDefinition
 from dsl.source import SourceFile, Span
 from dsl.types import TEXT
 
-__all__ = [
-    "CheckedPolicy",
-    "Draft",
-    "FileChecker",
-    "ParamValue",
-    "policy_name",
-]
+__all__ = ["CheckedPolicy", "Draft", "FileChecker", "ParamValue", "policy_name"]
 
 LANGUAGE: Final = 1
 _ALL: Final = 100

@@ -258,7 +258,7 @@ def running(world: World) -> tuple[Pods, Group]:
 _DEAR: Final = 4
 _WITHOUT_WORK: Final = (ir.Const, ir.Read, ir.Metric, ir.Named)
 #: What never divides by zero, overflows or asks for the root of a negative number.
-_QUIET: Final = (
+QUIET: Final = (
     ir.Const, ir.Read, ir.Metric, ir.Named, ir.Compare, ir.TextTest, ir.Member, ir.Between,
     ir.Missing, ir.Coalesce, ir.Logical, ir.Not, ir.If,
 )  # fmt: skip
@@ -366,8 +366,3 @@ def is_dear(facts: Facts) -> bool:
     A comparison of 5,000 numbers takes less than finding out that it is known.
     """
     return facts.heavy or facts.work >= _DEAR
-
-
-def is_quiet(root: ir.Expr) -> bool:
-    """Whether NumPy can have nothing to warn of."""
-    return all(isinstance(one, _QUIET) for one in ir.walk(root))
