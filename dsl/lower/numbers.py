@@ -85,6 +85,9 @@ def combinations(
     columns: Sequence[NDArray[Value]], count: int
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Returns the number of each row's combination of values, and one row of each."""
+    if len(columns) == 1:
+        _, first, number = np.unique(columns[0], return_index=True, return_inverse=True)
+        return number, first
     number, size = np.zeros(count, np.intp), 1
     for column in columns:
         distinct, index = np.unique(column, return_inverse=True)

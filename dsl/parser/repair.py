@@ -203,8 +203,6 @@ def _hinted(place: Place) -> Refusal | None:
 
 
 _METHOD: Final = re.compile(rf"(?<![\w.$])({PATH})\.([A-Za-z_]\w*)\s*\Z")
-
-
 _LABELLED: Final = ("label", "labels", "annotation", "annotations", "taint", "taints")
 
 
