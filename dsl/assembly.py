@@ -6,21 +6,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl import ir, plan, reference, words
+from dsl import ir, lower, plan, reference, words
 from dsl.checker import CheckedPolicy, Draft
-from dsl.lower import (
-    Memo,
-    Values,
-    combine,
-    finished,
-    lower_actions,
-    lower_alike,
-    lower_column,
-    lower_condition,
-    lower_filter,
-    lower_key,
-    lower_turns,
-)
+from dsl.lower import Memo
 from dsl.several import gang_rule, preempt_rule, quota_rule
 from dsl.source import SourceFile
 from dsl.turns import turns
@@ -30,38 +18,26 @@ from dsl.world import Mask, Parts, Subject, World
 
 def assembled(policy: CheckedPolicy, memo: Memo) -> Generator[None, None, plan.Plan]:
     """Returns the plan of a policy; stops after each rule."""
-    slots: dict[str, list[Any]] = {"filters": [], "scores": []}
+    slots: dict[str, list[Any]] = {}
     for draft in policy.rules:
         slots.setdefault(draft.slot, []).append(_rule(policy.source, draft, memo))
         yield
+    reads = frozenset(one for rules in slots.values() for rule in rules for one in rule.reads)
+    head: dict[str, Any] = {one: getattr(policy, one) for one in plan.Head.__struct_fields__}
     named: dict[str, Any] = {name: tuple(rules) for name, rules in slots.items()}
-    return plan.Plan(
-        name=policy.name,
-        name_span=policy.name_span,
-        source=policy.source,
-        description=policy.description,
-        version=policy.version,
-        variant="",
-        mode=policy.mode,
-        order=policy.order,
-        weight=policy.weight,
-        metrics=policy.metrics,
-        reads=frozenset(one for rules in slots.values() for rule in rules for one in rule.reads),
-        combine=combine,
-        **named,
-    )
+    return plan.Plan(reads=reads, combine=lower.combine, **head, **named)
 
 
 def _turns(
     reads: frozenset[str], memo: Memo, *roots: ir.Expr | None
 ) -> Callable[[Subject, World], float] | None:
     left = turns(*roots) if "now" in reads else None
-    return None if left is None else lower_turns(left, memo)
+    return None if left is None else lower.lower_turns(left, memo)
 
 
 def _values(memo: Memo) -> Callable[[Subject, World, int], words.Ask]:
     """Returns what gives the values that are told of a pod on a node: of columns, but for lists."""
-    of_columns = Values(memo)
+    of_columns = lower.Values(memo)
 
     def values(subject: Subject, world: World, row: int) -> words.Ask:
         value = of_columns.of(subject, world, row)
@@ -81,7 +57,7 @@ _OF_POD: Final = (ir.Read, ir.KeyedRead, ir.ContainerAggregate, ir.Metric, ir.Pa
 
 
 def _filter(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) -> plan.FilterRule:
-    prepare, verdict = lower_filter(core, memo)
+    prepare, verdict = lower.lower_filter(core, memo)
     values = _values(memo)
     # By what decides the words: another part of the rule may be what rejects other nodes.
     known: dict[tuple[int, ...], Callable[[Subject, World, NDArray[np.intp]], bool]] = {}
@@ -92,7 +68,7 @@ def _filter(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) 
         parts = words.told_by(core, values(subject, world, int(rows[0])))
         key = tuple(map(id, parts))
         if key not in known:
-            known[key] = lower_alike(parts, memo)
+            known[key] = lower.lower_alike(parts, memo)
         return known[key](subject, world, rows)
 
     shown = (core.right,) if core.message is None else core.message.parts
@@ -119,8 +95,8 @@ def _filter(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) 
 
 
 def _score(base: dict[str, Any], core: ir.ScoreCore, memo: Memo) -> plan.ScoreRule:
-    prepare, column = lower_column(core.guard, core.value, memo)
-    finish = finished(core)
+    prepare, column = lower.lower_column(core.guard, core.value, memo)
+    finish = lower.finished(core)
     return plan.ScoreRule(
         **base, prepare=prepare, core=core, weight=core.weight, column=column, finish=finish
     )
@@ -152,14 +128,14 @@ def _rule(source: SourceFile, draft: Draft, memo: Memo) -> plan.RuleBase:
     if isinstance(core, ir.TierCore):
         return _tier(base, core, memo)
     if isinstance(core, ir.SortCore):
-        key = lower_key(core, memo)
+        key = lower.lower_key(core, memo)
         return plan.SortRule(**base, prepare=_always, core=core, key=key)
     base["prepare"] = _guarded(core.guard, memo)
     match core:
         case ir.PermitCore():
             return _permit(base, core, draft.status, memo)
         case ir.ActionCore():
-            return plan.ActionRule(**base, core=core, effects=lower_actions(core, memo))
+            return plan.ActionRule(**base, core=core, effects=lower.lower_actions(core, memo))
         case ir.BindCore():
             return plan.BindRule(**base, core=core)
         case ir.PreemptCore():
@@ -172,7 +148,7 @@ def _rule(source: SourceFile, draft: Draft, memo: Memo) -> plan.RuleBase:
 
 
 def _tier(base: dict[str, Any], core: ir.TierCore, memo: Memo) -> plan.TierRule:
-    prepare, column = lower_column(core.guard, core.test, memo)
+    prepare, column = lower.lower_column(core.guard, core.test, memo)
 
     def mask(parts: Parts, world: World, rows: NDArray[np.intp]) -> Mask:
         return column(parts, world, rows, rows).astype(np.bool_, copy=False)
@@ -187,7 +163,7 @@ def _always(_subject: Subject, _world: World) -> Parts:
 def _guarded(guard: ir.Expr | None, memo: Memo) -> Callable[[Subject, World], Parts | None]:
     if guard is None:
         return _always
-    holds = lower_condition((guard,), memo)
+    holds = lower.lower_condition((guard,), memo)
     return lambda subject, world: () if holds(subject, world, -1) else None
 
 
@@ -195,7 +171,7 @@ def _condition(
     base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo
 ) -> plan.ConditionRule:
     prepare = _guarded(core.guard, memo)
-    test = lower_condition((core.test,), memo)
+    test = lower.lower_condition((core.test,), memo)
 
     def holds(subject: Subject, world: World, row: int) -> bool:
         return prepare(subject, world) is None or test(subject, world, row)
@@ -212,7 +188,7 @@ def _condition(
 
 
 def _permit(base: dict[str, Any], core: ir.PermitCore, status: str, memo: Memo) -> plan.PermitRule:
-    until = lower_condition((core.until,), memo)
+    until = lower.lower_condition((core.until,), memo)
     rule, text, values = base["text"], base["source"].text, _values(memo)
 
     def message(subject: Subject, world: World, row: int) -> str:
@@ -224,7 +200,7 @@ def _permit(base: dict[str, Any], core: ir.PermitCore, status: str, memo: Memo) 
         turns=_turns(base["reads"], memo, core.guard, core.left, core.until),
         core=core,
         status=status,
-        applies=lower_condition((core.guard, core.left), memo),
+        applies=lower.lower_condition((core.guard, core.left), memo),
         until=until,
         message=message,
     )

@@ -3,7 +3,7 @@
 Never raises. An expression is read as in a policy that has the given declarations.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -106,7 +106,6 @@ def _checked(parser: Parser, source: SourceFile, declarations: SourceFile) -> Fi
 
 
 def _of_expression(refused: Diagnostic) -> Diagnostic:
-    """Findings about the start of a statement, said of an expression."""
     if refused.code != "P004":
         return refused
     there = refused.source.slice(refused.span)
@@ -116,34 +115,14 @@ def _of_expression(refused: Diagnostic) -> Diagnostic:
 
 def _understood(tree: ir.Expr, used: Mapping[str, MetricSpec]) -> Understood:
     met = ir.walk(tree)
-    fields = dict.fromkeys(field for node in met for field in fields_of(node) if field in FIELDS)
+    read = dict.fromkeys(one for node in met for one in fields_of(node))
+    fields = tuple(one for one in read if one in FIELDS)
     of_pod = any(one.startswith(("pod.", "namespace.", "workload.")) for one in fields)
     return Understood(
         expr=tree,
-        reads=tuple(dict.fromkeys(shown for node in met for shown in _shown(node))),
+        reads=tuple(dict.fromkeys(one.rpartition(":")[2] for one in read)),
         metrics=dict(used),
         of_pod=of_pod or any(FIELDS[one].of_pod for one in fields),
-        fields=tuple(fields),
+        fields=fields,
         units=units_of(tree, SIZE),
     )
-
-
-def _shown(node: ir.Expr) -> Iterator[str]:
-    """How what a node reads itself is shown."""
-    key = getattr(node, "key", None)
-    key = "..." if isinstance(key, ir.Core) else key
-    if isinstance(node, ir.NodeAggregate | ir.PodAggregate):
-        key = node.over.partition(":")[2]
-    if isinstance(node, ir.ContainerRead):
-        yield f"it.{node.field}" if key is None else _keyed(f"it.{node.field}", key)
-    elif isinstance(node, ir.Metric | ir.Pair):
-        yield node.name if isinstance(node, ir.Metric) else f"{node.name}(...)"
-    else:
-        for field in fields_of(node):
-            yield _keyed(field, key) if key and FIELDS[field].keyed else field
-
-
-def _keyed(field: str, key: str) -> str:
-    """A field and its key as they are written: `node.resource[cpu].free`."""
-    before, resource, part = field.partition(".resource.")
-    return f"{before}{resource.rstrip('.')}[{key}]{'.' if part else ''}{part}"

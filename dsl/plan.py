@@ -245,7 +245,8 @@ class Permission(Struct, frozen=True):
     message: str = ""
 
 
-_NOWHERE: Final = -1
+#: The row before a node is chosen.
+NOWHERE: Final = -1
 
 
 class UseLine(Struct, frozen=True, eq=False):
@@ -261,26 +262,31 @@ class UseLine(Struct, frozen=True, eq=False):
         return self.source, self.span
 
 
-class Plan(Struct, frozen=True, eq=False, kw_only=True):
+class Head(Struct, frozen=True, kw_only=True):
+    """What a policy says of itself, and the metrics that it reads."""
+
+    name: str
+    name_span: Span = Span(0, 0)
+    source: SourceFile
+    description: str = ""
+    version: str = ""
+    mode: str = "enforce"
+    order: int = 100
+    weight: float = 1.0
+    metrics: tuple[MetricSpec, ...]
+
+
+class Plan(Head, frozen=True, eq=False, kw_only=True):
     """A compiled policy. `weight` may be changed by configuration, everything else is text.
 
     `variant` tells instances of one text apart: the parameters that a `use` gave, in line `used`.
     """
 
-    name: str
-    name_span: Span
-    source: SourceFile
-    description: str
-    version: str
-    variant: str
+    variant: str = ""
     used: UseLine | None = None
-    mode: str
-    order: int
-    weight: float
-    metrics: tuple[MetricSpec, ...]
     reads: frozenset[str]
-    filters: tuple[FilterRule, ...]
-    scores: tuple[ScoreRule, ...]
+    filters: tuple[FilterRule, ...] = ()
+    scores: tuple[ScoreRule, ...] = ()
     gates: tuple[ConditionRule, ...] = ()
     sorts: tuple[SortRule, ...] = ()
     prefilters: tuple[ConditionRule, ...] = ()
@@ -312,21 +318,9 @@ class Plan(Struct, frozen=True, eq=False, kw_only=True):
                 columns.append((rule.weight, rule.finish(raw)))
         return self.combine(columns)
 
-    # ---- before the nodes
-
-    def gated(self, subject: Subject, world: World) -> Stop | None:
-        """Returns why the pod waits before the queue; None: it does not."""
-        return _first_stop(self.gates, subject, world, _NOWHERE)
-
     def sort_key(self, subject: Subject, world: World) -> tuple[Any, ...] | None:
         """Returns the pod's place in the queue, smaller first; None without a `sort:`."""
         return self.sorts[0].key(subject, world) if self.sorts else None
-
-    def stopped(self, subject: Subject, world: World) -> Stop | None:
-        """Returns why the pod fits nowhere now; None: the nodes decide."""
-        return _first_stop(self.prefilters, subject, world, _NOWHERE)
-
-    # ---- among the candidates
 
     def preferred(self, subject: Subject, world: World, rows: NDArray[np.intp]) -> Mask | None:
         """Returns which candidates are in the best tier; None: no `first:` tells them apart."""
@@ -343,13 +337,7 @@ class Plan(Struct, frozen=True, eq=False, kw_only=True):
 
     def preemption(self, subject: Subject, world: World) -> PreemptRule | None:
         """Returns the `preempt:` that applies to the pod."""
-        return next((one for one in self.preempts if _applies(one, subject, world)), None)
-
-    # ---- on the chosen node
-
-    def reserved(self, subject: Subject, world: World, row: int) -> Stop | None:
-        """Returns why the chosen node no longer takes the pod, which is on it already."""
-        return _first_stop(self.reserves, subject, world, row)
+        return next((one for one in self.preempts if one.prepare(subject, world) is not None), None)
 
     def permitted(
         self, subject: Subject, world: World, row: int, waited: float = 0.0
@@ -367,45 +355,23 @@ class Plan(Struct, frozen=True, eq=False, kw_only=True):
         message = rule.message(subject, world, row) if verdict != "allow" else ""
         return Permission(verdict, rule, core.seconds, rule.status, message)
 
-    def prebind(
-        self, subject: Subject, world: World, row: int, results: Results
-    ) -> tuple[Effect, ...]:
-        """Returns what is to be done before the pod is bound."""
-        return _effects(self.prebinds, subject, world, row, results)
-
-    def postbind(
-        self, subject: Subject, world: World, row: int, results: Results
-    ) -> tuple[Effect, ...]:
-        """Returns what is to be done after the pod was bound."""
-        return _effects(self.postbinds, subject, world, row, results)
-
-    def annotations(
-        self, subject: Subject, world: World, row: int, results: Results
-    ) -> dict[str, str]:
-        """Returns the annotations that prebind and postbind give the pod; the last one wins."""
-        both = (*self.prebinds, *self.postbinds)
-        done = _effects(both, subject, world, row, results)
-        return {one.key: one.text for one in done if one.kind == "annotate"}
-
     def binder(self, subject: Subject, world: World) -> BindRule | None:
         """Returns the `bind:` that applies to the pod."""
-        return next((one for one in self.binds if _applies(one, subject, world)), None)
+        return next((one for one in self.binds if one.prepare(subject, world) is not None), None)
 
 
-def _applies(rule: RuleBase, subject: Subject, world: World) -> bool:
-    return rule.prepare(subject, world) is not None
-
-
-def _first_stop(
-    rules: Sequence[ConditionRule], subject: Subject, world: World, row: int
+def stop_by(
+    rules: Sequence[ConditionRule], subject: Subject, world: World, row: int = NOWHERE
 ) -> Stop | None:
+    """Returns which gate, prefilter or reserve keeps a pod from going on, the first that does."""
     for rule in rules:
         if not rule.holds(subject, world, row):
             return Stop(rule, rule.status, rule.message(subject, world, row))
     return None
 
 
-def _effects(
+def effects_of(
     rules: Sequence[ActionRule], subject: Subject, world: World, row: int, results: Results
 ) -> tuple[Effect, ...]:
+    """Returns what is to be done before or after the pod is bound to a node, in order."""
     return tuple(one for rule in rules for one in rule.effects(subject, world, row, results))

@@ -79,10 +79,6 @@ def _first(node: ir.Coalesce, view: View) -> Value:
     return next(there, _missing(node))
 
 
-def _logical(node: ir.Logical, view: View) -> bool:
-    return (all if node.operator == "and" else any)(_each(node.operands, view))
-
-
 def _arith(node: ir.Arith, view: View) -> float:
     value = cast("float", evaluate(node.operands[0], view))
     for operator, operand in zip(node.operators, node.operands[1:], strict=True):
@@ -268,6 +264,8 @@ _MEANINGS: Final[Mapping[type, Callable[[Any, View], Value]]] = {
     ir.Member: lambda node, view: evaluate(node.item, view) in (evaluate(node.items, view) or ()),
     ir.Between: lambda node, view: node.low <= evaluate(node.item, view) <= node.high,
     ir.Missing: lambda node, view: is_missing(evaluate(node.operand, view)),
-    ir.Logical: _logical,
+    ir.Logical: lambda node, view: (all if node.operator == "and" else any)(
+        _each(node.operands, view)
+    ),
     ir.Not: lambda node, view: not evaluate(node.operand, view),
 }

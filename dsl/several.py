@@ -29,39 +29,27 @@ from dsl.world import Subject, World
 Value = Any
 
 
-class Columns:
-    """The compiled expressions of one statement; `of` looks at them for a pod."""
-
-    def __init__(self, memo: Memo) -> None:
-        self._builder = Builder(memo)
-
-    def of(self, subject: Subject, world: World) -> "Values":
-        """Returns the values for one pod on one snapshot."""
-        return Values(self, subject, world)
-
-    def run(self, expr: ir.Expr) -> Run:
-        """Returns the closure of an expression, made once."""
-        return self._builder.build(expr, ITS if expr.level is Level.IT else ROWS)
-
-
 class Values:
-    """What a statement's expressions are for one pod on one snapshot."""
+    """What a statement's expressions are for one pod on one snapshot; each is compiled once."""
 
-    def __init__(self, columns: Columns, subject: Subject, world: World) -> None:
-        self._columns = columns
+    def __init__(self, builder: Builder, subject: Subject, world: World) -> None:
+        self._builder = builder
         self.subject = subject
         self.world = world
+
+    def _run(self, expr: ir.Expr) -> Run:
+        return self._builder.build(expr, ITS if expr.level is Level.IT else ROWS)
 
     def one(self, expr: ir.Expr) -> Value:
         """Returns the value of an expression about the pod."""
         frame = Frame(self.world, NO_ROWS, subject=self.subject)
-        return frame.ask(self._columns.run(expr))
+        return frame.ask(self._run(expr))
 
     def _of_pods(self, expr: ir.Expr, world: World) -> tuple[NDArray[np.intp], NDArray[Any]]:
         """Returns the used rows of a table, ascending, and a value for each."""
         frame = Frame(world, slice(0, world.nodes), subject=self.subject)
         rows = np.flatnonzero(world.pod_node >= 0)
-        found = frame.ask(self._columns.run(expr))
+        found = frame.ask(self._run(expr))
         if expr.level is Level.NODE:
             found = np.asarray(found)[world.pod_node[rows]]
         elif expr.level is not Level.IT and expr.type.kind is Kind.TEXT:
@@ -84,19 +72,15 @@ class Values:
             # Only what is still equal needs another key: names, say, are rarely looked at.
             equal = np.bincount(group)[group] > 1
             places = np.zeros(len(chosen), np.intp)
-            places[equal] = self._places(key, chosen[equal])
+            places[equal] = self._placed(key, self.column(key.value, chosen[equal]))
             distinct, group = np.unique(
                 group * (int(places.max()) + 1) + places, return_inverse=True
             )
             groups = len(distinct)
         return tuple(chosen[np.argsort(group, kind="stable")].tolist())
 
-    def _places(self, key: ir.SortKey, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Returns where the value of each row stands among the distinct ones."""
-        used, column = self._of_pods(key.value, self.world)
-        return self._placed(key, column[np.searchsorted(used, rows)])
-
     def _placed(self, key: ir.SortKey, column: NDArray[Any]) -> NDArray[np.intp]:
+        """Returns where each value stands among the distinct ones."""
         values, back = np.unique(column, return_inverse=True)
         if key.direction != "listed" and key.value.type.kind is not Kind.TEXT:
             # Sorted already, the missing value last, which is where it stays.
@@ -149,7 +133,7 @@ class Values:
             return np.zeros(len(rows), np.intp)
         # Each column of results has the length of the frame.
         frame = Frame(self.world, rows, subject=self.subject, results=cast("Any", results))
-        return self._placed(key, np.atleast_1d(frame.ask(self._columns.run(key.value))))
+        return self._placed(key, np.atleast_1d(frame.ask(self._run(key.value))))
 
 
 def _by_text(codes: NDArray[Any], texts: Sequence[str], direction: str) -> NDArray[np.intp]:
@@ -232,9 +216,9 @@ PICK: Final = (
 _NODE_NAME: Final = (ir.SortKey(value=_read("node.name")),)
 
 
-def _answer(columns: Columns, function: Callable[..., _T], of: object) -> Callable[..., _T]:
+def _answer(builder: Builder, function: Callable[..., _T], of: object) -> Callable[..., _T]:
     """Returns a function of what a statement says and of values, as one of a pod and a snapshot."""
-    return lambda subject, world, *more: function(of, columns.of(subject, world), *more)
+    return lambda subject, world, *more: function(of, Values(builder, subject, world), *more)
 
 
 # ---- preempt
@@ -259,7 +243,7 @@ def _ranks(keys: tuple[ir.SortKey, ...], values: Values) -> tuple[collective.Ran
 
 def preempt_rule(base: dict[str, Any], core: ir.PreemptCore, memo: Memo) -> PreemptRule:
     """Compiles a `preempt:`."""
-    return PreemptRule(**base, core=core, evictions=_answer(Columns(memo), evictions, core))
+    return PreemptRule(**base, core=core, evictions=_answer(Builder(memo), evictions, core))
 
 
 # ---- gang
@@ -295,13 +279,13 @@ def gang_terms(core: ir.GangCore, values: Values) -> collective.GangTerms | None
 
 def gang_rule(base: dict[str, Any], core: ir.GangCore, memo: Memo) -> GangRule:
     """Compiles a `gang:`."""
-    columns = Columns(memo)
+    builder = Builder(memo)
     return GangRule(
         **base,
         core=core,
-        key=_answer(columns, owner_of, core),
-        terms=_answer(columns, gang_terms, core),
-        mates=_answer(columns, lambda where, values: values.chosen(where), pending(core)),
+        key=_answer(builder, owner_of, core),
+        terms=_answer(builder, gang_terms, core),
+        mates=_answer(builder, lambda where, values: values.chosen(where), pending(core)),
     )
 
 
@@ -385,7 +369,7 @@ def claims(core: ir.QuotaCore, values: Values, use: collective.QuotaUse) -> coll
 
 def quota_rule(base: dict[str, Any], core: ir.QuotaCore, status: str, memo: Memo) -> QuotaRule:
     """Compiles a `quota:`."""
-    columns = Columns(memo)
+    builder = Builder(memo)
 
     def message(subject: Subject, world: World) -> str | None:
         ask = asked(View(world, subject, -1))
@@ -395,11 +379,11 @@ def quota_rule(base: dict[str, Any], core: ir.QuotaCore, status: str, memo: Memo
         **base,
         core=core,
         status=status,
-        use=_answer(columns, quota_use, core),
+        use=_answer(builder, quota_use, core),
         message=message,
-        claims=_answer(columns, claims, core),
-        owner=_answer(columns, owner_of, core),
-        used=_answer(columns, _sums, core),
+        claims=_answer(builder, claims, core),
+        owner=_answer(builder, owner_of, core),
+        used=_answer(builder, _sums, core),
         owner_reads=_read_of_pod(core.guard, core.by),
     )
 

@@ -178,10 +178,6 @@ def number_text(number: float) -> str:
     return f"{number:.6g}"
 
 
-def _cores(milli: float) -> str:
-    return number_text(milli / MILLI) if milli % MILLI == 0 else f"{number_text(milli)}m"
-
-
 def _bytes(number: float) -> str:
     size, names = 1024.0, ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
     if abs(number) < size:
@@ -202,7 +198,9 @@ def _seconds(number: float) -> str:
 
 
 _SHOWN: Final[dict[Unit, Callable[[float], str]]] = {
-    CORES: _cores,
+    CORES: lambda milli: (
+        number_text(milli / MILLI) if milli % MILLI == 0 else f"{number_text(milli)}m"
+    ),
     BYTES: _bytes,
     SECONDS: _seconds,
     Unit(byte=1, second=-1): lambda number: f"{_bytes(number)}/s",
@@ -210,7 +208,6 @@ _SHOWN: Final[dict[Unit, Callable[[float], str]]] = {
 
 
 def _clock(epoch: float) -> str:
-    """Returns an epoch second as RFC 3339 in UTC."""
     try:
         moment = datetime.fromtimestamp(int(epoch), UTC)
     except (ValueError, OverflowError, OSError):

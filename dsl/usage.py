@@ -74,9 +74,6 @@ class Library(Struct):
             self._known[name] = self.read(f"bundled/{name}.policy", self.bundled[name])
         return self._known.get(name)
 
-    def _names(self) -> list[str]:
-        return [*(policy_name(*one) for one in self.files), *self.bundled, *sorted(self.plugins)]
-
     def _of_file(
         self,
         file: Parsed,
@@ -113,7 +110,9 @@ class Library(Struct):
             return None
         target = self._find(node.name, scope.source)
         if target is None:
-            near = closest(node.name.removesuffix(".policy"), self._names())
+            of_files = (policy_name(*one) for one in self.files)
+            known = (*of_files, *self.bundled, *sorted(self.plugins))
+            near = closest(node.name.removesuffix(".policy"), known)
             help_ = "`berth policies` lists the bundled ones; others are files in this folder"
             help_ = f"did you mean `{near}`?" if near else help_
             message = f"there is no policy `{node.name}`"
@@ -154,7 +153,6 @@ class Library(Struct):
 
 
 def _own(scope: Scope, statements: Sequence[s.Statement], given: Mapping[str, ParamValue]) -> _Own:
-    """Returns the parameters of the using file."""
     own: dict[str, ParamValue | None] = {}
     for decl in statements:
         if isinstance(decl, s.ParamDecl):

@@ -13,17 +13,8 @@ from dsl.analysis.stock import at_use, not_in_stock, not_sampled, question_of, r
 from dsl.analysis.texts import contradicting_status, odd_texts, unused, without_arrow
 from dsl.diagnostics import Diagnostic
 
-__all__ = [
-    "FileFacts",
-    "Inventory",
-    "MetricStock",
-    "RuleFacts",
-    "Size",
-    "analyse",
-    "cost",
-    "question_of",
-    "read_inventory",
-]
+__all__ = ["FileFacts", "Inventory", "MetricStock", "RuleFacts", "Size", "analyse", "cost",
+           "question_of", "read_inventory"]  # fmt: skip
 
 
 def analyse(

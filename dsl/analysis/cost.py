@@ -18,8 +18,6 @@ BUDGET: Final = 2_500_000
 _WARN: Final = 0.5
 #: Characters of a text that a test looks at, on average.
 _LENGTH: Final = 16.0
-
-
 _SETS: Final = (ir.NodeAggregate, ir.PodAggregate, ir.Rank)
 #: Points that ask about one node, the chosen one.
 _CHOSEN: Final = ("reserve", "permit", "prebind", "postbind")

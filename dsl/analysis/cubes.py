@@ -106,11 +106,6 @@ _PARTS: Final[dict[type, Callable[[Any], tuple[object, ...]]]] = {
 }
 
 
-def same_field(name: str) -> str:
-    """Returns the one name of a field that has two."""
-    return _SAME.get(name, name)
-
-
 class Keys:
     """Numbers for expressions; equal expressions have equal numbers."""
 
@@ -144,7 +139,7 @@ class Keys:
                     return ("missing", node.type)
                 return ("const", node.type, value)
             case ir.Read():
-                return ("read", same_field(node.field), node.key, node.level)
+                return ("read", _SAME.get(node.field, node.field), node.key, node.level)
             case _:
                 return (type(node), *map(self._part, _PARTS[type(node)](node)))
 
@@ -235,7 +230,9 @@ class Cubes:
         """Returns when a condition is true (or, not `wanted`, false). Raises `Unknown`."""
         node = ir.unnamed(node)
         if node.level is Level.CONST and not isinstance(node, ir.Logical | ir.Not):
-            return self._fixed(node, wanted=wanted)
+            # Over parameters alone: their values may be others tomorrow.
+            self.keys.key(node)
+            return ({self.keys.intern(("fixed", id(node))): settled(wanted=wanted)},)
         known = (self.keys.key(node), wanted)
         if known not in self._known:
             self._known[known] = None
@@ -314,11 +311,6 @@ class Cubes:
             case _:
                 pass
         return self._opaque(node, wanted=wanted)
-
-    def _fixed(self, node: ir.Expr, *, wanted: bool) -> tuple[Cube, ...]:
-        """A condition over parameters alone: their values may be others tomorrow."""
-        self.keys.key(node)
-        return ({self.keys.intern(("fixed", id(node))): settled(wanted=wanted)},)
 
     def _opaque(self, node: ir.Expr, *, wanted: bool) -> tuple[Cube, ...]:
         return ({self.keys.key(node): settled(wanted=wanted)},)

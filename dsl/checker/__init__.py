@@ -9,8 +9,6 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import Any, Final
 
-from msgspec import Struct
-
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import statements
@@ -20,19 +18,13 @@ from dsl.checker.rules import MAX_WEIGHT, Checked, Draft, Rules, condition, scor
 from dsl.checker.scope import LetEntry, ParamValue, Refused, attempt
 from dsl.diagnostics import Diagnostic
 from dsl.making import NOWHERE, compare, constant, read
-from dsl.plan import MetricSpec
+from dsl.plan import Head
 from dsl.reads import reads_of
 from dsl.schema import CATALOGUE, MetricDefinition
 from dsl.source import SourceFile, Span
 from dsl.types import TEXT
 
-__all__ = [
-    "CheckedPolicy",
-    "Draft",
-    "FileChecker",
-    "ParamValue",
-    "policy_name",
-]
+__all__ = ["CheckedPolicy", "Draft", "FileChecker", "ParamValue", "policy_name"]
 
 LANGUAGE: Final = 1
 _ALL: Final = 100
@@ -57,18 +49,9 @@ _POINTS: Final[dict[str, tuple[str, Callable[..., Checked]]]] = {
 }
 
 
-class CheckedPolicy(Struct, frozen=True, kw_only=True):
+class CheckedPolicy(Head, frozen=True, kw_only=True):
     """A file that was understood."""
 
-    name: str
-    name_span: Span = Span(0, 0)
-    source: SourceFile
-    description: str = ""
-    version: str = ""
-    mode: str = "enforce"
-    order: int = 100
-    weight: float = 1.0
-    metrics: tuple[MetricSpec, ...]
     rules: tuple[Draft, ...]
     given: tuple[Span, ...] = ()
 
@@ -115,7 +98,10 @@ class FileChecker:
         """Returns what is to be done, in order: a check and what it is given."""
         for kind in (s.Broken, s.ParamDecl, s.MetricDecl, s.LetDecl, s.Header, s.NormalizeDecl):
             yield from ((self._declare, one) for one in self._statements if isinstance(one, kind))
-        self._unknown_params()
+        for name in self._given:
+            known = ", ".join(self.rules.params) or "no parameters"
+            message = f"the configuration sets `{name}`, and this policy has no such parameter"
+            self.rules.report("P105", message, Span(0, 0), f"it has {known}")
         rules = [one for one in self._statements if isinstance(one, s.Rule | s.Special)]
         yield from ((self._prescore, one) for one in rules if one.point == "prescore")
         numbers = {id(one): number for number, one in enumerate(rules, 1)}
@@ -160,12 +146,6 @@ class FileChecker:
                 self.rules.norm = node.norm
             case _:
                 return
-
-    def _unknown_params(self) -> None:
-        for name in self._given:
-            known = ", ".join(self.rules.params) or "no parameters"
-            message = f"the configuration sets `{name}`, and this policy has no such parameter"
-            self.rules.report("P105", message, Span(0, 0), f"it has {known}")
 
     def _head(self, node: s.Header) -> None:
         scope, value, name = self.rules, node.value, node.name.replace("policy_weight", "weight")

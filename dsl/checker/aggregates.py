@@ -79,7 +79,6 @@ def aggregate(typer: Typer, node: s.Aggregate) -> ir.Expr:
 
 
 def _set(typer: Typer, node: s.Expr) -> Set | None:
-    """Returns which set is meant, None if none is."""
     if isinstance(node, s.Name) and node.name in _ALL_NODES:
         return Set("nodes", node.name, node.name)
     if isinstance(node, s.Call) and node.name in ("pods_in", "nodes_in"):
@@ -146,8 +145,6 @@ def _over(
     if of.things == "nodes":
         level = _outer_level(read) if of.over in _ALL_NODES else Level.NODE
         return made(ir.NodeAggregate, span, kind, level, **shared)
-    nothing_of_it(typer, "condition", parts[1])
-    nothing_of_it(typer, "value", parts[0])
     pod_or_cycle = of.over == "cluster" and not any(map(ir.is_across, ir.walk(*read)))
     level = _outer_level(read) if pod_or_cycle else Level.NODE
     return made(ir.PodAggregate, span, kind, level, table=of.table, **shared)
@@ -195,28 +192,6 @@ def _outer_level(parts: list[ir.Expr]) -> Level:
     """Returns the level of what an aggregate gives: the pod if its parts read the pod."""
     reads = (one.level for one in ir.walk(*parts) if isinstance(one, _READS))
     return max((one for one in reads if one <= Level.POD), default=Level.CYCLE)
-
-
-def nothing_of_it(typer: Typer, what: str, node: ir.Expr | None) -> None:
-    """Warns of a condition or value in an aggregate over pods that asks nothing of them."""
-    if node is None or isinstance(node, ir.Const) or node.level is Level.IT:
-        return
-    reads = [one for one in ir.walk(node) if isinstance(one, ir.Read | ir.KeyedRead)]
-    mine = next((one for one in reads if one.level is Level.POD), None)
-    if mine is None or any(one.level is Level.IT for one in reads):
-        return
-    scope, written = typer, typer.text(mine)
-    # What a let reads is written in the let.
-    here = mine.span.start in range(node.span.start, node.span.end)
-    fix = f"it.{written.removeprefix('pod.')}"
-    known = here and f"it.{mine.field.removeprefix('pod.')}" in FIELDS
-    scope.warn(
-        "P223",
-        f"this {what} asks nothing of the pods that are gone through: they are `it`",
-        mine.span if here else node.span,
-        *(() if known else ("fields of those pods start with `it.`",)),
-        fix=fix if known else None,
-    )
 
 
 # ---- element-wise

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeGuard
 
-from dsl import ir
+from dsl import ir, making
 from dsl import syntax as s
 from dsl.checker import fields
 from dsl.checker.literals import read_word, settle
@@ -13,18 +13,6 @@ from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
 from dsl.checker.typer import Typer, converted, help_for
 from dsl.diagnostics import Fix, Severity
 from dsl.foreign.fields import ABSENT, NOTHING, THERE, quoted_key
-from dsl.making import (
-    compare,
-    constant,
-    func,
-    inverted,
-    item_type,
-    logical,
-    made,
-    member,
-    missing,
-    turned,
-)
 from dsl.patterns import why_refused
 from dsl.quantities import parse_number
 from dsl.schema import FIELDS, WEEKDAYS
@@ -60,8 +48,8 @@ def compared(typer: Typer, node: s.Compare) -> ir.Expr:
     for one, other in ((left, right), (right, left)):
         if isinstance(other, ir.Const):
             closed_set(typer, one, other)
-    test = compare(node.span, left, "==" if negated else node.operator, right)
-    return turned(node.span, test, negated=negated)
+    test = making.compare(node.span, left, "==" if negated else node.operator, right)
+    return making.turned(node.span, test, negated=negated)
 
 
 def is_word(typer: Typer, node: s.Is) -> ir.Expr:
@@ -73,11 +61,12 @@ def is_word(typer: Typer, node: s.Is) -> ir.Expr:
     field_as_word(typer, node.right, Severity.WARNING)
     right = _word_or_expression(typer, node.right, left)
     one, other = _same_type(typer, "is", left, right)
-    return turned(node.span, compare(node.span, one, "==", other), negated=node.negated)
+    return making.turned(
+        node.span, making.compare(node.span, one, "==", other), negated=node.negated
+    )
 
 
 def _same_type(typer: Typer, operator: str, left: Typed, right: Typed) -> tuple[ir.Expr, ...]:
-    """Brings two sides to one type."""
     if left.type.kind is right.type.kind is Kind.LIST:
         typer.want(left, "single value", f"`{operator}`")
     return typer.unify((left, right), f"`{operator}` wants")[0]
@@ -102,7 +91,7 @@ def _no_version(scope: Scope, typed: Typed, other: s.Expr | s.Range, *, word: bo
 def is_missing_value(typer: Typer, node: s.IsMissing) -> ir.Expr:
     """Returns the condition of `x is missing`."""
     operand = typer.want(typer.check(node.operand), _ORDERED, "`is missing`")
-    return turned(node.span, missing(node.span, operand), negated=node.negated)
+    return making.turned(node.span, making.missing(node.span, operand), negated=node.negated)
 
 
 # ---- words
@@ -264,7 +253,7 @@ def in_list(typer: Typer, node: s.In) -> ir.Expr:
     if isinstance(members, s.Range):
         return _range(typer, node, members, left)
     item = typer.want(left, _ORDERED, "`in`")
-    return turned(node.span, _member(typer, node.span, item, members), negated=node.negated)
+    return making.turned(node.span, _member(typer, node.span, item, members), negated=node.negated)
 
 
 def _member(typer: Typer, span: Span, item: ir.Expr, members: s.Expr) -> ir.Expr:
@@ -288,14 +277,16 @@ def _member(typer: Typer, span: Span, item: ir.Expr, members: s.Expr) -> ir.Expr
     if not item.type.is_number or not isinstance(listed, tuple):
         if items.type.element is not item.type.kind or item.type.is_number:
             raise typer.clash("P201", mixed, item, items)
-        return member(span, item, items)
-    kind = item_type(items)
+        return making.member(span, item, items)
+    kind = making.item_type(items)
     if kind != item.type and kind.unit not in (PLAIN, None):
         raise typer.clash("P203", mixed, item, items, f"the items are in {kind.unit}")
     if kind.unit == PLAIN or kind == TEXT:
         texts = (s.Text(items.span, str(one)) for one in listed)
         return _either(span, item, [read_word(typer, text, item) for text in texts])
-    return _either(span, item, [constant(items.span, float(one), item.type) for one in listed])
+    return _either(
+        span, item, [making.constant(items.span, float(one), item.type) for one in listed]
+    )
 
 
 def _either(span: Span, item: ir.Expr, values: list[ir.Expr]) -> ir.Expr:
@@ -308,10 +299,12 @@ def _either(span: Span, item: ir.Expr, values: list[ir.Expr]) -> ir.Expr:
     if fixed or not values:
         kind = TEXT if item.type.kind is Kind.TEXT else item.type
         element = Kind.TEXT if kind is TEXT else Kind.NUMBER
-        listed = made(ir.Const, span, Type(Kind.LIST, kind.unit, element), value=fixed)
-        parts.append(member(span, item, listed))
-    parts += [compare(span, item, "==", one) for one in values if not isinstance(one, ir.Const)]
-    return logical(span, "or", parts)
+        listed = making.made(ir.Const, span, Type(Kind.LIST, kind.unit, element), value=fixed)
+        parts.append(making.member(span, item, listed))
+    parts += [
+        making.compare(span, item, "==", one) for one in values if not isinstance(one, ir.Const)
+    ]
+    return making.logical(span, "or", parts)
 
 
 def _range(typer: Typer, node: s.In, members: s.Range, left: Typed) -> ir.Expr:
@@ -327,19 +320,19 @@ def _range(typer: Typer, node: s.In, members: s.Range, left: Typed) -> ir.Expr:
     low, high = ends
     # Hours and days begin anew after their last one.
     if low > high and isinstance(item, ir.Read) and FIELDS[item.field].of_clock:
-        outside = inverted(node.span, _between(node, item, high, low))
-        edges: list[ir.Expr] = [constant(members.span, one, item.type) for one in ends]
-        both = logical(node.span, "or", (outside, _either(node.span, item, edges)))
-        return turned(node.span, both, negated=node.negated)
+        outside = making.inverted(node.span, _between(node, item, high, low))
+        edges: list[ir.Expr] = [making.constant(members.span, one, item.type) for one in ends]
+        both = making.logical(node.span, "or", (outside, _either(node.span, item, edges)))
+        return making.turned(node.span, both, negated=node.negated)
     if low > high:
         low_text, high_text = members.low.text, members.high.text
         message = f"the range {low_text}..{high_text} is empty, so this is never true"
         typer.warn("P301", message, members, f"write  {high_text}..{low_text}")
-    return turned(node.span, _between(node, item, low, high), negated=node.negated)
+    return making.turned(node.span, _between(node, item, low, high), negated=node.negated)
 
 
 def _between(node: s.Node, item: ir.Expr, low: float, high: float) -> ir.Expr:
-    return made(ir.Between, node.span, BOOL, item=item, low=low, high=high)
+    return making.made(ir.Between, node.span, BOOL, item=item, low=low, high=high)
 
 
 # ---- texts
@@ -351,15 +344,15 @@ def text_test(typer: Typer, node: s.TextTest) -> ir.Expr:
     field_as_word(typer, node.right, Severity.WARNING)
     left = typer.plain(typer.check(node.left))
     if node.operator == "contains" and left.type.kind is Kind.LIST:
-        kind = item_type(left)
-        like = made(ir.Read, left.span, kind, field="pod.name")
-        return member(node.span, _word_or_expression(typer, node.right, like), left)
+        kind = making.item_type(left)
+        like = making.made(ir.Read, left.span, kind, field="pod.name")
+        return making.member(node.span, _word_or_expression(typer, node.right, like), left)
     left = typer.want(left, "text", f"`{node.operator}`")
     matches = node.operator == "matches"
     right = (_pattern if matches else fields.label_value)(typer, node.right)
     if right.type != TEXT:
         raise typer.clash("P201", f"`{node.operator}` wants two texts", left, right)
-    return made(ir.TextTest, node.span, BOOL, operator=node.operator, left=left, right=right)
+    return making.made(ir.TextTest, node.span, BOOL, operator=node.operator, left=left, right=right)
 
 
 def _pattern(typer: Typer, node: s.Expr) -> ir.Const:
@@ -370,7 +363,7 @@ def _pattern(typer: Typer, node: s.Expr) -> ir.Const:
         helps = ("for what must not be there write  not ... matches",) if around else ()
         message = f"this regular expression {reason}"
         raise typer.refuse("P112", message, node, *helps)
-    return constant(node.span, text, TEXT)
+    return making.constant(node.span, text, TEXT)
 
 
 # ---- label tests
@@ -395,18 +388,20 @@ def label_test(typer: Typer, node: s.LabelTest) -> ir.Expr:
         return _taint(typer, node, key, (operator, value), make)
     read = make(key)
     if value is None:
-        return inverted(node.span, missing(node.span, read))
+        return making.inverted(node.span, making.missing(node.span, read))
     negated = operator in ("!=", "not in")
     if operator in ("in", "not in"):
-        return turned(node.span, _member(typer, node.span, read, value), negated=negated)
+        return making.turned(node.span, _member(typer, node.span, read, value), negated=negated)
     right = fields.label_value(typer, value)
     if operator not in ("=", "==", "!="):
-        return compare(node.span, _as_number(typer, read), operator, _as_number(typer, right))
+        return making.compare(
+            node.span, _as_number(typer, read), operator, _as_number(typer, right)
+        )
     right = typer.want(right, "text", f"`{operator}`")
     if isinstance(value, s.Word) and value.value.lower() in NOTHING:
         left = f"{node.path}[{typer.text(node.key)}]"
         _word_for_nothing(typer, node, left, value, negated=negated)
-    return turned(node.span, compare(node.span, read, "==", right), negated=negated)
+    return making.turned(node.span, making.compare(node.span, read, "==", right), negated=negated)
 
 
 def _as_number(typer: Typer, value: ir.Expr) -> ir.Expr:
@@ -415,9 +410,9 @@ def _as_number(typer: Typer, value: ir.Expr) -> ir.Expr:
         if is_missing(number):
             message, help_ = f"`{value.value}` is not a number", "compare texts with `=`"
             raise typer.refuse("P201", message, value, help_)
-        return constant(value.span, number, NUMBER)
+        return making.constant(value.span, number, NUMBER)
     value = typer.want(value, "number or text", "this test")
-    return value if value.type.is_number else func(value.span, NUMBER, "number", (value,))
+    return value if value.type.is_number else making.func(value.span, NUMBER, "number", (value,))
 
 
 def _taint(
@@ -440,5 +435,5 @@ def _taint(
         field_as_word(typer, one, Severity.ERROR)
     texts = [fields.fixed_text(typer, one, "the value of a taint") for one in values]
     reads = [make(f"{key}={text}") for text in texts]
-    test_ = logical(node.span, "or", reads)
-    return turned(node.span, test_, negated=operator in ("!=", "not in"))
+    test_ = making.logical(node.span, "or", reads)
+    return making.turned(node.span, test_, negated=operator in ("!=", "not in"))

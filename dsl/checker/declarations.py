@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from dsl import ir
 from dsl import syntax as s
+from dsl import types as t
 from dsl.checker.fields import fixed_text
 from dsl.checker.literals import read_number, read_seconds, read_value, settle
 from dsl.checker.scope import (
@@ -29,19 +30,6 @@ from dsl.plan import DOMAINS, MetricSpec
 from dsl.quantities import to_float
 from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
 from dsl.source import Span
-from dsl.types import (
-    BYTES,
-    CORES,
-    DURATION,
-    PLAIN,
-    TEXTS,
-    Kind,
-    Type,
-    Unit,
-    number_of,
-    scale_of,
-    show,
-)
 
 
 def declare_name(scope: Scope, name: str, span: Span) -> None:
@@ -119,18 +107,18 @@ def _param_value(scope: Scope, node: s.ParamDecl, written: s.Expr) -> Typed:
     if node.kind and not node.is_list:
         raise scope.refuse("P111", f"`{node.name}` is a {node.kind}, not a list", span)
     if node.kind in ("", "string"):
-        return constant(span, tuple(text_of(scope, one) for one in written.items), TEXTS)
+        return constant(span, tuple(text_of(scope, one) for one in written.items), t.TEXTS)
     numbers: list[float] = []
     units = set()
     for item in written.items:
-        solid = settle(scope, _typed_value(scope, node.kind, item), PLAIN)
+        solid = settle(scope, _typed_value(scope, node.kind, item), t.PLAIN)
         if not isinstance(solid, ir.Const) or not isinstance(solid.value, float):
             help_ = "a list is of string, number, quantity, duration or time"
             raise scope.refuse("P111", f"there is no list of {node.kind}", item, help_)
         numbers.append(solid.value)
         units.add(solid.type.unit)
     unit = units.pop() if len(units) == 1 else None
-    return constant(span, tuple(numbers), Type(Kind.LIST, unit, Kind.NUMBER))
+    return constant(span, tuple(numbers), t.Type(t.Kind.LIST, unit, t.Kind.NUMBER))
 
 
 def _typed_value(scope: Scope, kind: str, written: s.Expr) -> Typed:
@@ -163,7 +151,7 @@ _NO_CLAUSES: Final = {
     "from_annotation": ("metric_by", "metric_every"),
     "from_object": ("metric_every",),
 }
-_USAGE: Final = {"cpu": CORES, "memory": BYTES}
+_USAGE: Final = {"cpu": t.CORES, "memory": t.BYTES}
 #: Words of others for a unit.
 _SAME_UNITS: Final = {
     **dict.fromkeys(("b", "byte", "kb", "mb", "gb", "kib", "mib", "gib"), "bytes"),
@@ -195,7 +183,7 @@ def metric_spec(
     unit, by = _unit_word(definition.unit), definition.by
     words = tuple(map(str.strip, by.split(","))) if by else words
     of, keys = owner_of(words)
-    scale = scale_of(definition.unit) * (_PERCENT if definition.percent else 1.0)
+    scale = t.scale_of(definition.unit) * (_PERCENT if definition.percent else 1.0)
     if source == "annotation":
         # The key stands last, as it may hold anything.
         id_ = f"annotation:{definition.stale_seconds!r}:{scale!r}:{definition.query}"
@@ -232,7 +220,7 @@ def owner_of(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     return words[0] if words[0] in _LEVELS else "node", words
 
 
-def _unit_word(unit: Unit) -> str:
+def _unit_word(unit: t.Unit) -> str:
     word = "bytes" if unit.byte == 1 else "cores" if unit.core == 1 else ""
     return f"{word}/s" if unit.second == -1 else "seconds" if unit.second == 1 else word
 
@@ -241,7 +229,7 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
     """Declares a metric of the file."""
     scope: Scope = typer
     declare_name(scope, node.name, node.name_span)
-    entry = MetricEntry(node.name, None, PLAIN, node)
+    entry = MetricEntry(node.name, None, t.PLAIN, node)
     scope.metrics[node.name] = entry
     clauses: dict[str, s.Clause] = scope.clauses(node.clauses)
     source = node.source.removeprefix("from_")
@@ -273,7 +261,7 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
     guilty = clauses.get("metric_stale")
     if guilty is not None and source in ("promql", "usage") and stale < every:
         message = f"`{node.name}` is stale before it is asked for again: it is missing in between"
-        scope.warn("P226", message, guilty, f"write  stale {show(2 * every, DURATION)}")
+        scope.warn("P226", message, guilty, f"write  stale {t.show(2 * every, t.DURATION)}")
 
 
 def _times(scope: Scope, clauses: dict[str, s.Clause]) -> tuple[float, float]:
@@ -297,7 +285,6 @@ def _texts(typer: Typer, node: s.MetricDecl) -> list[str]:
 
 
 def _by(scope: Scope, clause: s.Clause | None) -> tuple[str, ...]:
-    """Returns the words behind `by`."""
     values = clause.values if clause is not None else ()
     words = tuple(one.value for one in values if isinstance(one, s.Word))
     if clause is not None and len(words) > _PAIR:
@@ -344,7 +331,7 @@ def _seconds(scope: Scope, clause: s.Clause | None, word: str, otherwise: float)
     return seconds
 
 
-def _default(scope: Scope, clause: s.Clause | None, unit: Unit) -> float | None:
+def _default(scope: Scope, clause: s.Clause | None, unit: t.Unit) -> float | None:
     if clause is None:
         return None
     written = clause.values[0]
@@ -355,13 +342,13 @@ def _default(scope: Scope, clause: s.Clause | None, unit: Unit) -> float | None:
         help_ = "without `default` the value is missing where there is no sample"
         raise scope.refuse("P111", f"`{text}` is not a number", written, help_)
     solid = settle(scope, number, unit)
-    if solid.type != number_of(unit) or not isinstance(solid, ir.Const):
+    if solid.type != t.number_of(unit) or not isinstance(solid, ir.Const):
         raise scope.refuse("P203", f"the default of this metric is in {unit}", written)
     assert isinstance(solid.value, float)
     return solid.value
 
 
-def _unit(scope: Scope, clause: s.Clause | None) -> tuple[Unit, bool]:
+def _unit(scope: Scope, clause: s.Clause | None) -> tuple[t.Unit, bool]:
     """Returns the unit of a metric, and whether its samples are percentages."""
     word = scope.text(clause).removeprefix("unit").strip() if clause is not None else ""
     base, _, per = word.partition("/")
@@ -372,8 +359,8 @@ def _unit(scope: Scope, clause: s.Clause | None) -> tuple[Unit, bool]:
     if clause is not None and base not in UNIT_WORDS and near is not None:
         help_ = f"write unit {near}{'/s' * bool(per)}, multiplied in the query where it is another"
         raise scope.refuse("P203", f"`{word}` is not a unit", clause, help_)
-    unit = UNIT_WORDS.get(base, PLAIN)
-    return unit.times(Unit(second=1), -1) if per else unit, base == "percent"
+    unit = UNIT_WORDS.get(base, t.PLAIN)
+    return unit.times(t.Unit(second=1), -1) if per else unit, base == "percent"
 
 
 def _query(scope: Scope, query: s.Text) -> str:
@@ -405,10 +392,10 @@ def _quoted(scope: Scope, value: Typed, span: Span) -> str:
     if isinstance(plain, str):
         return re.sub(r"""[\\"']""", r"\\\g<0>", plain).replace("\n", "\\n")
     if isinstance(plain, float):
-        if value.type != DURATION:
+        if value.type != t.DURATION:
             return number_text(plain)
         # There are no fractions there.
-        return show(plain, DURATION) if plain == int(plain) else f"{round(plain * 1000)}ms"
-    if value.type.element is Kind.TEXT:
+        return t.show(plain, t.DURATION) if plain == int(plain) else f"{round(plain * 1000)}ms"
+    if value.type.element is t.Kind.TEXT:
         return "|".join(re.escape(str(one)) for one in plain)
     raise scope.refuse("P105", "a list of numbers cannot stand in a query", span)

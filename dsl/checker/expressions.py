@@ -37,10 +37,6 @@ def walk(typer: Typer, node: s.Expr) -> Typed:
     return _CHECKS[type(node)](typer, node)
 
 
-def _chain(typer: Typer, node: s.Chain) -> Typed:
-    return (_sum if node.operators[0] in "+-" else _product)(typer, node)
-
-
 def _list(typer: Typer, node: s.Words) -> ir.Expr:
     """Returns a list of fixed words; what they are is decided where they are tested."""
     for one in node.items:
@@ -343,7 +339,7 @@ _CHECKS: Final[dict[type, Callable[[Typer, Any], Typed]]] = {
     s.Name: _name,
     s.Field: fields.read_field,
     s.Words: _list,
-    s.Chain: _chain,
+    s.Chain: lambda typer, one: (_sum if one.operators[0] in "+-" else _product)(typer, one),
     s.Negative: _negative,
     s.PercentOf: _percent_of,
     s.If: _if,

@@ -172,7 +172,6 @@ def _refused(
 
 
 def _near(name: str, known: Iterable[str], before: str = "") -> Spelling | None:
-    """Returns a close name among those that are known."""
     found = closest(name, known)
     return Spelling(f"{before}{found}") if found else None
 

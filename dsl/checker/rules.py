@@ -376,7 +376,7 @@ def refuse_unsaid(scope: Scope, side: Side, root: ir.Expr, *beside: ir.Expr | No
     for read in ir.walk(root):
         if isinstance(read, ir.Metric | ir.Pair) and read.name not in guarded:
             there = read.name in earlier and isinstance(read, ir.Metric)
-            if not there or _set_around(root, read) is not None:
+            if not there or _is_of_a_set(root, read):
                 raise _refuse(scope, side, root, read)
 
 
@@ -409,7 +409,7 @@ def _refuse(scope: Scope, side: Side, root: ir.Expr, read: ir.Metric | ir.Pair) 
         f"{false}:  {head}{name} is present and {inner}",
         f"{true}:  {head}{name} is missing or {inner}",
     ]
-    if _set_around(root, read) is not None:
+    if _is_of_a_set(root, read):
         helps = [f"write  {name} ?? 0   there, or  where {name} is present"]
     outcome = {"filter": ": the node would be rejected", "forbid": ": the node would be kept"}
     plain = isinstance(root, ir.Compare | ir.Between | ir.TextTest)
@@ -434,17 +434,7 @@ def _when_stale(scope: Scope, name: str) -> tuple[Label, ...]:
     return (Label(where, f"after {text} without a new value it is missing"),)
 
 
-def _set_around(root: ir.Expr, read: ir.Expr) -> ir.Expr | None:
-    """Returns the innermost aggregate around the first use of a node."""
-    stack: list[tuple[ir.Expr, ir.Expr | None]] = [(root, None)]
-    seen: set[int] = set()
-    while stack:
-        node, around = stack.pop()
-        if node is read:
-            return around
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        inner = node if isinstance(node, _SetAggregate) else around
-        stack.extend((one, inner) for one in ir.children(node)[::-1])
-    return None
+def _is_of_a_set(root: ir.Expr, read: ir.Expr) -> bool:
+    """Whether a value is read within an aggregate: of other nodes or pods than the one at hand."""
+    sets = (one for one in ir.walk(root) if isinstance(one, _SetAggregate))
+    return any(read is one for around in sets for one in ir.walk(around))

@@ -9,7 +9,7 @@ from typing import Final
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import comparisons, fields, peers
-from dsl.checker.aggregates import nothing_of_it, too_long
+from dsl.checker.aggregates import too_long
 from dsl.checker.literals import read_word, settle
 from dsl.checker.rules import Checked, Parts, Rules, Side, holes, refuse_unsaid, unless
 from dsl.checker.typer import Place
@@ -221,7 +221,6 @@ def preempt(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -
     with rules.inside(Place(pods=True)):
         if victims.values:
             where = rules.condition(victims.values[0], "`where`")
-            nothing_of_it(rules, "condition", where)
         order = keys(rules, parts.get("victim_order"))
     with rules.inside(Place(results=_VICTIMS)):
         pick = keys(rules, parts.get("pick"))

@@ -139,7 +139,8 @@ def field_for(path: str, key: str | None = None) -> Spelling | None:
         return Spelling(direct if direct in FIELDS else f"{owner}.label[{quoted_key(key)}]")
     rest = words[1:]
     if not owner:
-        owner = _owner_of(rest)
+        of_node = ("allocatable", "capacity", "conditions", "taints")
+        owner = "node" if rest and rest[0].lower() in of_node else "pod"
     named = _keyed(owner, rest, key)
     if named is not None:
         return named
@@ -156,11 +157,6 @@ def _without_frames(words: Sequence[str]) -> list[str]:
         kept = kept[1:]
     frames = _FRAMES - {"resources"} if kept[0].lower() == "node" else _FRAMES
     return kept[:1] + [one for one in kept[1:] if one.lower() not in frames]
-
-
-def _owner_of(rest: Sequence[str]) -> str:
-    first = rest[0].lower() if rest else ""
-    return "node" if first in ("allocatable", "capacity", "conditions", "taints") else "pod"
 
 
 def plain(word: str) -> str:

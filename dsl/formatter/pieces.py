@@ -166,7 +166,6 @@ def _rank(before: Lexeme | None, word: Lexeme, depth: int) -> tuple[Rank | None,
 
 
 def _gap(before: Lexeme | None, word: Lexeme) -> str:
-    """Returns the blanks between two words of one line."""
     if before is None or word.kind in _TIGHT_BEFORE or before.kind in _TIGHT_AFTER:
         return ""
     if _is_tight(word) or _is_tight(before) or (before.kind == "MINUS" and before.owner == "neg"):
@@ -180,7 +179,6 @@ def _gap(before: Lexeme | None, word: Lexeme) -> str:
 
 
 def _is_tight(word: Lexeme) -> bool:
-    """Tells whether a sign stands without blanks around it."""
     if word.kind in _TIGHT or word.text == "..":
         return True
     return word.kind in ("EQUAL", "RELOP") and word.owner in _TIGHT_EQUALS

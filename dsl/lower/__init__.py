@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dsl import functions, ir
 from dsl.lower import numbers
 from dsl.lower.columns import Builder
-from dsl.lower.frame import NO_RESULTS, NO_ROWS, Frame, Run, Value, is_quiet
+from dsl.lower.frame import NO_RESULTS, NO_ROWS, QUIET, Frame, Run, Value
 from dsl.lower.frame import Memo as Memo
 from dsl.plan import Effect, Results
 from dsl.types import MISSING, Kind, Level, is_missing, show
@@ -31,7 +31,8 @@ def lower_filter(
     """Compiles a filter: what it asks of the pod, and its verdict. Linear in its tree."""
     builder = Builder(memo, hoist=True)
     test = builder.build(core.test)
-    quiet = is_quiet(core.test)
+    # NumPy can have nothing to warn of.
+    quiet = all(isinstance(one, QUIET) for one in ir.walk(core.test))
 
     def verdict(parts: Parts, world: World, rows: Rows) -> Mask:
         frame = Frame(world, rows, parts)
@@ -79,16 +80,11 @@ def _prepare(guard: ir.Expr | None, slots: list[Run], memo: Memo) -> Prepare:
         frame = Frame(world, NO_ROWS, subject=subject)
         if applies is not None and not frame.ask(applies):
             return None
-        return tuple(_canonical(slot(frame)) for slot in slots)
+        # The one missing number for every NaN, so that equal parts compare equal.
+        values = (slot(frame) for slot in slots)
+        return tuple(MISSING if value != value else value for value in values)
 
     return prepare
-
-
-def _canonical(
-    value: float | str | tuple[str, ...] | None,
-) -> float | str | bool | tuple[str, ...] | None:
-    """Returns the one missing number for every NaN, so that equal parts compare equal."""
-    return MISSING if isinstance(value, float) and value != value else value
 
 
 def combine(columns: Sequence[tuple[float, Column | None]]) -> Column | None:

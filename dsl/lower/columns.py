@@ -55,7 +55,9 @@ class Builder:
             return self._slot(id(body), lambda: Builder(self.memo).build(body))
         if domain != reads.ROWS and node.level <= Level.NODE:
             run = self.build(node)
-            return self._gathered(run) if node.level is Level.NODE else run
+            if node.level < Level.NODE:
+                return run
+            return lambda frame: run(frame)[frame.pods()[1]]
         key = (id(node), domain)
         found = self._built.get(key)
         if found is None:
@@ -134,12 +136,6 @@ class Builder:
 
         return self._slot((field, what), lambda: read) if self.hoist else read
 
-    def _gathered(self, run: Run) -> Run:
-        def gathered(frame: Frame) -> Value:
-            return run(frame)[frame.pods()[1]]
-
-        return gathered
-
     # ---- the nodes
 
     def _build(self, node: ir.Expr, domain: str) -> Run:  # noqa: C901 - one case a kind
@@ -175,7 +171,7 @@ class Builder:
             case ir.PodAggregate():
                 return self._pod_aggregate(node)
             case ir.ContainerAggregate():
-                return self._container_aggregate(node)
+                return pods.one_by_one(node, self.build, pods.containers)
             case ir.Item():
                 return lambda frame: frame.item
             case ir.ItemAggregate():
@@ -270,7 +266,6 @@ class Builder:
         return lambda frame: texts.code_of(run(frame), frame.world.dictionary)
 
     def _each(self, node: ir.Aggregate, domain: str = reads.ROWS) -> tuple[Run | None, Run | None]:
-        """Builds the value and the condition of an aggregate."""
         value, where = node.value, node.where
         return (
             None if value is None else self.coded(value, domain),
@@ -322,10 +317,6 @@ class Builder:
                 tuple(where), tuple(first),
             )
         )  # fmt: skip
-
-    def _container_aggregate(self, node: ir.ContainerAggregate) -> Run:
-        """Returns an aggregate over the containers of the subject, one after the other."""
-        return pods.one_by_one(node, self.build, pods.containers)
 
     def _item_aggregate(self, node: ir.ItemAggregate, domain: str) -> Run:
         items = conditions.items_of(self, node)

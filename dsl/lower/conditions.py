@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from dsl import functions, ir
-from dsl.lower import numbers, reads, texts
+from dsl.lower import reads, texts
 from dsl.lower.frame import Frame, Run, Value
 from dsl.lower.reads import ROWS, Building, missing_of
 from dsl.lower.texts import CODE, FLOAT
@@ -220,24 +220,18 @@ def list_function(builder: Building, node: ir.Func, domain: str) -> Run:
         items = builder.build(node.args[0])
         return lambda frame: float(len(items(frame)))
     items, place = (builder.build(one, domain) for one in node.args)
+    if node.level > Level.POD:
+        kind = CODE if node.type.kind is Kind.TEXT else FLOAT
+        return lambda frame: texts.combined(
+            partial(functions.item, items(frame)), [place(frame)], kind, frame.world.dictionary
+        )
     missing = missing_of(node.type)
 
-    def one_item(frame: Frame, at: float) -> Value:
-        found = functions.item(items(frame), at)
+    def one_item(frame: Frame) -> Value:
+        found = functions.item(items(frame), place(frame))
         return missing if found is None else found
 
-    if node.level <= Level.POD:
-        return lambda frame: one_item(frame, place(frame))
-    is_text = node.type.kind is Kind.TEXT
-
-    def column(frame: Frame) -> Value:
-        def found(at: float) -> Value:
-            one = one_item(frame, at)
-            return texts.code_of(one, frame.world.dictionary) if is_text else one
-
-        return numbers.mapped(found, place(frame), np.int32 if is_text else np.float64)
-
-    return column
+    return one_item
 
 
 def items_of(builder: Building, node: ir.ItemAggregate) -> Run:

@@ -81,16 +81,13 @@ class Memo:
             before = kept.column.nbytes if isinstance(kept.column, np.ndarray) else 0
             self.bytes += column.nbytes - before
             if self.bytes > self._most_bytes:
-                self._forget()
+                for one in self._kept.values():
+                    one.column, one.dictionary = None, None
                 self.bytes = column.nbytes
             column.setflags(write=False)
         kept.dictionary, kept.generation = world.dictionary, world.generation
         kept.column = column
         return column
-
-    def _forget(self) -> None:
-        for one in self._kept.values():
-            one.column, one.dictionary = None, None
 
     def scratch(self, name: str, size: int, kind: type[np.generic]) -> NDArray[Value]:
         """Returns a buffer of one kind that is free until the next call with this name.
@@ -261,7 +258,7 @@ def running(world: World) -> tuple[Pods, Group]:
 _DEAR: Final = 4
 _WITHOUT_WORK: Final = (ir.Const, ir.Read, ir.Metric, ir.Named)
 #: What never divides by zero, overflows or asks for the root of a negative number.
-_QUIET: Final = (
+QUIET: Final = (
     ir.Const, ir.Read, ir.Metric, ir.Named, ir.Compare, ir.TextTest, ir.Member, ir.Between,
     ir.Missing, ir.Coalesce, ir.Logical, ir.Not, ir.If,
 )  # fmt: skip
@@ -309,6 +306,7 @@ class Known:
         each: list[tuple[Any, ...]] = list(zip(*parts, strict=True)) or [()] * len(Facts._fields)
         _, lasting, local, heavy, chosen, samples, work = each
         lasts = _lasts(node) and all(lasting)
+        of_candidates = isinstance(node, ir.Rank) or getattr(node, "over", "") == "candidates"
         # A domain takes a pass over all nodes, which is dear as well.
         of_domains = isinstance(node, ir.NodeAggregate) and node.level is Level.NODE
         return Facts(
@@ -317,7 +315,7 @@ class Known:
             lasting=lasts,
             local=is_local(node) and all(local),
             heavy=isinstance(node, ir.PodAggregate) or of_domains or any(heavy),
-            chosen=_is_chosen(node) or any(chosen),
+            chosen=of_candidates or any(chosen),
             samples=isinstance(node, ir.Metric | ir.Pair) or any(samples),
             work=(type(node) not in _WITHOUT_WORK) + sum(work),
         )
@@ -355,12 +353,6 @@ def _lasts(node: ir.Expr) -> bool:
             return True
 
 
-def _is_chosen(node: ir.Expr) -> bool:
-    if isinstance(node, ir.NodeAggregate):
-        return node.over == "candidates"
-    return isinstance(node, ir.Rank)
-
-
 def works(node: ir.Expr) -> bool:
     """Whether a value takes any computing, and is not only another one's column."""
     if isinstance(node, ir.Func):
@@ -374,8 +366,3 @@ def is_dear(facts: Facts) -> bool:
     A comparison of 5,000 numbers takes less than finding out that it is known.
     """
     return facts.heavy or facts.work >= _DEAR
-
-
-def is_quiet(root: ir.Expr) -> bool:
-    """Whether NumPy can have nothing to warn of."""
-    return all(isinstance(one, _QUIET) for one in ir.walk(root))

@@ -12,6 +12,8 @@ from dsl import functions
 from dsl.lower.frame import Group, Value
 from dsl.types import MISSING
 
+#: Combinations that are numbered before those that are there are counted.
+_MOST: Final = 2**40
 Column = NDArray[np.float64]
 Number = float | Column
 
@@ -66,12 +68,6 @@ def _modulo(left: Number, right: Number) -> Column:
     return np.asarray(settle(np.where(np.equal(right, 0), MISSING, out)))
 
 
-def mapped(function: Callable[[Any], Value], column: Value, kind: type[np.generic]) -> Value:
-    """Applies a function to every distinct value of a column."""
-    distinct, back = np.unique(column, return_inverse=True)
-    return np.array([function(one) for one in distinct.tolist()], kind)[back]
-
-
 #: Others are asked of every distinct combination, as functions of texts are.
 NUMBER_FUNCTIONS: Final[MappingProxyType[str, Callable[..., Column]]] = MappingProxyType(
     {
@@ -83,6 +79,25 @@ NUMBER_FUNCTIONS: Final[MappingProxyType[str, Callable[..., Column]]] = MappingP
         "mod": _modulo,
     }
 )
+
+
+def combinations(
+    columns: Sequence[NDArray[Value]], count: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Returns the number of each row's combination of values, and one row of each."""
+    if len(columns) == 1:
+        _, first, number = np.unique(columns[0], return_index=True, return_inverse=True)
+        return number, first
+    number, size = np.zeros(count, np.intp), 1
+    for column in columns:
+        distinct, index = np.unique(column, return_inverse=True)
+        number = number * len(distinct) + index
+        size *= len(distinct)
+        if size > _MOST:
+            distinct, number = np.unique(number, return_inverse=True)
+            size = len(distinct)
+    _, first, number = np.unique(number, return_index=True, return_inverse=True)
+    return number, first
 
 
 def median_of(columns: Sequence[Number]) -> Column:
@@ -122,32 +137,14 @@ def grouped_sum(group: Group, column: Column, count: int) -> Column:
     return _per_group(functions.total, group, column, count)
 
 
-def _numbered(column: NDArray[Any]) -> tuple[int, Group]:
-    """Returns how many different values there are, and the number of each; none is missing."""
-    if column.dtype.kind == "f":
-        values, number = np.unique(column, return_inverse=True)
-        return len(values), number
-    used = np.bincount(column) > 0
-    number = np.cumsum(used)
-    return int(number[-1]) if len(number) else 0, (number - 1)[column]
-
-
-def _grouped_distinct(group: Group, column: NDArray[Any], count: int) -> Column:
-    """Returns how many different values each group has; none is missing."""
-    size, number = _numbered(column)
-    if not size:
-        return np.zeros(count)
-    places = np.unique(group.astype(np.int64) * size + number)
-    return np.bincount(places // size, minlength=count).astype(np.float64)
-
-
 def grouped(function: str, group: Group, column: NDArray[Any], count: int) -> Column:
     """Reduces the values of each group, skipping missing ones; of texts the column holds codes."""
     there = present(column)
     if not there.all():
         group, column = group[there], column[there]
     if function == "distinct":
-        return _grouped_distinct(group, column, count)
+        _, first = combinations((group, column), len(group))
+        return np.bincount(group[first], minlength=count).astype(np.float64)
     if function == "sum":
         return grouped_sum(group, column, count)
     sizes = np.bincount(group, minlength=count)

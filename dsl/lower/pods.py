@@ -49,10 +49,6 @@ def domain_codes(world: World, over: str) -> NDArray[np.int32]:
     return world.node_text(f"node.{over}", None)
 
 
-def _spread(value: Value, count: int) -> NDArray[Value]:
-    return value if isinstance(value, np.ndarray) else np.full(count, value)
-
-
 class PodSum(Struct, frozen=True):
     """An aggregate over pods or nodes: what of them, over which, and where it finds its buffers."""
 
@@ -98,7 +94,8 @@ def _domains(world: World, over: str) -> tuple[NDArray[np.int32], int]:
 
 def _asked(run: Run | None, frame: Frame, count: int) -> Value:
     """Returns the value or the condition of each pod, None where there is none."""
-    return None if run is None else _spread(run(frame), count)
+    value = None if run is None else run(frame)
+    return value if run is None or isinstance(value, np.ndarray) else np.full(count, value)
 
 
 def told(function: str, found: Value) -> Value:
@@ -129,7 +126,6 @@ def reduce_all(plan: PodSum, frame: Frame, count: int) -> Value:
 
 
 def _counted(memo: Memo, group: Group, there: Value, count: int) -> NDArray[np.float64]:
-    """Returns how many pods of each group are there."""
     if there is None:
         return np.bincount(group, minlength=count).astype(np.float64)
     if len(group) < _MANY:
@@ -190,7 +186,6 @@ def of_items(
     return reduce
 
 
-_MOST_GROUPS: Final = 2**40
 #: How many pairs, and pods in them, are looked at together: more would not stay in the caches.
 _BLOCK: Final = 1 << 18
 Groups = NDArray[np.intp]
@@ -313,7 +308,7 @@ def across(plan: Across) -> Run:
             groups, counts = groups.only(chosen), counts[:, chosen]
         codes = [one(frame) for one in plan.of_node]
         # Nodes with equal texts in the same domain are one.
-        number, first = _numbered([domains, *codes], len(domains))
+        number, first = numbers.combinations([domains, *codes], len(domains))
         codes, domains = [one[first] for one in codes], domains[first]
         most = int(counts.sum(1).max())
         step = max(1, _BLOCK // max(1, groups.size, most))
@@ -337,7 +332,7 @@ def _grouped(plan: Across, frame: Frame) -> tuple[GroupFrame, Groups, Groups]:
     rows = all_pods(frame)[1]
     columns = [one(frame) for one in plan.of_pods]
     everyone = np.arange(len(rows))
-    group, first = (everyone, everyone) if plan.each else _numbered(columns, len(rows))
+    group, first = (everyone, everyone) if plan.each else numbers.combinations(columns, len(rows))
     if plan.over == "cluster":
         last = 1
         domain, here = np.zeros(len(rows), np.intp), np.zeros(frame.count, np.intp)
@@ -352,20 +347,6 @@ def _grouped(plan: Across, frame: Frame) -> tuple[GroupFrame, Groups, Groups]:
     flat = np.bincount(domain[keep] * size + group[keep], minlength=(last + 1) * size)
     groups = GroupFrame(frame, [one[first] for one in columns], first)
     return groups, flat.reshape(last + 1, size), here
-
-
-def _numbered(columns: Sequence[NDArray[Value]], count: int) -> tuple[Groups, Groups]:
-    """Returns the number of each pod's group, and one pod of each group."""
-    number, size = np.zeros(count, np.intp), 1
-    for column in columns:
-        distinct, index = np.unique(column, return_inverse=True)
-        number = number * len(distinct) + index
-        size *= len(distinct)
-        if size > _MOST_GROUPS:
-            distinct, number = np.unique(number, return_inverse=True)
-            size = len(distinct)
-    _, first, number = np.unique(number, return_index=True, return_inverse=True)
-    return number, first
 
 
 def _reduced(plan: Across, pairs: GroupFrame, counts: Groups) -> Value:

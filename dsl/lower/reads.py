@@ -160,18 +160,15 @@ def _of_pod(
     node: ir.KeyedRead, codes: Value, pairs: dict[str, Any], dictionary: Dictionary
 ) -> Value:
     """Returns what the pod has under a column of keys: codes of texts, or plain numbers."""
-    known, is_text = dictionary.texts, node.type.kind is Kind.TEXT
+    if node.type.kind is Kind.TEXT:
+        return texts.combined(pairs.get, [codes], texts.CODE, dictionary)
     # What is not asked for is 0, what is not limited is missing.
     otherwise = MISSING if FIELDS[node.field].optional else 0.0
 
-    def value(code: int) -> Value:
-        if code < 0:
-            return -1 if is_text else MISSING
-        if is_text:
-            return texts.code_of(pairs.get(known[code]), dictionary)
-        return pairs.get(known[code], otherwise) / scale_of(request_unit(known[code]))
+    def amount(key: str) -> float:
+        return float(pairs.get(key, otherwise)) / scale_of(request_unit(key))
 
-    return numbers.mapped(value, codes, np.int32 if is_text else np.float64)
+    return texts.combined(amount, [codes], texts.FLOAT, dictionary)
 
 
 def _by_code(codes: Value, empty: tuple[Any, Any], values: Callable[[int], Value]) -> Value:
@@ -253,13 +250,7 @@ def string(run: Run, *, scalar: bool) -> Run:
     if scalar:
         return lambda frame: text_of(run(frame))
 
-    def column(frame: Frame) -> Value:
-        dictionary = frame.world.dictionary
-        return numbers.mapped(
-            lambda one: texts.code_of(text_of(one), dictionary), run(frame), np.int32
-        )
-
-    return column
+    return lambda frame: texts.combined(text_of, [run(frame)], texts.CODE, frame.world.dictionary)
 
 
 def element_wise(name: str, runs: list[Run], *, scalar: bool) -> Run:

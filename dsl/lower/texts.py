@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dsl.lower import numbers
 from dsl.lower.frame import Value
 from dsl.types import MISSING
 from dsl.world import Dictionary
@@ -127,15 +128,13 @@ def combined(
 ) -> NDArray[Value]:
     """Applies a function of texts and numbers to every row, each distinct combination once."""
     coded = np.broadcast_arrays(*[code_of(one, dictionary) for one in columns])
-    numbers = [one.dtype.kind == "f" for one in coded]
-    rows, place = np.unique(np.stack(coded, 1), axis=0, return_inverse=True)
-    texts = dictionary.texts
+    number, first = numbers.combinations(coded, len(coded[0]))
+    rows, texts = zip(*[one[first].tolist() for one in coded], strict=True), dictionary.texts
 
-    def value(row: list[float]) -> Value:
-        each = list(zip(row, numbers, strict=True))
-        if any(one < 0 and not number for one, number in each):
+    def value(row: tuple[float, ...]) -> Value:
+        if any(isinstance(one, int) and one < 0 for one in row):
             return kind.missing
-        args = (one if number else texts[int(one)] for one, number in each)
+        args = (texts[one] if isinstance(one, int) else one for one in row)
         return kind.stored(function(*args), dictionary)
 
-    return np.array([value(one) for one in rows.tolist()], kind.dtype)[place.reshape(-1)]
+    return np.array([value(one) for one in rows], kind.dtype)[number]

@@ -68,7 +68,7 @@ def findings(
     while len(found) < _MAX_FOUND:
         tries = tries and len(text) * (2 * len(found) + 1) < _MAX_TRIED
         refusal = tell(Place(automaton, now, start, met), tries=tries)
-        repair = refusal.repair
+        repair = refusal.fix
         if min(refusal.start, refusal.start if repair is None else repair[0]) < behind:
             break  # It is about what was put here, not about what was written.
         found.append(_moved(refusal, shift))
@@ -85,16 +85,15 @@ def findings(
         return found
     if now != text:
         # What is left cannot be read: nobody knows whether it was meant so.
-        return [replace(found[0], fix=None, fix_at=None)]
+        return [replace(found[0], fix=None)]
     return found[:1]
 
 
 def _moved(refusal: Refusal, shift: int) -> Refusal:
     """Returns a finding with its places as they were before what is put in front of it."""
-    start, end = refusal.start + shift, refusal.end + shift
-    repair = refusal.repair
-    fix_at = None if repair is None else (repair[0] + shift, repair[1] + shift)
-    return replace(refusal, start=start, end=end, fix_at=fix_at)
+    start, end, fix = refusal.start + shift, refusal.end + shift, refusal.fix
+    fix = None if fix is None else (fix[0] + shift, fix[1] + shift, fix[2])
+    return replace(refusal, start=start, end=end, fix=fix)
 
 
 def tell(place: Place, *, tries: bool) -> Refusal:
@@ -178,7 +177,7 @@ def _said(place: Place, match: Match, *, sure: bool) -> Refusal:
         help_ = f"did you mean  {better}"
     return Refusal(
         match.code, say.replace("{}", under), start, max(end, start + 1), helps=(help_,),
-        fix=match.better if sure else None, fix_at=(match.start, match.end),
+        fix=(match.start, match.end, match.better) if sure else None,
     )  # fmt: skip
 
 
@@ -204,8 +203,6 @@ def _hinted(place: Place) -> Refusal | None:
 
 
 _METHOD: Final = re.compile(rf"(?<![\w.$])({PATH})\.([A-Za-z_]\w*)\s*\Z")
-
-
 _LABELLED: Final = ("label", "labels", "annotation", "annotations", "taint", "taints")
 
 
@@ -220,8 +217,8 @@ def _called(place: Place) -> Iterator[Edit]:
     span = found.start(), end
     refusal = Refusal(
         "P106", f"there is no function `{found[2]}` of a value", *span,
-        helps=(f"write  {better}",) if better else (), fix=better if better and sure else None,
-        fix_at=span,
+        helps=(f"write  {better}",) if better else (),
+        fix=(*span, better) if better and sure else None,
     )  # fmt: skip
     yield Edit(*span, better or "true", refusal, 0)
 
@@ -285,7 +282,7 @@ def _near(place: Place, at: tuple[int, int], fitting: list[str]) -> Iterator[Edi
 
 def _spelt(place: Place, at: tuple[int, int], better: str, code: str, message: str) -> Edit:
     cost = 1 + edit_distance(place.text[slice(*at)].lower(), better.lower())
-    refusal = Refusal(code, message, *at, helps=(f"did you mean `{better}`?",), fix=better)
+    refusal = Refusal(code, message, *at, helps=(f"did you mean `{better}`?",), fix=(*at, better))
     return Edit(*at, better, refusal, min(cost, _ALL), _LAST)
 
 
@@ -307,7 +304,7 @@ def _spare(place: Place) -> Iterator[Edit]:
     # `node.label =a`: what is missing is in front.
     sure = sure and not re.search(r"\.(?:label|annotation|taint)s?\s*\Z", before)
     better = " " if re.match(r"\w\W\w", place.bare[max(at[0] - 1, 0) :]) else ""
-    fix = better if sure else None
+    fix = (*at, better) if sure else None
     refusal = Refusal(code, message, *at, helps=("leave it out",), fix=fix)
     yield Edit(*at, better, refusal, 2)
 
@@ -337,6 +334,6 @@ def _indented(place: Place) -> Refusal | None:
         return None
     return Refusal(
         "P012", "this line is indented, so it continues the", place.start, place.end,
-        label="a new statement starts in column 1", helps=("remove the leading spaces",), fix="",
-        fix_at=(line, place.start), continues=place.keyword,
+        label="a new statement starts in column 1", helps=("remove the leading spaces",),
+        fix=(line, place.start, ""), continues=place.keyword,
     )  # fmt: skip

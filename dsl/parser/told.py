@@ -35,7 +35,7 @@ class Refusal(Struct, frozen=True):
     """A finding whose places count from the start of the statement's text.
 
     Attributes:
-        fix: what to write instead of the place, or of `fix_at` where that is another one.
+        fix: where to write what instead, if that is known.
         continues: the word of the statement that an indented line continues.
     """
 
@@ -45,17 +45,8 @@ class Refusal(Struct, frozen=True):
     end: int
     label: str = ""
     helps: tuple[str, ...] = ()
-    fix: str | None = None
-    fix_at: tuple[int, int] | None = None
+    fix: tuple[int, int, str] | None = None
     continues: str = ""
-
-    @property
-    def repair(self) -> tuple[int, int, str] | None:
-        """Where to write what, if that is known."""
-        if self.fix is None:
-            return None
-        start, end = self.fix_at or (self.start, self.end)
-        return start, end, self.fix
 
     def diagnostic(self, source: SourceFile, base: int) -> Diagnostic:
         """Returns the finding with its place in the file."""
@@ -65,8 +56,8 @@ class Refusal(Struct, frozen=True):
             message += f" `{self.continues}` of line {line}"
         span = Span(min(base + self.start, size), min(base + self.end, size))
         fix = None
-        if self.repair is not None:
-            start, end, text = self.repair
+        if self.fix is not None:
+            start, end, text = self.fix
             fix = Fix(Span(min(base + start, size), min(base + end, size)), text)
         return Diagnostic(
             self.code, message, source, span, label=self.label, helps=self.helps, fix=fix
@@ -201,8 +192,8 @@ def _open_bracket(place: Place) -> Refusal | None:
     wanted = "RPAR" if sign == "(" else "RSQB"
     return Refusal(
         "P002", f"this `{sign}` is never closed", opened[-1], opened[-1] + 1,
-        helps=(f"close it with `{close}`",), fix=close if wanted in place.accepts else None,
-        fix_at=(at, at),
+        helps=(f"close it with `{close}`",),
+        fix=(at, at, close) if wanted in place.accepts else None,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dsl.plan import Effect, Plan, RuleBase, Stop
+from dsl.plan import Effect, Plan, RuleBase, Stop, effects_of, stop_by
 from dsl.world import Subject, World
 from engine.framework.decision import Decision
 from engine.framework.effects import Emit, Patch, pod_event, set_on_pod
@@ -31,7 +31,7 @@ class ActingRules:
 
     def reserve(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Reserved:
         """See `Points.reserve`."""
-        stop = self._plan.reserved(*self._asked(pod, snapshot), row)
+        stop = stop_by(self._plan.reserves, *self._asked(pod, snapshot), row)
         return Reserved() if stop is None else Reserved(status_of(stop))
 
     def permit(self, pod: PodInfo, snapshot: Snapshot, row: int, waited: float) -> Permitted:
@@ -48,7 +48,7 @@ class ActingRules:
     def pre_bind(self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision) -> PreBound:
         """See `Points.pre_bind`."""
         subject, world = self._asked(pod, snapshot)
-        done = self._plan.prebind(subject, world, row, results_of(decision))
+        done = effects_of(self._plan.prebinds, subject, world, row, results_of(decision))
         return PreBound(
             annotations=_set(done, "annotate"),
             labels=_set(done, "label"),
@@ -67,7 +67,7 @@ class ActingRules:
     ) -> Sequence[Emit | Patch]:
         """See `Points.post_bind`."""
         subject, world = self._asked(pod, snapshot)
-        done = self._plan.postbind(subject, world, row, results_of(decision))
+        done = effects_of(self._plan.postbinds, subject, world, row, results_of(decision))
         labels, annotations = _set(done, "label"), _set(done, "annotate")
         told = _told(self._plan, pod, done)
         return [*told, set_on_pod(pod, labels, annotations)] if labels or annotations else told

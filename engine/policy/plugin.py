@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import OF_NODES, FilterRule, Plan, RuleBase, ScoreRule, Stop
+from dsl.plan import OF_NODES, FilterRule, Plan, RuleBase, ScoreRule, Stop, stop_by
 from dsl.reference import View
 from dsl.world import Parts
 from engine.framework.events import (
@@ -215,7 +215,7 @@ class PolicyPlugin:
 
     def _turns_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
         subject, world = self._worlds.asked(pod, snapshot)
-        if self._counts_tries and self.plan.gated(subject, world) is None:
+        if self._counts_tries and stop_by(self.plan.gates, subject, world) is None:
             # The next try counts one more; the backoff alone would not hold a pod that is alone.
             times = snapshot.beside.times(pod.uid)
             tries = 0 if times is None else times.attempts
@@ -231,7 +231,7 @@ class PolicyPlugin:
     # ---- before the queue
 
     def _gate(self, pod: PodInfo, snapshot: Snapshot) -> Status:
-        stop = self.plan.gated(*self._worlds.asked(pod, snapshot))
+        stop = stop_by(self.plan.gates, *self._worlds.asked(pod, snapshot))
         if stop is None:
             return Status.SUCCESS
         return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, status_of(stop).reasons)
@@ -444,7 +444,7 @@ class PolicyPlugin:
     def stop(self, pod: PodInfo, snapshot: Snapshot) -> Stop | None:
         """Why the pod waits before the queue, or fits nowhere whatever the nodes are."""
         subject, world = self._worlds.asked(pod, snapshot)
-        return self.plan.gated(subject, world) or self.plan.stopped(subject, world)
+        return stop_by((*self.plan.gates, *self.plan.prefilters), subject, world)
 
     def looks(self, pod: PodInfo, snapshot: Snapshot, row: int) -> View:
         """Where the rules' expressions are looked at: the pod on a node, -1 for none."""
@@ -473,6 +473,6 @@ class PolicyPlugin:
                 snapshot,
                 tuple([rule.prepare(subject, world) for rule in self.plan.filters]),
                 tuple([rule.prepare(subject, world) for rule in self.plan.scores]),
-                self.plan.stopped(subject, world),
+                stop_by(self.plan.prefilters, subject, world),
             )
         return asked

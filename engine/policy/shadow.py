@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import ConditionRule, Plan, RuleBase
+from dsl.plan import ConditionRule, Plan, RuleBase, stop_by
 from dsl.world import Subject
 from engine.clock import Clock
 from engine.display import plain
@@ -176,7 +176,7 @@ class _Case:
         pod, row = self.asked.pod, self.placed.decision.row
         subject, world = self.worlds.asked(pod, self.asked.snapshot.overlay(row, add=(pod,)))
         found: list[tuple[str, RuleBase]] = []
-        stop = self.plan.reserved(subject, world, row)
+        stop = stop_by(self.plan.reserves, subject, world, row)
         if stop is not None:
             found.append(("reject", stop.rule))
         said = self.plan.permitted(subject, world, row)

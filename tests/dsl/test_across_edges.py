@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dsl import reference
+from dsl.plan import stop_by
 from tests.dsl import oracle
 from tests.dsl.bothways import (
     HEADER,
@@ -184,7 +185,7 @@ def test_a_message_tells_what_pairs_with_the_pod_in_them_come_to():
         ' message "{sum(rtt(node.zone, it.name) * pod.gpu over cluster.pods)}"'
     )
     world = FakeWorld(HOSTS, SET, given={"rtt": PAIRS}).knows(plan)
-    stops = [plan.reserved(subject(gpu=wanted), world, 0) for wanted in (0.5, 1.0)]
+    stops = [stop_by(plan.reserves, subject(gpu=wanted), world, 0) for wanted in (0.5, 1.0)]
     assert [one and one.message for one in stops] == [None, "6.5"]
 
 

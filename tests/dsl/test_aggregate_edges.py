@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dsl.plan import stop_by
 from tests.dsl import oracle
 from tests.dsl.bothways import (
     BUSY,
@@ -60,7 +61,7 @@ def test_aggregates_over_nothing_before_the_nodes(over):
         plan = plan_of(f"prefilter: {name}({over} where {SETS[over][2]})")
         world, pod = FakeWorld([]), subject()
         assert oracle.passes(plan.prefilters[0].core, world, pod, -1) == expected
-        assert (plan.stopped(pod, world) is None) == expected
+        assert (stop_by(plan.prefilters, pod, world) is None) == expected
 
 
 @pytest.mark.parametrize("over", ["node", "zone", "region", "cluster", "queue", 'pods_in("k")'])
@@ -93,7 +94,7 @@ def test_aggregates_over_containers(form):
         pod = FakePod.of({**POD, "pod.containers": containers})
         found = passing(f"filter: {test}", FakeWorld([{}]), pod)
         plan = plan_of(f"gate: {test}")
-        assert [plan.gated(pod, FakeWorld([])) is None] == found
+        assert [stop_by(plan.gates, pod, FakeWorld([])) is None] == found
         answers.add(found[0])
     assert answers == {True, False}
 

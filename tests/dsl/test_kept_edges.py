@@ -13,6 +13,7 @@ from dsl import reference
 from dsl.diagnostics import render
 from dsl.lower import Memo
 from dsl.lower.frame import Frame
+from dsl.plan import stop_by
 from dsl.schema import POD_SETS
 from tests.dsl import oracle
 from tests.dsl.bothways import (
@@ -268,7 +269,7 @@ def test_aggregates_before_the_nodes_know_the_pod(test, wanted):
     world = FakeWorld(HOSTS, SET, tables=tables)
     pod = subject(gpu=wanted, priority=wanted)
     expected = oracle.passes(plan.prefilters[0].core, world, pod, -1)
-    assert (plan.stopped(pod, world) is None) == expected
+    assert (stop_by(plan.prefilters, pod, world) is None) == expected
 
 
 def test_a_full_pass_borrows_columns_and_takes_no_more_rows_than_asked():

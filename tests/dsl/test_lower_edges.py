@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from dsl.plan import stop_by
 from tests.dsl import oracle
 from tests.dsl.bothways import (
     HEADER,
@@ -177,7 +178,7 @@ def test_what_is_asked_of_the_chosen_node_may_look_into_maps_of_the_pod(row):
     )
     pod = subject(**{"label[app]": "web", "node_selector[k]": "ok"})
     expected = oracle.passes(plan.reserves[0].core, world, pod, row)
-    assert (plan.reserved(pod, world, row) is None) == expected == (row == 0)
+    assert (stop_by(plan.reserves, pod, world, row) is None) == expected == (row == 0)
 
 
 # ---- infinities
@@ -381,4 +382,4 @@ def test_fields_under_computed_keys(test, expected):
     assert passing(f"filter: {test}", world, pod) == expected
     if "node." not in test:
         plan = plan_of(f"gate: {test}")
-        assert (plan.gated(pod, world) is None) == expected[0]
+        assert (stop_by(plan.gates, pod, world) is None) == expected[0]

@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from dsl import reference
-from dsl.plan import Permission
+from dsl.plan import Permission, effects_of, stop_by
 from tests.dsl.bothways import effects as effects_meant
 from tests.dsl.bothways import plan_of
 from tests.dsl.worlds import FakePod, FakeWorld
@@ -45,7 +45,7 @@ def test_messages_are_silent_about_numbers_that_are_none():
     plan = plan_of(f"forbid: node.gpu.free < 1 message {words}\npostbind: event {words}")
     world, pod = FakeWorld([{"node.gpu.free": 0.0}]), FakePod.of(POD)
     assert plan.filters[0].message(pod, world, 0) == "<none> of <none>"
-    assert plan.postbind(pod, world, 0, {})[0].text == "<none> of <none>"
+    assert effects_of(plan.postbinds, pod, world, 0, {})[0].text == "<none> of <none>"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_what_a_node_was_given_is_known_wherever_it_is_asked_for(value, expected
     tables = {"nominated": [pods[0], pods[0]], "finished": pods}
     world, pod = FakeWorld(NODES, pods, tables=tables), FakePod.of(POD)
     results = {"score.total": 93.5, "score[a]": 12.25}
-    effects = plan.postbind(pod, world, 0, results)
+    effects = effects_of(plan.postbinds, pod, world, 0, results)
     assert [one.text for one in effects] == [expected]
     view = reference.View(world, pod, 0, results=results)
     assert effects_meant(plan.postbinds[0].core, view) == effects
@@ -103,6 +103,6 @@ def test_before_a_node_is_chosen_rules_are_asked_about_row_minus_one(text, slot)
     plan = plan_of(text)
     rule = replace(getattr(plan, slot)[0], holds=holds, message=message)
     plan = replace(plan, **{slot: (rule,)})
-    ask = plan.gated if slot == "gates" else plan.stopped
-    assert ask(FakePod.of(POD), FakeWorld(NODES)).message == "no"
+    rules = getattr(plan, slot)
+    assert stop_by(rules, FakePod.of(POD), FakeWorld(NODES)).message == "no"
     assert seen == [-1, -1]

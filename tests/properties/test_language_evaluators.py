@@ -23,7 +23,7 @@ from dsl.compiler import Compiler
 from dsl.diagnostics import render
 from dsl.functions import AGGREGATES, FUNCTIONS
 from dsl.lower import Memo, Values
-from dsl.plan import Effect, Plan
+from dsl.plan import Effect, Plan, effects_of, stop_by
 from dsl.schema import FIELDS, POD_SETS
 from dsl.types import Kind, show
 from tests.dsl import oracle
@@ -282,14 +282,16 @@ def conditions(draw, point, place):
 
 def check_gates(plan, world, pod):
     text = plan.source.text
-    assert stopped(plan.gated(pod, world)) == told(plan.gates, world, pod, -1, text)
-    assert stopped(plan.stopped(pod, world)) == told(plan.prefilters, world, pod, -1, text)
+    assert stopped(stop_by(plan.gates, pod, world)) == told(plan.gates, world, pod, -1, text)
+    assert stopped(stop_by(plan.prefilters, pod, world)) == told(
+        plan.prefilters, world, pod, -1, text
+    )
 
 
 def check_reserves(plan, world, pod):
     for row in rows_of(world).tolist():
         expected = told(plan.reserves, world, pod, row, plan.source.text)
-        assert stopped(plan.reserved(pod, world, row)) == expected
+        assert stopped(stop_by(plan.reserves, pod, world, row)) == expected
 
 
 @st.composite
@@ -366,14 +368,11 @@ def any_value(w, place, depth):
 def check_actions(plan, world, pod):
     for row in rows_of(world).tolist():
         view = reference.View(world, pod, row, results=RESULTS)
-        for rules, done in ((plan.prebinds, plan.prebind), (plan.postbinds, plan.postbind)):
+        for rules in (plan.prebinds, plan.postbinds):
             expected = [one for rule in rules for one in effects(rule.core, view)]
-            assert list(done(pod, world, row, RESULTS)) == expected
-        both = [*plan.prebind(pod, world, row, RESULTS), *plan.postbind(pod, world, row, RESULTS)]
-        assert plan.annotations(pod, world, row, RESULTS) == {
-            one.key: one.text for one in both if one.kind == "annotate"
-        }
-        assert all(isinstance(one, Effect) for one in both)
+            done = effects_of(rules, pod, world, row, RESULTS)
+            assert list(done) == expected
+            assert all(isinstance(one, Effect) for one in done)
 
 
 @st.composite

@@ -8,6 +8,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from dsl.compiler import Compiler
+from dsl.plan import effects_of, stop_by
 from dsl.tenants import Tenant
 from engine.cache import Cache
 from engine.config import BerthDocument, Settings
@@ -51,14 +52,14 @@ def test_no_rule_of_a_namespace_applies_to_a_pod_of_another(header, texts, world
         assert all(
             rule.prepare(pod, world) is None for rule in (*plan.filters, *plan.scores, *plan.tiers)
         )
-        assert plan.gated(pod, world) is plan.stopped(pod, world) is None
+        assert stop_by((*plan.gates, *plan.prefilters), pod, world) is None
         assert plan.preferred(pod, world, rows) is None
         assert all(rule.key(pod, world) is None for rule in plan.gangs)
         for row in rows.tolist():
-            assert plan.reserved(pod, world, row) is None
+            assert stop_by(plan.reserves, pod, world, row) is None
             assert plan.permitted(pod, world, row).verdict == "allow"
-            assert plan.prebind(pod, world, row, evaluators.RESULTS) == ()
-            assert plan.postbind(pod, world, row, evaluators.RESULTS) == ()
+            acting = (*plan.prebinds, *plan.postbinds)
+            assert effects_of(acting, pod, world, row, evaluators.RESULTS) == ()
 
 
 # ---- whole decisions -----------------------------------------------------------------------------
