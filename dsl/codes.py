@@ -24,10 +24,7 @@ GONE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "P118": "Whatever `berth check` accepts, a scheduler runs.",
         "P221": "`a ?? 1 * 10` is read as `(a ?? 1) * 10`, and no longer warned of.",
-        "P222": "A share is a number from 0 to 1, compared with `20%`, not with `20`; that is no"
-        " longer told of.",
         "P223": "A condition on pods of a set reads `it`; one of `pod` alone is no longer told of.",
-        "P225": "A share in a score is multiplied by 100, which is no longer told of.",
         "P228": "A query whose result names no node is told by P402, with an inventory of the"
         " cluster, and by the scheduler's log.",
         "P305": "A rule that an earlier one makes superfluous is told by P304, a key that is there"

@@ -1,8 +1,10 @@
-"""Scores that mean something else, said where their bounds are known.
+"""Numbers that mean something else, said where their bounds are known.
 
-Those out of 0..100, constant, or best without data (P310, P312, P314).
+Scores out of 0..100, constant, tiny, best without data (P310, P312, P225, P314), and shares of 1
+that meet 80 (P222).
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from math import inf, isfinite
@@ -11,8 +13,8 @@ from typing import Final, NamedTuple
 from dsl import ir
 from dsl import syntax as s
 from dsl.analysis.cubes import Keys, natural_bounds
-from dsl.analysis.facts import FileFacts, RuleFacts, fields_of
-from dsl.diagnostics import Diagnostic
+from dsl.analysis.facts import FileFacts, RuleFacts, fields_of, roots
+from dsl.diagnostics import Diagnostic, Fix
 from dsl.functions import number_text
 from dsl.plan import MetricSpec
 from dsl.schema import CATALOGUE
@@ -52,7 +54,10 @@ class Ranges:
     def __init__(
         self, facts: FileFacts, keys: Keys | None = None, known: OfMetric | None = None
     ) -> None:
-        """`known` says what else is known of a metric, from its specification and its bounds."""
+        """`known` says what else is known of a metric, from its specification and its bounds.
+
+        With it a quotient of what a node has is a share of it, whatever was promised.
+        """
         self._known = known
         self._keys = keys or Keys()
         self._metrics = facts.metrics
@@ -148,6 +153,10 @@ class Ranges:
 
     def _share(self, above: list[ir.Expr], divisor: ir.Expr) -> Range | None:
         """`x / max(x)` of a value that is not negative is 0..1; takes `x` out of `above`."""
+        of_node = [one for one in above if self._known is not None and _is_share(one, divisor)]
+        if of_node:
+            above.remove(of_node[0])
+            return _SHARE
         whole = ir.unnamed(divisor) if self._known is None else inner(divisor)
         if not isinstance(whole, ir.NodeAggregate) or whole.function not in _RELATIVE:
             return None
@@ -177,19 +186,48 @@ def inner(node: ir.Expr) -> ir.Expr:
     return node
 
 
+def _is_share(part: ir.Expr, whole: ir.Expr) -> bool:
+    """Whether a quotient is a share of what a node has: `node.cpu.free / node.cpu.allocatable`."""
+    whole = inner(whole)
+    if not isinstance(whole, ir.Read):
+        return False
+    of, _, which = whole.field.rpartition(".")
+    return which in ("allocatable", "capacity") and _is_amount(part, of, whole.key)
+
+
+def _is_amount(node: ir.Expr, of: str, key: str | None) -> bool:
+    """Whether this is an amount of what `of` counts, or a sum of such: `requested + pod.cpu`."""
+    node = inner(node)
+    if isinstance(node, ir.Arith):
+        parts = node.operands
+        return set(node.operators) <= {"+", "-"} and all(_is_amount(one, of, key) for one in parts)
+    if not isinstance(node, ir.Read):
+        return False
+    own = node.field == f"pod.{of.rpartition('.')[2]}"
+    return own or (node.field.rpartition(".")[0] == of and node.key == key)
+
+
 _FULL: Final = 100.0
 _SLACK: Final = 1e-6
+#: Above which a share is meant to be out of 100: nodes may be overcommitted.
+_OVERCOMMITTED: Final = 4.0
+_WEIGHED: Final = re.compile(r"(?m)^(?:score|prefer|avoid|weight|normalize)[ \t]*:")
 
 
 def odd_numbers(facts: FileFacts, keys: Keys) -> Iterator[Diagnostic]:
-    """Yields what is said of the scores of a file."""
+    """Yields what is said of the scores and of the comparisons of a file."""
     bounds, usual = Ranges(facts, keys), Ranges(facts, keys, _usual)
     filled = Ranges(facts, keys, _filled)
     for rule in facts.rules:
+        for node in ir.walk(*roots(rule.core)):
+            if isinstance(node, ir.Compare):
+                yield from _beside(rule, usual, node.left, node.right)
+                yield from _beside(rule, usual, node.right, node.left)
         core = rule.core
         if not isinstance(core, ir.ScoreCore):
             continue
         if core.norm == "none":
+            yield from _small(rule, core, usual.range(core.value))
             yield from _outside(rule, core, bounds)
         yield from _constant(rule, core)
         yield from _attracting(facts, rule, core, (filled, usual))
@@ -214,6 +252,20 @@ def _attracting(
             help_ = f"drop `default {number_text(spec.default)}` and end the score with  missing 0"
             yield rule.warning("P314", _BEST, one.span, help_)
             return
+
+
+def _beside(rule: RuleFacts, usual: Ranges, one: ir.Expr, other: ir.Expr) -> Iterator[Diagnostic]:
+    """Yields a share compared with 80."""
+    value = other.value if isinstance(other, ir.Const) else None
+    if not isinstance(value, float) or not _OVERCOMMITTED < value <= _FULL:
+        return
+    found = usual.range(one)
+    # A number that is chosen is meant as it is, and a parameter may be another one tomorrow.
+    if 0 <= found.low < found.high <= 1 and not isinstance(inner(one), ir.If):
+        text = rule.source.slice(other.span)
+        fix = Fix(other.span, f"{text}%") if re.fullmatch(r"\d+(\.\d+)?", text) else None
+        message = f"`{rule.text(one.span)}` is a share from 0 to 1, and `{text}` is far above"
+        yield rule.warning("P222", message, other.span, f"did you mean {text}%?", fix=fix)
 
 
 #: When an exporter dies its node would look idle and attract all new pods.
@@ -257,3 +309,18 @@ def _outside(rule: RuleFacts, core: ir.ScoreCore, bounds: Ranges) -> Iterator[Di
     message = f"this score {is_}, and a score is from 0 to 100"
     help_ = "what is outside is cut off; scale it, or write  {} normalize minmax"
     yield rule.warning("P310", message, rule.right, help_.format(rule.text(rule.right)))
+
+
+def _small(rule: RuleFacts, core: ir.ScoreCore, found: Range) -> Iterator[Diagnostic]:
+    """Yields a score made of a share that nobody multiplied by 100."""
+    if core.value.level < Level.NODE or not 0 < found.high - found.low <= 1:
+        return
+    if found.low >= 1 and not any(isinstance(one, ir.Metric) for one in ir.walk(core.value)):
+        return  # Who bounds it so knows between what it is.
+    weighed = len(_WEIGHED.findall(rule.source.text)) > 1 or core.weight != 1
+    if isinstance(inner(core.value), ir.If) and (weighed or found.high > 1):
+        return  # Small on purpose, beside others.
+    message = f"this score goes from {found.low:g} to {found.high:g} only, of 100"
+    simple = found.low >= 0 and found.high <= 1
+    help_ = f"write  ({rule.text(rule.right)})*100" if simple else "multiply the share by 100"
+    yield rule.warning("P225", message, rule.right, help_)

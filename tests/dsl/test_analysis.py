@@ -78,6 +78,14 @@ def codes(text, **options):
         ("filter: node.os is Linux", ["P317"]),
         ("filter: pod.owner.kind is cronjobs", ["P317"]),
         ("filter: pod.name contains web and node.label a=b", ["P227"]),
+        ("filter: node.cpu.requested / node.cpu.allocatable < 80", ["P222"]),
+        ("filter: (load/max(load) ?? 0) < 80", ["P222"]),
+        ("filter: rank(node.cpu.free) < 30", ["P222"]),
+        ("score: 1 - load/max", ["P225"]),
+        ("score: (node.cpu.requested + pod.cpu) / node.cpu.allocatable", ["P225"]),
+        ("score: 10 * (load/max) / 100", ["P225"]),
+        ("score: min(load/max, 0.5)", ["P225"]),
+        ("score: if node.ready then 1 else 0", ["P225"]),
     ],
 )  # fmt: skip
 def test_found(text, expected):
