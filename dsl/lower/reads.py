@@ -166,7 +166,7 @@ def _of_pod(
     otherwise = MISSING if FIELDS[node.field].optional else 0.0
 
     def amount(key: str) -> float:
-        return pairs.get(key, otherwise) / scale_of(request_unit(key))
+        return float(pairs.get(key, otherwise)) / scale_of(request_unit(key))
 
     return texts.combined(amount, [codes], texts.FLOAT, dictionary)
 
