@@ -653,7 +653,7 @@ class Drawn:
             changed = self.pod("new") | {"metadata": {**pod["metadata"], "labels": self.labels()}}
             changed["spec"].pop("nodeName", None)
             return {"resource": kind, "action": action, "old": own, "new": {**own, **changed}}
-        for key in self.some(list(set(new) - {"metadata", "kind", "apiVersion"}), 2):
+        for key in self.some(sorted(set(new) - {"metadata", "kind", "apiVersion"}), 2):
             if key in other:
                 new[key] = other[key]
         old = {**new, **other}
