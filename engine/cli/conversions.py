@@ -48,11 +48,15 @@ def _label_filter(args: Arguments) -> Converted:
     label = str(args.get("node_label", args.get("nodeLabel", "")))
     workload = str(args.get("workload_name", args.get("workloadName", "")))
     lost = []
-    if "/" in label and "=" not in label:
-        lost.append(
-            f"`{label}` is taken for the key of a label; if it means the key and its value, write"
-            f" {label.replace('/', '=', 1)}"
-        )
+    key, _, value = label.rpartition("/")
+    if key and "=" not in label:
+        if "." in key and "/" not in key:  # the prefix of a key, as in topology.kubernetes.io/zone
+            lost.append(
+                f"`{label}` is taken for the key of a label; if it means the key and its value,"
+                f" write {key}={value}"
+            )
+        else:
+            label = f"{key}={value}"
     if not workload:
         lost.append("no workload_name is given: the label is asked of every pod")
     given = f'node_label = "{label}", workload_name = "{workload}"'

@@ -104,15 +104,22 @@ def test_addresses_of_prometheus(world, address, url):
 
 
 @pytest.mark.parametrize(
-    ("label", "said"),
-    [("test=test", 0), ("disktype", 0), ("test/test", 1)],
+    ("label", "said", "means"),
+    [
+        ("test=test", 0, "test=test"),
+        ("disktype", 0, "disktype"),
+        ("test/test", 0, "test=test"),
+        ("example.com/disk/ssd", 0, "example.com/disk=ssd"),
+        ("example.com/disk", 1, "example.com/disk"),
+    ],
 )
-def test_a_label_filter_is_known_by_its_arguments(world, label, said):
+def test_a_label_filter_is_known_by_its_arguments(world, label, said, means):
     args = {"node_label": label, "workload_name": "nginx"}
     plugins = {"filter": {"enabled": [{"name": "AnyName"}]}}
     world.write(profile("mine", plugins, AnyName=args))
     _, bundle = world.loaded()
     assert [one.name for one in bundle.plans if one.used] == ["label-filter"]
+    assert f'node_label = "{means}"' in world.convert().stdout
     assert len(world.told()) == said
 
 
