@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl import ir, lower, plan, reference, words
+from dsl import ir, lower, plan, reasons, reference
 from dsl.checker import CheckedPolicy, Draft
 from dsl.lower import Memo
 from dsl.several import gang_rule, preempt_rule, quota_rule
@@ -35,11 +35,11 @@ def _turns(
     return None if left is None else lower.lower_turns(left, memo)
 
 
-def _values(memo: Memo) -> Callable[[Subject, World, int], words.Ask]:
+def _values(memo: Memo) -> Callable[[Subject, World, int], reasons.Ask]:
     """Returns what gives the values that are told of a pod on a node: of columns, but for lists."""
     of_columns = lower.Values(memo)
 
-    def values(subject: Subject, world: World, row: int) -> words.Ask:
+    def values(subject: Subject, world: World, row: int) -> reasons.Ask:
         value = of_columns.of(subject, world, row)
         of_list = reference.asked(reference.View(world, subject, row))
         return lambda node: (of_list if node.type.kind is Kind.LIST else value)(node)
@@ -48,9 +48,9 @@ def _values(memo: Memo) -> Callable[[Subject, World, int], words.Ask]:
 
 
 def _message(
-    core: ir.FilterCore, text: str, values: Callable[[Subject, World, int], words.Ask]
+    core: ir.FilterCore, text: str, values: Callable[[Subject, World, int], reasons.Ask]
 ) -> Callable[[Subject, World, int], str]:
-    return lambda *place: words.message(core, text, values(*place))
+    return lambda *place: reasons.message(core, text, values(*place))
 
 
 _OF_POD: Final = (ir.Read, ir.KeyedRead, ir.ContainerAggregate, ir.Metric, ir.Pair)
@@ -65,7 +65,7 @@ def _filter(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) 
     def alike(subject: Subject, world: World, rows: NDArray[np.intp]) -> bool:
         if len(rows) == 1:
             return True
-        parts = words.told_by(core, values(subject, world, int(rows[0])))
+        parts = reasons.told_by(core, values(subject, world, int(rows[0])))
         key = tuple(map(id, parts))
         if key not in known:
             known[key] = lower.lower_alike(parts, memo)
@@ -192,7 +192,7 @@ def _permit(base: dict[str, Any], core: ir.PermitCore, status: str, memo: Memo) 
     rule, text, values = base["text"], base["source"].text, _values(memo)
 
     def message(subject: Subject, world: World, row: int) -> str:
-        said = words.given(core, text, values(subject, world, row))
+        said = reasons.given(core, text, values(subject, world, row))
         return str(rule) if said is None else said
 
     return plan.PermitRule(

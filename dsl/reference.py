@@ -40,7 +40,7 @@ def evaluate(node: ir.Expr, view: View) -> Value:
 
 
 def asked(view: View) -> Callable[[ir.Expr], Value]:
-    """Returns what gives the values of expressions in a view, for `dsl.words`."""
+    """Returns what gives the values of expressions in a view, for `dsl.reasons`."""
     return lambda node: evaluate(node, view)
 
 

@@ -1,4 +1,4 @@
-"""The one table of what a policy may read: every field with type, level and meaning.
+"""The one table of what a policy may read: each field's type, level, meaning, path, and what wakes.
 
 The checker asks it for types, the engine for columns, the language reference for prose.
 """

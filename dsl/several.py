@@ -19,10 +19,10 @@ from dsl.lower.frame import NO_ROWS, Frame, Memo, Run
 from dsl.lower.reads import ITS, ROWS
 from dsl.plan import GangRule, PreemptRule, QuotaRule
 from dsl.reads import reads_of
+from dsl.reasons import filled
 from dsl.reference import View, asked
 from dsl.schema import OF_THE_QUEUE
 from dsl.types import NUMBER, TIME, Kind, Level, is_missing
-from dsl.words import filled
 from dsl.world import Subject, World
 
 #: A float, text or flag; NaN or None where it is missing.

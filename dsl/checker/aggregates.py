@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from dsl import ir, making
 from dsl import syntax as s
 from dsl.checker.declarations import find_metric
-from dsl.checker.fields import canonical, fixed_text
+from dsl.checker.names import canonical, fixed_text
 from dsl.checker.scope import Refused
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Fix

@@ -7,7 +7,7 @@ from typing import Final, TypeGuard
 
 from dsl import ir, making
 from dsl import syntax as s
-from dsl.checker import fields
+from dsl.checker import names
 from dsl.checker.literals import read_word, settle
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
 from dsl.checker.typer import Typer, converted, help_for
@@ -244,7 +244,7 @@ def in_list(typer: Typer, node: s.In) -> ir.Expr:
     """Returns the condition of `x in [a, b]` and `x in 1..5`."""
     scope = typer
     members = node.members
-    spec = fields.spec_of(fields.canonical(members.path))[0] if _is_bare(members) else None
+    spec = names.spec_of(names.canonical(members.path))[0] if _is_bare(members) else None
     if spec is not None and spec.keyed and isinstance(node.left, s.Text):
         there = "missing" if node.negated else "present"
         better = f"{spec.name}[{quoted_key(node.left.value)}] is {there}"
@@ -349,14 +349,14 @@ def text_test(typer: Typer, node: s.TextTest) -> ir.Expr:
         return making.member(node.span, _word_or_expression(typer, node.right, like), left)
     left = typer.want(left, "text", f"`{node.operator}`")
     matches = node.operator == "matches"
-    right = (_pattern if matches else fields.label_value)(typer, node.right)
+    right = (_pattern if matches else names.label_value)(typer, node.right)
     if right.type != TEXT:
         raise typer.clash("P201", f"`{node.operator}` wants two texts", left, right)
     return making.made(ir.TextTest, node.span, BOOL, operator=node.operator, left=left, right=right)
 
 
 def _pattern(typer: Typer, node: s.Expr) -> ir.Const:
-    text = fields.fixed_text(typer, node, "a pattern")
+    text = names.fixed_text(typer, node, "a pattern")
     reason = why_refused(text)
     if reason is not None:
         around = re.search(r"\(\?<?[=!]", text)
@@ -371,19 +371,19 @@ def _pattern(typer: Typer, node: s.Expr) -> ir.Const:
 
 def label_test(typer: Typer, node: s.LabelTest) -> ir.Expr:
     """Returns the condition of `node.label k`, `node.label k=v`, `node.taint k` ..."""
-    name = fields.canonical(node.path)
-    spec, of_its_node = fields.spec_of(name)
+    name = names.canonical(node.path)
+    spec, of_its_node = names.spec_of(name)
     if spec is None:
         field = s.Field(node.path_span, node.path)
-        raise fields.no_field(typer, field, name, has_key=True)
-    key = fields.fixed_text(typer, node.key)
+        raise names.no_field(typer, field, name, has_key=True)
+    key = names.fixed_text(typer, node.key)
     operator, value = node.operator, node.value
     inner = _KEY_TEST.fullmatch(key)
     if not operator and not isinstance(node.key, s.Word) and inner is not None:
         # A parameter or quoted text alone may hold `key`, `key=value` or `key!=value`.
         key, operator, text = inner.groups()
         value = s.Text(node.key.span, text)
-    make = partial(fields.make_read, typer, spec, span=node.span, of_its_node=of_its_node)
+    make = partial(names.make_read, typer, spec, span=node.span, of_its_node=of_its_node)
     if spec.type is BOOL:
         return _taint(typer, node, key, (operator, value), make)
     read = make(key)
@@ -392,7 +392,7 @@ def label_test(typer: Typer, node: s.LabelTest) -> ir.Expr:
     negated = operator in ("!=", "not in")
     if operator in ("in", "not in"):
         return making.turned(node.span, _member(typer, node.span, read, value), negated=negated)
-    right = fields.label_value(typer, value)
+    right = names.label_value(typer, value)
     if operator not in ("=", "==", "!="):
         return making.compare(
             node.span, _as_number(typer, read), operator, _as_number(typer, right)
@@ -433,7 +433,7 @@ def _taint(
     values = value.items if isinstance(value, s.Words) else (value,)
     for one in values if listed else ():
         field_as_word(typer, one, Severity.ERROR)
-    texts = [fields.fixed_text(typer, one, "the value of a taint") for one in values]
+    texts = [names.fixed_text(typer, one, "the value of a taint") for one in values]
     reads = [make(f"{key}={text}") for text in texts]
     test_ = making.logical(node.span, "or", reads)
     return making.turned(node.span, test_, negated=operator in ("!=", "not in"))

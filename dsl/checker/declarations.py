@@ -9,8 +9,8 @@ from typing import Any, Final, cast
 from dsl import ir
 from dsl import syntax as s
 from dsl import types as t
-from dsl.checker.fields import fixed_text
 from dsl.checker.literals import read_number, read_seconds, read_value, settle
+from dsl.checker.names import fixed_text
 from dsl.checker.scope import (
     RESERVED,
     Flex,

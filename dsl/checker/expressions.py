@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from dsl import ir, making
 from dsl import syntax as s
 from dsl import types as t
-from dsl.checker import aggregates, comparisons, fields, peers
+from dsl.checker import aggregates, comparisons, names, peers
 from dsl.checker.declarations import find_metric
 from dsl.checker.literals import fold, read_literal, settle
 from dsl.checker.scope import Flex, Refused, Typed, describe
@@ -41,7 +41,7 @@ def _list(typer: Typer, node: s.Words) -> ir.Expr:
     """Returns a list of fixed words; what they are is decided where they are tested."""
     for one in node.items:
         comparisons.field_as_word(typer, one, Severity.ERROR)
-    texts = [fields.fixed_text(typer, one, "an item of a list") for one in node.items]
+    texts = [names.fixed_text(typer, one, "an item of a list") for one in node.items]
     return making.constant(node.span, tuple(texts), t.TEXTS)
 
 
@@ -62,7 +62,7 @@ def _name(typer: Typer, node: s.Name) -> Typed:
         raise Refused
     metric = find_metric(typer, node.name)
     if metric is None:
-        raise fields.no_name(typer, node, in_pods=typer.place.pods)
+        raise names.no_name(typer, node, in_pods=typer.place.pods)
     return typer.sample(metric, node.span)
 
 
@@ -233,7 +233,7 @@ def _pair(typer: Typer, node: s.Call) -> Typed:
     if node.name in scope.broken:
         raise Refused
     if entry is None:
-        raise fields.no_function(scope, node)
+        raise names.no_function(scope, node)
     of = entry.spec.of if entry.spec is not None else "pair"
     pair = of == "pair"
     if not pair or len(node.args) != _PAIR:
@@ -335,9 +335,9 @@ _CHECKS: Final[dict[type, Callable[[Typer, Any], Typed]]] = {
     **dict.fromkeys((s.Text, s.Word), lambda _, one: making.constant(one.span, one.value, t.TEXT)),
     **dict.fromkeys((s.Logical, s.Not), _logic),
     s.Bool: lambda _, one: making.constant(one.span, one.value, t.BOOL),
-    s.Param: fields.param,
+    s.Param: names.param,
     s.Name: _name,
-    s.Field: fields.read_field,
+    s.Field: names.read_field,
     s.Words: _list,
     s.Chain: lambda typer, one: (_sum if one.operators[0] in "+-" else _product)(typer, one),
     s.Negative: _negative,

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from dsl import ir, making
 from dsl import syntax as s
-from dsl.checker.fields import param
+from dsl.checker.names import param
 from dsl.checker.scope import Flex, Refused, Scope, Typed
 from dsl.checker.typer import Typer
 from dsl.schema import FIELDS, OF_THE_QUEUE

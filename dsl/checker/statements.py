@@ -8,7 +8,7 @@ from typing import Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import comparisons, fields, peers
+from dsl.checker import comparisons, names, peers
 from dsl.checker.aggregates import too_long
 from dsl.checker.literals import read_word, settle
 from dsl.checker.rules import Checked, Parts, Rules, Side, holes, refuse_unsaid, unless
@@ -98,7 +98,7 @@ def _key(rules: Rules, node: s.Key) -> ir.SortKey:
     value = rules.want(typed, "single value", "an order")
     items: list[str | float] = []
     for item in node.items.items if node.items is not None else ():
-        key = s.Text(item.span, fields.fixed_text(rules, item))
+        key = s.Text(item.span, names.fixed_text(rules, item))
         found = read_word(rules, key, value)
         comparisons.closed_set(rules, value, found)
         assert isinstance(found.value, str | float)
@@ -182,7 +182,7 @@ def _action(rules: Rules, part: s.Clause) -> ir.Action:
         key_node, written = part.values
         assert not isinstance(key_node, s.Template)
         assert not isinstance(written, s.Template)
-        key = fields.fixed_text(rules, key_node)
+        key = names.fixed_text(rules, key_node)
         _writable(rules, key, key_node)
         typed = rules.expression(written)
         value = rules.want(typed, "single value", f"`{key}`")
@@ -341,8 +341,8 @@ def quota(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -> 
 def _amounts(rules: Rules, part: s.AmountsClause | None) -> dict[str, tuple[float, Span]]:
     out: dict[str, tuple[float, Span]] = {}
     for one in part.amounts if part is not None else ():
-        key = fields.fixed_text(rules, one.key)
-        fields.name_resource(rules, key, one.key.span)
+        key = names.fixed_text(rules, one.key)
+        names.name_resource(rules, key, one.key.span)
         if key in out:
             raise rules.refuse("P109", f"`{key}` is given twice", one)
         out[key] = _amount(rules, key, one.value), one.span

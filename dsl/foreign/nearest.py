@@ -1,6 +1,6 @@
-"""Which of several names a name is close to.
+"""Which of several names a name is close to: the distance and its limit.
 
-Knows no names itself.
+Knows no names itself; what is then suggested for a name says `checker.names`.
 """
 
 from collections.abc import Iterable

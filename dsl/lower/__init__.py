@@ -18,8 +18,8 @@ from dsl.lower.columns import Builder
 from dsl.lower.frame import NO_RESULTS, NO_ROWS, QUIET, Frame, Run, Value
 from dsl.lower.frame import Memo as Memo
 from dsl.plan import Effect, Results
+from dsl.reasons import filled
 from dsl.types import MISSING, Kind, Level, is_missing, show
-from dsl.words import filled
 from dsl.world import Column, Mask, Parts, Rows, Subject, World
 
 Prepare = Callable[[Subject, World], Parts | None]

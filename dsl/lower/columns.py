@@ -2,7 +2,7 @@
 
 An expression below node level runs as a Python scalar; at node level as an array over the rows of
 the frame; at `it` level as an array over pods. Parts that only the pod decides are hoisted: they
-are computed once per pod and become its class key.
+are computed once per pod and become its class key. Decides what is kept once a generation.
 """
 
 from collections.abc import Callable

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from dsl.diagnostics import Diagnostic
-from dsl.policytest.words import NOW, Plain
+from dsl.policytest.attributes import NOW, Plain
 from dsl.source import SourceFile, Span
 
 _T = TypeVar("_T")

@@ -12,8 +12,8 @@ from dsl.files import read_source
 from dsl.foreign import closest
 from dsl.parser import Parser
 from dsl.parser.statements import UNNAMED
+from dsl.policytest import attributes as w
 from dsl.policytest import model as m
-from dsl.policytest import words as w
 from dsl.quantities import parse_duration, parse_number, parse_time
 from dsl.source import SourceFile, Span
 from dsl.types import is_missing

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl import words
+from dsl import reasons
 from dsl.plan import ConditionRule, FilterRule
 from dsl.reference import View, asked
 from dsl.schema import request_unit
@@ -198,7 +198,7 @@ def stopped(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Miss | No
 
 def _shown(rule: FilterRule | ConditionRule, view: View) -> Shown:
     core, source = rule.core, rule.source
-    part = words.decisive(core, asked(view))
+    part = reasons.decisive(core, asked(view))
     span = part.span
     number, column = source.position(span.start)
     line = source.line(number)

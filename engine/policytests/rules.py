@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from dsl import ir, reference, words
+from dsl import ir, reasons, reference
 from dsl.analysis import facts
 from dsl.collective import QuotaUse
 from dsl.plan import (
@@ -176,7 +176,7 @@ def _shown(rule: RuleBase, look: Look) -> Iterator[str]:
         return
     for one in core.longer if isinstance(core, ir.FilterCore) else ():
         if reference.evaluate(one, view):
-            of_list = words.beyond(one, rule.source.text, reference.asked(view))
+            of_list = reasons.beyond(one, rule.source.text, reference.asked(view))
             yield f"    {of_list}: the rule rejects"
     yield from table(look.roots, rule, view)
 

@@ -8,8 +8,8 @@ import numpy as np
 from dsl import reference
 from dsl.diagnostics import render
 from dsl.plan import Effect
+from dsl.reasons import filled
 from dsl.types import is_missing, show
-from dsl.words import filled
 from engine.policy.support import new_compiler
 from tests.dsl import oracle
 from tests.dsl.worlds import FakePod

@@ -10,7 +10,7 @@ from dsl.diagnostics import render
 from dsl.parser import Parser
 from dsl.parser.statements import HEADS
 from dsl.policytest import read_suite
-from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS, KEYED
+from dsl.policytest.attributes import ATTRIBUTES, EXPECTATIONS, KEYED
 from dsl.quantities import parse_time
 from dsl.source import make_source
 from engine.policytests.judging import Preempted, Rejection, judge

@@ -11,7 +11,7 @@ import pytest
 
 from dsl.compiler import Compiler
 from dsl.parser import Parser
-from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS
+from dsl.policytest.attributes import ATTRIBUTES, EXPECTATIONS
 from dsl.schema import FIELDS, POD_SETS
 from dsl.types import Kind, Level
 from engine.policytests.running import Runner

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from dsl.compiler import Compiler
 from dsl.parser import Parser
 from dsl.policytest import read_suite
-from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS
+from dsl.policytest.attributes import ATTRIBUTES, EXPECTATIONS
 from engine.framework.podinfo import CPU, MEMORY
 from engine.framework.workloads import workload_of
 from engine.policy.podreads import UnreadFieldError

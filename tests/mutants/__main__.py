@@ -18,7 +18,7 @@ from tests.mutants.sessions import Plan, in_functions
 
 ROOT = Path(__file__).parents[2]
 EQUIVALENT = Path(__file__).parent / "equivalent.txt"
-TARGETS = ("dsl/plan.py", "dsl/turns.py", "dsl/words.py", "dsl/reference.py", "dsl/lower/*.py")
+TARGETS = ("dsl/plan.py", "dsl/turns.py", "dsl/reasons.py", "dsl/reference.py", "dsl/lower/*.py")
 TESTS = (
     "tests/mutants/each_text.py", "tests/spec", "tests/dsl",
     "tests/properties/test_several_evaluators.py",

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import UnsatisfiedAssumption
 from msgspec import structs
 
-from dsl import ir, reference, words
+from dsl import ir, reasons, reference
 from dsl.analysis import Size
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
@@ -126,7 +126,7 @@ def check_filter(plan, world, pod, change):
         if not passed:
             view = reference.View(world, pod, row)
             said = rule.message(pod, world, row)
-            assert said == words.message(rule.core, plan.source.text, reference.asked(view))
+            assert said == reasons.message(rule.core, plan.source.text, reference.asked(view))
     old = column.copy()
     after, touched = change(world)
     parts = rule.prepare(pod, after)
@@ -257,7 +257,7 @@ def told(rules, world, pod, row, text):
     """What conditions say of a pod: the first that refuses, and its words."""
     for rule in rules:
         if not oracle.passes(rule.core, world, pod, row):
-            message = words.message(
+            message = reasons.message(
                 rule.core, text, reference.asked(reference.View(world, pod, row))
             )
             return rule.id, message
@@ -327,7 +327,7 @@ def permission(plan, world, pod, row, waited):
         elif verdict == "wait" and waited >= core.seconds:
             verdict = core.then
         ask = reference.asked(view)
-        told = rule.text if core.message is None else words.filled(core.message, ask)
+        told = rule.text if core.message is None else reasons.filled(core.message, ask)
         return verdict, rule, told if verdict != "allow" else ""
     return "allow", None, ""
 

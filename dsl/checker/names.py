@@ -1,4 +1,4 @@
-"""Fields and names: which value is meant, and what is likely meant by names that nobody has."""
+"""Fields and names: which value is meant, and what is suggested for a name that nobody has."""
 
 import re
 from collections.abc import Iterable

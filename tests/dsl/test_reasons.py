@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dsl import reference, words
+from dsl import reasons, reference
 from dsl.types import Kind
 from tests.dsl.bothways import plan_of, subject
 from tests.dsl.worlds import FakeWorld
@@ -42,7 +42,7 @@ def test_nobody_is_asked_one_by_one_for_the_words(rule, said, monkeypatch):
     row = 0 if plan.filters or plan.reserves or plan.permits else -1
     ask = reference.asked(reference.View(world, pod, row))
     if not plan.permits:
-        assert words.message(one.core, plan.source.text, ask) == said
+        assert reasons.message(one.core, plan.source.text, ask) == said
     evaluate = reference.evaluate
 
     def of_lists(node, view):
@@ -61,7 +61,7 @@ def test_a_message_quotes_no_more_than_the_start_of_a_long_text():
     said = f"it wants {'w' * 252} ..."
     assert one.message(pod, world, 0) == said
     ask = reference.asked(reference.View(world, pod, 0))
-    assert words.message(one.core, rule, ask) == said
+    assert reasons.message(one.core, rule, ask) == said
 
 
 #: Some as they are said to be, some without what is asked for.

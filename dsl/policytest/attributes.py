@@ -1,6 +1,6 @@
 """The words of test files: what a line starts with, which attributes and expectations there are.
 
-Tables, and the reading of one value; nothing else.
+Tables, and whether a value is one; amounts stay texts, as in manifests: the engine reads them.
 """
 
 import re
