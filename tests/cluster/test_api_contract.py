@@ -406,6 +406,16 @@ def test_deletion(api: Wire) -> None:
     assert again["metadata"]["uid"] != uid
 
 
+def bind_and_wait(api: Wire, name: str, node: str) -> None:
+    """Binds a pod that is to be given time when it is deleted.
+
+    The real server decides that by its watch cache, which may not know the binding yet.
+    """
+    api.bind(name, node)
+    cached = api.path("pods", name, resourceVersion="0")
+    wait_until("the binding is cached", lambda: api.get(cached).body["spec"].get("nodeName"))
+
+
 def test_a_pod_without_node_is_deleted_at_once(api: Wire) -> None:
     api.create("pods", pod("p"))
     assert api.delete(api.path("pods", "p")).body["kind"] == "Pod"
@@ -416,10 +426,7 @@ def test_a_pod_on_a_node_is_given_time(api: Wire) -> None:
     node = unique("grace")
     api.create_node(node)
     api.create("pods", pod("p"))
-    api.bind("p", node)
-    # The real server decides the period by its watch cache, which may not know the binding yet.
-    cached = api.path("pods", "p", resourceVersion="0")
-    wait_until("the binding is cached", lambda: api.get(cached).body["spec"].get("nodeName"))
+    bind_and_wait(api, "p", node)
     marked = api.delete(api.path("pods", "p")).body
     assert marked["metadata"]["deletionTimestamp"]
     assert marked["metadata"]["deletionGracePeriodSeconds"] == 30
@@ -521,7 +528,7 @@ def test_what_cannot_be_bound(api: Wire) -> None:
     refused(api.bind("none", "n"), 404, "NotFound", 'pods "none" not found')
     api.create("pods", pod("gated", schedulingGates=[{"name": "g"}]))
     api.create("pods", pod("going"))
-    api.bind("going", "n")
+    bind_and_wait(api, "going", "n")
     api.delete(api.path("pods", "going"))
     start = "Operation cannot be fulfilled on pods/binding "
     refused(
