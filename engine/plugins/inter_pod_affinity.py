@@ -12,16 +12,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from engine.framework.events import (
-    Action,
-    ClusterEvent,
-    ClusterEventWithHint,
-    QueueingHint,
-    Resource,
-    Seen,
-)
+from engine.framework.events import Action, QueueingHint, Resource, Seen
 from engine.framework.interface import (
     MAX_SCORE,
     SKIP_FILTER,
@@ -33,7 +25,6 @@ from engine.framework.interface import (
     PreScoreResult,
     Scope,
     Scores,
-    StatusGroups,
     Verdicts,
 )
 from engine.framework.podinfo import PodInfo
@@ -43,21 +34,15 @@ from engine.framework.snapshot import Rows, Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.framework.topology import AffinityTerm, CountedTerm, Demand, DomainTable, Tally
 from engine.objects import Namespace, Node, Pod
-from engine.plugins.groups import (
-    FEW_GROUPS,
-    ByRow,
-    Counted,
-    Entities,
-    Part,
-    no_pods,
-)
-from engine.plugins.hints import placed, queue_if
+from engine.plugins.groups import FEW_GROUPS, ByRow, Counted, Entities, Part, no_pods
+from engine.plugins.hints import always, now, on, placed, queue_if
 
 NAME: Final = "InterPodAffinity"
 NOT_NEAR: Final = unresolvable("node(s) didn't match pod affinity rules")
 NOT_FAR: Final = unschedulable("node(s) didn't match pod anti-affinity rules")
 UNWANTED: Final = unschedulable("node(s) didn't satisfy existing pods anti-affinity rules")
 _STATUSES: Final = (NOT_NEAR, NOT_FAR, UNWANTED)
+_NEAR: Final = _STATUSES.index(NOT_NEAR)
 _MOST_WEIGHT: Final = 100
 _NO_NAMESPACE: Final = Namespace()
 
@@ -188,7 +173,7 @@ class Places(Counted):
     `with_pod` gives another one that differs by a pod; neither is written to by the other.
     """
 
-    __slots__ = ("_ends", "_moves", "_pod", "_tallies", "_wishes")
+    __slots__ = ("_kinds", "_moves", "_pod", "_tallies", "_wishes")
 
     def __init__(
         self, wishes: _Wishes, pod: PodInfo, moves: Sequence[_Moves] = ({}, {}, {})
@@ -199,12 +184,13 @@ class Places(Counted):
         self._pod = pod
         self._moves = moves
         self._tallies: Sequence[Sequence[_Tally]] = ()
-        self._ends = (0, 0)
+        self._kinds: Sequence[int] = ()
+        """Of each part, by which of `_STATUSES` it rejects."""
 
     def with_pod(self, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> Places:
         """The same with a pod more (sign 1) or less (sign -1) on a row."""
-        each = near, far, unwilling = self._meets(pod, snapshot)
-        if not (near or far or unwilling):
+        each = self._meets(pod, snapshot)
+        if not any(each):
             return self
         moves = [
             _moved(known, keys, snapshot, row, sign)
@@ -214,9 +200,9 @@ class Places(Counted):
         other._tallies = self._tallies
         return other
 
-    def concerns(self, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Whether it matters where the pod is."""
-        return any(self._meets(pod, snapshot))
+    def concerns(self, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> bool:
+        """Whether it matters where the other pod is."""
+        return any(self._meets(other, snapshot))
 
     def _meets(
         self, pod: PodInfo, snapshot: Snapshot
@@ -247,19 +233,20 @@ class Places(Counted):
             self._tallies = self._wishes.tallies(snapshot)
         each = zip(self._tallies, self._moves, strict=True)
         parts = [_parts(snapshot, some, moves) for some, moves in each]
-        self._ends = len(parts[0]), len(parts[0]) + len(parts[1])
+        self._kinds = [kind for kind, some in enumerate(parts) for _ in some]
         return [part for some in parts for part in some]
 
     def passes(self) -> Sequence[bool]:
         """See `GroupedFilter.passes`."""
         if len(self) > FEW_GROUPS:
-            found: list[bool] = (self.answers(self._groups) == 0).tolist()
+            passed = self._verdicts(self._groups).passed
+            assert passed is not None
+            found: list[bool] = passed.tolist()
             return found
-        near, first = self._ends[0], self._first
-        passes = [True] * len(self)
-        for i, (domains, counts) in enumerate(self._groups.by_part()):
+        first, passes = self._first, [True] * len(self)
+        for kind, (domains, counts) in zip(self._kinds, self._groups.by_part(), strict=True):
             each = zip(passes, domains, counts, strict=True)
-            if i < near:
+            if kind == _NEAR:
                 passes = [so_far and d >= 0 and (first or n > 0) for so_far, d, n in each]
             else:
                 passes = [so_far and (d < 0 or n <= 0) for so_far, d, n in each]
@@ -270,26 +257,21 @@ class Places(Counted):
         """Whether the pod is the first of its kind, which may be anywhere with the labels."""
         if not self._wishes.near_itself:
             return False
-        return not any(part.any for part in self._parts[: self._ends[0]])
+        return not any(part.any for part in self._parts[: self._kinds.count(_NEAR)])
 
-    def answers(self, entities: Entities) -> NDArray[np.int8]:
-        """Of each whether it passes (0), or the number of the first reason against it."""
-        (near, far), first = self._ends, self._first
-        found = np.zeros(len(entities), np.int8)
-        for i in range(len(self._parts)):
+    def _verdicts(self, entities: Entities) -> Verdicts:
+        first, against = self._first, np.zeros((len(_STATUSES), len(entities)), np.bool_)
+        for i, kind in enumerate(self._kinds):
             without = entities.domain(i) < 0
-            if i < near:
-                rejected = without if first else without | (entities.count(i) <= 0)
+            if kind != _NEAR:
+                against[kind] |= ~without & (entities.count(i) > 0)
             else:
-                rejected = ~without & (entities.count(i) > 0)
-            reason = 1 if i < near else 2 if i < far else 3
-            found[rejected & (found == 0)] = reason
-        return found
+                against[kind] |= without if first else without | (entities.count(i) <= 0)
+        return Verdicts.by_first([*zip(_STATUSES, against, strict=True)])
 
-    def verdicts(self, snapshot: Snapshot, rows: Rows) -> Verdicts:
-        """The answer about the rows."""
-        found = self.answers(ByRow(self.parts(snapshot), snapshot, rows))
-        return Verdicts(found == 0, lambda: _grouped(found))
+    def filter(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+        """See `Points.filter`."""
+        return self._verdicts(ByRow(self.parts(snapshot), snapshot, rows))
 
 
 def _moved(moves: _Moves, keys: Iterable[str], snapshot: Snapshot, row: int, sign: int) -> _Moves:
@@ -302,11 +284,6 @@ def _moved(moves: _Moves, keys: Iterable[str], snapshot: Snapshot, row: int, sig
             counts = after.setdefault(key, {})
             counts[domain] = counts.get(domain, 0) + sign
     return after
-
-
-def _grouped(found: NDArray[np.int8]) -> StatusGroups:
-    groups = [(status, np.flatnonzero(found == i)) for i, status in enumerate(_STATUSES, 1)]
-    return [(status, positions) for status, positions in groups if len(positions)]
 
 
 class Liking(Counted):
@@ -344,9 +321,13 @@ class Liking(Counted):
             return [0.0] * len(totals)
         return [float(int(MAX_SCORE * ((total - lowest) / span))) for total in totals]
 
-    def of_rows(self, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Raw scores of the rows."""
+    def score(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+        """See `Points.score`."""
         return self.raw(ByRow(self.parts(snapshot), snapshot, rows))
+
+    def normalize(self, scores: Scores) -> Scores:
+        """See `Points.normalize`."""
+        return _by_range(scores, scores)
 
     def raw(self, entities: Entities) -> Scores:
         """Sum of the weights of all terms met in the domains of each."""
@@ -397,24 +378,20 @@ class InterPodAffinity:
         node = Action.ADD | Action.UPDATE_NODE_LABEL
         return Points(
             events=(
-                ClusterEventWithHint(
-                    ClusterEvent(Resource.ASSIGNED_POD, assigned), _after_assigned
-                ),
-                ClusterEventWithHint(
-                    ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_LABEL), _after_target
-                ),
-                ClusterEventWithHint(ClusterEvent(Resource.NODE, node), _after_node),
+                on(Resource.ASSIGNED_POD, assigned, _after_assigned),
+                on(Resource.TARGET_POD, Action.UPDATE_POD_LABEL, always),
+                on(Resource.NODE, node, now(Node, _node_helps)),
             ),
             class_key=self._class_key,
             wide_key=True,
             key_version=_version,
             pre_filter=self._pre_filter,
-            filter=_filter,
-            with_pod=_with_pod,
-            concerns=_concerns,
+            filter=Places.filter,
+            with_pod=Places.with_pod,
+            concerns=Places.concerns,
             pre_score=self._pre_score,
-            score=_score,
-            normalize=_normalize,
+            score=Liking.score,
+            normalize=Liking.normalize,
         )
 
     def _of(self, pod: PodInfo, snapshot: Snapshot) -> _Wishes:
@@ -468,26 +445,6 @@ def _version(snapshot: Snapshot) -> int:
     return snapshot.topology.version
 
 
-def _with_pod(state: Places, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> Places:
-    return state.with_pod(pod, snapshot, row, sign)
-
-
-def _concerns(state: Places, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> bool:
-    return state.concerns(other, snapshot)
-
-
-def _filter(state: Places, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
-    return state.verdicts(snapshot, rows)
-
-
-def _score(state: Liking, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
-    return state.of_rows(snapshot, rows)
-
-
-def _normalize(state: Liking, scores: Scores) -> Scores:
-    return _by_range(scores, scores)
-
-
 # ---- hints -----------------------------------------------------------------------------------
 
 
@@ -529,21 +486,17 @@ def _helps(terms: PodTerms, before: Seen, after: Pod) -> bool:
     return _meets_any(terms.anti, before) and not _meets_any(terms.anti, after)
 
 
-def _after_target(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
-    return QueueingHint.QUEUE
-
-
-def _after_node(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
-    terms = terms_of(pod.pod)
-    if terms.error or not isinstance(after, Node):
-        return QueueingHint.QUEUE
-    new = after.metadata.labels or {}
-    if not isinstance(before, Node):
-        return queue_if(bool(terms.anti) or any(t.topology_key in new for t in terms.required))
+def _node_helps(pod: PodInfo, before: Node | None, after: Node) -> bool:
+    """Whether a node that came or changed has a domain wanted, or left one to be avoided."""
+    terms, new = terms_of(pod.pod), after.metadata.labels or {}
+    if terms.error:
+        return True
+    if before is None:
+        return bool(terms.anti) or any(term.topology_key in new for term in terms.required)
     old = before.metadata.labels or {}
     came = any(_value(new, term) not in (None, _value(old, term)) for term in terms.required)
     left = any(_value(old, term) not in (None, _value(new, term)) for term in terms.anti)
-    return queue_if(came or left)
+    return came or left
 
 
 def _value(labels: Labels, term: AffinityTerm) -> str | None:

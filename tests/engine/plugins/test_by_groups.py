@@ -200,10 +200,11 @@ class GroupsMachine(RuleBasedStateMachine):
                 want = Verdicts(None, tuple)
                 if asked.status.ok:
                     want = points.filter(asked.state, pod, without, everywhere)
-                got = less.verdicts(snapshot, everywhere)
+                got = points.filter(less, pod, snapshot, everywhere)
                 assert reasons(got, snapshot) == reasons(want, without)
-                again = less.with_pod(gone, snapshot, row, 1).verdicts(snapshot, everywhere)
-                same = state.verdicts(snapshot, everywhere)
+                back = less.with_pod(gone, snapshot, row, 1)
+                again = points.filter(back, pod, snapshot, everywhere)
+                same = points.filter(state, pod, snapshot, everywhere)
                 assert reasons(again, snapshot) == reasons(same, snapshot)
 
     def copy(self, gone: PodInfo) -> Cache:
