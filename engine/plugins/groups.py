@@ -183,40 +183,6 @@ def no_pods(snapshot: Snapshot, key: str) -> DomainTable:
     return snapshot.topology.table(none, key)
 
 
-class Counted(ABC):
-    """Answers that follow from what was counted, by groups; see `framework.interface.Grouped`."""
-
-    __slots__ = ("_groups", "_parts")
-
-    def __init__(self) -> None:
-        self._parts: Sequence[Part] = ()
-        self._groups = Groups()
-
-    @abstractmethod
-    def _recount(self, snapshot: Snapshot) -> Sequence[Part]:
-        """All parts anew."""
-
-    def parts(self, snapshot: Snapshot) -> Sequence[Part]:
-        """What was counted. Catches up."""
-        if not all_synced(self._parts, snapshot):
-            self._parts = self._recount(snapshot)
-            all_synced(self._parts, snapshot)
-        return self._parts
-
-    @property
-    def column(self) -> GroupColumn:
-        """See `Grouped.column`."""
-        return self._groups.column
-
-    def sync(self, snapshot: Snapshot) -> Moved:
-        """See `Grouped.sync`."""
-        return self._groups.sync(snapshot, self.parts(snapshot))
-
-    def __len__(self) -> int:
-        """See `Grouped.__len__`."""
-        return len(self._groups)
-
-
 class ByRow:
     """Some rows, one by one."""
 
@@ -247,12 +213,15 @@ class ByRow:
         return counts
 
 
-class Groups:
-    """All rows, in groups of those with equal domains and values; `column` is each row's group."""
+class Groups(ABC):
+    """All rows, in groups of those with equal domains and values; `column` is each row's group.
+
+    Answers of a subclass follow from what was counted: see `framework.interface.Grouped`.
+    """
 
     __slots__ = (
         "_by_part",
-        "_keys",
+        "_group_of",
         "_numbers",
         "_parts",
         "_positions",
@@ -266,8 +235,9 @@ class Groups:
         self._parts: Sequence[Part] = ()
         self._sparse: list[bool] = []
         self._stamp: tuple[int, ...] = ()
+        """What the groups were made at; empty: they are to be made anew."""
         self._positions: list[list[int]] = []
-        self._keys: dict[tuple[int, ...], int] = {}
+        self._group_of: dict[tuple[int, ...], int] = {}
         self._numbers: list[tuple[int, ...]] = []
         self._by_part: list[tuple[list[int], list[int]]] = []
         """For each part what stands of it in the keys of all groups."""
@@ -277,11 +247,23 @@ class Groups:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def sync(self, snapshot: Snapshot, parts: Sequence[Part]) -> Moved:
-        """See `Grouped.sync`; `parts` are up to the snapshot and the same as before, or all new."""
+    @abstractmethod
+    def _recount(self, snapshot: Snapshot) -> Sequence[Part]:
+        """All parts anew."""
+
+    def parts(self, snapshot: Snapshot) -> Sequence[Part]:
+        """What was counted. Catches up."""
+        if not all_synced(self._parts, snapshot):
+            self._parts, self._stamp = self._recount(snapshot), ()
+            all_synced(self._parts, snapshot)
+        return self._parts
+
+    def sync(self, snapshot: Snapshot) -> Moved:
+        """See `Grouped.sync`."""
+        parts = self.parts(snapshot)
         stamp = (snapshot.nodes.size, *[part.domains.version for part in parts])
-        if parts is not self._parts or stamp != self._stamp or len(self) > _MOST_GROUPS:
-            self._rebuild(snapshot, parts, stamp)
+        if stamp != self._stamp or len(self) > _MOST_GROUPS:
+            self._rebuild(parts, stamp)
             return None
         moved: set[int] = set()
         positions = self._positions
@@ -290,7 +272,7 @@ class Groups:
                 continue
             rows = part.changed(positions[at])
             if rows is None or len(rows) > _FEW_CHANGES:
-                self._rebuild(snapshot, parts, stamp)
+                self._rebuild(parts, stamp)
                 return None
             if rows:
                 moved.update(rows)
@@ -330,9 +312,9 @@ class Groups:
         return self._table
 
     def _number(self, key: tuple[int, ...]) -> int:
-        number = self._keys.get(key)
+        number = self._group_of.get(key)
         if number is None:
-            number = self._keys[key] = len(self._numbers)
+            number = self._group_of[key] = len(self._numbers)
             self._numbers.append(key)
             for at, (domains, counts) in enumerate(self._by_part):
                 domains.append(key[2 * at])
@@ -347,11 +329,10 @@ class Groups:
             key += (min(domain, 0), part.value(row)) if sparse else (domain, 0)
         return key
 
-    def _rebuild(self, snapshot: Snapshot, parts: Sequence[Part], stamp: tuple[int, ...]) -> None:
-        self._parts, self._stamp = parts, stamp
+    def _rebuild(self, parts: Sequence[Part], stamp: tuple[int, ...]) -> None:
+        self._stamp, size = stamp, stamp[0]
         self._sparse = sparse = [part.sparse for part in parts]
         self._positions = [part.position() for part in parts]
-        size = snapshot.nodes.size
         counted: set[int] | None = set()
         for part, one in zip(parts, sparse, strict=True):
             rows = part.counted() if one else ()
@@ -376,7 +357,7 @@ class Groups:
         self._numbers = [tuple(key) for key in self._table.tolist()]
         each = self._table.T.tolist()
         self._by_part = list(zip(each[::2], each[1::2], strict=True))
-        self._keys = {key: number for number, key in enumerate(self._numbers)}
+        self._group_of = {key: number for number, key in enumerate(self._numbers)}
 
 
 def _grouped(

@@ -34,7 +34,7 @@ from engine.framework.snapshot import Rows, Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.framework.topology import AffinityTerm, CountedTerm, Demand, DomainTable, Tally
 from engine.objects import Namespace, Node, Pod
-from engine.plugins.groups import FEW_GROUPS, ByRow, Counted, Entities, Part, no_pods
+from engine.plugins.groups import FEW_GROUPS, ByRow, Entities, Groups, Part, no_pods
 from engine.plugins.hints import always, now, on, placed, queue_if
 
 NAME: Final = "InterPodAffinity"
@@ -167,7 +167,7 @@ def _parts(snapshot: Snapshot, tallies: Iterable[_Tally], moves: _Moves) -> list
     return [Part(found, otherwise=moves.get(key)) for key, found in tables.items()]
 
 
-class Places(Counted):
+class Places(Groups):
     """Where a class of pods may be, as far as other pods have a say.
 
     `with_pod` gives another one that differs by a pod; neither is written to by the other.
@@ -239,12 +239,12 @@ class Places(Counted):
     def passes(self) -> Sequence[bool]:
         """See `GroupedFilter.passes`."""
         if len(self) > FEW_GROUPS:
-            passed = self._verdicts(self._groups).passed
+            passed = self._verdicts(self).passed
             assert passed is not None
             found: list[bool] = passed.tolist()
             return found
         first, passes = self._first, [True] * len(self)
-        for kind, (domains, counts) in zip(self._kinds, self._groups.by_part(), strict=True):
+        for kind, (domains, counts) in zip(self._kinds, self.by_part(), strict=True):
             each = zip(passes, domains, counts, strict=True)
             if kind == _NEAR:
                 passes = [so_far and d >= 0 and (first or n > 0) for so_far, d, n in each]
@@ -286,7 +286,7 @@ def _moved(moves: _Moves, keys: Iterable[str], snapshot: Snapshot, row: int, sig
     return after
 
 
-class Liking(Counted):
+class Liking(Groups):
     """How much a class of pods and the pods that are there like each other."""
 
     __slots__ = ("_hard_weight", "_wishes")
@@ -307,11 +307,11 @@ class Liking(Counted):
     def scores(self, feasible: Sequence[int]) -> Sequence[float]:
         """See `GroupedScore.scores`."""
         if len(self) > FEW_GROUPS:
-            raw = self.raw(self._groups)
+            raw = self.raw(self)
             found: list[float] = _by_range(raw, raw[np.array(feasible) > 0]).tolist()
             return found
         totals = [0] * len(self)
-        for domains, counts in self._groups.by_part():
+        for domains, counts in self.by_part():
             each = zip(totals, domains, counts, strict=True)
             totals = [total + n if d >= 0 else total for total, d, n in each]
         among = [total for total, n in zip(totals, feasible, strict=True) if n]

@@ -47,8 +47,8 @@ from engine.objects import Node, Pod, TopologySpreadConstraint
 from engine.plugins.groups import (
     FEW_GROUPS,
     ByRow,
-    Counted,
     Entities,
+    Groups,
     Part,
     no_pods,
 )
@@ -108,7 +108,7 @@ class PodTopologySpreadArgs(PluginArgs, frozen=True):
             seen.add((one.topology_key, one.when_unsatisfiable))
 
 
-class Skews(Counted):
+class Skews(Groups):
     """How a class of pods may be spread: its hard constraints, each with counts by domain.
 
     `with_pod` gives another one that differs by a pod; neither is written to by the other.
@@ -159,10 +159,10 @@ class Skews(Counted):
     def passes(self) -> Sequence[bool]:
         """See `GroupedFilter.passes`."""
         if len(self) > FEW_GROUPS:
-            found: list[bool] = (self.answers(self._groups) == _PASSES).tolist()
+            found: list[bool] = (self.answers(self) == _PASSES).tolist()
             return found
         passes = [True] * len(self)
-        for top, part in zip(self._most(), self._groups.by_part(), strict=True):
+        for top, part in zip(self._most(), self.by_part(), strict=True):
             each = zip(passes, *part, strict=True)
             passes = [so_far and domain >= 0 and n <= top for so_far, domain, n in each]
         return passes
@@ -209,7 +209,7 @@ def pods_of(constraint: Constraint, namespace: str, snapshot: Snapshot) -> Tally
     return snapshot.topology.pod_set(frozenset((namespace,)), selector, terminating=False)
 
 
-class Evenness(Counted):
+class Evenness(Groups):
     """How a class of pods is best spread: its soft constraints, each with counts."""
 
     __slots__ = ("_ignored", "_keys", "_namespace", "_spread")
@@ -230,9 +230,9 @@ class Evenness(Counted):
         """See `GroupedScore.scores`."""
         if len(self) > FEW_GROUPS:
             live = np.array(feasible, np.int64)
-            found: list[float] = self._normal(self.raw(self._groups, live), live > 0).tolist()
+            found: list[float] = self._normal(self.raw(self, live), live > 0).tolist()
             return found
-        parts = self._groups.by_part()
+        parts = self.by_part()
         counted = feasible
         for domains, _ in parts if self._spread.every_key else ():
             counted = [n if domain >= 0 else 0 for n, domain in zip(counted, domains, strict=True)]
