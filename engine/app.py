@@ -39,7 +39,7 @@ from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
 from engine.front import Front, Inside, served
 from engine.inforce import Ears, InForce
-from engine.joining import Nodes, connect, synced
+from engine.joining import connect, synced
 from engine.kube.election import Elector
 from engine.kube.events import KubeEventSink
 from engine.kube.gate import Gate, Priority
@@ -389,6 +389,7 @@ class App:
             scheduler_names={one.scheduler_name for one in self._profiles},
             on_refused=self._pod_refused,
             on_work=self.scheduler.wake,
+            on_node=self.signals.nodes_changed,
             telemetry=self.telemetry,
         )
         sharing = PodSharing(self._read_of_pods())
@@ -397,7 +398,7 @@ class App:
         self._report_again = lambda: handlers.pods.report_again(pods.objects.values())
         reflectors: list[watch.Reflector[Any]] = [
             watch.Reflector(session, watch.namespaces(), handlers.namespaces, wiring),
-            watch.Reflector(session, watch.nodes(), Nodes(handlers.nodes, self.signals), wiring),
+            watch.Reflector(session, watch.nodes(), handlers.nodes, wiring),
             pods,
         ]
         for kind in KINDS:

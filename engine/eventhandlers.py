@@ -22,10 +22,11 @@ Source: kubernetes pkg/scheduler/eventhandlers.go and framework/events.go.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -33,7 +34,6 @@ from engine.cache import Cache
 from engine.framework.events import Action, ClusterEvent, Resource, Seen
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.objects import (
-    Identity,
     Namespace,
     Node,
     ObjectMeta,
@@ -144,12 +144,14 @@ def _requests_of(pod: Pod) -> Mapping[str, int]:
     return as_far_as_legible(pod).requests
 
 
-def node_events(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
-    """The finer events of a node's change; none if nothing changed that is read.
+def node_events(old: Node | None, new: Node | None) -> tuple[ClusterEvent, ...]:
+    """That a node came or went, or the finer events of its change; none if nothing is read of it.
 
     Uncordoning counts as a change of taints, cordoning as none. Of conditions only the status
     counts. What kube-scheduler has no event for and a policy may read is Node/Update.
     """
+    if old is None or new is None:
+        return (_event_of(Resource.NODE, old, new),)
     actions: list[Action] = []
     uncordoned = old.spec.unschedulable and not new.spec.unschedulable
     if uncordoned or (old.spec.taints or []) != (new.spec.taints or []):
@@ -421,67 +423,68 @@ def _is_echo(old: Pod, new: Pod) -> bool:
     return not _changed(msgspec.structs.replace(old, status=status), new)
 
 
-def _changed(old: Any, new: Any) -> bool:  # noqa: ANN401 - any struct with metadata
+def _changed(old: Any, new: Any) -> bool:  # noqa: ANN401 - any struct with metadata, or None
     """Whether anything that is read of an object changed; a heartbeat changes nothing."""
-    return not _same_meta(old.metadata, new.metadata) or _differs(old, new, _METADATA)
+    if old is None or new is None:
+        return True
+    return _differs(old.metadata, new.metadata, _VERSIONS) or _differs(old, new, _METADATA)
 
 
-def _same_meta(old: Identity, new: Identity) -> bool:
-    return not _differs(old, new, _VERSIONS)
+class _ItemHandler(_Handler, ABC, Generic[_T]):
+    """Of a kind whose objects come, change and go in one way."""
+
+    def on_add(self, item: _T) -> None:
+        """The object is new, or new to us."""
+        self._tell(None, item)
+
+    def on_update(self, old: _T, new: _T) -> None:
+        """The object changed."""
+        self._tell(old, new)
+
+    def on_delete(self, item: _T) -> None:
+        """The object is gone."""
+        self._tell(item, None)
+
+    @abstractmethod
+    def _tell(self, old: _T | None, new: _T | None) -> None:
+        """The object as it was, None if it came, and as it is, None if it went."""
 
 
-class NodeHandler(_Handler):
+@dataclass(eq=False)
+class NodeHandler(_ItemHandler[Node]):
     """Nodes: to the cache, and what changed about them to the queue.
 
     A node has what of it can be read; of an amount that cannot, it has nothing.
     """
 
-    def on_add(self, node: Node) -> None:
-        """The node is new, or new to us."""
-        self.cache.add_node(legible_node(node))
-        self.queue.move(_event_of(Resource.NODE, None, node), None, node)
-        self._wake()
+    on_node: Callable[[Node | None, Node | None], None]
+    """Told of each before anybody else."""
 
-    def on_update(self, old: Node, new: Node) -> None:
-        """The node changed."""
+    def _tell(self, old: Node | None, new: Node | None) -> None:
+        self.on_node(old, new)
         if not _changed(old, new):
             return
-        self.cache.update_node(legible_node(new))
+        if new is not None:
+            self.cache.add_node(legible_node(new))
+        elif old is not None:
+            self.cache.remove_node(old.metadata.name)
         for event in node_events(old, new):
             self.queue.move(event, old, new)
         self._wake()
 
-    def on_delete(self, node: Node) -> None:
-        """The node is gone."""
-        self.cache.remove_node(node.metadata.name)
-        self.queue.move(_event_of(Resource.NODE, node, None), node, None)
-        self._wake()
 
-
-class NamespaceHandler(_Handler):
+class NamespaceHandler(_ItemHandler[Namespace]):
     """Namespaces, for what policies read of a pod's own, and of those of the pods on nodes.
 
     The pods of the namespace wake, and others if it is read of pods that are on nodes.
     """
 
-    def on_add(self, namespace: Namespace) -> None:
-        """The namespace is new, or new to us."""
-        self._tell(None, namespace, read=self.cache.set_namespace(namespace))
-
-    def on_update(self, old: Namespace, new: Namespace) -> None:
-        """The namespace changed."""
-        if not _same_meta(old.metadata, new.metadata):
-            self._tell(old, new, read=self.cache.set_namespace(new))
-
-    def on_delete(self, namespace: Namespace) -> None:
-        """The namespace is gone."""
-        read = self.cache.remove_namespace(namespace.metadata.name)
-        self._tell(namespace, None, read=read)
-
-    def _tell(self, old: Namespace | None, new: Namespace | None, *, read: bool) -> None:
+    def _tell(self, old: Namespace | None, new: Namespace | None) -> None:
         one = old if new is None else new
-        assert one is not None
-        name = one.metadata.name
+        if one is None or not _changed(old, new):
+            return
+        name, cache = one.metadata.name, self.cache
+        read = cache.remove_namespace(name) if new is None else cache.set_namespace(new)
         event = _event_of(Resource.NAMESPACE, old, new)
         self.queue.move(event, only=lambda pod: pod.namespace == name)
         if read:
@@ -490,7 +493,7 @@ class NamespaceHandler(_Handler):
 
 
 @dataclass(eq=False)
-class ObjectHandler(_Handler):
+class ObjectHandler(_ItemHandler[Any]):
     """Objects that plugins look up: to the cache, and what changed to whom it may wake.
 
     An update that changes nothing that is read wakes nobody.
@@ -501,24 +504,15 @@ class ObjectHandler(_Handler):
     on_change: Callable[[str], None] = lambda _: None
     """Called with the kind at each of them."""
 
-    def on_add(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
-        """The object is new, or new to us."""
-        self.cache.set_object(item)
-        self._tell(None, item)
-
-    def on_update(self, old: Any, new: Any) -> None:  # noqa: ANN401 - any struct with metadata
-        """The object changed."""
-        self.cache.set_object(new)
-        if _changed(old, new):
-            self._tell(old, new)
-
-    def on_delete(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
-        """The object is gone."""
-        self.cache.remove_object(type(item).__name__, object_key(item.metadata))
-        self._tell(item, None)
-
-    def _tell(self, old: Seen, new: Seen) -> None:
-        self.on_change(type(new if old is None else old).__name__)
+    def _tell(self, old: Any, new: Any) -> None:  # noqa: ANN401 - any struct with metadata
+        kind = type(old if new is None else new).__name__
+        if new is None:
+            self.cache.remove_object(kind, object_key(old.metadata))
+        else:
+            self.cache.set_object(new)
+        if not _changed(old, new):
+            return
+        self.on_change(kind)
         if self.wakes is not None:
             self.queue.move(_event_of(self.wakes, old, new), old, new)
             self._wake()
@@ -528,7 +522,7 @@ class EventHandlers:
     """The handlers of one scheduler, one for each kind that it watches.
 
     `scheduler_names` are those whose pods are ours; `on_work` is called whenever the queue may have
-    something to pop.
+    something to pop; `on_node` is told first of each node that comes, changes or goes.
     """
 
     def __init__(
@@ -539,11 +533,12 @@ class EventHandlers:
         scheduler_names: Container[str],
         on_refused: OnRefused,
         on_work: Callable[[], None] = lambda: None,
+        on_node: Callable[[Node | None, Node | None], None] = lambda *_: None,
         telemetry: Telemetry | None = None,
     ) -> None:
         telemetry = Telemetry() if telemetry is None else telemetry
         self.pods = PodHandler(cache, queue, on_work, scheduler_names, on_refused, telemetry)
-        self.nodes = NodeHandler(cache, queue, on_work)
+        self.nodes = NodeHandler(cache, queue, on_work, on_node)
         self.namespaces = NamespaceHandler(cache, queue, on_work)
         self._others: list[ObjectHandler] = []
         self._of = cache, queue, on_work
