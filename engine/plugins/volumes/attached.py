@@ -1,6 +1,7 @@
 """The volumes on each node: CSI volumes by their unique names, and the claims that pods there use.
 
 Kept beside the snapshot's columns: nodes whose pods or storage objects changed are looked at again.
+What a what-if snapshot has otherwise is taken back with the next question.
 
 Source: kubernetes plugins/nodevolumelimits/csi.go.
 """
@@ -168,13 +169,12 @@ def _by_class(
 
 @dataclass(slots=True)
 class OnNode:
-    """What is on one node: volumes and their drivers, and how many of each driver.
+    """What is on one node: how many volumes of each driver.
 
     `marks` are what the node is found by: the volumes, the claims that its pods name, and the
     objects that all this was read from, each behind a word for what it is.
     """
 
-    attached: Attached = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     marks: set[str] = field(default_factory=set)
     error: str = ""
@@ -197,46 +197,6 @@ def _node_of(attachment: VolumeAttachment) -> str:
     return attachment.spec.node_name
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """Pods that are not on their row any more, or on one besides, for a question."""
-
-    gone: frozenset[tuple[str, int]] = frozenset()
-    come: tuple[tuple[PodInfo, int], ...] = ()
-
-    def with_pod(self, pod: PodInfo, row: int, sign: int) -> Moved:
-        """One more (1) or less (-1) on the row."""
-        one = pod.uid, row
-        if sign > 0:
-            if one in self.gone:
-                return Moved(self.gone - {one}, self.come)
-            return Moved(self.gone, (*self.come, (pod, row)))
-        left = tuple([each for each in self.come if (each[0].uid, each[1]) != one])
-        return (
-            Moved(self.gone, left) if len(left) < len(self.come) else Moved(self.gone | {one}, left)
-        )
-
-    @property
-    def rows(self) -> frozenset[int]:
-        """The rows that it is about."""
-        return frozenset([row for _, row in self.gone] + [row for _, row in self.come])
-
-    def on(self, row: int, snapshot: Snapshot) -> list[PodInfo]:
-        """The pods on a row."""
-        pods = snapshot.pods
-        there = [pods.pod(each) for each in pods.on(row).tolist()]
-        there = [pod for pod in there if (pod.uid, row) not in self.gone]
-        return there + [pod for pod, on in self.come if on == row]
-
-
-STAYING: Final = Moved()
-
-
-def with_pod(state: State, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> State:
-    """See `Points.with_pod`."""
-    return state.with_pod(pod, row, sign)
-
-
 def concerns(state: State, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> bool:
     """See `Points.concerns`."""
     return bool(other.pod.spec.volumes)
@@ -250,6 +210,8 @@ class NodeVolumes:
         self._of: object = None
         self._generation = -1
         self._versions: dict[str, int] = {}
+        self._thought: set[int] = set()
+        """Rows that may be as a what-if snapshot has them."""
         self._forget()
 
     def count(self, snapshot: Snapshot, driver: str) -> IntColumn:
@@ -267,11 +229,6 @@ class NodeVolumes:
         """The rows whose pods have the volume of that unique name."""
         self._renew(snapshot)
         return np.array(sorted(self._rows.get(f"{_ATTACHED} {volume}", ())), dtype=np.intp)
-
-    def what_if(self, snapshot: Snapshot, moved: Moved) -> dict[int, OnNode]:
-        """What would be on the rows that pods come to or leave."""
-        rows = moved.rows
-        return {row: self._on_node(snapshot, row, moved.on(row, snapshot)) for row in rows}
 
     def errors(self, snapshot: Snapshot) -> Mapping[int, str]:
         """The rows whose pods' volumes cannot be told, and why."""
@@ -295,14 +252,18 @@ class NodeVolumes:
     def _renew(self, snapshot: Snapshot) -> None:
         versions = {kind: snapshot.objects_version(kind) for kind in KINDS}
         same = self._of is snapshot.dictionary and self._generation == snapshot.generation
-        if same and self._versions == versions:
+        if same and self._versions == versions and not self._thought:
             return
-        rows = self._changed(snapshot)
+        rows, what_if = self._changed(snapshot), snapshot.generation < 0
+        self._of, self._versions = snapshot.dictionary, versions
         if rows is None:
             self._forget()
             rows = _with_any(snapshot)
-        self._of, self._versions = snapshot.dictionary, versions
-        self._generation = snapshot.generation
+            if what_if:
+                self._of = None  # where it differs from the cluster cannot be told
+        self._thought = rows if what_if else set()
+        if not what_if:
+            self._generation = snapshot.generation
         pods = snapshot.pods
         flags = pods.flag(*_WITH_VOLUMES)
         for row in rows:
@@ -316,7 +277,7 @@ class NodeVolumes:
         changed = snapshot.changed_since(self._generation)
         if changed is None or snapshot.objects_version(CLASSES) != self._versions[CLASSES]:
             return None
-        rows = set(changed.tolist())
+        rows = self._thought.union(changed.tolist())
         for kind in KINDS:
             keys = snapshot.objects_changed(kind, self._versions[kind])
             if keys is None:
@@ -349,7 +310,7 @@ class NodeVolumes:
 
     def _on_node(self, snapshot: Snapshot, row: int, pods: Iterable[PodInfo]) -> OnNode:
         """What these pods, and the attachments of the node, have there."""
-        found = OnNode()
+        found, attached = OnNode(), Attached()
         migrating = self._csi_nodes.of_row(snapshot, row) is not None
         for info in pods:
             pod = info.pod
@@ -360,11 +321,11 @@ class NodeVolumes:
                 if claim is not None:
                     found.marks.add(f"{VOLUMES} {claim.spec.volume_name}")
             try:
-                found.attached |= attached_by(pod, snapshot, migrating=migrating, is_new=False)
+                attached |= attached_by(pod, snapshot, migrating=migrating, is_new=False)
             except ValueError as wrong:
                 found.error = str(wrong)
-        found.marks.update(f"{_ATTACHED} {name}" for name in found.attached)
-        everything = {**_attachments(row, snapshot, found), **found.attached}
+        found.marks.update(f"{_ATTACHED} {name}" for name in attached)
+        everything = {**_attachments(row, snapshot, found), **attached}
         found.counts.update(everything.values())
         return found
 

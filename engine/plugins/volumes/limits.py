@@ -21,17 +21,14 @@ from engine.objects import CSINode, Pod, VolumeAttachment
 from engine.plugins.hints import changed, gone, on, placed
 from engine.plugins.volumes.attached import (
     KINDS,
-    STAYING,
     Attached,
     MissingClaimError,
-    Moved,
     NodeVolumes,
     attached_by,
     concerns,
     has_volumes,
     is_stored,
     volumes_key,
-    with_pod,
 )
 from engine.plugins.volumes.claims import claim_names, is_one_of
 from engine.plugins.volumes.csi_nodes import NO_LIMIT, CsiNodes, limits_of
@@ -67,7 +64,6 @@ class NodeVolumeLimits:
             pre_filter=_pre_filter,
             filter=self._filter,
             concerns=concerns,
-            with_pod=with_pod,
         )
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
@@ -84,7 +80,7 @@ class NodeVolumeLimits:
                 reasons.append((Status(Code.ERROR, (str(wrong),)), where))
             else:
                 lacking = self._lacking(wanted, snapshot)
-                over = self._over_limits(wanted, snapshot, state) if migrating and wanted else ()
+                over = self._over_limits(wanted, snapshot) if migrating and wanted else ()
                 reasons += [(why, where & each[rows]) for why, each in (*lacking, *over)]
         return Verdicts.by_first(reasons)
 
@@ -96,24 +92,17 @@ class NodeVolumeLimits:
                 why = f"{driver} CSI driver is not installed on the node"
                 yield unschedulable(why), ~self._nodes.installed(snapshot, driver)
 
-    def _over_limits(self, wanted: Attached, snapshot: Snapshot, moved: Moved) -> Iterator[_Reason]:
+    def _over_limits(self, wanted: Attached, snapshot: Snapshot) -> Iterator[_Reason]:
         """The nodes of which it cannot be told, and those that would have too many volumes."""
         limited = self._nodes.limited(snapshot)
-        otherwise = self._volumes.what_if(snapshot, moved)
-        errors = {**self._volumes.errors(snapshot)}
-        errors |= {row: there.error for row, there in otherwise.items()}
-        for row, why in errors.items():
-            if why:
-                yield Status(Code.ERROR, (why,)), limited & (np.arange(len(limited)) == row)
+        for row, why in self._volumes.errors(snapshot).items():
+            yield Status(Code.ERROR, (why,)), limited & (np.arange(len(limited)) == row)
         for driver in dict.fromkeys(wanted.values()):
             names = [name for name, of in wanted.items() if of == driver]
-            count = self._volumes.count(snapshot, driver).copy()
+            count = self._volumes.count(snapshot, driver)
             added = np.full(len(limited), len(names))
             for name in names:
                 added[self._volumes.rows_with(snapshot, name)] -= 1
-            for row, there in otherwise.items():
-                count[row] = there.counts[driver]
-                added[row] = sum(name not in there.attached for name in names)
             limit = self._nodes.limits(snapshot, driver)
             over = (limit != NO_LIMIT) & (added > 0) & (count + added > limit)
             yield TOO_MANY, limited & over
@@ -122,7 +111,7 @@ class NodeVolumeLimits:
 def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
     if not is_stored(pod) or not has_volumes(pod.pod):
         return SKIP_FILTER
-    return PreFilterResult(state=STAYING, causes=Cause.POD, version=_version)
+    return PreFilterResult(causes=Cause.POD, version=_version)
 
 
 def _version(snapshot: Snapshot) -> int:

@@ -19,13 +19,10 @@ from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Disk, Pod
 from engine.plugins.hints import gone, on
 from engine.plugins.volumes.attached import (
-    STAYING,
-    Moved,
     NodeVolumes,
     concerns,
     is_stored,
     volumes_key,
-    with_pod,
 )
 from engine.plugins.volumes.claims import CLAIMS, find_claim, is_one_of, named_claims, not_found
 from engine.plugins.volumes.csi_nodes import CsiNodes
@@ -44,12 +41,11 @@ class Alone:
 
     claims: frozenset[str]
     users: int
-    moved: Moved = STAYING
 
-    def with_pod(self, pod: PodInfo, row: int, sign: int) -> Alone:
+    def with_pod(self, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> Alone:
         """As it is with (1) or without (-1) a pod. As for kube-scheduler, any namespace's."""
         mine = sum(name in self.claims for name in named_claims(pod.pod))
-        return Alone(self.claims, self.users + sign * mine, self.moved.with_pod(pod, row, sign))
+        return Alone(self.claims, self.users + sign * mine)
 
 
 class VolumeRestrictions:
@@ -72,7 +68,7 @@ class VolumeRestrictions:
             pre_filter=self._pre_filter,
             filter=_filter,
             concerns=concerns,
-            with_pod=with_pod,
+            with_pod=Alone.with_pod,
         )
 
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
@@ -100,12 +96,12 @@ def _version(snapshot: Snapshot) -> tuple[int, int]:
 
 
 def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
-    taken = _taken(pod.pod, snapshot, state.moved)[rows]
+    taken = _taken(pod.pod, snapshot)[rows]
     in_use = np.full(len(taken), state.users > 0)
     return Verdicts.by_first(((DISK_CONFLICT, taken), (CLAIM_CONFLICT, in_use)))
 
 
-def _taken(pod: Pod, snapshot: Snapshot, moved: Moved) -> BoolColumn:
+def _taken(pod: Pod, snapshot: Snapshot) -> BoolColumn:
     """(N,) a pod on the node has a disk that the pod cannot share."""
     taken = np.zeros(snapshot.nodes.size, dtype=np.bool_)
     disks = _disks(pod)
@@ -115,8 +111,6 @@ def _taken(pod: Pod, snapshot: Snapshot, moved: Moved) -> BoolColumn:
         for row in np.flatnonzero(flags & (pods.node >= 0)).tolist():
             if _conflicts(disks, pods.pod(row).pod):
                 taken[pods.node[row]] = True
-        for row in moved.rows:
-            taken[row] = any(_conflicts(disks, other.pod) for other in moved.on(row, snapshot))
     return taken
 
 

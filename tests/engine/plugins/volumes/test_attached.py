@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from engine.objects import PersistentVolume, PersistentVolumeClaim, VolumeAttachment
+from engine.objects import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 from engine.plugins.volumes.attached import NodeVolumes
 from engine.plugins.volumes.csi_nodes import CsiNodes
 from tests.builders import make_node
@@ -70,9 +70,20 @@ class NodeVolumesMachine(RuleBasedStateMachine):
         self.version += 1
         make.csi_node(self.cache, name, limit, self.version)
 
+    @rule(gone=NAMES, come=NAMES, node=NODES)
+    def pods_are_thought_elsewhere(self, gone, come, node):
+        snapshot, uid = self.cache.snapshot(0.0), f"uid-default-{gone}"
+        row, there = self.cache.nodes.row(self.cache.node_of(uid) or ""), self.cache.nodes.row(node)
+        if row >= 0:
+            snapshot = snapshot.overlay(row, remove=[self.cache.pods.pod(self.cache.pod_row(uid))])
+        if there >= 0:
+            other = make.pod(f"{come}-too", *PODS[come], node=node)
+            snapshot = snapshot.overlay(there, add=[other])
+        self.it_is_what_it_would_be(snapshot)
+
     @invariant()
-    def it_is_what_it_would_be(self):
-        snapshot, fresh = self.cache.snapshot(0.0), NodeVolumes(CsiNodes())
+    def it_is_what_it_would_be(self, snapshot=None):
+        snapshot, fresh = snapshot or self.cache.snapshot(0.0), NodeVolumes(CsiNodes())
         for driver in ("csi.x", "pd.csi.storage.gke.io"):
             assert self.told(self.kept.count(snapshot, driver)) == self.told(
                 fresh.count(snapshot, driver)
@@ -92,3 +103,17 @@ TestNodeVolumesMachine = NodeVolumesMachine.TestCase
 TestNodeVolumesMachine.settings = settings(
     max_examples=examples(25), stateful_step_count=25, deadline=None
 )
+
+
+def test_what_is_thought_while_all_is_looked_at_again_is_forgotten() -> None:
+    cache, kept = make.cluster("n1"), NodeVolumes(CsiNodes())
+    make.csi_volume(cache, "v1", "h1", "c1")
+    make.claim(cache, "c1", volume="v1")
+    user = make.pod("p1", "c1", node="n1")
+    cache.add_pod(user, "n1")
+    assert kept.count(cache.snapshot(0.0), "csi.x").tolist() == [1]
+    # Of classes it is only known that something changed: all nodes are looked at again.
+    make.put(cache, StorageClass, "late", version=2, provisioner="csi.x")
+    snapshot = cache.snapshot(0.0)
+    assert kept.count(snapshot.overlay(0, remove=[user]), "csi.x").tolist() == [0]
+    assert kept.count(snapshot, "csi.x").tolist() == [1]

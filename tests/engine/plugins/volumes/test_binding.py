@@ -225,8 +225,9 @@ def test_taking_away_a_pod_of_any_namespace_seems_to_free_a_claim_of_that_name()
     alone = Alone(frozenset({"one"}), 1)
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "one"}}]
     other = make_pod("o", namespace="other", spec={"volumes": volumes})
-    assert alone.with_pod(other, 0, -1).users == 0
-    assert alone.with_pod(make.pod("x", "two"), 0, -1).users == 1
+    snapshot = make.cluster("n1").snapshot(0.0)
+    assert alone.with_pod(other, snapshot, 0, -1).users == 0
+    assert alone.with_pod(make.pod("x", "two"), snapshot, 0, -1).users == 1
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(1, False), (2, True)])
