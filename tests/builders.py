@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from engine.config import ProfileDocument
 from engine.framework.podinfo import PodInfo, make_pod_info
+from engine.framework.profile import Weighted
 from engine.objects import Node, Pod, from_builtins
+from engine.plugins.profiles import make_profile
+
+
+def default_plugins() -> tuple[Weighted, ...]:
+    """The default profile's plugins, new ones."""
+    return tuple(make_profile(ProfileDocument()).plugins)
 
 
 def make_node(

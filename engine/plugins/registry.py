@@ -13,7 +13,6 @@ from typing import Any, Final
 import msgspec
 
 from engine.framework.interface import Plugin
-from engine.framework.profile import Weighted
 from engine.plugins import out_of_tree
 from engine.plugins.balanced_allocation import BalancedAllocation, BalancedAllocationArgs
 from engine.plugins.default_binder import DefaultBinder
@@ -102,16 +101,3 @@ def _in_tree(name: str, args: Arguments) -> Plugin:
 def is_in_tree(name: str) -> bool:
     """Whether the plugin of that name is one of ours."""
     return name in _IN_TREE
-
-
-def default_plugins(args: Mapping[str, Arguments] | None = None) -> tuple[Weighted, ...]:
-    """The default profile's plugins, new ones; `args` by plugin name.
-
-    Raises:
-        ValueError: the arguments of a plugin are not valid.
-    """
-    given = args or {}
-    return tuple(
-        Weighted(make_plugin(name, given.get(name)), weight)
-        for name, weight in DEFAULT_WEIGHTS.items()
-    )

@@ -24,11 +24,10 @@ from engine.collector import collecting, sweep
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.objects import Node, Pod, from_builtins
-from engine.plugins.registry import default_plugins
 from engine.simulate.lab import Lab
 from tests.bench.measure import quantile
 from tests.bench.workloads import HOST, HOST_ANTI, OLD, SOFT, ZONE, Json, pod, written_out
-from tests.builders import make_node
+from tests.builders import default_plugins, make_node
 
 PROFILE: Final = Profile("default-scheduler", tuple(default_plugins()))
 #: CPU seconds between two events of nodes.

@@ -26,14 +26,13 @@ from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.objects import Node
-from engine.plugins.registry import default_plugins
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.chain import framework_of
 from engine.policy.plugin import Worlds
 from engine.signals.spec import Question
 from engine.signals.store import Series, SignalStore
 from tests.bench.measure import Measurement, quantile, resident_mib
-from tests.builders import make_node, make_pod
+from tests.builders import default_plugins, make_node, make_pod
 
 FILTER_LINE = "filter: pod.name contains nginx -> node.label test=test"
 SCORE_LINE = "score: 100 - bandwidth/max*100"

@@ -31,10 +31,9 @@ from engine.cycle import decide
 from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
-from engine.plugins.registry import default_plugins
 from engine.queue import SchedulingQueue
 from tests.bench import yardstick
-from tests.builders import make_node, make_pod
+from tests.builders import default_plugins, make_node, make_pod
 
 BOUNDS = {"identical": 2.2, "100 classes": 1.8, "new class": 1.3}
 FIRST = frozenset(

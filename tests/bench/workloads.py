@@ -29,10 +29,9 @@ from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.kube.sharing import PodSharing
 from engine.objects import Pod, PodDisruptionBudget, Service, from_builtins
-from engine.plugins.registry import default_plugins
 from engine.queue import SchedulingQueue
 from tests.bench.measure import quantile
-from tests.builders import make_node
+from tests.builders import default_plugins, make_node
 
 Json = dict[str, Any]
 _NUMBER: Final = re.compile(r"\{(?:(\d+)\+)?i(?:/(\d+))?(?:%(\d+))?\}")

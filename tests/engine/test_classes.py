@@ -28,8 +28,7 @@ from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Cause
 from engine.framework.status import Status, unschedulable
-from engine.plugins.registry import default_plugins
-from tests.builders import make_node, make_pod
+from tests.builders import default_plugins, make_node, make_pod
 from tests.effort import examples
 
 ZONES = ("a", "b", "c")

@@ -20,8 +20,7 @@ from engine.framework.interface import (
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.framework.status import Code, unschedulable
-from engine.plugins.registry import default_plugins
-from tests.builders import make_node, make_pod
+from tests.builders import default_plugins, make_node, make_pod
 from tests.effort import examples
 
 SIZES = ("100m", "1", "3", "4", "5")

@@ -15,10 +15,9 @@ from engine.config import BerthDocument
 from engine.cycle import decide
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
-from engine.plugins.registry import default_plugins
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.plugin import PolicyPlugin, Worlds
-from tests.builders import make_node, make_pod
+from tests.builders import default_plugins, make_node, make_pod
 from tests.effort import examples
 
 POLICIES = (

@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from engine.framework.profile import Profile
-from engine.plugins.registry import default_plugins
 from engine.policy.chain import framework_of
 from engine.policy.plugin import Worlds
 from engine.queue import SubQueue
-from tests.builders import make_node
+from tests.builders import default_plugins, make_node
 from tests.effort import examples
 from tests.engine.policy.builders import compiled
 from tests.engine.test_scheduler import BOUND, REFUSED, UNKNOWN, World

@@ -17,9 +17,8 @@ from engine.framework.interface import Points, PreBound, Reserved
 from engine.framework.profile import Weighted
 from engine.framework.status import Status, unschedulable
 from engine.objects import ObjectMeta, PersistentVolume, PersistentVolumeSpec
-from engine.plugins.registry import default_plugins
 from engine.queue import SubQueue
-from tests.builders import make_pod, pod_object
+from tests.builders import default_plugins, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.test_scheduler import World, in_a_loop, until
 

@@ -20,12 +20,11 @@ from engine.framework.podinfo import make_pod_info
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.objects import Condition
-from engine.plugins.registry import default_plugins
 from engine.queue import SubQueue
 from engine.scheduler import MOST_IN_FLIGHT
 from engine.simulate.lab import Lab
 from engine.telemetry import ATTEMPTS
-from tests.builders import make_node, make_pod, pod_object
+from tests.builders import default_plugins, make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.policy.builders import Samples, chain, policies
 

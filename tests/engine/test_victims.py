@@ -15,8 +15,7 @@ from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.objects import PodDisruptionBudget, from_builtins
 from engine.plugins.default_preemption import DefaultPreemption, cheapest
-from engine.plugins.registry import default_plugins
-from tests.builders import make_node, make_pod
+from tests.builders import default_plugins, make_node, make_pod
 from tests.effort import examples
 
 NODES = ("n0", "n1", "n2", "n3")

@@ -11,11 +11,10 @@ from engine.framework.interface import Permitted, Points, Reserved
 from engine.framework.profile import Weighted
 from engine.framework.status import Code, Status, unschedulable
 from engine.objects import PersistentVolume, PodGroup, from_builtins
-from engine.plugins.registry import default_plugins
 from engine.queue import SubQueue
 from engine.telemetry import PERMIT_SECONDS, Count
 from engine.waiting import MOST_WAITING, TESTS_A_SLICE
-from tests.builders import make_node, make_pod
+from tests.builders import default_plugins, make_node, make_pod
 from tests.engine.policy.builders import chain
 from tests.engine.test_preemption import being_deleted
 from tests.engine.test_scheduler import World, in_a_loop

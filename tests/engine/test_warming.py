@@ -12,11 +12,10 @@ from engine.cycle import conclude
 from engine.framework.interface import Points
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
-from engine.plugins.registry import default_plugins
 from engine.plugins.volumes.matching import _OPEN_VOLUMES
 from engine.plugins.volumes.pools import Pools
 from engine.warming import Warming
-from tests.builders import make_node, make_pod
+from tests.builders import default_plugins, make_node, make_pod
 from tests.engine.plugins.volumes import builders as volumes
 
 

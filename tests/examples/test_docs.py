@@ -26,12 +26,12 @@ from engine.config import (
 from engine.cycle import decide
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
-from engine.plugins.registry import DEFAULT_WEIGHTS, default_plugins
+from engine.plugins.registry import DEFAULT_WEIGHTS
 from engine.policy.support import new_compiler
 from engine.policysections import PolicyOverride
 from engine.policytests.running import Runner
 from engine.telemetry import Count
-from tests.builders import make_node, make_pod
+from tests.builders import default_plugins, make_node, make_pod
 from tests.conformance.compare import DATA, read
 from tests.conformance.test_conformance import RESTRICTED
 

@@ -23,12 +23,11 @@ from engine.framework.decision import Decision, Placed
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.profile import Profile
 from engine.plugins.profiles import make_profiles
-from engine.plugins.registry import default_plugins
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.chain import framework_of
 from engine.policy.plugin import Worlds
 from engine.policy.support import new_compiler
-from tests.builders import make_node, pod_object
+from tests.builders import default_plugins, make_node, pod_object
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 #: Those of the cookbook have a test of their own.

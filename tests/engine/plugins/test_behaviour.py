@@ -18,9 +18,10 @@ from engine.plugins.node_name import NodeName
 from engine.plugins.node_resources_fit import NodeResourcesFit
 from engine.plugins.node_unschedulable import NodeUnschedulable
 from engine.plugins.priority_sort import PrioritySort
-from engine.plugins.registry import DEFAULT_WEIGHTS, default_plugins, make_plugin
+from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
 from engine.plugins.scheduling_gates import SchedulingGates
 from engine.plugins.taint_toleration import TaintToleration
+from tests.builders import default_plugins
 from tests.engine.plugins.builders import make_cache, make_node, make_pod
 
 ALL = slice(0, 99)

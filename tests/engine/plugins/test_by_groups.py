@@ -19,8 +19,8 @@ from engine.framework.runtime import Framework, Unfit
 from engine.framework.status import Status
 from engine.objects import Namespace, Service, from_builtins
 from engine.plugins import groups, inter_pod_affinity, pod_topology_spread
-from engine.plugins.registry import default_plugins, make_plugin
-from tests.builders import make_node, make_pod, pod_object
+from engine.plugins.registry import make_plugin
+from tests.builders import default_plugins, make_node, make_pod, pod_object
 from tests.effort import examples
 
 NODES = [f"n{i}" for i in range(6)]

@@ -16,7 +16,8 @@ from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Rows, Snapshot
 from engine.framework.status import Code
 from engine.objects import Node
-from engine.plugins.registry import default_plugins, make_plugin
+from engine.plugins.registry import make_plugin
+from tests.builders import default_plugins
 from tests.effort import examples
 from tests.engine.plugins.builders import make_cache, make_node, make_pod
 

@@ -10,13 +10,12 @@ from engine.config import BerthDocument
 from engine.framework.effects import set_on_pod
 from engine.framework.interface import Points
 from engine.framework.profile import Profile, Weighted
-from engine.plugins.registry import default_plugins
 from engine.policy.bundle import compile_at_once, compile_settings
 from engine.policy.chain import framework_of
 from engine.policy.plugin import Worlds
 from engine.queue import SubQueue
 from engine.telemetry import ATTEMPTS
-from tests.builders import make_node
+from tests.builders import default_plugins, make_node
 from tests.engine.policy.builders import compiled, compiler
 from tests.engine.test_preemption import settle
 from tests.engine.test_scheduler import BOUND, REFUSED, World, in_a_loop

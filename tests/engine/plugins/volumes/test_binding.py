@@ -22,11 +22,11 @@ from engine.objects import (
     PersistentVolume,
     from_builtins,
 )
-from engine.plugins.registry import default_plugins, make_plugin
+from engine.plugins.registry import make_plugin
 from engine.plugins.volumes.migration import csi_affinity, csi_handle, migration_of
 from engine.plugins.volumes.restrictions import Alone
 from engine.plugins.volumes.topology import of_labels
-from tests.builders import make_pod
+from tests.builders import default_plugins, make_pod
 from tests.engine.plugins.volumes import builders as make
 
 
