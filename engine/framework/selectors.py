@@ -20,6 +20,8 @@ _NAME: Final = re.compile(_PART)
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LONGEST_PART: Final = 63
 _LONGEST_PREFIX: Final = 253
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
+_INT64: Final = 1 << 63
 
 Labels = Mapping[str, str]
 
@@ -29,7 +31,7 @@ class SelectorError(ValueError):
 
 
 class Requirement(NamedTuple):
-    """One requirement on a label."""
+    """One requirement on a label; Gt and Lt compare whole numbers of 64 bits."""
 
     key: str
     operator: str
@@ -51,9 +53,8 @@ class Requirement(NamedTuple):
                 return value is None
 
     def _compares(self, value: str) -> bool:
-        try:
-            number, bound = int(value), int(self.values[0])
-        except ValueError:
+        number, bound = parse_int64(value), parse_int64(self.values[0])
+        if number is None or bound is None:
             return False
         return number > bound if self.operator == "Gt" else number < bound
 
@@ -104,6 +105,14 @@ def parse_selector(selector: LabelSelector | None) -> Selector:
     asked = [(k, "In", [v]) for k, v in (selector.match_labels or {}).items()]
     asked += [(e.key, e.operator, e.values or []) for e in selector.match_expressions or ()]
     return _selector(_requirement(*one) for one in asked)
+
+
+def parse_int64(text: str) -> int | None:
+    """The number as Go's ParseInt reads it, None if it is none or does not fit 64 bits."""
+    if _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -_INT64 <= number < _INT64 else None
 
 
 def is_label_key(key: str) -> bool:

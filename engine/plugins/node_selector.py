@@ -9,7 +9,6 @@ Source: k8s.io/component-helpers scheduling/corev1/nodeaffinity, k8s.io/apimachi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from engine.framework.interface import Scores
-from engine.framework.selectors import is_label_key, is_label_value
+from engine.framework.selectors import Requirement, is_label_key, is_label_value, parse_int64
 from engine.framework.snapshot import BoolColumn, CodeColumn, Rows, Snapshot, label_column
 from engine.objects import (
     Node,
@@ -28,8 +27,6 @@ from engine.objects import (
 )
 
 NODE_NAME_FIELD: Final = "metadata.name"
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
-_INT64: Final = 1 << 63
 _LOW_BITS: Final = 32
 _LOW: Final = (1 << _LOW_BITS) - 1
 _FEW: Final = 8
@@ -41,67 +38,6 @@ TOO_MANY: Final = f"more than {MOST_REQUIREMENTS} different requirements of node
 
 class ParseError(ValueError):
     """A requirement that the API server would not have let in; the message names the place."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Label:
-    """One requirement on a label."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...]
-    bound: int = 0
-
-    def mask(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
-        if self.operator in ("Gt", "Lt"):
-            return self._compare(snapshot, rows)
-        codes = snapshot.nodes.text(*label_column(self.key))[rows]
-        match self.operator:
-            case "In":
-                return _any_of(codes, self._codes(snapshot))
-            case "NotIn":
-                return ~_any_of(codes, self._codes(snapshot))
-            case "Exists":
-                return codes >= 0
-            case _:
-                return codes < 0
-
-    def matches(self, node: Node) -> bool:
-        value = (node.metadata.labels or {}).get(self.key)
-        match self.operator:
-            case "In":
-                return value is not None and value in self.values
-            case "NotIn":
-                return value is None or value not in self.values
-            case "Exists":
-                return value is not None
-            case "DoesNotExist":
-                return value is None
-            case _:
-                return self._compares(value)
-
-    def _compares(self, value: str | None) -> bool:
-        number = None if value is None else parse_int64(value)
-        if number is None:
-            return False
-        return number > self.bound if self.operator == "Gt" else number < self.bound
-
-    def _codes(self, snapshot: Snapshot) -> list[int]:
-        found = [snapshot.dictionary.find(value) for value in self.values]
-        return [code for code in found if code >= 0]
-
-    def _compare(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
-        # A float column holds 32 bits exactly, so a number takes two. NaN compares as False.
-        high = snapshot.nodes.number(*_number_column(self.key, _high))[rows]
-        low = snapshot.nodes.number(*_number_column(self.key, _low))[rows]
-        high_bound, low_bound = _high(self.bound), _low(self.bound)
-        same = high == high_bound
-        mask: BoolColumn
-        if self.operator == "Gt":
-            mask = (high > high_bound) | (same & (low > low_bound))
-        else:
-            mask = (high < high_bound) | (same & (low < low_bound))
-        return mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,29 +64,41 @@ class _Field:
 class Term:
     """Requirements that must all hold; without any, nothing matches. `error`: nothing either."""
 
-    requirements: tuple[_Label | _Field, ...]
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[_Field, ...] = ()
     error: str = ""
+
+    @property
+    def count(self) -> int:
+        """How many requirements there are."""
+        return len(self.labels) + len(self.fields)
 
     @property
     def size(self) -> int:
         """How many requirements and values there are to it."""
-        own = self.requirements
-        return len(own) + sum(len(one.values) if isinstance(one, _Label) else 1 for one in own)
+        return self.count + sum(len(one.values) for one in self.labels) + len(self.fields)
+
+    @property
+    def only(self) -> Requirement | None:
+        """The requirement, if it is one on a label."""
+        return self.labels[0] if self.labels and self.count == 1 else None
 
     def mask(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
         """Which rows match."""
-        if self.error or not self.requirements:
-            return np.zeros(len(snapshot.nodes.present[rows]), dtype=np.bool_)
-        mask = self.requirements[0].mask(snapshot, rows)
-        for requirement in self.requirements[1:]:
-            mask = mask & requirement.mask(snapshot, rows)
+        mask = np.full(len(snapshot.nodes.present[rows]), self.count > 0 and not self.error)
+        for label in self.labels:
+            mask &= _meets(label, snapshot, rows)
+        for field in self.fields:
+            mask &= field.mask(snapshot, rows)
         return mask
 
     def matches(self, node: Node) -> bool:
         """Whether the node matches."""
-        if self.error or not self.requirements:
+        if self.error or not self.count:
             return False
-        return all(requirement.matches(node) for requirement in self.requirements)
+        labels = node.metadata.labels or {}
+        met = all(one.matches(labels) for one in self.labels)
+        return met and all(one.matches(node) for one in self.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +110,9 @@ class Selector:
 
     def mask(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
         """Which rows match."""
-        if not self.terms:
-            return np.zeros(len(snapshot.nodes.present[rows]), dtype=np.bool_)
-        mask = self.terms[0].mask(snapshot, rows)
-        for term in self.terms[1:]:
-            mask = mask | term.mask(snapshot, rows)
+        mask = np.zeros(len(snapshot.nodes.present[rows]), dtype=np.bool_)
+        for term in self.terms:
+            mask |= term.mask(snapshot, rows)
         return mask
 
     def matches(self, node: Node) -> bool:
@@ -176,12 +122,10 @@ class Selector:
     @property
     def only_value(self) -> tuple[str, str] | None:
         """The label and its one value, if that is all that is asked for."""
-        if len(self.terms) != 1 or len(self.terms[0].requirements) != 1:
+        only = self.terms[0].only if len(self.terms) == 1 else None
+        if only is None or only.operator != "In" or len(only.values) != 1:
             return None
-        only = self.terms[0].requirements[0]
-        if isinstance(only, _Label) and only.operator == "In" and len(only.values) == 1:
-            return only.key, only.values[0]
-        return None
+        return only.key, only.values[0]
 
     @property
     def flaw(self) -> str:
@@ -216,7 +160,7 @@ def parse_required(
 
     The labels are not validated.
     """
-    equal = tuple([_Label(key, "In", (value,)) for key, value in sorted(labels)])
+    equal = tuple([Requirement(key, "In", (value,)) for key, value in sorted(labels)])
     own = (Selector((Term(equal),)),) if equal else ()
     return own if required is None else (*own, parse_selector(required))
 
@@ -231,7 +175,7 @@ def parse_selector(selector: NodeSelector) -> Selector:
         for i, term in enumerate(selector.node_selector_terms or ())
         if term.match_expressions or term.match_fields
     )
-    if sum(len(term.requirements) for term in terms) > MOST_REQUIREMENTS:
+    if sum(term.count for term in terms) > MOST_REQUIREMENTS:
         return Selector((), TOO_MANY)
     return Selector(terms)
 
@@ -251,66 +195,57 @@ def parse_preferences(terms: Sequence[PreferredSchedulingTerm]) -> Preferences:
         if found.error:
             raise ParseError(found.error)
         parsed[found] = parsed.get(found, 0) + term.weight
-    if sum(len(term.requirements) for term in parsed) > MOST_REQUIREMENTS:
+    if sum(term.count for term in parsed) > MOST_REQUIREMENTS:
         raise ParseError(TOO_MANY)
     return tuple([(weight, term) for term, weight in parsed.items()])
-
-
-def parse_int64(text: str) -> int | None:
-    """The number as Go's ParseInt reads it, None if it is none or does not fit 64 bits."""
-    if _INTEGER.fullmatch(text) is None:
-        return None
-    number = int(text)
-    return number if -_INT64 <= number < _INT64 else None
 
 
 def _alternatives(terms: Iterable[Term]) -> tuple[Term, ...]:
     """Equal terms once; those of one requirement on a label as few as say the same."""
     flawed: list[Term] = []
     others: dict[Term, None] = {}
-    united: dict[tuple[str, str], list[_Label]] = {}
+    united: dict[tuple[str, str], list[Requirement]] = {}
     for term in terms:
-        one = term.requirements[0] if len(term.requirements) == 1 else None
         if term.error:
             flawed = flawed or [term]
-        elif isinstance(one, _Label) and one.operator in ("In", "Gt", "Lt"):
-            united.setdefault((one.key, one.operator), []).append(one)
+        elif term.only is not None and term.only.operator in ("In", "Gt", "Lt"):
+            united.setdefault(term.only[:2], []).append(term.only)
         else:
             others[term] = None
     return *flawed, *others, *(Term((_any_of_them(labels),)) for labels in united.values())
 
 
-def _any_of_them(labels: Sequence[_Label]) -> _Label:
+def _any_of_them(labels: Sequence[Requirement]) -> Requirement:
     """One requirement for several on one label with one operator, of which one has to hold."""
     first = labels[0]
     if first.operator == "In":
         values = dict.fromkeys(value for label in labels for value in label.values)
-        return _Label(first.key, "In", tuple(values))
-    bounds = [label.bound for label in labels]
+        return Requirement(first.key, "In", tuple(values))
+    bounds = [int(label.values[0]) for label in labels]
     bound = min(bounds) if first.operator == "Gt" else max(bounds)
-    return _Label(first.key, first.operator, first.values, bound)
+    return Requirement(first.key, first.operator, (str(bound),))
 
 
 def _parse_term(term: NodeSelectorTerm, path: str) -> Term:
-    requirements: list[_Label | _Field] = []
+    expressions, fields = (
+        enumerate(term.match_expressions or ()),
+        enumerate(term.match_fields or ()),
+    )
     try:
-        for i, expression in enumerate(term.match_expressions or ()):
-            requirements.append(_parse_label(expression, f"{path}.matchExpressions[{i}]"))
-        for i, expression in enumerate(term.match_fields or ()):
-            requirements.append(_parse_field(expression, f"{path}.matchFields[{i}]"))
+        labels = [_parse_label(one, f"{path}.matchExpressions[{i}]") for i, one in expressions]
+        named = [_parse_field(one, f"{path}.matchFields[{i}]") for i, one in fields]
     except ParseError as error:
-        return Term((), str(error))
-    return Term(tuple(dict.fromkeys(requirements)))
+        return Term(error=str(error))
+    return Term(tuple(dict.fromkeys(labels)), tuple(dict.fromkeys(named)))
 
 
-def _parse_label(expression: SelectorRequirement, path: str) -> _Label:
+def _parse_label(expression: SelectorRequirement, path: str) -> Requirement:
     key, operator, values = expression.key, expression.operator, tuple(expression.values or ())
     if not is_label_key(key):
         raise ParseError(f"{path}.key: {key!r} is not a label key")
     for value in values:
         if not is_label_value(value):
             raise ParseError(f"{path}.values: {value!r} is not a label value")
-    bound = 0
     match operator:
         case "In" | "NotIn":
             if not values:
@@ -319,13 +254,11 @@ def _parse_label(expression: SelectorRequirement, path: str) -> _Label:
             if values:
                 raise ParseError(f"{path}.values: {operator} takes no value")
         case "Gt" | "Lt":
-            number = parse_int64(values[0]) if len(values) == 1 else None
-            if number is None:
+            if len(values) != 1 or parse_int64(values[0]) is None:
                 raise ParseError(f"{path}.values: {operator} needs one integer")
-            bound = number
         case _:
             raise ParseError(f"{path}.operator: {operator!r} is not supported")
-    return _Label(key, operator, values, bound)
+    return Requirement(key, operator, values)
 
 
 def _parse_field(expression: SelectorRequirement, path: str) -> _Field:
@@ -337,12 +270,47 @@ def _parse_field(expression: SelectorRequirement, path: str) -> _Field:
     return _Field(expression.key, values[0], expression.operator == "NotIn")
 
 
-def _any_of(codes: CodeColumn, wanted: Sequence[int]) -> BoolColumn:
+# ---- one requirement on a label ----------------------------------------------------------------
+
+
+def _meets(label: Requirement, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+    if label.operator in ("Gt", "Lt"):
+        return _compares(label, snapshot, rows)
+    codes = snapshot.nodes.text(*label_column(label.key))[rows]
+    match label.operator:
+        case "In":
+            return _any_of(codes, label.values, snapshot)
+        case "NotIn":
+            return ~_any_of(codes, label.values, snapshot)
+        case "Exists":
+            return codes >= 0
+        case _:
+            return codes < 0
+
+
+def _any_of(codes: CodeColumn, values: Sequence[str], snapshot: Snapshot) -> BoolColumn:
+    found = [snapshot.dictionary.find(value) for value in values]
+    wanted = [code for code in found if code >= 0]
     if len(wanted) > _FEW:
         return np.isin(codes, np.array(wanted, dtype=codes.dtype))
     mask: BoolColumn = np.zeros(len(codes), dtype=np.bool_) if not wanted else codes == wanted[0]
     for code in wanted[1:]:
         mask |= codes == code
+    return mask
+
+
+def _compares(label: Requirement, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+    # A float column holds 32 bits exactly, so a number takes two. NaN compares as False.
+    high = snapshot.nodes.number(*_number_column(label.key, _high))[rows]
+    low = snapshot.nodes.number(*_number_column(label.key, _low))[rows]
+    bound = int(label.values[0])
+    high_bound, low_bound = _high(bound), _low(bound)
+    same = high == high_bound
+    mask: BoolColumn
+    if label.operator == "Gt":
+        mask = (high > high_bound) | (same & (low > low_bound))
+    else:
+        mask = (high < high_bound) | (same & (low < low_bound))
     return mask
 
 
