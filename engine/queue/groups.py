@@ -44,15 +44,10 @@ class Groups:
     def __init__(self, next_ticket: Callable[[], int]) -> None:
         self._next_ticket = next_ticket
         self._groups: dict[Hashable, Group] = {}
-        self._of: dict[QueuedPod, Group] = {}
         self._rejected_by: dict[str, dict[Group, None]] = {}
 
     def __iter__(self) -> Iterator[Group]:
         return iter(list(self._groups.values()))
-
-    def of(self, queued: QueuedPod) -> Group:
-        """The group of a parked pod."""
-        return self._of[queued]
 
     def park(self, queued: QueuedPod, key: Hashable, place: SortKey) -> Group:
         """Adds a pod that was rejected; its verdict is that of its group from now on."""
@@ -66,17 +61,14 @@ class Groups:
                 self._rejected_by.setdefault(plugin, {})[group] = None
         group.pending = queued.pending_plugins
         group.parked.push(place, queued)
-        self._of[queued] = group
         return group
 
-    def take(self, queued: QueuedPod) -> Group:
+    def take(self, queued: QueuedPod, group: Group) -> None:
         """Takes a pod out of its group; one without parked pods is none."""
-        group = self._of.pop(queued)
         group.parked.remove(queued)
         if not len(group.parked):
             self._unlist(group)
             del self._groups[group.key]
-        return group
 
     def rejected_by(self, plugins: Iterable[str]) -> list[Group]:
         """The groups that any of the plugins rejected, each once."""

@@ -18,7 +18,7 @@ MOST_LEFTOVER: Final = 1_000
 
 Pods = OrderedDict[QueuedPod, None]
 """Pods in the order in which they were parked; ordered, for a dict's first key is slow to find
-after many were deleted."""
+after many were deleted. Of rejected ones the group, too."""
 
 
 class Parked:
@@ -28,7 +28,7 @@ class Parked:
         self._clock = clock
         self._most_seconds = most_seconds
         # INVARIANT: both are in order of `parked_at`; no plugin holds an empty set of pods.
-        self.rejected: Pods = OrderedDict()
+        self.rejected: OrderedDict[QueuedPod, Group] = OrderedDict()
         self.gated: Pods = OrderedDict()
         self._gated_by: dict[str, Pods] = {}
         self.groups = Groups(next_ticket)
@@ -38,8 +38,13 @@ class Parked:
     def reject(self, queued: QueuedPod, key: Hashable, place: SortKey, turns_at: float) -> Group:
         """Plugins rejected the pod; it is one of the group with this key."""
         self._park(queued, turns_at)
-        self.rejected[queued] = None
-        return self.groups.park(queued, key, place)
+        group = self.rejected[queued] = self.groups.park(queued, key, place)
+        return group
+
+    def part(self, queued: QueuedPod, place: SortKey) -> None:
+        """A rejected pod may be like others no more: it is a group by itself from now on."""
+        self.groups.take(queued, self.rejected[queued])
+        self.rejected[queued] = self.groups.park(queued, queued.pod.uid, place)
 
     def gate(self, queued: QueuedPod, turns_at: float) -> None:
         """`gating_plugin` holds the pod."""
@@ -59,8 +64,7 @@ class Parked:
             self._turning.remove(queued)
             queued.turns_at = math.inf
         if queued in self.rejected:
-            del self.rejected[queued]
-            self.groups.take(queued)
+            self.groups.take(queued, self.rejected.pop(queued))
             return
         del self.gated[queued]
         pods = self._gated_by[queued.gating_plugin]
@@ -95,7 +99,7 @@ class Parked:
             found.append(queued)
         return found
 
-    def leftover(self, pods: Pods) -> list[QueuedPod]:
+    def leftover(self, pods: Iterable[QueuedPod]) -> list[QueuedPod]:
         """Some of these that have been parked too long; `next_deadline` has passed if any are."""
         now, most = self._clock.monotonic(), self._most_seconds
         over = takewhile(lambda queued: queued.parked_at + most <= now, pods)

@@ -62,8 +62,6 @@ class QueuedPod:
     gating_reasons: tuple[str, ...] = ()
     """Why, in that plugin's words."""
     where: SubQueue = SubQueue.ACTIVE
-    moved_by: str = ""
-    """What put it where it is: an event as kube-scheduler words it, such as `Node/Add`."""
 
     since: int = field(default=0, repr=False)
     """Where its attempt began in the log of what happens; see `inflight`."""

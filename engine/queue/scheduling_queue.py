@@ -653,7 +653,6 @@ class SchedulingQueue:
 
     def _arrive(self, queued: QueuedPod, where: SubQueue, why: str) -> None:
         queued.where = where
-        queued.moved_by = why
         self.incoming[where, why] += 1
         if self.on_change is not None:
             self.on_change(queued)
@@ -727,7 +726,7 @@ class SchedulingQueue:
         """A pod has been parked for too long: its group wakes, and others of it wait anew."""
         if queued.where is not SubQueue.UNSCHEDULABLE:
             return True
-        group = self._parked.groups.of(queued)
+        group = self._parked.rejected[queued]
         if len(group.parked) == 1 and group.out is None:
             return False
         self._wake_group(group, Wake.AFTER_BACKOFF, _TIMED_OUT)
@@ -784,7 +783,7 @@ class SchedulingQueue:
     def _wake_by_own(self, queued: QueuedPod, events: Sequence[ClusterEvent], old: Seen) -> None:
         """Wakes an unschedulable pod if a change of itself may help it."""
         # What holds for its class by now may be news to the pod.
-        group = self._parked.groups.of(queued)
+        group = self._parked.rejected[queued]
         verdict = queued.unschedulable_plugins | group.plugins, queued.pending_plugins
         for event in events:
             wake = self._registrations.wake(verdict, queued.pod, event, old, queued.pod.pod)
@@ -792,8 +791,7 @@ class SchedulingQueue:
                 self._move(queued, wake, str(event))
                 return
         if events:  # it may be like others no more
-            self._parked.groups.take(queued)
-            self._parked.groups.park(queued, queued.pod.uid, self._active_key(queued))
+            self._parked.part(queued, self._active_key(queued))
 
     def _reorder(self, queued: QueuedPod) -> None:
         """Takes the sort key again and moves the pod within its heap if it changed."""
