@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar
@@ -116,7 +116,7 @@ def pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
     if (old.metadata.labels or {}) != (new.metadata.labels or {}):
         actions.append(Action.UPDATE_POD_LABEL)
     if not _resources_untouched(old, new):
-        before, after = _requests_of(old), _requests_of(new)
+        before, after = as_far_as_legible(old).requests, as_far_as_legible(new).requests
         if any(amount > after.get(name, -1) for name, amount in before.items()):
             actions.append(Action.UPDATE_POD_SCALE_DOWN)
         if any(amount > before.get(name, -1) for name, amount in after.items()):
@@ -140,10 +140,6 @@ def _resources_untouched(old: Pod, new: Pod) -> bool:
     )
 
 
-def _requests_of(pod: Pod) -> Mapping[str, int]:
-    return as_far_as_legible(pod).requests
-
-
 def node_events(old: Node | None, new: Node | None) -> tuple[ClusterEvent, ...]:
     """That a node came or went, or the finer events of its change; none if nothing is read of it.
 
@@ -156,7 +152,7 @@ def node_events(old: Node | None, new: Node | None) -> tuple[ClusterEvent, ...]:
     uncordoned = old.spec.unschedulable and not new.spec.unschedulable
     if uncordoned or (old.spec.taints or []) != (new.spec.taints or []):
         actions.append(Action.UPDATE_NODE_TAINT)
-    if not _same_amounts(old.status.allocatable, new.status.allocatable):
+    if _amounts(old.status.allocatable) != _amounts(new.status.allocatable):
         actions.append(Action.UPDATE_NODE_ALLOCATABLE)
     if (old.metadata.labels or {}) != (new.metadata.labels or {}):
         actions.append(Action.UPDATE_NODE_LABEL)
@@ -184,22 +180,17 @@ def _condition_statuses(node: Node) -> dict[str, str]:
     return {condition.type: condition.status for condition in node.status.conditions or ()}
 
 
-def _same_amounts(old: ResourceList | None, new: ResourceList | None) -> bool:
-    old, new = old or {}, new or {}
-    return old == new or (
-        old.keys() == new.keys()
-        and all(_same_quantity(quantity, new[name]) for name, quantity in old.items())
-    )
+def _amounts(resources: ResourceList | None) -> dict[str, int | str]:
+    """The same for equal amounts, however they are written."""
+    return {name: _amount(quantity) for name, quantity in (resources or {}).items()}
 
 
-def _same_quantity(old: Quantity, new: Quantity) -> bool:
-    """Equal amounts, however they are written."""
-    if old == new:
-        return True
+def _amount(quantity: Quantity) -> int | str:
+    """In billionths; the text of what cannot be read."""
     try:
-        return parse(old).nano == parse(new).nano
+        return parse(quantity).nano
     except ValueError:
-        return False
+        return repr(quantity)
 
 
 # ---- what cannot be read -------------------------------------------------------------------------
@@ -220,11 +211,7 @@ def legible(item: _T) -> _T:
 
 
 def _is_legible(quantity: Quantity) -> bool:
-    try:
-        parse(quantity)
-    except ValueError:
-        return False
-    return True
+    return isinstance(_amount(quantity), int)
 
 
 def as_far_as_legible(pod: Pod) -> PodInfo:

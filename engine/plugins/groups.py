@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,20 +33,6 @@ FEW_GROUPS: Final = 48
 
 Ints = NDArray[np.int64]
 Counts = NDArray[np.float64]
-
-
-class Entities(Protocol):
-    """Rows, or groups of rows: what questions are asked about."""
-
-    def __len__(self) -> int: ...
-
-    def domain(self, part: int) -> NDArray[np.integer]:
-        """The domain of each by a label, -1 without it; any other number where it has no say."""
-        ...
-
-    def count(self, part: int) -> Counts:
-        """What was counted in the domain of each; anything without the label."""
-        ...
 
 
 class Part:
@@ -169,14 +155,6 @@ class Part:
         return rows
 
 
-def all_synced(parts: Sequence[Part], snapshot: Snapshot) -> bool:
-    """Catches up; false if there are no parts, or one has to be made anew."""
-    kept = bool(parts)
-    for part in parts:
-        kept &= part.sync(snapshot)
-    return kept
-
-
 def no_pods(snapshot: Snapshot, key: str) -> DomainTable:
     """A table of no pods, for its domains."""
     none = snapshot.topology.pod_set(None, NOTHING, terminating=True)
@@ -198,11 +176,11 @@ class ByRow:
         return len(range(*rows.indices(self._size))) if isinstance(rows, slice) else len(rows)
 
     def domain(self, part: int) -> NDArray[np.integer]:
-        """See `Entities.domain`."""
+        """The domain of each by a label, -1 without it; any other number where it has no say."""
         return self._parts[part].domains.domain[: self._size][self._rows]
 
     def count(self, part: int) -> Counts:
-        """See `Entities.count`."""
+        """What was counted in the domain of each; anything without the label."""
         one, domains = self._parts[part], self.domain(part)
         if one.by_row is not None:
             return one.column(self._size)[self._rows]
@@ -253,9 +231,13 @@ class Groups(ABC):
 
     def parts(self, snapshot: Snapshot) -> Sequence[Part]:
         """What was counted. Catches up."""
-        if not all_synced(self._parts, snapshot):
+        kept = bool(self._parts)
+        for part in self._parts:
+            kept &= part.sync(snapshot)
+        if not kept:
             self._parts, self._stamp = self._recount(snapshot), ()
-            all_synced(self._parts, snapshot)
+            for part in self._parts:
+                part.sync(snapshot)
         return self._parts
 
     def sync(self, snapshot: Snapshot) -> Moved:
@@ -295,11 +277,11 @@ class Groups(ABC):
         ]
 
     def domain(self, part: int) -> NDArray[np.integer]:
-        """See `Entities.domain`."""
+        """See `ByRow.domain`."""
         return self._columns()[:, 2 * part]
 
     def count(self, part: int) -> Counts:
-        """See `Entities.count`."""
+        """See `ByRow.count`."""
         one = self._parts[part]
         if self._sparse[part]:
             return self._columns()[:, 2 * part + 1].astype(np.float64)
@@ -358,6 +340,10 @@ class Groups(ABC):
         each = self._table.T.tolist()
         self._by_part = list(zip(each[::2], each[1::2], strict=True))
         self._group_of = {key: number for number, key in enumerate(self._numbers)}
+
+
+Entities = ByRow | Groups
+"""Rows, or groups of rows: what questions are asked about."""
 
 
 def _grouped(
