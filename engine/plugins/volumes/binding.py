@@ -63,6 +63,7 @@ from engine.plugins.volumes.claims import (
 )
 from engine.plugins.volumes.csi_nodes import CSI_NODES, migrated_plugins
 from engine.plugins.volumes.matching import Storage, Wanted, scores, volume_limit
+from engine.plugins.volumes.topology import Reach
 
 UNBOUND: Final = unresolvable("pod has unbound immediate PersistentVolumeClaims")
 _KINDS: Final = (CLAIMS, VOLUMES, CLASSES, CSI_NODES, "CSIDriver", "CSIStorageCapacity")
@@ -127,35 +128,31 @@ class VolumeBinding:
     # ---- acting
 
     def _reserve(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Reserved:
-        steps = self._steps(pod, snapshot, row)
-        if not steps.bindings and not steps.provisions:
+        wanted = _wanted(pod, snapshot)
+        if not isinstance(wanted, Wanted) or not wanted.delayed:
             return Reserved()
-        changes = steps.changes()
+        found = self._storage.find(wanted, snapshot, np.array([row], dtype=np.intp))
+        binding = _Binding(
+            self._storage,
+            snapshot.nodes.name(row),
+            [(one.volumes[one.chosen[0]], one.claim) for one in found.bindings if one.where[0]],
+            [provision.claim for provision in found.provisions if provision.where[0]],
+        )
+        if not binding.bindings and not binding.provisions:
+            return Reserved()
+        changes = binding.changes()
         assumed = [
             AssumeObject(type(new).__name__, object_key(new.metadata), new) for _, new in changes
         ]
         wait = Await(
             "volumes to be bound",
-            _Binding(steps, self._storage).check,
+            binding.check,
             frozenset({CLAIMS, VOLUMES}),
             self._timeout,
         )
         return Reserved(
             effects=tuple(assumed),
             pre_bind=(*[_patch(old, new) for old, new in changes], wait),
-        )
-
-    def _steps(self, pod: PodInfo, snapshot: Snapshot, row: int) -> _Steps:
-        """What has to become of claims and volumes so that the pod can run there."""
-        node = snapshot.nodes.name(row)
-        wanted = _wanted(pod, snapshot)
-        if not isinstance(wanted, Wanted) or not wanted.delayed:
-            return _Steps(node)
-        found = self._storage.find(wanted, snapshot, np.array([row], dtype=np.intp))
-        return _Steps(
-            node,
-            [(one.volumes[one.chosen[0]], one.claim) for one in found.bindings if one.where[0]],
-            [provision.claim for provision in found.provisions if provision.where[0]],
         )
 
 
@@ -258,24 +255,6 @@ def _patch(old: Any, new: Any) -> Patch:  # noqa: ANN401 - a volume or a claim
     return Patch(type(new).__name__, new.metadata.namespace, new.metadata.name, body)
 
 
-@dataclass(frozen=True, slots=True)
-class _Steps:
-    """What has to become of a pod's claims on a node, as they are before.
-
-    `bindings` are volumes and the claims that get them, for `provisions` a volume is made.
-    """
-
-    node: str
-    bindings: Sequence[tuple[PersistentVolume, PersistentVolumeClaim]] = ()
-    provisions: Sequence[PersistentVolumeClaim] = ()
-
-    def changes(self) -> list[tuple[Any, Any]]:
-        """Volumes and claims that have to be changed, before and after."""
-        pairs: list[tuple[Any, Any]] = [(one, _claimed(one, of)) for one, of in self.bindings]
-        pairs += [(one, _selected(one, self.node)) for one in self.provisions]
-        return [(old, new) for old, new in pairs if old != new]
-
-
 def _failed(why: str) -> Status:
     return Status(Code.ERROR, (f"binding volumes: {why}",))
 
@@ -284,28 +263,39 @@ class _FailedError(Exception):
     """Volumes and claims will not find each other."""
 
 
+@dataclass(eq=False)
 class _Binding:
-    """What is waited for: that claims and volumes that were changed have found each other.
+    """A pod's claims that are bound with it to a node, as they are before.
 
-    Until newer versions of them have been seen than those that were changed, nothing is known.
+    `bindings` are volumes and the claims that get them, for `provisions` a volume is made. Then it
+    is waited for that those that were changed have found each other: until newer versions of them
+    have been seen, nothing is known.
     """
 
-    def __init__(self, steps: _Steps, storage: Storage) -> None:
-        self._steps = steps
-        self._storage = storage
+    storage: Storage
+    node: str
+    bindings: Sequence[tuple[PersistentVolume, PersistentVolumeClaim]]
+    provisions: Sequence[PersistentVolumeClaim]
+
+    def __post_init__(self) -> None:
         self._before = {
             (type(old), object_key(old.metadata)): old.metadata.resource_version
-            for old, _ in steps.changes()
+            for old, _ in self.changes()
         }
+
+    def changes(self) -> list[tuple[Any, Any]]:
+        """Volumes and claims that have to be changed, before and after."""
+        pairs: list[tuple[Any, Any]] = [(one, _claimed(one, of)) for one, of in self.bindings]
+        pairs += [(one, _selected(one, self.node)) for one in self.provisions]
+        return [(old, new) for old, new in pairs if old != new]
 
     def check(self, snapshot: Snapshot) -> Status:
         """Success, Pending, or what went wrong so that the pod must be placed anew."""
-        steps = self._steps
-        if snapshot.nodes.row(steps.node) < 0:
-            return _failed(f'failed to get node "{steps.node}"')
+        if snapshot.nodes.row(self.node) < 0:
+            return _failed(f'failed to get node "{self.node}"')
         try:
-            done = all(self._has(snapshot, *each) for each in steps.bindings) and all(
-                self._is_made(snapshot, claim) for claim in steps.provisions
+            done = all(self._has(snapshot, *each) for each in self.bindings) and all(
+                self._is_made(snapshot, claim) for claim in self.provisions
             )
         except _FailedError as why:
             return _failed(str(why))
@@ -330,7 +320,7 @@ class _Binding:
         if self._is_old(claim):
             return False
         # A provisioner that cannot make the volume takes the annotation back.
-        if (claim.metadata.annotations or {}).get(SELECTED_NODE) != self._steps.node:
+        if (claim.metadata.annotations or {}).get(SELECTED_NODE) != self.node:
             raise _FailedError(f'provisioning failed for PVC "{claim.metadata.name}"')
         if claim.spec.volume_name:
             volume = find_volume(snapshot, claim.spec.volume_name)
@@ -350,9 +340,9 @@ class _Binding:
         return bool(item.metadata.resource_version == before)
 
     def _check_reach(self, snapshot: Snapshot, volume: PersistentVolume) -> None:
-        node, name = self._steps.node, volume.metadata.name
+        node, name = self.node, volume.metadata.name
         rows = np.array([snapshot.nodes.row(node)], dtype=np.intp)
-        fits, _, why = self._storage.reaches(volume, snapshot, rows)
+        fits, _, why = self.storage.reaches(volume, Reach(snapshot, rows))
         if not fits[0]:
             raise _FailedError(why or f'pv "{name}" node affinity doesn\'t match node "{node}"')
 

@@ -84,6 +84,7 @@ class Found:
     """What a pod's claims come to on each of the rows asked."""
 
     def __init__(self, size: int) -> None:
+        self.size = size
         self._why = np.zeros(size, dtype=np.intp)
         """A bit for each of `_REASONS`; all of them where it cannot be told."""
         self._failure = ""
@@ -138,48 +139,37 @@ class Storage:
 
     def find(self, wanted: Wanted, snapshot: Snapshot, rows: Rows) -> Found:
         """What the claims come to on each of the rows."""
-        found = Found(len(snapshot.nodes.present[rows]))
-        left = found.passed
+        reach = Reach(snapshot, rows)
+        found = Found(reach.size)
         for claim in wanted.bound:
-            left = self._check_bound(found, claim, snapshot, rows, left)
+            self._check_bound(found, claim, reach)
         if wanted.delayed:
-            _Search(self, found, snapshot, rows).run(wanted.delayed)
+            _Search(self, found, reach).run(wanted.delayed)
         return found
 
-    def reaches(
-        self, volume: PersistentVolume, snapshot: Snapshot, rows: Rows
-    ) -> tuple[BoolColumn, BoolColumn, str]:
+    def reaches(self, volume: PersistentVolume, reach: Reach) -> tuple[BoolColumn, BoolColumn, str]:
         """From which rows the volume can be reached, and of which that cannot be told, and why."""
-        reach = Reach(snapshot, rows)
         fits = reach.mask(_selector(volume))
         unknown = np.zeros(reach.size, dtype=np.bool_)
         of = migration_of(volume.spec)
         if of is None or of.handle is None:
             return fits, unknown, ""
-        moved = self.nodes.migrated(snapshot, of.plugin)[rows]
+        moved = self.nodes.migrated(reach.snapshot, of.plugin)[reach.rows]
         try:
             there = topology.of_volume(csi_affinity(of, volume))
         except ValueError as wrong:
             return fits & ~moved, moved, f"could not translate pv: {wrong}"
         return np.where(moved, reach.mask(there), fits), unknown, ""
 
-    def _check_bound(
-        self,
-        found: Found,
-        claim: PersistentVolumeClaim,
-        snapshot: Snapshot,
-        rows: Rows,
-        left: BoolColumn,
-    ) -> BoolColumn:
-        """The rows that are left after a bound claim."""
-        volume = find_volume(snapshot, claim.spec.volume_name)
+    def _check_bound(self, found: Found, claim: PersistentVolumeClaim, reach: Reach) -> None:
+        """Rejects the rows from which the volume cannot be reached, if nothing else does."""
+        left, volume = found.passed, find_volume(reach.snapshot, claim.spec.volume_name)
         if volume is None:
             found.reject(left, NO_VOLUME)
-            return np.zeros(len(left), dtype=np.bool_)
-        fits, unknown, why = self.reaches(volume, snapshot, rows)
+            return
+        fits, unknown, why = self.reaches(volume, reach)
         found.fail(left & unknown, why)
         found.reject(left & ~fits & ~unknown, NODE_CONFLICT)
-        return left & fits
 
 
 def scores(found: Found, line: IntColumn) -> Scores:
@@ -187,11 +177,9 @@ def scores(found: Found, line: IntColumn) -> Scores:
 
     Found volumes count, or else capacities that volumes are made from; each class alike.
     """
-    is_static = np.zeros(len(found.passed), dtype=np.bool_)
-    for binding in found.bindings:
-        is_static |= binding.where
-    static = _mean(found.bindings, line, len(is_static))
-    return np.where(is_static, static, _mean(found.provisions, line, len(is_static)))
+    is_static = np.logical_or.reduce([binding.where for binding in found.bindings])
+    static, made = (_mean(each, line, found.size) for each in (found.bindings, found.provisions))
+    return np.where(is_static, static, made)
 
 
 def _mean(choices: Sequence[Choice], line: IntColumn, size: int) -> Scores:
@@ -220,12 +208,11 @@ def _mean(choices: Sequence[Choice], line: IntColumn, size: int) -> Scores:
 class _Search:
     """The search for volumes of claims that are bound with their pod, on some rows at once."""
 
-    def __init__(self, storage: Storage, found: Found, snapshot: Snapshot, rows: Rows) -> None:
+    def __init__(self, storage: Storage, found: Found, reach: Reach) -> None:
         self._storage = storage
         self._found = found
-        self._snapshot = snapshot
-        self._rows = rows
-        self._reach = Reach(snapshot, rows)
+        self._reach = reach
+        self._snapshot = reach.snapshot
         self._active = found.told
         self._taken: dict[str, BoolColumn] = {}
         self._chosen: dict[str, list[Chosen]] = {}
@@ -234,7 +221,7 @@ class _Search:
         """Matches the claims with volumes, small ones first; what is left has to be made."""
         to_match: list[PersistentVolumeClaim] = []
         to_make: list[tuple[PersistentVolumeClaim, BoolColumn]] = []
-        numbers = np.arange(self._snapshot.nodes.size)[self._rows]
+        numbers = np.arange(self._snapshot.nodes.size)[self._reach.rows]
         for claim in claims:
             node = (claim.metadata.annotations or {}).get(SELECTED_NODE)
             if node is None:

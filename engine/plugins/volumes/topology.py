@@ -75,19 +75,19 @@ def _selector(terms: Iterable[list[SelectorRequirement] | None]) -> Selector:
 
 
 class Reach:
-    """Which of some rows selectors reach."""
+    """Some rows, and which of them selectors reach."""
 
     def __init__(self, snapshot: Snapshot, rows: Rows) -> None:
         self.size = len(snapshot.nodes.present[rows])
-        self._snapshot = snapshot
-        self._rows = rows
+        self.snapshot = snapshot
+        self.rows = rows
 
     def mask(self, selector: Selector | None) -> BoolColumn:
         """(n,) the rows that it reaches; None reaches all."""
         if selector is None:
             return np.ones(self.size, dtype=np.bool_)
-        return selector.mask(self._snapshot, self._rows)
+        return selector.mask(self.snapshot, self.rows)
 
     def codes(self, label: str) -> CodeColumn:
         """(n,) the values of a label, as codes."""
-        return self._snapshot.nodes.text(*label_column(label))[self._rows]
+        return self.snapshot.nodes.text(*label_column(label))[self.rows]
