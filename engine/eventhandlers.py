@@ -97,12 +97,6 @@ def _event_of(resource: Resource, old: Seen, new: Seen) -> ClusterEvent:
     return ClusterEvent(resource, Action.UPDATE_OTHER)
 
 
-def _lost_nomination(old: Pod, new: Pod | None) -> bool:
-    """A nominated pod counts as if it was on its node, for pods of lower or equal priority."""
-    nominated = old.status.nominated_node_name
-    return bool(nominated) and (new is None or new.status.nominated_node_name != nominated)
-
-
 def on_node(pod: Pod, node: str) -> Pod:
     """The pod as it was on the node, if only we said so: hints look at that."""
     if pod.node_name:
@@ -351,7 +345,7 @@ class PodHandler(_Handler):
             self.queue.add(pod)
             return
         self.queue.update(pod, () if _is_echo(old, new) else pod_events(old, new))
-        if _lost_nomination(old, new):
+        if old.status.nominated_node_name not in ("", new.status.nominated_node_name):
             self._nomination_lost(old)
 
     def _promise(self, old: Pod | None, pod: PodInfo) -> None:
@@ -365,6 +359,7 @@ class PodHandler(_Handler):
         self.cache.nominate(pod, node)
 
     def _nomination_lost(self, pod: Pod) -> None:
+        """A nominated pod counts as if it was on its node, for pods of lower or equal priority."""
         priority = pod.spec.priority or 0
         self.queue.move(POD_FREED, pod, None, only=lambda other: other.priority <= priority)
 

@@ -10,11 +10,12 @@ from typing import Final
 
 import numpy as np
 
-from engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
+from engine.framework.events import Action, Resource
 from engine.framework.interface import PASS, Points, PreFilterResult, State, Verdicts
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import unresolvable
+from engine.plugins.hints import on
 
 WRONG_NODE: Final = unresolvable("node(s) didn't match the requested node name")
 
@@ -27,7 +28,7 @@ class NodeName:
     def points(self) -> Points:
         """A node of that name may come."""
         return Points(
-            events=(ClusterEventWithHint(ClusterEvent(Resource.NODE, Action.ADD)),),
+            events=(on(Resource.NODE, Action.ADD),),
             class_key=_key,
             pre_filter=_pre_filter,
             filter=_filter,
