@@ -60,7 +60,7 @@ from engine.policy.guard import Load
 from engine.policy.needs import Needs, needs_of
 from engine.policy.plugin import Worlds
 from engine.policy.shadow import Shadow
-from engine.queue import SchedulingQueue
+from engine.queue import SchedulingQueue, SubQueue
 from engine.records import Records
 from engine.scheduler import Scheduler
 from engine.serving.server import ServerOptions
@@ -324,7 +324,8 @@ class App:
         def load() -> Load:
             failed = sum(self.telemetry.value(ATTEMPTS, "error", name) for name in names)
             errors = int(failed) + self.telemetry[Count.PLUGIN_ERRORS]
-            return Load(self.queue.unschedulable + self.queue.gated, errors)
+            counts = self.queue.counts()
+            return Load(counts[SubQueue.UNSCHEDULABLE] + counts[SubQueue.GATED], errors)
 
         names = [one.scheduler_name for one in self._profiles]
 

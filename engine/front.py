@@ -27,7 +27,7 @@ from engine.kube.reflector import Reflector
 from engine.kube.session import Session
 from engine.policy.bundle import Bundle
 from engine.policy.shadow import Shadow
-from engine.queue import SchedulingQueue
+from engine.queue import SchedulingQueue, SubQueue
 from engine.records import Records
 from engine.scheduler import Scheduler
 from engine.serving import process
@@ -200,14 +200,8 @@ class Front:
         process.measure(inside.telemetry)
 
     def _pending(self) -> dict[str, int]:
-        queue = self._inside.queue
-        return {
-            "active": queue.active,
-            "backoff": queue.backoff,
-            "unschedulable": queue.unschedulable,
-            "gated": queue.gated,
-            "waiting": 0 if self._inside.scheduler is None else len(self._inside.scheduler.permits),
-        }
+        counts = self._inside.queue.counts()
+        return {where.value: n for where, n in counts.items() if where is not SubQueue.IN_FLIGHT}
 
     def _unschedulable(self) -> Values:
         profiles = self._inside.settings.profiles

@@ -463,39 +463,21 @@ class SchedulingQueue:
 
     # ---- what there is ---------------------------------------------------------------------
 
-    def __len__(self) -> int:
-        """Pods that wait, without those in flight."""
-        return len(self._pods) - len(self._in_flight)
-
     def __contains__(self, uid: str) -> bool:
         """True unless the pod is unknown, or was deleted while in flight."""
         queued = self._pods.get(uid)
         return queued is not None and not queued.gone
 
-    @property
-    def active(self) -> int:
-        """Pods that can be tried now."""
-        return len(self._active_q)
-
-    @property
-    def backoff(self) -> int:
-        """Pods that will be tried when their backoff is over, or earlier if nothing else waits."""
-        return len(self._backoff_q) + len(self._error_backoff_q)
-
-    @property
-    def unschedulable(self) -> int:
-        """Pods that wait for something to happen."""
-        return len(self._parked.rejected)
-
-    @property
-    def gated(self) -> int:
-        """Pods that are not let in."""
-        return len(self._parked.gated)
-
-    @property
-    def in_flight(self) -> int:
-        """Pods that are being tried or bound."""
-        return len(self._in_flight)
+    def counts(self) -> dict[SubQueue, int]:
+        """How many pods are where."""
+        found = {
+            SubQueue.ACTIVE: len(self._active_q),
+            SubQueue.BACKOFF: len(self._backoff_q) + len(self._error_backoff_q),
+            SubQueue.UNSCHEDULABLE: len(self._parked.rejected),
+            SubQueue.GATED: len(self._parked.gated),
+            SubQueue.IN_FLIGHT: len(self._in_flight),
+        }
+        return {**found, SubQueue.WAITING: len(self._pods) - sum(found.values())}
 
     @property
     def ready(self) -> bool:

@@ -21,6 +21,7 @@ from engine.embedded import EmbeddedCluster, Pace
 from engine.kube.errors import LeaseLost
 from engine.kube.session import Session
 from engine.kube.wiring import Wiring
+from engine.queue import SubQueue
 from engine.sections import LeaderElection
 from engine.telemetry import Count, Telemetry
 
@@ -682,8 +683,8 @@ def test_a_follower_tells_nobody_anything_and_the_leader_to_come_tells_it_all(de
                 pod = {"metadata": {"name": "held", "labels": {"wait": "yes"}}, "spec": spec}
                 cluster.create("pods", pod, namespace="default")
                 if not delayed:
-                    await berth.until(lambda: berth.app.queue.gated == 1)
-                    await berth.until(lambda: berth.app.queue.active == 1)
+                    await berth.until(lambda: berth.app.queue.counts()[SubQueue.GATED] == 1)
+                    await berth.until(lambda: berth.app.queue.counts()[SubQueue.ACTIVE] == 1)
                 await asyncio.sleep(0.05)
                 assert cluster.list("events") == []
                 assert (berth.placed, berth.condition("held"), berth.condition(bad)) == (
@@ -732,7 +733,7 @@ def test_cache_and_queue_are_compared_with_the_server():
             await berth.until(lambda: berth.bundles)
             node = await berth.lands(berth.pod("redis"))
             berth.pod("stuck", resources={"requests": {"cpu": "900"}})
-            await berth.until(lambda: berth.app.queue.unschedulable == 1)
+            await berth.until(lambda: berth.app.queue.counts()[SubQueue.UNSCHEDULABLE] == 1)
             await berth.until(lambda: not berth.app.cache.assumed_pods)
             session = await Session.from_kubeconfig(cluster.kubeconfig())
 

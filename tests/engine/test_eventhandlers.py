@@ -255,7 +255,7 @@ def test_a_pod_bound_by_someone_else_leaves_the_queue(world: World) -> None:
     world.pods.on_add(pod())
     world.pods.on_update(pod(), pod(on="n2"))
     assert world.cache.node_of("p") == "n2"
-    assert len(world.queue) == 0
+    assert not [*world.queue.pending()]
 
 
 def test_the_same_name_with_another_uid_is_another_pod(world: World) -> None:
@@ -272,7 +272,7 @@ def test_a_waiting_pod_that_ends_leaves_the_queue(world: World, end: Pod | None)
         world.pods.on_delete(pod(deleted=True))
     else:
         world.pods.on_update(pod(), end)
-    assert len(world.queue) == 0
+    assert not [*world.queue.pending()]
     assert world.told() == []
 
 

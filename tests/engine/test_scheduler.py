@@ -363,7 +363,7 @@ async def test_a_pod_deleted_while_it_is_bound_is_gone_whatever_the_answer(answe
     assert world.assigned() is None
     assert world.where() is None
     assert world.edge.conditions == []
-    assert len(world.queue) == world.queue.in_flight == 0
+    assert not sum(world.queue.counts().values())
 
 
 @in_a_loop
@@ -417,7 +417,7 @@ async def test_pods_that_are_on_a_node_or_being_deleted_are_skipped():
     world.queue.add(make_pod_info(leaving))
     await world.turn()
     assert (world.decisions, world.edge.binds) == ([], [])
-    assert len(world.queue) == world.queue.in_flight == 0
+    assert not sum(world.queue.counts().values())
 
 
 # ---- pods without a node -------------------------------------------------------------------------
@@ -678,14 +678,17 @@ async def test_no_more_bindings_are_in_flight_than_the_bound():
         world.comes(f"p{number}")
     assert not world.scheduler.work()
     assert world.scheduler.in_flight == MOST_IN_FLIGHT
-    assert world.queue.active == 30
+    assert world.queue.counts()[SubQueue.ACTIVE] == 30
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     for answer in answers[:10]:
         answer.set_result(BOUND)
     await until(lambda: world.scheduler.in_flight == MOST_IN_FLIGHT - 10)
     world.scheduler.work()
-    assert (world.scheduler.in_flight, world.queue.active) == (MOST_IN_FLIGHT, 20)
+    assert (world.scheduler.in_flight, world.queue.counts()[SubQueue.ACTIVE]) == (
+        MOST_IN_FLIGHT,
+        20,
+    )
     for answer in answers[10:]:
         answer.set_result(BOUND)
     await world.turn()
@@ -748,7 +751,7 @@ async def test_a_gate_holds_its_limit_when_it_opens_for_many():
     pods = [world.comes(f"p{n}", labels={"j": "x"}) for n in range(5)]
     await world.turn()
     assert [name for name, _ in world.edge.binds] == ["p0", "p1"]
-    assert world.queue.gated == 3
+    assert world.queue.counts()[SubQueue.GATED] == 3
     for number, pod in enumerate(pods[:2]):
         at = datetime.fromtimestamp(world.clock.time(), UTC).isoformat()
         said = Condition(type="PodScheduled", status="True", last_transition_time=at)
@@ -1004,7 +1007,7 @@ def test_no_pod_is_lost_or_bound_twice(script, fates):
     assert world.cache.assigned() == {uid: (node, False) for uid, node in placed.items()}
     waiting = {queued.pod.uid for queued in world.queue.pending()}
     assert waiting == server.pods.keys() - placed.keys()
-    assert (world.scheduler.in_flight, world.queue.in_flight) == (0, 0)
+    assert (world.scheduler.in_flight, world.queue.counts()[SubQueue.IN_FLIGHT]) == (0, 0)
     for name in server.nodes:
         there = [pod for uid, pod in server.pods.items() if placed.get(uid) == name]
         requested = sum(make_pod_info(pod).requests["cpu"] for pod in there)
@@ -1065,6 +1068,6 @@ def test_of_many_pods_that_fit_nowhere_one_is_tried_when_room_is_made():
         await world.turn()
         assert len(world.edge.binds) == 2
         assert len(world.decisions) - before == 5
-        assert world.queue.unschedulable == 28
+        assert world.queue.counts()[SubQueue.UNSCHEDULABLE] == 28
 
     asyncio.run(run())

@@ -51,7 +51,9 @@ async def test_a_pod_waits_on_its_node_until_what_it_waits_for_is_so():
     made = world()
     pod = await held(made, cpu="1500m")
     assert made.assigned() == ("n1", True), "it keeps its place"
-    assert (made.scheduler.in_flight, made.queue.in_flight) == (0, 0), "and no slot"
+    assert (made.scheduler.in_flight, made.queue.counts()[SubQueue.IN_FLIGHT]) == (0, 0), (
+        "and no slot"
+    )
     words = "waits on node n1, 60 s at most: nobody said go (p.policy:1)"
     assert told(made, "WaitingOnPermit") == [words]
     assert made.edge.conditions == [("p", "WaitingOnPermit", words)]

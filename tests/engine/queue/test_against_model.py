@@ -366,23 +366,17 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def same_places(self) -> None:
         found = {q.pod.uid: q.where.value for q in self.queue.pending()}
-        flying = {u for u, m in self.model.items() if m.where == "in_flight"}
-        expected = {u: m.where for u, m in self.model.items() if u not in flying}
+        expected = {u: m.where for u, m in self.model.items() if m.where != "in_flight"}
         assert found == expected
-        assert self.queue.in_flight == len(flying)
-        assert len(self.queue) == len(expected)
         places = [m.where for m in self.model.values()]
-        assert self.queue.active == places.count("active")
-        assert self.queue.backoff == places.count("backoff")
-        assert self.queue.unschedulable == places.count("unschedulable")
-        assert self.queue.gated == places.count("gated")
+        assert self.queue.counts() == {where: places.count(where.value) for where in SubQueue}
 
     @invariant()
     def indexes_are_whole(self) -> None:
         q = self.queue
         heaps = [*q._active_q, *q._backoff_q, *q._error_backoff_q]
         everywhere = [*heaps, *q._parked.rejected, *q._parked.gated]
-        assert len(everywhere) == len(set(everywhere)) == len(q)
+        assert len(everywhere) == len(set(everywhere)) == len([*q.pending()])
         rejected = {
             plugin: {queued for group in groups for queued in group.parked}
             for plugin, groups in q._parked.groups._rejected_by.items()
@@ -393,7 +387,7 @@ class QueueMachine(RuleBasedStateMachine):
             since = [queued.parked_at for queued in parked]
             assert since == sorted(since)
         assert rejected.keys() <= self.hints.keys()
-        if not q.in_flight:
+        if not q._in_flight:
             assert not q._in_flight._log
         assert all(queued.where is not SubQueue.IN_FLIGHT for queued in everywhere)
 

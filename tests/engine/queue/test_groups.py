@@ -68,7 +68,7 @@ class Bench:
         for queued in iter(self.queue.pop, None):
             self.queue.requeue_rejected(queued, rejected_by)
         self.clock.advance(30)
-        assert self.queue.unschedulable == count
+        assert self.queue.counts()[SubQueue.UNSCHEDULABLE] == count
 
     def pop(self) -> QueuedPod | None:
         return self.queue.pop()
@@ -84,7 +84,7 @@ def test_of_ten_thousand_pods_one_is_asked_about_and_one_is_tried() -> None:
         assert bench.pop() is None
         bench.clock.advance(30)
     assert bench.asked["x"] == 5
-    assert bench.queue.unschedulable == 10_000
+    assert bench.queue.counts()[SubQueue.UNSCHEDULABLE] == 10_000
     assert bench.queue.rejected_by() == {"Fit": 10_000}
 
 
@@ -99,7 +99,7 @@ def test_where_one_finds_a_node_the_next_follows() -> None:
     for one in placed:
         bench.queue.done(one.pod.uid)
     assert bench.pop() is None
-    assert bench.queue.unschedulable == 7
+    assert bench.queue.counts()[SubQueue.UNSCHEDULABLE] == 7
 
 
 @pytest.mark.parametrize("end", ["error", "deleted", "deleted in flight", "held", "alone", "other"])
@@ -328,7 +328,7 @@ class Sleepers(RuleBasedStateMachine):
             there = [q for q in queue.pending() if label_of(q.pod) == of]
             assert not (there and self.free[of] > 0), of
         assert not queue._out
-        assert queue.unschedulable == len(self.alive)
+        assert queue.counts()[SubQueue.UNSCHEDULABLE] == len(self.alive)
 
 
 TestSleepers = Sleepers.TestCase

@@ -220,7 +220,8 @@ def test_nobody_waits_for_more_than_five_minutes(
 
 def test_a_gated_pod_waits_for_its_gate(queue: SchedulingQueue) -> None:
     queue.add(waiting("p", labels={"held": "yes"}))
-    assert (queue.gated, queue.active) == (1, 0)
+    counts = queue.counts()
+    assert (counts[SubQueue.GATED], counts[SubQueue.ACTIVE]) == (1, 0)
     queued = queue.get("p")
     assert queued is not None
     assert (queued.gating_plugin, queued.gating_reasons) == ("Gates", ("held",))
@@ -264,7 +265,7 @@ def test_new_rules_order_and_gate_what_is_active(queue: SchedulingQueue) -> None
 
     queue.set_rules(Rules(by_name, no_c, HINTS), None)
     assert [pop(queue).pod.name for _ in range(2)] == ["b", "a"]
-    assert queue.gated == 1
+    assert queue.counts()[SubQueue.GATED] == 1
 
 
 def test_a_sort_key_is_taken_again_when_the_pod_changes(queue: SchedulingQueue) -> None:
@@ -444,12 +445,12 @@ def test_gates_that_look_at_more_than_the_pod_are_asked_again_for_each_that_is_p
     started.append("before")
     for name in "abc":
         queue.add(waiting(name))
-    assert queue.gated == 3
+    assert queue.counts()[SubQueue.GATED] == 3
     started.clear()
     queue.move(NODE_TAINT)
-    assert queue.active == 3
+    assert queue.counts()[SubQueue.ACTIVE] == 3
     while (queued := queue.pop()) is not None:
         started.append(queued.pod.name)
         queue.done(queued.pod.uid)
     assert started == (["a"] if moves else ["a", "b", "c"])
-    assert queue.gated == (2 if moves else 0)
+    assert queue.counts()[SubQueue.GATED] == (2 if moves else 0)
