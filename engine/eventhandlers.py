@@ -236,12 +236,9 @@ class _Handler:
     queue: SchedulingQueue
     on_work: Callable[[], None]
     """Called whenever the queue may have something to pop."""
-    synced: bool = field(default=False, init=False)
-    """True once everything that was there at the start has been told."""
 
     def on_synced(self) -> None:
-        """The first list is through."""
-        self.synced = True
+        """The first list is through, which nobody here waits for."""
 
     def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:
         """Nothing is known of the object but its name: what was known of it stays."""
@@ -522,7 +519,6 @@ class EventHandlers:
         self.pods = PodHandler(cache, queue, on_work, scheduler_names, on_refused, telemetry)
         self.nodes = NodeHandler(cache, queue, on_work, on_node)
         self.namespaces = NamespaceHandler(cache, queue, on_work)
-        self._others: list[ObjectHandler] = []
         self._of = cache, queue, on_work
 
     def of(
@@ -532,11 +528,4 @@ class EventHandlers:
 
         `on_change` is called with the kind at each of them.
         """
-        handler = ObjectHandler(*self._of, wakes, on_change)
-        self._others.append(handler)
-        return handler
-
-    @property
-    def synced(self) -> bool:
-        """True once all of them are."""
-        return all(each.synced for each in (self.pods, self.nodes, self.namespaces, *self._others))
+        return ObjectHandler(*self._of, wakes, on_change)

@@ -102,7 +102,6 @@ class WaitedFor(ObjectHandler):
 
     def on_synced(self) -> None:
         """All that there were are told."""
-        super().on_synced()
         self.on_work()
 
 

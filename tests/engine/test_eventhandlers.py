@@ -460,15 +460,10 @@ def test_work_is_announced() -> None:
         on_work=lambda: calls.append(None),
     )
     handlers.nodes.on_add(node())
-    volumes, services = handlers.of(Resource.PERSISTENT_VOLUME), handlers.of(None)
-    volumes.on_add(PersistentVolume(ObjectMeta("pv")))
+    handlers.of(Resource.PERSISTENT_VOLUME).on_add(PersistentVolume(ObjectMeta("pv")))
     assert not calls
     handlers.pods.on_add(pod())
     assert calls
-    assert not handlers.synced
-    for handler in (handlers.pods, handlers.nodes, handlers.namespaces, volumes, services):
-        handler.on_synced()
-    assert handlers.synced
 
 
 # ---- any history ---------------------------------------------------------------------------------
