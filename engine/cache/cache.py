@@ -295,7 +295,8 @@ class Cache:
         if behind == 1:
             return rows, causes
         if self.nodes_generation <= generation:  # pods alone, for which there is one cause
-            rows = np.array(sorted(set(rows.tolist())), np.intp)
+            rows = np.sort(rows)
+            rows = rows[_begins(rows)]
             return rows, causes[: len(rows)]
         return _each_once(rows, causes)
 
@@ -632,8 +633,16 @@ def _each_once(rows: NDArray[np.intp], causes: NDArray[np.int64]) -> Changes:
         return np.array(ordered, np.intp), np.array([found[row] for row in ordered], np.int64)
     order = rows.argsort(kind="stable")
     rows = rows[order]
-    first = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
+    first = np.flatnonzero(_begins(rows))
     return rows[first], np.bitwise_or.reduceat(causes[order], first)
+
+
+def _begins(rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Where another row begins among some in order, of which there are any."""
+    begins = np.empty(len(rows), np.bool_)
+    begins[0] = True
+    np.not_equal(rows[1:], rows[:-1], out=begins[1:])
+    return begins
 
 
 def _causes(old: Node, new: Node) -> int:

@@ -7,7 +7,7 @@ This is the one place of the core that catches any exception: a plugin's fault b
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Final, NamedTuple, ParamSpec, TypeVar
+from typing import Final, Generic, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
 from engine.framework.trials import Trials
 
-_MOST_SILENT: Final = 4096
+_MOST_PARTS: Final = 4096
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 Candidates = NDArray[np.intp]
@@ -97,22 +97,27 @@ class Terms:
         self.versions: list[Depends] = []
 
 
-class _Silent:
-    """The parts of class keys that a plugin has no say about, whatever the cluster is like."""
+class _Said(Generic[_T]):
+    """What comes of a plugin for parts of class keys, whatever the cluster is like."""
 
     __slots__ = ("parts", "place")
 
     def __init__(self) -> None:
         self.place = -1
         """Where its part is in a key, -1: it has none, and there are no `parts`."""
-        self.parts: set[Hashable] = set()
+        self.parts: dict[Hashable, _T | None] = {}
+        """None: it has no say."""
 
-    def add(self, key: Key | None) -> None:
-        """The plugin had no say about a pod with this key."""
-        if key is not None and self.place >= 0:
-            if len(self.parts) >= _MOST_SILENT:
+    def keep(
+        self, key: Key | None, asked: PreFilterResult | PreScoreResult, found: _T | None
+    ) -> None:
+        """What came of asking it about a pod with this key, if it depends on the pod alone."""
+        if key is None or self.place < 0 or asked.version is not None:
+            return
+        if asked.scope is Scope.ROW:
+            if len(self.parts) >= _MOST_PARTS:
                 self.parts.clear()
-            self.parts.add(key[self.place])
+            self.parts[key[self.place]] = found
 
 
 class Asking:
@@ -132,16 +137,16 @@ class Asking:
         asked = [*filters, *[(name, points) for name, points, _ in scorers]]
         self.wide_keys = frozenset([name for name, points in asked if points.wide_key])
         """Whose `class_key` concerns no answer by row."""
-        self._filters = [(name, points, _Silent()) for name, points in filters]
-        self._scorers = [(*one, _Silent()) for one in scorers]
+        self._filters = [(*one, _Said[Filtering]()) for one in filters]
+        self._scorers = [(*one, _Said[Scoring]()) for one in scorers]
 
     def has_keys(self, names: Sequence[str]) -> None:
         """These plugins have parts of class keys, in this order."""
         places = {name: number for number, name in enumerate(names)}
-        for name, _, silent in self._filters:
-            silent.place = places.get(name, -1)
-        for name, _, _, silent in self._scorers:
-            silent.place = places.get(name, -1)
+        for name, _, said in self._filters:
+            said.place = places.get(name, -1)
+        for name, _, _, of_scores in self._scorers:
+            of_scores.place = places.get(name, -1)
 
     def guard(
         self, plugin: str, point: str, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
@@ -172,8 +177,8 @@ class Asking:
     ) -> Terms:
         """Asks PreFilter; with `what_if` for questions about rows as they could be.
 
-        With the key of the pod's class, who skipped a pod with the same part in it, and said of
-        nothing that it depends on that, is not asked again.
+        With the key of the pod's class, who was asked about a pod with the same part in it, and
+        said that nothing but rows is beside that, is not asked again.
 
         Raises:
             Unfit: a PreFilter rejected the pod.
@@ -181,26 +186,28 @@ class Asking:
         """
         terms = Terms()
         wanted: frozenset[str] | None = None
-        for name, points, silent in self._filters:
-            if key is not None and key[silent.place] in silent.parts:
+        for name, points, said in self._filters:
+            if key is not None and (part := key[said.place]) in said.parts:
+                known = said.parts[part]
+                if known is not None:
+                    terms.by_row.append(known)
                 continue
             asks = points.what_if if what_if and points.what_if else points.pre_filter
             result = self._pre_filter(name, asks, pod, snapshot)
             if result.version is not None:
                 self.keep_version(terms.versions, name, result.version, snapshot)
-            elif result.status.code is Code.SKIP:
-                silent.add(key)
-            if result.status.code is Code.SKIP:
-                continue
-            if result.rows is not None:
+            found = None
+            if result.status.ok and points.filter is not None and result.rejects:
+                found = Filtering(name, points, result)
+                (terms.by_row if result.scope is Scope.ROW else terms.wide).append(found)
+            if result.rows is None:
+                said.keep(key, result, found)
+            elif result.status.ok:
                 names = self.guard(name, "PreFilter", self._allow, terms, name, result, snapshot)
                 wanted = names if wanted is None else wanted & names
                 if not wanted:
                     left_out = unresolvable(_left_out(terms.allowed_by))
                     raise self._end(left_out, snapshot, terms.allowed_by)
-            if points.filter is not None and result.rejects:
-                kind = terms.by_row if result.scope is Scope.ROW else terms.wide
-                kind.append(Filtering(name, points, result))
         return terms
 
     def _pre_filter(
@@ -254,8 +261,11 @@ class Asking:
             PluginError: a plugin raised, or says that it cannot score the pod.
         """
         found: list[Scoring] = []
-        for name, points, weight, silent in self._scorers:
-            if key is not None and key[silent.place] in silent.parts:
+        for name, points, weight, said in self._scorers:
+            if key is not None and (part := key[said.place]) in said.parts:
+                known = said.parts[part]
+                if known is not None:
+                    found.append(known)
                 continue
             result = _ANY_ROWS
             if points.pre_score is not None:
@@ -263,18 +273,16 @@ class Asking:
                     result = points.pre_score(pod, snapshot)
                 except Exception as cause:
                     raise self.fault(name, "PreScore", cause) from cause
-            code = result.status.code
             if result.version is not None:
                 self.keep_version(versions, name, result.version, snapshot)
-            elif code is Code.SKIP:
-                silent.add(key)
-            if code is Code.SUCCESS and points.score is None:
-                continue  # only its score is off
-            if code is Code.SUCCESS:
-                found.append(Scoring(name, points, weight, result))
-            elif code is not Code.SKIP:
-                said = RuntimeError(" ".join(result.status.reasons))
-                raise PluginError(name, "PreScore", said)
+            if not result.status.ok and result.status.code is not Code.SKIP:
+                cannot = RuntimeError(" ".join(result.status.reasons))
+                raise PluginError(name, "PreScore", cannot)
+            scoring = None
+            if result.status.ok and points.score is not None:  # else only its score is off
+                scoring = Scoring(name, points, weight, result)
+                found.append(scoring)
+            said.keep(key, result, scoring)
         return found
 
     def keep_version(

@@ -46,7 +46,6 @@ from engine.framework.ties import Ties
 _FEW_ROWS: Final = 16
 _ANY: Final = int(Cause.ANY)
 _TO_HIGHEST: Final = (1 << 63) - 1
-_ONE_ZERO: Final = np.zeros(1)
 
 
 class ColumnOf(Protocol):
@@ -304,10 +303,12 @@ class Filling:
             totals = np.zeros(len(passed))
         self._write(keys, snapshot, rows, passed, totals)
         keys.shared_stamp = keys.stamp()
-        keys.shared_causes = 0
-        for shared in keys.shared():
-            keys.shared_causes |= shared.causes
-        keys.causes = _causes(keys)
+        keys.causes = keys.shared_causes = 0
+        asked: list[Filtering | Scoring] = [*keys.by_row, *keys.baked()]
+        for one in asked:
+            causes = int(one.result.causes)
+            keys.causes |= causes
+            keys.shared_causes |= causes if one.shared is not None else 0
         keys.place.layout, keys.place.generation = snapshot.layout, snapshot.generation
 
     def _write(
@@ -429,13 +430,13 @@ class Filling:
         for scoring in scorings:
             result = scoring.result
             by_row = result.scope is Scope.ROW
+            if scoring.shared is not None and scoring.shared.uniform:
+                if result.normalization is Normalization.BY_MAX_REVERSED:
+                    keys.base += scoring.weight * MAX_SCORE
+                keys.uniform.append(scoring)
+                continue
             if _is_plain(scoring):
                 keys.scorers.append(scoring)
-                continue
-            if scoring.shared is not None and scoring.shared.uniform:
-                how = result.normalization
-                keys.base += scoring.weight * float(by_top(how, _ONE_ZERO, 0.0)[0])
-                keys.uniform.append(scoring)
                 continue
             if result.scope is Scope.ALL:
                 continue
@@ -598,7 +599,7 @@ class Filling:
         if shared is None:
             raw = self._asking.raw(scoring, pod, snapshot, rows)
         else:
-            raw = None if shared.uniform else shared.column[rows]
+            raw = shared.column[rows]
         if raw is None or not len(raw):
             return None
         if np.minimum.reduce(raw) < 0 or np.maximum.reduce(raw) > MAX_SCORE:
@@ -623,13 +624,16 @@ class Filling:
 def _keys(
     keys: KeyColumn, totals: Scores, places: IntColumn, buffer: IntColumn, *, out: IntColumn
 ) -> None:
-    """The keys of totals; `places` are those of the same rows, `buffer` may be the same array."""
-    unit = UNIT if keys.whole else FRACTION
+    """The keys of totals, which are written to.
+
+    `places` are those of the same rows, `buffer` may be the same array.
+    """
+    totals *= UNIT if keys.whole else FRACTION
     if keys.scorers or keys.lookups:  # rows without a node may have scores that are no numbers
         with np.errstate(invalid="ignore"):
-            np.multiply(totals, unit, out=out, casting="unsafe")
+            out[:] = totals
     else:
-        np.multiply(totals, unit, out=out, casting="unsafe")
+        out[:] = totals
     if not keys.whole:
         np.left_shift(out, TIE_BITS, out=out)
     np.bitwise_xor(places, keys.offset, out=buffer)
@@ -645,13 +649,3 @@ def _is_plain(scoring: Scoring) -> bool:
     """Whether it scores rows, whichever are feasible."""
     result = scoring.result
     return result.scope is Scope.ROW and result.normalization is Normalization.NONE
-
-
-def _causes(keys: KeyColumn) -> int:
-    """Which changes of a row can change its key; a node that came or went always can."""
-    causes = 0
-    for filtering in keys.by_row:
-        causes |= int(filtering.result.causes)
-    for scoring in keys.baked():
-        causes |= int(scoring.result.causes)
-    return causes

@@ -187,7 +187,7 @@ class KeyColumn:
         """Changes when all keys have to be made anew for what it shares with other classes."""
         shared = [lookup.scoring.shared for lookup in self.lookups]
         odd = [one for one in self.uniform if one.shared is not None and not one.shared.uniform]
-        return sum([one.answers for one in shared if one is not None]) - len(odd)
+        return sum([one.answers for one in shared if one is not None]) + len(odd)
 
 
 _NO_KEYS: Final = KeyColumn(0)
@@ -244,9 +244,7 @@ def row_of(
     """
     masks = _masks(keys, snapshot)
     checks = [_check(f, pod, snapshot) for f in keys.filters if f.shared is None]
-    scores = [
-        _weighed(s, pod, snapshot) for s in keys.scorers if not (s.shared and s.shared.uniform)
-    ]
+    scores = [_weighed(s, pod, snapshot) for s in keys.scorers]
     lookups = [(one.weight, one.cells) for one in keys.lookups]
     turn, places = keys.offset, ties.data
     apart = _apart(keys, pod, snapshot)

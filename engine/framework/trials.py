@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from engine.framework.decision import Rejection, Rejections
 from engine.framework.interface import Room, Rooms, Scope, Verdicts
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import BoolColumn, Cause, Snapshot
+from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 
 if TYPE_CHECKING:
     from engine.framework.asking import Filtering
@@ -81,7 +81,8 @@ class Trials:
         rows = np.flatnonzero(left)
         if not len(rows):
             return
-        for status, positions in self.ask(filtering, over or self.snapshot, rows).groups():
+        asked: Rows = slice(0, len(left)) if len(rows) == len(left) else rows
+        for status, positions in self.ask(filtering, over or self.snapshot, asked).groups():
             if len(positions):
                 left[rows[positions]] = False
                 yield Rejection(filtering.name, status, rows[positions])
@@ -209,7 +210,7 @@ class Trials:
             for row in one.rows.tolist()
         }
 
-    def ask(self, filtering: Filtering, snapshot: Snapshot, rows: NDArray[np.intp]) -> Verdicts:
+    def ask(self, filtering: Filtering, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """One filter's answer."""
         ask, state = filtering.points.filter, filtering.result.state
         assert ask is not None

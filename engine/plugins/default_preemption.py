@@ -190,6 +190,7 @@ def cheapest(plans: Plans) -> list[int]:
     """
     if not plans.helps.any():
         return []
+    # Who stays counts less than anybody who goes, so that sums compare as those of who goes do.
     priority = np.where(plans.gone, plans.values("priority", _priority), -_ABOVE_ZERO)
     top = priority.max(axis=0)
     start = plans.values("start", starts_of)
@@ -197,7 +198,7 @@ def cheapest(plans: Plans) -> list[int]:
     found: list[int] = plans.cheapest(
         plans.violations,
         top,
-        (priority + _ABOVE_ZERO).sum(axis=0),
+        priority.sum(axis=0),
         np.count_nonzero(plans.gone, axis=0),
         -np.where(plans.gone & (priority == top), start, np.inf).min(axis=0),
     ).tolist()

@@ -49,7 +49,7 @@ NAME: Final = "NodeResourcesFit"
 TOO_MANY_PODS: Final = "Too many pods"
 _ROOM: Final = PreFilterResult(causes=Cause.POD | Cause.ALLOCATABLE)
 _BUILT_IN: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
-_MOST_IN_A_KEY: Final = 62
+_BITS_OF_A_KEY: Final = 32
 _INT64_MAX: Final = (1 << 63) - 1
 
 
@@ -125,12 +125,11 @@ class NodeResourcesFit:
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """Rejects nodes without room for one more pod, or for what it requests."""
-        rooms = self._rooms(pod, snapshot)
-        passed = _lacks(rooms[0], rows)
-        for room in rooms[1:]:
-            passed |= _lacks(room, rows)
-        np.logical_not(passed, out=passed)
-        return Verdicts(passed, lambda: _reasons(self._rooms(pod, snapshot), rows, passed))
+        nodes = snapshot.nodes
+        passed = nodes.pod_count[rows] < nodes.allocatable(PODS)[rows]
+        for resource, need in self._needs(pod):
+            passed &= nodes.allocatable(resource)[rows] - nodes.requested(resource)[rows] >= need
+        return Verdicts(passed, lambda: _reasons(self._rooms(pod, snapshot), rows))
 
     def _filter_row(self, state: State, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], bool]:
         pods, *rooms = [
@@ -216,23 +215,19 @@ def _built_in_first(item: tuple[str, int]) -> tuple[int, str]:
     return (_BUILT_IN.index(resource) if resource in _BUILT_IN else len(_BUILT_IN)), resource
 
 
-def _lacks(room: Room, rows: Rows) -> BoolColumn:
-    limit, used = room.limit[rows], room.used[rows]
-    lacks: BoolColumn = limit - used < room.need if room.resource else used >= limit
-    return lacks
-
-
-def _reasons(rooms: Sequence[Room], rows: Rows, passed: BoolColumn) -> StatusGroups:
+def _reasons(rooms: Sequence[Room], rows: Rows) -> StatusGroups:
     """Rejected nodes with the same shortages together."""
-    positions = np.flatnonzero(~passed)
-    short = [_lacks(room, rows)[positions] for room in rooms]
-    never = np.zeros(len(positions), dtype=np.bool_)
-    for room, lacks in zip(rooms[1:], short[1:], strict=True):
-        never |= lacks & (room.limit[rows][positions] < room.need)
-    return [
-        (_shortage(rooms, pattern), positions[members])
-        for pattern, members in _patterns([*short, never])
-    ]
+    flags: list[BoolColumn] = []
+    never = np.zeros(len(rooms[0].limit[rows]), np.bool_)
+    for room in rooms:
+        limit, used = room.limit[rows], room.used[rows]
+        lacks = limit - used < room.need if room.resource else used >= limit
+        if room.resource:
+            never |= lacks & (limit < room.need)
+        flags.append(lacks)
+    flags.append(never)
+    groups = [(alike, [bool(flag[alike[0]]) for flag in flags]) for alike in _alike(flags)]
+    return [(_shortage(rooms, pattern), alike) for alike, pattern in groups if any(pattern)]
 
 
 def _shortage(rooms: Sequence[Room], pattern: Sequence[bool]) -> Status:
@@ -241,18 +236,18 @@ def _shortage(rooms: Sequence[Room], pattern: Sequence[bool]) -> Status:
     return unresolvable(*reasons) if never else unschedulable(*reasons)
 
 
-def _patterns(flags: Sequence[BoolColumn]) -> list[tuple[list[bool], NDArray[np.intp]]]:
+def _alike(flags: Sequence[BoolColumn]) -> list[NDArray[np.intp]]:
     """Positions with the same flags together."""
-    table = np.array(flags)
-    if len(flags) <= _MOST_IN_A_KEY:
-        keys = np.left_shift(1, np.arange(len(flags), dtype=np.int64)) @ table
-        _, first, group = np.unique(keys, return_index=True, return_inverse=True)
-    else:
-        _, first, group = np.unique(table, axis=1, return_index=True, return_inverse=True)
-    return [
-        (table[:, position].tolist(), np.flatnonzero(group == number))
-        for number, position in enumerate(first)
-    ]
+    keys = np.zeros(len(flags[0]), np.int64)
+    for number, flag in enumerate(reversed(flags), 1):
+        keys *= 2
+        keys += flag
+        if number % _BITS_OF_A_KEY == 0:
+            keys = np.unique(keys, return_inverse=True)[1]
+    # Neighbours are mostly alike; to sort all keys would take longer than everything else.
+    ends = keys[:-1][keys[1:] != keys[:-1]]
+    found = sorted({*ends.tolist(), *keys[-1:].tolist()})
+    return [np.flatnonzero(keys == key) for key in found]
 
 
 # ---- hints -----------------------------------------------------------------------------------

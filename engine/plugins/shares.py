@@ -20,8 +20,9 @@ from engine.framework.podinfo import CPU, MEMORY, PODS, PodInfo
 from engine.framework.snapshot import BoolColumn, FloatColumn, NodeColumns, Rows, Snapshot
 
 EXACT: Final = 1 << 45
-"""Hundred times a whole number below it is exact as a float, and so is a quotient rounded down."""
+"""200 times a whole number below it is exact as a float, and so is a quotient rounded down."""
 HALF: Final = MAX_SCORE // 2
+_TWICE: Final = 2 * MAX_SCORE
 _BOTH: Final = (CPU, MEMORY)
 _FEW_ROWS: Final = 8
 _ALL: Final = slice(None)
@@ -93,9 +94,9 @@ class Shares:
         self._write(_ALL)
 
     def _write(self, rows: slice | NDArray[np.intp]) -> None:
-        """Of each resource what is there, free, hundred times free as scores count it, and held.
+        """Of each resource twice what is there, free, 200 times free as scores count it, and held.
 
-        Free is minus infinity where no pod more may come. The last line is 50 less the balance of
+        Free is minus infinity where no pod more may come. The last line is 150 less the balance of
         what is held. Amounts that are no exact floats are 1.
         """
         assert self._nodes is not None
@@ -115,12 +116,11 @@ class Shares:
                 wrong |= (amount < 0) | (amount >= EXACT)
             odd |= wrong
             there, held, used = (np.where(wrong, 1, amount) for amount in (there, held, used))
-            lines[i], lines[2 + i], lines[6 + i] = there, there - held, held
-            lines[4 + i] = (there - used) * MAX_SCORE
+            lines[i], lines[2 + i], lines[6 + i] = 2 * there, there - held, held
+            lines[4 + i] = (there - used) * _TWICE
         full = nodes.pod_count[rows] >= nodes.allocatable(PODS)[rows]
         lines[2][full] = _FULL
-        one, other = lines[_HELD] / lines[_THERE]
-        np.subtract(HALF, _balance(one, other), out=lines[_MORE])
+        np.subtract(HALF + MAX_SCORE, _balance(lines[_HELD] / lines[_THERE]), out=lines[_MORE])
         self._lines[:, rows] = lines
         odd &= nodes.present[rows]
         if isinstance(rows, slice):
@@ -138,13 +138,14 @@ class Shares:
             if not (0 < there < EXACT and 0 <= held < EXACT and 0 <= used < EXACT):
                 there = held = used = 1
                 odd = True
-            cells[i][row], cells[2 + i][row], cells[6 + i][row] = there, there - held, held
-            cells[4 + i][row] = (there - used) * MAX_SCORE
+            cells[i][row], cells[2 + i][row], cells[6 + i][row] = 2 * there, there - held, held
+            cells[4 + i][row] = (there - used) * _TWICE
             shares.append(min(held / there, 1.0))
         counts, limits = self._pods
         if counts[row] >= limits[row]:
             cells[2][row] = _FULL
-        cells[_MORE][row] = HALF - int((1 - abs(shares[0] - shares[1]) / 2) * MAX_SCORE)
+        balance = int((1 - abs(shares[0] - shares[1]) / 2) * MAX_SCORE)
+        cells[_MORE][row] = HALF + MAX_SCORE - balance
         if odd and self._present[row]:
             self._odd.add(row)
         elif self._odd:
@@ -181,10 +182,10 @@ class Together:
         )
         amounts = (*self._needs, *self._adds, *self._counts)
         self.exact = min(amounts) >= 0 and max(amounts) < EXACT
-        needs = [need or _ANY_ROOM for need in self._needs]
+        needs = [[need or _ANY_ROOM] for need in self._needs]
+        adds, counts = [[add] for add in self._adds], [[n * _TWICE] for n in self._counts]
         # Each stands upright, beside the lines.
-        self._upright = np.array([needs, self._adds, self._counts], np.float64)[:, :, None]
-        self._upright[2] *= MAX_SCORE
+        self._upright = np.array([needs, adds, counts], np.float64)
 
     def totals(self, snapshot: Snapshot, rows: Rows) -> tuple[BoolColumn, Scores] | None:
         """See `Joint.totals`."""
@@ -215,7 +216,7 @@ class Together:
         np.maximum(into, 0.0, out=into)
         score: Scores = into[0]
         score += into[1]
-        score /= 2.0
+        score *= 0.5
         np.floor(score, out=score)
         if self._least != 1.0:
             score *= self._least
@@ -224,11 +225,10 @@ class Together:
     def _of_even(self, lines: FloatColumn, into: FloatColumn) -> Scores:
         np.add(lines[_HELD], self._upright[1], out=into)
         into /= lines[_THERE]
-        score = _balance(into[0], into[1])
+        score = _balance(into)
         score += lines[_MORE]
-        score /= 2.0
-        np.trunc(score, out=score)
-        score += HALF
+        score *= 0.5
+        np.floor(score, out=score)
         if self._even != 1.0:
             score *= self._even
         return score
@@ -276,13 +276,12 @@ class Together:
         return total
 
 
-def _balance(one: FloatColumn, other: FloatColumn) -> FloatColumn:
-    """100 less half the difference of two shares in hundredths, truncated, in `one`."""
-    np.minimum(one, 1.0, out=one)
-    np.minimum(other, 1.0, out=other)
-    one -= other
-    np.abs(one, out=one)
-    one *= -0.5
-    one += 1.0
-    one *= MAX_SCORE
-    return np.trunc(one, out=one)
+def _balance(halves: FloatColumn) -> FloatColumn:
+    """100 less the difference of two halves of shares in hundredths, truncated, in the first."""
+    np.minimum(halves, 0.5, out=halves)
+    score: FloatColumn = halves[0]
+    score -= halves[1]
+    np.abs(score, out=score)
+    np.subtract(1.0, score, out=score)
+    score *= MAX_SCORE
+    return np.trunc(score, out=score)

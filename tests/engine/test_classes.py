@@ -364,3 +364,24 @@ def test_a_node_that_joins_drops_no_class():
     assert framework.known(pod, cache.snapshot(0.0)) is known
     assert not asked
     assert known.keys.feasible == 200
+
+
+def test_two_scores_that_move_at_once_are_both_noticed():
+    cache = Cache()
+    for number in range(3):
+        cache.add_node(make_node(f"n{number}", labels={"z": "a"} if number == 0 else {}))
+    in_zone = {"matchExpressions": [{"key": "z", "operator": "In", "values": ["a"]}]}
+    wanted = [{"weight": 1, "preference": in_zone}]
+    spec = {
+        "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wanted}}
+    }
+    pod = make_pod("p", spec=spec)
+    profile = Profile("berth", default_plugins())
+    kept = Framework(profile)
+    assert decide(pod, cache.snapshot(0.0), kept).node == "n0"
+    taint = {"key": "k", "effect": "PreferNoSchedule"}
+    cache.update_node(make_node("n0", labels={"z": "a"}, taints=[taint]))
+    cache.update_node(make_node("n1", labels={"z": "a"}))
+    snapshot = cache.snapshot(0.0)
+    fresh = Framework(profile, memo_bytes=0)
+    assert told(decide(pod, snapshot, kept)) == told(decide(pod, snapshot, fresh))
