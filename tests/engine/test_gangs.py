@@ -356,7 +356,7 @@ async def test_when_the_time_is_up_all_give_their_nodes_back():
     await made.turn()
     assert made.edge.binds == []
     for name in ("a-0", "a-1"):
-        assert "timed out after 60 s gang a: 2 of 3 members have a node" in told(made, name)[0]
+        assert "timed out after 60 s: gang a: 2 of 3 members have a node" in told(made, name)[0]
     assert set(made.snapshot().objects("GangFailure")) == {"default/a"}
 
 
