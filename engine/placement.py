@@ -8,7 +8,7 @@ Waiting is `waiting`, the binding `binding`, the way back `setbacks`, victims `e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
 from engine.basis import Basis
@@ -107,11 +107,14 @@ class Placement:
             found.there = None  # others come before it goes
         return found
 
-    def give_back(self, chosen: Chosen, *, tell: bool) -> None:
-        """The pod loses its node; `tell` those that were rejected for want of the room."""
+    def give_back(self, chosen: Chosen, *, tell_beside: Container[str] | None) -> None:
+        """The pod loses its node; those that were rejected for want of the room are told.
+
+        But for those of `tell_beside`; None: nobody is, as nobody has seen the room taken.
+        """
         chosen.undo()
-        if tell:
-            self.setbacks.forget(chosen.queued.pod, chosen.node)
+        if tell_beside is not None:
+            self.setbacks.forget(chosen.queued.pod, chosen.node, tell_beside)
         else:
             self._cache.forget(chosen.queued.pod.uid)
 

@@ -256,9 +256,7 @@ class Scheduler:
             if not self._cycle():
                 return busy
             if self._clock.monotonic() >= deadline:
-                self.gangs.pause()
                 return True
-        self.gangs.pause()
         return busy
 
     def _cycle(self) -> bool:

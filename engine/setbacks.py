@@ -6,6 +6,7 @@ What is forgotten gives room back, so pods that were rejected for want of it are
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from engine.cache import Cache
@@ -69,8 +70,14 @@ class Setbacks:
         self.cache.forget(queued.pod.uid)
         self.taken_back(queued, status, node)
 
-    def forget(self, pod: PodInfo, node: str) -> None:
-        """Takes an assumption back and tells the pods that were rejected for want of the room."""
+    def forget(self, pod: PodInfo, node: str, beside: Container[str] = ()) -> None:
+        """Takes an assumption back and tells the pods that were rejected for want of the room.
+
+        Not the pod itself, nor those of these UIDs: they were tried together.
+        """
         if self.cache.forget(pod.uid):
             there = on_node(pod.pod, node)
-            self.queue.move(POD_FREED, there, None, only=lambda other: other.uid != pod.uid)
+            own = pod.uid
+            self.queue.move(
+                POD_FREED, there, None, only=lambda one: one.uid != own and one.uid not in beside
+            )

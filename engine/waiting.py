@@ -234,8 +234,9 @@ class Permits:
         held.by = leave.held
         for plugin, said in leave.held.items():
             if waited >= min(said.timeout_seconds, MOST_SECONDS):
-                over = f"timed out after {waited:.0f} s"
-                self._reject(held, Status(Code.UNSCHEDULABLE, (over, *said.status.reasons), plugin))
+                over = f"timed out after {waited:.0f} s", " ".join(said.status.reasons)
+                words = ": ".join(filter(None, over))
+                self._reject(held, Status(Code.UNSCHEDULABLE, (words,), plugin))
                 return
         self._keep(held)
 

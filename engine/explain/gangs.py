@@ -23,12 +23,16 @@ from engine.planning import Rehearsal, plan
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A gang: how many other members have a node, and those that do not, the pod first."""
+    """A gang: how many other members have a node, and those that do not, the pod first.
+
+    `gated` is how many others are held by a gate, and count no more than if they were not there.
+    """
 
     gang: Membership
     bound: int
     assumed: int
     pods: tuple[PodInfo, ...]
+    gated: int = 0
 
     @property
     def reserved(self) -> int:
@@ -43,7 +47,8 @@ class Group:
 
     def __str__(self) -> str:
         counts = f"{self.bound} bound, {self.assumed} assumed, {len(self.pods) - 1} pending"
-        return f"{self.gang.name}: the pod, and {counts}; {self.gang.minimum:g} are needed"
+        gated = f", {self.gated} held by a gate" if self.gated else ""
+        return f"{self.gang.name}: the pod, and {counts}{gated}; {self.gang.minimum:g} are needed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +75,12 @@ def group_of(
     if found is None:
         return None
     key = framework.kin(pod, snapshot)
-    pending = [one for one in waiting if framework.kin(one, snapshot) == key]
+    others = [one for one in waiting if framework.kin(one, snapshot) == key]
+    pending = [one for one in others if framework.pre_enqueue(one, snapshot).ok]
     mates = [snapshot.pods.pod(row) for row in found[1].mates()]
     bound = sum(bool(one.pod.node_name) for one in mates)
-    return Group(found[1], bound, len(mates) - bound, (pod, *pending))
+    gated = len(others) - len(pending)
+    return Group(found[1], bound, len(mates) - bound, (pod, *pending), gated)
 
 
 def start_of(

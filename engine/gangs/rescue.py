@@ -117,7 +117,7 @@ class Rescuers:
             for queued, _ in reversed(found):
                 cache.forget(queued.pod.uid)
             for chosen in reversed(there):
-                self.placement.give_back(chosen, tell=False)
+                self.placement.give_back(chosen, tell_beside=None)
             self.absent.recall()
         if not enough or not found:
             return Rescue(waits=waits)
@@ -165,7 +165,7 @@ class Rescuers:
             answer = self.placement.choose_member(queued)
             cache.withdraw(pod.uid)
             if isinstance(answer, Chosen) and answer.node != node:
-                self.placement.give_back(answer, tell=False)
+                self.placement.give_back(answer, tell_beside=None)
                 answer = None
         if rejections.left_out is not None:
             outside[rejections.left_out] = True

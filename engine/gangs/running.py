@@ -74,7 +74,7 @@ class Gangs:
         self._permits = self.placement.permits
         self._turn: Turn | None = None
         self._steps: Steps[None] | None = None
-        self._slices = 0
+        self._answers = 0  # of the queue's, those before a member had a node
         self._next: QueuedPod | None = None
         self.shares = False
         """Whether others may be decided about before the next step."""
@@ -123,7 +123,7 @@ class Gangs:
         turn.promised = {
             one.pod.uid: node for one in turn.members if (node := self._cache.promised(one.pod.uid))
         }
-        self._turn, self._steps, self._slices = turn, self._attempt(turn), 0
+        self._turn, self._steps = turn, self._attempt(turn)
         return True
 
     def step(self) -> None:
@@ -134,10 +134,6 @@ class Gangs:
         except StopIteration:
             self._turn = self._steps = None
             self.shares = False
-
-    def pause(self) -> None:
-        """Something else may happen before the next step."""
-        self._slices += 1
 
     def new_rules(self) -> None:
         """A gang that is being tried is tried again by the new ones."""
@@ -243,9 +239,11 @@ class Gangs:
             found = self.placement.choose_member(queued)
             self._cache.withdraw(uid)
             if isinstance(found, Chosen) and nodes is not None and found.node != nodes[uid]:
-                self.placement.give_back(found, tell=False)
+                self.placement.give_back(found, tell_beside=None)
                 continue
             if isinstance(found, Chosen):
+                if not turn.chosen:
+                    self._answers = self.queue.answers
                 turn.chosen.append(found)
             else:
                 turn.refused.append(found)
@@ -260,7 +258,7 @@ class Gangs:
             elif self._is_there(one.node):
                 there.append(one)
             else:
-                self.placement.give_back(one, tell=False)
+                self.placement.give_back(one, tell_beside=None)
         turn.chosen = there
         turn.reserved = sum(self._is_there(self._cache.node_of(uid)) for uid in turn.mates)
 
@@ -486,9 +484,14 @@ class Gangs:
         return frozenset({turn.plugin}).union(*rejecting)
 
     def _give_back(self, turn: Turn) -> None:
-        """Nobody keeps a node. Who was asked meanwhile may not have counted with the room."""
+        """Nobody keeps a node. Who was asked meanwhile has seen the room taken, and is told.
+
+        Nobody else, nor a member: gangs that do not fit would be tried for ever.
+        """
+        members = {one.pod.uid for one in turn.members}
+        seen = members if self.queue.answers != self._answers else None
         for one in reversed(turn.chosen):
-            self.placement.give_back(one, tell=self._slices > 0)
+            self.placement.give_back(one, tell_beside=seen)
         turn.chosen.clear()
         for queued in turn.members:
             self._promise_again(turn, queued)

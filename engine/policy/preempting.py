@@ -50,7 +50,9 @@ _NOT_OURS: Final = PostFilterResult(unschedulable())
 _ALIKE: Final = frozenset({"pod.priority", "pod.namespace"})
 #: Victims that could evict the pod in turn, before the search is given up.
 _MOST_MUTUAL: Final = 8
-_MUTUAL: Final = "Its victims could evict it in turn"
+_MUTUAL: Final = (
+    "Its victims could evict it in turn (with it.priority < pod.priority they could not)"
+)
 
 
 class Said(Struct, frozen=True, eq=False):

@@ -156,6 +156,8 @@ class SchedulingQueue:
         """Told of a rule that raised, and of which pod it was asked."""
         self.incoming: Counter[tuple[SubQueue, str]] = Counter()
         """How often pods came into a sub-queue, by what brought them."""
+        self.answers = 0
+        """How often a pod was rejected or asked about: each rests on the cluster as it was then."""
 
     # ---- pods come, change and go ----------------------------------------------------------
 
@@ -328,6 +330,7 @@ class SchedulingQueue:
         if not self._land(queued):
             return False
         queued.rejections += 1
+        self.answers += 1
         queued.errors = 0
         queued.unschedulable_plugins, queued.pending_plugins = rejecting, pending
         self._wait_again(queued, queued.rejections)
@@ -734,6 +737,7 @@ class SchedulingQueue:
             asking = self._asking[0]
             while asking.left:
                 one = asking.left.pop()
+                self.answers += 1
                 if isinstance(one, Group):
                     moved += self._ask_group(one, asking.happening)
                 else:

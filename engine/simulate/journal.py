@@ -32,11 +32,12 @@ from engine.ondemand import FinishedPod
 from engine.simulate.lab import Lab
 from engine.simulate.samples import Columns, Samples, Values
 
-FORMAT: Final = 5
+FORMAT: Final = 6
 """2: objects of other kinds than Node, Pod and Namespace; nominations, and what assumed pods carry.
 3: who waits in permit.
 4: what stands beside nodes: the queue, pods that have finished; what plugins said of pods on nodes.
 5: what extenders said of a pod.
+6: who is being evicted for a pod.
 """
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -66,6 +67,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     feasible: int = 0
     message: str = ""
     nominated: str | None = None
+    leaving: dict[str, str] | None = None
     victims: list[str] | None = None
     as_member: bool = False
     opinion: Opinion | None = None
@@ -178,8 +180,8 @@ def _waits(one: Waiting) -> dict[str, Any]:
     return told | {"plugins": sorted(one.plugins)}
 
 
-_NODE, _NAMESPACE, _RAW_POD, _KIND, _NAME, _UID, _TIMES, _NOW = map(
-    _as_it_is, ("node", "namespace", "pod", "kind", "name", "uid", "times", "now")
+_NODE, _NAMESPACE, _RAW_POD, _KIND, _NAME, _UID, _TIMES, _NOW, _LEAVING = map(
+    _as_it_is, ("node", "namespace", "pod", "kind", "name", "uid", "times", "now", "leaving")
 )
 _POD: Final[_Part] = lambda pod: {"pod": pod.pod}, _pod
 # Zero is left out of a line, and means that no time is known.
@@ -248,6 +250,7 @@ class RecordingCache(Cache):
     wait_no_more = _written("waits no more", Cache.wait_no_more, _UID)
     nominate = _written("nominated", Cache.nominate, _POD, _NAME)
     withdraw = _written("nomination gone", Cache.withdraw, _UID)
+    evicts = _written("evicts", Cache.evicts, _UID, _LEAVING)
     attend = _written("attends", Cache.attend, _NAMES)
     set_queued = _written("queued", Cache.set_queued, _POD, _TIMES)
     remove_queued = _written("queued no more", Cache.remove_queued, _UID)

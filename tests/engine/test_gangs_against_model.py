@@ -178,7 +178,6 @@ class GangMachine(RuleBasedStateMachine):
             for _ in range(slices):
                 if scheduler.gangs.busy:
                     scheduler.gangs.step()
-            scheduler.gangs.pause()
 
         self.loop.run_until_complete(some())
 

@@ -7,6 +7,7 @@ import pytest
 from engine.clock import ManualClock
 from engine.gangs.rescue import MOST_DOMAINS
 from engine.objects import PodDisruptionBudget, from_builtins
+from engine.queue import SubQueue
 from tests.builders import make_node
 from tests.engine.test_gangs import (
     GANG,
@@ -113,6 +114,45 @@ async def test_a_plan_is_made_anew_where_a_node_goes_while_it_is_made():
     made.handlers.nodes.on_add(node("a3"))
     await made.turn()
     assert sorted(binds(made).values()) == ["a2", "a3"]
+
+
+@pytest.mark.parametrize("gangs", ["g", "gh"])
+@in_a_loop
+async def test_nodes_that_a_gang_gives_back_after_slices_wake_no_gang_that_was_tried(gangs):
+    """Or gangs that do not fit would be tried for ever, by themselves or in turns."""
+    made = world("a1", "a2", text=f"{GANG}\n", clock=Ticking())
+    tried = []
+    made.scheduler.observe(lambda placed: tried.append(placed.decision.pod.name))
+    for name in gangs:
+        for number in range(3):
+            member(made, name, number)
+    for _ in range(500):
+        if not made.scheduler.work():
+            break
+    assert condition(made, "g-0").startswith("gang g: 2 of the 3 members that it needs fit")
+    assert made.queue.unschedulable == len(gangs) * 3
+    many = len(tried)
+    for _ in range(20):
+        made.scheduler.work()
+    assert len(tried) == many
+
+
+@in_a_loop
+async def test_who_was_asked_while_members_had_nodes_is_told_when_they_give_them_back():
+    gate = "gate: pod.name is large -> cluster.cpu.free >= 4"
+    made = World({"p.policy": f"{GANG}\n{gate}\n"}, nodes=(), clock=Ticking())
+    made.handlers.nodes.on_add(make_node("n", cpu="6"))
+    other = made.comes("other", node="n", cpu="3")
+    made.comes("large", cpu="4")
+    for number in range(5):
+        member(made, "g", number, size=5)
+    while not {"uid-default-g-0", "uid-default-g-1"} <= set(made.cache.assigned()):
+        made.scheduler.work()
+    deleted(made, other)
+    made.scheduler.work()
+    assert made.where("large") is SubQueue.GATED
+    await made.turn()
+    assert binds(made) == {"large": "n"}
 
 
 @in_a_loop

@@ -120,7 +120,8 @@ async def test_two_pods_that_could_evict_each_other_leave_each_other_alone():
     made.comes("a", cpu="2", labels={"team": "a"})
     await settle(made)
     assert made.edge.evictions == []
-    assert "could evict it in turn" in last_words(made)
+    told = last_words(made)
+    assert "could evict it in turn (with it.priority < pod.priority they could not)" in told
     made.comes("a2", cpu="2", labels={"team": "a"}, priority=200)
     await settle(made)
     assert made.edge.evictions == ["b"], "who is out of its reach may"

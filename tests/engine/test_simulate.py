@@ -22,7 +22,13 @@ from engine.cycle import conclude
 from engine.evictions import going
 from engine.framework.decision import Placed
 from engine.framework.opinion import Opinion, Scored
-from engine.objects import Namespace, PersistentVolume, StorageClass, from_builtins
+from engine.objects import (
+    ElasticQuota,
+    Namespace,
+    PersistentVolume,
+    StorageClass,
+    from_builtins,
+)
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.signals.store import Series, SignalStore
 from engine.simulate.journal import Recorder, replay
@@ -160,6 +166,27 @@ def test_what_extenders_said_is_part_of_a_journal(tmp_path):
     assert (report.differences, report.equal) == ([], 5)
 
 
+def test_who_is_being_evicted_is_part_of_a_journal(tmp_path):
+    recording = Recording()
+    recording.rules({"q.policy": "quota: by pod.namespace elastic\n"})
+    recording.cache.add_node(make_node("n1", cpu="8"))
+    for namespace in ("a", "b"):
+        meta, spec = {"name": "q", "namespace": namespace}, {"min": {"cpu": 1}, "max": {"cpu": 2}}
+        own = from_builtins(ElasticQuota, {"metadata": meta, "spec": spec})
+        recording.cache.set_object(own)
+    for name in ("a1", "a2"):
+        running = make_pod(name, namespace="a", cpu="1", node="n1")
+        recording.cache.add_pod(running, "n1")
+    waits = recording.pod("b", namespace="b", cpu="1")
+    for leaving in ({}, {"uid-a-a2": "n1"}, {}):
+        recording.cache.evicts(waits.uid, leaving)
+        recording.pod("a", namespace="a", cpu="1")
+    none, some, again = [one.message for one in recording.decisions[1:]]
+    assert none == again != some
+    report = recording.replayed(tmp_path / "journal")
+    assert (report.differences, report.equal) == ([], 4)
+
+
 def test_objects_and_what_is_assumed_of_them_come_out_the_same(tmp_path):
     recording, said = Recording(), {"metadata": {"name": "pv", "resourceVersion": "1"}}
     cache = recording.cache
@@ -180,7 +207,7 @@ def test_objects_and_what_is_assumed_of_them_come_out_the_same(tmp_path):
 
 def test_the_journal_reads_as_lines_of_json():
     lines = [json.loads(line) for line in recorded().out.getvalue().splitlines()]
-    assert lines[0] == {"what": "journal", "format": 5}
+    assert lines[0] == {"what": "journal", "format": 6}
     kinds = {line["what"] for line in lines}
     assert kinds == {
         "journal",
@@ -385,7 +412,7 @@ def test_a_sample_that_was_changed_is_noticed(journal):
 @pytest.mark.parametrize(
     ("what", "to", "said"),
     [
-        ("journal", {"format": 6}, "this version reads format 5, not 6"),
+        ("journal", {"format": 7}, "this version reads format 6, not 7"),
         ("journal", {"what": "rules"}, "a journal has its format in the first line"),
         ("node", {"what": "journal"}, "a journal has its format in the first line"),
         ("node", {"what": "knode"}, "nothing is called 'knode'"),

@@ -341,7 +341,7 @@ async def test_who_says_wait_when_the_time_is_up_has_rejected_and_reservations_a
     await made.turn()
     made.clock.advance(7.5)
     await made.turn()
-    assert told(made, "FailedScheduling") == [f"{REFUSED}timed out after 8 s alone"]
+    assert told(made, "FailedScheduling") == [f"{REFUSED}timed out after 8 s: alone"]
     assert undone == ["a"]
 
 

@@ -156,6 +156,9 @@ def test_a_member_is_told_whether_its_gang_can_start(tmp_path):
     assert told(*three) == f"{head} 2 pending; 3 are needed: {little}."
     three = [pod(f"m-{number}", "500m") for number in (1, 2, 3)]
     assert told(*three) == f"{head} 2 pending; 3 are needed: they can start together."
+    three[2]["spec"]["schedulingGates"] = [{"name": "example.com/later"}]
+    two = "gang j has 2 of the 3 members that it needs"
+    assert told(*three) == f"{head} 1 pending, 1 held by a gate; 3 are needed: {two}."
 
 
 def test_a_node_that_is_asked_about_is_told_wherever_it_comes(explained):
