@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -62,6 +63,7 @@ _TOTAL_FACTOR = 4
 _CREDENTIAL_HOOK_SECONDS = 30.0
 _NEW_CREDENTIALS_SECONDS = 5.0
 _RENEW_SECONDS = 5.0
+_INVISIBLE = re.compile(r"[^!-~]+")
 _BAD_CONFIG = (
     ConfigException,
     yaml.YAMLError,
@@ -450,7 +452,8 @@ class Session:
             except _BAD_CONFIG as error:
                 _LOG.warning("token cannot be read again: %s", _one_line(error))
         key: str | None = self._configuration.api_key.get("BearerToken")
-        return key
+        # Files end in line breaks. What else no header can hold makes a token that is nobody's.
+        return None if key is None else _INVISIBLE.sub(" ", key).strip()
 
     async def _new_credentials(self) -> bool:
         """After a 401: reads the credentials again; False if that was done just now."""

@@ -605,6 +605,28 @@ class TestConfiguration:
         asyncio.run(run())
 
     @pytest.mark.parametrize(
+        ("text", "header"),
+        [("t1\n", "Bearer t1"), ("t1\r\nX: y\n", "Bearer t1 X: y"), ("t\x00\u20ac", "Bearer t")],
+    )
+    def test_what_a_header_cannot_hold_is_no_part_of_a_token(
+        self, tmp_path: Path, text: str, header: str
+    ) -> None:
+        token = tmp_path / "token"
+        token.write_bytes(text.encode())
+
+        async def run() -> None:
+            async with serving(reply(200)) as script:
+                url = f"http://127.0.0.1:{script.port}"
+                session = await Session.from_kubeconfig(kubeconfig(url, tokenFile=str(token)))
+                await session.request("GET", "/x")
+                async with aclosing(session.stream("/y", read_timeout_seconds=5)) as stream:
+                    assert await anext(stream) == b""
+                assert [one[3]["Authorization"] for one in script.asked] == [header] * 2
+                await session.close()
+
+        asyncio.run(run())
+
+    @pytest.mark.parametrize(
         ("script", "said"),
         [
             ("sleep 60 & echo $! > $PIDS; wait", "it did not end within 0.5 s"),
