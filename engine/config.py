@@ -412,6 +412,8 @@ class _StrictLoader(yaml.SafeLoader):
         """See `yaml.SafeLoader.construct_mapping`."""
         seen = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue  # no field: refused below
             if key.value in seen:
                 raise yaml.MarkedYAMLError(
                     problem=f"{key.value!r} is there twice", problem_mark=key.start_mark
