@@ -335,10 +335,11 @@ def load(path: str | None) -> Settings:
                 f" ({SCHEDULER_API}) and one of kind BerthConfiguration ({BERTH_API}),"
                 f" found {'no kind' if kind is None else f'kind {kind!r}'}"
             )
-    return _settings(scheduler, berth or BerthDocument())
+    return settings_of(scheduler, berth or BerthDocument())
 
 
-def _settings(scheduler: SchedulerDocument | None, berth: BerthDocument) -> Settings:
+def settings_of(scheduler: SchedulerDocument | None, berth: BerthDocument) -> Settings:
+    """What the two documents of a file come to."""
     if scheduler is None:
         return Settings(berth=berth, election=LeaderElection())
     own: dict[str, Any] = {}
