@@ -432,6 +432,13 @@ def test_flags_that_cannot_be_used(given, said):
     assert said in str(error.value)
 
 
+def test_a_password_in_an_address_is_in_no_dump(load_text):
+    settings = load_text(f"{BERTH}prometheus: {{url: 'https://me:s3cret@prom:9090/a@b'}}\n")
+    assert "s3cret@prom" in settings.berth.prometheus.url
+    assert "s3cret" not in settings.model_dump_json()
+    assert settings.berth.prometheus.model_dump()["url"] == "https://prom:9090/a@b"
+
+
 @pytest.mark.parametrize(
     ("source", "said"),
     [
