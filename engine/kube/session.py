@@ -230,13 +230,19 @@ class Session:
         self._channels = None if proxied else self._new_channels()
 
     def _new_channels(self) -> Channels:
-        target, tls = self._target, self._target.scheme == "https"
+        target, tls = self._target, self._tls
         return Channels(
             target.hostname or "",
             target.port or (443 if tls else 80),
-            tls=self._transport.ssl_context if tls else None,
+            tls=tls,
             server_hostname=self._configuration.tls_server_name or None,
         )
+
+    @property
+    def _tls(self) -> ssl.SSLContext | None:
+        secure = self._target.scheme == "https"
+        context: ssl.SSLContext | None = self._transport.ssl_context if secure else None
+        return context
 
     @classmethod
     async def connect(
@@ -311,18 +317,23 @@ class Session:
             await self._retired.close()
 
     async def _renew(self) -> None:
-        """Later requests use new connections: where one was silent, the open ones may be dead.
+        """Later requests use new connections, and certificates as they are now.
 
-        What is under way goes on, until this is done again.
+        Where one was silent, the open ones may be dead; others renew certificates and whom to
+        trust. What is under way goes on, until this is done again.
         """
         now = self._clock.monotonic()
         if now - self._renewed_at < _RENEW_SECONDS:
             return
         self._renewed_at = now
+        try:
+            self._transport = _Transport(self._configuration)
+        except (OSError, ValueError) as error:
+            _LOG.warning("certificates cannot be read again: %s", _one_line(error))
+            return
         if self._channels is not None:
-            self._channels.renew()
+            self._channels.renew(self._tls)
         before, self._retired = self._retired, self._http
-        self._transport = _Transport(self._configuration)
         self._http = self._transport.open
         if before is not None:
             await before.close()
@@ -345,8 +356,7 @@ class Session:
             self._count(method, "<error>", began)
             if isinstance(data, _Fenced) and data.kept:
                 raise Fenced("not sent, as this replica does not lead any longer") from error
-            if isinstance(error, TimeoutError):
-                await self._renew()
+            await self._learn_from(error)
             raise self._translated(error) from error
         self._count(method, str(response.status), began)
         return response
@@ -401,9 +411,14 @@ class Session:
             finally:
                 answer.close()
         except _FAULTS as error:
-            if isinstance(error, TimeoutError):
-                await self._renew()
+            await self._learn_from(error)
             raise self._translated(error) from error
+
+    async def _learn_from(self, error: Exception) -> None:
+        if isinstance(error, TimeoutError) or isinstance(
+            _inner(error), ssl.SSLCertVerificationError
+        ):
+            await self._renew()
 
     def _count(self, method: str, code: str, began: float) -> None:
         self.telemetry.count(REQUESTS, code, method, self._target.netloc)
@@ -468,6 +483,7 @@ class Session:
             except _BAD_CONFIG as error:
                 _LOG.warning("credentials cannot be read again: %s", _one_line(error))
                 return False
+            await self._renew()
             return True
 
     def _translated(self, error: Exception) -> KubeError:
@@ -476,7 +492,7 @@ class Session:
             case NotConnected(cause=TimeoutError()) | aiohttp.ConnectionTimeoutError():
                 return Unreachable(f"cannot reach {self.server}: no connection in time")
             case NotConnected():
-                return Unreachable(f"cannot reach {self.server}: {_cause(error.cause)}")
+                return Unreachable(f"cannot reach {self.server}: {_cause(error)}")
             case aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
                 return Unreachable(f"cannot reach {self.server}: {_cause(error)}")
             case aiohttp.InvalidURL():
@@ -535,8 +551,15 @@ def _is_loopback(host: str) -> bool:
         return host.lower().rstrip(".") == "localhost"
 
 
+def _inner(error: BaseException) -> BaseException:
+    """What made a connection fail."""
+    if isinstance(error, NotConnected):
+        error = error.cause
+    return getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
+
+
 def _cause(error: BaseException) -> str:
-    inner = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
+    inner = _inner(error)
     match inner:
         case ConnectionRefusedError():
             return "connection refused"

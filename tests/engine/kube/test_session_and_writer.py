@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -42,6 +43,7 @@ from engine.kube.writer import (
 )
 from engine.objects import Condition, ObjectMeta, Pod, PodStatus
 from engine.telemetry import Count, Telemetry
+from tests.cluster.certificates import Authority
 from tests.scenarios.fake_server import status
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -97,13 +99,13 @@ class Script:
 
 
 @asynccontextmanager
-async def serving(*answers: Answer) -> AsyncIterator[Script]:
+async def serving(*answers: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[Script]:
     script = Script(list(answers))
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", script.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.01)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     script.port = runner.addresses[0][1]
     try:
@@ -622,6 +624,53 @@ class TestConfiguration:
                 async with aclosing(session.stream("/y", read_timeout_seconds=5)) as stream:
                     assert await anext(stream) == b""
                 assert [one[3]["Authorization"] for one in script.asked] == [header] * 2
+                await session.close()
+
+        asyncio.run(run())
+
+    def test_certificates_that_others_renew_are_read_again(self, tmp_path: Path) -> None:
+        """Ours after a 401, whom we trust after a certificate that we do not; files may be gone."""
+        authority = Authority(tmp_path / "right")
+        shown, key, trusted = (tmp_path / name for name in ("c.crt", "c.key", "ca.crt"))
+
+        def renewed(user: str) -> None:
+            pair = authority.client(user)
+            shown.write_bytes(pair.certificate.read_bytes())
+            key.write_bytes(pair.key.read_bytes())
+
+        async def check(request: web.Request) -> web.StreamResponse:
+            subject = dict(one[0] for one in request.get_extra_info("peercert")["subject"])
+            return web.Response(status=200 if subject["commonName"] == "new" else 401)
+
+        async def run() -> None:
+            clock = ManualClock()
+            pair = authority.server("api")
+            tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.certificate)
+            tls.load_cert_chain(pair.certificate, pair.key)
+            tls.verify_mode = ssl.CERT_REQUIRED
+            trusted.write_bytes(Authority(tmp_path / "wrong").certificate.read_bytes())
+            renewed("old")
+            async with serving(check, tls=tls) as script:
+                user = {"client-certificate": str(shown), "client-key": str(key)}
+                config = kubeconfig(f"https://127.0.0.1:{script.port}", **user)
+                config["clusters"][0]["cluster"]["certificate-authority"] = str(trusted)
+                session = await Session.from_kubeconfig(config, clock=clock)
+                with pytest.raises(Unreachable, match="cannot be trusted"):
+                    await session.request("GET", "/x")
+                clock.advance(5.0)
+                trusted.unlink()
+                with pytest.raises(Unreachable, match="cannot be trusted"):
+                    await session.request("GET", "/x")
+                clock.advance(5.0)
+                trusted.write_bytes(authority.certificate.read_bytes())
+                with pytest.raises(Unreachable, match="cannot be trusted"):
+                    await session.request("GET", "/x")
+                assert (await session.request("GET", "/x")).status == 401
+                clock.advance(5.0)
+                renewed("new")
+                assert (await session.request("GET", "/x")).status == 200
+                async with aclosing(session.stream("/y", read_timeout_seconds=5)) as stream:
+                    assert await anext(stream) == b""
                 await session.close()
 
         asyncio.run(run())
