@@ -33,6 +33,7 @@ from yarl import URL
 from engine import __version__
 from engine.channels import Broken, Channels, NotConnected, head_of
 from engine.clock import Clock, SystemClock
+from engine.config import without_user
 from engine.display import one_line
 from engine.kube.credentials import Loader, ProgramLimits
 from engine.kube.errors import (
@@ -284,7 +285,9 @@ class Session:
             await loader.load_and_set(configuration)
         except _BAD_CONFIG as error:
             raise ConfigError(f"{name}: {_one_line(error)}") from error
-        _check_url(configuration.host, name)
+        _check_url(configuration.host, f"{name}: server")
+        if configuration.proxy:
+            _check_url(configuration.proxy, f"{name}: proxy-url")
 
         async def reload() -> None:
             await loader.load_and_set(configuration)
@@ -488,15 +491,18 @@ class Session:
 
     def _translated(self, error: Exception) -> KubeError:
         """Says whether something was sent, and why it failed in one line."""
+        proxy = self._options.get("proxy")
+        through = f" through the proxy {without_user(proxy)}" if proxy else ""
+        unreachable = f"cannot reach {self.server}{through}"
         match error:
             case NotConnected(cause=TimeoutError()) | aiohttp.ConnectionTimeoutError():
-                return Unreachable(f"cannot reach {self.server}: no connection in time")
-            case NotConnected():
-                return Unreachable(f"cannot reach {self.server}: {_cause(error)}")
-            case aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
-                return Unreachable(f"cannot reach {self.server}: {_cause(error)}")
+                return Unreachable(f"{unreachable}: no connection in time")
+            case NotConnected() | aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
+                return Unreachable(f"{unreachable}: {_cause(error)}")
             case aiohttp.InvalidURL():
-                return Unreachable(f"cannot reach {self.server}: not an address")
+                return Unreachable(f"{unreachable}: not an address")
+            case aiohttp.ClientPayloadError():
+                return Interrupted(f"connection to {self.server} broke in the middle of an answer")
             case TimeoutError():
                 return Timeout(f"{self.server} did not answer in time")
             case _:
@@ -520,10 +526,10 @@ def _existing(paths: str) -> str:
     return os.pathsep.join(found)
 
 
-def _check_url(url: str, name: str) -> None:
+def _check_url(url: str, what: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{name}: server {url!r} is not an http or https address")
+        raise ConfigError(f"{what} {url!r} is not an http or https address")
 
 
 def _proxy(server: str, configured: str | None) -> dict[str, str]:

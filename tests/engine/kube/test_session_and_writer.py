@@ -535,7 +535,7 @@ class TestStream:
 
         async def run() -> None:
             async with serving(break_off) as script, session_to(script) as session:
-                with pytest.raises(Interrupted):
+                with pytest.raises(Interrupted, match=r"in the middle of an answer$"):
                     async for _ in session.stream("/x", read_timeout_seconds=1.0):
                         pass
 
@@ -573,6 +573,12 @@ def kubeconfig(server: str, **user: Any) -> dict[str, Any]:
         "clusters": [{"name": "k", "cluster": {"server": server}}],
         "users": [{"name": "u", "user": user}],
     }
+
+
+def through(proxy: str) -> dict[str, Any]:
+    config = kubeconfig("https://h.invalid")
+    config["clusters"][0]["cluster"]["proxy-url"] = proxy
+    return config
 
 
 def _runs(pid: int) -> bool:
@@ -776,6 +782,15 @@ class TestConfiguration:
                 yaml.safe_dump(kubeconfig("https://h", **{"client-certificate": "/no/such"})),
                 "exist",
             ),
+            (
+                yaml.safe_dump(kubeconfig("https://h", **{"client-certificate-data": "YQ=="})),
+                "a client certificate and its key belong together",
+            ),
+            (
+                yaml.safe_dump({**kubeconfig("https://h"), "users": [{"name": "x", "user": {}}]}),
+                "there is no user 'u', whom the context names",
+            ),
+            (yaml.safe_dump(through("socks5://h:1")), "proxy-url 'socks5://h:1' is not an http"),
         ],
     )
     def test_a_wrong_kubeconfig_is_one_line(
@@ -808,6 +823,26 @@ class TestConfiguration:
 
         with pytest.raises(Unreachable, match=r"cannot reach https://127.0.0.1:1: "):
             asyncio.run(run())
+
+    def test_a_proxy_is_named_where_it_stands_between_and_its_password_is_not(self) -> None:
+        async def run() -> None:
+            session = await Session.from_kubeconfig(through("http://me:s3cret@127.0.0.1:1"))
+            try:
+                await session.request("GET", "/version")
+            finally:
+                await session.close()
+
+        said = "cannot reach https://h.invalid through the proxy http://127.0.0.1:1: connection"
+        with pytest.raises(Unreachable, match=said):
+            asyncio.run(run())
+
+    def test_a_context_without_a_user_is_nobodys(self) -> None:
+        async def run() -> None:
+            config = kubeconfig("https://127.0.0.1:1")
+            del config["contexts"][0]["context"]["user"]
+            await (await Session.from_kubeconfig(config)).close()
+
+        asyncio.run(run())
 
 
 @pytest.fixture(autouse=True)
