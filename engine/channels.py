@@ -256,8 +256,9 @@ class Channels:
                 channel.close()  # cancelled: the answer would be taken for the next one's
                 raise
 
-    def renew(self) -> None:
+    def renew(self, tls: ssl.SSLContext | None) -> None:
         """Later requests use new connections; what is under way goes on."""
+        self._tls = tls
         for channel in self._idle:
             channel.close()
         self._idle.clear()

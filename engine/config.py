@@ -21,6 +21,7 @@ from pydantic import (
     BaseModel,
     Field,
     ValidationError,
+    field_serializer,
     field_validator,
     model_validator,
 )
@@ -46,6 +47,7 @@ _UNUSED_OF_CLIENT: Final = ("accept_content_types", "content_type", "qps", "burs
 _UNIT: Final = re.compile(r"[A-Za-z%]*(/s)?")
 _LABELS: Final = re.compile(r"[A-Za-z_]\w*( *, *[A-Za-z_]\w*)?", re.ASCII)
 _URL: Final = re.compile(r"https?://\S+")
+_USER: Final = re.compile(r"(?<=:)//[^/?#]*@")
 _HOST_AND_PORT: Final = re.compile(r"[A-Za-z0-9.-]+:\d{1,5}")
 _WORDS: Final = {
     "extra_forbidden": "this field is unknown, or not in this version yet",
@@ -80,6 +82,11 @@ def _url(text: str) -> str:
     if not _URL.fullmatch(text):
         raise ValueError(f"{text!r} is no address; write one like http://prometheus:9090")
     return text
+
+
+def without_user(url: str) -> str:
+    """An address as it may be shown: without who asks, and the password."""
+    return _USER.sub("//", url)
 
 
 def _zone(name: str) -> str:
@@ -236,6 +243,11 @@ class PrometheusSection(_Document):
     ca_file: str | None = None
     insecure_skip_verify: bool = False
 
+    @field_serializer("url")
+    def _shown(self, url: str | None) -> str | None:
+        """A password is in no journal and on no page."""
+        return url and without_user(url)
+
     @model_validator(mode="after")
     def _one_way_in(self) -> Self:
         if (self.username is None) != (self.password_file is None):
@@ -335,10 +347,11 @@ def load(path: str | None) -> Settings:
                 f" ({SCHEDULER_API}) and one of kind BerthConfiguration ({BERTH_API}),"
                 f" found {'no kind' if kind is None else f'kind {kind!r}'}"
             )
-    return _settings(scheduler, berth or BerthDocument())
+    return settings_of(scheduler, berth or BerthDocument())
 
 
-def _settings(scheduler: SchedulerDocument | None, berth: BerthDocument) -> Settings:
+def settings_of(scheduler: SchedulerDocument | None, berth: BerthDocument) -> Settings:
+    """What the two documents of a file come to."""
     if scheduler is None:
         return Settings(berth=berth, election=LeaderElection())
     own: dict[str, Any] = {}
@@ -412,6 +425,8 @@ class _StrictLoader(yaml.SafeLoader):
         """See `yaml.SafeLoader.construct_mapping`."""
         seen = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue  # no field: refused below
             if key.value in seen:
                 raise yaml.MarkedYAMLError(
                     problem=f"{key.value!r} is there twice", problem_mark=key.start_mark

@@ -93,6 +93,12 @@ class GuardSection(_Section):
     pending: Annotated[int, Field(gt=0)] | None = None
     errors: Annotated[int, Field(gt=0)] | None = None
 
+    @model_validator(mode="after")
+    def _looks(self) -> Self:
+        if self.pending is None and self.errors is None:
+            raise ValueError("it looks at nothing; give pending, errors or both")
+        return self
+
 
 class TenantsSection(_Section):
     """Policies of namespaces about their own pods: a ConfigMap of one name in each.

@@ -156,12 +156,13 @@ def command(  # noqa: PLR0913 - click's signature
 
 def _configured(job: _Job, path: Path, files: tuple[Path, ...]) -> tuple[Path, ...]:
     """Reads the configuration; returns the files that it or the command line names."""
+    from engine.cli.run import with_flags
     from engine.config import ConfigError, load
     from engine.plugins.profiles import make_profiles
     from engine.policy.bundle import compile_settings
 
     with reported(ConfigError):
-        settings = load(str(path))
+        settings = with_flags(load(str(path)), {})
         profiles = make_profiles(settings, str(path))
     berth = settings.berth
     job.settings = compile_settings(berth, profiles)

@@ -14,7 +14,8 @@ import yaml
 
 from engine.cli.conversions import Converted, convert
 from engine.cli.refusals import reported, written
-from engine.config import BerthDocument, ConfigError, SchedulerDocument, parse
+from engine.config import BerthDocument, ConfigError, SchedulerDocument, parse, settings_of
+from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
 from engine.policy.bundle import Refusal, compile_at_once, compile_settings, in_a_line
 from engine.policy.support import new_compiler
@@ -23,6 +24,10 @@ _VERSIONS: Final = ("v1", "v1beta3")
 _GROUP: Final = "kubescheduler.config.k8s.io"
 _API: Final = "policies"
 _SORT: Final = "queueSort"
+_OWN_SORT: Final = "PrioritySort"
+_EVERYWHERE: Final = "multiPoint"
+_SORTERS: Final = ("Coscheduling", "QOSSort")
+"""Plugins that sort wherever they are enabled."""
 
 
 @dataclass(slots=True)
@@ -68,8 +73,10 @@ def converted(source: Path) -> _Found:
     of = [one for one in documents if isinstance(one, dict)]
     known = [f"{_GROUP}/{version}" for version in _VERSIONS]
     if len(of) != 1 or of[0].get("apiVersion") not in known:
+        there = " and ".join(f"{one.get('kind')} of {one.get('apiVersion')}" for one in of)
         raise click.ClickException(
-            f"{source}: expected one KubeSchedulerConfiguration of {' or '.join(known)}"
+            f"{source}: expected one KubeSchedulerConfiguration of {' or '.join(known)}, found"
+            f" {there or 'none'}"
         )
     found = _Found({**of[0], "apiVersion": known[0], "kind": "KubeSchedulerConfiguration"})
     for profile in found.scheduler.get("profiles") or ():
@@ -84,7 +91,7 @@ def _profile(profile: dict[str, Any], found: _Found) -> None:
     configs: list[dict[str, Any]] = profile.get("pluginConfig") or []
     args = {one["name"]: one.get("args") or {} for one in configs}
     enabled = [(point, one) for point, of in points.items() for one in of.get("enabled") or ()]
-    sorts = {one["name"] for point, one in enabled if point == _SORT}
+    sorts = {one["name"] for point, one in enabled if point == _SORT or one["name"] in _SORTERS}
     weights: dict[str, int] = {}
     for _, one in enabled:
         weights[one["name"]] = max(weights.get(one["name"], 0), one.get("weight") or 0)
@@ -105,9 +112,11 @@ def _kept(point: str, plugins: dict[str, Any]) -> dict[str, Any]:
     """What is left of an extension point."""
     enabled = plugins.get("enabled") or []
     kept = {**plugins, "enabled": [one for one in enabled if is_in_tree(one["name"])]}
-    if point == _SORT and len(kept["enabled"]) < len(enabled):
+    if point in (_SORT, _EVERYWHERE) and len(kept["enabled"]) < len(enabled):
         # A policy sorts in its place, and Berth's own sort must be there to give way.
-        kept.pop("disabled", None)
+        disabled = plugins.get("disabled") or []
+        stays = [one for one in disabled if point != _SORT and one["name"] != _OWN_SORT]
+        kept["disabled"] = stays
     return {key: value for key, value in kept.items() if value}
 
 
@@ -175,8 +184,9 @@ def config_maps_of(found: _Found) -> list[dict[str, Any]]:
 def _check(source: Path, config: list[dict[str, Any]], found: _Found) -> None:
     """Tries what came out as a start would; what cannot run is lost, not hidden."""
     with reported(ConfigError):
-        parse(str(source), SchedulerDocument, config[0])
+        scheduler = parse(str(source), SchedulerDocument, config[0])
         berth = parse(str(source), BerthDocument, config[1])
+        make_profiles(settings_of(scheduler, berth), str(source))
     files = {
         f"berth-system/{_name(profile)}/{name}" if len(found.policies) > 1 else name: text
         for profile, texts in found.policies.items()

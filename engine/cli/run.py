@@ -23,6 +23,8 @@ from engine.cli.refusals import reported, written
 from engine.clock import SystemClock
 from engine.config import ConfigError, PrometheusSection, Settings, load, parse
 from engine.extenders.asking import Extenders
+from engine.framework.selectors import SelectorError
+from engine.framework.selectortext import read_selector
 from engine.front import configuration
 from engine.kube.errors import LeaseLost
 from engine.plugins.profiles import make_profiles
@@ -31,6 +33,7 @@ from engine.policysections import PoliciesSection
 from engine.sections import duration_of, seconds
 from engine.serving.certificates import CertificateError
 from engine.serving.server import ListenError
+from engine.spelling import nearest
 
 _WHY = 5
 """The level of the log from which it says why."""
@@ -104,7 +107,7 @@ def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
     """Flags win over the file; those that a command does not have are not given.
 
     Raises:
-        ConfigError: flags contradict each other.
+        ConfigError: flags contradict each other, or what they and the file come to cannot be.
     """
     folder, config_map = flags.get("policies"), flags.get("policy_configmap")
     if folder and config_map:
@@ -134,7 +137,28 @@ def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
             update["max_in_unschedulable_seconds"] = seconds(duration_of(longest))
         except ValueError as wrong:
             raise ConfigError(f"--pod-max-in-unschedulable-pods-duration: {wrong}") from wrong
-    return runflags.with_election(settings.model_copy(update=update), flags)
+    both = settings.model_copy(update=update)
+    _check_sources(both)
+    return runflags.with_election(both, flags)
+
+
+def _check_sources(settings: Settings) -> None:
+    """Refuses sources whose policies would be in force for nobody, or could not be asked for.
+
+    Raises:
+        ConfigError: there is one; the text names the field.
+    """
+    names = [one.scheduler_name for one in settings.profiles]
+    for number, source in enumerate(settings.berth.policies.sources):
+        where = f"policies.sources.{number}"
+        for name in source.profiles:
+            if name not in names:
+                said = f"no profile is called {name!r}{nearest(name, names)}"
+                raise ConfigError(f"{where}.profiles: {said}")
+        try:
+            read_selector(source.selector or "")
+        except SelectorError as wrong:
+            raise ConfigError(f"{where}.selector: {wrong}") from wrong
 
 
 def warn_of_folder(folder: str | None) -> None:

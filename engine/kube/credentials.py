@@ -16,7 +16,12 @@ from typing import Any, Final
 
 import msgspec
 from kubernetes.aio.config import ConfigException
-from kubernetes.aio.config.kube_config import FileOrData, KubeConfigLoader, KubeConfigMerger
+from kubernetes.aio.config.kube_config import (
+    ConfigNode,
+    FileOrData,
+    KubeConfigLoader,
+    KubeConfigMerger,
+)
 
 from engine import wire
 from engine.display import one_line
@@ -49,6 +54,8 @@ _credential = msgspec.json.Decoder(_ExecCredential)
 class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
     """The official client's loader; a program is asked anew each time that credentials are read."""
 
+    _user: Any
+
     def __init__(
         self, kubeconfig: str | Mapping[str, object], limits: ProgramLimits | None = None
     ) -> None:
@@ -56,7 +63,21 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
             KubeConfigMerger(kubeconfig).config if isinstance(kubeconfig, str) else dict(kubeconfig)
         )
         super().__init__(config_dict=read, config_base_path=None)
+        if self._user is None:
+            if named := self._current_context["context"].safe_get("user"):
+                raise ConfigException(f"there is no user {named!r}, whom the context names")
+            self._user = ConfigNode("user", {})
         self._limits = limits or ProgramLimits()
+
+    async def load_and_set(self, client_configuration: object) -> None:
+        """See the client's own.
+
+        Raises:
+            ConfigException: what is there is no credential.
+        """
+        await super().load_and_set(client_configuration)
+        if bool(getattr(self, "cert_file", None)) != bool(getattr(self, "key_file", None)):
+            raise ConfigException("a client certificate and its key belong together")
 
     async def load_from_exec_plugin(self) -> bool:
         """Runs the program of the kubeconfig; the client's own goes on without credentials.

@@ -155,7 +155,10 @@ class Elector(Handler[Lease]):
             pause = min(self._retry_seconds, max(0.0, self._left))
             await self._reach.rest(self._sleep, pause)
             if not self.may_write():
-                raise LeaseLost(f"lease {self.title} was not renewed for {self._renew_seconds:g} s")
+                why = f": {self._said}" if self._said else ""
+                raise LeaseLost(
+                    f"lease {self.title} was not renewed for {self._renew_seconds:g} s{why}"
+                )
             await self._attempt()
 
     async def release(self) -> None:
@@ -224,7 +227,8 @@ class Elector(Handler[Lease]):
             async with asyncio.timeout(limit):
                 held = await self._take()
         except (KubeError, TimeoutError) as error:
-            text = _why(error)
+            # A try that is cut short by the end of our time says nothing new.
+            text = str(error) or self._said or _why(error)
             if text != self._said:
                 _LOG.warning("lease %s: %s", self.title, text)
             self._said = text

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -32,6 +33,7 @@ from yarl import URL
 from engine import __version__
 from engine.channels import Broken, Channels, NotConnected, head_of
 from engine.clock import Clock, SystemClock
+from engine.config import without_user
 from engine.display import one_line
 from engine.kube.credentials import Loader, ProgramLimits
 from engine.kube.errors import (
@@ -62,6 +64,7 @@ _TOTAL_FACTOR = 4
 _CREDENTIAL_HOOK_SECONDS = 30.0
 _NEW_CREDENTIALS_SECONDS = 5.0
 _RENEW_SECONDS = 5.0
+_INVISIBLE = re.compile(r"[^!-~]+")
 _BAD_CONFIG = (
     ConfigException,
     yaml.YAMLError,
@@ -228,13 +231,19 @@ class Session:
         self._channels = None if proxied else self._new_channels()
 
     def _new_channels(self) -> Channels:
-        target, tls = self._target, self._target.scheme == "https"
+        target, tls = self._target, self._tls
         return Channels(
             target.hostname or "",
             target.port or (443 if tls else 80),
-            tls=self._transport.ssl_context if tls else None,
+            tls=tls,
             server_hostname=self._configuration.tls_server_name or None,
         )
+
+    @property
+    def _tls(self) -> ssl.SSLContext | None:
+        secure = self._target.scheme == "https"
+        context: ssl.SSLContext | None = self._transport.ssl_context if secure else None
+        return context
 
     @classmethod
     async def connect(
@@ -276,7 +285,9 @@ class Session:
             await loader.load_and_set(configuration)
         except _BAD_CONFIG as error:
             raise ConfigError(f"{name}: {_one_line(error)}") from error
-        _check_url(configuration.host, name)
+        _check_url(configuration.host, f"{name}: server")
+        if configuration.proxy:
+            _check_url(configuration.proxy, f"{name}: proxy-url")
 
         async def reload() -> None:
             await loader.load_and_set(configuration)
@@ -309,18 +320,23 @@ class Session:
             await self._retired.close()
 
     async def _renew(self) -> None:
-        """Later requests use new connections: where one was silent, the open ones may be dead.
+        """Later requests use new connections, and certificates as they are now.
 
-        What is under way goes on, until this is done again.
+        Where one was silent, the open ones may be dead; others renew certificates and whom to
+        trust. What is under way goes on, until this is done again.
         """
         now = self._clock.monotonic()
         if now - self._renewed_at < _RENEW_SECONDS:
             return
         self._renewed_at = now
+        try:
+            self._transport = _Transport(self._configuration)
+        except (OSError, ValueError) as error:
+            _LOG.warning("certificates cannot be read again: %s", _one_line(error))
+            return
         if self._channels is not None:
-            self._channels.renew()
+            self._channels.renew(self._tls)
         before, self._retired = self._retired, self._http
-        self._transport = _Transport(self._configuration)
         self._http = self._transport.open
         if before is not None:
             await before.close()
@@ -343,8 +359,7 @@ class Session:
             self._count(method, "<error>", began)
             if isinstance(data, _Fenced) and data.kept:
                 raise Fenced("not sent, as this replica does not lead any longer") from error
-            if isinstance(error, TimeoutError):
-                await self._renew()
+            await self._learn_from(error)
             raise self._translated(error) from error
         self._count(method, str(response.status), began)
         return response
@@ -399,9 +414,14 @@ class Session:
             finally:
                 answer.close()
         except _FAULTS as error:
-            if isinstance(error, TimeoutError):
-                await self._renew()
+            await self._learn_from(error)
             raise self._translated(error) from error
+
+    async def _learn_from(self, error: Exception) -> None:
+        if isinstance(error, TimeoutError) or isinstance(
+            _inner(error), ssl.SSLCertVerificationError
+        ):
+            await self._renew()
 
     def _count(self, method: str, code: str, began: float) -> None:
         self.telemetry.count(REQUESTS, code, method, self._target.netloc)
@@ -450,7 +470,8 @@ class Session:
             except _BAD_CONFIG as error:
                 _LOG.warning("token cannot be read again: %s", _one_line(error))
         key: str | None = self._configuration.api_key.get("BearerToken")
-        return key
+        # Files end in line breaks. What else no header can hold makes a token that is nobody's.
+        return None if key is None else _INVISIBLE.sub(" ", key).strip()
 
     async def _new_credentials(self) -> bool:
         """After a 401: reads the credentials again; False if that was done just now."""
@@ -465,19 +486,23 @@ class Session:
             except _BAD_CONFIG as error:
                 _LOG.warning("credentials cannot be read again: %s", _one_line(error))
                 return False
+            await self._renew()
             return True
 
     def _translated(self, error: Exception) -> KubeError:
         """Says whether something was sent, and why it failed in one line."""
+        proxy = self._options.get("proxy")
+        through = f" through the proxy {without_user(proxy)}" if proxy else ""
+        unreachable = f"cannot reach {self.server}{through}"
         match error:
             case NotConnected(cause=TimeoutError()) | aiohttp.ConnectionTimeoutError():
-                return Unreachable(f"cannot reach {self.server}: no connection in time")
-            case NotConnected():
-                return Unreachable(f"cannot reach {self.server}: {_cause(error.cause)}")
-            case aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
-                return Unreachable(f"cannot reach {self.server}: {_cause(error)}")
+                return Unreachable(f"{unreachable}: no connection in time")
+            case NotConnected() | aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
+                return Unreachable(f"{unreachable}: {_cause(error)}")
             case aiohttp.InvalidURL():
-                return Unreachable(f"cannot reach {self.server}: not an address")
+                return Unreachable(f"{unreachable}: not an address")
+            case aiohttp.ClientPayloadError():
+                return Interrupted(f"connection to {self.server} broke in the middle of an answer")
             case TimeoutError():
                 return Timeout(f"{self.server} did not answer in time")
             case _:
@@ -501,10 +526,10 @@ def _existing(paths: str) -> str:
     return os.pathsep.join(found)
 
 
-def _check_url(url: str, name: str) -> None:
+def _check_url(url: str, what: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{name}: server {url!r} is not an http or https address")
+        raise ConfigError(f"{what} {url!r} is not an http or https address")
 
 
 def _proxy(server: str, configured: str | None) -> dict[str, str]:
@@ -532,8 +557,15 @@ def _is_loopback(host: str) -> bool:
         return host.lower().rstrip(".") == "localhost"
 
 
+def _inner(error: BaseException) -> BaseException:
+    """What made a connection fail."""
+    if isinstance(error, NotConnected):
+        error = error.cause
+    return getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
+
+
 def _cause(error: BaseException) -> str:
-    inner = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
+    inner = _inner(error)
     match inner:
         case ConnectionRefusedError():
             return "connection refused"

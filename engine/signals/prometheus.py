@@ -33,7 +33,7 @@ from engine import wire
 from engine.channels import Answer as HttpAnswer
 from engine.channels import Broken, Channels, NotConnected, TooLarge, head_of, trusting
 from engine.clock import Clock
-from engine.config import PrometheusSection
+from engine.config import PrometheusSection, without_user
 from engine.display import one_line
 from engine.signals.samples import Series
 from engine.signals.spec import Question
@@ -410,7 +410,7 @@ class PrometheusRefresher:
             _LOG.warning(
                 "Prometheus at %s cannot be asked (%s); these keep their last values until they "
                 "are stale: %s",
-                self._settings.url,
+                without_user(self._settings.url),
                 why,
                 ", ".join(sorted(self._store.names(q) for q in failing)),
             )

@@ -26,7 +26,7 @@ MONITORED = tuple(
 )
 OF_HELM = re.compile(
     r"^ *(app\.kubernetes\.io/managed-by|helm\.sh/chart|checksum/config): .*\n|^# Source: .*\n"
-    r"|^ +annotations:\n(?= +spec:)",
+    r"|^ +annotations:\n(?= +spec:)|^ +annotations: \{helm.sh/resource-policy: keep\}\n",
     re.MULTILINE,
 )
 

@@ -58,7 +58,12 @@ def test_helm_finds_nothing_to_complain_about():
         ("--set=replicas=two", "replicas"),
         ("--set=image.digest=sha256:abc", "image/digest"),
         ("--set=policies.files.readme=x", "policies/files"),
-        ("--set=scheduler.kind=Pod", "scheduler"),
+        ("--set=scheduler.kind=Pod", "/scheduler/kind"),
+        ("--set=berth.apiVersion=v1", "/berth/apiVersion"),
+        ("--set=berth.policies.dir=/etc/policies", "/berth/policies/dir"),
+        ("--set=berth.policies.configMap=a/b", "/berth/policies/configMap"),
+        ("--set=berth=null", "missing property 'berth'"),
+        ("--set=networkPolicy=null", "missing property 'networkPolicy'"),
         ("--set=scheduler.profiles[0].name=x", "schedulerName"),
         ("--set=extraReads[0].resources[0]=secrets", "extraReads"),
         ("--set=networkPolicy.apiServerPorts[0]=0", "apiServerPorts"),
@@ -86,6 +91,20 @@ def test_a_release_of_another_name_and_place_is_whole():
     assert scheduler.leader_election.resource_name == "second-berth"
     assert scheduler.leader_election.resource_namespace == "batch"
     assert berth.policies.config_map == "batch/policies"
+
+
+def test_policies_that_were_edited_outlive_the_release_that_made_them(control_plane):
+    """Whoever takes them out of the values, so that upgrades leave them alone, keeps them."""
+    place = ("--namespace=kept", f"--kubeconfig={control_plane.kubeconfig_file()}")
+    manifests.helm("install", "kept", manifests.CHART, "--create-namespace", *place)
+    path = "/api/v1/namespaces/kept/configmaps/policies"
+    edit = {"data": {"mine.policy": "# mine"}}
+    assert control_plane.request("PATCH", path, edit)[0] == 200
+    manifests.helm("upgrade", "kept", manifests.CHART, "--set=policies.create=false", *place)
+    manifests.helm("uninstall", "kept", *place)
+    status, kept = control_plane.request("GET", path)
+    assert status == 200, kept
+    assert kept["data"]["mine.policy"] == "# mine"
 
 
 @pytest.mark.parametrize("name", ["base", *OVERLAYS])

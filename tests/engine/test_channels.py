@@ -192,7 +192,7 @@ def test_less_time_counts_after_a_request_that_had_more() -> None:
 def test_after_renewal_open_connections_are_not_used() -> None:
     async def story(channels: Channels, server: Server) -> None:
         await get(channels)
-        channels.renew()
+        channels.renew(None)
         await get(channels)
 
     _, server = run([[OK]] * 2, story)

@@ -199,6 +199,7 @@ def test_what_changes_nothing_yet_is_told_once(line, notes, load_text):
         ("policies: {sources: [{selector: a=b}]}", "policies.sources.0: selector and namespace"),
         ("policies: {sources: [{dir: a/x}, {dir: b/x}]}", "policies: two sources are called 'x'"),
         ("policies: {guard: {pending: 0}}", "policies.guard.pending: "),
+        ("policies: {guard: {within: 1m}}", "policies.guard: it looks at nothing; give pending,"),
         ("policies: {configMap: rules}", "policies.configMap: 'rules' names no ConfigMap; write"),
         ("policies: {configMap: a/b/c}", "policies.configMap: 'a/b/c' names no ConfigMap"),
         ("policies: {overrides: {p: {weight: 0}}}",
@@ -236,6 +237,7 @@ def test_what_changes_nothing_yet_is_told_once(line, notes, load_text):
         ("seed: [1", "4: is not YAML: "),
         ("- 1", "3: is not YAML: "),
         ("seed: \x01", "is not YAML: "),
+        ("? {a: b}\n: c", "3: is not YAML: found unhashable key"),
     ],
 )  # fmt: skip
 def test_one_line_says_where_and_what(line, said, refused):
@@ -428,3 +430,33 @@ def test_flags_that_cannot_be_used(given, said):
     with pytest.raises(ConfigError) as error:
         flags(**given)
     assert said in str(error.value)
+
+
+def test_a_password_in_an_address_is_in_no_dump(load_text):
+    settings = load_text(f"{BERTH}prometheus: {{url: 'https://me:s3cret@prom:9090/a@b'}}\n")
+    assert "s3cret@prom" in settings.berth.prometheus.url
+    assert "s3cret" not in settings.model_dump_json()
+    assert settings.berth.prometheus.model_dump()["url"] == "https://prom:9090/a@b"
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("{dir: x, profiles: [batch, bert]}",
+         "policies.sources.0.profiles: no profile is called 'batch'"),
+        ("{dir: x, profiles: [bert]}",
+         "policies.sources.0.profiles: no profile is called 'bert'; did you mean berth?"),
+        ("{selector: 'team in (a', namespace: n}",
+         "policies.sources.0.selector: unable to parse requirement: found ''"),
+    ],
+)  # fmt: skip
+def test_sources_that_can_have_no_policy(source, said, load_text):
+    settings = load_text(f"{BERTH}policies: {{sources: [{source}]}}\n")
+    with pytest.raises(ConfigError) as error:
+        flags(settings)
+    assert str(error.value).startswith(said)
+
+
+def test_a_source_may_be_for_a_profile_that_a_flag_names(load_text):
+    settings = load_text(f"{BERTH}policies: {{sources: [{{dir: x, profiles: [batch]}}]}}\n")
+    assert flags(settings, scheduler_name="batch").scheduler_name == "batch"

@@ -140,6 +140,29 @@ def test_what_is_of_one_profile_stays_of_it_and_the_order_is_of_all(world):
     assert [line.partition(":")[0] for line in world.told()] == ["NodeResourcesAllocatable"]
 
 
+def test_the_configuration_that_the_chart_of_scheduler_plugins_writes(world):
+    """A plugin is enabled at all points at once, and what sorted before is disabled there."""
+    plugins = {
+        "multiPoint": {
+            "enabled": [{"name": "Coscheduling"}],
+            "disabled": [{"name": "PrioritySort"}, {"name": "ImageLocality"}],
+        }
+    }
+    world.write(profile("one", plugins), profile("two", plugins))
+    settings, bundle = world.loaded()
+    assert len(make_profiles(settings)) == 2
+    assert "coscheduling" not in bundle.profiles
+    disabled = settings.profiles[0].plugins.multi_point.disabled
+    assert [one.name for one in disabled] == ["ImageLocality"]
+
+
+def test_what_a_start_would_refuse_is_refused_here(world):
+    world.write(profile("a", {"multiPoint": {"disabled": [{"name": "PrioritySort"}]}}))
+    done = world.convert()
+    assert done.exit_code == 1
+    assert "profiles.0: a profile needs exactly one plugin that sorts the queue" in done.output
+
+
 def test_what_cannot_be_carried_over_is_said(world):
     score = {"score": {"enabled": [{"name": "TargetLoadPacking"}, {"name": "OwnPlugin"}]}}
     sort = {"queueSort": {"enabled": [{"name": "Coscheduling"}]}}
@@ -167,7 +190,8 @@ def test_what_is_printed_can_be_applied(world):
     ("text", "said"),
     [
         ("a: [", "cannot be read"),
-        ("kind: Pod", "expected one KubeSchedulerConfiguration"),
+        ("kind: Pod\napiVersion: v1", "v1beta3, found Pod of v1"),
+        ("# nothing", "expected one KubeSchedulerConfiguration"),
         (HEAD.replace("v1\n", "v1beta2\n"), "of kubescheduler.config.k8s.io/v1 or"),
         (HEAD + "paralelism: 3", "did you mean parallelism"),
     ],

@@ -304,8 +304,21 @@ async def test_a_server_that_is_away_for_a_while_costs_nothing(world):
     assert leads(one)
     world.leases.away = True
     await world.advance(11)
-    assert isinstance(one.task.exception(), LeaseLost)
+    with pytest.raises(LeaseLost, match=r"was not renewed for 10 s: connection refused$"):
+        one.task.result()
     assert not one.fence()
+
+
+@in_a_world
+async def test_a_last_try_without_time_does_not_hide_why_those_before_it_failed(world):
+    one = world.replica("one")
+    await world.advance(1)
+    world.leases.away = True
+    await world.advance(8)
+    world.leases.deaf = True
+    await world.advance(2)
+    with pytest.raises(LeaseLost, match=r"was not renewed for 10 s: connection refused$"):
+        one.task.result()
 
 
 @in_a_world

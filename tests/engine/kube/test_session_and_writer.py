@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -42,6 +43,7 @@ from engine.kube.writer import (
 )
 from engine.objects import Condition, ObjectMeta, Pod, PodStatus
 from engine.telemetry import Count, Telemetry
+from tests.cluster.certificates import Authority
 from tests.scenarios.fake_server import status
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -97,13 +99,13 @@ class Script:
 
 
 @asynccontextmanager
-async def serving(*answers: Answer) -> AsyncIterator[Script]:
+async def serving(*answers: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[Script]:
     script = Script(list(answers))
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", script.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.01)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     script.port = runner.addresses[0][1]
     try:
@@ -533,7 +535,7 @@ class TestStream:
 
         async def run() -> None:
             async with serving(break_off) as script, session_to(script) as session:
-                with pytest.raises(Interrupted):
+                with pytest.raises(Interrupted, match=r"in the middle of an answer$"):
                     async for _ in session.stream("/x", read_timeout_seconds=1.0):
                         pass
 
@@ -573,6 +575,12 @@ def kubeconfig(server: str, **user: Any) -> dict[str, Any]:
     }
 
 
+def through(proxy: str) -> dict[str, Any]:
+    config = kubeconfig("https://h.invalid")
+    config["clusters"][0]["cluster"]["proxy-url"] = proxy
+    return config
+
+
 def _runs(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -600,6 +608,75 @@ class TestConfiguration:
                 session = await Session.connect(path)
                 assert (await session.request("GET", "/x")).status == 200
                 assert len(script.asked) == 2
+                await session.close()
+
+        asyncio.run(run())
+
+    @pytest.mark.parametrize(
+        ("text", "header"),
+        [("t1\n", "Bearer t1"), ("t1\r\nX: y\n", "Bearer t1 X: y"), ("t\x00\u20ac", "Bearer t")],
+    )
+    def test_what_a_header_cannot_hold_is_no_part_of_a_token(
+        self, tmp_path: Path, text: str, header: str
+    ) -> None:
+        token = tmp_path / "token"
+        token.write_bytes(text.encode())
+
+        async def run() -> None:
+            async with serving(reply(200)) as script:
+                url = f"http://127.0.0.1:{script.port}"
+                session = await Session.from_kubeconfig(kubeconfig(url, tokenFile=str(token)))
+                await session.request("GET", "/x")
+                async with aclosing(session.stream("/y", read_timeout_seconds=5)) as stream:
+                    assert await anext(stream) == b""
+                assert [one[3]["Authorization"] for one in script.asked] == [header] * 2
+                await session.close()
+
+        asyncio.run(run())
+
+    def test_certificates_that_others_renew_are_read_again(self, tmp_path: Path) -> None:
+        """Ours after a 401, whom we trust after a certificate that we do not; files may be gone."""
+        authority = Authority(tmp_path / "right")
+        shown, key, trusted = (tmp_path / name for name in ("c.crt", "c.key", "ca.crt"))
+
+        def renewed(user: str) -> None:
+            pair = authority.client(user)
+            shown.write_bytes(pair.certificate.read_bytes())
+            key.write_bytes(pair.key.read_bytes())
+
+        async def check(request: web.Request) -> web.StreamResponse:
+            subject = dict(one[0] for one in request.get_extra_info("peercert")["subject"])
+            return web.Response(status=200 if subject["commonName"] == "new" else 401)
+
+        async def run() -> None:
+            clock = ManualClock()
+            pair = authority.server("api")
+            tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.certificate)
+            tls.load_cert_chain(pair.certificate, pair.key)
+            tls.verify_mode = ssl.CERT_REQUIRED
+            trusted.write_bytes(Authority(tmp_path / "wrong").certificate.read_bytes())
+            renewed("old")
+            async with serving(check, tls=tls) as script:
+                user = {"client-certificate": str(shown), "client-key": str(key)}
+                config = kubeconfig(f"https://127.0.0.1:{script.port}", **user)
+                config["clusters"][0]["cluster"]["certificate-authority"] = str(trusted)
+                session = await Session.from_kubeconfig(config, clock=clock)
+                with pytest.raises(Unreachable, match="cannot be trusted"):
+                    await session.request("GET", "/x")
+                clock.advance(5.0)
+                trusted.unlink()
+                with pytest.raises(Unreachable, match="cannot be trusted"):
+                    await session.request("GET", "/x")
+                clock.advance(5.0)
+                trusted.write_bytes(authority.certificate.read_bytes())
+                with pytest.raises(Unreachable, match="cannot be trusted"):
+                    await session.request("GET", "/x")
+                assert (await session.request("GET", "/x")).status == 401
+                clock.advance(5.0)
+                renewed("new")
+                assert (await session.request("GET", "/x")).status == 200
+                async with aclosing(session.stream("/y", read_timeout_seconds=5)) as stream:
+                    assert await anext(stream) == b""
                 await session.close()
 
         asyncio.run(run())
@@ -705,6 +782,15 @@ class TestConfiguration:
                 yaml.safe_dump(kubeconfig("https://h", **{"client-certificate": "/no/such"})),
                 "exist",
             ),
+            (
+                yaml.safe_dump(kubeconfig("https://h", **{"client-certificate-data": "YQ=="})),
+                "a client certificate and its key belong together",
+            ),
+            (
+                yaml.safe_dump({**kubeconfig("https://h"), "users": [{"name": "x", "user": {}}]}),
+                "there is no user 'u', whom the context names",
+            ),
+            (yaml.safe_dump(through("socks5://h:1")), "proxy-url 'socks5://h:1' is not an http"),
         ],
     )
     def test_a_wrong_kubeconfig_is_one_line(
@@ -737,6 +823,26 @@ class TestConfiguration:
 
         with pytest.raises(Unreachable, match=r"cannot reach https://127.0.0.1:1: "):
             asyncio.run(run())
+
+    def test_a_proxy_is_named_where_it_stands_between_and_its_password_is_not(self) -> None:
+        async def run() -> None:
+            session = await Session.from_kubeconfig(through("http://me:s3cret@127.0.0.1:1"))
+            try:
+                await session.request("GET", "/version")
+            finally:
+                await session.close()
+
+        said = "cannot reach https://h.invalid through the proxy http://127.0.0.1:1: connection"
+        with pytest.raises(Unreachable, match=said):
+            asyncio.run(run())
+
+    def test_a_context_without_a_user_is_nobodys(self) -> None:
+        async def run() -> None:
+            config = kubeconfig("https://127.0.0.1:1")
+            del config["contexts"][0]["context"]["user"]
+            await (await Session.from_kubeconfig(config)).close()
+
+        asyncio.run(run())
 
 
 @pytest.fixture(autouse=True)

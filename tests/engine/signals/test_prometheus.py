@@ -315,14 +315,18 @@ def test_a_process_ends_whatever_prometheus_does() -> None:
     assert (ran.stdout, ran.stderr, ran.returncode) == ("ended\n", "", 0)
 
 
-def test_a_refused_connection_keeps_the_values_until_they_are_stale() -> None:
+def test_a_refused_connection_keeps_the_values_until_they_are_stale(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def run() -> None:
         async with serving(vector(a=1)) as bench:
             bench.store.set_specs([SPEC])
-            refresher = bench.refresher()
+            asked = bench.url.replace("//", "//me:s3cret@")
+            refresher = bench.refresher(url=asked)
             await refresher.turn()
         bench.clock.advance(15.0)
         await refresher.turn()
+        assert f"Prometheus at {bench.url} cannot be asked (connection refused)" in caplog.text
         assert bench.read()[0] == 1
         assert bench.store.status()[0].error == "connection refused"
         bench.clock.advance(106.0)
