@@ -9,10 +9,11 @@ from dsl import ir, making
 from dsl import syntax as s
 from dsl.checker import names
 from dsl.checker.literals import read_word, settle
-from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
+from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
 from dsl.checker.typer import Typer, converted, help_for
 from dsl.diagnostics import Fix, Severity
 from dsl.foreign.fields import ABSENT, NOTHING, THERE, quoted_key
+from dsl.nearest import closest
 from dsl.patterns import why_refused
 from dsl.quantities import parse_number
 from dsl.schema import FIELDS, WEEKDAYS

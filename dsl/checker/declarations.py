@@ -21,11 +21,11 @@ from dsl.checker.scope import (
     Scope,
     Typed,
     attempt,
-    closest,
 )
 from dsl.checker.typer import Typer
 from dsl.functions import number_text
 from dsl.making import constant
+from dsl.nearest import closest
 from dsl.plan import DOMAINS, MetricSpec
 from dsl.quantities import to_float
 from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default

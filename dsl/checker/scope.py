@@ -9,7 +9,6 @@ from msgspec import Struct, field
 from dsl import ir
 from dsl import syntax as s
 from dsl.diagnostics import Diagnostic, Fix, Label, Severity
-from dsl.foreign import closest as closest
 from dsl.plan import MetricSpec
 from dsl.schema import MetricDefinition
 from dsl.source import SourceFile, Span

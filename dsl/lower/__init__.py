@@ -7,7 +7,7 @@ node.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,18 @@ from numpy.typing import NDArray
 from dsl import functions, ir
 from dsl.lower import numbers
 from dsl.lower.columns import Builder
-from dsl.lower.frame import NO_RESULTS, NO_ROWS, QUIET, Frame, Run, Value
-from dsl.lower.frame import Memo as Memo
+from dsl.lower.frame import NO_RESULTS, NO_ROWS, Frame, Run, Value
+from dsl.lower.kept import Memo as Memo
 from dsl.plan import Effect, Results
 from dsl.reasons import filled
 from dsl.types import MISSING, Kind, Level, is_missing, show
 from dsl.world import Column, Mask, Parts, Rows, Subject, World
 
+#: What never divides by zero, overflows or asks for the root of a negative number.
+_QUIET: Final = (
+    ir.Const, ir.Read, ir.Metric, ir.Named, ir.Compare, ir.TextTest, ir.Member, ir.Between,
+    ir.Missing, ir.Coalesce, ir.Logical, ir.Not, ir.If,
+)  # fmt: skip
 Prepare = Callable[[Subject, World], Parts | None]
 
 
@@ -32,7 +37,7 @@ def lower_filter(
     builder = Builder(memo, hoist=True)
     test = builder.build(core.test)
     # NumPy can have nothing to warn of.
-    quiet = all(isinstance(one, QUIET) for one in ir.walk(core.test))
+    quiet = all(isinstance(one, _QUIET) for one in ir.walk(core.test))
 
     def verdict(parts: Parts, world: World, rows: Rows) -> Mask:
         frame = Frame(world, rows, parts)

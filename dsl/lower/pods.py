@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from dsl import functions, ir
 from dsl.lower import numbers
-from dsl.lower.frame import Frame, Group, Memo, Pods, Run, Value, once, running
+from dsl.lower.frame import Frame, Group, Pods, Run, Value, once, running
+from dsl.lower.kept import Memo
 from dsl.types import MISSING, Kind, Level
 from dsl.world import World
 

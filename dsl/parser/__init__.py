@@ -18,7 +18,7 @@ from dsl.parser.layout import cut, too_deep, too_long
 from dsl.parser.lexemes import lexemes_of
 from dsl.parser.statements import is_statement
 from dsl.parser.tables import load_tables
-from dsl.parser.tests import outside_of_test, test_statement
+from dsl.parser.testfile import outside_of_test, test_statement
 from dsl.source import SourceFile, Span
 from dsl.syntax import Broken, Expr, Lexeme, Statement, TestStatement
 

@@ -11,8 +11,10 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from dsl.foreign import Match, closest, edit_distance, known_forms
 from dsl.foreign.calls import PATH, method_for
+from dsl.foreign.forms import known_forms
+from dsl.foreign.matcher import Match
+from dsl.nearest import closest, edit_distance
 from dsl.parser.automaton import Automaton, Stop
 from dsl.parser.statements import DECLARATIONS, HEADS, STATEMENTS, known_word
 from dsl.parser.told import Place, Refusal, closed, told

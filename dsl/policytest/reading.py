@@ -9,7 +9,7 @@ from typing import Any, Final
 from dsl import syntax as s
 from dsl.diagnostics import Diagnostic, Fix, Severity, sort_key
 from dsl.files import read_source
-from dsl.foreign import closest
+from dsl.nearest import closest
 from dsl.parser import Parser
 from dsl.parser.statements import UNNAMED
 from dsl.policytest import attributes as w
