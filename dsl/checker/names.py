@@ -281,10 +281,10 @@ def no_param(scope: Scope, node: s.Param) -> Refused:
 
 def param(scope: Scope, node: s.Param) -> Typed:
     """Returns the value of a parameter."""
-    entry = scope.params.get(node.name)
-    if entry is None and node.name not in scope.broken:
+    value = scope.params.get(node.name)
+    if node.name not in scope.params and node.name not in scope.broken:
         raise no_param(scope, node)
-    if entry is None or entry.value is None:
+    if value is None:
         raise Refused
     scope.given.append(node.span)
-    return replace(entry.value, span=node.span)
+    return replace(value, span=node.span)

@@ -120,21 +120,20 @@ def lower_condition(parts: tuple[ir.Expr | None, ...], memo: Memo) -> Condition:
     return holds
 
 
-class Values:
-    """The values of parts of a rule, of the pod or of the pod on one node.
+def lower_values(memo: Memo) -> Callable[..., Callable[[ir.Expr], Value]]:
+    """Compiles parts of a rule, each when first asked for, of the pod or of the pod on one node.
 
-    Each is compiled when it is first asked for. Lists of nodes are no columns: ask others for them.
+    They give floats, texts and flags, as in `reference`; lists of nodes are no columns.
     """
+    builder = Builder(memo)
 
-    def __init__(self, memo: Memo) -> None:
-        self._builder = Builder(memo)
-
-    def of(
-        self, subject: Subject, world: World, row: int, results: Results = NO_RESULTS
+    def values(
+        subject: Subject, world: World, row: int, results: Results = NO_RESULTS
     ) -> Callable[[ir.Expr], Value]:
-        """Returns what gives a float, text, flag or tuple for parts there, as in `reference`."""
         frame = _at(subject, world, row, results)
-        return lambda node: _scalar(frame.ask(self._builder.build(node)), node, world)
+        return lambda node: _scalar(frame.ask(builder.build(node)), node, world)
+
+    return values
 
 
 def _at(subject: Subject, world: World, row: int, results: Results | None = None) -> Frame:
@@ -209,10 +208,10 @@ def lower_actions(
 
 
 def _action(core: ir.Action, memo: Memo) -> Callable[[Subject, World, int, Results], Effect | None]:
-    values, text, written = Values(memo), core.text, core.value
+    values, text, written = lower_values(memo), core.text, core.value
 
     def effect(subject: Subject, world: World, row: int, results: Results) -> Effect | None:
-        ask = values.of(subject, world, row, results)
+        ask = values(subject, world, row, results)
         if text is not None:
             return Effect(core.kind, core.key, filled(text, ask))
         assert written is not None

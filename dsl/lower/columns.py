@@ -1,4 +1,4 @@
-"""Typed expressions become closures over columns.
+"""Which closure over columns an expression becomes, and what of it is computed once per pod.
 
 An expression below node level runs as a Python scalar; at node level as an array over the rows of
 the frame; at `it` level as an array over pods. Parts that only the pod decides are hoisted: they
@@ -218,14 +218,9 @@ class Builder:
         if node.args[0].type.kind is Kind.LIST:
             return conditions.list_function(self, node, domain)
         runs = [self.build(one, domain) for one in node.args]
-        scalar = node.level <= Level.POD
         if name == "plain":
             return runs[0]
-        if name in ("min", "max", "median"):
-            return reads.element_wise(name, runs, scalar=scalar)
-        if name == "string":
-            return reads.string(runs[0], scalar=scalar)
-        if name in numbers.NUMBER_FUNCTIONS and not scalar:
+        if name in numbers.NUMBER_FUNCTIONS and node.level > Level.POD:
             columns = numbers.NUMBER_FUNCTIONS[name]
             return lambda frame: columns(*(run(frame) for run in runs))
         kind = texts.CODE if node.type.kind in (Kind.TEXT, Kind.LIST) else texts.FLOAT

@@ -148,15 +148,10 @@ class Known:
     def _shape(self, node: ir.Expr) -> bytes:
         # The type follows from the rest, and a metric's name is the file's own business.
         hidden = "name" if isinstance(node, ir.Metric | ir.Pair) else ""
-        names = type(node).__annotations__
-        own = [self._part(getattr(node, name)) for name in names if name != hidden]
+        parts = ir.mapped(node, lambda one: self._facts[id(one)].shape)
+        own = [value for name, value in parts.items() if name != hidden]
         text = f"{type(node).__name__} {int(node.level)} {own!r}"
         return blake2b(text.encode(), digest_size=16).digest()
-
-    def _part(self, value: object) -> object:
-        if isinstance(value, tuple):
-            return tuple(self._part(one) for one in value)
-        return self._facts[id(value)].shape if isinstance(value, ir.Core) else value
 
 
 def _lasts(node: ir.Expr) -> bool:
