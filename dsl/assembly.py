@@ -1,4 +1,4 @@
-"""A policy as understood becomes a plan: each statement with its closures and its words."""
+"""A policy as understood becomes a plan: each statement with its line, closures and words."""
 
 from collections.abc import Callable, Generator, Hashable
 from typing import Any, Final
@@ -37,10 +37,10 @@ def _turns(
 
 def _values(memo: Memo) -> Callable[[Subject, World, int], reasons.Ask]:
     """Returns what gives the values that are told of a pod on a node: of columns, but for lists."""
-    of_columns = lower.Values(memo)
+    of_columns = lower.lower_values(memo)
 
     def values(subject: Subject, world: World, row: int) -> reasons.Ask:
-        value = of_columns.of(subject, world, row)
+        value = of_columns(subject, world, row)
         of_list = reference.asked(reference.View(world, subject, row))
         return lambda node: (of_list if node.type.kind is Kind.LIST else value)(node)
 

@@ -4,9 +4,9 @@ Never raises. An expression is read as in a policy that has the given declaratio
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dsl import ir
@@ -29,8 +29,7 @@ SIZE: Final = Size()
 _Findings = tuple[Diagnostic, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Understood:
+class Understood(Struct, frozen=True):
     """An expression with its meaning.
 
     Attributes:

@@ -153,19 +153,13 @@ def round_half_away(value: float) -> float:
     return float(whole)
 
 
-def smallest(values: Iterable[float]) -> float:
-    """Returns the smallest of the values that are there."""
-    return min((one for one in values if not math.isnan(one)), default=MISSING)
-
-
-def largest(values: Iterable[float]) -> float:
-    """Returns the largest of the values that are there."""
-    return max((one for one in values if not math.isnan(one)), default=MISSING)
+def _there(values: Iterable[float]) -> list[float]:
+    return [one for one in values if not math.isnan(one)]
 
 
 def total(values: Iterable[float]) -> float:
     """Returns the correctly rounded sum, whatever the order; of nothing it is 0."""
-    there = [one for one in values if not math.isnan(one)]
+    there = _there(values)
     try:
         return settle(math.fsum(there))
     except OverflowError:
@@ -177,13 +171,13 @@ def total(values: Iterable[float]) -> float:
 
 def average(values: Iterable[float]) -> float:
     """Returns the mean of the values that are there."""
-    there = [one for one in values if not math.isnan(one)]
+    there = _there(values)
     return divide(total(there), float(len(there))) if there else MISSING
 
 
 def median(values: Iterable[float]) -> float:
     """Returns the middle value; of an even number the mean of the middle two."""
-    there = sorted(one for one in values if not math.isnan(one))
+    there = sorted(_there(values))
     if not there:
         return MISSING
     middle = len(there) // 2
@@ -200,8 +194,8 @@ def distinct(values: Iterable[float | str | None]) -> float:
 #: Of values, of which those that are missing are left out; the last three of conditions.
 REDUCERS: Final[MappingProxyType[str, Callable[[Iterable[Any]], float]]] = MappingProxyType(
     {
-        "max": largest,
-        "min": smallest,
+        "max": lambda values: max(_there(values), default=MISSING),
+        "min": lambda values: min(_there(values), default=MISSING),
         "sum": total,
         "avg": average,
         "median": median,
@@ -332,7 +326,7 @@ def share_of_smaller(value: float, others: Iterable[float]) -> float:
     """Returns which share of the other values is smaller; `others` holds the value itself."""
     if math.isnan(value):
         return MISSING
-    there = [one for one in others if not math.isnan(one)]
+    there = _there(others)
     return sum(one < value for one in there) / max(len(there) - 1, 1)
 
 
@@ -361,6 +355,9 @@ NUMBER_FUNCTIONS: Final[MappingProxyType[str, Callable[..., float]]] = MappingPr
         "exp": _finite(math.exp),
         "pow": _finite(math.pow),
         "mod": _finite(operator.mod),
+        "max": _finite(max),
+        "min": _finite(min),
+        "median": _finite(lambda *values: median(values)),
     }
 )
 
@@ -386,6 +383,7 @@ TEXT_FUNCTIONS: Final[MappingProxyType[str, TextFunction]] = MappingProxyType(
         "version": version,
         "join": join,
         "hash": lambda *parts: hash_share(parts),
+        "string": lambda number: None if math.isnan(number) else number_text(number),
     }
 )
 

@@ -5,6 +5,7 @@ cycles and every walk of it remembers what it has seen.
 """
 
 from collections.abc import Callable, Container, Iterator
+from functools import cache
 from operator import attrgetter
 from types import UnionType
 from typing import Any, Final, TypeGuard
@@ -168,53 +169,50 @@ class If(Core, frozen=True):
     other: "Expr"
 
 
-class NodeAggregate(Core, frozen=True):
-    """An aggregate of a node value over `candidates`, all `nodes` or those of a domain.
+class Aggregate(Core, frozen=True):
+    """An aggregate of a value of those for which a condition holds.
 
-    In a filter all nodes are candidates. Of a domain, `zone`, `region`, `rack` or `label:KEY`,
-    there is a value for each node. Of `count`, `any` and `all` there is a condition alone, here and
-    in all aggregates.
+    Of `count`, `any` and `all` there is a condition alone.
     """
 
     function: str
-    over: str
     value: "Expr | None"
     where: "Expr | None"
 
 
-class PodAggregate(Core, frozen=True):
+class NodeAggregate(Aggregate, frozen=True):
+    """An aggregate of a node value over `candidates`, all `nodes` or those of a domain.
+
+    In a filter all nodes are candidates. Of a domain, `zone`, `region`, `rack` or `label:KEY`,
+    there is a value for each node.
+    """
+
+    over: str
+
+
+class PodAggregate(Aggregate, frozen=True):
     """An aggregate of an `it` value over `node`, `zone`, `region`, `rack` or `cluster` pods.
 
     With `over` `label:KEY` the pods are those of all nodes with an equal label. `table` names the
     pods in question: `pods` (bound or assumed), `queue`, `nominated` or `finished`.
     """
 
-    function: str
     over: str
-    value: "Expr | None"
-    where: "Expr | None"
     table: str = "pods"
 
 
-class ContainerAggregate(Core, frozen=True):
+class ContainerAggregate(Aggregate, frozen=True):
     """An aggregate of a value of the containers of the pod to place."""
-
-    function: str
-    value: "Expr | None"
-    where: "Expr | None"
 
 
 class Item(Core, frozen=True):
     """What `it` alone means in an aggregate over the items of a list."""
 
 
-class ItemAggregate(Core, frozen=True):
+class ItemAggregate(Aggregate, frozen=True):
     """An aggregate of a value of the first `most` items of a list, each an `Item` in turn."""
 
-    function: str
     items: "Expr"
-    value: "Expr | None"
-    where: "Expr"
     most: int
 
 
@@ -227,9 +225,8 @@ class Rank(Core, frozen=True):
 Expr = (
     Const | Read | KeyedRead | ContainerRead | Metric | Pair | Named | Arith | Negate | Func
     | Compare | TextTest | Member | Between | Missing | Coalesce | Logical | Not | If
-    | NodeAggregate | PodAggregate | ContainerAggregate | Item | ItemAggregate | Rank
+    | Aggregate | Item | Rank
 )  # fmt: skip
-Aggregate = NodeAggregate | PodAggregate | ContainerAggregate | ItemAggregate
 #: Aggregates of a condition alone.
 TESTS: Final = ("count", "any", "all")
 
@@ -262,6 +259,22 @@ def children(node: Expr) -> tuple[Expr, ...]:
     return _CHILDREN[type(node)](node)
 
 
+def mapped(node: Core, of: Callable[[Any], Any]) -> dict[str, Any]:
+    """Returns what a node has besides span, type and level, each part as `of` makes it."""
+    return {name: _mapped(getattr(node, name), of) for name in _own_fields(type(node))}
+
+
+@cache
+def _own_fields(kind: type[Core]) -> tuple[str, ...]:
+    return tuple(one for one in kind.__struct_fields__ if one not in Core.__struct_fields__)
+
+
+def _mapped(value: Any, of: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever a field holds
+    if isinstance(value, tuple):
+        return tuple([_mapped(one, of) for one in value])
+    return of(value) if isinstance(value, Core) else value
+
+
 def walk(*roots: Expr | None) -> list[Expr]:
     """Returns every node below the roots, of which some may be None, once. Linear in the graph."""
     seen: set[int] = set()
@@ -287,6 +300,13 @@ def unnamed(node: Expr) -> Expr:
     """Returns what stands behind the names of lets."""
     while isinstance(node, Named):
         node = node.body
+    return node
+
+
+def with_data(node: Expr) -> Expr:
+    """Returns what is meant where there is data: behind lets and before `??`."""
+    while isinstance(node, Named | Coalesce):
+        node = node.body if isinstance(node, Named) else node.operands[0]
     return node
 
 

@@ -13,20 +13,11 @@ MAX_LENGTH: Final = 200
 _MAX_MEMORY: Final = 256 * 1024
 
 
-class RefusedError(ValueError):
-    """Why a pattern is none, as the end of a sentence."""
-
-
 @lru_cache(maxsize=256)
 def _compiled(pattern: str) -> Any:  # noqa: ANN401 - RE2's own class is private
-    if len(pattern) > MAX_LENGTH:
-        raise RefusedError(f"is longer than {MAX_LENGTH} characters")
     options = re2.Options()
     options.log_errors, options.max_mem = False, _MAX_MEMORY
-    try:
-        return re2.compile(_bytes(pattern), options)
-    except re2.error as error:
-        raise RefusedError(f"is not valid: {error.args[0].decode(errors='replace')}") from None
+    return re2.compile(_bytes(pattern), options)
 
 
 def _bytes(text: str) -> bytes:
@@ -41,8 +32,10 @@ def fits(pattern: str, text: str) -> bool:
 
 def why_refused(pattern: str) -> str | None:
     """Returns why a pattern is refused, as the end of a sentence; None if it is fine."""
+    if len(pattern) > MAX_LENGTH:
+        return f"is longer than {MAX_LENGTH} characters"
     try:
         _compiled(pattern)
-    except RefusedError as refused:
-        return str(refused)
+    except re2.error as error:
+        return f"is not valid: {error.args[0].decode(errors='replace')}"
     return None

@@ -1,4 +1,4 @@
-"""What a compiled policy is: data, and what its rules say together of one pod.
+"""What a compiled policy is, rule by rule, and what its rules say together of one pod.
 
 The engine asks it with a `World` and a `Subject`, see `dsl.world`.
 

@@ -1,4 +1,4 @@
-"""Texts read as numbers: decimals, quantities of Kubernetes, durations and times.
+"""What the letters behind a number mean: `10k` is 10,000, `1Ki` 1,024, `5m`, `1h30m`; and times.
 
 Exact where a policy is read, floats where a rule is asked; missing for any other text.
 """

@@ -13,9 +13,7 @@ from dsl.types import NUMBER, quoted, show
 #: Gives the value of an expression: a float, text, flag or tuple; NaN or None where it is missing.
 Ask = Callable[[ir.Expr], Any]
 #: What an explanation shows the value of.
-_SHOWN = (
-    ir.Read | ir.KeyedRead | ir.Metric | ir.Pair | ir.Named | ir.Rank | ir.Aggregate
-)  # fmt: skip
+_SHOWN = ir.Read | ir.KeyedRead | ir.Metric | ir.Pair | ir.Named | ir.Rank | ir.Aggregate
 
 
 def message(core: ir.FilterCore, text: str, ask: Ask) -> str:

@@ -4,8 +4,10 @@ Scalars only. Reads the same world as the columns do; knows nothing of how they 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dsl import functions, ir
 from dsl.schema import AMOUNTS, FIELDS, request_unit
@@ -16,8 +18,7 @@ from dsl.world import Subject, World
 Value = Any
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """Where an expression is looked at: a pod to place, a node, a pod of a set.
 
     `candidates` are the rows that aggregates of nodes run over; None means all nodes.
@@ -55,10 +56,6 @@ def _named(node: ir.Named, view: View) -> Value:
     return view.known[key]
 
 
-def _missing(node: ir.Expr) -> float | None:
-    return None if node.type.kind in (Kind.TEXT, Kind.LIST) else MISSING
-
-
 def _test(tests: Mapping[str, Callable[[Any, Any], Any]]) -> Callable[[Any, View], bool]:
     """Returns the meaning of tests of two values, false where one is missing."""
 
@@ -76,7 +73,7 @@ def _pair(node: ir.Pair, view: View) -> float:
 
 def _first(node: ir.Coalesce, view: View) -> Value:
     there = (one for one in _each(node.operands, view) if not is_missing(one))
-    return next(there, _missing(node))
+    return next(there, node.type.missing)
 
 
 def _arith(node: ir.Arith, view: View) -> float:
@@ -89,17 +86,13 @@ def _arith(node: ir.Arith, view: View) -> float:
 def _call(node: ir.Func, view: View) -> Value:
     args = list(_each(node.args, view))
     if any(is_missing(one) for one in args):
-        return _missing(node)
+        return node.type.missing
     name = node.name
     if name == "plain":
         return args[0]
-    if name in functions.REDUCERS:
-        return functions.REDUCERS[name](args)
-    if name == "string":
-        return functions.number_text(args[0])
     if name == "item":
         found = functions.item(*args)
-        return _missing(node) if found is None else found
+        return node.type.missing if found is None else found
     if name in functions.TEXT_FUNCTIONS:
         return functions.TEXT_FUNCTIONS[name](*args)
     return functions.NUMBER_FUNCTIONS[name](*args)
@@ -150,7 +143,7 @@ def _read_subject(node: ir.Read, subject: Subject) -> Value:
 def _keyed(node: ir.KeyedRead, view: View) -> Value:
     key = evaluate(node.key, view)
     if key is None:
-        return False if node.type.kind is Kind.BOOL else _missing(node)
+        return False if node.type.kind is Kind.BOOL else node.type.missing
     level = FIELDS[node.field].level
     read = ir.Read(span=node.span, type=node.type, level=level, field=node.field, key=key)
     value = _read(read, view)

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from dsl import collective, functions, ir, making
 from dsl.lower import numbers
 from dsl.lower.columns import Builder
-from dsl.lower.frame import NO_ROWS, Frame, Memo, Run
+from dsl.lower.frame import NO_ROWS, Frame, Run
+from dsl.lower.kept import Memo
 from dsl.lower.reads import ITS, ROWS
 from dsl.plan import GangRule, PreemptRule, QuotaRule
 from dsl.reads import reads_of

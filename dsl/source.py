@@ -49,15 +49,6 @@ class SourceFile(Struct, frozen=True, eq=False):
         line = bisect_right(self.line_starts, offset)
         return line, offset - self.line_starts[line - 1] + 1
 
-    def beside(self, span: Span) -> tuple[str, str]:
-        """Returns the signs before and behind a stretch that are no blanks, "" at an end."""
-        first, last = span.start - 1, span.end
-        while first >= 0 and self.text[first].isspace():
-            first -= 1
-        while last < len(self.text) and self.text[last].isspace():
-            last += 1
-        return self.text[first : first + 1], self.text[last : last + 1]
-
     def line(self, number: int) -> str:
         """Returns the text of a 1-based line without its line end."""
         start = self.line_starts[number - 1]

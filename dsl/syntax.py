@@ -4,7 +4,7 @@ Data only; every node carries the span of its text.
 """
 
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -99,14 +99,8 @@ class Field(Node, frozen=True):
     tail: str = ""
 
 
-class BareAggregate(Node, frozen=True):
-    """`max`, `min`, `avg` ... without parentheses."""
-
-    function: str
-
-
 class Aggregate(Node, frozen=True):
-    """`sum(x over node.pods where p)`; several arguments are element-wise."""
+    """`sum(x over node.pods where p)`; several arguments are element-wise, none a bare `max`."""
 
     function: str
     args: "tuple[Expr, ...]"
@@ -227,8 +221,8 @@ class LabelTest(Node, frozen=True):
 
 
 Expr = (
-    Number | Percent | Text | Word | Param | Bool | Name | Call | Field | BareAggregate
-    | Aggregate | If | Logical | Not | Chain | Negative | PercentOf | Fallback | Compare
+    Number | Percent | Text | Word | Param | Bool | Name | Call | Field | Aggregate
+    | If | Logical | Not | Chain | Negative | PercentOf | Fallback | Compare
     | TextTest | Is | IsMissing | Words | Range | In | LabelTest
 )  # fmt: skip
 Literal = Word | Text | Percent | Param | Words
@@ -289,10 +283,13 @@ class LetDecl(Node, frozen=True):
 
 
 class Clause(Node, frozen=True):
-    """A part of a statement behind its main expression: `weight 2`, `every 15s` ..."""
+    """A part of a statement behind its main expression: `weight 2`, `order a desc, b` ...
+
+    The grammar says what its values are: expressions, a `Template`, each a `Key` or an `Amount`.
+    """
 
     name: str
-    values: tuple[Expr | Template, ...]
+    values: tuple[Any, ...]
 
 
 class Key(Node, frozen=True):
@@ -306,28 +303,11 @@ class Key(Node, frozen=True):
     items: "Words | None" = None
 
 
-class KeysClause(Node, frozen=True):
-    """A part of a statement that is a list of keys: `order a desc, b`."""
-
-    name: str
-    keys: tuple[Key, ...]
-
-
 class Amount(Node, frozen=True):
     """An amount of a resource: `memory 32Gi`."""
 
     key: "Word | Text | Param"
     value: Literal
-
-
-class AmountsClause(Node, frozen=True):
-    """A part of a statement that is a list of amounts: `max cpu 10, memory 32Gi`."""
-
-    name: str
-    amounts: tuple[Amount, ...]
-
-
-Part = Clause | KeysClause | AmountsClause
 
 
 class MetricDecl(Node, frozen=True):
@@ -355,7 +335,7 @@ class Rule(Node, frozen=True):
 
 
 class Special(Node, frozen=True):
-    """`keyword: [left ->] parts`: a statement whose right side is more than one expression.
+    """`keyword: [left ->] clauses`: a statement whose right side is more than one expression.
 
     `point` is the extension point: sort, preempt, spread, permit, prebind, bind, postbind, gang or
     quota.
@@ -364,7 +344,7 @@ class Special(Node, frozen=True):
     keyword: str
     point: str
     left: Expr | None
-    parts: tuple[Part, ...]
+    clauses: tuple[Clause, ...]
 
 
 class NormalizeDecl(Node, frozen=True):

@@ -111,6 +111,11 @@ class Type(Struct, frozen=True):
         """Whether it is a number of any unit."""
         return self.kind is Kind.NUMBER
 
+    @property
+    def missing(self) -> float | None:
+        """The missing value of a scalar."""
+        return None if self.kind in (Kind.TEXT, Kind.LIST) else MISSING
+
     def __str__(self) -> str:
         """Names the type as a diagnostic does."""
         if self.kind is Kind.NUMBER:

@@ -13,8 +13,9 @@ from dsl import syntax as s
 from dsl.checker import ParamValue, policy_name
 from dsl.checker.declarations import declare_param, text_of
 from dsl.checker.rules import MAX_WEIGHT
-from dsl.checker.scope import Refused, Scope, attempt, closest
+from dsl.checker.scope import Refused, Scope, attempt
 from dsl.diagnostics import Diagnostic
+from dsl.nearest import closest
 from dsl.plan import UseLine
 from dsl.quantities import parse_number
 from dsl.source import SourceFile

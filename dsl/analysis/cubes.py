@@ -8,8 +8,7 @@ lets are looked through.
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf, isnan, nextafter
-from operator import attrgetter
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -99,11 +98,6 @@ def _tried(ends: list[float]) -> Iterator[float]:
 _COUNTING: Final = ("count", "distinct")
 #: Fields that are another name of the same thing.
 _SAME: Final = {"namespace.name": "pod.namespace"}
-#: What of a node tells its shape: where it stands does not.
-_PARTS: Final[dict[type, Callable[[Any], tuple[object, ...]]]] = {
-    kind: attrgetter(*(one for one in kind.__struct_fields__ if one != "span"))
-    for kind in get_args(ir.Expr)
-}
 
 
 class Keys:
@@ -141,13 +135,8 @@ class Keys:
             case ir.Read():
                 return ("read", _SAME.get(node.field, node.field), node.key, node.level)
             case _:
-                return (type(node), *map(self._part, _PARTS[type(node)](node)))
-
-    def _part(self, value: object) -> object:
-        """Returns what a part of a node adds to its shape."""
-        if isinstance(value, tuple):
-            return tuple([self._part(one) for one in value])
-        return ("node", self._by_id[id(value)]) if isinstance(value, ir.Core) else value
+                parts = ir.mapped(node, lambda one: ("node", self._by_id[id(one)]))
+                return (type(node), node.type, node.level, *parts.values())
 
 
 def never_missing(node: ir.Expr) -> bool:

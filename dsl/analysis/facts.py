@@ -97,10 +97,8 @@ class RuleFacts(Struct, frozen=True, eq=False):
         return self.written.right.span if isinstance(self.written, s.Rule) else self.written.span
 
     def clause(self, name: str) -> s.Clause | None:
-        """Returns a clause that has a value."""
-        parts = self.written.clauses if isinstance(self.written, s.Rule) else self.written.parts
-        named = (one for one in parts if isinstance(one, s.Clause) and one.name == name)
-        return next(named, None)
+        """Returns the clause of a name."""
+        return next((one for one in self.written.clauses if one.name == name), None)
 
     @property
     def point(self) -> str:

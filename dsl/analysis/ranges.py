@@ -1,4 +1,4 @@
-"""Numbers that mean something else, said where their bounds are known.
+"""The bounds of numbers, and what they tell: numbers that mean something else than is written.
 
 Scores out of 0..100, constant, tiny, best without data (P310, P312, P225, P314), and shares of 1
 that meet 80 (P222).
@@ -157,7 +157,7 @@ class Ranges:
         if of_node:
             above.remove(of_node[0])
             return _SHARE
-        whole = ir.unnamed(divisor) if self._known is None else inner(divisor)
+        whole = ir.unnamed(divisor) if self._known is None else ir.with_data(divisor)
         if not isinstance(whole, ir.NodeAggregate) or whole.function not in _RELATIVE:
             return None
         if whole.value is None or whole.where is not None:
@@ -179,16 +179,9 @@ def is_percent(spec: MetricSpec) -> bool:
     return spec.scale < 1 and not spec.unit
 
 
-def inner(node: ir.Expr) -> ir.Expr:
-    """Returns what is meant where there is data: behind lets and before `??`."""
-    while isinstance(node, ir.Named | ir.Coalesce):
-        node = node.body if isinstance(node, ir.Named) else node.operands[0]
-    return node
-
-
 def _is_share(part: ir.Expr, whole: ir.Expr) -> bool:
     """Whether a quotient is a share of what a node has: `node.cpu.free / node.cpu.allocatable`."""
-    whole = inner(whole)
+    whole = ir.with_data(whole)
     if not isinstance(whole, ir.Read):
         return False
     of, _, which = whole.field.rpartition(".")
@@ -197,7 +190,7 @@ def _is_share(part: ir.Expr, whole: ir.Expr) -> bool:
 
 def _is_amount(node: ir.Expr, of: str, key: str | None) -> bool:
     """Whether this is an amount of what `of` counts, or a sum of such: `requested + pod.cpu`."""
-    node = inner(node)
+    node = ir.with_data(node)
     if isinstance(node, ir.Arith):
         parts = node.operands
         return set(node.operators) <= {"+", "-"} and all(_is_amount(one, of, key) for one in parts)
@@ -261,7 +254,7 @@ def _beside(rule: RuleFacts, usual: Ranges, one: ir.Expr, other: ir.Expr) -> Ite
         return
     found = usual.range(one)
     # A number that is chosen is meant as it is, and a parameter may be another one tomorrow.
-    if 0 <= found.low < found.high <= 1 and not isinstance(inner(one), ir.If):
+    if 0 <= found.low < found.high <= 1 and not isinstance(ir.with_data(one), ir.If):
         text = rule.source.slice(other.span)
         fix = Fix(other.span, f"{text}%") if re.fullmatch(r"\d+(\.\d+)?", text) else None
         message = f"`{rule.text(one.span)}` is a share from 0 to 1, and `{text}` is far above"
@@ -318,7 +311,7 @@ def _small(rule: RuleFacts, core: ir.ScoreCore, found: Range) -> Iterator[Diagno
     if found.low >= 1 and not any(isinstance(one, ir.Metric) for one in ir.walk(core.value)):
         return  # Who bounds it so knows between what it is.
     weighed = len(_WEIGHED.findall(rule.source.text)) > 1 or core.weight != 1
-    if isinstance(inner(core.value), ir.If) and (weighed or found.high > 1):
+    if isinstance(ir.with_data(core.value), ir.If) and (weighed or found.high > 1):
         return  # Small on purpose, beside others.
     message = f"this score goes from {found.low:g} to {found.high:g} only, of 100"
     simple = found.low >= 0 and found.high <= 1

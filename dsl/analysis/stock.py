@@ -15,7 +15,7 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.analysis.facts import FileFacts, Inventory, MetricStock, RuleFacts, roots, warning
 from dsl.diagnostics import Diagnostic
-from dsl.foreign import closest
+from dsl.nearest import closest
 from dsl.plan import OF_NODES, MetricSpec, UseLine
 from dsl.schema import WELL_KNOWN_LABELS
 from dsl.source import Span

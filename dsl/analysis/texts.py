@@ -104,9 +104,9 @@ def without_arrow(rule: RuleFacts) -> Iterator[Diagnostic]:
         # `pod.label[a] is present and node.label[a] == pod.label[a]` demands both of each pod.
         return
     parts = [" and ".join(rule.text(one.span) for one in side) for side in (of_pod, others)]
-    before, _ = rule.source.beside(written.right.span)
+    bare = rule.source.text[: written.right.span.start].rstrip().endswith(":")
     joined = any(isinstance(one, ir.Logical | ir.If) for one in each)
-    fix = Fix(written.right.span, " -> ".join(parts)) if before == ":" and not joined else None
+    fix = Fix(written.right.span, " -> ".join(parts)) if bare and not joined else None
     yield rule.warning(
         "P227",
         f"`{parts[0]}` is asked of the pod alone: other pods fit on no node",

@@ -85,7 +85,6 @@ class FileChecker:
         self._drafts: list[Draft] = []
         if namespace is not None:
             self.rules.guards.append(_only_in(namespace))
-        self._sorts = False
 
     def steps(self) -> Iterator[None]:
         """Does the work; stops after each statement."""
@@ -141,18 +140,21 @@ class FileChecker:
             case s.Header():
                 self._head(node)
             case s.NormalizeDecl():
-                if self.rules.norm is not None:
-                    scope.refuse("P109", "`normalize:` stands twice in this file", node)
+                self._once("normalize", node)
                 self.rules.norm = node.norm
             case _:
                 return
 
+    def _once(self, word: str, node: s.Statement, *helps: str, code: str = "P109") -> None:
+        """Refuses what stands in the file already."""
+        if word in self._seen:
+            message = f"`{word.replace('_', ' ')}:` stands twice in this file"
+            raise self.rules.refuse(code, message, node, *helps)
+        self._seen.add(word)
+
     def _head(self, node: s.Header) -> None:
         scope, value, name = self.rules, node.value, node.name.replace("policy_weight", "weight")
-        if name in self._seen:
-            word = name.replace("_", " ")
-            raise scope.refuse("P109", f"`{word}:` stands twice in this file", node)
-        self._seen.add(name)
+        self._once(name, node)
         text = value.value.strip() if isinstance(value, s.Word | s.Text) else ""
         match name:
             case "policy":
@@ -188,13 +190,9 @@ class FileChecker:
 
     def _rule(self, node: s.Rule | s.Special, number: int) -> None:
         if node.point == "sort":
-            if self._sorts:
-                message = "`sort:` stands twice in this file"
-                help_ = "give all keys in one line:  sort: pod.priority desc, pod.queued_at"
-                raise self.rules.refuse("P501", message, node, help_)
-            self._sorts = True
-        written: tuple[Any, ...] = node.clauses if isinstance(node, s.Rule) else node.parts
-        parts = self.rules.clauses(written, several=("annotate", "set_label", "event"))
+            help_ = "give all keys in one line:  sort: pod.priority desc, pod.queued_at"
+            self._once("sort", node, help_, code="P501")
+        parts = self.rules.clauses(node.clauses, several=("annotate", "set_label", "event"))
         left = attempt(self.rules.left, node)
         slot, check = _POINTS[node.point]
         core, roots = check(self.rules, node, left, parts)

@@ -49,7 +49,9 @@ class Set(NamedTuple):
 
 
 def aggregate(typer: Typer, node: s.Aggregate) -> ir.Expr:
-    """Returns an aggregate with parentheses."""
+    """Returns the meaning of an aggregate."""
+    if not node.args:
+        return _bare(typer, node)
     if len(node.args) > 1:
         return _element_wise(typer, node)
     of = _set(typer, node.over or node.args[0])
@@ -128,7 +130,7 @@ def _no_set(typer: Typer, first: s.Expr, over: s.Expr) -> Refused:
 
 def _over(
     typer: Typer,
-    node: s.Aggregate | s.BareAggregate,
+    node: s.Aggregate,
     of: Set,
     parts: tuple[ir.Expr | None, ir.Expr | None],
 ) -> ir.Expr:
@@ -223,7 +225,7 @@ def _element_wise(typer: Typer, node: s.Aggregate) -> ir.Expr:
 # ---- bare
 
 
-def bare(typer: Typer, node: s.BareAggregate) -> ir.Expr:
+def _bare(typer: Typer, node: s.Aggregate) -> ir.Expr:
     """Returns what `max` without parentheses means: the aggregate of the only node-level name."""
     function, of_set = node.function, node.function in (*ir.TESTS, "distinct")
     root = typer.place.root

@@ -9,10 +9,11 @@ from dsl import ir, making
 from dsl import syntax as s
 from dsl.checker import names
 from dsl.checker.literals import read_word, settle
-from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
+from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
 from dsl.checker.typer import Typer, converted, help_for
 from dsl.diagnostics import Fix, Severity
 from dsl.foreign.fields import ABSENT, NOTHING, THERE, quoted_key
+from dsl.nearest import closest
 from dsl.patterns import why_refused
 from dsl.quantities import parse_number
 from dsl.schema import FIELDS, WEEKDAYS
@@ -74,9 +75,8 @@ def _same_type(typer: Typer, operator: str, left: Typed, right: Typed) -> tuple[
 
 def _no_version(scope: Scope, typed: Typed, other: s.Expr | s.Range, *, word: bool) -> None:
     """Refuses `version(node.kernel) >= 5.10`: 5.10 is no version, and would hold for all."""
-    while isinstance(typed, ir.Named | ir.Coalesce):
-        typed = typed.body if isinstance(typed, ir.Named) else typed.operands[0]
-    if not isinstance(typed, ir.Func) or typed.name != "version":
+    value = None if isinstance(typed, Flex) else ir.with_data(typed)
+    if not isinstance(value, ir.Func) or value.name != "version":
         return
     written = scope.text(other)
     better = f"version({written})" if written[:1] in "'\"$" else f'version("{written}")'

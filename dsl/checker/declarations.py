@@ -15,17 +15,16 @@ from dsl.checker.scope import (
     RESERVED,
     Flex,
     MetricEntry,
-    ParamEntry,
     ParamValue,
     Refused,
     Scope,
     Typed,
     attempt,
-    closest,
 )
 from dsl.checker.typer import Typer
 from dsl.functions import number_text
 from dsl.making import constant
+from dsl.nearest import closest
 from dsl.plan import DOMAINS, MetricSpec
 from dsl.quantities import to_float
 from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
@@ -47,14 +46,14 @@ def declare_name(scope: Scope, name: str, span: Span) -> None:
 def declare_param(scope: Scope, node: s.ParamDecl, given: ParamValue | None) -> None:
     """Declares a parameter; its value is the configured one, else the default."""
     declare_name(scope, node.name, node.name_span)
-    scope.params[node.name] = entry = ParamEntry(node, None)
+    scope.params[node.name] = None
     if node.default is None and given is None:
         message = f"the parameter `{node.name}` has no value"
         help_ = f"give it a default:  param {node.name}: {node.kind or 'string'} = VALUE"
         raise scope.refuse("P104", message, node.name_span, help_)
     written = node.default if given is None else _given(node, given)
     assert written is not None
-    entry.value = value = _param_value(scope, node, written)
+    scope.params[node.name] = value = _param_value(scope, node, written)
     span = node.default.span if node.default is not None else node.name_span
     if node.bounds is not None:
         kind = node.kind or "number"
@@ -335,7 +334,6 @@ def _default(scope: Scope, clause: s.Clause | None, unit: t.Unit) -> float | Non
     if clause is None:
         return None
     written = clause.values[0]
-    assert not isinstance(written, s.Template)
     text = text_of(scope, written)
     number = read_number(text, written.span)
     if number is None:
@@ -368,13 +366,13 @@ def _query(scope: Scope, query: s.Text) -> str:
         name = found.group(1)
         if name == "$":
             return "$"
-        entry = scope.params.get(name)
-        if name in scope.broken or (entry is not None and entry.value is None):
-            raise Refused
-        if entry is None or entry.value is None:
+        if name not in scope.params and name not in scope.broken:
             message = f"there is no parameter `${name}`"
             raise scope.refuse("P105", message, query, "a dollar itself is written $$")
-        return _quoted(scope, entry.value, query.span)
+        value = scope.params.get(name)
+        if value is None or name in scope.broken:
+            raise Refused
+        return _quoted(scope, value, query.span)
 
     if not query.value.strip():
         help_ = 'name a series, for example  promql "node_load1"'

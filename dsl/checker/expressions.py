@@ -346,7 +346,6 @@ _CHECKS: Final[dict[type, Callable[[Typer, Any], Typed]]] = {
     s.Fallback: _fallback,
     s.Call: call,
     s.Aggregate: aggregates.aggregate,
-    s.BareAggregate: aggregates.bare,
     s.Compare: comparisons.compared,
     s.Is: comparisons.is_word,
     s.IsMissing: comparisons.is_missing_value,

@@ -1,4 +1,4 @@
-"""Numbers and words as written become constants of the unit their place asks for."""
+"""Which unit a number as written gets: `5`, `10k`, `500m`, `80%` take that of their neighbour."""
 
 import re
 from fractions import Fraction
@@ -213,7 +213,7 @@ def _wrong_word(scope: Scope, span: Span, text: str, like: Typed) -> Refused:
     return scope.refuse("P201", message, like, *helps, fix=fix, label=describe(like), labels=labels)
 
 
-def read_seconds(scope: Scope, node: s.Expr | s.Template, what: str) -> float:
+def read_seconds(scope: Scope, node: s.Expr, what: str) -> float:
     """Reads the duration of a clause; a bare number is refused."""
     text = node.value if isinstance(node, s.Text) else scope.text(node)
     seconds = exact_duration(text)

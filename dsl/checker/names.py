@@ -8,13 +8,14 @@ from msgspec.structs import replace
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker.scope import Flex, Refused, Scope, Typed, closest
+from dsl.checker.scope import Flex, Refused, Scope, Typed
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Fix
 from dsl.foreign.calls import call_for
 from dsl.foreign.fields import Spelling, closest_field, field_for
 from dsl.functions import AGGREGATES, FUNCTIONS
 from dsl.making import constant, made, type_of
+from dsl.nearest import closest
 from dsl.schema import AMOUNTS, CATALOGUE, FIELDS, PLURALS, POD_SETS, RESULTS, FieldSpec
 from dsl.source import Span
 from dsl.types import TEXT, Kind, Level
@@ -280,10 +281,10 @@ def no_param(scope: Scope, node: s.Param) -> Refused:
 
 def param(scope: Scope, node: s.Param) -> Typed:
     """Returns the value of a parameter."""
-    entry = scope.params.get(node.name)
-    if entry is None and node.name not in scope.broken:
+    value = scope.params.get(node.name)
+    if node.name not in scope.params and node.name not in scope.broken:
         raise no_param(scope, node)
-    if entry is None or entry.value is None:
+    if value is None:
         raise Refused
     scope.given.append(node.span)
-    return replace(entry.value, span=node.span)
+    return replace(value, span=node.span)

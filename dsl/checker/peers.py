@@ -3,7 +3,7 @@
 Both become an aggregate over the pods of the domain; a node without the domain's key is missing.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from msgspec import structs
 
@@ -24,7 +24,7 @@ _OTHERS: Final = {
 }
 
 
-def domain(typer: Typer, node: s.Expr | s.Template) -> str:
+def domain(typer: Typer, node: s.Expr) -> str:
     """Returns the domain that a topology names: `zone`, or `label:` and a key."""
     if isinstance(node, s.Param):
         value = param(typer, node)
@@ -82,17 +82,19 @@ def count(over: str, by: tuple[ir.Expr, ir.Expr] | None, span: Span) -> ir.Expr:
     )
 
 
-def member(typer: Typer, written: s.Expr, what: str) -> tuple[ir.Expr, ir.Expr]:
-    """Checks a `by`, and returns it asked of the pod and of a pod of a set."""
+def member(
+    typer: Typer, written: s.Expr, what: str, guard: ir.Expr | None = None
+) -> tuple[ir.Expr, ir.Expr]:
+    """Checks a `by`; returns it asked of the pod, and of a pod of a set that the guard is about."""
     wants, helps = "text or number", ("write for example  by pod.label[app]",)
     typed = typer.expression(written)
     if isinstance(typed, Flex):
         raise _no_member(typer, typed, what)
     by = typer.want(typed, wants, f"`{what}`", helps=helps)
-    return by, lifted(typer, by, what)
+    return by, _chosen(typer, guard, _lifted(typer, by, what))
 
 
-def chosen(scope: Scope, guard: ir.Expr | None, member: ir.Expr) -> ir.Expr:
+def _chosen(scope: Scope, guard: ir.Expr | None, member: ir.Expr) -> ir.Expr:
     """Returns what pods of a set have in common, missing for those that the left side leaves out.
 
     What it asks otherwise than of fields that every pod has (the time, lists) leaves nobody out.
@@ -101,7 +103,7 @@ def chosen(scope: Scope, guard: ir.Expr | None, member: ir.Expr) -> ir.Expr:
     if not asked:
         return member
     span = member.span
-    whole = making.logical(span, "and", [lifted(scope, one, "the left side") for one in asked])
+    whole = making.logical(span, "and", [_lifted(scope, one, "the left side") for one in asked])
     nothing: ir.Expr = making.constant(span, MISSING, NUMBER)
     if member.type.kind is Kind.TEXT:
         # A text that is missing: what stands before a separator that is not there.
@@ -134,20 +136,11 @@ def _field_of_it(node: ir.Read) -> str | None:
 
 #: What is no value of a pod of a set, or not yet known to be the same for one.
 _NOT_LIFTED: Final = (
-    ir.KeyedRead,
-    ir.ContainerRead,
-    ir.Metric,
-    ir.Pair,
-    ir.NodeAggregate,
-    ir.PodAggregate,
-    ir.ContainerAggregate,
-    ir.Item,
-    ir.ItemAggregate,
-    ir.Rank,
+    ir.KeyedRead | ir.ContainerRead | ir.Metric | ir.Pair | ir.Aggregate | ir.Item | ir.Rank
 )
 
 
-def lifted(scope: Scope, node: ir.Expr, what: str) -> ir.Expr:
+def _lifted(scope: Scope, node: ir.Expr, what: str) -> ir.Expr:
     """Returns an expression of the pod as one of `it`: each `pod.x` becomes `it.x`."""
     node = ir.unnamed(node)
     if isinstance(node, ir.Const):
@@ -155,17 +148,10 @@ def lifted(scope: Scope, node: ir.Expr, what: str) -> ir.Expr:
     field = _field_of_it(node) if isinstance(node, ir.Read) else None
     if field is not None:
         return structs.replace(node, field=field, level=Level.IT)
-    if isinstance(node, (ir.Read, *_NOT_LIFTED)):
+    if isinstance(node, ir.Read | _NOT_LIFTED):
         raise _no_member(scope, node, what)
-    parts = {id(one): lifted(scope, one, what) for one in ir.children(node)}
-    changed: dict[str, Any] = {}
-    for name in type(node).__struct_fields__:
-        value = getattr(node, name)
-        if isinstance(value, tuple):
-            changed[name] = tuple([parts.get(id(one), one) for one in value])
-        elif id(value) in parts:
-            changed[name] = parts[id(value)]
-    return structs.replace(node, level=making.level_of(parts.values()), **changed)
+    parts = ir.mapped(node, lambda one: _lifted(scope, one, what))
+    return making.made(type(node), node.span, node.type, **parts)
 
 
 def _no_member(scope: Scope, node: Typed, what: str) -> Refused:

@@ -9,7 +9,6 @@ from msgspec import Struct, field
 from dsl import ir
 from dsl import syntax as s
 from dsl.diagnostics import Diagnostic, Fix, Label, Severity
-from dsl.foreign import closest as closest
 from dsl.plan import MetricSpec
 from dsl.schema import MetricDefinition
 from dsl.source import SourceFile, Span
@@ -88,13 +87,6 @@ class MetricEntry(Struct):
     written: s.MetricDecl | None = None
 
 
-class ParamEntry(Struct):
-    """A parameter and its value."""
-
-    written: s.ParamDecl
-    value: Typed | None
-
-
 class _More(TypedDict, total=False):
     label: str
     labels: tuple[Label, ...]
@@ -108,7 +100,8 @@ class Scope(Struct):
     catalogue: Mapping[str, MetricDefinition]
     lets: dict[str, LetEntry] = field(default_factory=dict)
     metrics: dict[str, MetricEntry] = field(default_factory=dict)
-    params: dict[str, ParamEntry] = field(default_factory=dict)
+    #: Values of parameters; None of one that is wrong.
+    params: dict[str, Typed | None] = field(default_factory=dict)
     #: Metrics that are read.
     used: dict[str, MetricSpec] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)

@@ -80,7 +80,7 @@ def sort(rules: Rules, _node: s.Special, _left: ir.Expr | None, parts: Parts) ->
                 message = f"a key of the queue is taken once, and `{text}` changes while pods wait"
                 help_ = "sort by fields of the pod:  pod.priority desc, pod.queued_at"
                 raise rules.refuse("P202", message, one, help_)
-    first, written = part.keys[0], rules.text(part.keys[0])
+    first, written = part.values[0], rules.text(part.values[0])
     if first.direction == "ascending" and written == "pod.priority":
         message, fix = "this puts the pods of the lowest priority first", "pod.priority desc"
         help_ = f"write  {fix}   or, if that is meant,  pod.priority asc"
@@ -88,9 +88,9 @@ def sort(rules: Rules, _node: s.Special, _left: ir.Expr | None, parts: Parts) ->
     return ir.SortCore(keys=order), tuple(key.value for key in order)
 
 
-def keys(rules: Rules, part: s.KeysClause | None) -> tuple[ir.SortKey, ...]:
+def keys(rules: Rules, part: s.Clause | None) -> tuple[ir.SortKey, ...]:
     """Returns the keys of an order."""
-    return tuple(_key(rules, one) for one in part.keys) if part is not None else ()
+    return tuple(_key(rules, one) for one in part.values) if part is not None else ()
 
 
 def _key(rules: Rules, node: s.Key) -> ir.SortKey:
@@ -115,7 +115,7 @@ def _key(rules: Rules, node: s.Key) -> ir.SortKey:
 
 def permit(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -> Checked:
     """Checks a `permit:`."""
-    name = node.parts[0].name
+    name = node.clauses[0].name
     guard, rest = rules.split(left, closed=name != "allow")
     message, status = rules.message(parts), rules.status(parts)
     waits = name in ("wait_until", "wait_then")
@@ -162,8 +162,7 @@ def actions(rules: Rules, node: s.Special, left: ir.Expr | None, _parts: Parts) 
     """Checks a `prebind:` or `postbind:`."""
     guard, rest = rules.split(left)
     done: dict[tuple[str, str], ir.Action] = {}
-    for part in node.parts:
-        assert isinstance(part, s.Clause)
+    for part in node.clauses:
         action = _action(rules, part)
         if action.kind != "event" and (action.kind, action.key) in done:
             raise rules.refuse("P109", f"`{action.key}` is set twice", part)
@@ -180,8 +179,6 @@ def _action(rules: Rules, part: s.Clause) -> ir.Action:
             text = rules.message({"event": part}, "event")
             return ir.Action(span=part.span, kind="event", text=text)
         key_node, written = part.values
-        assert not isinstance(key_node, s.Template)
-        assert not isinstance(written, s.Template)
         key = names.fixed_text(rules, key_node)
         _writable(rules, key, key_node)
         typed = rules.expression(written)
@@ -255,7 +252,7 @@ def _less_important(where: ir.Expr | None, start: int) -> ir.Expr:
 def gang(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -> Checked:
     """Checks a `gang:`."""
     guard = rules.pod_guard(node, left)
-    by, member = _by(rules, guard, parts)
+    by, member = peers.member(rules, parts["by"].values[0], "by", guard)
     minimum = wait = None
     if "gang_min" in parts:
         typed = rules.expression(parts["gang_min"].values[0])
@@ -286,11 +283,6 @@ def gang(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -> C
     return core, (guard, by, minimum, wait)
 
 
-def _by(rules: Rules, guard: ir.Expr | None, parts: Parts) -> tuple[ir.Expr, ir.Expr]:
-    by, member = peers.member(rules, parts["by"].values[0], "by")
-    return by, peers.chosen(rules, guard, member)
-
-
 def _share(rules: Rules, clause: s.Clause) -> float:
     share = float(rules.text(clause.values[0]).removesuffix("%"))
     if share > _ALL:
@@ -304,7 +296,7 @@ def _share(rules: Rules, clause: s.Clause) -> float:
 def quota(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -> Checked:
     """Checks a `quota:`."""
     guard = rules.pod_guard(node, left)
-    by, member = _by(rules, guard, parts)
+    by, member = peers.member(rules, parts["by"].values[0], "by", guard)
     low, high = (_amounts(rules, parts.get(name)) for name in ("quota_min", "quota_max"))
     if not ("quota_elastic" in parts or low or high):
         what = "this `quota` limits nothing"
@@ -338,9 +330,9 @@ def quota(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -> 
     return core, (guard, by, used, *tests, *(key.value for key in reclaim))
 
 
-def _amounts(rules: Rules, part: s.AmountsClause | None) -> dict[str, tuple[float, Span]]:
+def _amounts(rules: Rules, part: s.Clause | None) -> dict[str, tuple[float, Span]]:
     out: dict[str, tuple[float, Span]] = {}
-    for one in part.amounts if part is not None else ():
+    for one in part.values if part is not None else ():
         key = names.fixed_text(rules, one.key)
         names.name_resource(rules, key, one.key.span)
         if key in out:

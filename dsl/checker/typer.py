@@ -1,4 +1,4 @@
-"""What is known while the expressions of one file are checked, and what all checks share.
+"""What a place wants of a value, and how a value of another kind is to be written there.
 
 One table of conversions says how a value is written where another kind is wanted. How an expression
 of each kind is understood is told by `expressions`.

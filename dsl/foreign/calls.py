@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Final
 
 from dsl.foreign.fields import Spelling, plain
-from dsl.foreign.nearest import closest
 from dsl.functions import AGGREGATES, FUNCTIONS
+from dsl.nearest import closest
 from dsl.schema import FIELDS, PLURALS, POD_SETS
 
 _SHORT: Final = 4

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from dsl.foreign.nearest import MAX_DISTANCE, closest, edit_distance
+from dsl.nearest import MAX_DISTANCE, closest, edit_distance
 from dsl.schema import FIELDS, PLURALS
 
 #: Values that mean "nothing" elsewhere and are ordinary words here.

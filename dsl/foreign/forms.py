@@ -298,5 +298,5 @@ def _lines() -> Iterator[tuple[str, Row]]:
         where = rest.pop()[1:-1] if rest and rest[-1].startswith("[") else ""
         say = rest[0].replace("~", " ") if rest and rest[0] != "-" else ""
         sure = not better.startswith("?")
-        better = better.removeprefix("?").replace("~", " ").replace(r"\n", "\n").replace('""', "")
+        better = better.removeprefix("?").replace("~", " ").replace('""', "")
         yield code, Row(form, better, say, _WHERE.get(where, where), sure)

@@ -5,8 +5,9 @@ a text that would mean something else is never returned. Never raises on any tex
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from dsl.diagnostics import Diagnostic
 from dsl.files import read_source
@@ -28,8 +29,7 @@ _HEADER: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Formatted:
+class Formatted(Struct, frozen=True):
     """What formatting gives.
 
     Attributes:

@@ -1,9 +1,10 @@
 """The lines of one statement: the author's where they fit, else broken at the loosest places."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
+
+from msgspec import Struct
 
 from dsl.formatter.pieces import CLAUSE, STEP, Piece
 
@@ -12,8 +13,7 @@ _MAX_INDENT: Final = 8
 _SIGNS: Final = ("*", "/")
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(Struct, frozen=True):
     """Words that stand on one line.
 
     Attributes:
@@ -87,7 +87,7 @@ def _full(line: _Line, places: Sequence[int], width: int) -> list[int]:
         if _too_wide(_Line(line.pieces[start:following], indent, 0), width):
             chosen.append(at)
             start = at
-            indent = line.pieces[at].indent if line.pieces[at].starts else line.further
+            indent = line.pieces[at].indent if line.pieces[at].rank == CLAUSE else line.further
     return chosen
 
 

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from dsl.schema import FIELDS, PLURALS
 from dsl.syntax import SHORT_POINTS, Lexeme
@@ -51,8 +52,7 @@ STEP: Final = 2
 Remark = tuple[str, bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """One word of a statement.
 
     Attributes:
@@ -60,7 +60,6 @@ class Piece:
         gap: the blanks before it, if it does not start a line.
         rank: how readily a line may start with it; None if it may not.
         fills: whether such a line is started only where the one before is full.
-        starts: whether it starts a clause.
         breaks: whether it must start a line.
         indent: the columns before it, if it starts a line whatever the width.
         above: the comments that go before its line, and blank lines as empty texts.
@@ -71,7 +70,6 @@ class Piece:
     gap: str
     rank: Rank | None
     fills: bool
-    starts: bool
     breaks: bool
     indent: int
     above: tuple[str, ...]
@@ -116,7 +114,6 @@ def make_pieces(text: str, words: Sequence[Lexeme]) -> list[Piece]:
                 gap=_gap(before, word),
                 rank=rank,
                 fills=fills,
-                starts=starts,
                 breaks=step or (starts and "\n" in gap),
                 indent=0 if before is None else STEP * (level if starts else level + 1),
                 above=_above(between, blanks=step and any(one.breaks for one in pieces)),

@@ -7,7 +7,7 @@ node.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,18 @@ from numpy.typing import NDArray
 from dsl import functions, ir
 from dsl.lower import numbers
 from dsl.lower.columns import Builder
-from dsl.lower.frame import NO_RESULTS, NO_ROWS, QUIET, Frame, Run, Value
-from dsl.lower.frame import Memo as Memo
+from dsl.lower.frame import NO_RESULTS, NO_ROWS, Frame, Run, Value
+from dsl.lower.kept import Memo as Memo
 from dsl.plan import Effect, Results
 from dsl.reasons import filled
 from dsl.types import MISSING, Kind, Level, is_missing, show
 from dsl.world import Column, Mask, Parts, Rows, Subject, World
 
+#: What never divides by zero, overflows or asks for the root of a negative number.
+_QUIET: Final = (
+    ir.Const, ir.Read, ir.Metric, ir.Named, ir.Compare, ir.TextTest, ir.Member, ir.Between,
+    ir.Missing, ir.Coalesce, ir.Logical, ir.Not, ir.If,
+)  # fmt: skip
 Prepare = Callable[[Subject, World], Parts | None]
 
 
@@ -32,7 +37,7 @@ def lower_filter(
     builder = Builder(memo, hoist=True)
     test = builder.build(core.test)
     # NumPy can have nothing to warn of.
-    quiet = all(isinstance(one, QUIET) for one in ir.walk(core.test))
+    quiet = all(isinstance(one, _QUIET) for one in ir.walk(core.test))
 
     def verdict(parts: Parts, world: World, rows: Rows) -> Mask:
         frame = Frame(world, rows, parts)
@@ -115,21 +120,20 @@ def lower_condition(parts: tuple[ir.Expr | None, ...], memo: Memo) -> Condition:
     return holds
 
 
-class Values:
-    """The values of parts of a rule, of the pod or of the pod on one node.
+def lower_values(memo: Memo) -> Callable[..., Callable[[ir.Expr], Value]]:
+    """Compiles parts of a rule, each when first asked for, of the pod or of the pod on one node.
 
-    Each is compiled when it is first asked for. Lists of nodes are no columns: ask others for them.
+    They give floats, texts and flags, as in `reference`; lists of nodes are no columns.
     """
+    builder = Builder(memo)
 
-    def __init__(self, memo: Memo) -> None:
-        self._builder = Builder(memo)
-
-    def of(
-        self, subject: Subject, world: World, row: int, results: Results = NO_RESULTS
+    def values(
+        subject: Subject, world: World, row: int, results: Results = NO_RESULTS
     ) -> Callable[[ir.Expr], Value]:
-        """Returns what gives a float, text, flag or tuple for parts there, as in `reference`."""
         frame = _at(subject, world, row, results)
-        return lambda node: _scalar(frame.ask(self._builder.build(node)), node, world)
+        return lambda node: _scalar(frame.ask(builder.build(node)), node, world)
+
+    return values
 
 
 def _at(subject: Subject, world: World, row: int, results: Results | None = None) -> Frame:
@@ -204,10 +208,10 @@ def lower_actions(
 
 
 def _action(core: ir.Action, memo: Memo) -> Callable[[Subject, World, int, Results], Effect | None]:
-    values, text, written = Values(memo), core.text, core.value
+    values, text, written = lower_values(memo), core.text, core.value
 
     def effect(subject: Subject, world: World, row: int, results: Results) -> Effect | None:
-        ask = values.of(subject, world, row, results)
+        ask = values(subject, world, row, results)
         if text is not None:
             return Effect(core.kind, core.key, filled(text, ask))
         assert written is not None

@@ -1,8 +1,8 @@
-"""Typed expressions become closures over columns.
+"""Which closure over columns an expression becomes, and what of it is computed once per pod.
 
 An expression below node level runs as a Python scalar; at node level as an array over the rows of
 the frame; at `it` level as an array over pods. Parts that only the pod decides are hoisted: they
-are computed once per pod and become its class key. Decides what is kept once a generation.
+are computed once per pod and become its class key.
 """
 
 from collections.abc import Callable
@@ -13,15 +13,14 @@ import numpy as np
 from dsl import functions, ir
 from dsl.lower import conditions, numbers, pods, reads, texts
 from dsl.lower.conditions import text_function
-from dsl.lower.frame import Facts, Frame, Kept, Known, Memo, Run, Value, is_dear, once, works
+from dsl.lower.frame import Frame, Run, Value, once
+from dsl.lower.kept import Known, Memo, is_dear, keeping, works
 from dsl.lower.pods import Across, Asked, across, asked, of_group, pair_of_group
 from dsl.schema import FIELDS
 from dsl.types import MISSING, Kind, Level
 
 _FUNCTIONS: Final = {**functions.TEXT_FUNCTIONS, **functions.NUMBER_FUNCTIONS}
 _OVER_SETS: Final = ir.NodeAggregate | ir.PodAggregate
-#: A row that is asked about by itself costs about so many rows of a full pass.
-_WORTH: Final = 8
 
 
 class Builder:
@@ -94,32 +93,8 @@ class Builder:
             run = self._build(node, reads.ROWS)
         finally:
             self._within = not whole
-        return self._keeping(run, facts, whole=whole, scalar=node.level is Level.CYCLE)
-
-    def _keeping(self, run: Run, facts: Facts, *, whole: bool, scalar: bool) -> Run:
-        memo, kept, chosen = self.memo, self.memo.kept(facts.shape), facts.chosen
-        patches, dear = facts.heavy and facts.local, whole and is_dear(facts)
-
-        def lasting(frame: Frame) -> Value:
-            if (not dear and kept.places == 1) or (chosen and frame.candidates is not None):
-                return run(frame)
-            world = frame.world
-            if kept.generation == world.generation and kept.dictionary is world.dictionary:
-                return kept.column if scalar else frame.take(kept.column)
-            if scalar:
-                memo.computed += 1
-                return memo.keep(kept, world, run(frame))
-            if frame.few:
-                return run(frame)
-            column = _patched(run, kept, facts, frame) if patches else None
-            if column is None:
-                memo.computed += 1
-                column = run(frame.whole())
-            else:
-                memo.patched += 1
-            return frame.take(memo.keep(kept, world, column))
-
-        return lasting
+        dear, scalar = whole and is_dear(facts), node.level is Level.CYCLE
+        return keeping(self.memo, run, facts, dear=dear, scalar=scalar)
 
     def _slot(self, key: object, make: Callable[[], Run]) -> Run:
         """Returns the read of what is computed once per pod; `make` makes that, once a key."""
@@ -243,14 +218,9 @@ class Builder:
         if node.args[0].type.kind is Kind.LIST:
             return conditions.list_function(self, node, domain)
         runs = [self.build(one, domain) for one in node.args]
-        scalar = node.level <= Level.POD
         if name == "plain":
             return runs[0]
-        if name in ("min", "max", "median"):
-            return reads.element_wise(name, runs, scalar=scalar)
-        if name == "string":
-            return reads.string(runs[0], scalar=scalar)
-        if name in numbers.NUMBER_FUNCTIONS and not scalar:
+        if name in numbers.NUMBER_FUNCTIONS and node.level > Level.POD:
             columns = numbers.NUMBER_FUNCTIONS[name]
             return lambda frame: columns(*(run(frame) for run in runs))
         kind = texts.CODE if node.type.kind in (Kind.TEXT, Kind.LIST) else texts.FLOAT
@@ -344,20 +314,6 @@ class Builder:
             return np.where(np.isnan(raw), MISSING, below / max(len(ordered) - 1, 1))
 
         return rank
-
-
-def _patched(run: Run, kept: Kept, facts: Facts, frame: Frame) -> Value:
-    """Returns a kept column with the rows that changed since asked again; None: not worth it."""
-    world, column = frame.world, kept.column
-    if kept.dictionary is not world.dictionary or len(column) != world.nodes:
-        return None
-    rows = world.changed_since(kept.generation, samples=facts.samples)
-    if rows is None or len(rows) * _WORTH > world.nodes:
-        return None
-    if len(rows):
-        column = column.copy()
-        column[rows] = run(Frame(world, rows))
-    return column
 
 
 def _outside(run: Run, key: tuple[int, str]) -> Run:

@@ -1,4 +1,4 @@
-"""Comparisons, tests and choices as closures over a frame, and functions of texts and of lists."""
+"""Tests and choices over columns, also where a value is missing; functions of texts and lists."""
 
 import operator
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import numpy as np
 from dsl import functions, ir
 from dsl.lower import reads, texts
 from dsl.lower.frame import Frame, Run, Value
-from dsl.lower.reads import ROWS, Building, missing_of
+from dsl.lower.reads import ROWS, Building
 from dsl.lower.texts import CODE, FLOAT
 from dsl.types import MISSING, Kind, Level, is_missing
 
@@ -114,7 +114,7 @@ def _coalesce(builder: reads.Building, node: ir.Coalesce, domain: str) -> Run:
                 value = run(frame)
                 if value is not None and value == value:
                     return value
-            return reads.missing_of(node.type)
+            return node.type.missing
 
         return first
 
@@ -225,7 +225,7 @@ def list_function(builder: Building, node: ir.Func, domain: str) -> Run:
         return lambda frame: texts.combined(
             partial(functions.item, items(frame)), [place(frame)], kind, frame.world.dictionary
         )
-    missing = missing_of(node.type)
+    missing = node.type.missing
 
     def one_item(frame: Frame) -> Value:
         found = functions.item(items(frame), place(frame))

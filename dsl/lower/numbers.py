@@ -1,5 +1,6 @@
-"""Arithmetic over columns; bit for bit what `dsl.functions` does for scalars."""
+"""Arithmetic, reductions and scores over columns; bit for bit what `dsl.functions` does."""
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
@@ -68,6 +69,12 @@ def _modulo(left: Number, right: Number) -> Column:
     return np.asarray(settle(np.where(np.equal(right, 0), MISSING, out)))
 
 
+def _median(*columns: Number) -> Column:
+    """Returns the element-wise median; missing where a part is missing."""
+    parts = np.stack(np.broadcast_arrays(*columns))
+    return np.where(np.isnan(parts).any(axis=0), MISSING, of_items("median", parts))
+
+
 #: Others are asked of every distinct combination, as functions of texts are.
 NUMBER_FUNCTIONS: Final[MappingProxyType[str, Callable[..., Column]]] = MappingProxyType(
     {
@@ -77,6 +84,9 @@ NUMBER_FUNCTIONS: Final[MappingProxyType[str, Callable[..., Column]]] = MappingP
         "round": _round,
         "sqrt": lambda column: np.sqrt(np.where(column >= 0, column, MISSING)),
         "mod": _modulo,
+        "max": lambda *columns: functools.reduce(np.maximum, columns),
+        "min": lambda *columns: functools.reduce(np.minimum, columns),
+        "median": _median,
     }
 )
 
@@ -98,12 +108,6 @@ def combinations(
             size = len(distinct)
     _, first, number = np.unique(number, return_index=True, return_inverse=True)
     return number, first
-
-
-def median_of(columns: Sequence[Number]) -> Column:
-    """Returns the element-wise median; missing where a part is missing."""
-    parts = np.stack(np.broadcast_arrays(*columns))
-    return np.where(np.isnan(parts).any(axis=0), MISSING, of_items("median", parts))
 
 
 # ---- reductions of one column

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from dsl import functions, ir
 from dsl.lower import numbers
-from dsl.lower.frame import Frame, Group, Memo, Pods, Run, Value, once, running
+from dsl.lower.frame import Frame, Group, Pods, Run, Value, once, running
+from dsl.lower.kept import Memo
 from dsl.types import MISSING, Kind, Level
 from dsl.world import World
 
@@ -28,13 +29,10 @@ _NOTHING: Final = {
 }
 
 
-_ALL_PODS: Final = once("all pods", lambda frame: running(frame.world))
-
-
-def all_pods(frame: Frame) -> tuple[Pods, Group]:
-    """Returns all used pod rows and their node rows."""
-    found: tuple[Pods, Group] = _ALL_PODS(frame)
-    return found
+#: All used pod rows and their node rows.
+all_pods: Final[Callable[[Frame], tuple[Pods, Group]]] = once(
+    "all pods", lambda frame: running(frame.world)
+)
 
 
 def count_all(frame: Frame) -> int:

@@ -1,17 +1,15 @@
-"""Reads of fields and metrics, and functions of texts and numbers, as closures over a frame."""
+"""Reads of fields, metrics and lists as closures over a frame."""
 
-import math
 from collections.abc import Callable
-from functools import reduce
 from typing import Any, Final, Protocol
 
 import numpy as np
 
-from dsl import functions, ir
-from dsl.lower import numbers, pods, texts
+from dsl import ir
+from dsl.lower import pods, texts
 from dsl.lower.frame import Frame, Run, Value, once
 from dsl.schema import AMOUNTS, FIELDS, request_unit
-from dsl.types import MISSING, Kind, Level, Type, scale_of
+from dsl.types import MISSING, Kind, Level, scale_of
 from dsl.world import Dictionary
 
 #: Domains of an expression: rows of nodes, pods on those rows, all pods, groups of all pods.
@@ -26,11 +24,6 @@ class Building(Protocol):
 
     def coded(self, node: ir.Expr, domain: str = ROWS) -> Run:
         """Returns the same, with codes for texts."""
-
-
-def missing_of(kind: Type) -> float | None:
-    """Returns the missing value of a scalar."""
-    return None if kind.kind in (Kind.TEXT, Kind.LIST) else MISSING
 
 
 def frame_count(domain: str) -> Callable[[Frame], int]:
@@ -120,7 +113,7 @@ def keyed_read(node: ir.KeyedRead, key: Run, domain: str, of_subject: Run) -> Ru
     field, kind, level = node.field, node.type.kind, FIELDS[node.field].level
     amount = field in AMOUNTS
     if node.level <= Level.POD:
-        missing = missing_of(node.type)
+        missing = node.type.missing
 
         def scalar(frame: Frame) -> Value:
             text = key(frame)
@@ -236,35 +229,3 @@ def pair_read(node: ir.Pair, left: Run, right: Run) -> Run:
         return world.pair_column(name, *np.broadcast_arrays(*codes))
 
     return column
-
-
-# ---- functions of numbers
-
-
-def string(run: Run, *, scalar: bool) -> Run:
-    """Returns numbers as texts."""
-
-    def text_of(value: float) -> str | None:
-        return None if math.isnan(value) else functions.number_text(value)
-
-    if scalar:
-        return lambda frame: text_of(run(frame))
-
-    return lambda frame: texts.combined(text_of, [run(frame)], texts.CODE, frame.world.dictionary)
-
-
-def element_wise(name: str, runs: list[Run], *, scalar: bool) -> Run:
-    """Returns the least, most or median of several values."""
-    if scalar:
-        pick = functions.REDUCERS[name]
-
-        def one(frame: Frame) -> float:
-            values = [run(frame) for run in runs]
-            return MISSING if any(math.isnan(value) for value in values) else pick(values)
-
-        return one
-    if name == "median":
-        return lambda frame: numbers.median_of([run(frame) for run in runs])
-    join = np.minimum if name == "min" else np.maximum
-
-    return lambda frame: reduce(join, [run(frame) for run in runs])

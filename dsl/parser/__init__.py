@@ -16,9 +16,10 @@ from dsl.parser.build import _Builder
 from dsl.parser.expressions import Raw, StopError
 from dsl.parser.layout import cut, too_deep, too_long
 from dsl.parser.lexemes import lexemes_of
+from dsl.parser.lines import declares, other_language
 from dsl.parser.statements import is_statement
 from dsl.parser.tables import load_tables
-from dsl.parser.tests import outside_of_test, test_statement
+from dsl.parser.testfile import outside_of_test, test_statement
 from dsl.source import SourceFile, Span
 from dsl.syntax import Broken, Expr, Lexeme, Statement, TestStatement
 
@@ -57,7 +58,7 @@ class Parser:
         self._wrong = 0
         chunks, problems = cut(source)
         known = [is_statement(source.slice(chunk)) for chunk in chunks]
-        other = None if all(known) else _other_language(source, "policy")
+        other = None if all(known) else other_language(source, "policy")
         for problem in [*problems, *([] if other is None else [other])]:
             yield None, (problem,)
         broken = False
@@ -91,7 +92,7 @@ class Parser:
             made, findings = (None, [early]) if early else self._built(source, chunk, _TEST, keep)
             found.extend(findings)
             statements.extend([] if made is None else [made])
-        other = _other_language(source, "test") if found else None
+        other = other_language(source, "test") if found else None
         return ((), [other]) if other is not None else (tuple(statements), found)
 
     def expression(
@@ -152,16 +153,5 @@ class Parser:
         return (None if builder.found else made), builder.found
 
 
-# ---- lines that are no statements: what is known of them is loaded when there is one
-
-
 def _broken(source: SourceFile, chunk: Span) -> Broken:
-    from dsl.parser.lines import declares  # noqa: PLC0415 - see above
-
     return Broken(chunk, declares(source.slice(chunk)))
-
-
-def _other_language(source: SourceFile, what: str) -> Diagnostic | None:
-    from dsl.parser.lines import other_language  # noqa: PLC0415 - see above
-
-    return other_language(source, what)

@@ -1,4 +1,4 @@
-"""The tree of one statement: Lark's becomes ours.
+"""Statements of Lark's tree become ours: which words are its sides, its clauses and its keys.
 
 Lark's objects do not leave the package.
 """
@@ -106,7 +106,7 @@ class _Builder(_Expressions):
 
     def _special(self, tree: Raw) -> s.Special:
         left: s.Expr | None = None
-        parts: list[s.Part] = []
+        parts: list[s.Clause] = []
         for child in tree.children:
             if isinstance(child, Tree) and child.data == "cond":
                 left = self.expr(child.children[0])
@@ -117,7 +117,7 @@ class _Builder(_Expressions):
     st_sort = st_preempt = st_spread = st_permit = st_prebind = _special
     st_bind = st_postbind = st_gang = st_quota = _special
 
-    def _parts(self, tree: Raw) -> Iterator[s.Part]:
+    def _parts(self, tree: Raw) -> Iterator[s.Clause]:
         """Yields a part of a statement, and the parts that the grammar nests in it."""
         span, name = self.span(tree), "" if isinstance(tree, Token) else str(tree.data)
         if self.is_expression(tree):
@@ -127,9 +127,9 @@ class _Builder(_Expressions):
         match name:
             case "keys" | "victim_order" | "pick" | "quota_reclaim":
                 keys = tree if name == "keys" else children[0]
-                yield s.KeysClause(span, name, self._keys(keys))
+                yield s.Clause(span, name, self._keys(keys))
             case "quota_min" | "quota_max":
-                yield s.AmountsClause(span, name, tuple(self._amount(one) for one in children))
+                yield s.Clause(span, name, tuple(self._amount(one) for one in children))
             case "message" | "event":
                 yield s.Clause(span, name, (self.template(children[0]),))
             case "norm_clause":
@@ -141,7 +141,7 @@ class _Builder(_Expressions):
             case _:
                 yield from self._nested(tree, children)
 
-    def _nested(self, tree: Raw, children: list[Raw]) -> Iterator[s.Part]:
+    def _nested(self, tree: Raw, children: list[Raw]) -> Iterator[s.Clause]:
         plain = [one for one in children if self.is_expression(one)]
         if tree.data != "quota_clause":
             yield s.Clause(self.span(tree), str(tree.data), tuple(map(self.expr, plain)))
@@ -150,9 +150,7 @@ class _Builder(_Expressions):
                 yield from self._parts(one)
 
     def _clauses(self, trees: list[Raw]) -> tuple[s.Clause, ...]:
-        return cast(
-            "tuple[s.Clause, ...]", tuple(one for each in trees for one in self._parts(each))
-        )
+        return tuple(one for each in trees for one in self._parts(each))
 
     def _keys(self, tree: Raw) -> tuple[s.Key, ...]:
         return tuple(

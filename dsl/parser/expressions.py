@@ -1,4 +1,4 @@
-"""_Expressions, texts and messages: Lark's tree becomes ours; statements are the builder's.
+"""Expressions, texts and messages of Lark's tree become ours; statements: see `build`.
 
 Lark's objects do not leave the package.
 """
@@ -86,7 +86,7 @@ _OF_PARTS: Final[dict[str, Callable[..., s.Expr]]] = {
     "field_computed": lambda span, path, _, key, tail: s.Field(
         span, path.value, None, key, _text(tail)
     ),
-    "bare_agg": lambda span, name: s.BareAggregate(span, name.value),
+    "bare_agg": lambda span, name: s.Aggregate(span, name.value, ()),
     "agg": lambda span, name, *rest: s.Aggregate(span, name.value, rest[:-2], *rest[-2:]),
 }
 

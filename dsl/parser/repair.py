@@ -1,4 +1,4 @@
-"""What is said where reading stopped, and whether there is a fix: the best edit that lets it go on.
+"""Which fix is offered where reading stopped: the best edit that lets it go on, and what is said.
 
 Edits are rows of `dsl.foreign` that touch the place and changes of one word or sign to what the
 grammar would have taken. That with which reading gets farthest is told; it is a fix only where the
@@ -11,11 +11,13 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from dsl.foreign import Match, closest, edit_distance, known_forms
 from dsl.foreign.calls import PATH, method_for
-from dsl.parser.automaton import Automaton, Stop
+from dsl.foreign.forms import known_forms
+from dsl.foreign.matcher import Match
+from dsl.nearest import closest, edit_distance
+from dsl.parser.automaton import Automaton, Place, Stop
 from dsl.parser.statements import DECLARATIONS, HEADS, STATEMENTS, known_word
-from dsl.parser.told import Place, Refusal, closed, told
+from dsl.parser.told import Refusal, closed, told
 
 #: Signs that may be too much.
 _SPARE: Final = {",": "P023", ";": "P023", ":": "P023", "=": "P023", ")": "P002", "]": "P002"}

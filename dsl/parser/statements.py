@@ -4,6 +4,7 @@ import re
 from types import MappingProxyType
 from typing import Final
 
+from dsl.nearest import closest
 from dsl.syntax import SHORT_POINTS
 
 STATEMENTS: Final = (
@@ -50,9 +51,6 @@ def is_statement(text: str) -> bool:
 
 def known_word(word: str) -> str | None:
     """Returns the statement that a word is but for its spelling."""
-    # What knows of close names is loaded when something is wrong, not before.
-    from dsl.foreign.nearest import closest  # noqa: PLC0415 - see above
-
     plain = re.sub(r"[-_]", "", word).lower()
     if plain in ("applies", "appliesto", "applyto", "appliesfor"):
         return "applies to"

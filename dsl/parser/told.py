@@ -1,4 +1,4 @@
-"""Where reading stopped: what stands there, and what could; told where nothing better is known.
+"""What is said where reading stopped and no better text is known: what is there, and what could be.
 
 Works on text and on what the grammar would have taken. Quotes and brackets without
 their partner are told of here too: what they hide makes all else unsure.
@@ -10,10 +10,9 @@ from typing import Final
 from msgspec import Struct
 
 from dsl.diagnostics import Diagnostic, Fix
-from dsl.parser.automaton import END, Automaton, Stop
-from dsl.parser.layout import deepest
+from dsl.parser.automaton import Place
 from dsl.parser.statements import DECLARATIONS, HEADS, SHAPES, is_statement
-from dsl.source import QUOTED_OR_COMMENT, SourceFile, Span, blanked
+from dsl.source import QUOTED_OR_COMMENT, SourceFile, Span
 
 _CLASSES: Final = {
     "_ARROW": "`->`", "RELOP": "a comparison", "STRING": "a quoted text", "WORD": "a word",
@@ -28,7 +27,6 @@ _MAX_SHOWN: Final = 6
 _LAST_WORD: Final = re.compile(r"(->|[<>=!]=|[A-Za-z_$][\w./-]*|\d[\w.%]*|\S)\Z")
 #: Characters in front of the end, of which the last word is shown.
 _LOOKED_AT: Final = 256
-_WORD: Final = re.compile(r"[A-Za-z_$][\w.]*|\d[\w.%]*|[&|=<>!~?*^+%-]+")
 
 
 class Refusal(Struct, frozen=True):
@@ -62,93 +60,6 @@ class Refusal(Struct, frozen=True):
         return Diagnostic(
             self.code, message, source, span, label=self.label, helps=self.helps, fix=fix
         )
-
-
-def stopped(stop: Stop, text: str) -> tuple[int, int, bool]:
-    """Returns where what was met starts and ends, and whether it is the end of the text."""
-    if stop.kind == END:
-        return len(text), len(text), True
-    if stop.kind == "_NL":
-        end = len(text[: stop.start].rstrip(" \t"))
-        return end, end, True
-    return stop.start, stop.end, False
-
-
-class Place:
-    """Where reading stopped, and what stands there.
-
-    Attributes:
-        text: the statement, or an expression alone.
-        bare: the same, comments and the insides of texts blanked out.
-        start: where reading stopped, at the start of a word.
-        end: where what was met there ends.
-        met: a word, a sign, or nothing at the end.
-        at_end: whether the text ends there.
-        accepts: what the grammar would have taken.
-        spelt: the words and signs that the grammar's names stand for.
-        alone: whether the text is an expression, not a statement.
-        of_test: whether it is a statement of a test file.
-    """
-
-    def __init__(self, automaton: Automaton, text: str, symbol: str, stop: Stop) -> None:
-        self.text, self.bare, self.met = text, blanked(text), ""
-        self.start, self.end, self.at_end = stopped(stop, text)
-        self.accepts, self.spelt = stop.accepts(), automaton.spelt
-        self.alone, self.of_test = symbol == "expr", symbol == "testfile"
-        self._automaton, self._symbol = automaton, symbol
-        bare = self.bare
-        if self.at_end:
-            self.start = self.end = len(bare[: self.start].rstrip())
-            return
-        # Where a keyword is the beginning of a word, the grammar stops within: `desc|ending`.
-        while self.start > 0 and re.match(r"\w\w", bare[self.start - 1 : self.start + 1]):
-            self.start -= 1
-        found = _WORD.match(text, self.start)
-        whole = text[self.start : max(self.end, self.start + 1)]
-        self.met = whole if found is None else found.group().rstrip(".")
-        self.end = max(self.start + len(self.met), self.start + 1)
-
-    def read(self, text: str) -> int:
-        """Returns how far a text in the place of this one can be read, beyond its end if all."""
-        if deepest(text) is not None:
-            return 0
-        _, stop = self._automaton.read(text, self._symbol)
-        return len(text) + 1 if stop is None else stopped(stop, text)[0]
-
-    def fits(self, at: int) -> frozenset[str]:
-        """Returns what the grammar would have taken at an earlier place."""
-        _, stop = self._automaton.read(self.text[:at], self._symbol)
-        return stop.accepts() if stop is not None and stop.kind == END else frozenset()
-
-    @property
-    def before(self) -> str:
-        """What stands before, blanked out."""
-        return self.bare[: self.start].rstrip()
-
-    @property
-    def keyword(self) -> str:
-        """The word the statement starts with."""
-        found = None if self.alone else re.match(r"[A-Za-z]+", self.text)
-        return found.group() if found is not None else ""
-
-    @property
-    def where(self) -> frozenset[str]:
-        """What rows of the table may name: the statement's word, and the kind of the file."""
-        return frozenset((self.keyword, "any", *(("test",) if self.of_test else ())))
-
-    @property
-    def keywords(self) -> frozenset[str]:
-        """All words that mean something to the grammar."""
-        return frozenset(one for words in self.spelt.values() for one in words)
-
-    def fitting(self) -> list[str]:
-        """Returns the words that could stand here."""
-        return self.named(self.accepts)
-
-    def named(self, accepts: frozenset[str]) -> list[str]:
-        """Returns the words among what the grammar would take."""
-        words = (one for name in sorted(accepts) for one in self.spelt.get(name, ()))
-        return [one for one in words if one[:1].isalpha()]
 
 
 # ---- quotes and brackets

@@ -5,9 +5,10 @@ Tables, and whether a value is one; amounts stay texts, as in manifests: the eng
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 from dsl.quantities import parse_duration, parse_quantity, parse_time
 from dsl.schema import FIELDS, QOS
@@ -86,8 +87,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """What stands behind an expectation: a list or a word, then perhaps a value."""
 
     example: str

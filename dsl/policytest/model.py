@@ -4,8 +4,10 @@ Data only.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dsl.diagnostics import Diagnostic
 from dsl.policytest.attributes import NOW, Plain
@@ -14,16 +16,14 @@ from dsl.source import SourceFile, Span
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """A metric's value as written, and how old it is."""
 
     text: str
     age_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Thing:
+class Thing(Struct, frozen=True):
     """One object of the cluster, its attributes merged.
 
     Attributes:
@@ -60,8 +60,7 @@ class Thing:
         return value if isinstance(value, type(default)) else default
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """The value of a metric `by cluster`, of a domain or of a pair of keys, and where it stands."""
 
     name: str
@@ -70,8 +69,7 @@ class Setting:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(Struct, frozen=True):
     """A policy that takes part; `places` is where each parameter is named."""
 
     name: str
@@ -86,8 +84,7 @@ Key = tuple[str, str, str, int]
 """What a fixture is about: kind, namespace and name; those that are never merged are numbered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(Struct, frozen=True):
     """Everything given, in its order: objects by kind, metrics of their own, the time."""
 
     things: Mapping[Key, Thing] = field(default_factory=dict)
@@ -110,8 +107,7 @@ class Cluster:
         return replace(self, things={**self.things, key: old.merged(new) if old else new})
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(Struct, frozen=True):
     """One expectation with its values read."""
 
     name: str
@@ -125,8 +121,7 @@ class Expected:
     status: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """One test: what is there, and what must come out."""
 
     name: str
@@ -142,8 +137,7 @@ class Case:
         return any(one.name == "error" for one in self.expected)
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """An attribute where it is written: of which kind of fixture, its name and its key."""
 
     kind: str
@@ -152,8 +146,7 @@ class Given:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Suite:
+class Suite(Struct, frozen=True):
     """A test file, ready to run unless there are errors among the findings.
 
     `given` are all attributes, in the order of the file.

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from dsl import syntax as s
 from dsl.diagnostics import Diagnostic, Fix, Severity, sort_key
 from dsl.files import read_source
-from dsl.foreign import closest
+from dsl.nearest import closest
 from dsl.parser import Parser
 from dsl.parser.statements import UNNAMED
 from dsl.policytest import attributes as w
@@ -382,7 +383,7 @@ class _Reader:
         return _Refused()
 
 
-def _plain(value: s.Expr | s.Template) -> str | tuple[str, ...]:
+def _plain(value: s.Expr) -> str | tuple[str, ...]:
     assert isinstance(value, s.Value | s.Words)
     return _texts(value) if isinstance(value, s.Words) else value.value
 

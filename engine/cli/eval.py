@@ -206,7 +206,7 @@ def _known_metrics(given: Iterable[str], understood: Understood) -> None:
     Raises:
         click.ClickException: names it, and the one that may be meant.
     """
-    from dsl.checker.scope import closest
+    from dsl.nearest import closest
     from dsl.schema import CATALOGUE
 
     read = {one.name for one in understood.metrics.values()}

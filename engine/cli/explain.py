@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from dsl.codes import GONE, OLD
-from dsl.foreign.nearest import closest
+from dsl.nearest import closest
 from engine.cli import options, reference
 from engine.display import plain
 

@@ -10,9 +10,9 @@ from typing import Final
 
 from msgspec.structs import fields
 
-from dsl.checker.scope import closest
 from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, Severity
+from dsl.nearest import closest
 from dsl.plan import Plan, RuleBase
 from dsl.source import SourceFile, Span
 from engine.framework.acting import DEFAULT_BINDER

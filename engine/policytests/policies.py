@@ -10,9 +10,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from dsl.checker.scope import closest
 from dsl.compiler import Compiler, CompileResult
 from dsl.diagnostics import Diagnostic, Fix
+from dsl.nearest import closest
 from dsl.plan import Plan
 from dsl.policytest import NOT_FOUND, Case, Suite, Use
 from engine.framework.profile import Profile, Weighted

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from dsl.foreign import closest
+from dsl.nearest import closest
 from dsl.plan import DOMAINS, MetricSpec, Plan
 from dsl.policytest import Cluster, Sample, Suite, Thing
 from dsl.quantities import parse_duration, parse_number

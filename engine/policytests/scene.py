@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
+
+from msgspec.structs import replace
 
 from dsl.plan import MetricSpec
 from dsl.policytest import Case, Thing

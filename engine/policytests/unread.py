@@ -12,7 +12,7 @@ from typing import Final
 from dsl import ir
 from dsl.analysis.facts import roots
 from dsl.diagnostics import Diagnostic, Severity
-from dsl.foreign import closest
+from dsl.nearest import closest
 from dsl.plan import Plan
 from dsl.policytest import Given, Suite
 from engine.policy.support import rules_of

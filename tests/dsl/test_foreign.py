@@ -8,7 +8,7 @@ from dsl.codes import OLD
 from dsl.compiler import Compiler
 from dsl.foreign.forms import rows
 from dsl.foreign.matcher import Matcher, Row, tokens_of
-from dsl.foreign.nearest import closest, edit_distance
+from dsl.nearest import closest, edit_distance
 from dsl.parser.statements import DECLARATIONS, STATEMENTS
 
 COMPILER = Compiler()

@@ -391,7 +391,7 @@ def stirred(draw, text, *, notes):
             before = source.text[end : word.span.start]
             if at == 0 or "#" in before:
                 gap = before if at else ""
-            elif piece.starts and not notes:
+            elif piece.rank == layout.CLAUSE and not notes:
                 gap = draw(breaks if "\n" in before else blanks)
             elif word.kind == "INDEX":
                 gap = ""

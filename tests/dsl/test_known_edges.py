@@ -3,7 +3,7 @@
 import pytest
 
 from dsl import ir
-from dsl.lower.frame import Known
+from dsl.lower.kept import Known
 from tests.dsl.bothways import HEADER, passing, plan_of, raw, subject
 from tests.dsl.worlds import FakeWorld
 

@@ -22,7 +22,7 @@ from dsl.analysis import Size
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
 from dsl.functions import AGGREGATES, FUNCTIONS
-from dsl.lower import Memo, Values
+from dsl.lower import Memo, lower_values
 from dsl.plan import Effect, Plan, effects_of, stop_by
 from dsl.schema import FIELDS, POD_SETS
 from dsl.types import Kind, show
@@ -439,11 +439,11 @@ def check_binders(plan, world, pod):
 
 def check_value(expression, world, pod):
     """Any value on each node, as the plan and as the reference have it."""
-    values = Values(Memo())
+    values = lower_values(Memo())
     for row in rows_of(world).tolist():
         view = reference.View(world, pod, row, results=RESULTS)
         expected = reference.evaluate(expression, view)
-        found = values.of(pod, world, row, RESULTS)(expression)
+        found = values(pod, world, row, RESULTS)(expression)
         assert same(found, expected), (found, expected)
         assert isinstance(show(found, expression.type), str)
 

@@ -76,7 +76,7 @@ def found(text, origin=""):
     """All findings of a text, and what it means if it is right."""
     if origin == "tests":
         suite = read_suite("a.policytest", text, READER)
-        return suite.diagnostics, None if not suite.ok else meaning(suite)
+        return suite.diagnostics, repr(suite) if suite.ok else None
     result = COMPILER.compile({"a.policy": text})
     return result.diagnostics, meaning(result.plans) if result.ok else None
 

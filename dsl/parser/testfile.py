@@ -1,4 +1,4 @@
-"""The tree of one statement of a test file: Lark's becomes ours.
+"""Lines of a test file: Lark's tree becomes ours, and a clause in column 1 is refused.
 
 What attributes and expectations there are is `policytest`'s business.
 """
