@@ -5,7 +5,6 @@ cycles and every walk of it remembers what it has seen.
 """
 
 from collections.abc import Callable, Container, Iterator
-from functools import cache
 from operator import attrgetter
 from types import UnionType
 from typing import Any, Final, TypeGuard
@@ -257,22 +256,6 @@ _CHILDREN: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
 def children(node: Expr) -> tuple[Expr, ...]:
     """Returns the direct parts of a node."""
     return _CHILDREN[type(node)](node)
-
-
-def mapped(node: Core, of: Callable[[Any], Any]) -> dict[str, Any]:
-    """Returns what a node has besides span, type and level, each part as `of` makes it."""
-    return {name: _mapped(getattr(node, name), of) for name in _own_fields(type(node))}
-
-
-@cache
-def _own_fields(kind: type[Core]) -> tuple[str, ...]:
-    return tuple(one for one in kind.__struct_fields__ if one not in Core.__struct_fields__)
-
-
-def _mapped(value: Any, of: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever a field holds
-    if isinstance(value, tuple):
-        return tuple([_mapped(one, of) for one in value])
-    return of(value) if isinstance(value, Core) else value
 
 
 def walk(*roots: Expr | None) -> list[Expr]:

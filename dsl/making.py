@@ -1,7 +1,8 @@
-"""Typed expressions put together: the level of a whole is the highest of its parts."""
+"""Typed expressions put together and taken apart: the level of a whole is that of its parts."""
 
-from collections.abc import Iterable
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, Final, TypeVar
 
 from dsl import ir
 from dsl.schema import AMOUNTS, FIELDS, request_unit
@@ -108,3 +109,19 @@ def func(span: Span, kind: Type, name: str, args: tuple[ir.Expr, ...]) -> ir.Fun
 def member(span: Span, item: ir.Expr, items: ir.Expr) -> ir.Member:
     """Returns whether a list holds an item."""
     return made(ir.Member, span, BOOL, item=item, items=items)
+
+
+def mapped(node: ir.Core, of: Callable[[Any], Any]) -> dict[str, Any]:
+    """Returns what a node has besides span, type and level, each part as `of` makes it."""
+    return {name: _mapped(getattr(node, name), of) for name in _own_fields(type(node))}
+
+
+@cache
+def _own_fields(kind: type[ir.Core]) -> tuple[str, ...]:
+    return tuple(one for one in kind.__struct_fields__ if one not in ir.Core.__struct_fields__)
+
+
+def _mapped(value: Any, of: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever a field holds
+    if isinstance(value, tuple):
+        return tuple([_mapped(one, of) for one in value])
+    return of(value) if isinstance(value, ir.Core) else value

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from dsl import ir
 from dsl.functions import TEXT_TESTS
+from dsl.making import mapped
 from dsl.schema import FIELDS
 from dsl.types import Kind, Level, is_missing
 
@@ -135,7 +136,7 @@ class Keys:
             case ir.Read():
                 return ("read", _SAME.get(node.field, node.field), node.key, node.level)
             case _:
-                parts = ir.mapped(node, lambda one: ("node", self._by_id[id(one)]))
+                parts = mapped(node, lambda one: ("node", self._by_id[id(one)]))
                 return (type(node), node.type, node.level, *parts.values())
 
 

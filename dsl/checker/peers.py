@@ -150,7 +150,7 @@ def _lifted(scope: Scope, node: ir.Expr, what: str) -> ir.Expr:
         return structs.replace(node, field=field, level=Level.IT)
     if isinstance(node, ir.Read | _NOT_LIFTED):
         raise _no_member(scope, node, what)
-    parts = ir.mapped(node, lambda one: _lifted(scope, one, what))
+    parts = making.mapped(node, lambda one: _lifted(scope, one, what))
     return making.made(type(node), node.span, node.type, **parts)
 
 

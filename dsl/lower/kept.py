@@ -1,7 +1,7 @@
 """Which columns are kept from one decision to the next, and which rows of them are computed anew.
 
 A column that the snapshot alone decides is computed once a generation, for all expressions that are
-equal; of one that is dear only the rows that changed are asked again.
+equal; of one that looks at all pods only the rows that changed are asked again.
 """
 
 from hashlib import blake2b
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dsl import ir
 from dsl.lower.frame import Frame, Run, Value
+from dsl.making import mapped
 from dsl.reads import is_local
 from dsl.schema import FIELDS
 from dsl.types import Level
@@ -148,7 +149,7 @@ class Known:
     def _shape(self, node: ir.Expr) -> bytes:
         # The type follows from the rest, and a metric's name is the file's own business.
         hidden = "name" if isinstance(node, ir.Metric | ir.Pair) else ""
-        parts = ir.mapped(node, lambda one: self._facts[id(one)].shape)
+        parts = mapped(node, lambda one: self._facts[id(one)].shape)
         own = [value for name, value in parts.items() if name != hidden]
         text = f"{type(node).__name__} {int(node.level)} {own!r}"
         return blake2b(text.encode(), digest_size=16).digest()
