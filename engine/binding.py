@@ -207,16 +207,17 @@ class Bindings:
         self.measures.ended(queued, Result.SCHEDULED)
         note = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
         self.edge.events.emit(pod_event(pod, "Normal", "Scheduled", "Binding", note))
+        why = (plain(decision.why),) if decision.why else ()
         log.info(
             'Successfully bound pod to node pod="%s" node="%s" evaluatedNodes=%d feasibleNodes=%d'
-            ' score=%g bundle="%s"%s',
+            ' score=%g bundle="%s"' + ' why="%s"' * len(why),
             pod.key,
             node,
             decision.evaluated,
             decision.feasible,
             decision.total,
             decision.bundle,
-            f' why="{plain(decision.why)}"' if decision.why else "",
+            *why,
         )
 
     def _after(self, acts: Acts) -> None:

@@ -120,7 +120,16 @@ class PluginSet(_Document):
     disabled: list[EnabledPlugin] = []
 
 
+def _of_groups(given: PluginSet) -> PluginSet:
+    if given.enabled:
+        raise ValueError(
+            "Berth has no plugins for groups of pods: its own search places them; leave it empty"
+        )
+    return given
+
+
 _NO_SET: Final = PluginSet()
+_OfGroups = Annotated[PluginSet, AfterValidator(_of_groups)]
 
 
 class PluginsDocument(_Document):
@@ -139,6 +148,9 @@ class PluginsDocument(_Document):
     pre_bind: PluginSet = _NO_SET
     bind: PluginSet = _NO_SET
     post_bind: PluginSet = _NO_SET
+    placement_generate: _OfGroups = _NO_SET
+    placement_score: _OfGroups = _NO_SET
+    pod_group_post_filter: _OfGroups = _NO_SET
 
     def at(self, point: str) -> PluginSet:
         """The set of a point by its name in the file."""

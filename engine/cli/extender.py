@@ -24,7 +24,9 @@ from engine.config import (
     PluginSet,
     ProfileDocument,
     load,
+    parse,
 )
+from engine.extendersections import ExtenderDocument
 from engine.policy.bundle import Bundle
 from engine.sections import LeaderElection
 from engine.serving.certificates import CertificateError
@@ -72,6 +74,7 @@ def command(*, verbosity: int, url: str | None, print_config: bool, **flags: Any
     if print_config:
         scheme = "http" if flags["plain_http"] else "https"
         own = f"{scheme}://{flags['bind_address']}:{flags['secure_port']}"
+        parse("--url", ExtenderDocument, {"urlPrefix": url or own})
         click.echo(stanza(url or own), nl=False)
         return
     log_of_a_process(verbosity, as_json=False)
@@ -116,7 +119,8 @@ def _options(flags: dict[str, Any]) -> RunOptions:
     Raises:
         ConfigError: it cannot be done.
     """
-    settings = with_flags(load(flags["config"]), {**flags, "scheduler_name": None})
+    own = {**flags, "scheduler_name": None}
+    settings = with_flags(load(flags["config"]), own, also=flags["scheduler_name"])
     if not settings.berth.policies.all_sources:
         raise ConfigError(
             "there is nothing to say: give --policies, --policy-configmap or --config"
@@ -138,8 +142,10 @@ def _options(flags: dict[str, Any]) -> RunOptions:
         }
     )
     plain, client_ca = flags["plain_http"], flags["client_ca_file"]
-    if plain and client_ca:
-        raise ConfigError("--client-ca-file needs HTTPS: leave --plain-http out")
+    for flag in ("client_ca_file", "tls_cert_file"):
+        if plain and flags[flag]:
+            name = flag.replace("_", "-")
+            raise ConfigError(f"--{name} needs HTTPS: leave --plain-http out")
     serving = ServerOptions(
         flags["bind_address"],
         flags["secure_port"],

@@ -6,6 +6,7 @@ They are those of deploy/kustomize/base, which are made from the chart: no third
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -21,6 +22,7 @@ from engine.kube.errors import KubeError
 from engine.kube.session import Session
 
 _NAMESPACE: Final = "berth-system"
+_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _IMAGE: Final = "image: berth:"
 _PLURALS: Final = {"NetworkPolicy": "networkpolicies"}
 _APPLY: Final = "application/apply-patch+yaml"
@@ -51,6 +53,8 @@ def command(
     kubeconfig: str | None,
 ) -> None:
     """What is there already is changed as `kubectl apply --server-side` would; policies stay."""
+    if not _LABEL.fullmatch(namespace):
+        raise click.UsageError(f"--namespace: {namespace!r} is no name of a namespace")
     more = [*([_MONITORING] if monitoring else []), *([_WEBHOOK] if webhook else [])]
     text = manifests(image=image, namespace=namespace, more=more)
     if dry_run:

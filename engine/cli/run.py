@@ -7,6 +7,7 @@ import contextlib
 import logging
 import signal
 import sys
+from collections.abc import Sequence
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -103,8 +104,10 @@ def command(
         _run(RunOptions(settings, flags["kubeconfig"], journal, verbosity >= _WHY, serving))
 
 
-def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
+def with_flags(settings: Settings, flags: dict[str, Any], *, also: str = "") -> Settings:
     """Flags win over the file; those that a command does not have are not given.
+
+    `also` is the name of a profile that is not the file's.
 
     Raises:
         ConfigError: flags contradict each other, or what they and the file come to cannot be.
@@ -138,17 +141,16 @@ def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
         except ValueError as wrong:
             raise ConfigError(f"--pod-max-in-unschedulable-pods-duration: {wrong}") from wrong
     both = settings.model_copy(update=update)
-    _check_sources(both)
+    _check_sources(both, [*(one.scheduler_name for one in both.profiles), also])
     return runflags.with_election(both, flags)
 
 
-def _check_sources(settings: Settings) -> None:
+def _check_sources(settings: Settings, names: Sequence[str]) -> None:
     """Refuses sources whose policies would be in force for nobody, or could not be asked for.
 
     Raises:
         ConfigError: there is one; the text names the field.
     """
-    names = [one.scheduler_name for one in settings.profiles]
     for number, source in enumerate(settings.berth.policies.sources):
         where = f"policies.sources.{number}"
         for name in source.profiles:

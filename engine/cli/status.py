@@ -42,6 +42,8 @@ class Status(msgspec.Struct):
 @reported(KubeError, ConnectionError)
 def command(state: str, kubeconfig: str | None, *, as_json: bool) -> None:
     """STATE is `policies.state` of the configuration; exits with 1 if a source is not in force."""
+    if state.count("/") != 1:
+        raise click.UsageError(f"{state!r} is not NAMESPACE/NAME, as `policies.state` has it")
     found = asyncio.run(_ask(state, kubeconfig))
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=1))

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from dsl.types import NUMBER, TEXT, quoted, show
 from dsl.world import World
+from engine.framework.gang import Membership
 
 _LABEL: Final = "label:"
 
@@ -21,15 +22,16 @@ def gang_name(key: str | float) -> str:
     return key if isinstance(key, str) else f"{key:g}"
 
 
-def why_stopped(called: str, minimum: float, size: int, *, resting: bool) -> str | None:
+def why_stopped(gang: Membership, size: int, *, resting: bool) -> str | None:
     """Returns why no member of a gang may be tried at all; None: they may."""
-    if minimum != minimum:
-        return f"{called} does not say how many members it needs"
-    if size < minimum:
-        needed = show(minimum, NUMBER)
-        return f"{called} has {size} of the {needed} members that it needs"
+    if gang.minimum != gang.minimum:
+        lacks = f": {gang.lacks}" if gang.lacks else ""
+        return f"{gang.title} does not say how many members it needs{lacks}"
+    if size < gang.minimum:
+        needed = show(gang.minimum, NUMBER)
+        return f"{gang.title} has {size} of the {needed} members that it needs"
     if resting:
-        return f"{called} failed a moment ago and rests"
+        return f"{gang.title} failed a moment ago and rests"
     return None
 
 

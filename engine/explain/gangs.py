@@ -48,7 +48,8 @@ class Group:
     def __str__(self) -> str:
         counts = f"{self.bound} bound, {self.assumed} assumed, {len(self.pods) - 1} pending"
         gated = f", {self.gated} held by a gate" if self.gated else ""
-        return f"{self.gang.name}: the pod, and {counts}{gated}; {self.gang.minimum:g} are needed"
+        needed = "" if math.isnan(self.gang.minimum) else f"; {self.gang.minimum:g} are needed"
+        return f"{self.gang.name}: the pod, and {counts}{gated}{needed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,7 @@ def start_of(
         PluginError: a plugin raised.
     """
     gang, size, snapshot = group.gang, group.reserved + len(group.pods), newest()
-    resting = snapshot.now < gang.rests_until
-    reason = why_stopped(gang.title, gang.minimum, size, resting=resting)
+    reason = why_stopped(gang, size, resting=snapshot.now < gang.rests_until)
     if reason is not None:
         return Start(frozenset(), reason, never=True)
     homes = snapshot.pods.node[list(gang.mates())].tolist()

@@ -18,6 +18,7 @@ class Membership:
         name: of the gang within its namespace.
         title: how messages call it.
         minimum: how many members start together; NaN where nothing says so.
+        lacks: what should have said so and is not there.
         wait_seconds: how long members that have a node wait for the others.
         backoff_seconds: how long the gang rests after it failed.
         rests_until: seconds since the epoch before which it is not tried again; NaN: it may be.
@@ -35,6 +36,7 @@ class Membership:
     name: str
     title: str
     minimum: float
+    lacks: str
     wait_seconds: float
     backoff_seconds: float
     rests_until: float

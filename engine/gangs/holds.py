@@ -139,7 +139,7 @@ class Holds:
         bound = [uid for uid in hold.bound if self._cache.node_of(uid) is not None]
         size = len(there.union(bound))
         if hold.uids and size < hold.gang.minimum:
-            return why_stopped(hold.gang.title, hold.gang.minimum, size, resting=False)
+            return why_stopped(hold.gang, size, resting=False)
         return None
 
     def _still(self, hold: Hold) -> Membership | None:

@@ -180,7 +180,7 @@ class Gangs:
     def _why_not(self, turn: Turn, now: float) -> str | None:
         gang = turn.gang
         size = turn.reserved + len(turn.members)
-        why = why_stopped(gang.title, gang.minimum, size, resting=now < gang.rests_until)
+        why = why_stopped(gang, size, resting=now < gang.rests_until)
         gated = [one.pod.name for one in self.queue.kin(gang.key) if one.where is SubQueue.GATED]
         if why is not None and size < gang.minimum and gated:
             why += f"; {_named(gated)} held by a gate"

@@ -88,7 +88,8 @@ class Keeper:
             with contextlib.suppress(ValueError):  # the digest tells
                 found += base64.b64decode(binary.get(_BYTES, ""))
         if hashlib.sha256(found).hexdigest() != data.get("digest"):
-            _LOG.warning("The policies kept in ConfigMap %s are not whole", self._full("last-good"))
+            named = self._full("last-good")
+            _LOG.warning("The policies kept in ConfigMap %s are not whole, and not used", named)
             return None
         self._written["last-good"] = found
         return found

@@ -104,6 +104,7 @@ def _membership(
         name=name,
         title=title(terms.key),
         minimum=terms.minimum,
+        lacks=_lacks(pod, snapshot, name) if np.isnan(terms.minimum) else "",
         wait_seconds=terms.wait_seconds,
         backoff_seconds=terms.backoff_seconds,
         rests_until=failed + terms.backoff_seconds if terms.backoff_seconds else MISSING,
@@ -114,6 +115,12 @@ def _membership(
         within="" if within is None else domain_words(within),
         mates=lambda: rule.mates(subject, world),
     )
+
+
+def _lacks(pod: PodInfo, snapshot: Snapshot, name: str) -> str:
+    """What of a group that the pods name would say how many they are."""
+    there = group_of(pod) != name or _object_of(name, pod, snapshot) is not None
+    return "" if there else f"there is no PodGroup {name}"
 
 
 def _topology(pod: PodInfo, snapshot: Snapshot, name: str) -> str | None:
@@ -142,9 +149,15 @@ def group_number(pod: PodInfo, snapshot: Snapshot, name: str) -> float:
         return float(_count(name, group, pod, snapshot))
     if name == "last_failure":
         return _failed_at(snapshot, key)
-    own = pod.pod.spec.scheduling_group is not None
-    found = snapshot.objects("SchedulingPodGroup" if own else "PodGroup").get(key)
+    found = _object_of(group, pod, snapshot)
     return MISSING if found is None else _OF_OBJECTS[name](found)
+
+
+def _object_of(group: str, pod: PodInfo, snapshot: Snapshot) -> Any:  # noqa: ANN401 - of two kinds
+    """The object of the pod's group, of Kubernetes itself or of scheduler-plugins."""
+    own = pod.pod.spec.scheduling_group is not None
+    objects = snapshot.objects("SchedulingPodGroup" if own else "PodGroup")
+    return objects.get(f"{pod.namespace}/{group}")
 
 
 def _count(name: str, group: str, pod: PodInfo, snapshot: Snapshot) -> int:

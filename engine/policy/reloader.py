@@ -170,7 +170,7 @@ class Reloader:
         state.spoken = True
         state.offered = dict(files) if files else None
         if not files:
-            text = f"{source.title} is gone"
+            text = f"{source.title} is not there"
             if files is not None:
                 text = f"{source.title} has no file whose name ends in .policy"
                 text += f"; it has {', '.join(passed_over)}" if passed_over else ""

@@ -79,9 +79,7 @@ class Access:
         self._users: TTLCache[bytes, User | None] = TTLCache(
             _KEPT, _KEPT_SECONDS, timer=clock.monotonic
         )
-        self._allowed: TTLCache[tuple[str, tuple[str, ...], str, str], bool] = TTLCache(
-            _KEPT, _KEPT_SECONDS, timer=clock.monotonic
-        )
+        self._allowed: TTLCache[bytes, bool] = TTLCache(_KEPT, _KEPT_SECONDS, timer=clock.monotonic)
         self._said = ""
 
     def ask(self, client: KubeClient, away: Callable[[], bool] = lambda: False) -> None:
@@ -123,17 +121,16 @@ class Access:
         return self._users.get(key)
 
     async def _may(self, user: User, verb: str, path: str) -> bool:
-        key = (user.username, user.groups, verb, path)
+        spec = {
+            "user": user.username,
+            "uid": user.uid,
+            "groups": user.groups,
+            "extra": user.extra,
+            "nonResourceAttributes": {"path": path, "verb": verb},
+        }
+        key = msgspec.json.encode(spec)
         known = self._allowed.get(key)
         if known is None:
-            attributes = {"path": path, "verb": verb}
-            spec = {
-                "user": user.username,
-                "uid": user.uid,
-                "groups": user.groups,
-                "extra": user.extra,
-                "nonResourceAttributes": attributes,
-            }
             known = (await self._ask("SubjectAccessReview", spec)).allowed
             self._allowed[key] = known
         return known

@@ -129,7 +129,7 @@ class Server:
         site = web.TCPSite(runner, host, options.port, ssl_context=context, reuse_address=True)
         try:
             await site.start()
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # no name of a host is the latter
             await runner.cleanup()
             raise ListenError(
                 f"cannot listen on {options.address}:{options.port}: {one_line(str(error))}; give"

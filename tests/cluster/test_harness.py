@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
+from engine.config import SCHEDULER_API, load
+from engine.plugins.profiles import make_profiles
 from tests.cluster import binaries
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.kube_scheduler import KubeScheduler
@@ -61,6 +65,23 @@ def test_the_real_scheduler_schedules(
     assert entry["responseStatus"]["code"] == 201
     assert entry["requestObject"]["target"]["name"] == "n"
     assert entry["user"]["username"] == "admin"
+
+
+def test_the_configuration_that_the_real_scheduler_writes_is_understood(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    """With --write-config-to, all its defaults in it: who has no file of his own begins with it."""
+    given, whole, ours = (tmp_path / name for name in ("given", "whole", "ours"))
+    client = {"kubeconfig": str(control_plane.kubeconfig_file())}
+    document = {"apiVersion": SCHEDULER_API, "kind": "KubeSchedulerConfiguration"}
+    given.write_text(yaml.safe_dump({**document, "clientConnection": client}))
+    written = [f"--config={given}", f"--write-config-to={whole}"]
+    subprocess.run([binaries.binary("kube-scheduler"), *written], check=True, capture_output=True)
+    command = [sys.executable, "-m", "engine", "run", "--config", whole, "--write-config-to", ours]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert make_profiles(load(str(ours)))[0].scheduler_name == "default-scheduler"
 
 
 def test_a_control_plane_survives_what_tests_do_to_it(fresh_control_plane: ControlPlane) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import msgspec
+import pytest
 import yaml
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -179,6 +180,37 @@ def test_the_page_shows_what_is_printed():
     page = (Path(__file__).parents[2] / "docs" / "stock-scheduler.md").read_text("utf-8")
     shown = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1]
     assert run("--print-config", "--url", "https://127.0.0.1:8888").stdout.endswith(shown)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--plain-http", "--client-ca-file", "ca.crt"), "--client-ca-file needs HTTPS: leave"),
+        (
+            ("--plain-http", "--tls-cert-file", "x", "--tls-private-key-file", "y"),
+            "--tls-cert-file needs HTTPS: leave --plain-http out",
+        ),
+        (
+            ("--print-config", "--url", "berth:8888"),
+            "--url: urlPrefix: 'berth:8888' is no address; write",
+        ),
+    ],
+)
+def test_flags_that_cannot_work_together(flags, said):
+    done = run("--policies", "x", *flags)
+    assert done.exit_code == 1
+    assert said in done.output
+
+
+def test_its_pods_profile_may_have_policies_of_its_own(tmp_path):
+    """As that of the scheduler whose configuration it shares may."""
+    path = tmp_path / "config.yaml"
+    sources = [{"dir": "a", "profiles": ["berth"]}, {"dir": "b", "profiles": ["default-scheduler"]}]
+    path.write_text(
+        yaml.safe_dump({"kind": "BerthConfiguration", "policies": {"sources": sources}})
+    )
+    done = run("--config", str(path), "--plain-http", "--client-ca-file", "none")
+    assert "--client-ca-file needs HTTPS" in done.output, "the file was good"
 
 
 def test_without_policies_there_is_nothing_to_serve():

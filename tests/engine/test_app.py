@@ -251,7 +251,7 @@ def test_a_source_that_is_no_good_keeps_the_rules_and_says_so(caplog):
         "broken": "was refused: home.policy:1:36: P101 there is no field `node.lable`",
         "emptied": "ConfigMap rules/policies has no file whose name ends in .policy; "
         "it has home.txt",
-        "deleted": "ConfigMap rules/policies is gone",
+        "deleted": "ConfigMap rules/policies is not there",
     }
 
     async def main():
@@ -286,7 +286,7 @@ def test_without_its_config_map_nothing_is_scheduled_until_it_is_there():
         async with embedded(files=None) as cluster, process(cluster) as berth:
             name = berth.pod("nginx")
             await berth.until(lambda: berth.refusals)
-            assert berth.refusals[0].summary == "ConfigMap rules/policies is gone"
+            assert berth.refusals[0].summary == "ConfigMap rules/policies is not there"
             await asyncio.sleep(0.02)
             assert (berth.node_of(name), berth.placed) == (None, [])
             berth.rules(TWO)

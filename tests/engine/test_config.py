@@ -249,6 +249,10 @@ def test_one_line_says_where_and_what(line, said, refused):
     [
         ("leaderElections: {}", "leaderElections: this field is unknown"),
         (
+            "profiles: [{plugins: {placementScore: {enabled: [{name: NodeResourcesFit}]}}}]",
+            "profiles.0.plugins.placementScore: Berth has no plugins for groups of pods: its own",
+        ),
+        (
             "leaderElection: {leaderElect: 1s}",
             "leaderElection.leaderElect: must be a valid bool",
         ),

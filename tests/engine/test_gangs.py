@@ -679,7 +679,8 @@ async def test_a_group_that_comes_after_its_pods_wakes_them():
         made.comes(f"t-{number}", cpu="1500m", labels=label)
     await made.turn()
     assert made.edge.binds == []
-    assert "gang train does not say how many members it needs" in condition(made, "t-0")
+    unsaid = "gang train does not say how many members it needs: there is no PodGroup train"
+    assert unsaid in condition(made, "t-0")
     made.handlers.of(Resource.POD_GROUP).on_add(pod_group("train", 2))
     made.clock.advance(11.0)
     await made.turn()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections import Counter, deque
 from datetime import UTC, datetime
 
@@ -189,6 +190,18 @@ async def test_a_pod_is_bound_once_and_the_watch_confirms():
     await world.turn()
     assert world.assigned() == ("n1", False)
     assert len(world.edge.binds) == 1
+
+
+@in_a_loop
+async def test_the_line_of_a_bound_pod_has_a_field_for_each_value(caplog):
+    """Or none of them would be a field of the JSON."""
+    caplog.set_level(logging.INFO)
+    world = World()
+    world.comes()
+    await world.turn()
+    [line] = [one for one in caplog.records if str(one.msg).startswith("Successfully bound")]
+    assert line.msg.count("=") == len(line.args) == 6
+    assert 'pod="default/p" node="n1" evaluatedNodes=1' in line.getMessage()
 
 
 @pytest.mark.parametrize("answer", [TAKEN, GONE])

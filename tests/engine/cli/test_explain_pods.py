@@ -159,6 +159,9 @@ def test_a_member_is_told_whether_its_gang_can_start(tmp_path):
     three[2]["spec"]["schedulingGates"] = [{"name": "example.com/later"}]
     two = "gang j has 2 of the 3 members that it needs"
     assert told(*three) == f"{head} 1 pending, 1 held by a gate; 3 are needed: {two}."
+    (tmp_path / "p.policy").write_text("gang: by pod.label[job] min number(pod.label[size])\n")
+    unsaid = "gang j does not say how many members it needs"
+    assert told(pod("m-1", "1")) == f"{head} 0 pending: {unsaid}."
 
 
 def test_a_node_that_is_asked_about_is_told_wherever_it_comes(explained):

@@ -59,6 +59,12 @@ def test_as_json(tmp_path):
     assert json.loads(done.output) == status(GOOD)
 
 
+def test_what_names_no_state_is_refused():
+    done = CliRunner().invoke(main, ["status", "berth"])
+    assert done.exit_code == 2
+    assert "'berth' is not NAMESPACE/NAME" in done.output
+
+
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"sources": [1]}', '{"sources": [{"policies": 1}]}']
 )

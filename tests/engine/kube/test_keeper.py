@@ -98,7 +98,7 @@ def test_what_somebody_changed_is_not_used(caplog):
     for value in ("bm90", "%%%"):
         server.there["berth-last-good-b-0"]["binaryData"] = {"policies": value}
         assert loaded(server) is None
-    assert "are not whole" in caplog.text
+    assert "last-good are not whole, and not used" in caplog.text
 
 
 def test_a_write_that_fails_is_told_once_and_tried_again(caplog):

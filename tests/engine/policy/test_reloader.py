@@ -192,7 +192,7 @@ def test_a_source_that_is_gone_or_emptied_keeps_its_rules():
     world = World()
     world.offer(GOOD)
     (gone,) = world.offer(None)
-    assert gone.text == "folder x is gone"
+    assert gone.text == "folder x is not there"
     (empty,) = world.offer({})
     assert empty.text == "folder x has no file whose name ends in .policy"
     assert world.text == GOOD

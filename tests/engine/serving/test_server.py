@@ -47,16 +47,16 @@ class Reviews:
         self.asked.append(review["kind"])
         spec = review["spec"]
         if review["kind"] == "TokenReview":
-            name = {"good": "anna", "root": "root"}.get(spec["token"])
+            name = {"good": "anna", "root": "root", "scoped": "anna"}.get(spec["token"])
             groups = ["system:masters"] if name == "root" else []
+            extra = {"scopes": ["user:info"]} if spec["token"] == "scoped" else {}
             found = {
                 "authenticated": bool(name),
-                "user": {"username": name or "", "groups": groups},
+                "user": {"username": name or "", "groups": groups, "extra": extra},
             }
         else:
-            found = {
-                "allowed": spec["user"] == "anna" and spec["nonResourceAttributes"]["verb"] == "get"
-            }
+            verb = spec["nonResourceAttributes"]["verb"]
+            found = {"allowed": spec["user"] == "anna" and verb == "get" and not spec["extra"]}
         return Response(201, {}, json.dumps({"status": found}).encode())
 
 
@@ -107,6 +107,10 @@ class TestAccess:
         clock.advance(11)
         assert refused(access, request) == [None]
         assert len(reviews.asked) == 4
+
+    def test_a_token_that_may_less_than_its_user_has_an_answer_of_its_own(self, reviewed):
+        good, scoped = (("GET", "/metrics", f"Bearer {token}") for token in ("good", "scoped"))
+        assert refused(reviewed[0], good, scoped, good) == [None, 403, None]
 
     def test_what_cannot_be_asked_is_refused_and_told_once(self, reviewed, caplog):
         access, reviews, _ = reviewed
@@ -272,6 +276,9 @@ def test_pages_and_checks_over_https():
             await Server(
                 ServerOptions("127.0.0.1", server.port, options.files), site, clock, host="here"
             ).start()
+        no_name = ServerOptions("no..name", 0, options.files)
+        with pytest.raises(ListenError, match=r"cannot listen on no\.\.name:0: "):
+            await Server(no_name, site, clock, host="here").start()
         async with aiohttp.ClientSession() as client:
 
             async def ask(path, method="GET"):
