@@ -150,7 +150,8 @@ class CacheSnapshot:
 
     def changed_since(self, generation: int) -> NDArray[np.intp] | None:
         """See `Snapshot.changed_since`."""
-        return self._cache.changed_since(generation)
+        changes = self.changes_since(generation)
+        return None if changes is None else changes[0]
 
     def changes_since(self, generation: int) -> Changes | None:
         """See `Snapshot.changes_since`."""
@@ -207,11 +208,6 @@ class Overlay(CacheSnapshot):
         nodes = over.nodes if isinstance(over.nodes, NodesOver) else NodesOver(over.nodes, {})
         self.pods = pods.with_moves(moves)
         self.nodes = nodes.with_moves(moves)
-
-    def changed_since(self, generation: int) -> NDArray[np.intp] | None:
-        """See `Snapshot.changed_since`."""
-        changes = self.changes_since(generation)
-        return None if changes is None else changes[0]
 
     def changes_since(self, generation: int) -> Changes | None:
         """See `Snapshot.changes_since`."""
@@ -295,7 +291,8 @@ class Cache:
         if behind == 1:
             return rows, causes
         if self.nodes_generation <= generation:  # pods alone, for which there is one cause
-            rows = np.sort(rows)
+            rows = rows.copy()
+            rows.sort()
             rows = rows[_begins(rows)]
             return rows, causes[: len(rows)]
         return _each_once(rows, causes)
@@ -625,12 +622,6 @@ class Cache:
 
 
 def _each_once(rows: NDArray[np.intp], causes: NDArray[np.int64]) -> Changes:
-    if len(rows) <= _FEW_ROWS:
-        found: dict[int, int] = {}
-        for row, cause in zip(rows.tolist(), causes.tolist(), strict=True):
-            found[row] = found.get(row, 0) | cause
-        ordered = sorted(found)
-        return np.array(ordered, np.intp), np.array([found[row] for row in ordered], np.int64)
     order = rows.argsort(kind="stable")
     rows = rows[order]
     first = np.flatnonzero(_begins(rows))
@@ -638,9 +629,9 @@ def _each_once(rows: NDArray[np.intp], causes: NDArray[np.int64]) -> Changes:
 
 
 def _begins(rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Where another row begins among some in order, of which there are any."""
+    """Where another row begins among some in order."""
     begins = np.empty(len(rows), np.bool_)
-    begins[0] = True
+    begins[:1] = True
     np.not_equal(rows[1:], rows[:-1], out=begins[1:])
     return begins
 

@@ -238,12 +238,9 @@ class Filling:
         INVARIANT: whichever class refreshes what is shared, all others notice by the stamp.
         """
         keys.row = None
-        for filtering in keys.by_row:
-            if filtering.shared is not None:
-                self._refresh_mask(filtering.shared, filtering, pod, snapshot)
-        for scoring in keys.baked():
-            if scoring.shared is not None:
-                self._refresh_raw(scoring.shared, scoring, pod, snapshot)
+        for one in keys.asked():
+            if one.shared is not None:
+                self._refresh(one.shared, one, pod, snapshot)
         return keys.stamp() != keys.shared_stamp
 
     def _relaid(self, keys: KeyColumn, snapshot: Snapshot) -> bool:
@@ -304,8 +301,7 @@ class Filling:
         self._write(keys, snapshot, rows, passed, totals)
         keys.shared_stamp = keys.stamp()
         keys.causes = keys.shared_causes = 0
-        asked: list[Filtering | Scoring] = [*keys.by_row, *keys.baked()]
-        for one in asked:
+        for one in keys.asked():
             causes = int(one.result.causes)
             keys.causes |= causes
             keys.shared_causes |= causes if one.shared is not None else 0
@@ -356,7 +352,7 @@ class Filling:
         if result.shared is None:
             return filtering
         shared = self._sharing.of(name, "filter", result.shared, result.causes)
-        self._refresh_mask(shared, filtering, pod, snapshot)
+        self._refresh(shared, filtering, pod, snapshot)
         return Filtering(name, points, result, shared)
 
     def _with_raw(self, scoring: Scoring, pod: PodInfo, snapshot: Snapshot) -> Scoring:
@@ -366,7 +362,7 @@ class Filling:
         if not by_row or result.shared is None:
             return scoring
         shared = self._sharing.of(name, "score", result.shared, result.causes)
-        self._refresh_raw(shared, scoring, pod, snapshot)
+        self._refresh(shared, scoring, pod, snapshot)
         return Scoring(name, points, weight, result, shared)
 
     def _join(self, keys: KeyColumn, pod: PodInfo, scorings: list[Scoring]) -> list[Scoring]:
@@ -390,21 +386,17 @@ class Filling:
                 return [one for one in scorings if one.name not in mine]
         return scorings
 
-    def _refresh_mask(
-        self, shared: Shared, of: Filtering, pod: PodInfo, snapshot: Snapshot
-    ) -> bool:
+    def _refresh(
+        self, shared: Shared, of: Filtering | Scoring, pod: PodInfo, snapshot: Snapshot
+    ) -> None:
         def ask(rows: Rows) -> NDArray[Any]:
-            passed = self._asking.mask(of, pod, snapshot, rows)
-            return np.ones(count_of(rows), dtype=np.bool_) if passed is None else passed
-
-        return shared.refresh(snapshot, ask)
-
-    def _refresh_raw(self, shared: Shared, of: Scoring, pod: PodInfo, snapshot: Snapshot) -> bool:
-        def ask(rows: Rows) -> NDArray[Any]:
+            if isinstance(of, Filtering):
+                passed = self._asking.mask(of, pod, snapshot, rows)
+                return np.ones(count_of(rows), dtype=np.bool_) if passed is None else passed
             raw = self._asking.raw(of, pod, snapshot, rows)
             return np.zeros(count_of(rows)) if raw is None else raw
 
-        return shared.refresh(snapshot, ask)
+        shared.refresh(snapshot, ask)
 
     # ---- which scores are baked in -----------------------------------------------------------
 

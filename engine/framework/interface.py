@@ -427,13 +427,14 @@ class Points:
             once a pod.
         told_key: what the reasons of rejected nodes say of the pod beside that: pods of a class are
             told the same while it is equal.
-        pre_filter: once a class, before any node. Without it, the filter is always asked.
+        pre_filter: once a class at most, before any node: what is said by rows alone, of a pod with
+            this `class_key`, is kept. Without it, the filter is always asked.
         filter: once a class for all rows, then for changed rows.
         filter_row: makes the same answer about single rows: for a class a function of a row. It
             may keep columns' cells: it is made anew when `snapshot.layout` moves.
         unfiltered: what the plugin has in a profile that turns its filter off, where the rest of it
             builds on what the filter finds.
-        pre_score: once a class.
+        pre_score: as `pre_filter`.
         score: raw scores of rows; None: the plugin abstains.
         score_row: as `filter_row`, for scores.
         normalize: raw scores of all feasible nodes -> 0..100, for Normalization.CUSTOM.

@@ -177,11 +177,13 @@ class KeyColumn:
         scorers = [*self.joint_scorers, *self.scorers]
         return [*scorers, *self.uniform, *(lookup.scoring for lookup in self.lookups)]
 
+    def asked(self) -> list[Filtering | Scoring]:
+        """Who answers by row."""
+        return [*self.by_row, *self.baked()]
+
     def shared(self) -> list[Shared]:
         """What it keeps together with other classes."""
-        masks = [one.shared for one in self.by_row]
-        scores = [one.shared for one in self.baked()]
-        return [one for one in (*masks, *scores) if one is not None]
+        return [one.shared for one in self.asked() if one.shared is not None]
 
     def stamp(self) -> int:
         """Changes when all keys have to be made anew for what it shares with other classes."""

@@ -196,10 +196,10 @@ def cheapest(plans: Plans) -> list[int]:
     start = plans.values("start", starts_of)
     start = np.where(np.isnan(start), plans.snapshot.now, start)
     found: list[int] = plans.cheapest(
-        plans.violations,
+        *([plans.violations] if plans.protected.any() else ()),
         top,
         priority.sum(axis=0),
-        np.count_nonzero(plans.gone, axis=0),
+        plans.gone.sum(axis=0, dtype=np.int32),
         -np.where(plans.gone & (priority == top), start, np.inf).min(axis=0),
     ).tolist()
     return found
