@@ -435,7 +435,10 @@ class Snapshot(Protocol):
 
     @property
     def generation(self) -> int:
-        """Counts changes of rows; equal generations mean equal node and pod columns."""
+        """Counts changes of rows; equal generations mean equal node and pod columns.
+
+        Below zero: a what-if snapshot, see `overlay`.
+        """
         ...
 
     @property

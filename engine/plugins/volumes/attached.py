@@ -208,10 +208,11 @@ class NodeVolumes:
     def __init__(self, csi_nodes: CsiNodes) -> None:
         self._csi_nodes = csi_nodes
         self._of: object = None
-        self._generation = -1
+        self._generation = self._at = -1
+        """How far the cluster was followed, and what was seen last: that, or a what-if snapshot."""
         self._versions: dict[str, int] = {}
         self._thought: set[int] = set()
-        """Rows that may be as a what-if snapshot has them."""
+        """Rows that are as a what-if snapshot has them."""
         self._forget()
 
     def count(self, snapshot: Snapshot, driver: str) -> IntColumn:
@@ -251,17 +252,19 @@ class NodeVolumes:
 
     def _renew(self, snapshot: Snapshot) -> None:
         versions = {kind: snapshot.objects_version(kind) for kind in KINDS}
-        same = self._of is snapshot.dictionary and self._generation == snapshot.generation
-        if same and self._versions == versions and not self._thought:
+        same = self._of is snapshot.dictionary and self._at == snapshot.generation
+        if same and self._versions == versions:
             return
-        rows, what_if = self._changed(snapshot), snapshot.generation < 0
-        self._of, self._versions = snapshot.dictionary, versions
-        if rows is None:
+        changed, what_if = self._changed(snapshot), snapshot.generation < 0
+        self._of, self._at, self._versions = snapshot.dictionary, snapshot.generation, versions
+        if changed is None:
             self._forget()
             rows = _with_any(snapshot)
             if what_if:
                 self._of = None  # where it differs from the cluster cannot be told
-        self._thought = rows if what_if else set()
+        else:
+            rows = changed | self._thought
+        self._thought = changed if what_if and changed is not None else set()
         if not what_if:
             self._generation = snapshot.generation
         pods = snapshot.pods
@@ -277,7 +280,7 @@ class NodeVolumes:
         changed = snapshot.changed_since(self._generation)
         if changed is None or snapshot.objects_version(CLASSES) != self._versions[CLASSES]:
             return None
-        rows = self._thought.union(changed.tolist())
+        rows = set(changed.tolist())
         for kind in KINDS:
             keys = snapshot.objects_changed(kind, self._versions[kind])
             if keys is None:

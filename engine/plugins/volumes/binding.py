@@ -175,8 +175,8 @@ def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
     return PreScoreResult(state=wanted, causes=Cause.LABELS, version=_version)
 
 
-def _version(snapshot: Snapshot) -> tuple[int, ...]:
-    return tuple([snapshot.objects_version(kind) for kind in _KINDS])
+def _version(snapshot: Snapshot) -> int:
+    return snapshot.objects_version(*_KINDS)
 
 
 def _wanted(pod: PodInfo, snapshot: Snapshot) -> Wanted | Status:

@@ -96,22 +96,23 @@ def _version(snapshot: Snapshot) -> tuple[int, int]:
 
 
 def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
-    taken = _taken(pod.pod, snapshot)[rows]
+    taken = _taken(pod.pod, snapshot, rows)
     in_use = np.full(len(taken), state.users > 0)
     return Verdicts.by_first(((DISK_CONFLICT, taken), (CLAIM_CONFLICT, in_use)))
 
 
-def _taken(pod: Pod, snapshot: Snapshot) -> BoolColumn:
-    """(N,) a pod on the node has a disk that the pod cannot share."""
+def _taken(pod: Pod, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+    """(n,) a pod on the node has a disk that the pod cannot share."""
     taken = np.zeros(snapshot.nodes.size, dtype=np.bool_)
     disks = _disks(pod)
     if disks:
         pods = snapshot.pods
         flags = pods.flag("with disks", lambda info: bool(_disks(info.pod)))
-        for row in np.flatnonzero(flags & (pods.node >= 0)).tolist():
+        asked = np.isin(pods.node, np.arange(len(taken))[rows])
+        for row in np.flatnonzero(flags & asked).tolist():
             if _conflicts(disks, pods.pod(row).pod):
                 taken[pods.node[row]] = True
-    return taken
+    return taken[rows]
 
 
 def _same_image(one: Disk, two: Disk) -> bool:

@@ -74,8 +74,8 @@ def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
     return PreFilterResult(state=tuple(topologies), causes=Cause.LABELS, version=_version)
 
 
-def _version(snapshot: Snapshot) -> tuple[int, ...]:
-    return tuple([snapshot.objects_version(kind) for kind in (CLAIMS, VOLUMES, CLASSES)])
+def _version(snapshot: Snapshot) -> int:
+    return snapshot.objects_version(CLAIMS, VOLUMES, CLASSES)
 
 
 def _topologies_of(pod: PodInfo, name: str, snapshot: Snapshot) -> list[Topology]:

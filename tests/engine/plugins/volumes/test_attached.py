@@ -74,12 +74,15 @@ class NodeVolumesMachine(RuleBasedStateMachine):
     def pods_are_thought_elsewhere(self, gone, come, node):
         snapshot, uid = self.cache.snapshot(0.0), f"uid-default-{gone}"
         row, there = self.cache.nodes.row(self.cache.node_of(uid) or ""), self.cache.nodes.row(node)
+        thought = []
         if row >= 0:
-            snapshot = snapshot.overlay(row, remove=[self.cache.pods.pod(self.cache.pod_row(uid))])
+            pod = self.cache.pods.pod(self.cache.pod_row(uid))
+            thought.append(snapshot.overlay(row, remove=[pod]))
         if there >= 0:
             other = make.pod(f"{come}-too", *PODS[come], node=node)
-            snapshot = snapshot.overlay(there, add=[other])
-        self.it_is_what_it_would_be(snapshot)
+            thought += [one.overlay(there, add=[other]) for one in (snapshot, *thought)]
+        for one in thought:
+            self.it_is_what_it_would_be(one)
 
     @invariant()
     def it_is_what_it_would_be(self, snapshot=None):
@@ -117,3 +120,22 @@ def test_what_is_thought_while_all_is_looked_at_again_is_forgotten() -> None:
     snapshot = cache.snapshot(0.0)
     assert kept.count(snapshot.overlay(0, remove=[user]), "csi.x").tolist() == [0]
     assert kept.count(snapshot, "csi.x").tolist() == [1]
+
+
+def test_what_is_thought_costs_the_nodes_that_it_is_about(monkeypatch) -> None:
+    cache, kept = make.cluster(*(f"n{i}" for i in range(20))), NodeVolumes(CsiNodes())
+    pods = [make.pod(f"p{i}", "c1", node=f"n{i}") for i in range(20)]
+    for pod in pods:
+        cache.add_pod(pod, pod.pod.node_name)
+    snapshot = cache.snapshot(0.0)
+    kept.count(snapshot, "csi.x")
+    looked_at, real = [], NodeVolumes._on_node
+    monkeypatch.setattr(
+        NodeVolumes, "_on_node", lambda self, *of: looked_at.append(of[1]) or real(self, *of)
+    )
+    for row in (3, 7):
+        thought = snapshot.overlay(row, remove=[pods[row]])
+        for _ in range(2):
+            kept.count(thought, "csi.x")
+    kept.count(snapshot, "csi.x")
+    assert sorted(looked_at) == [3, 3, 7, 7]
