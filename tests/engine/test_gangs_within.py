@@ -130,7 +130,7 @@ async def test_nodes_that_a_gang_gives_back_after_slices_wake_no_gang_that_was_t
         if not made.scheduler.work():
             break
     assert condition(made, "g-0").startswith("gang g: 2 of the 3 members that it needs fit")
-    assert made.queue.unschedulable == len(gangs) * 3
+    assert made.queue.counts()[SubQueue.UNSCHEDULABLE] == len(gangs) * 3
     many = len(tried)
     for _ in range(20):
         made.scheduler.work()
