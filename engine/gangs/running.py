@@ -270,7 +270,8 @@ class Gangs:
         nodes = {uid: names.name(row) for uid, row in found.items()}
         refused = list(turn.refused)
         yield from self._place(turn, nodes)
-        known = {one.queued.pod.uid for one in (*turn.chosen, *turn.refused)}
+        known = {one.queued.pod.uid for one in turn.chosen}
+        known |= {one.queued.pod.uid for one in turn.refused}
         turn.refused += [one for one in refused if one.queued.pod.uid not in known]
         # A plan knows of room, and not of what is reserved, nor of what permits say.
         fit = len(turn.chosen) + sum(one.status is not None for one in turn.refused)
