@@ -31,6 +31,8 @@ from engine.objects import Pod
 from engine.policy.support import new_compiler
 from engine.simulate.journal import replay
 
+_NAMES: Final = 4
+"""Pods that are named before they are counted."""
 _ANEW: Final = "Decided anew from what the cluster has now; nothing was changed."
 
 
@@ -104,7 +106,7 @@ def _pod(name: str, cluster: Cluster, request: Request) -> None:
     also = (*request.nodes, *([here] if here and here != told.decision.node else []))
     _known(also, lab.snapshot())
     said = _last_word(pod)
-    notes = [*cluster.notes, *_not_ours(info, told)]
+    notes = [*cluster.notes, *_not_ours(info, told), *_holding(key, cluster)]
     source = "files" if request.paths else "cluster"
     gang = _gang(info, cluster)
     head = {"source": source, "on": here or None, "said": said or None, "gang": gang}
@@ -167,6 +169,23 @@ def _not_ours(info: PodInfo, told: Explanation) -> list[str]:
     if name in ("", told.profile):
         return []
     return [f"{info.key} is for scheduler {name}; it is explained as one of {told.profile}"]
+
+
+def _holding(key: str, cluster: Cluster) -> list[str]:
+    """Pods wait on nodes that they were given, and nothing but their condition says so."""
+    held = [
+        other
+        for other, one in sorted(cluster.pods.items())
+        if other != key and not one.node_name and _reason(one) == "WaitingOnPermit"
+    ]
+    more = f" and {len(held) - _NAMES} more" if len(held) > _NAMES else ""
+    words = "these wait on nodes that they were given, and what they take there is not counted"
+    return [f"{words}: {', '.join(held[:_NAMES])}{more}"] if held else []
+
+
+def _reason(pod: Pod) -> str | None:
+    each = pod.status.conditions or ()
+    return next((one.reason for one in each if one.type == "PodScheduled"), None)
 
 
 def _no_pod(key: str, pods: Sequence[str] | Any) -> str:  # noqa: ANN401 - any collection of keys

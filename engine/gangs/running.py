@@ -270,12 +270,12 @@ class Gangs:
         nodes = {uid: names.name(row) for uid, row in found.items()}
         refused = list(turn.refused)
         yield from self._place(turn, nodes)
-        known = {one.queued.pod.uid for one in turn.refused}
-        turn.refused += [
-            one
-            for one in refused
-            if one.queued.pod.uid not in nodes and one.queued.pod.uid not in known
-        ]
+        known = {one.queued.pod.uid for one in turn.chosen}
+        known |= {one.queued.pod.uid for one in turn.refused}
+        turn.refused += [one for one in refused if one.queued.pod.uid not in known]
+        # A plan knows of room, and not of what is reserved, nor of what permits say.
+        fit = len(turn.chosen) + sum(one.status is not None for one in turn.refused)
+        turn.most = max(turn.most, turn.reserved + fit)
 
     def _place_somehow(self, turn: Turn) -> Steps[None]:
         """As many as get a node, though that is not enough."""
@@ -306,7 +306,8 @@ class Gangs:
             return {}, False
         except OutdatedError:
             return None
-        turn.most = max(turn.most, turn.reserved + len(found.rows))
+        if not found.enough:
+            turn.most = max(turn.most, turn.reserved + len(found.rows))
         turn.cut_short |= found.cut_short
         return {pods[member].uid: row for member, row in found.rows.items()}, found.enough
 
@@ -457,7 +458,7 @@ class Gangs:
         self._give_back(turn)
         words = why_unfit(gang.title, gang.minimum, turn.most, gang.within)
         names = [one.queued.pod.name for one in turn.refused]
-        if names:  # a plan knows of room, and not of what permits and reservations say
+        if names:
             named = _named(names)
             fits = turn.most >= gang.minimum
             words += f"; {named} refused" if fits else f"; no room for {named}"

@@ -11,10 +11,11 @@ from engine.cli.replay import frameworks_of
 from engine.config import Settings
 from engine.framework.events import Resource
 from engine.framework.runtime import Framework
-from engine.objects import PodGroup, SchedulingPodGroup, from_builtins
+from engine.objects import PodGroup, SchedulingPodGroup, StorageClass, from_builtins
 from engine.queue import SubQueue
 from engine.simulate.journal import Recorder, replay
 from tests.builders import make_node
+from tests.engine.plugins.volumes import builders as volumes
 from tests.engine.policy.builders import chain, compiler, policies
 from tests.engine.test_preemption import being_deleted
 from tests.engine.test_scheduler import BOUND, REFUSED, UNKNOWN, World, in_a_loop, until
@@ -136,6 +137,25 @@ async def test_members_are_told_who_was_refused_where_all_of_them_fit(rule):
     words = "gang a: 3 of the 3 members that it needs fit; a-1 refused (p.policy:1)"
     assert condition(made, "a-0") == words
     assert condition(made, "a-1") == f"{words}. bad (p.policy:2)"
+
+
+@in_a_loop
+async def test_members_without_a_volume_of_their_own_do_not_fit():
+    """A plan does not know which volumes are reserved for members that have a node."""
+    made = world(nodes=(), cache=volumes.cluster("n1", "n2"))
+    late, nobody = "WaitForFirstConsumer", "kubernetes.io/no-provisioner"
+    volumes.put(made.cache, StorageClass, "late", provisioner=nobody, volumeBindingMode=late)
+    for name in ("n1", "n2"):
+        volumes.volume(made.cache, f"pv-{name}", on={volumes.HOST: name})
+    for number in range(3):
+        name = f"claim-{number}"
+        volumes.claim(made.cache, name)
+        data = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
+        member(made, "a", number, cpu="100m", spec={"volumes": [data]})
+    await made.turn()
+    assert made.edge.binds == []
+    words = "gang a: 2 of the 3 members that it needs fit; no room for a-2 (p.policy:1)"
+    assert condition(made, "a-0") == words
 
 
 @pytest.mark.parametrize("how", ["bound by hand", "bound by another scheduler", "labelled"])

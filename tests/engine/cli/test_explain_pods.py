@@ -164,6 +164,23 @@ def test_a_member_is_told_whether_its_gang_can_start(tmp_path):
     assert told(pod("m-1", "1")) == f"{head} 0 pending: {unsaid}."
 
 
+def test_pods_that_wait_in_permit_are_named_as_what_they_take_is_not_known(tmp_path):
+    said = {"type": "PodScheduled", "status": "False", "reason": "WaitingOnPermit"}
+    held = pod("held", "4") | {"status": {"conditions": [said]}}
+    manifests = [node("n1"), held, pod("web", "1")]
+    (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(manifests))
+    files = ("-f", str(tmp_path / "all.yaml"), "--format", "json")
+
+    def notes(name):
+        return json.loads(CliRunner().invoke(main, ["explain", "pod", name, *files]).stdout)[
+            "notes"
+        ]
+
+    words = "these wait on nodes that they were given, and what they take there is not counted"
+    assert f"{words}: default/held" in notes("web")
+    assert not any(words in one for one in notes("held"))
+
+
 def test_a_node_that_is_asked_about_is_told_wherever_it_comes(explained):
     text = explained("pod", "web-big", "--most", "1", "--node", "n4")
     assert "n4 but for TaintToleration" in text
