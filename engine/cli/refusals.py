@@ -14,6 +14,8 @@ def reported(*kinds: type[Exception]) -> Iterator[None]:
     """What is raised of these kinds says itself what is wrong, and is no traceback's business."""
     try:
         yield
+    except BrokenPipeError:  # nobody reads any longer, as of `berth status | head`
+        raise
     except kinds as wrong:
         raise click.ClickException(str(wrong)) from wrong
 

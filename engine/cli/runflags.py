@@ -122,15 +122,25 @@ SERVING: Final = options.together(
 
 
 def server_options(flags: Mapping[str, Any]) -> ServerOptions | None:
-    """What the flags say of the server; None: there is none."""
+    """What the flags say of the server; None: there is none.
+
+    Raises:
+        ConfigError: a path is none.
+    """
     if not flags["secure_port"]:
         return None
-    paths = flags["authorization_always_allow_paths"].split(",")
+    given = flags["authorization_always_allow_paths"].split(",")
+    paths = tuple(f"/{path.lstrip('/')}" for path in given if path)
+    for path in paths:
+        if "*" in path[:-1]:
+            raise ConfigError(
+                f"--authorization-always-allow-paths: {path!r}: a * can only be the end"
+            )
     return ServerOptions(
         flags["bind_address"],
         flags["secure_port"],
         certificate_files(flags),
-        tuple(path for path in paths if path),
+        paths,
         ssl.TLSVersion[_TLS_VERSIONS[flags["tls_min_version"]]],
     )
 

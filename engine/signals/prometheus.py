@@ -199,7 +199,7 @@ class _Session:
             raise _ServerAway(_cause(error)) from error
         if answer.status == _OK:
             return _Answer(answer.body)
-        text = f"{answer.status}: {_error_text(answer.body)}"
+        text = f"{answer.status}: {_elsewhere(answer) or _error_text(answer.body)}"
         if answer.status >= _SERVER_ERRORS or answer.status == _TOO_MANY_REQUESTS:
             raise _ServerAway(text)
         raise _Refused(text)
@@ -255,6 +255,12 @@ def _error_text(body: bytes) -> str:
         return one_line(wire.decode(_envelope.decode, body).error)
     except msgspec.DecodeError:
         return one_line(body[:200].decode("utf-8", "replace"))
+
+
+def _elsewhere(answer: HttpAnswer) -> str:
+    """Where we are sent, which we do not follow: credentials are for whom they were given."""
+    place = next((v for name, v in answer.headers.items() if name.lower() == "location"), "")
+    return f"it sends to {one_line(place)}; give that server's address as its url" if place else ""
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

@@ -323,6 +323,10 @@ def test_the_example_of_the_help_is_right(tmp_path, monkeypatch):
         (["--record", "no/such/folder"], "no/such/folder: cannot be written: No such file"),
         (["--pod-max-in-unschedulable-pods-duration=x"], "-duration: 'x' is no duration above 0"),
         (["--tls-cert-file=x.crt"], "--tls-cert-file and --tls-private-key-file belong together"),
+        (
+            ["--authorization-always-allow-paths=/livez,/a*b"],
+            "--authorization-always-allow-paths: '/a*b': a * can only be the end",
+        ),
     ],
 )
 def test_run_refuses_what_it_cannot_use_in_one_line(args, said, file):

@@ -3,8 +3,11 @@
 import logging
 import stat
 
+import pytest
+
 from engine.cli.logs import log_to_stderr
 from engine.cli.private import open_private, write_private
+from engine.cli.refusals import reported
 
 
 def test_what_users_write_forges_no_log_line_and_drives_no_terminal(capsys, monkeypatch):
@@ -19,6 +22,12 @@ def test_what_users_write_forges_no_log_line_and_drives_no_terminal(capsys, monk
     assert lines[:2] == ['I Gated pod="p', r'    I forged\x1b]0;title\x07\u202e"']
     assert [line for line in lines if not line.startswith("    ")][1:] == ["E failed"]
     assert "\x1b" not in "".join(lines)
+
+
+def test_a_reader_that_has_enough_is_no_error_of_ours():
+    """As `head` is; click ends such a command without a word."""
+    with pytest.raises(BrokenPipeError), reported(ConnectionError):
+        raise BrokenPipeError
 
 
 def test_files_are_for_their_owner_alone(tmp_path):

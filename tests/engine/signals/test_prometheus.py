@@ -55,6 +55,13 @@ def text(body: str, code: int = 200) -> Answer:
     return answer
 
 
+def sent_on(address: str) -> Answer:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=302, headers={"Location": address})
+
+    return answer
+
+
 def raw(body: bytes) -> Answer:
     async def answer(request: web.Request) -> web.StreamResponse:
         return web.Response(body=body)
@@ -181,6 +188,7 @@ def test_one_question_for_all_nodes_when_it_is_due() -> None:
         (raw(b'{"status":"\xff"}'), "the answer cannot be read: invalid UTF-8"),
         (raw(b'{"status":"error","error":"a\\nb\\u001b"}'), "a b\\x1b"),
         (text("elsewhere", 302), "302: elsewhere"),
+        (sent_on("https://p:9090/api"), "302: it sends to https://p:9090/api; give that server's"),
     ],
 )
 def test_a_bad_question_is_left_alone_and_the_others_go_on(
