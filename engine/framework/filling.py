@@ -117,7 +117,7 @@ class Filling:
         known.wide = bool(known.filters or known.scorers)
         own = self._asking.wide_keys
         known.versions = [one for one in versions if one.name in own]
-        known.grouped = self._grouped(known)
+        known.grouped = self._grouped(known) if known.wide else None
         known.fills = keys.fills
 
     def _grouped(self, known: PodClass) -> GroupedChoice | None:
@@ -125,8 +125,7 @@ class Filling:
         scorers = [(one.weight, one.result.grouped) for one in known.scorers]
         all_filters = [one for one in filters if one is not None]
         all_scorers = [(weight, one) for weight, one in scorers if one is not None]
-        wide = len(filters) + len(scorers)
-        if not wide or len(all_filters) + len(all_scorers) < wide:
+        if len(all_filters) + len(all_scorers) < len(filters) + len(scorers):
             return None
         return GroupedChoice(all_filters, all_scorers, self._buffers)
 

@@ -81,7 +81,7 @@ class Trials:
         rows = np.flatnonzero(left)
         if not len(rows):
             return
-        asked: Rows = slice(0, len(left)) if len(rows) == len(left) else rows
+        asked = _unless_all(rows, len(left))
         for status, positions in self.ask(filtering, over or self.snapshot, asked).groups():
             if len(positions):
                 left[rows[positions]] = False
@@ -148,12 +148,13 @@ class Trials:
             each = [_taken(room, promised, alike) for room in each]
             if others:
                 apart = np.isin(rows, promised)
-        passed = self.snapshot.nodes.present[rows].copy()
+        asked = _unless_all(rows, self.snapshot.nodes.size)
+        passed = self.snapshot.nodes.present[asked].copy()
         if self.allowed is not None:
-            passed &= self.allowed[rows]
+            passed &= self.allowed[asked]
         for filtering in self.filters:
             if filtering not in moving or filtering in others:
-                own = self.ask(filtering, self.snapshot, rows).passed
+                own = self.ask(filtering, self.snapshot, asked).passed
                 if own is not None:
                     passed &= own
         plugins = frozenset([one.name for one in moving if one not in others])
@@ -298,6 +299,11 @@ class Stand:
         for one, state in zip(self._trial.filters, self._states, strict=True):
             moves = one.points.with_pod is not None
             yield one._replace(result=structs.replace(one.result, state=state)) if moves else one
+
+
+def _unless_all(rows: NDArray[np.intp], size: int) -> Rows:
+    """The rows, ascending; of all of them nothing has to be gathered."""
+    return rows if len(rows) < size else slice(0, size)
 
 
 def _moves(filtering: Filtering) -> bool:

@@ -19,7 +19,7 @@ from engine.framework.interface import (
 )
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
-from engine.framework.status import Code, unschedulable
+from engine.framework.status import Code, unresolvable, unschedulable
 from tests.builders import default_plugins, make_node, make_pod
 from tests.effort import examples
 
@@ -152,6 +152,35 @@ def test_reasons_are_counted_by_the_first_plugin_that_rejects():
         "NodeUnschedulable",
         "TaintToleration",
         "NodeResourcesFit",
+    }
+
+
+DEVICES = [f"example.com/d{number:02}" for number in range(40)]
+
+
+def asking(devices):
+    requests = dict.fromkeys(devices, "1")
+    return {"containers": [{"name": "main", "resources": {"requests": requests}}]}
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(st.lists(st.tuples(st.sets(st.sampled_from(DEVICES)), st.booleans()), min_size=1))
+def test_a_node_is_told_each_shortage_and_whether_it_could_ever_have_room(nodes):
+    cache = Cache()
+    for number, (short, never) in enumerate(nodes):
+        there = {device: "0" if never and device in short else "1" for device in DEVICES}
+        cache.add_node(make_node(f"n{number}", **there))
+        if not never:
+            cache.add_pod(make_pod(f"held{number}", spec=asking(short)), f"n{number}")
+    framework = Framework(Profile("berth", default_plugins()))
+    found = framework.rejections(make_pod("p", spec=asking(DEVICES)), cache.snapshot(0.0))
+    told = {row: one.status for one in found.each for row in one.rows.tolist()}
+    assert told == {
+        number: (unresolvable if never else unschedulable)(
+            *[f"Insufficient {device}" for device in sorted(short)]
+        )
+        for number, (short, never) in enumerate(nodes)
+        if short
     }
 
 
