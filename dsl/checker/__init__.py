@@ -192,6 +192,11 @@ class FileChecker:
         if node.point == "sort":
             help_ = "give all keys in one line:  sort: pod.priority desc, pod.queued_at"
             self._once("sort", node, help_, code="P501")
+            if "applies_to" in self._seen:
+                message = (
+                    "`applies to` does not narrow a `sort`: the queue has one order, of all pods"
+                )
+                self.rules.warn("P120", message, node, "put `sort:` into a policy of its own")
         parts = self.rules.clauses(node.clauses, several=("annotate", "set_label", "event"))
         left = attempt(self.rules.left, node)
         slot, check = _POINTS[node.point]

@@ -34,6 +34,9 @@ _EXAMPLES: Final = {
     "nodes": ("node.cpu.free over {}", "{} where node.ready"),
     "containers": ("it.limit[memory] over {}", "{} where it.request[cpu] > 0"),
 }
+#: What asks of a value and is no number, and what is the same for all nodes.
+_ASKED: Final = (s.Compare, s.TextTest, s.Is, s.IsMissing, s.In)
+_FIXED: Final = (s.Number, s.Percent, s.Param)
 #: What has a value of its own for each node.
 OF_NODE: Final = (ir.Read, ir.KeyedRead, ir.Metric, ir.Pair, ir.PodAggregate, ir.Item)
 _READS: Final = (ir.Read, ir.KeyedRead, ir.Metric, ir.ContainerAggregate, ir.Item)
@@ -226,42 +229,61 @@ def _element_wise(typer: Typer, node: s.Aggregate) -> ir.Expr:
 
 
 def _bare(typer: Typer, node: s.Aggregate) -> ir.Expr:
-    """Returns what `max` without parentheses means: the aggregate of the only node-level name."""
+    """Returns what `max` without parentheses means: the aggregate of the only value of the node."""
     function, of_set = node.function, node.function in (*ir.TESTS, "distinct")
     root = typer.place.root
     assert root is not None
     if id(root) not in typer.subjects:
+        subjects = typer.subjects[id(root)] = {}
         # What nobody knows there is told, and may well be the subject.
-        typer.subjects[id(root)] = _subjects(typer, root)
+        _gather(typer, root, subjects)
     subjects = typer.subjects[id(root)]
-    names = list(subjects)
-    if of_set or len(names) != 1:
+    of, *others = subjects.values() or (None,)
+    if of_set or others or of is None:
         message = f"`{function}` needs to be told of what"
-        spelled = [f"{function}({one})" for one in names[:_MAX_SHOWN]]
-        if of_set or not names:
+        spelled = [f"{function}({one})" for one in [*subjects][:_MAX_SHOWN]]
+        if of_set or not subjects:
             spelled = [f"{function}({_EXAMPLES['pods'][function in ir.TESTS].format('node.pods')})"]
         help_ = f"write  {'   or   '.join(spelled)}"
         raise typer.refuse("P207", message, node, help_)
-    of = Set("nodes", "candidates", "")
-    return _over(typer, node, of, (subjects[names[0]], None))
+    return _over(typer, node, Set("nodes", "candidates", ""), (of, None))
 
 
-def _subjects(typer: Typer, root: s.Expr) -> dict[str, ir.Expr]:
-    """Returns the numbers of the node that stand outside of aggregates, by their text."""
-    out: dict[str, ir.Expr] = {}
-    stack: list[s.Node] = [root]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, s.Aggregate):
-            # With several arguments it is no aggregate but a function of them.
-            stack.extend(reversed(node.args) if len(node.args) > 1 else ())
-        elif isinstance(node, s.Name | s.Field) or _is_node_call(typer, node):
-            typed = typer.check(node)  # type: ignore[arg-type]  # all three are expressions
-            if isinstance(typed, ir.Core) and typed.level is Level.NODE and typed.type.is_number:
-                out.setdefault(typer.text(node), typed)
-        else:
-            stack.extend(reversed(s.parts(node)))
-    return out
+def _gather(typer: Typer, node: s.Node, out: dict[str, ir.Expr | None]) -> bool:
+    """Gathers the numbers of the node by their text: None for those that have no name.
+
+    Returns whether there is a text or a time of the node of which no number is made yet.
+    """
+    named = isinstance(node, s.Name | s.Field) or _is_node_call(typer, node)
+    # With several arguments an aggregate is a function of them.
+    if named or (isinstance(node, s.Aggregate) and len(node.args) <= 1):
+        return not _is_bare(node) and _put(typer, node, out, named=named)
+    inner: dict[str, ir.Expr | None] = {}
+    loose = sum(_gather(typer, one, inner) for one in s.parts(node)) > 0
+    if loose and isinstance(node, s.Call | s.Chain):
+        loose = _put(typer, node, inner, named=False)
+    if isinstance(node, s.Fallback) and len(inner) == 1 and isinstance(node.operands[-1], _FIXED):
+        # A default is part of its value, or a node without it would be beyond the maximum.
+        named = None not in inner.values()
+        inner.clear()
+        _put(typer, node, inner, named=named)
+    for text, value in inner.items():
+        out.setdefault(text, value)
+    return loose and not isinstance(node, _ASKED)
+
+
+def _put(typer: Typer, node: s.Node, out: dict[str, ir.Expr | None], *, named: bool) -> bool:
+    """Puts a number of the node among the others; returns whether it is a text or a time of it."""
+    typed = typer.check(node)  # type: ignore[arg-type]  # a part of an expression is one
+    if not isinstance(typed, ir.Core) or typed.level is not Level.NODE:
+        return False
+    if typed.type.is_number:
+        out.setdefault(typer.text(node), typed if named else None)
+    return not typed.type.is_number and typed.type != BOOL
+
+
+def _is_bare(node: s.Node) -> bool:
+    return isinstance(node, s.Aggregate) and not node.args
 
 
 def _is_node_call(typer: Typer, node: s.Node) -> bool:

@@ -195,7 +195,7 @@ class Typer(Scope, kw_only=True):
     walk: Walk
     place: Place = Place()
     #: What a bare `max` may mean, by the expression that it stands in.
-    subjects: dict[int, dict[str, ir.Expr]] = field(default_factory=dict)
+    subjects: dict[int, dict[str, ir.Expr | None]] = field(default_factory=dict)
     #: Aggregates over lists that are read, and what holds where a list is too long.
     bounded: dict[int, tuple[ir.Expr, ir.Compare]] = field(default_factory=dict)
     #: How deep each expression is, by its id; held here, so that no other one gets that id.
