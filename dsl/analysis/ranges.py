@@ -216,6 +216,9 @@ def odd_numbers(facts: FileFacts, keys: Keys) -> Iterator[Diagnostic]:
             if isinstance(node, ir.Compare):
                 yield from _beside(rule, usual, node.left, node.right)
                 yield from _beside(rule, usual, node.right, node.left)
+            elif isinstance(node, ir.Coalesce) and node.span != node.operands[-1].span:
+                # The default of a metric is told where it is declared.
+                yield from _beside(rule, usual, node.operands[0], node.operands[-1])
         core = rule.core
         if not isinstance(core, ir.ScoreCore):
             continue
@@ -248,7 +251,7 @@ def _attracting(
 
 
 def _beside(rule: RuleFacts, usual: Ranges, one: ir.Expr, other: ir.Expr) -> Iterator[Diagnostic]:
-    """Yields a share compared with 80."""
+    """Yields a share that is compared with 80, or is 80 where it is missing."""
     value = other.value if isinstance(other, ir.Const) else None
     if not isinstance(value, float) or not _OVERCOMMITTED < value <= _FULL:
         return

@@ -30,6 +30,13 @@ _CALLED: Final = {
     "x86_64": "amd64", "x86": "amd64", "x64": "amd64", "aarch64": "arm64",
     "deployment": "ReplicaSet", "cronjob": "Job",
 }  # fmt: skip
+#: A text between signs of SQL, of globs or of regular expressions.
+_ENDS: Final = re.compile(r"(?=.*[%*^$])([%*^]?)([\w./:@-]+)([%*$]?)")
+#: What asks for a text before which, and behind which, something may stand.
+_ASKED_BY: Final = {
+    (True, True): "contains", (False, True): "starts with",
+    (True, False): "ends with", (False, False): "is",
+}  # fmt: skip
 _PATTERNS: Final = (
     "patterns are  like 'web*'   and  matches 'web-[0-9]+',  several texts  in [a, b]"
 )
@@ -49,10 +56,14 @@ def odd_texts(rule: RuleFacts) -> Iterator[Diagnostic]:
         # The value of a parameter may be another one tomorrow.
         if not isinstance(right, ir.Const) or _PARAM.search(rule.source.slice(right.span)):
             continue
-        if operator in _SIGNS and _SIGNS[operator].search(str(right.value)) is None:
-            message = f"`{right.value}` has no sign of a pattern: only this whole text fits it"
-            help_ = f"write  contains {right.value}   for a part of the text, or  is {right.value}"
-            yield _finding(rule, right, message, help_)
+        text = str(right.value)
+        if operator == "matches":
+            # It is about the whole text, with its ends said or not.
+            text = text.removeprefix("^").removesuffix("$")
+        if operator in _SIGNS and _SIGNS[operator].search(text) is None:
+            message = f"`{text}` has no sign of a pattern: only this whole text fits it"
+            help_ = f"write  contains {text}   for a part of the text, or  is {text}"
+            yield _finding(rule, right, message, *_without_signs(operator, right) or (help_,))
             continue
         if operator == "matches" or not isinstance(left, ir.Read):
             continue
@@ -74,10 +85,28 @@ def _odd_text(
         yield _finding(rule, right, message, f"did you mean `{better}`?", better)
     elif letters and (sign := (_FOREIGN if operator == "like" else _PATTERN).search(value)):
         message = f"`{sign[0]}` stands for itself here, and `{text}` never holds it"
-        yield _finding(rule, right, message, _PATTERNS)
+        yield _finding(rule, right, message, *_without_signs(operator, right) or (_PATTERNS,))
     elif letters == NAME and value.lower() != value:
         message = f"`{text}` has no capitals, so this never holds"
         yield _finding(rule, right, message, f"write  {value.lower()}", value.lower())
+
+
+def _without_signs(operator: str, right: ir.Const) -> tuple[str, ...]:
+    """Returns how a text is asked for whose only signs are at its ends, and what stands there then.
+
+    `^web` and `web%` are what starts so, `%web%` has it within.
+    """
+    found = _ENDS.fullmatch(str(right.value))
+    if found is None:
+        return ()
+    front, plain, back = found.groups()
+    anchored = front == "^" or back == "$"
+    before, behind = (front != "^", back != "$") if anchored else (front != "", back != "")
+    word = _ASKED_BY[before, behind]
+    better = plain if word == operator else ""
+    if operator == "like" and not anchored:
+        better = "*" * before + plain + "*" * behind
+    return f"write  {word} {plain}", better
 
 
 def _finding(

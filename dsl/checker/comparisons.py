@@ -12,7 +12,7 @@ from dsl.checker.literals import read_word, settle
 from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
 from dsl.checker.typer import Typer, converted, help_for
 from dsl.diagnostics import Fix, Severity
-from dsl.foreign.fields import ABSENT, NOTHING, THERE, quoted_key
+from dsl.foreign.fields import NOTHING, presence, quoted_key
 from dsl.nearest import closest
 from dsl.patterns import why_refused
 from dsl.quantities import parse_number
@@ -90,7 +90,14 @@ def _no_version(scope: Scope, typed: Typed, other: s.Expr | s.Range, *, word: bo
 
 def is_missing_value(typer: Typer, node: s.IsMissing) -> ir.Expr:
     """Returns the condition of `x is missing`."""
-    operand = typer.want(typer.check(node.operand), _ORDERED, "`is missing`")
+    typed = typer.check(node.operand)
+    if typed.type == BOOL:
+        message, fix = "a condition holds or not, and is never missing", None
+        if isinstance(typed, ir.Read) and typed.field == "node.taint":
+            asked = f"node.taint {quoted_key(str(typed.key))}"
+            fix = Fix(node.span, asked if node.negated else f"not {asked}")
+        raise typer.refuse("P201", message, typed, fix=fix)
+    operand = typer.want(typed, _ORDERED, "`is missing`")
     return making.turned(node.span, making.missing(node.span, operand), negated=node.negated)
 
 
@@ -116,11 +123,10 @@ def _word_for_nothing(
     scope: Scope, node: s.Expr, left: str, word: s.Expr, *, negated: bool
 ) -> None:
     """Warns of `x is null`, `x is empty`, `x is set`: ordinary words here."""
-    low = word.value.lower() if isinstance(word, s.Word) else ""
-    if low in NOTHING | ABSENT | THERE:
-        better = f"{left} is {'present' if (low in THERE) != negated else 'missing'}"
-        message, fix = f"`{scope.text(word)}` is an ordinary word here", Fix(node.span, better)
-        scope.warn("P317", message, word, fix=fix)
+    asked = presence(word.value, negated=negated) if isinstance(word, s.Word) else ""
+    if asked:
+        message = f"`{scope.text(word)}` is an ordinary word here"
+        scope.warn("P317", message, word, fix=Fix(node.span, f"{left} {asked}"))
 
 
 def _bare_word(typer: Typer, node: s.Compare) -> None:
@@ -132,7 +138,8 @@ def _bare_word(typer: Typer, node: s.Compare) -> None:
     met = [one.name for one in words if isinstance(one, s.Name)]
     if " " in text or not met or not all(isinstance(one, s.Name | s.Number) for one in words):
         return
-    known = {*scope.names(), *scope.broken, "now", *(["it"] if typer.place.item else [])}
+    known = {*scope.names(), *scope.params, *scope.broken, "now"}
+    known |= {"it"} if typer.place.item else set()
     if known.intersection(met) or (right is words[0] and closest(text, scope.names()) is not None):
         return
     left = typer.check(node.left)
@@ -144,9 +151,9 @@ def _bare_word(typer: Typer, node: s.Compare) -> None:
         raise scope.refuse("P201", message, node.left, *help_for(scope, left, "number"))
     written, place, better = scope.text(node.left), right.span, ""
     helps: tuple[str, ...] = ()
-    there = low in THERE | {"present"}
-    if equal and (there or low in NOTHING | ABSENT | {"missing"}):
-        better = "is present" if there == (node.operator == "==") else "is missing"
+    asked = presence(text, negated=node.operator == "!=")
+    if equal and asked:
+        better = asked
         place = Span(node.operator_span.start, right.span.end)
     elif low in ("true", "false") and kind is Kind.BOOL:
         better = low
@@ -219,6 +226,13 @@ def _alternative(
 ) -> Refused:
     right = (test.value or test.key) if isinstance(test, s.LabelTest) else test.right
     text = scope.text(value)
+    message = f"`{text}` alone is no condition: each side of `{node.operator}` is a test of its own"
+    asked = presence(text)
+    if asked:
+        left = "" if isinstance(test, s.LabelTest) else scope.text(test.left)
+        # `x < 5 and missing` never holds.
+        sure = left and (asked == "is missing") == (node.operator == "or")
+        return scope.refuse("P201", message, value, fix=f"{left} {asked}" if sure else None)
     # After a symbol a bare word would be a name.
     word = isinstance(value, s.Name) and isinstance(test, s.Compare)
     better = scope.source.slice(Span(test.span.start, right.span.start)) + f'"{text}"' * word
@@ -228,7 +242,6 @@ def _alternative(
     # `x is not a or x is not b` holds always, and `x is a and x is b` never.
     equal = isinstance(test, s.Is) or operator in (*_EQUAL, "=", "in", "not in")
     sure = not isinstance(right, s.Words) and (not equal or negated != (node.operator == "or"))
-    message = f"`{text}` alone is no condition: each side of `{node.operator}` is a test of its own"
     helps = () if sure else ("a list of values is tested with  in [a, b]",)
     return scope.refuse("P201", message, value, *helps, fix=better if sure else None)
 
@@ -318,8 +331,12 @@ def _range(typer: Typer, node: s.In, members: s.Range, left: Typed) -> ir.Expr:
             raise typer.clash("P203", "a range wants the unit of its value", item, solid)
         ends.append(float(solid.value))  # type: ignore[arg-type]  # a number by its type
     low, high = ends
+    spec = FIELDS[item.field] if isinstance(item, ir.Read) else None
+    if spec is not None and not spec.low <= min(ends) <= max(ends) <= spec.high:
+        message = f"`{spec.name}` is a number from {spec.low:g} to {spec.high:g}"
+        typer.warn("P210", message, members, "what is beyond it never occurs")
     # Hours and days begin anew after their last one.
-    if low > high and isinstance(item, ir.Read) and FIELDS[item.field].of_clock:
+    if low > high and spec is not None and spec.of_clock:
         outside = making.inverted(node.span, _between(node, item, high, low))
         edges: list[ir.Expr] = [making.constant(members.span, one, item.type) for one in ends]
         both = making.logical(node.span, "or", (outside, _either(node.span, item, edges)))

@@ -251,7 +251,7 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
         by=", ".join(words) or None if source == "promql" else None,
         every_seconds=every,
         stale_seconds=stale,
-        default=_default(scope, clauses.get("metric_default"), unit),
+        default=_default(scope, clauses.get("metric_default"), unit, percent=percent),
         unit=unit,
         percent=percent,
     )
@@ -330,7 +330,7 @@ def _seconds(scope: Scope, clause: s.Clause | None, word: str, otherwise: float)
     return seconds
 
 
-def _default(scope: Scope, clause: s.Clause | None, unit: t.Unit) -> float | None:
+def _default(scope: Scope, clause: s.Clause | None, unit: t.Unit, *, percent: bool) -> float | None:
     if clause is None:
         return None
     written = clause.values[0]
@@ -343,6 +343,9 @@ def _default(scope: Scope, clause: s.Clause | None, unit: t.Unit) -> float | Non
     if solid.type != t.number_of(unit) or not isinstance(solid, ir.Const):
         raise scope.refuse("P203", f"the default of this metric is in {unit}", written)
     assert isinstance(solid.value, float)
+    if percent and isinstance(number, Flex) and number.sort == "plain" and solid.value > 1:
+        message = f"the samples are shares from 0 to 1 here, and `{text}` is far above"
+        scope.warn("P222", message, written, fix=f"{text}%")
     return solid.value
 
 

@@ -85,9 +85,12 @@ def _odd_size(scope: Scope, typed: Flex, unit: t.Unit, neighbour: Typed | None) 
         rate = "/1s" if unit.second else ""
         help_ = f"did you mean {typed.text}Gi{rate} or {typed.text}Mi{rate}?"
         scope.warn("P220", f"`{typed.text}` next to {unit} is very small", typed, help_)
+    written = scope.text(typed) == typed.text
+    if unit == t.SECONDS and neighbour is not None and written and size.denominator == 1:
+        message = f"`{typed.text}` next to a duration is {typed.text} seconds"
+        scope.warn("P220", message, typed, f"write  {typed.text}s   or   {typed.text}min")
     of_pod = isinstance(neighbour, ir.Read) and neighbour.level is not t.Level.NODE
     if unit == t.CORES and reads and size >= (_MANY_CORES_OF_A_POD if of_pod else _MANY_CORES):
-        written = scope.text(typed) == typed.text
         scope.warn(
             "P220",
             f"`{typed.text}` next to cores is {typed.text} whole cores",
@@ -198,9 +201,17 @@ def read_word(scope: Scope, node: s.Word | s.Text | s.Percent | s.Bool, like: Ty
     raise _wrong_word(scope, node.span, text, like)
 
 
+def truth_of(like: Typed, word: str) -> str:
+    """Returns what `true` and `false` of an object are where a number is wanted; "" elsewhere."""
+    read = like if isinstance(like, Flex) else ir.with_data(like)
+    of_object = isinstance(read, ir.Metric) and read.source == "object"
+    return {"true": "1", "false": "0"}.get(word.lower(), "") if of_object else ""
+
+
 def _wrong_word(scope: Scope, span: Span, text: str, like: Typed) -> Refused:
     message = f"`{scope.text(like)}` is {describe(like)}, and `{text}` is not"
-    fix: Fix | None = None
+    truth = truth_of(like, text)
+    fix = Fix(span, truth) if truth else None
     helps: tuple[str, ...] = ()
     if isinstance(like, ir.Read) and like.field == "node.taint":
         better = f"node.taint {quoted_key(str(like.key))}={quoted_key(text)}"

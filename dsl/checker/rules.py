@@ -305,7 +305,13 @@ def _preference(rules: Rules, node: s.Rule, parts: Parts) -> tuple[ir.Expr, str,
             raise scope.refuse("P209", message, span, help_)
         value = rules.want(typed, "number or time", f"`{node.direction}`", "P205")
         return value, "minmax", node.direction == "least"
-    better = f"write  prefer: {'least' if avoid else 'most'} {text}"
+    most, of = not avoid, text
+    if isinstance(typed, ir.NodeAggregate) and isinstance(node.right, s.Aggregate):
+        # It is the same for all nodes: what it is of differs.
+        most, of = (typed.function == "max") != avoid, rules.text(node.right.args[0])
+    better = f"write  prefer: {'most' if most else 'least'} {of}"
+    if of is text and typed.level is not Level.NODE:
+        better = "it is the same for all nodes: something of the node tells them apart"
     helps = (better,) if typed.type.is_number else ()
     value = rules.want(typed, "condition", what, "P208", helps)
     if "missing_score" in parts:

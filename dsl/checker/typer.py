@@ -14,9 +14,10 @@ from msgspec.structs import replace
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker.literals import settle
+from dsl.checker.literals import settle, truth_of
 from dsl.checker.scope import Flex, LetEntry, MetricEntry, Refused, Scope, Typed, attempt, describe
 from dsl.diagnostics import Fix
+from dsl.foreign.fields import quoted_key
 from dsl.making import constant, first_of, made
 from dsl.plan import OF_NODES
 from dsl.schema import FIELDS
@@ -86,6 +87,9 @@ def _may_hold(read: ir.Read, want: str) -> bool:
 
 def help_for(scope: Scope, typed: Typed, want: str) -> tuple[str, ...]:
     """Returns the same as the helps of a finding."""
+    if isinstance(typed, ir.Read) and typed.field == "node.taint" and want == "text":
+        tested = f"node.taint {quoted_key(str(typed.key))}=VALUE"
+        return (f"the value of a taint is tested, not read:  {tested}",)
     better = converted(scope, typed, want)
     return (f"write  {better}",) if better else ()
 
@@ -107,7 +111,9 @@ def hint_beside(scope: Scope, left: Typed, right: Typed) -> tuple[str, ...]:
     for one, other in ((left, right), (right, left)):
         have, want = sort_of(one.type), sort_of(other.type)
         numbers = want == "number" and have in _AMOUNTS.values()
-        helps = () if numbers or have == "text" else help_for(scope, one, want)
+        # A text that is written out and is no number is that of none.
+        never = want == "text" and isinstance(other, ir.Const)
+        helps = () if numbers or never or have == "text" else help_for(scope, one, want)
         if helps:
             return helps
     return ()
@@ -135,7 +141,7 @@ def _beside(scope: Scope, one: Typed, other: Typed) -> str:
     if want == "time":
         midnight = "T00:00:00Z" * (_DATE.fullmatch(inner) is not None)
         return f'time("{inner}{midnight}")'
-    return inner if _NUMERAL.fullmatch(inner) else ""
+    return truth_of(other, inner) or (inner if _NUMERAL.fullmatch(inner) else "")
 
 
 _MAX_TOTAL_DEPTH: Final = 128

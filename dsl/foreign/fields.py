@@ -15,8 +15,8 @@ from dsl.schema import FIELDS, PLURALS
 #: Values that mean "nothing" elsewhere and are ordinary words here.
 NOTHING: Final = frozenset({"null", "none", "nil", "undefined", "nan", "nothing"})
 #: Further words that ask whether there is a value: their meaning is `is missing` or `is present`.
-ABSENT: Final = frozenset({"empty", "unset", "absent", "blank"})
-THERE: Final = frozenset({"set", "defined", "given", "exists", "existing", "nonempty"})
+_ABSENT: Final = frozenset({"empty", "unset", "absent", "blank", "missing"})
+_THERE: Final = frozenset({"set", "defined", "given", "exists", "existing", "nonempty", "present"})
 
 
 class Spelling(NamedTuple):
@@ -31,6 +31,14 @@ class Spelling(NamedTuple):
     text: str
     sure: bool = True
     note: str = ""
+
+
+def presence(word: str, *, negated: bool = False) -> str:
+    """Returns what a word asks of a value that there is, or is not; "" of any other word."""
+    there = word.lower() in _THERE
+    if not there and word.lower() not in NOTHING | _ABSENT:
+        return ""
+    return "is present" if there != negated else "is missing"
 
 
 # ---- close names

@@ -28,6 +28,7 @@ _SETS: Final = {
     "source": "a metric says where its values come from",
     "hours": "there are no times of the day, but hours",
     "holds": "an expectation says what holds",
+    "keys": "here the key stands in brackets",
 }
 _WHERE: Final = {
     "sided": "filter require forbid prefer avoid gate prefilter",
@@ -80,6 +81,9 @@ P018: what stands in another place
   O K = A and|or @K2 = B  O K = A {5} O K2 = B  nobody says whose label `{}` is
   is|contains|like|with not? >> P  (P)  a field behind a word has parentheses
   if X @A else B  if X then A else B  `then` is missing in front of this
+  @ least|most A or|and least|most B  ?  each of them is a line of its own  [prefer avoid]
+  -> >> least|most A  ?  a tier is a condition; what has the least is asked by `prefer:`  [first]
+  wait >> until  ?  how long is said first:~~wait 10m until CONDITION  [permit]
   then A << END  then A else 0  an `else` is needed  [score]
   A @if X << END  if X then A else 0  the condition stands in front  [score]
   : >> Y @if|when|for X << %behind  X -> Y  the condition stands in front, before `->`  [sided]
@@ -87,14 +91,25 @@ P018: what stands in another place
 P019: labels
   @ O K =|==|!= O2 K2  {O.one}[K] {3.equal} {O2.one}[K2]  a label test compares with a word
   @ O K << V  {O.one}[K]  here the value of a label is needed
+  @ pod.toleration|it.toleration|pod.node_selector|it.node_selector K  {1}[K] is present  %keys
+  @ pod.toleration|it.toleration|pod.node_selector|it.node_selector K = A  {1}[K] is A  %keys
+  node.condition K = A  {1}[K] is A  %keys
   @ O K exists|defined|present  {O.one}[K] is present  here the key stands in brackets
   @ O ( T )  O[T]  the key of a label stands in brackets
   @ O K =|== [ M ]  {O.one}[K] in [M]  one of a list is asked by `in`
+  @ O K =|== L  {O.one} K in [L]  one of a list is asked by `in`
+  @ O K =|== Q *  {O.one}[K] like Q*  a pattern stands behind `like`
+  O K = A @, K2 = B  ?O K = A and O K2 = B  tests are joined by `and` and `or`
+  >> , << P  ?and  tests are joined by `and` and `or`  [sided]
+  >> , << not  ?and  tests are joined by `and` and `or`  [sided]
   O >> contains K  K  a label is asked by its key
   ( A where >> %labels K  it.{4.one} K  whose label this is stands in front
   label|labels K = A  ?node.label K = A  whose label this is stands in front
 P020: lists and ranges
   in >> L  [L]  a list stands in brackets
+  @ is L  in [L]  one of a list is asked by `in`
+  @ is not L  not in [L]  one of a list is asked by `in`
+  in >> ( N .. N2 )  N..N2  a range stands without brackets
   in >> (|{ M )|}  [M]  a list stands in square brackets
   in >> T  [{T.bare}]  a list stands in brackets
   N >> ... << N2  ..  a range is written with `..`
@@ -113,6 +128,7 @@ P021: queries of Prometheus
   @ W { W2 =|=~|!=|!~ X }  ?  %query  [rules]
   @ W offset|on|ignoring|group_left|group_right X  ?  %query  [rules]
 P022: words that are one of a few
+  mode : >> canary N << END  canary {N}%  a canary is a share of the pods  [mode]
   str|text|word|label  string  there is no type `{}`  [param]
   int|integer|float|double|decimal|long  number  there is no type `{}`  [param]
   boolean|flag  bool  there is no type `{}`  [param]
@@ -182,6 +198,9 @@ P015: words of other languages
   exists|has A  A is present
   @ pod|pods|node|nodes|it|namespace has|have|with %labels K  {1.one}.{3.one} K
   like T  like {T.glob}
+  @ is Q *  like Q*  a pattern stands behind `like`
+  A is not Q *  not A like Q*  a pattern stands behind `like`
+  @ in [ Q * ]  like Q*  a pattern stands behind `like`
   @ A ilike T  lower(A) like {T.low}
   ro  or
   nto|isnt|no  not
@@ -189,7 +208,7 @@ P015: words of other languages
   then|implies|must  ->  -  [sided]
   -> >> then|require|must|demand|only|should|filter|allow|need|needs  ""
   : >> when|where|if|for|that|all|only|select|require|prefer  ""
-  : @if X then Z  : X -> Z
+  : >> @if X then Z  X -> Z
   @ case when X then X2 else X3 end  if X then X2 else X3
   @ A if X else B  if X then A else B
   @ len ( [ W for W2 in A if X ] )  count(A where {X.it})  there are no loops here
@@ -206,6 +225,10 @@ P015: words of other languages
   lowest|less|min|minimum|fewest|smallest|lesser|fewer|oldest|earliest  least  -  [prefer avoid]
   highest|more|max|maximum|largest|biggest|greatest|newest|latest  most  -  [prefer avoid]
   least|most of  {1}  -  [prefer avoid]
+  A asc|ascending  least A  -  [prefer]
+  A desc|descending  most A  -  [prefer]
+  @ victims none|nobody|never  never  -  [preempt]
+  : >> P << max|min|elastic  by P  -  [quota]
   : >> zone|node|region|rack << skew|hard|END  over {2}  -  [spread]
   max skew  skew  -  [spread]
   maxskew|max_skew|difference  skew  -  [spread]
@@ -240,6 +263,7 @@ P014: signs of other languages
   A % B  mod(A, B)
   A // N  floor(A / N)
   like >> % K %  *K*  any text is `*` in a pattern
+  like >> K %  K*  any text is `*` in a pattern
   // Z  # Z  a comment starts with `#`  [any]
   /* X */  ""  a comment starts with `#`, and ends the line  [any]
   -- Z  # Z  a comment starts with `#`  [any]
@@ -247,7 +271,7 @@ P014: signs of other languages
   @ $ { W }  ?  %param
   X @? X2 : X3  if X then X2 else X3
   : >> { X : X2 }  ?  join conditions by `and`, and indent the next line
-  : @- X - Z  : X and Z  a statement has no list items: conditions are joined
+  : >> @- X - Z  X and Z  a statement has no list items: conditions are joined
 P004: words that start a line elsewhere
   policy|policies|import|include|load|using|testing : << K  use  -  [head test]
   it|case|describe|scenario|example|spec << :  test  -  [head test]

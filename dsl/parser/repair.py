@@ -105,6 +105,10 @@ def tell(place: Place, *, tries: bool) -> Refusal:
         return early
     best = _best(place) if tries and len(place.text) <= _MOST_READ else None
     unclosed = closed(place)
+    # What is known to be written elsewhere goes before a word that would fit.
+    known = _hinted(place) if best is not None and best[1].cost > _ALL else None
+    if known is not None:
+        return known
     if best is not None and (unclosed is None or (best[0] == 0 and best[1].cost < _ALL)):
         return best[1].refusal
     return unclosed or _hinted(place) or told(place)
