@@ -131,8 +131,8 @@ tolerates_all  flag  -  tolerates every taint
 host_network  flag @spec.hostNetwork  -  whether it uses the network of its node
 """
 _POD: Final = """
-pod.images  texts  -  images of all containers
-pod.containers  texts  -  containers of the pod; in `len` their number
+pod.images  texts  -  images of all containers, init containers and sidecars too
+pod.containers  texts  -  spec.containers: without init containers; in `len` their number
 pod.queued_at  time?  tries  when it last entered the queue
 pod.first_attempt_at  time?  tries  when it was first let into the queue
 pod.attempts  number?  tries  how often it was tried before

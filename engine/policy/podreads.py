@@ -64,6 +64,11 @@ def containers_of(pod: PodInfo) -> Sequence[Container]:
     return pod.pod.spec.containers or ()
 
 
+def all_containers_of(pod: PodInfo) -> Sequence[Container]:
+    """All containers that a node runs for a pod, those that initialise and sidecars last."""
+    return *containers_of(pod), *(pod.pod.spec.init_containers or ())
+
+
 def _toleration(pod: PodInfo, key: str) -> str | None:
     for toleration in pod.pod.spec.tolerations or ():
         if toleration.key == key:
@@ -127,7 +132,7 @@ def qos_of(pod: PodInfo) -> str:
     if said:
         return said
     spec = pod.pod.spec
-    of_all = [c.resources for c in (*containers_of(pod), *(spec.init_containers or ()))]
+    of_all = [c.resources for c in all_containers_of(pod)]
     asked = [_compute(each) for each in (of_all if spec.resources is None else [spec.resources])]
     if not any(amounts for pair in asked for amounts in pair):
         return "BestEffort"

@@ -47,6 +47,7 @@ from engine.policy.gangs import group_number
 from engine.policy.images import ImageIndex
 from engine.policy.podreads import (
     UnreadFieldError,
+    all_containers_of,
     container_number,
     containers_of,
     epoch_seconds,
@@ -530,7 +531,7 @@ class PodSubject:
     def texts(self, field: str) -> tuple[str, ...]:
         """See `Subject.texts`."""
         if field == "pod.images":
-            return tuple([c.image for c in containers_of(self._pod) if c.image])
+            return tuple([c.image for c in all_containers_of(self._pod) if c.image])
         if field == "pod.containers":
             return tuple([c.name for c in containers_of(self._pod)])
         raise UnreadFieldError(field)

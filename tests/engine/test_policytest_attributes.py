@@ -259,6 +259,17 @@ def test_containers_of_a_manifest_are_those_of_the_pod(judged):
     assert holds(judged, then, "node: n", pod='from "p.yaml"', p__yaml=POD_YAML)
 
 
+@pytest.mark.parametrize("of", ["image: evil.io/x:1", "image: evil.io/x:1, restartPolicy: Always"])
+def test_images_of_a_manifest_are_those_of_init_containers_too(judged, of):
+    then = 'all(pod.images where it starts with "registry.local/")'
+    own = '{containers: [{name: c, image: "registry.local/web:1"}]'
+    head = "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: "
+    init = f"{head}{own}, initContainers: [{{name: i, {of}}}]}}"
+    assert holds(judged, then, "node: n", pod='from "p.yaml"', p__yaml=f"{head}{own}}}")
+    assert not holds(judged, then, "node: n", pod='from "p.yaml"', p__yaml=init)
+    assert holds(judged, "len(pod.containers) == 1", "node: n", pod='from "p.yaml"', p__yaml=init)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_count_of_pods(judged, kind):
     head, asked, _ = KINDS[kind]

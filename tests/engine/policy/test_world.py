@@ -428,7 +428,10 @@ def test_other_texts_of_the_pod(cache):
             {"kind": "Job", "name": "nightly", "controller": True},
         ],
     }
-    spec = {"containers": [{"name": "x", "image": "nginx"}, {"name": "y", "image": "redis"}]}
+    spec = {
+        "initContainers": [{"name": "z", "image": "setup"}],
+        "containers": [{"name": "x", "image": "nginx"}, {"name": "y", "image": "redis"}],
+    }
     info = make_pod_info(from_builtins(Pod, {"metadata": meta, "spec": spec}))
     pod = PodSubject(info, cache.snapshot(NOON), DEFAULT_GPUS)
     assert pod.text("pod.label", "a") == "b"
@@ -437,7 +440,8 @@ def test_other_texts_of_the_pod(cache):
     assert pod.text("pod.owner.kind", None) == "Job"
     assert pod.text("pod.owner.name", None) == "nightly"
     assert pod.text("pod.image", None) == "nginx"
-    assert pod.texts("pod.images") == ("nginx", "redis")
+    assert pod.texts("pod.images") == ("nginx", "redis", "setup")
+    assert pod.texts("pod.containers") == ("x", "y")
     assert pod.text("pod.preemption_policy", None) == "PreemptLowerPriority"
     assert pod.text("pod.service_account", None) is None
     assert pod.number("pod.created", None) == NOON - 60
