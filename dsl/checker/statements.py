@@ -305,6 +305,10 @@ def quota(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -> 
     for key, (least, span) in low.items():
         if key in high and least > high[key][0]:
             raise rules.refuse("P111", f"the minimum of {key} is above its maximum", span)
+    for name in ("quota_min", "quota_reclaim"):
+        if name in parts and "quota_elastic" not in parts:
+            what = "without `elastic` nobody lends or takes back, so this has no effect"
+            rules.warn("P316", what, parts[name], "end the line with  elastic   or leave it out")
     with rules.inside(Place(pods=True)):
         reclaim = keys(rules, parts.get("quota_reclaim"))
     message = rules.message(parts)

@@ -115,6 +115,7 @@ EXPECTATIONS: Final[Mapping[str, Shape]] = MappingProxyType(
         "ungated": Shape("ungated p"),
         "skipped": Shape("skipped 1"),
         "annotation": Shape("annotation example.com/score 75", valued=True),
+        "label": Shape("label example.com/zone a", valued=True),
         "unset": Shape("unset example.com/score"),
         "events": Shape('events ["placed on a"]', listed=True, none=True),
         "error": Shape("error P102"),

@@ -283,14 +283,15 @@ class Answers:
             return self.scene.framework.act(self.scene.pod, world.snapshot, decision)
 
     @property
-    def annotations(self) -> Mapping[str, str]:
-        """What prebind and postbind would set."""
-        patched = [one.body["metadata"] for one in self.acts.after if isinstance(one, Patch)]
-        later = [one.get("annotations", {}) for one in patched]
-        return {
-            **self.acts.annotations,
-            **{key: text for one in later for key, text in one.items()},
-        }
+    def written(self) -> Mapping[str, Mapping[str, str]]:
+        """The annotations and the labels that prebind and postbind would set."""
+        acts = self.acts
+        out = {"annotation": {**acts.annotations}, "label": {**acts.labels}}
+        later = [one.body["metadata"] for one in acts.after if isinstance(one, Patch)]
+        for kind, there in out.items():
+            for meta in later:
+                there.update(meta.get(f"{kind}s", {}))
+        return out
 
     @property
     def events(self) -> Sequence[str]:

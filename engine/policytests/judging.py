@@ -68,8 +68,8 @@ def judge(expected: Expected, answers: Answers) -> Failure | None:
             if verdict != expected.names[0]:
                 return Failure(f"permit says {verdict}" + (f': "{said}"' if said else ""))
             return _other_message(expected, said)
-        case "annotation" | "unset":
-            return _judge_annotation(expected, answers)
+        case "annotation" | "label" | "unset":
+            return _judge_written(expected, answers)
         case _:
             return _judge_names(expected, answers)
 
@@ -161,12 +161,16 @@ def _other_message(expected: Expected, said: str) -> Failure | None:
     return Failure(f'the message is\n"{said}"')
 
 
-def _judge_annotation(expected: Expected, answers: Answers) -> Failure | None:
-    there, key = answers.annotations, expected.names[0]
-    if expected.name == "annotation" and key not in there:
+def _judge_written(expected: Expected, answers: Answers) -> Failure | None:
+    """What is set, or not set, whether as an annotation or as a label."""
+    kinds, key = answers.written, expected.names[0]
+    if expected.name == "unset":
+        values = (there[key] for there in kinds.values() if key in there)
+        return next((Failure(f'{key} is set to "{value}"') for value in values), None)
+    there = kinds[expected.name]
+    if key not in there:
         return Failure(f"{key} is not set; set are {_list(sorted(there))}")
-    wanted = expected.value if expected.name == "annotation" else None
-    return None if there.get(key) == wanted else Failure(f'{key} is set to "{there[key]}"')
+    return None if there[key] == expected.value else Failure(f'{key} is set to "{there[key]}"')
 
 
 def _judge_names(expected: Expected, answers: Answers) -> Failure | None:

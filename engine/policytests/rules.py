@@ -62,7 +62,7 @@ _POINTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "gated": ("gates",),
         "ungated": ("gates",),
         "permit": ("reserves", "permits", "gangs"),
-        "annotation": ("prebinds", "postbinds"),
+        **dict.fromkeys(("annotation", "label", "unset"), ("prebinds", "postbinds")),
         "victims": ("preempts", "quotas"),
         "nominated": ("preempts", "quotas"),
     }

@@ -268,6 +268,9 @@ def test_every_attribute_can_be_written():
 # ---- what holds
 
 
+SET = {"annotation": {"k": "v"}, "label": {"m": "w"}}
+
+
 @dataclass
 class Said:
     """Answers made up."""
@@ -279,7 +282,7 @@ class Said:
     order: tuple = ()
     held: dict = field(default_factory=dict)
     permission: tuple = ("allow", "")
-    annotations: dict = field(default_factory=dict)
+    written: dict = field(default_factory=lambda: {"annotation": {}, "label": {}})
     events: list = field(default_factory=list)
     preemption: Preempted = field(default_factory=lambda: Preempted((), None))
 
@@ -337,11 +340,15 @@ JUDGED = [
     ("permit allow", Said(), None),
     ('permit wait message "x"', Said(permission=("wait", "x")), None),
     ("permit allow", Said(permission=("reject", "no")), 'permit says reject: "no"'),
-    ("annotation k v", Said(annotations={"k": "v"}), None),
-    ("annotation k w", Said(annotations={"k": "v"}), 'k is set to "v"'),
-    ("annotation l v", Said(annotations={"k": "v"}), "l is not set; set are [k]"),
-    ("unset l", Said(annotations={"k": "v"}), None),
-    ("unset k", Said(annotations={"k": "v"}), 'k is set to "v"'),
+    ("annotation k v", Said(written=SET), None),
+    ("annotation k w", Said(written=SET), 'k is set to "v"'),
+    ("annotation l v", Said(written=SET), "l is not set; set are [k]"),
+    ("label m w", Said(written=SET), None),
+    ("label m v", Said(written=SET), 'm is set to "w"'),
+    ("label k v", Said(written=SET), "k is not set; set are [m]"),
+    ("unset l", Said(written=SET), None),
+    ("unset k", Said(written=SET), 'k is set to "v"'),
+    ("unset m", Said(written=SET), 'm is set to "w"'),
     ("events none", Said(), None),
     ("events [a]", Said(), "there is no event"),
     ('events ["on a", b]', Said(events=["on a", "b"]), None),

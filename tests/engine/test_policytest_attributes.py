@@ -577,7 +577,7 @@ RULES = """\
     filter: node.label ok=yes message "not {node.name}" status unresolvable
     score: number(node.label[score]) normalize none
     permit: pod.label slow=yes -> wait 1m until node.label go=yes message "wait"
-    prebind: annotate example.com/n = node.name
+    prebind: annotate example.com/n = node.name, label example.com/on = node.name
     preempt: victims
     require: node.cpu.free >= pod.cpu message "full"
     """
@@ -601,6 +601,7 @@ WANTED = {
     "ungated": ("ungated p", "ungated q"),
     "skipped": ("skipped 5", "skipped 3"),
     "annotation": ("annotation example.com/n b", "annotation example.com/n a"),
+    "label": ("label example.com/on b", "label example.com/on a"),
     "unset": ("unset example.com/other", "unset example.com/n"),
     "events": ("events none", 'events ["placed"]'),
 }
