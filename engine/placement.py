@@ -27,7 +27,7 @@ from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status, unschedulable
 from engine.measures import Measures
 from engine.notices import Notices
-from engine.queue import QueuedPod, SchedulingQueue
+from engine.queue import NO_PLUGINS, QueuedPod, SchedulingQueue
 from engine.setbacks import Setbacks
 from engine.waiting import Held, Permits
 
@@ -211,10 +211,13 @@ class Placement:
             self.setbacks.error(queued, decision.message)
             return
         fit_error, rescue = decision.fit_error, decision.rescue
-        plugins = frozenset() if fit_error is None else fit_error.plugins
+        plugins = NO_PLUGINS if fit_error is None else fit_error.plugins
+        pending = NO_PLUGINS if fit_error is None else fit_error.pending
         nominated = None if rescue is None else rescue.nominated
         if rescue is not None:
             self.evictions.evict(queued.pod, rescue)
         # What extenders say of a pod says nothing of another of its class.
         alone = decision.opinion is not None
-        self.setbacks.reject(queued, decision.message, plugins, nominated, alone=alone)
+        self.setbacks.reject(
+            queued, decision.message, plugins, nominated, pending=pending, alone=alone
+        )

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from engine.cache import Cache
 from engine.eventhandlers import POD_FREED, on_node
 from engine.framework.podinfo import PodInfo
-from engine.framework.status import Status
+from engine.framework.status import Code, Status
 from engine.measures import Measures, Result
 from engine.notices import Notices
-from engine.queue import QueuedPod, SchedulingQueue
+from engine.queue import NO_PLUGINS, QueuedPod, SchedulingQueue
 
 
 @dataclass(eq=False)
@@ -34,15 +34,16 @@ class Setbacks:
         plugins: frozenset[str],
         nominated: str | None = None,
         *,
+        pending: frozenset[str] = NO_PLUGINS,
         alone: bool = False,
     ) -> None:
         """It waits for what these plugins wait for.
 
-        `nominated` is the node it is promised, empty to take that back. `alone`: this says nothing
-        of other pods of its class.
+        `nominated` is the node it is promised, empty to take that back. `pending` are those of them
+        that answered Pending. `alone`: this says nothing of other pods of its class.
         """
         self.measures.ended(queued, Result.UNSCHEDULABLE)
-        if self.queue.requeue_rejected(queued, plugins, alone=alone):
+        if self.queue.requeue_rejected(queued, plugins, pending, alone=alone):
             self.notices.report(queued.pod, "Unschedulable", message, nominated)
 
     def error(self, queued: QueuedPod, message: str) -> None:
@@ -56,7 +57,9 @@ class Setbacks:
         words = " ".join(status.reasons)
         if status.rejected:
             message = f"node {node} was chosen and refused: {words}"
-            self.reject(queued, message, frozenset({status.plugin}), nominated="", alone=True)
+            by = frozenset({status.plugin})
+            pending = by if status.code is Code.PENDING else NO_PLUGINS
+            self.reject(queued, message, by, nominated="", pending=pending, alone=True)
         else:
             self.error(queued, words)
         self.forget(queued.pod, node)

@@ -232,7 +232,8 @@ class Asking:
         by = frozenset(plugins or (status.plugin,))
         last = max(self._order[name] for name in by)
         unasked = frozenset([name for name, _ in self.filters[last + 1 :]])
-        return Unfit(FitError(snapshot.nodes.count, {}, message, by, never, unasked))
+        pending = by if status.code is Code.PENDING else frozenset()
+        return Unfit(FitError(snapshot.nodes.count, {}, message, by, pending, never, unasked))
 
     def _allow(
         self, terms: Terms, name: str, result: PreFilterResult, snapshot: Snapshot

@@ -34,6 +34,8 @@ class FitError:
     reasons: Mapping[str, int]
     pre_filter_message: str = ""
     plugins: frozenset[str] = frozenset()
+    pending: frozenset[str] = frozenset()
+    """Those of `plugins` that answered Pending: what they wait for is worth a try at once."""
     unresolvable: bool = False
     """A PreFilter has said that evicting pods would help on no node."""
     unasked: frozenset[str] = frozenset()
@@ -112,15 +114,17 @@ class Rejections:
 
     def _counted(self) -> FitError:
         reasons: Counter[str] = Counter()
-        plugins = set(self.left_out_by)
+        plugins, pending = set(self.left_out_by), set[str]()
         for one in self.each:
             plugins.add(one.plugin)
+            if one.status.code is Code.PENDING:
+                pending.add(one.plugin)
             for reason in one.status.reasons:
                 reasons[reason] += len(one.rows)
         if self.left_out is not None and len(self.left_out):
             names = " ".join(sorted(self.left_out_by))
             reasons[f"node(s) didn't satisfy plugin(s) [{names}]"] += len(self.left_out)
-        return FitError(self.nodes, reasons, plugins=frozenset(plugins))
+        return FitError(self.nodes, reasons, plugins=frozenset(plugins), pending=frozenset(pending))
 
 
 Rank = Callable[[NDArray[np.intp], Mapping[str, NDArray[Any]]], NDArray[Any]]

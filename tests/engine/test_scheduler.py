@@ -9,6 +9,7 @@ from collections import Counter, deque
 from datetime import UTC, datetime
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,10 +17,12 @@ from hypothesis import strategies as st
 from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.framework.edge import BindOutcome, Edge
-from engine.framework.interface import SKIP_FILTER, Points
+from engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
+from engine.framework.interface import SKIP_FILTER, Permitted, Points, PreFilterResult, Verdicts
 from engine.framework.podinfo import make_pod_info
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
+from engine.framework.status import Code, Status
 from engine.objects import Condition
 from engine.queue import SubQueue
 from engine.scheduler import MOST_IN_FLIGHT
@@ -1084,3 +1087,52 @@ def test_of_many_pods_that_fit_nowhere_one_is_tried_when_room_is_made():
         assert world.queue.counts()[SubQueue.UNSCHEDULABLE] == 28
 
     asyncio.run(run())
+
+
+# ---- a plugin that answers Pending ---------------------------------------------------------------
+
+
+class NotYet:
+    """Rejects every pod at one point with one code, until it is `ready`."""
+
+    name = "NotYet"
+
+    def __init__(self, point, code):
+        self.point, self.ready, self.no = point, False, Status(code, ("not yet",))
+
+    def points(self):
+        event = ClusterEventWithHint(ClusterEvent(Resource.NODE, Action.ADD))
+        return Points(events=(event,), **{self.point: getattr(self, self.point)})
+
+    @property
+    def status(self):
+        return Status.SUCCESS if self.ready else self.no
+
+    def pre_filter(self, pod, snapshot):
+        return PreFilterResult(self.status)
+
+    def filter(self, state, pod, snapshot, rows):
+        return Verdicts.uniform(np.full(snapshot.nodes.size, self.ready)[rows], self.no)
+
+    def permit(self, pod, snapshot, row, waited):
+        return Permitted(self.status)
+
+
+@pytest.mark.parametrize("point", ["pre_filter", "filter", "permit"])
+@pytest.mark.parametrize(
+    ("code", "then"),
+    [(Code.PENDING, SubQueue.ACTIVE), (Code.UNSCHEDULABLE, SubQueue.BACKOFF)],
+)
+@in_a_loop
+async def test_who_is_pending_is_tried_without_a_backoff_when_what_it_waits_for_comes(
+    point, code, then
+):
+    plugin = NotYet(point, code)
+    made = World(in_tree=(*default_plugins(), Weighted(plugin)))
+    made.comes()
+    await made.turn()
+    assert "not yet" in made.edge.conditions[-1][2]
+    assert made.where() is SubQueue.UNSCHEDULABLE
+    plugin.ready = True
+    made.handlers.nodes.on_add(make_node("n2", cpu="2"))
+    assert made.where() is then
