@@ -7,6 +7,7 @@ plugins and cycle, and compares what comes out.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ from engine.objects import Namespace, Node, Pod, from_builtins
 from engine.ondemand import FinishedPod
 from engine.simulate.lab import Lab
 from engine.simulate.samples import Columns, Samples, Values
+
+_LOG = logging.getLogger(__name__)
 
 FORMAT: Final = 6
 """2: objects of other kinds than Node, Pod and Namespace; nominations, and what assumed pods carry.
@@ -86,12 +89,22 @@ class Recorder:
         self._encode = msgspec.json.Encoder().encode
         self._signal_ids = signal_ids
         self._signals: object = None
+        self._ended = False
         self.cache = RecordingCache(self.write)
         self.write(Entry("journal", format=FORMAT))
 
     def write(self, entry: Entry) -> None:
-        """Appends a line."""
-        self._out.write(self._encode(entry) + b"\n")
+        """Appends a line; once that fails, nothing more: who is recorded goes on."""
+        if self._ended:
+            return
+        line = self._encode(entry) + b"\n"
+        why = "No space left on device"
+        try:
+            self._ended = self._out.write(line) < len(line)
+        except OSError as failed:
+            self._ended, why = True, failed.strerror or str(failed)
+        if self._ended:
+            _LOG.warning("The journal ends here, for it cannot be written: %s", why)
 
     def rules(self, bundle: str, files: Mapping[str, str], settings: Mapping[str, str]) -> None:
         """These rules are in force from here on."""

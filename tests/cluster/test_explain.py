@@ -103,6 +103,7 @@ def test_a_pod_that_does_not_start_is_told_what_comes_nearest(cluster):
 def test_a_pod_that_went_elsewhere_is_told_who_outvoted_the_policy(cluster):
     cluster.creates("web", cpu="1900m")
     assert cluster.node_of("web") == "small"
+    cluster.berth.wait_for_log("Successfully bound")  # the answer comes after the node
     log = cluster.berth.log.read_text()
     [bound] = [line for line in log.splitlines() if "Successfully bound" in line]
     assert 'why="net.policy:1 filter: 2 of 3 nodes pass; net.policy:2 prefer: 100 of 100"' in bound

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import json
 from itertools import count
@@ -461,6 +462,23 @@ def test_replay_leaves_out_a_last_line_that_was_cut_off(journal):
     result = run(journal.path)
     assert (result.exit_code, result.stdout) == (0, "14 decisions replayed, 14 the same\n")
     assert "the last line is cut off" in result.stderr
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["refused", "cut short"])
+def test_a_disk_that_is_full_ends_the_journal_and_nothing_else(whole, caplog):
+    class Disk(io.BytesIO):
+        def write(self, line):
+            if self.tell() > 100 and whole:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(line if self.tell() <= 100 else line[:7])
+
+    recorder = Recorder(disk := Disk(), lambda: ())
+    for number in range(9):
+        recorder.cache.add_node(make_node(f"n{number}"))
+    assert [record.message for record in caplog.records] == [
+        "The journal ends here, for it cannot be written: No space left on device"
+    ]
+    assert all(json.loads(line) for line in disk.getvalue().split(b"\n")[:-1])
 
 
 def test_replay_exits_1_and_shows_what_differs(journal):
