@@ -12,8 +12,9 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-_DURATION: Final = re.compile(r"(?=.*[1-9])(\d+(ms|min|[smhd]))+", re.ASCII)
-_PART: Final = re.compile(r"(\d+)(ms|min|[smhd])", re.ASCII)
+_ONE: Final = r"(\d+(?:\.\d+)?)(ms|min|[smhd])"
+_DURATION: Final = re.compile(rf"(?=.*[1-9])(?:{_ONE})+", re.ASCII)
+_PART: Final = re.compile(_ONE, re.ASCII)
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _JITTER: Final = 1.2
 """A retry may be put off by so much; see client-go's JitterFactor."""
@@ -34,7 +35,7 @@ Duration = Annotated[str, AfterValidator(duration_of)]
 
 
 def seconds(duration: str) -> float:
-    """How long a `Duration` is: `1m30s` is 90."""
+    """How long a `Duration` is: `1m30s` is 90, `1.5s` is 1.5."""
     return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(duration))
 
 

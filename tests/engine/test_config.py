@@ -178,11 +178,18 @@ def test_settings_survive_a_journal(load_text):
                                                   "clientConnection.burst: 7"]),
         ("leaderElection: {leaseDuration: 20s, resourceLock: leases}", []),
         ("enableProfiling: false", ["enableProfiling: False"]),
+        ("leaderElection: {retryPeriod: 1.5s}\nclientConnection:\nprofiles:", []),
     ],
 )  # fmt: skip
 def test_what_changes_nothing_yet_is_told_once(line, notes, load_text):
     told = [f"{note} changes nothing in this version" for note in notes]
     assert list(load_text(f"{STOCK}{line}\n").notes) == told
+
+
+def test_fractions_of_seconds_count_and_null_is_as_if_it_was_not_there(load_text):
+    made = load_text(f"{STOCK}leaderElection: {{retryPeriod: 1.5s, leaseDuration: null}}\n")
+    assert seconds(made.election.retry_period) == 1.5
+    assert made.election.lease_duration == "15s"
 
 
 # ---- what is not understood ----------------------------------------------------------------------
