@@ -94,14 +94,6 @@ def _filter(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) 
     )
 
 
-def _score(base: dict[str, Any], core: ir.ScoreCore, memo: Memo) -> plan.ScoreRule:
-    prepare, column = lower.lower_column(core.guard, core.value, memo)
-    finish = lower.finished(core)
-    return plan.ScoreRule(
-        **base, prepare=prepare, core=core, weight=core.weight, column=column, finish=finish
-    )
-
-
 def _base(source: SourceFile, draft: Draft) -> dict[str, Any]:
     """Returns what all rules have, but for `prepare`."""
     reads = draft.reads
@@ -121,7 +113,9 @@ def _base(source: SourceFile, draft: Draft) -> dict[str, Any]:
 def _rule(source: SourceFile, draft: Draft, memo: Memo) -> plan.RuleBase:
     core, base = draft.core, _base(source, draft)
     if isinstance(core, ir.ScoreCore):
-        return _score(base, core, memo)
+        prepare, column = lower.lower_column(core.guard, core.value, memo)
+        base |= {"prepare": prepare, "core": core, "weight": core.weight}
+        return plan.ScoreRule(**base, column=column, finish=lower.finished(core))
     if isinstance(core, ir.FilterCore):
         made = _filter if draft.slot == "filters" else _condition
         return made(base, core, draft.status, memo)

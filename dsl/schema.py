@@ -307,6 +307,14 @@ PLURALS: Final = MappingProxyType(
     }
 )  # fmt: skip
 
+
+def canonical(path: str) -> str:
+    """Returns a path with its plurals turned into singulars."""
+    if path in FIELDS:
+        return path
+    return ".".join(PLURALS.get(part, part) for part in path.split("."))
+
+
 STALE_SECONDS: Final = 120.0
 
 
@@ -357,6 +365,7 @@ CATALOGUE: Final[Mapping[str, MetricDefinition]] = MappingProxyType(
         for name, unit, doc, query in (one.split("  ") for one in _CATALOGUE.strip().splitlines())
     }
 )
+
 
 #: Words of `unit`, their unit, and whether samples are percentages.
 UNIT_WORDS: Final = MappingProxyType(

@@ -207,15 +207,13 @@ def name_of(rule: RuleFacts) -> str:
 
 def by_parameter(rule: RuleFacts, parts: Sequence[ir.Expr]) -> bool:
     """Whether a parameter takes part: with another value a finding may not hold."""
-    return bool(rule.given) and any(
-        isinstance(one, ir.Const) and _holds(one.span, rule.given) for one in ir.walk(*parts)
-    )
-
-
-def _holds(span: Span, given: Sequence[Span]) -> bool:
-    """Whether one of the stretches, which are in order, is within it."""
-    first = bisect_left(given, span.start, key=attrgetter("start"))
-    return first < len(given) and given[first].end <= span.end
+    for one in ir.walk(*parts) if rule.given else ():
+        if isinstance(one, ir.Const):
+            # They stand in order: only the first behind its start can be within it.
+            first = bisect_left(rule.given, one.span.start, key=attrgetter("start"))
+            if first < len(rule.given) and rule.given[first].end <= one.span.end:
+                return True
+    return False
 
 
 _MAX_RULES: Final = 100

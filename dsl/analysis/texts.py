@@ -31,12 +31,7 @@ _CALLED: Final = {
     "deployment": "ReplicaSet", "cronjob": "Job",
 }  # fmt: skip
 #: A text between signs of SQL, of globs or of regular expressions.
-_ENDS: Final = re.compile(r"(?=.*[%*^$])([%*^]?)([\w./:@-]+)([%*$]?)")
-#: What asks for a text before which, and behind which, something may stand.
-_ASKED_BY: Final = {
-    (True, True): "contains", (False, True): "starts with",
-    (True, False): "ends with", (False, False): "is",
-}  # fmt: skip
+_ENDS: Final = re.compile(r"([%*^]?)([\w./:@-]+)([%*$]?)")
 _PATTERNS: Final = (
     "patterns are  like 'web*'   and  matches 'web-[0-9]+',  several texts  in [a, b]"
 )
@@ -92,21 +87,15 @@ def _odd_text(
 
 
 def _without_signs(operator: str, right: ir.Const) -> tuple[str, ...]:
-    """Returns how a text is asked for whose only signs are at its ends, and what stands there then.
-
-    `^web` and `web%` are what starts so, `%web%` has it within.
-    """
+    """Returns how a text is asked for whose signs are at its ends: `^web` and `web%` start so."""
     found = _ENDS.fullmatch(str(right.value))
-    if found is None:
+    front, plain, back = found.groups() if found is not None else ("", "", "")
+    if not front + back:
         return ()
-    front, plain, back = found.groups()
     anchored = front == "^" or back == "$"
     before, behind = (front != "^", back != "$") if anchored else (front != "", back != "")
-    word = _ASKED_BY[before, behind]
-    better = plain if word == operator else ""
-    if operator == "like" and not anchored:
-        better = "*" * before + plain + "*" * behind
-    return f"write  {word} {plain}", better
+    word = ("is", "starts with", "ends with", "contains")[2 * before + behind]
+    return f"write  {word} {plain}", plain if word == operator else ""
 
 
 def _finding(

@@ -84,7 +84,10 @@ class FileChecker:
         self._seen: set[str] = set()
         self._drafts: list[Draft] = []
         if namespace is not None:
-            self.rules.guards.append(_only_in(namespace))
+            # Nobody wrote it.
+            wanted = constant(NOWHERE, namespace, TEXT)
+            own = compare(NOWHERE, read(NOWHERE, "pod.namespace"), "==", wanted)
+            self.rules.guards.append(own)
 
     def steps(self) -> Iterator[None]:
         """Does the work; stops after each statement."""
@@ -193,9 +196,7 @@ class FileChecker:
             help_ = "give all keys in one line:  sort: pod.priority desc, pod.queued_at"
             self._once("sort", node, help_, code="P501")
             if "applies_to" in self._seen:
-                message = (
-                    "`applies to` does not narrow a `sort`: the queue has one order, of all pods"
-                )
+                message = "`applies to` narrows no `sort`: the queue has one order, of all pods"
                 self.rules.warn("P120", message, node, "put `sort:` into a policy of its own")
         parts = self.rules.clauses(node.clauses, several=("annotate", "set_label", "event"))
         left = attempt(self.rules.left, node)
@@ -205,9 +206,3 @@ class FileChecker:
             raise Refused
         slot = "scores" if isinstance(core, ir.ScoreCore) else slot
         self._drafts.append(Draft(number, node, slot, core, reads_of(*roots)))
-
-
-def _only_in(namespace: str) -> ir.Expr:
-    """Returns `pod.namespace is NAMESPACE`, which nobody wrote."""
-    own = read(NOWHERE, "pod.namespace")
-    return compare(NOWHERE, own, "==", constant(NOWHERE, namespace, TEXT))

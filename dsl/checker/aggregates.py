@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from dsl import ir, making
 from dsl import syntax as s
 from dsl.checker.declarations import find_metric
-from dsl.checker.names import canonical, fixed_text
+from dsl.checker.names import fixed_text
 from dsl.checker.scope import Refused
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Fix
 from dsl.making import arith, constant, func, made
-from dsl.schema import FIELDS, NODE_SETS, POD_SETS
+from dsl.schema import FIELDS, NODE_SETS, POD_SETS, canonical
 from dsl.source import Span
 from dsl.types import BOOL, MISSING, NUMBER, Kind, Level, Type
 
@@ -254,10 +254,16 @@ def _gather(typer: Typer, node: s.Node, out: dict[str, ir.Expr | None]) -> bool:
 
     Returns whether there is a text or a time of the node of which no number is made yet.
     """
-    named = isinstance(node, s.Name | s.Field) or _is_node_call(typer, node)
-    # With several arguments an aggregate is a function of them.
-    if named or (isinstance(node, s.Aggregate) and len(node.args) <= 1):
-        return not _is_bare(node) and _put(typer, node, out, named=named)
+    match node:
+        case s.Name() | s.Field():
+            return _put(typer, node, out, named=True)
+        case s.Call() if node.name in _NODE_CALLS or find_metric(typer, node.name) is not None:
+            return _put(typer, node, out, named=True)
+        case s.Aggregate() if len(node.args) <= 1:
+            # With several arguments it is no aggregate but a function of them.
+            return bool(node.args) and _put(typer, node, out, named=False)
+        case _:
+            pass
     inner: dict[str, ir.Expr | None] = {}
     loose = sum(_gather(typer, one, inner) for one in s.parts(node)) > 0
     if loose and isinstance(node, s.Call | s.Chain):
@@ -280,17 +286,6 @@ def _put(typer: Typer, node: s.Node, out: dict[str, ir.Expr | None], *, named: b
     if typed.type.is_number:
         out.setdefault(typer.text(node), typed if named else None)
     return not typed.type.is_number and typed.type != BOOL
-
-
-def _is_bare(node: s.Node) -> bool:
-    return isinstance(node, s.Aggregate) and not node.args
-
-
-def _is_node_call(typer: Typer, node: s.Node) -> bool:
-    """Whether a call is a number of the node as a name is: `peers`, an age, a metric of pairs."""
-    return isinstance(node, s.Call) and (
-        node.name in _NODE_CALLS or find_metric(typer, node.name) is not None
-    )
 
 
 #: So many items are looked at of a list of the pod; where each is asked of all nodes, so many; and

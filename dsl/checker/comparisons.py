@@ -16,7 +16,7 @@ from dsl.foreign.fields import NOTHING, presence, quoted_key
 from dsl.nearest import closest
 from dsl.patterns import why_refused
 from dsl.quantities import parse_number
-from dsl.schema import FIELDS, WEEKDAYS
+from dsl.schema import FIELDS, WEEKDAYS, canonical
 from dsl.source import Span
 from dsl.types import BOOL, NUMBER, PLAIN, TEXT, Kind, Type, is_missing
 
@@ -92,11 +92,10 @@ def is_missing_value(typer: Typer, node: s.IsMissing) -> ir.Expr:
     """Returns the condition of `x is missing`."""
     typed = typer.check(node.operand)
     if typed.type == BOOL:
-        message, fix = "a condition holds or not, and is never missing", None
-        if isinstance(typed, ir.Read) and typed.field == "node.taint":
-            asked = f"node.taint {quoted_key(str(typed.key))}"
-            fix = Fix(node.span, asked if node.negated else f"not {asked}")
-        raise typer.refuse("P201", message, typed, fix=fix)
+        of_taint = isinstance(typed, ir.Read) and typed.field == "node.taint"
+        better = f"{'' if node.negated else 'not '}{typer.text(node.operand)}"
+        fix = Fix(node.span, better) if of_taint else None
+        raise typer.refuse("P201", "a condition holds or not: it is never missing", typed, fix=fix)
     operand = typer.want(typed, _ORDERED, "`is missing`")
     return making.turned(node.span, making.missing(node.span, operand), negated=node.negated)
 
@@ -257,7 +256,7 @@ def in_list(typer: Typer, node: s.In) -> ir.Expr:
     """Returns the condition of `x in [a, b]` and `x in 1..5`."""
     scope = typer
     members = node.members
-    spec = names.spec_of(names.canonical(members.path))[0] if _is_bare(members) else None
+    spec = names.spec_of(canonical(members.path))[0] if _is_bare(members) else None
     if spec is not None and spec.keyed and isinstance(node.left, s.Text):
         there = "missing" if node.negated else "present"
         better = f"{spec.name}[{quoted_key(node.left.value)}] is {there}"
@@ -388,7 +387,7 @@ def _pattern(typer: Typer, node: s.Expr) -> ir.Const:
 
 def label_test(typer: Typer, node: s.LabelTest) -> ir.Expr:
     """Returns the condition of `node.label k`, `node.label k=v`, `node.taint k` ..."""
-    name = names.canonical(node.path)
+    name = canonical(node.path)
     spec, of_its_node = names.spec_of(name)
     if spec is None:
         field = s.Field(node.path_span, node.path)

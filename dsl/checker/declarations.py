@@ -244,8 +244,16 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
             message = f"the usage of {texts[0]} is in {unit}"
             raise scope.refuse("P209", message, clauses["metric_unit"])
     entry.unit = unit
-    words = _by(scope, clauses.get("metric_by"))
-    every, stale = _times(scope, clauses)
+    by = clauses.get("metric_by")
+    words = tuple(one.value for one in by.values) if by is not None else ()
+    if by is not None and len(words) > _PAIR:
+        raise scope.refuse("P209", "`by` takes one label, or the two of a pair", by)
+    # What is wrong with both is told of both.
+    every = attempt(_seconds, scope, clauses.get("metric_every"), "every", _EVERY)
+    longest = stale_by_default(every or _EVERY)
+    stale = _seconds(scope, clauses.get("metric_stale"), "stale", longest)
+    if every is None:
+        raise Refused
     definition = MetricDefinition(
         query="#".join(texts),
         by=", ".join(words) or None if source == "promql" else None,
@@ -263,16 +271,6 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
         scope.warn("P226", message, guilty, f"write  stale {t.show(2 * every, t.DURATION)}")
 
 
-def _times(scope: Scope, clauses: dict[str, s.Clause]) -> tuple[float, float]:
-    """Reads `every` and `stale`; what is wrong with both is told of both."""
-    every = attempt(_seconds, scope, clauses.get("metric_every"), "every", _EVERY)
-    longest = stale_by_default(every or _EVERY)
-    stale = _seconds(scope, clauses.get("metric_stale"), "stale", longest)
-    if every is None:
-        raise Refused
-    return every, stale
-
-
 def _texts(typer: Typer, node: s.MetricDecl) -> list[str]:
     """Returns the query, the key, `cpu` or `memory`, or the kind of object and its field."""
     return [
@@ -281,14 +279,6 @@ def _texts(typer: Typer, node: s.MetricDecl) -> list[str]:
         else fixed_text(typer, one)
         for one in node.arguments
     ]
-
-
-def _by(scope: Scope, clause: s.Clause | None) -> tuple[str, ...]:
-    values = clause.values if clause is not None else ()
-    words = tuple(one.value for one in values if isinstance(one, s.Word))
-    if clause is not None and len(words) > _PAIR:
-        raise scope.refuse("P209", "`by` takes one label, or the two of a pair", clause)
-    return words
 
 
 def _fits_source(

@@ -201,17 +201,9 @@ def read_word(scope: Scope, node: s.Word | s.Text | s.Percent | s.Bool, like: Ty
     raise _wrong_word(scope, node.span, text, like)
 
 
-def truth_of(like: Typed, word: str) -> str:
-    """Returns what `true` and `false` of an object are where a number is wanted; "" elsewhere."""
-    read = like if isinstance(like, Flex) else ir.with_data(like)
-    of_object = isinstance(read, ir.Metric) and read.source == "object"
-    return {"true": "1", "false": "0"}.get(word.lower(), "") if of_object else ""
-
-
 def _wrong_word(scope: Scope, span: Span, text: str, like: Typed) -> Refused:
     message = f"`{scope.text(like)}` is {describe(like)}, and `{text}` is not"
-    truth = truth_of(like, text)
-    fix = Fix(span, truth) if truth else None
+    fix: Fix | None = None
     helps: tuple[str, ...] = ()
     if isinstance(like, ir.Read) and like.field == "node.taint":
         better = f"node.taint {quoted_key(str(like.key))}={quoted_key(text)}"

@@ -16,7 +16,7 @@ from dsl.foreign.fields import Spelling, closest_field, field_for
 from dsl.functions import AGGREGATES, FUNCTIONS
 from dsl.making import constant, made, type_of
 from dsl.nearest import closest
-from dsl.schema import AMOUNTS, CATALOGUE, FIELDS, PLURALS, POD_SETS, RESULTS, FieldSpec
+from dsl.schema import AMOUNTS, CATALOGUE, FIELDS, POD_SETS, RESULTS, FieldSpec, canonical
 from dsl.source import Span
 from dsl.types import TEXT, Kind, Level
 
@@ -26,13 +26,6 @@ _NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 #: A size, or the name of a volume plugin, follows.
 _OPEN: Final = ("hugepages-", "attachable-volumes-")
 _SETS: Final = {Kind.NODES: "nodes", Kind.PODS: "pods"}
-
-
-def canonical(path: str) -> str:
-    """Returns a path with its plurals turned into singulars."""
-    if path in FIELDS:
-        return path
-    return ".".join(PLURALS.get(part, part) for part in path.split("."))
 
 
 def spec_of(name: str) -> tuple[FieldSpec | None, bool]:

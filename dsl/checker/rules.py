@@ -146,7 +146,10 @@ class Rules(Typer, kw_only=True):
         if name not in parts:
             return None
         template: s.Template = parts[name].values[0]
-        _raw_braces(self, template)
+        written = self.source.slice(template.span)
+        if written[:1] == "'" and "{" in written and '"' not in written and "\\" not in written:
+            what = "single quotes take braces as they stand, so no value is put in"
+            self.warn("P317", what, template, fix=f'"{written[1:-1]}"')
         texts = (one if isinstance(one, str) else self._hole(one) for one in template.parts)
         return ir.Message(template.span, tuple(texts))
 
@@ -234,10 +237,10 @@ def condition(rules: Rules, node: s.Rule, left: ir.Expr | None, parts: Parts) ->
         status=rules.status(parts),
         longer=longer,
     )
-    if left is not None and node.left is not None:
+    if left is not None:
         # There a missing value lets the rule pass by; it does not reject.
-        refuse_unsaid(rules, Side(node, node.left, "left"), left, right)
-    refuse_unsaid(rules, Side(node, node.right, node.point), right, left)
+        refuse_unsaid(rules, node, "left", left, right)
+    refuse_unsaid(rules, node, node.point, right, left)
     if node.point != "gate":
         rules.demanded |= demanded(core)
     return core, (guard, test)
@@ -305,14 +308,11 @@ def _preference(rules: Rules, node: s.Rule, parts: Parts) -> tuple[ir.Expr, str,
             raise scope.refuse("P209", message, span, help_)
         value = rules.want(typed, "number or time", f"`{node.direction}`", "P205")
         return value, "minmax", node.direction == "least"
-    most, of = not avoid, text
+    most = not avoid
     if isinstance(typed, ir.NodeAggregate) and isinstance(node.right, s.Aggregate):
         # It is the same for all nodes: what it is of differs.
-        most, of = (typed.function == "max") != avoid, rules.text(node.right.args[0])
-    better = f"write  prefer: {'most' if most else 'least'} {of}"
-    if of is text and typed.level is not Level.NODE:
-        better = "it is the same for all nodes: something of the node tells them apart"
-    helps = (better,) if typed.type.is_number else ()
+        most, text = (typed.function == "max") != avoid, rules.text(node.right.args[0])
+    helps = (f"write  prefer: {'most' if most else 'least'} {text}",) * typed.type.is_number
     value = rules.want(typed, "condition", what, "P208", helps)
     if "missing_score" in parts:
         message = "a condition is never missing"
@@ -322,15 +322,6 @@ def _preference(rules: Rules, node: s.Rule, parts: Parts) -> tuple[ir.Expr, str,
 
 
 # ---- conditions put together
-
-
-def _raw_braces(scope: Scope, template: s.Template) -> None:
-    """Warns of `'usage {load}'`: single quotes take braces as they stand."""
-    written = scope.source.slice(template.span)
-    if written[:1] == "'" and "{" in written and '"' not in written and "\\" not in written:
-        message = "single quotes take braces as they stand, so no value is put in"
-        better = f'"{written[1:-1]}"'
-        scope.warn("P317", message, template, fix=better)
 
 
 def _or_longer(typer: Typer, part: ir.Expr) -> ir.Expr:
@@ -356,21 +347,13 @@ def _both(parts: list[ir.Expr]) -> ir.Expr | None:
 _SetAggregate = ir.NodeAggregate | ir.PodAggregate | ir.ContainerAggregate
 
 
-class Side(Struct, frozen=True):
-    """A condition of a statement: where it stands, and what its truth decides.
-
-    `point` is that of the rule, `left` for the side before the arrow, or `wait`.
-    """
-
-    statement: s.Rule | s.Special
-    node: s.Expr
-    point: str
-
-
-def refuse_unsaid(scope: Scope, side: Side, root: ir.Expr, *beside: ir.Expr | None) -> None:
+def refuse_unsaid(
+    scope: Scope, rule: s.Rule | s.Special, point: str, root: ir.Expr, *beside: ir.Expr | None
+) -> None:
     """Refuses metrics that may be missing and decide without a word on that.
 
-    Words on them in the parts `beside` count, too. Raises `Refused`.
+    `point` is that of the rule, `left` for the side before the arrow, or `wait`. Words on them in
+    the parts `beside` count, too. Raises `Refused`.
     """
     guarded: set[str] = set()
     for one in ir.walk(root, *beside):
@@ -378,12 +361,12 @@ def refuse_unsaid(scope: Scope, side: Side, root: ir.Expr, *beside: ir.Expr | No
             guarded |= _metrics_in(one.operand)
         elif isinstance(one, ir.Coalesce):
             guarded |= {name for operand in one.operands[:-1] for name in _metrics_in(operand)}
-    earlier = scope.demanded if side.point != "wait" else set()
+    earlier = scope.demanded if point != "wait" else set()
     for read in ir.walk(root):
         if isinstance(read, ir.Metric | ir.Pair) and read.name not in guarded:
             there = read.name in earlier and isinstance(read, ir.Metric)
             if not there or _is_of_a_set(root, read):
-                raise _refuse(scope, side, root, read)
+                raise _refuse(scope, (rule, point), root, read)
 
 
 def demanded(core: ir.FilterCore) -> set[str]:
@@ -401,16 +384,19 @@ def _metrics_in(root: ir.Expr) -> set[str]:
     return {one.name for one in ir.walk(root) if isinstance(one, ir.Metric | ir.Pair)}
 
 
-def _refuse(scope: Scope, side: Side, root: ir.Expr, read: ir.Metric | ir.Pair) -> Refused:
+def _refuse(
+    scope: Scope, at: tuple[s.Rule | s.Special, str], root: ir.Expr, read: ir.Metric | ir.Pair
+) -> Refused:
+    rule, point = at
     name = scope.text(read) if isinstance(read, ir.Pair) else read.name
-    text, keyword = scope.text(side.node), side.statement.keyword
-    inner = f"({text})" if isinstance(side.node, s.Logical | s.If) else text
-    head = f"{keyword}: " * (isinstance(side.statement, s.Rule) and side.statement.left is None)
+    text, keyword = scope.text(root), rule.keyword
+    inner = f"({text})" if isinstance(root, ir.Logical | ir.If) else text
+    head = f"{keyword}: " * (isinstance(rule, s.Rule) and rule.left is None)
     false, true = {
         "filter": ("reject such nodes", "keep such nodes"),
         "forbid": ("keep such nodes", "reject such nodes"),
         "left": ("without data it does not apply", "it applies"),
-    }.get(side.point, ("without data it is false", "it holds"))
+    }.get(point, ("without data it is false", "it holds"))
     helps = [
         f"{false}:  {head}{name} is present and {inner}",
         f"{true}:  {head}{name} is missing or {inner}",
@@ -419,13 +405,13 @@ def _refuse(scope: Scope, side: Side, root: ir.Expr, read: ir.Metric | ir.Pair) 
         helps = [f"write  {name} ?? 0   there, or  where {name} is present"]
     outcome = {"filter": ": the node would be rejected", "forbid": ": the node would be kept"}
     plain = isinstance(root, ir.Compare | ir.Between | ir.TextTest)
-    where = "filter" if side.point in outcome else f"`{keyword}`"
+    where = "filter" if point in outcome else f"`{keyword}`"
     return scope.refuse(
         "P231",
         f"`{name}` may have no fresh sample, and this {where} does not say what happens then",
         read,
         *helps,
-        label=f"without data this is false{outcome.get(side.point, '')}" * plain,
+        label=f"without data this is false{outcome.get(point, '')}" * plain,
         labels=_when_stale(scope, read.name),
     )
 

@@ -11,7 +11,7 @@ from dsl import syntax as s
 from dsl.checker import comparisons, names, peers
 from dsl.checker.aggregates import too_long
 from dsl.checker.literals import read_word, settle
-from dsl.checker.rules import Checked, Parts, Rules, Side, holes, refuse_unsaid, unless
+from dsl.checker.rules import Checked, Parts, Rules, holes, refuse_unsaid, unless
 from dsl.checker.typer import Place
 from dsl.making import arith, compare, constant, func, logical, made, read
 from dsl.schema import FIELDS, request_unit
@@ -122,15 +122,14 @@ def permit(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) ->
     seconds, until = 0.0, None
     if waits:
         seconds = rules.seconds(parts[name].values[0], "wait")
-        written = parts[name].values[1]
-        until = rules.condition(written, "`until`")
-        refuse_unsaid(rules, Side(node, written, "wait"), until)
+        until = rules.condition(parts[name].values[1], "`until`")
+        refuse_unsaid(rules, node, "wait", until)
     if name == "wait_then" and "wait_until" in parts:
         what = "after a wait the pod is allowed or rejected"
         help_ = "write  wait 60s until CONDITION, then allow   or   then reject"
         raise rules.refuse("P209", what, node, help_)
-    if left is not None and node.left is not None:
-        refuse_unsaid(rules, Side(node, node.left, "left"), left)
+    if left is not None:
+        refuse_unsaid(rules, node, "left", left)
     longer = () if name == "allow" else too_long(rules, guard, rest, until)
     until = None if until is None else unless(longer, until)
     core = ir.PermitCore(

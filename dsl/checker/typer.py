@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker.literals import settle, truth_of
+from dsl.checker.literals import settle
 from dsl.checker.scope import Flex, LetEntry, MetricEntry, Refused, Scope, Typed, attempt, describe
 from dsl.diagnostics import Fix
 from dsl.foreign.fields import quoted_key
@@ -141,7 +141,7 @@ def _beside(scope: Scope, one: Typed, other: Typed) -> str:
     if want == "time":
         midnight = "T00:00:00Z" * (_DATE.fullmatch(inner) is not None)
         return f'time("{inner}{midnight}")'
-    return truth_of(other, inner) or (inner if _NUMERAL.fullmatch(inner) else "")
+    return inner if _NUMERAL.fullmatch(inner) else ""
 
 
 _MAX_TOTAL_DEPTH: Final = 128
@@ -322,14 +322,11 @@ class Typer(Scope, kw_only=True):
         level = max((one.level for one in pair), default=_METRIC_LEVELS.get(spec.of, Level.CYCLE))
         if spec.of == "pod" and self.place.pods:
             level = Level.IT
-        known: dict[str, Any] = {"name": name, "id": spec.id}
-        read: ir.Expr
+        parts: dict[str, Any] = {"age": age, "of": spec.of, "source": spec.source}
         if pair:
-            known |= {"left": pair[0], "right": pair[1]}
-            read = made(ir.Pair, span, kind, max(level, Level.CYCLE), **known)
-        else:
-            known |= {"age": age, "of": spec.of, "source": spec.source}
-            read = made(ir.Metric, span, kind, level, **known)
+            level, parts = max(level, Level.CYCLE), {"left": pair[0], "right": pair[1]}
+        of: type[ir.Pair | ir.Metric] = ir.Pair if pair else ir.Metric
+        read = made(of, span, kind, level, name=name, id=spec.id, **parts)
         if spec.default is None or age:
             return read
         return first_of(span, (read, constant(span, spec.default, kind)))

@@ -12,7 +12,7 @@ from typing import Final
 from dsl.foreign.fields import Spelling, plain
 from dsl.functions import AGGREGATES, FUNCTIONS
 from dsl.nearest import closest
-from dsl.schema import FIELDS, PLURALS, POD_SETS
+from dsl.schema import FIELDS, POD_SETS, canonical
 
 _SHORT: Final = 4
 #: Calls of other languages. `{0}` is the first argument, or what stands before the dot.
@@ -96,7 +96,7 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
     if form is None:
         return None
     if word == "get" and len(parts) > 1:
-        path = ".".join(PLURALS.get(one, one) for one in parts[0].split("."))
+        path = canonical(parts[0])
         better = f"({path}[{parts[1]}] ?? {parts[2]})" if parts[2:] else f"{path}[{parts[1]}]"
         return Spelling(better, sure=path in FIELDS and FIELDS[path].keyed)
     if form == "len({0})" and parts and parts[0] in POD_SETS:

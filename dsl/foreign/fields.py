@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from dsl.nearest import MAX_DISTANCE, closest, edit_distance
-from dsl.schema import FIELDS, PLURALS
+from dsl.schema import FIELDS, canonical
 
 #: Values that mean "nothing" elsewhere and are ordinary words here.
 NOTHING: Final = frozenset({"null", "none", "nil", "undefined", "nan", "nothing"})
@@ -215,7 +215,7 @@ def _amount(owner: str, rest: Sequence[str], key: str | None) -> Spelling | None
 
 def _of_kubernetes(path: str) -> Spelling | None:
     low = path.lower()
-    singular = ".".join(PLURALS.get(one, one) for one in low.split("."))
+    singular = canonical(low)
     _, _, rest = singular.partition(".")
     known = _WIRES.get(low) or _WIRES.get(f"pod.{low}") or _FLAT.get(singular.replace("_", ""))
     if known is None and rest in FIELDS and rest.startswith(_OF_BOTH):

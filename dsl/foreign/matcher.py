@@ -145,7 +145,8 @@ class Matcher:
         near = range(max(0, here - _BEFORE), min(len(tokens), here + _BEHIND) + 1)
         for n in sorted(near, key=lambda one: abs(one - here)):
             for form in self._at(tokens, n):
-                if _fits(form.row.where, where):
+                wanted = {*form.row.where.split()} - {"head"}
+                if wanted & where or (not wanted and "test" not in where):
                     yield from _Matching(text, tokens, words, form, steps).starting(n, at)
 
     def _at(self, tokens: Sequence[Token], n: int) -> Iterable[_Form]:
@@ -154,11 +155,6 @@ class Matcher:
         text = tokens[n].text
         counted = self._counted if text[:1].isdigit() else ()
         return (*self._by_literal.get(text.lower(), ()), *counted, *self._without)
-
-
-def _fits(where: str, here: frozenset[str]) -> bool:
-    wanted = {one for one in where.split() if one != "head"}
-    return (not wanted and "test" not in here) or not here.isdisjoint(wanted)
 
 
 def _form(row: Row, code: str, order: int) -> _Form:

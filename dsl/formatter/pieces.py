@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dsl.schema import FIELDS, PLURALS
+from dsl.schema import FIELDS, canonical
 from dsl.syntax import SHORT_POINTS, Lexeme
 
 #: Where a line may be broken: depth of brackets, then how loosely the place binds.
@@ -194,18 +194,11 @@ def canonical_texts(words: Sequence[Lexeme]) -> list[str]:
 
 def _canonical(word: Lexeme) -> str:
     if word.kind in ("DOTTED", "LABELOF"):
-        return _singular(word.text)
+        singular = canonical(word.text)
+        known = any(name == singular or name.startswith(f"{singular}.") for name in FIELDS)
+        return singular if known else word.text
     if word.kind in ("MODE", "TEXTOP"):
         return re.sub(r"[ \t]+", " ", word.text)
     if word.owner == "label_op" and word.text == "==":
         return "="
     return word.text
-
-
-def _singular(path: str) -> str:
-    """Returns a field with its plurals turned into singulars, if that is a field."""
-    if path in FIELDS:
-        return path
-    singular = ".".join(PLURALS.get(part, part) for part in path.split("."))
-    known = any(name == singular or name.startswith(f"{singular}.") for name in FIELDS)
-    return singular if known else path

@@ -77,17 +77,13 @@ def nodes_of_domains(plan: PodSum) -> Run:
 
 
 def _per_domain(plan: PodSum, frame: Frame, everyone: Frame, nodes: Group | slice) -> Value:
-    codes, size = _domains(frame.world, plan.over)
+    codes = domain_codes(frame.world, plan.over)
+    # Nodes without a domain share the last.
+    size = int(codes.max(initial=-1)) + 1
+    codes = np.where(codes < 0, np.int32(size), codes)
     column = _reduce(plan, everyone, codes[nodes], size + 1)
     column[size] = _NOTHING[plan.function]
     return column[codes[frame.rows]]
-
-
-def _domains(world: World, over: str) -> tuple[NDArray[np.int32], int]:
-    """Returns the number of each node's domain; nodes without one share the last."""
-    codes = domain_codes(world, over)
-    size = int(codes.max(initial=-1)) + 1
-    return np.where(codes < 0, np.int32(size), codes), size
 
 
 def _asked(run: Run | None, frame: Frame, count: int) -> Value:

@@ -207,7 +207,8 @@ class _Reader:
             self._report("P220", message, value.span, help_, severity=Severity.WARNING)
 
     def _sample(self, value: s.Value | s.Words, age: s.Value | None = None) -> m.Sample:
-        if isinstance(value, s.Words) or not _is_sample(value.value):
+        read = (parse_number, parse_duration)
+        if isinstance(value, s.Words) or all(is_missing(one(value.value)) for one in read):
             help_ = "write it in the unit of the metric, for example  5   or  10Mi"
             raise self._refuse("the value of a metric is a number", value.span, help_)
         seconds = 0.0 if age is None else parse_duration(age.value)
@@ -391,10 +392,6 @@ def _plain(value: s.Expr) -> str | tuple[str, ...]:
 def _texts(value: s.Value | s.Words) -> tuple[str, ...]:
     parts = value.items if isinstance(value, s.Words) else (value,)
     return tuple(one.value for one in parts if isinstance(one, s.Value))
-
-
-def _is_sample(text: str) -> bool:
-    return not (is_missing(parse_number(text)) and is_missing(parse_duration(text)))
 
 
 def _some(names: Sequence[str]) -> str:
