@@ -52,9 +52,8 @@ def odd_texts(rule: RuleFacts) -> Iterator[Diagnostic]:
         if not isinstance(right, ir.Const) or _PARAM.search(rule.source.slice(right.span)):
             continue
         text = str(right.value)
-        if operator == "matches":
-            # It is about the whole text, with its ends said or not.
-            text = text.removeprefix("^").removesuffix("$")
+        # `matches` is about the whole text, with its ends said or not.
+        text = text.removeprefix("^").removesuffix("$") if operator == "matches" else text
         if operator in _SIGNS and _SIGNS[operator].search(text) is None:
             message = f"`{text}` has no sign of a pattern: only this whole text fits it"
             help_ = f"write  contains {text}   for a part of the text, or  is {text}"

@@ -262,8 +262,6 @@ def _gather(typer: Typer, node: s.Node, out: dict[str, ir.Expr | None]) -> bool:
         case s.Aggregate() if len(node.args) <= 1:
             # With several arguments it is no aggregate but a function of them.
             return bool(node.args) and _put(typer, node, out, named=False)
-        case _:
-            pass
     inner: dict[str, ir.Expr | None] = {}
     loose = sum(_gather(typer, one, inner) for one in s.parts(node)) > 0
     if loose and isinstance(node, s.Call | s.Chain):

@@ -107,13 +107,6 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
     # A text in front, an anchor or an escape: what is meant is another test, or another text.
     if _TESTS.match(form) and (_QUOTED.match(parts[0]) or _UNLIKE.search(parts[1])):
         return None
-    return Spelling(_put(form, parts))
-
-
-def _put(form: str, parts: Sequence[str]) -> str:
-    joined = {"*": ", ".join(parts), "?": " ?? ".join(parts)}
-    return re.sub(
-        r"\{(\d|[*?])\}",
-        lambda found: joined[found[1]] if found[1] in joined else parts[int(found[1])],
-        form,
-    )
+    put = {"*": ", ".join(parts), "?": " ?? ".join(parts)}
+    put |= {str(n): part for n, part in enumerate(parts)}
+    return Spelling(re.sub(r"\{(\d|[*?])\}", lambda found: put[found[1]], form))

@@ -28,6 +28,7 @@ _SETS: Final = {
     "source": "a metric says where its values come from",
     "hours": "there are no times of the day, but hours",
     "holds": "an expectation says what holds",
+    "asked": "pod.toleration|it.toleration|pod.node_selector|it.node_selector",
     "keys": "here the key stands in brackets",
 }
 _WHERE: Final = {
@@ -91,9 +92,8 @@ P018: what stands in another place
 P019: labels
   @ O K =|==|!= O2 K2  {O.one}[K] {3.equal} {O2.one}[K2]  a label test compares with a word
   @ O K << V  {O.one}[K]  here the value of a label is needed
-  @ pod.toleration|it.toleration|pod.node_selector|it.node_selector K  {1}[K] is present  %keys
-  @ pod.toleration|it.toleration|pod.node_selector|it.node_selector K = A  {1}[K] is A  %keys
-  node.condition K = A  {1}[K] is A  %keys
+  @ %asked K  {1}[K] is present  %keys
+  @ %asked|node.condition K = A  {1}[K] is A  %keys
   @ O K exists|defined|present  {O.one}[K] is present  here the key stands in brackets
   @ O ( T )  O[T]  the key of a label stands in brackets
   @ O K =|== [ M ]  {O.one}[K] in [M]  one of a list is asked by `in`

@@ -94,14 +94,6 @@ class _Reader:
                 self._report("P703", message, one.name.span, "say what this one is about")
             lines.setdefault(name, self._line(one.span))
 
-    def _twice(self, base: m.Cluster, new: m.Thing, node: s.Fixture) -> None:
-        """Above the tests each object stands once; changing it is for tests."""
-        if base.key_of(new) in base.things:
-            written = self.source.slice(node.span).split(":", 1)
-            rest = " ".join(written[-1].split())
-            help_ = f"write all of it in one place; in a test  given {node.kind} {rest}"
-            self._report("P703", f"`{new.name}` is given a second time", node.span, help_)
-
     def _report(
         self,
         code: str,
@@ -139,8 +131,11 @@ class _Reader:
     def _given(self, cluster: m.Cluster, node: s.Given, *, once: bool = False) -> m.Cluster:
         if isinstance(node, s.Fixture):
             new = self._thing(node)
-            if once:
-                self._twice(cluster, new, node)
+            # Above the tests each object stands once; changing it is for tests.
+            if once and cluster.key_of(new) in cluster.things:
+                rest = " ".join(self.source.slice(node.span).partition(":")[2].split())
+                help_ = f"write all of it in one place; in a test  given {node.kind} {rest}"
+                self._report("P703", f"`{new.name}` is given a second time", node.span, help_)
             return cluster.with_thing(new)
         if node.kind == "metric":
             return self._metric(cluster, node)
