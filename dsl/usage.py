@@ -1,7 +1,7 @@
 """`use NAME (args) as ALIAS weight W`: which policy is meant, and with which parameters.
 
 Finds further instances of policies for the compiler; checks names and arguments, nothing inside
-of the policies.
+of the policies. That two have one name is seen by `compiler`.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Conditions that are never or always true, rules that shadow or contradict each other (P301-P304).
 
-Of statements of which the first decides, lines never reached (P304, P504, P505). Silent where it
-does not know.
+Of statements of which the first decides, lines never reached (P304, P504, P505). What can
+hold at all is decided by `cubes`. Silent where it does not know.
 """
 
 from bisect import bisect_left
