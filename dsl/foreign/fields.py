@@ -1,4 +1,4 @@
-"""What a word of another language is called here: fields, values, words for nothing; which are close.
+"""What a word of another language is called here: fields, values, nothing; and near names.
 
 Tables and look-ups for the helps of diagnostics. Decides nothing about what is right; knows no
 tree.
