@@ -17,9 +17,6 @@ from numpy.typing import NDArray
 
 from engine.framework.events import (
     Action,
-    ClusterEvent,
-    ClusterEventWithHint,
-    HintFn,
     QueueingHint,
     Resource,
     Seen,
@@ -35,7 +32,6 @@ from engine.framework.interface import (
     PreScoreResult,
     Scope,
     Scores,
-    StatusGroups,
     Verdicts,
 )
 from engine.framework.podinfo import PodInfo
@@ -52,7 +48,7 @@ from engine.plugins.groups import (
     Part,
     no_pods,
 )
-from engine.plugins.hints import placed, queue_if
+from engine.plugins.hints import on, placed, queue_if
 from engine.plugins.spread_constraints import (
     HARD,
     SOFT,
@@ -73,7 +69,6 @@ SYSTEM: Final = (
 _HALF: Final = 0.5
 """Scores are rounded half away from zero."""
 _NO_DOMAIN: Final = (1 << 31) - 1
-_PASSES, _SKEWED, _NO_LABEL = range(3)
 
 
 class PodTopologySpreadArgs(PluginArgs, frozen=True):
@@ -144,10 +139,10 @@ class Skews(Groups):
                 counts[domain] = counts.get(domain, 0) + sign
         return Skews(self._spread, self._pod, otherwise)
 
-    def concerns(self, pod: PodInfo) -> bool:
-        """Whether it matters where the pod is."""
-        labels = pod.pod.metadata.labels or {}
-        return pod.namespace == self._pod.namespace and any(
+    def concerns(self, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> bool:
+        """Whether it matters where the other pod is."""
+        labels = other.pod.metadata.labels or {}
+        return other.namespace == self._pod.namespace and any(
             constraint.selector.matches(labels) for constraint in self._spread.hard
         )
 
@@ -159,7 +154,9 @@ class Skews(Groups):
     def passes(self) -> Sequence[bool]:
         """See `GroupedFilter.passes`."""
         if len(self) > FEW_GROUPS:
-            found: list[bool] = (self.answers(self) == _PASSES).tolist()
+            passed = self._verdicts(self).passed
+            assert passed is not None
+            found: list[bool] = passed.tolist()
             return found
         passes = [True] * len(self)
         for top, part in zip(self._most(), self.by_part(), strict=True):
@@ -178,29 +175,23 @@ class Skews(Groups):
             found.append(constraint.max_skew + least - own)
         return found
 
-    def answers(self, entities: Entities) -> NDArray[np.int8]:
-        """Of each whether it passes, or why not: by the first constraint that says no."""
-        found = np.zeros(len(entities), np.int8)
+    def _verdicts(self, entities: Entities) -> Verdicts:
+        """By the first constraint that says no."""
+        against: list[tuple[Status, BoolColumn]] = []
         for i, most in enumerate(self._most()):
-            answer = np.where(entities.domain(i) < 0, _NO_LABEL, entities.count(i) > most)
-            np.copyto(found, answer, where=found == _PASSES, casting="unsafe")
-        return found
+            against.append((NO_LABEL, entities.domain(i) < 0))
+            against.append((SKEWED, entities.count(i) > most))
+        return Verdicts.by_first(against)
 
-    def verdicts(self, snapshot: Snapshot, rows: Rows) -> Verdicts:
-        """The answer about the rows."""
-        found = self.answers(ByRow(self.parts(snapshot), snapshot, rows))
-        return Verdicts(found == _PASSES, lambda: _grouped(found))
+    def filter(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+        """See `Points.filter`."""
+        return self._verdicts(ByRow(self.parts(snapshot), snapshot, rows))
 
     def _part(self, constraint: Constraint, snapshot: Snapshot, otherwise: dict[int, int]) -> Part:
         eligible = self._spread.eligible(constraint, self._keys)
         tally = pods_of(constraint, self._pod.namespace, snapshot)
         table = snapshot.topology.table(tally, constraint.topology_key, eligible)
         return Part(((1, table),), otherwise=otherwise)
-
-
-def _grouped(found: NDArray[np.int8]) -> StatusGroups:
-    groups = ((NO_LABEL, found == _NO_LABEL), (SKEWED, found == _SKEWED))
-    return [(status, np.flatnonzero(mask)) for status, mask in groups if mask.any()]
 
 
 def pods_of(constraint: Constraint, namespace: str, snapshot: Snapshot) -> Tally:
@@ -257,8 +248,8 @@ class Evenness(Groups):
             for one, n in zip(raw, counted, strict=True)
         ]
 
-    def of_rows(self, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Raw scores of the rows, which are the feasible ones."""
+    def score(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+        """See `Points.score`; the rows are the feasible ones."""
         entities = ByRow(self.parts(snapshot), snapshot, rows)
         return self.raw(entities, np.ones(len(entities), np.int64))
 
@@ -289,8 +280,8 @@ class Evenness(Groups):
         whole += total - whole >= _HALF
         return whole
 
-    def normalized(self, scores: Scores) -> Scores:
-        """The fewest near becomes about 100, nodes without a label 0."""
+    def normalize(self, scores: Scores) -> Scores:
+        """See `Points.normalize`: the fewest near becomes about 100, nodes without a label 0."""
         return self._normal(scores, np.ones(len(scores), np.bool_))
 
     def _normal(self, scores: Scores, among: BoolColumn) -> Scores:
@@ -334,20 +325,20 @@ class PodTopologySpread:
         node = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         return Points(
             events=(
-                _event(Resource.ASSIGNED_POD, assigned, self._after_assigned),
-                _event(Resource.TARGET_POD, target, self._after_target),
-                _event(Resource.NODE, node, self._after_node),
+                on(Resource.ASSIGNED_POD, assigned, self._after_assigned),
+                on(Resource.TARGET_POD, target, self._after_target),
+                on(Resource.NODE, node, self._after_node),
             ),
             class_key=self._class_key,
             wide_key=True,
             key_version=stamp if self._defaults.constraints else None,
             pre_filter=self._pre_filter,
-            filter=_filter,
-            with_pod=_with_pod,
-            concerns=_concerns,
+            filter=Skews.filter,
+            with_pod=Skews.with_pod,
+            concerns=Skews.concerns,
             pre_score=self._pre_score,
-            score=_score,
-            normalize=_normalize,
+            score=Evenness.score,
+            normalize=Evenness.normalize,
         )
 
     def _of(self, pod: PodInfo, snapshot: Snapshot) -> Spread:
@@ -425,30 +416,6 @@ class PodTopologySpread:
             return QueueingHint.QUEUE
         keys = sorted({c.topology_key for c in spread.hard})
         return queue_if(_place(before, keys) != _place(after, keys))
-
-
-def _with_pod(state: Skews, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> Skews:
-    return state.with_pod(pod, snapshot, row, sign)
-
-
-def _concerns(state: Skews, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> bool:
-    return state.concerns(other)
-
-
-def _filter(state: Skews, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
-    return state.verdicts(snapshot, rows)
-
-
-def _score(state: Evenness, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
-    return state.of_rows(snapshot, rows)
-
-
-def _normalize(state: Evenness, scores: Scores) -> Scores:
-    return state.normalized(scores)
-
-
-def _event(resource: Resource, action: Action, hint: HintFn) -> ClusterEventWithHint:
-    return ClusterEventWithHint(ClusterEvent(resource, action), hint)
 
 
 def _counts_for(pod: PodInfo, other: Pod) -> bool:
