@@ -31,8 +31,8 @@ from engine.policy.shares import place_in
 from engine.policy.support import (
     at_load,
     installed,
-    names_of_plugins,
     new_compiler,
+    of_all,
     without_policy,
 )
 
@@ -293,7 +293,7 @@ def _beside(group: Mapping[str, bytes]) -> dict[str, str]:
 
 def _at_load(result: CompileResult, job: _Job) -> Iterator[Diagnostic]:
     """What a scheduler would refuse although the text is right."""
-    yield from names_of_plugins(result.understood)
+    yield from of_all(result.understood)
     for plan in result.understood:
         run = plan if job.settings is None else job.settings.applied(plan)
         if run.mode != "off":

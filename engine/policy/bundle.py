@@ -29,7 +29,7 @@ from engine.policy.support import (
     at_load,
     binders_of,
     installed,
-    names_of_plugins,
+    of_all,
     without_policy,
 )
 
@@ -236,7 +236,7 @@ def _outcome(
     missing = (one for plan in run for one in at_load(plan, settings.binders))
     profiles = settings.profiles_of(result.plans)
     sorting = (one for plan in run for one in _sorts_of_some(plan, profiles))
-    diagnostics = (*result.diagnostics, *names_of_plugins(result.plans), *missing, *sorting)
+    diagnostics = (*result.diagnostics, *of_all(result.plans), *missing, *sorting)
     errors = [d for d in diagnostics if d.is_error]
     if not errors:
         plans = tuple([settings.applied(plan) for plan in result.plans])

@@ -5,6 +5,7 @@ A plugin that binds, a policy that the configuration names. `berth check` forete
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Final
 
@@ -14,7 +15,7 @@ from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, Severity
 from dsl.nearest import closest
 from dsl.plan import Plan, RuleBase
-from dsl.source import SourceFile, Span
+from dsl.source import SourceFile, Span, blanked
 from engine.framework.acting import DEFAULT_BINDER
 from engine.framework.profile import Profile
 from engine.plugins import out_of_tree
@@ -22,6 +23,7 @@ from engine.plugins.registry import DEFAULT_WEIGHTS
 from engine.policy.shares import about_many, place_in
 
 _SHOWN: Final = 8
+_HEADER: Final = re.compile(r"policy[ \t]*:")
 
 
 #: The plugins that every scheduler runs, as `use` names them.
@@ -72,9 +74,22 @@ def at_load(plan: Plan, binders: Set[str]) -> Iterator[Diagnostic]:
     yield from about_many(plan)
 
 
-def names_of_plugins(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
-    """Decisions, hints and memos go by the name of a plugin, and a policy is one."""
+def of_all(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
+    """What is said of policies as a whole.
+
+    Decisions, hints and memos go by the name of a plugin, and a policy is one. A text without a
+    statement is allowed, and mostly what a template or an editor left of one.
+    """
     for plan in plans:
+        lines = blanked(plan.source.text).splitlines()
+        if plan.used is None and all(not one.strip() or _HEADER.match(one) for one in lines):
+            yield Diagnostic(
+                "P316",
+                f"the policy `{plan.name}` has no statement, and changes nothing",
+                *plan.place,
+                Severity.WARNING,
+                helps=("write its rules, or remove it",),
+            )
         if plan.name in DEFAULT_WEIGHTS:
             yield Diagnostic(
                 "P502",

@@ -139,7 +139,7 @@ def file(tmp_path, monkeypatch):
 
 
 def test_check_of_good_files(file):
-    result = berth("check", file("a.policy", GOOD), file("b.policy", "# nothing\n"))
+    result = berth("check", file("a.policy", GOOD), file("b.policy", "sort: pod.created\n"))
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == "2 files checked: all good\n"
 

@@ -600,10 +600,13 @@ def test_binary_data_that_is_text_is_text():
     assert (files, over) == ({"a.policy": b"score: 1\n"}, ("readme",))
 
 
-def test_a_key_without_a_text_is_a_policy_without_a_rule():
+@pytest.mark.parametrize("text", ["", "\n", "# filter: node.name is a\n", "policy: a\n"])
+def test_a_key_without_a_text_is_a_policy_without_a_rule_and_told(text):
     world = World()
-    ((bundle, _),) = world.offer(offered({"a.policy": ""})[0])
+    ((bundle, _),) = world.offer(offered({"a.policy": text})[0])
     assert [(plan.name, plan.filters, plan.scores) for plan in bundle.plans] == [("a", (), ())]
+    said = "the policy `a` has no statement, and changes nothing"
+    assert [one.message for one in bundle.warnings] == [said]
 
 
 def test_a_key_without_a_name_is_no_policy(caplog):
