@@ -212,11 +212,12 @@ class Answers:
             assert times is not None
             queued.queued_at = 0.0 if math.isnan(times.queued_at) else times.queued_at
             lab.queue.update(pod)
-        return [one.pod.name for one in iter(lab.queue.pop, None)]
+        return [self.scene.called[one.pod.uid] for one in iter(lab.queue.pop, None)]
 
     def gate(self, pod: str) -> str | None:
         """Why a given pod is held before the queue; None if it is not."""
-        (one,) = [each for each in self.scene.pods if each.name == pod]
+        called = self.scene.called
+        one = next(each for each in self.scene.pods if called[each.uid] == pod)
         status = self.scene.framework.pre_enqueue(one, self.scene.snapshot)
         return None if status.ok else self._read(status).message
 

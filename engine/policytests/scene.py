@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from dsl.plan import MetricSpec
-from dsl.policytest import Case, Thing
+from dsl.policytest import Case, Thing, pod_names
 from dsl.quantities import parse_time
 from dsl.types import is_missing
 from engine.cache import Cache
@@ -62,6 +62,8 @@ class Scene:
     """A lab with the cluster of a test, under what takes part in it, and the pods in question.
 
     `pods` are those that are given, the first is that of the cycle; `queue` waits beside them.
+    `called` are the names, by UID, by which the test expects something of given ones: a manifest
+    may have another.
     """
 
     def __init__(self, case: Case, used: Used, read: ReadText) -> None:
@@ -78,6 +80,8 @@ class Scene:
         things: dict[str, Thing] = {}
         self.plans = used.plans
         self.pods = list(_all(given, "pod-{}", read, things, first="pod"))
+        names = [name for one in given for name in pod_names(one)]
+        self.called = dict(zip([pod.uid for pod in self.pods], names, strict=True))
         self.queue = list(_all(cluster.of("pending"), "pending-{}", read, things))
         running = list(_all(cluster.of("running", "finished"), "running-{}", read, things))
         everybody = [*self.pods, *self.queue, *running]

@@ -707,6 +707,22 @@ def test_the_order_of_the_queue_and_gates_of_the_tree(run):
     assert [(one.outcome, one.message) for one in results] == [("passed", "")] * 2
 
 
+def test_a_pod_of_a_manifest_is_called_as_the_test_calls_it(run):
+    head = "use p\nuse scheduling-gates\nnode: a\n"
+    spec = "kind: Pod\nmetadata: {name: own}\nspec: {schedulingGates: [{name: x}]}\n"
+    (run.folder / "gated.yaml").write_text(spec)
+    tests = """\
+        test: "gate"
+          given pod from "gated.yaml"
+          given pod name other from "gated.yaml"
+          expect gated pod
+          expect gated other
+          expect order [pod, other]
+        """
+    results = run(tests, head=head, p="filter: node.ready\n")
+    assert [(one.outcome, one.message) for one in results] == [("passed", "")]
+
+
 # ---- gangs, quotas and preemption, with the plugins of the tree
 
 
