@@ -132,7 +132,7 @@ def test_a_broken_policy_is_answered_with_what_check_prints(process, tmp_path):
 
 
 def test_a_good_policy_passes_with_its_own_warnings(process):
-    assert process.judge(config_map(NAMED, a=GOOD, c="# none\n")) == Answer()
+    assert process.judge(config_map(NAMED, a=GOOD, c="sort: pod.created\n")) == Answer()
     process.put(config_map(OTHER, other=WARNS))
     (warning,) = process.judge(config_map(NAMED, a=WARNS)).warnings
     assert warning.startswith("berth/policies/a.policy:2:")
