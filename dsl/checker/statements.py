@@ -21,6 +21,8 @@ from dsl.types import NUMBER, Level
 _SCORES: Final = frozenset(name for name in FIELDS if name.startswith("score"))
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+#: A value as messages have it.
+_HOLE: Final = re.compile(r"\{(([a-z_.]+)(\[[^]]+\])?)\}")
 _PROTECTED: Final = ("kubernetes.io", "k8s.io")
 _DIRECTIONS: Final = {"ascending": "asc", "descending": "desc", "listed": "listed"}
 
@@ -182,6 +184,11 @@ def _action(rules: Rules, part: s.Clause) -> ir.Action:
         _writable(rules, key, key_node)
         typed = rules.expression(written)
         value = rules.want(typed, "single value", f"`{key}`")
+        found = _HOLE.search(written.value) if isinstance(written, s.Text) else None
+        if found is not None and found[2] in FIELDS and FIELDS[found[2]].keyed == bool(found[3]):
+            what, sure = "only messages and events take values in braces", found[0] == written.value
+            helps = () if sure else (f'put it together:  join("text ", {found[1]})',)
+            rules.warn("P317", what, written, *helps, fix=found[1] if sure else None)
     kind = "label" if part.name == "set_label" else "annotate"
     return ir.Action(span=part.span, kind=kind, key=key, value=value)
 
