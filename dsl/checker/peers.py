@@ -35,8 +35,7 @@ def domain(typer: Typer, node: s.Expr) -> str:
             what = f"in quotes this is the label `{node.value}`, and not the {node.value} of a node"
             typer.warn("P317", what, node, fix=node.value)
         return f"label:{node.value}"
-    name = node.name if isinstance(node, s.Name) else ""
-    name = node.value if isinstance(node, s.Word) else name
+    name: str = node.name if isinstance(node, s.Name) else getattr(node, "value", "")
     if name not in _NAMED:
         message = f"`{typer.text(node)}` is no topology"
         help_ = 'write  node, zone, region, rack   or a label key in quotes: "example.com/row"'

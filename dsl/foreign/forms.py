@@ -99,9 +99,10 @@ P019: labels
   @ O K =|== [ M ]  {O.one}[K] in [M]  one of a list is asked by `in`
   @ O K =|== L  {O.one} K in [L]  one of a list is asked by `in`
   @ O K =|== Q *  {O.one}[K] like Q*  a pattern stands behind `like`
+  O K = A @, K2 = B  ?O K = A or O K2 = B  a tier is one line: the next has its own  [first]
   O K = A @, K2 = B  ?O K = A and O K2 = B  tests are joined by `and` and `or`
   >> , << P  ?and  tests are joined by `and` and `or`  [sided]
-  >> , << P  ?or  a line is one tier: the next one is a line of its own  [first]
+  >> , << P  ?or  a tier is one line: the next has its own  [first]
   >> , << not  ?and  tests are joined by `and` and `or`  [sided]
   O >> contains K  K  a label is asked by its key
   ( A where >> %labels K  it.{4.one} K  whose label this is stands in front
