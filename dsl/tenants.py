@@ -59,7 +59,9 @@ def refused(
                 what, why = f"`{node.keyword}:`", _SHARED[point]
             case s.MetricDecl(source=kind) if kind in _ASKED:
                 what, why = f"a metric from `{kind}`", _ASKED[kind]
-            case s.Header(name="order", value=s.Word(value=text)) if _below(text):
+            case s.Header(name="order", value=s.Word(value=text)) if (
+                number := exact_decimal(text)
+            ) is not None and number < LEAST_ORDER:
                 what, why = f"an order below {LEAST_ORDER}", "those come before everybody's"
             case _:
                 continue
@@ -67,11 +69,6 @@ def refused(
         at = (source, node.span) if used is None else used.place
         message = f"{by}{what} is not for the policies of a namespace"
         yield Diagnostic("P121", message, *at, helps=(why,))
-
-
-def _below(text: str) -> bool:
-    number = exact_decimal(text)
-    return number is not None and number < LEAST_ORDER
 
 
 def too_many(tenant: Tenant, plans: Sequence[Plan]) -> Iterator[Diagnostic]:

@@ -42,7 +42,9 @@ class Unit(NamedTuple):
 
     def __str__(self) -> str:
         """Names the unit as a diagnostic does."""
-        return _UNIT_NAMES.get(self) or _spell(self)
+        powers = zip(("cores", "bytes", "seconds"), self, strict=True)
+        words = (name if power == 1 else f"{name}^{power}" for name, power in powers if power)
+        return _UNIT_NAMES.get(self) or " ".join(words)
 
 
 PLAIN: Final = Unit()
@@ -59,14 +61,6 @@ _UNIT_NAMES: Final = {
     Unit(core=1, second=-1): "cores per second",
     Unit(second=-1): "a plain number per second",
 }
-
-
-def _spell(unit: Unit) -> str:
-    words = []
-    for name, power in zip(("cores", "bytes", "seconds"), unit, strict=True):
-        if power:
-            words.append(name if power == 1 else f"{name}^{power}")
-    return " ".join(words)
 
 
 class Kind(Enum):

@@ -260,8 +260,9 @@ def _beside(rule: RuleFacts, usual: Ranges, one: ir.Expr, other: ir.Expr) -> Ite
     if 0 <= found.low < found.high <= 1 and not isinstance(ir.with_data(one), ir.If):
         text = rule.source.slice(other.span)
         fix = Fix(other.span, f"{text}%") if re.fullmatch(r"\d+(\.\d+)?", text) else None
+        help_ = f"did you mean {text if fix is not None else number_text(value)}%?"
         message = f"`{rule.text(one.span)}` is a share from 0 to 1, and `{text}` is far above"
-        yield rule.warning("P222", message, other.span, f"did you mean {text}%?", fix=fix)
+        yield rule.warning("P222", message, other.span, help_, fix=fix)
 
 
 #: When an exporter dies its node would look idle and attract all new pods.

@@ -57,8 +57,7 @@ def is_word(typer: Typer, node: s.Is) -> ir.Expr:
     """Returns the condition of `x is word`."""
     _left_as_text(typer, node.left)
     left = typer.check(node.left)
-    text = typer.text(node.left)
-    _word_for_nothing(typer, node, text, node.right, negated=node.negated)
+    _word_for_nothing(typer, node, typer.text(node.left), node.right, negated=node.negated)
     field_as_word(typer, node.right, Severity.WARNING)
     right = _word_or_expression(typer, node.right, left)
     one, other = _same_type(typer, "is", left, right)
@@ -254,13 +253,12 @@ def _is_bare(node: s.Expr) -> TypeGuard[s.Field]:
 
 def in_list(typer: Typer, node: s.In) -> ir.Expr:
     """Returns the condition of `x in [a, b]` and `x in 1..5`."""
-    scope = typer
     members = node.members
     spec = names.spec_of(canonical(members.path))[0] if _is_bare(members) else None
     if spec is not None and spec.keyed and isinstance(node.left, s.Text):
         there = "missing" if node.negated else "present"
         better = f"{spec.name}[{quoted_key(node.left.value)}] is {there}"
-        raise scope.refuse("P101", f"`{spec.name}` is asked by its key", node, fix=better)
+        raise typer.refuse("P101", f"`{spec.name}` is asked by its key", node, fix=better)
     left = typer.check(node.left)
     if isinstance(members, s.Range):
         return _range(typer, node, members, left)
@@ -362,7 +360,13 @@ def text_test(typer: Typer, node: s.TextTest) -> ir.Expr:
     if node.operator == "contains" and left.type.kind is Kind.LIST:
         kind = making.item_type(left)
         like = making.made(ir.Read, left.span, kind, field="pod.name")
-        return making.member(node.span, _word_or_expression(typer, node.right, like), left)
+        item = _word_or_expression(typer, node.right, like)
+        name, value = typer.text(left), item.value if isinstance(item, ir.Const) else ":"
+        if name.endswith(".images") and not re.search("[:@]", str(value)):
+            message = f"this asks for an image that is exactly `{value}`, without a tag"
+            help_ = f"write  any({name} where it contains {typer.text(node.right)})"
+            typer.warn("P317", message, node.right, help_)
+        return making.member(node.span, item, left)
     left = typer.want(left, "text", f"`{node.operator}`")
     matches = node.operator == "matches"
     right = (_pattern if matches else names.label_value)(typer, node.right)

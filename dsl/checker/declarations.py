@@ -25,7 +25,7 @@ from dsl.checker.typer import Typer
 from dsl.functions import number_text
 from dsl.making import constant
 from dsl.nearest import closest
-from dsl.plan import DOMAINS, MetricSpec
+from dsl.plan import DOMAINS, OF_NODES, MetricSpec
 from dsl.quantities import to_float
 from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
 from dsl.source import Span
@@ -248,6 +248,12 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
     words = tuple(one.value for one in by.values) if by is not None else ()
     if by is not None and len(words) > _PAIR:
         raise scope.refuse("P209", "`by` takes one label, or the two of a pair", by)
+    for word in by.values if by is not None else ():
+        near = word.value.lower().removesuffix("s")
+        known = near != word.value and near in (*OF_NODES, *_LEVELS)
+        if known and not re.search(rf"\b{word.value}\b", texts[0]):
+            message = f"`{word.value}` is the name of a label here, and says nothing of a {near}"
+            scope.warn("P317", message, word, fix=near)
     # What is wrong with both is told of both.
     every = attempt(_seconds, scope, clauses.get("metric_every"), "every", _EVERY)
     longest = stale_by_default(every or _EVERY)

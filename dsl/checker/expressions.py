@@ -62,7 +62,7 @@ def _name(typer: Typer, node: s.Name) -> Typed:
         raise Refused
     metric = find_metric(typer, node.name)
     if metric is None:
-        raise names.no_name(typer, node, in_pods=typer.place.pods)
+        raise names.no_name(typer, node)
     return typer.sample(metric, node.span)
 
 

@@ -80,7 +80,8 @@ def _odd_size(scope: Scope, typed: Flex, unit: t.Unit, neighbour: Typed | None) 
     size = abs(typed.exact or Fraction(0))
     if typed.sort != "plain" or not size or not re.fullmatch(r"-?\d+(\.\d+)?", typed.text):
         return
-    reads = isinstance(neighbour, ir.Read)
+    met = tuple(ir.walk(neighbour)) if isinstance(neighbour, ir.Core) else ()
+    reads = bool(met) and all(isinstance(one, ir.Read | ir.Named | ir.Arith) for one in met)
     if unit.byte == 1 and unit.core == 0 and size < (_FEW_BYTES if reads else _SMALL_BYTES):
         rate = "/1s" if unit.second else ""
         help_ = f"did you mean {typed.text}Gi{rate} or {typed.text}Mi{rate}?"
@@ -89,7 +90,7 @@ def _odd_size(scope: Scope, typed: Flex, unit: t.Unit, neighbour: Typed | None) 
     if unit == t.SECONDS and neighbour is not None and written and size.denominator == 1:
         message = f"`{typed.text}` next to a duration is {typed.text} seconds"
         scope.warn("P220", message, typed, f"write  {typed.text}s   or   {typed.text}min")
-    of_pod = isinstance(neighbour, ir.Read) and neighbour.level is not t.Level.NODE
+    of_pod = isinstance(neighbour, ir.Core) and neighbour.level is not t.Level.NODE
     if unit == t.CORES and reads and size >= (_MANY_CORES_OF_A_POD if of_pod else _MANY_CORES):
         scope.warn(
             "P220",

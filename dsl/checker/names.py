@@ -209,7 +209,7 @@ def _listed(name: str) -> tuple[str, ...]:
     return ("fields start with pod, node, namespace, cluster, time, it or zone",)
 
 
-def no_name(scope: Scope, node: s.Name, *, in_pods: bool) -> Refused:
+def no_name(scope: Typer, node: s.Name) -> Refused:
     """Refuses a name that nothing has."""
     message = f"no metric, let or field is called `{node.name}`"
     close = closest(node.name, scope.names()) if node.name not in scope.params else None
@@ -217,10 +217,13 @@ def no_name(scope: Scope, node: s.Name, *, in_pods: bool) -> Refused:
         bundled = close in CATALOGUE and close not in scope.metrics
         more = f" (bundled metric: {CATALOGUE[close].doc})" if bundled else ""
         return scope.refuse("P102", message, node, f"did you mean `{close}`?{more}", fix=close)
-    better = _meant(scope, node.name, in_pods=in_pods)
+    better = _meant(scope, node.name, in_pods=scope.place.pods)
     if better is not None:
         return _refused(scope, "P102", message, (node.span, node.span), better)
-    help_ = f'declare it:  let {node.name} = EXPRESSION   or, if it is a text, write  "{node.name}"'
+    # A text would be the same for all, and all be of one group.
+    other = f"label, write  pod.label[{node.name}]"
+    other = other if scope.place.groups else f'text, write  "{node.name}"'
+    help_ = f"declare it:  let {node.name} = EXPRESSION   or, if it is a {other}"
     series = f'a series of Prometheus is  metric {node.name} = promql "{node.name}" by instance'
     return scope.refuse("P102", message, node, series if "_" in node.name else help_)
 

@@ -31,9 +31,11 @@ def domain(typer: Typer, node: s.Expr) -> str:
         if isinstance(value, ir.Const) and isinstance(value.value, str):
             return value.value if value.value in _NAMED else f"label:{value.value}"
     if isinstance(node, s.Text) and node.value:
+        if node.value in _NAMED:
+            what = f"in quotes this is the label `{node.value}`, and not the {node.value} of a node"
+            typer.warn("P317", what, node, fix=node.value)
         return f"label:{node.value}"
-    name = node.name if isinstance(node, s.Name) else ""
-    name = node.value if isinstance(node, s.Word) else name
+    name: str = node.name if isinstance(node, s.Name) else getattr(node, "value", "")
     if name not in _NAMED:
         message = f"`{typer.text(node)}` is no topology"
         help_ = 'write  node, zone, region, rack   or a label key in quotes: "example.com/row"'
@@ -87,7 +89,11 @@ def member(
 ) -> tuple[ir.Expr, ir.Expr]:
     """Checks a `by`; returns it asked of the pod, and of a pod of a set that the guard is about."""
     wants, helps = "text or number", ("write for example  by pod.label[app]",)
-    typed = typer.expression(written)
+    with typer.inside(structs.replace(typer.place, groups=True)):
+        typed = typer.expression(written)
+    if isinstance(written, s.Text):
+        message = "this text is the same for all pods, so all are in one group"
+        typer.warn("P317", message, written, *helps)
     if isinstance(typed, Flex):
         raise _no_member(typer, typed, what)
     by = typer.want(typed, wants, f"`{what}`", helps=helps)

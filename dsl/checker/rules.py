@@ -301,10 +301,8 @@ def _preference(rules: Rules, node: s.Rule, parts: Parts) -> tuple[ir.Expr, str,
     if node.direction:
         if avoid:
             other = "most" if node.direction == "least" else "least"
-            message, help_ = (
-                f"`avoid: {node.direction}` says no twice",
-                f"write  prefer: {other} {text}",
-            )
+            message = f"`avoid: {node.direction}` says no twice"
+            help_ = f"write  prefer: {other} {text}"
             raise scope.refuse("P209", message, span, help_)
         value = rules.want(typed, "number or time", f"`{node.direction}`", "P205")
         return value, "minmax", node.direction == "least"

@@ -16,11 +16,13 @@ from dsl.checker.typer import Place
 from dsl.making import arith, compare, constant, func, logical, made, read
 from dsl.schema import FIELDS, request_unit
 from dsl.source import Span
-from dsl.types import NUMBER, Level
+from dsl.types import NUMBER, Kind, Level
 
 _SCORES: Final = frozenset(name for name in FIELDS if name.startswith("score"))
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+#: A value as messages have it.
+_HOLE: Final = re.compile(r"\{(([a-z_.]+)(\[[^]]+\])?)\}")
 _PROTECTED: Final = ("kubernetes.io", "k8s.io")
 _DIRECTIONS: Final = {"ascending": "asc", "descending": "desc", "listed": "listed"}
 
@@ -182,6 +184,13 @@ def _action(rules: Rules, part: s.Clause) -> ir.Action:
         _writable(rules, key, key_node)
         typed = rules.expression(written)
         value = rules.want(typed, "single value", f"`{key}`")
+        found = _HOLE.search(written.value) if isinstance(written, s.Text) else None
+        spec = FIELDS.get(found[2]) if found is not None else None
+        if found is not None and spec is not None and spec.keyed == bool(found[3]):
+            what = "only messages and events take values in braces"
+            sure = found[0] == written.value and spec.type.kind not in (Kind.LIST, Kind.PODS)
+            helps = () if sure else (f'put it together:  join("text ", {found[1]})',)
+            rules.warn("P317", what, written, *helps, fix=found[1] if sure else None)
     kind = "label" if part.name == "set_label" else "annotate"
     return ir.Action(span=part.span, kind=kind, key=key, value=value)
 

@@ -178,6 +178,7 @@ class Place(Struct, frozen=True):
         pods: whether `it` means a pod of a set.
         placed: whether those pods are on nodes.
         containers: whether `it` means a container.
+        groups: whether what is asked tells groups of pods apart.
         item: what `it` alone means: the item of a list that an aggregate runs over.
         results: fields that only some statements know: `score.total`, `victims.count`.
         root: the whole expression, whose subject a bare `max` means.
@@ -186,6 +187,7 @@ class Place(Struct, frozen=True):
     pods: bool = False
     placed: bool = True
     containers: bool = False
+    groups: bool = False
     item: ir.Expr | None = None
     results: frozenset[str] = frozenset()
     root: s.Expr | None = None

@@ -99,8 +99,10 @@ P019: labels
   @ O K =|== [ M ]  {O.one}[K] in [M]  one of a list is asked by `in`
   @ O K =|== L  {O.one} K in [L]  one of a list is asked by `in`
   @ O K =|== Q *  {O.one}[K] like Q*  a pattern stands behind `like`
+  O K = A @, K2 = B  ?O K = A or O K2 = B  a tier is one line: the next has its own  [first]
   O K = A @, K2 = B  ?O K = A and O K2 = B  tests are joined by `and` and `or`
   >> , << P  ?and  tests are joined by `and` and `or`  [sided]
+  >> , << P  ?or  a tier is one line: the next has its own  [first]
   >> , << not  ?and  tests are joined by `and` and `or`  [sided]
   O >> contains K  K  a label is asked by its key
   ( A where >> %labels K  it.{4.one} K  whose label this is stands in front
@@ -128,7 +130,7 @@ P021: queries of Prometheus
   @ W { W2 =|=~|!=|!~ X }  ?  %query  [rules]
   @ W offset|on|ignoring|group_left|group_right X  ?  %query  [rules]
 P022: words that are one of a few
-  mode : >> canary N << END  canary {N}%  a canary is a share of the pods  [mode]
+  mode : >> canary N << END  canary {N.share}%  a canary is a share of the pods  [mode]
   str|text|word|label  string  there is no type `{}`  [param]
   int|integer|float|double|decimal|long  number  there is no type `{}`  [param]
   boolean|flag  bool  there is no type `{}`  [param]

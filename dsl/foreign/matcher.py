@@ -329,9 +329,9 @@ class _Matching(NamedTuple):
         return n if n > i and self.tokens[n - 1].end == found.end() else None
 
     def several(self, i: int, at_least: int) -> int | None:
-        """Values with commas between them."""
+        """Values with commas between them, until a field: that is where the next test starts."""
         end, follows = None, self._run("K", i) or self.value(i)
-        while follows is not None:
+        while follows is not None and (end is None or self._end("P", end + 1) is None):
             end, at_least = follows, at_least - 1
             if end + 1 >= len(self.tokens) or self.tokens[end].text != ",":
                 break
@@ -432,6 +432,7 @@ def in_quotes(text: str) -> str:
 CHANGES: Final[dict[str, Callable[[str, str], str]]] = {
     "equal": lambda text, _: text.rjust(2, "="),
     "before": lambda text, _: f"{float(text) - 1:g}",
+    "share": lambda text, _: f"{float(text) * (100 if float(text) < 1 else 1):g}",
     "weeks": lambda text, _: f"{float(text) * 7:g}",
     "years": lambda text, _: f"{float(text) * 365:g}",
     "bare": lambda text, _: bare(text),

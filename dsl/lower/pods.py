@@ -68,12 +68,7 @@ def pod_aggregate(plan: PodSum) -> Run:
 
 def nodes_of_domains(plan: PodSum) -> Run:
     """Returns the closure that reduces the nodes of each domain to the rows of a frame."""
-
-    def per_domain(frame: Frame) -> Value:
-        everyone = frame.over(frame.all_nodes())
-        return _per_domain(plan, frame, everyone, everyone.rows)
-
-    return per_domain
+    return lambda frame: _per_domain(plan, frame, all_ := frame.over(frame.all_nodes()), all_.rows)
 
 
 def _per_domain(plan: PodSum, frame: Frame, everyone: Frame, nodes: Group | slice) -> Value:

@@ -100,12 +100,6 @@ class Cluster(Struct, frozen=True):
         alone = len(self.things) if not thing.name or thing.kind == "pod" else 0
         return thing.kind, thing.get("namespace", "") or "default", thing.name, alone
 
-    def with_thing(self, new: Thing) -> "Cluster":
-        """With one more object, or with that object changed."""
-        key = self.key_of(new)
-        old = self.things.get(key)
-        return replace(self, things={**self.things, key: old.merged(new) if old else new})
-
 
 class Expected(Struct, frozen=True):
     """One expectation with its values read."""

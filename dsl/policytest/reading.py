@@ -131,12 +131,13 @@ class _Reader:
     def _given(self, cluster: m.Cluster, node: s.Given, *, once: bool = False) -> m.Cluster:
         if isinstance(node, s.Fixture):
             new = self._thing(node)
+            old = cluster.things.get(key := cluster.key_of(new))
             # Above the tests each object stands once; changing it is for tests.
-            if once and cluster.key_of(new) in cluster.things:
+            if once and old is not None:
                 rest = " ".join(self.source.slice(node.span).partition(":")[2].split())
                 help_ = f"write all of it in one place; in a test  given {node.kind} {rest}"
                 self._report("P703", f"`{new.name}` is given a second time", node.span, help_)
-            return cluster.with_thing(new)
+            return replace(cluster, things={**cluster.things, key: old.merged(new) if old else new})
         if node.kind == "metric":
             return self._metric(cluster, node)
         if node.kind == "now":

@@ -132,7 +132,8 @@ def test_found(text, expected):
         "filter: load is present and load < $b",
         "filter: pod.label a=1 -> node.label k=1\nfilter: pod.label a=2 -> node.label k=2",
         "filter: pod.priority < 10\nfilter: pod.priority > 5 -> node.ready",
-        "filter: pod.images contains a -> node.label k=1\nfilter: pod.image is b -> node.label k=2",
+        'filter: pod.images contains "a:1" -> node.label k=1\n'
+        "filter: pod.image is b -> node.label k=2",
         "filter: pod.qos is Guaranteed -> node.label k=1\nfilter: pod.cpu == 0 -> node.label k=2",
         "filter: pod.gpu > 0 -> node.ready\nfilter: pod.gpu > 1 -> node.label k=1",
         "score: 100 - bandwidth/max*100",
@@ -307,3 +308,8 @@ def test_a_missing_parameter_is_a_note(tmp_path):
     result = check(tmp_path, "--deny-warnings", a="param p: string\nfilter: node.label k=$p\n")
     assert result.exit_code == 0
     assert "note[P104]" in result.stdout
+
+
+def test_a_share_is_proposed_for_what_a_parameter_is():
+    (one,) = found("param top = 80\nfilter: rank(node.cpu.free) < $top\n")
+    assert (one.code, one.fix, one.helps) == ("P222", None, ("did you mean 80%?",))
