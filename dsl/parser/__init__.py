@@ -30,7 +30,7 @@ _How = tuple[str, Callable[[_Builder, Raw], Any]]
 _STATEMENT: Final[_How] = "start", lambda builder, tree: builder.statement(tree.children[0])
 _TEST: Final[_How] = "testfile", test_statement
 #: A line that only closes brackets.
-_CLOSES: Final = re.compile(r"[\s})\];,]+(?:#[^\n]*\s*)*")
+_CLOSES: Final = re.compile(r"[\s})\];,]+(?:#[^\n]*+\s*+)*+")  # possessive: linear
 #: Wrong statements of a file of which it is tried what may be meant: each costs many readings.
 _MAX_TRIED: Final = 40
 

@@ -87,7 +87,10 @@ class Used:
         if all(one.plugin.points().sort_key is None for one in plugins):
             plugins.append(Weighted(PrioritySort()))
         profile = Profile("berth", tuple(plugins))
-        return chain.framework_of(profile, Bundle("", self.plans, {}), worlds=worlds)
+        try:
+            return chain.framework_of(profile, Bundle("", self.plans, {}), worlds=worlds)
+        except ValueError as wrong:
+            raise CannotJudgeError(str(wrong)) from wrong
 
 
 class Library:

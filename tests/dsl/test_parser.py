@@ -202,3 +202,10 @@ assert read("filter: node.ready &&")[0][1]
 assert loaded()
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_signs_that_close_a_broken_statement_are_read_in_linear_time():
+    """A comment of many `#` behind one was gone through in all ways; this did not end."""
+    for ending in ("\n x", "\n", ""):
+        text = "filter: (\n)" + "#" * 200 + ending
+        assert list(Parser().statements(read_source("p.policy", text)[0]))

@@ -375,6 +375,12 @@ def test_what_is_not_said_is_an_error(run):
     got, message = outcome(run(tests, head=head, p="sort: pod.name\n", q="sort: pod.uid\n"))
     assert got == "error"
     assert "two of the policies sort the queue" in message
+    heavy = "use p weight 1Ei\nnode: a\n"
+    got, message = outcome(run(tests, head=heavy, p="score: 1\n"))
+    assert (got, "the weights of all plugins together must stay below" in message) == (
+        "error",
+        True,
+    )
     skipped = 'test: "t"\n  given pod\n  expect skipped 1\n'
     got, message = outcome(run(skipped, head=head, p="score: 1\n", q="score: 1\n"))
     assert got == "error"
