@@ -12,7 +12,7 @@ from typing import Any, Final, TypeGuard
 from msgspec import Struct
 
 from dsl.source import Span
-from dsl.types import Level, Type
+from dsl.types import Kind, Level, Type
 
 
 class Core(Struct, frozen=True, eq=False, kw_only=True, gc=False):
@@ -282,6 +282,14 @@ def split_of(node: Expr) -> Func | None:
     """Returns the `split` that makes a list, None for other lists."""
     node = unnamed(node)
     return node if isinstance(node, Func) and node.name == "split" else None
+
+
+def list_below(longer: Compare) -> Expr:
+    """Returns the list of which a comparison says that it has too many items."""
+    items = longer.left
+    while items.type.kind is not Kind.LIST:
+        (items,) = children(items)
+    return items
 
 
 def is_across(node: Expr) -> TypeGuard[Pair]:
