@@ -57,8 +57,11 @@ def read_source(name: str, data: str | bytes) -> tuple[SourceFile, tuple[Diagnos
     return source, (*_controls(source), *_lookalikes(source))
 
 
-def _wrong(source: SourceFile, message: str, span: Span, help_: str, fix: str) -> Diagnostic:
-    return Diagnostic("P003", message, source, span, helps=(help_,), fix=Fix(span, fix))
+def _wrong(
+    source: SourceFile, message: str, span: Span, help_: str, better: str | None
+) -> Diagnostic:
+    fix = None if better is None else Fix(span, better)
+    return Diagnostic("P003", message, source, span, helps=(help_,), fix=fix)
 
 
 def _controls(source: SourceFile) -> list[Diagnostic]:
@@ -106,10 +109,10 @@ def _lookalikes(source: SourceFile) -> list[Diagnostic]:
             continue
         if better is None:
             message = f"`{word}` may only stand in quoted texts and comments"
-            helps = ("put the text in quotes",)
-            problems.append(Diagnostic("P003", message, source, span, helps=helps))
+            help_ = "put the text in quotes"
         else:
             shown = {" ": "a space", "": "nothing"}.get(better, f"`{better}`")
             message = f"this is Unicode's {unicodedata.name(word, 'sign').lower()}"
-            problems.append(_wrong(source, message, span, f"write {shown} instead", better))
+            help_ = f"write {shown} instead"
+        problems.append(_wrong(source, message, span, help_, better))
     return problems

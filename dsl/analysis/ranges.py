@@ -18,12 +18,12 @@ from dsl.diagnostics import Diagnostic, Fix
 from dsl.functions import number_text
 from dsl.plan import MetricSpec
 from dsl.schema import CATALOGUE
-from dsl.types import PLAIN, Kind, Level
+from dsl.types import NUMBER, PLAIN, Kind, Level
 
 _SHARES: Final = frozenset(CATALOGUE[one].query for one in ("cpu_usage", "memory_usage"))
 #: None of these is ever below 0.
 _BUNDLED: Final = frozenset(one.query for one in CATALOGUE.values())
-_RELATIVE: Final = ("max", "sum")
+_RELATIVE: Final = ("max", "sum", "min")
 _KEEPING: Final = ("max", "min", "avg", "median")
 OfMetric = Callable[[MetricSpec, float, float], tuple[float, float]]
 
@@ -33,10 +33,6 @@ class Range(NamedTuple):
 
     low: float
     high: float
-
-    def turned(self) -> "Range":
-        """Returns what its negative can be."""
-        return Range(-self.high, -self.low)
 
     def times(self, other: "Range") -> "Range":
         """Returns what a product can be."""
@@ -129,7 +125,7 @@ class Ranges:
         total = self._of(node.operands[0])
         for operator, operand in zip(node.operators, node.operands[1:], strict=True):
             one = self._of(operand)
-            one = one.turned() if operator == "-" else one
+            one = one.times(Range(-1.0, -1.0)) if operator == "-" else one
             total = Range(total.low + one.low, total.high + one.high)
         return total
 
@@ -149,7 +145,7 @@ class Ranges:
         return total
 
     def _share(self, above: list[ir.Expr], divisor: ir.Expr) -> Range | None:
-        """`x / max(x)` of a value that is not negative is 0..1; takes `x` out of `above`."""
+        """Of what is not negative `x / max(x)` is 0..1, `x / min(x)` above; takes out `x`."""
         of_node = [one for one in above if self._known is not None and _is_share(one, divisor)]
         if of_node:
             above.remove(of_node[0])
@@ -163,6 +159,8 @@ class Ranges:
         for one in above:
             if self._keys.key(one) == wanted and self._of(one).low >= 0:
                 above.remove(one)
+                if whole.function == "min":
+                    return Range(1.0, inf)
                 return Range(0.0, 1.0 if self._of(one).high > 0 else 0.0)
         return None
 
@@ -249,13 +247,21 @@ def _attracting(
 
 def _beside(rule: RuleFacts, usual: Ranges, one: ir.Expr, other: ir.Expr) -> Iterator[Diagnostic]:
     """Yields a share that is compared with 80, or is 80 where it is missing."""
-    value = other.value if isinstance(other, ir.Const) else None
-    if not isinstance(value, float) or not _OVERCOMMITTED < value <= _FULL:
+    value, text = getattr(other, "value", None), rule.source.slice(other.span)
+    if not isinstance(value, float):
         return
-    found = usual.range(one)
+    found, of = usual.range(one), ir.with_data(one)
+    counted = isinstance(of, ir.Read) or (isinstance(of, ir.Aggregate) and of.value is None)
+    no_share = (counted and of.type == NUMBER) or _OVERCOMMITTED < usual.range(of).high < inf
+    if no_share and text.endswith("%"):
+        message = f"`{rule.text(one.span)}` is no share, and `{text}` is {number_text(value)}"
+        yield rule.warning(
+            "P222", message, other.span, f"did you mean {text[:-1]}, or {text} of ...?"
+        )
+    if not _OVERCOMMITTED < value <= _FULL:
+        return
     # A number that is chosen is meant as it is, and a parameter may be another one tomorrow.
     if 0 <= found.low < found.high <= 1 and not isinstance(ir.with_data(one), ir.If):
-        text = rule.source.slice(other.span)
         fix = Fix(other.span, f"{text}%") if re.fullmatch(r"\d+(\.\d+)?", text) else None
         help_ = f"did you mean {text if fix is not None else number_text(value)}%?"
         message = f"`{rule.text(one.span)}` is a share from 0 to 1, and `{text}` is far above"
@@ -295,6 +301,8 @@ def _outside(rule: RuleFacts, core: ir.ScoreCore, bounds: Ranges) -> Iterator[Di
     if negative and not one and not isinstance(core.value, ir.Named):
         is_ = "is never above 0"
     # What the left side asks of a value is not known of its bounds.
+    elif found.low >= _FULL and not one:
+        is_ = f"is never below {_FULL:g}"
     elif inside or not bounds.reached(core.value) or fields_of(core.value) & fields_of(core.guard):
         return
     else:

@@ -145,11 +145,7 @@ def _look(rule: RuleFacts, node: ir.Expr, stock: Inventory) -> Iterator[Diagnost
         return
     there = known.get(key)
     if there is None:
-        # What others write with a slash between them is a key and its value.
-        label, _, value = key.partition("/")
-        pairs = [f"{label}={value}"] if value in known.get(label, ()) else []
-        message = f"no {owner} has the label {key}"
-        yield _missed(rule, node, message, pairs[0] if pairs else key, pairs or known)
+        yield _missed(rule, node, f"no {owner} has the label {key}", key, known)
     elif values and not any(one in there for one in values):
         wanted = _listed([f"{key}={one}" for one in values])
         shown = closest(str(values[0]), there) or max(sorted(there), key=there.__getitem__)

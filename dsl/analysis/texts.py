@@ -74,6 +74,9 @@ def _odd_text(
     low = value.lower().rstrip("s")
     better = _CALLED.get(low) or next((one for one in values if one.lower() == low), "")
     text = f"{field}[{left.key}]" if left.key else field
+    if value in ("Succeeded", "Failed") and "node.finished" not in rule.source.text:
+        message = f"`{text}` is never `{value}`: finished pods are in `node.finished` alone"
+        yield rule.warning("P317", message, right.span)
     if operator == "is" and better and better != value and values:
         message = f"`{text}` is never `{value}`, but `{better}`"
         yield _finding(rule, right, message, f"did you mean `{better}`?", better)
@@ -105,6 +108,17 @@ def _finding(
     alone = better and written.strip("'\"") == right.value
     fix = Fix(right.span, f"{quote}{better}{quote}") if alone else None
     return rule.warning("P317", message, right.span, help_, fix=fix)
+
+
+def counted_twice(rule: RuleFacts) -> Iterator[Diagnostic]:
+    """Yields `reserve: node.cpu.free >= pod.cpu`: the pod is on its node already."""
+    for node in ir.walk(*roots(rule.core)) if rule.point in ("reserve", "permit") else ():
+        read = {field for field, _ in fields_of(node)} if isinstance(node, ir.Compare) else set()
+        for one in read:
+            of = f"node.{one.removeprefix('pod.')}"
+            if one.startswith("pod.") and read & {f"{of}.free", f"{of}.requested"}:
+                message = f"the pod is on its node already, and in `{of}.requested`"
+                yield rule.warning("P317", message, node.span, f"write  {of}.free >= 0")
 
 
 def without_arrow(rule: RuleFacts) -> Iterator[Diagnostic]:

@@ -199,7 +199,7 @@ class FileChecker:
                 message = "`applies to` narrows no `sort`: the queue has one order, of all pods"
                 self.rules.warn("P120", message, node, "put `sort:` into a policy of its own")
         parts = self.rules.clauses(node.clauses, several=("annotate", "set_label", "event"))
-        left = attempt(self.rules.left, node)
+        left = node.left and attempt(self.rules.condition, node.left, "the left side of `->`")
         slot, check = _POINTS[node.point]
         core, roots = check(self.rules, node, left, parts)
         if left is None and node.left is not None:

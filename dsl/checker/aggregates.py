@@ -15,7 +15,6 @@ from dsl.checker.declarations import find_metric
 from dsl.checker.names import fixed_text
 from dsl.checker.scope import Refused
 from dsl.checker.typer import Typer
-from dsl.diagnostics import Fix
 from dsl.making import arith, constant, func, made
 from dsl.schema import FIELDS, NODE_SETS, POD_SETS, canonical
 from dsl.source import Span
@@ -64,7 +63,7 @@ def aggregate(typer: Typer, node: s.Aggregate) -> ir.Expr:
         if items is not None:
             return over_list(typer, node, items)
         if node.over is not None:
-            raise _no_set(typer, node.args[0], node.over)
+            raise _no_set(typer, node.over)
         of, written = Set("nodes", "candidates", ""), node.args[0]
     if written is None and (
         node.function not in ir.TESTS or (node.where is None and node.function != "count")
@@ -80,6 +79,8 @@ def aggregate(typer: Typer, node: s.Aggregate) -> ir.Expr:
     with typer.inside(each if pods or containers else typer.place):
         value = None if written is None else value_of(typer, node.function, written)
         where = None if node.where is None else where_of(typer, node.where)
+        if pods:
+            asks_each(typer, value, where)
     return _over(typer, node, of, (value, where))
 
 
@@ -117,14 +118,9 @@ def _label_of(typer: Typer, node: s.Call) -> str:
     return f"label:{fixed_text(typer, key)}"
 
 
-def _no_set(typer: Typer, first: s.Expr, over: s.Expr) -> Refused:
-    """Refuses `over zone` and `sum(node.pods over it.cpu)`."""
-    second, swapped = typer.text(over), typer.text(first)
-    if isinstance(over, s.Field) and _set(typer, first) is not None:
-        message = "`over` stands between a value and what it is taken of"
-        fix = Fix(Span(first.span.start, over.span.end), f"{second} over {swapped}")
-        return typer.refuse("P209", message, over, fix=fix)
-    last = second.removeprefix("node.")
+def _no_set(typer: Typer, over: s.Expr) -> Refused:
+    """Refuses `over zone`."""
+    last = typer.text(over).removeprefix("node.")
     known = (last, f"node.{last}", f"{last}.nodes")
     better = next((one for one in known if one in POD_SETS or one in NODE_SETS), "")
     help_ = f"write  over {better or 'node.pods, over nodes   or   over candidates'}"
@@ -308,6 +304,20 @@ def value_of(typer: Typer, function: str, written: s.Expr) -> ir.Expr:
 def where_of(typer: Typer, written: s.Expr) -> ir.Expr:
     """Checks the condition behind `where`."""
     return typer.want(typer.check(written), "condition", "`where`", "P208")
+
+
+def asks_each(typer: Typer, *parts: ir.Expr | None) -> None:
+    """Warns of what is the same for all pods of a set, as `victims where pod.priority < 5` is."""
+    for part in parts:
+        met = ir.walk(part)
+        own = [one for one in met if isinstance(one, ir.Read) and one.field.startswith("pod.")]
+        if part is not None and own and all(one.level is not Level.IT for one in met):
+            text, place = typer.text(own[0]), own[0].span
+            message = f"`{text}` is that of the pod to place, whichever pod of the set"
+            # A let may be meant for other rules.
+            within = part.span.start <= place.start and place.end <= part.span.end
+            better = f"it{text.removeprefix('pod')}" if within else None
+            typer.warn("P223", message, place, fix=better)
 
 
 def kind_of(function: str, value: ir.Expr | None) -> Type:

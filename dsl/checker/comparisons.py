@@ -155,6 +155,8 @@ def _bare_word(typer: Typer, node: s.Compare) -> None:
         place = Span(node.operator_span.start, right.span.end)
     elif low in ("true", "false") and kind is Kind.BOOL:
         better = low
+    elif written == f"it.{text}":
+        better = f"pod.{text}"
     elif kind is Kind.TEXT:
         better, sign = f'"{text}"', "is not" if node.operator == "!=" else "is"
         helps = (f"write  {written} {sign} {text}   or   {written} {node.operator} {better}",)

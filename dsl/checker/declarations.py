@@ -146,6 +146,11 @@ _LEVELS: Final = ("cluster", "namespace", "workload", "pod")
 #: Names are unique within a namespace, so the label of that may be written, too.
 _NAMED: Final = ("workload", "pod")
 _PAIR: Final = 2
+#: The label that names the node where there is no `by`.
+_NODE_LABELS: Final = ("node", "instance", "kubernetes_node")
+#: An aggregation of all that a query has, once what stands in its parentheses is gone.
+_SUMMED: Final = re.compile(r"\s*(?:sum|avg|min|max|count|group|quantile)\s*(?:by\[(.*)\])?\s*")
+_BY: Final = re.compile(r"\b(by|without)\s*\(([^()]*)\)")
 _NO_CLAUSES: Final = {
     "from_annotation": ("metric_by", "metric_every"),
     "from_object": ("metric_every",),
@@ -228,7 +233,7 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
     """Declares a metric of the file."""
     scope: Scope = typer
     declare_name(scope, node.name, node.name_span)
-    entry = MetricEntry(node.name, None, t.PLAIN, node)
+    entry = MetricEntry(node.name, None, t.PLAIN)
     scope.metrics[node.name] = entry
     clauses: dict[str, s.Clause] = scope.clauses(node.clauses)
     source = node.source.removeprefix("from_")
@@ -270,11 +275,26 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
         percent=percent,
     )
     _fits_source(scope, node, clauses, texts[0], owner_of(words)[0])
+    if source == "promql":
+        _keeps_label(scope, node.arguments[0], texts[0], words)
     entry.spec = metric_spec(node.name, definition, source, words)
     guilty = clauses.get("metric_stale")
     if guilty is not None and source in ("promql", "usage") and stale < every:
         message = f"`{node.name}` is stale before it is asked for again: it is missing in between"
         scope.warn("P226", message, guilty, f"write  stale {t.show(2 * every, t.DURATION)}")
+
+
+def _keeps_label(scope: Scope, place: s.Expr, query: str, words: tuple[str, ...]) -> None:
+    """Warns of `sum by (namespace) (x)` of a metric by node: none names a node."""
+    bare = _BY.sub(r"\1[\2]", re.sub(r"'[^']*'|\"[^\"]*\"", "", query))
+    while (outer := re.sub(r"\([^()]*\)", "", bare)) != bare:
+        bare = outer
+    summed, labels = _SUMMED.fullmatch(bare), words or _NODE_LABELS
+    kept = () if summed is None else re.findall(r"\w+", summed[1] or "")
+    if summed is None or words == ("cluster",) or any(one.endswith(labels) for one in kept):
+        return
+    message = f"this query drops the label `{labels[0]}`: no series says whose value it is"
+    scope.warn("P228", message, place, f"write for example  max by ({labels[0]}) (...)")
 
 
 def _texts(typer: Typer, node: s.MetricDecl) -> list[str]:

@@ -1,6 +1,5 @@
 """Fields and names: which value is meant, and what is suggested for a name that nobody has."""
 
-import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -25,6 +24,9 @@ _OF_CONTAINER: Final = ("it.name", "it.image", "it.request", "it.limit")
 _NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 #: A size, or the name of a volume plugin, follows.
 _OPEN: Final = ("hugepages-", "attachable-volumes-")
+_CONDITIONS: Final = (
+    "Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable",
+)  # fmt: skip
 _SETS: Final = {Kind.NODES: "nodes", Kind.PODS: "pods"}
 
 
@@ -58,6 +60,9 @@ def read_field(typer: Typer, node: s.Field) -> ir.Expr:
         if spec.name in AMOUNTS:
             of_node = spec.name.startswith("node.")
             name_resource(typer, key, node.key.span, of_node=of_node)
+        near = closest(key, _CONDITIONS) if spec.name == "node.condition" else None
+        if near not in (None, key):
+            typer.warn("P210", f"Kubernetes calls this condition `{near}`", node.key, fix=near)
     return make_read(typer, spec, key, node.span, of_its_node=of_its_node)
 
 
@@ -148,10 +153,6 @@ def name_resource(scope: Scope, key: str, span: Span, *, of_node: bool = False) 
 
 _MAX_LISTED: Final = 9
 _OWNERS: Final = ("pod", "node", "it", "time")
-_BOOLEANS: Final = {
-    **dict.fromkeys(("true", "yes", "on"), "true"),
-    **dict.fromkeys(("false", "no", "off"), "false"),
-}
 
 
 def _refused(
@@ -231,18 +232,17 @@ def no_name(scope: Typer, node: s.Name) -> Refused:
 def _meant(scope: Scope, name: str, *, in_pods: bool) -> Spelling | None:
     if name in scope.params:
         return Spelling(f"${name}", note="the parameter is")
+    field = next((one for one in FIELDS if one.startswith(f"{name}.")), None)
     for owner in ("it", *_OWNERS) if in_pods else _OWNERS:
         spec = FIELDS.get(f"{owner}.{name}")
-        if spec is not None:
+        if spec is not None and (in_pods or owner != "it" or field is None):
             alone = not spec.keyed and spec.type.kind is not Kind.PODS
             # A `day` may be that of the week.
             sure = alone and (in_pods or owner != "it") and name != "day"
             return Spelling(f"{spec.name}[KEY]" if spec.keyed else spec.name, sure=sure)
-    field = next((one for one in FIELDS if one.startswith(f"{name}.")), None)
     if field is not None:
         return Spelling(field, sure=False, note="alone it is no value: name a field of it, as in")
-    word = _BOOLEANS.get(name.lower())
-    return Spelling(word) if word else None
+    return Spelling(name.lower()) if name.lower() in ("true", "false") else None
 
 
 def no_function(scope: Scope, node: s.Call) -> Refused:
@@ -250,9 +250,6 @@ def no_function(scope: Scope, node: s.Call) -> Refused:
     message, place = f"there is no function `{node.name}`", (node.name_span, node.span)
     found = call_for(node.name, [scope.text(one) for one in node.args])
     if found is not None:
-        moment = re.fullmatch(r"time\(([\w.]+)\)", found.text)
-        if moment is not None and moment[1] in FIELDS and FIELDS[moment[1]].type.kind is Kind.TIME:
-            found = found._replace(text=moment[1])  # It is a time already.
         note = found.note or ("write" if found.text else "")
         return _refused(scope, "P106", message, place, found._replace(note=note))
     close = _near(node.name, (*FUNCTIONS, *AGGREGATES))

@@ -15,12 +15,11 @@ from dsl.checker.literals import read_number, read_seconds, settle
 from dsl.checker.names import param
 from dsl.checker.scope import Flex, Refused, Scope, Typed
 from dsl.checker.typer import Typer
-from dsl.diagnostics import Label
 from dsl.making import choice, constant, inverted, logical
 from dsl.quantities import to_float
 from dsl.reads import Reads
 from dsl.source import Span
-from dsl.types import DURATION, NUMBER, PLAIN, SECONDS, Kind, Level, show
+from dsl.types import DURATION, NUMBER, PLAIN, SECONDS, Kind, Level
 
 MAX_WEIGHT: Final = 1_000_000.0
 _STATUS: Final = {
@@ -60,12 +59,6 @@ class Rules(Typer, kw_only=True):
     norm: s.Clause | None = None
 
     # ---- sides
-
-    def left(self, node: s.Rule | s.Special) -> ir.Expr | None:
-        """Returns the side before the arrow."""
-        if node.left is None:
-            return None
-        return self.condition(node.left, "the left side of `->`")
 
     def right(self, node: s.Rule) -> ir.Expr:
         """Returns a right side that is a condition."""
@@ -410,18 +403,7 @@ def _refuse(
         read,
         *helps,
         label=f"without data this is false{outcome.get(point, '')}" * plain,
-        labels=_when_stale(scope, read.name),
     )
-
-
-def _when_stale(scope: Scope, name: str) -> tuple[Label, ...]:
-    entry = scope.metrics[name]
-    if entry.written is None or entry.spec is None:
-        return ()
-    stale = next((one for one in entry.written.clauses if one.name == "metric_stale"), None)
-    where = stale.span if stale is not None else entry.written.name_span
-    text = show(entry.spec.stale_seconds, DURATION)
-    return (Label(where, f"after {text} without a new value it is missing"),)
 
 
 def _is_of_a_set(root: ir.Expr, read: ir.Expr) -> bool:

@@ -84,7 +84,6 @@ class MetricEntry(Struct):
     name: str
     spec: MetricSpec | None
     unit: Unit
-    written: s.MetricDecl | None = None
 
 
 class _More(TypedDict, total=False):

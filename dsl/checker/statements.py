@@ -9,14 +9,14 @@ from typing import Final
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import comparisons, names, peers
-from dsl.checker.aggregates import too_long
+from dsl.checker.aggregates import asks_each, too_long
 from dsl.checker.literals import read_word, settle
 from dsl.checker.rules import Checked, Parts, Rules, holes, refuse_unsaid, unless
 from dsl.checker.typer import Place
 from dsl.making import arith, compare, constant, func, logical, made, read
 from dsl.schema import FIELDS, request_unit
 from dsl.source import Span
-from dsl.types import NUMBER, Kind, Level
+from dsl.types import NUMBER, TIME, Kind, Level
 
 _SCORES: Final = frozenset(name for name in FIELDS if name.startswith("score"))
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -192,6 +192,11 @@ def _action(rules: Rules, part: s.Clause) -> ir.Action:
             helps = () if sure else (f'put it together:  join("text ", {found[1]})',)
             rules.warn("P317", what, written, *helps, fix=found[1] if sure else None)
     kind = "label" if part.name == "set_label" else "annotate"
+    known = value.value if isinstance(value, ir.Const) else ":" if value.type == TIME else ""
+    if kind == "label" and found is None and known and not _NAME.fullmatch(str(known)):
+        message = "no label can have this value: the pod would not be bound"
+        help_ = f"write  annotate {rules.text(key_node)} = {rules.text(written)}"
+        raise rules.refuse("P111", message, written, help_)
     return ir.Action(span=part.span, kind=kind, key=key, value=value)
 
 
@@ -226,6 +231,7 @@ def preempt(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -
     with rules.inside(Place(pods=True)):
         if victims.values:
             where = rules.condition(victims.values[0], "`where`")
+            asks_each(rules, where)
         order = keys(rules, parts.get("victim_order"))
     with rules.inside(Place(results=_VICTIMS)):
         pick = keys(rules, parts.get("pick"))

@@ -52,9 +52,8 @@ _CALLS: Final = MappingProxyType(
 )
 #: What stands before the dot of a call and is no value.
 _LIBRARIES: Final = frozenset(
-    {"collections", "fmt", "json", "lists", "math", "np", "object", "os", "re", "regex", "str",
-     "strings", "time", "units"}
-)  # fmt: skip
+    {"lists", "math", "np", "object", "re", "regex", "str", "strings", "time", "units"}
+)
 #: A field, perhaps with a key.
 PATH: Final = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\[[^\[\]]*\])?(?:\.[A-Za-z_]\w*)*"
 _TESTS: Final = re.compile(r"\{0\} [a-z ]+ \{1\}")

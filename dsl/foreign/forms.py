@@ -135,7 +135,7 @@ P022: words that are one of a few
   int|integer|float|double|decimal|long  number  there is no type `{}`  [param]
   boolean|flag  bool  there is no type `{}`  [param]
   list of strings|texts|words  list of string  a list has one type  [param]
-  linear|minmaxscale|min_max  minmax  there is no scale `{}`
+  linear|min_max  minmax  there is no scale `{}`
   over >> node.zone|pod.zone|node.region|node.name  {2.tail}  `{}` is no topology  [spread]
 P017: quotes that are missing, or too much
   like >> K  {K.quote}  `{}` needs quotes
@@ -183,12 +183,12 @@ P015: words of other languages
   startswith|starts_with|beginswith|hasprefix|startwith  starts with
   endswith|ends_with|hassuffix|endwith  ends with
   starts|ends << A  {1} with
-  equals|equal|eq|equalto  is
+  equals|equal|eq  is
   is? equal|equals to  is
   is? not equal to  is not
   is not in  not in
   is? not one of  not in
-  is in|among  in
+  is in  in
   is? one of  in
   is? greater|bigger|more|larger|higher|above|over than  >
   is? less|smaller|fewer|lower|below|under than  <
@@ -207,8 +207,8 @@ P015: words of other languages
   ro  or
   nto|isnt|no  not
   between N and|to N2  in N..N2
-  then|implies|must  ->  -  [sided]
-  -> >> then|require|must|demand|only|should|filter|allow|need|needs  ""
+  then|implies  ->  -  [sided]
+  -> >> then|require|must|only|should|filter|allow|need|needs  ""
   : >> when|where|if|for|that|all|only|select|require|prefer  ""
   : >> @if X then Z  X -> Z
   @ case when X then X2 else X3 end  if X then X2 else X3
@@ -217,15 +217,15 @@ P015: words of other languages
   @ any|all ( X for W in A )  {1}(A where {X.it})  there are no loops
   @ count ( * )  count(node.pods)
   @ count|sum|avg|any|all|min|max P  {1}(P)  `{}` takes its value in parentheses
-  because|reason|msg|why|saying  message  -  [any]
+  because|reason|msg  message  -  [any]
   UnschedulableAndUnresolvable|unresolved|permanent  unresolvable
-  interval|each|step|refresh|poll  every  -  [metric]
-  descending|decreasing|down  desc  -  [sort]
+  interval|each|step|refresh  every  -  [metric]
+  descending|down  desc  -  [sort]
   : >> order by  ""  -  [sort]
   : >> by  ""  -  [sort]
   then  ,  -  [sort]
-  lowest|less|min|minimum|fewest|smallest|lesser|fewer|oldest|earliest  least  -  [prefer avoid]
-  highest|more|max|maximum|largest|biggest|greatest|newest|latest  most  -  [prefer avoid]
+  lowest|less|min|minimum|fewest|smallest|fewer|oldest  least  -  [prefer avoid]
+  highest|more|max|maximum|largest|biggest|greatest|newest  most  -  [prefer avoid]
   least|most of  {1}  -  [prefer avoid]
   A asc|ascending  least A  -  [prefer]
   A desc|descending  most A  -  [prefer]
@@ -234,7 +234,7 @@ P015: words of other languages
   : >> zone|node|region|rack << skew|hard|END  over {2}  -  [spread]
   max skew  skew  -  [spread]
   maxskew|max_skew|difference  skew  -  [spread]
-  strict|required|must|strictly|donotschedule|mandatory  hard  -  [spread]
+  strict|required|must|strictly|donotschedule  hard  -  [spread]
   deny|refuse|block|forbid|no  reject  -  [permit]
   @ pod.annotation|pod.annotations [ K ]  annotate K  use `annotate`  [binds]
   @ pod.annotation|pod.annotations [ T ]  annotate T  use `annotate`  [binds]
@@ -242,8 +242,8 @@ P015: words of other languages
   annotation K  annotate K  -  [prebind postbind]
   in|between|within N ..|to|and|- N2  from N to N2  -  [param]
   @ pod|node|it|namespace|cluster .. W2  {1}.W2
-  if|with|having|when|filter|whose  where
-  in|on|of|from|across|by|per|among|through|for  over
+  if|with|having|when|filter  where
+  in|on|of|from|across|by|per|for  over
 P014: signs of other languages
   &&|&  and
   ||  or
@@ -277,11 +277,11 @@ P014: signs of other languages
 P004: words that start a line elsewhere
   policy|policies|import|include|load|using|testing : << K  use  -  [head test]
   it|case|describe|scenario|example|spec << :  test  -  [head test]
-  deny|reject|disallow|block|exclude|ban << :  forbid  -  [head]
+  deny|reject|disallow|block|exclude << :  forbid  -  [head]
   allow|accept|assert|must|ensure|validate|constraint << :  require  -  [head]
   nodeselector|affinity|nodeaffinity  ?require: node.label KEY=VALUE  -  [head]
   name|metadata|module|plugin : << K  policy:  -  [head]
-  var|const|set|define|val|local|final << W =  let  -  [head]
+  var|const|set|define|val << W =  let  -  [head]
   @W :=|= << A  let W =  a value gets its name by `let`  [head]
   message|status  ?  it belongs to the rule above: indent it, without a colon  [head]
   >> - << S  ""  a policy has no list items  [head]

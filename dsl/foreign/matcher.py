@@ -399,10 +399,9 @@ class _Matching(NamedTuple):
             text = self._slice(parts.index(name), at)
         else:
             return found[0]
-        if not found[2]:
-            return text
-        with_names = {one: self._slice(n, at) for n, one in enumerate(parts) if one == "W"}
-        return CHANGES[found[2]](text, with_names.get("W", ""))
+        if found[2] == "it":
+            return re.sub(rf"\b{re.escape(self._slice(parts.index('W'), at))}\.", "it.", text)
+        return CHANGES[found[2]](text) if found[2] else text
 
 
 def _apart(text: str, start: int, end: int, better: str) -> str:
@@ -429,19 +428,18 @@ def in_quotes(text: str) -> str:
     return f"'{text}'" if '"' in text else f'"{text}"'
 
 
-CHANGES: Final[dict[str, Callable[[str, str], str]]] = {
-    "equal": lambda text, _: text.rjust(2, "="),
-    "before": lambda text, _: f"{float(text) - 1:g}",
-    "share": lambda text, _: f"{float(text) * (100 if float(text) < 1 else 1):g}",
-    "weeks": lambda text, _: f"{float(text) * 7:g}",
-    "years": lambda text, _: f"{float(text) * 365:g}",
-    "bare": lambda text, _: bare(text),
-    "quote": lambda text, _: in_quotes(text),
-    "glob": lambda text, _: in_quotes(bare(text).replace("%", "*")),
-    "low": lambda text, _: text.lower(),
-    "tail": lambda text, _: text.rpartition(".")[2],
-    "one": lambda text, _: text.removesuffix("s"),
-    "name": lambda text, _: re.sub(r"\W", "_", text.lstrip("$")),
-    "kebab": lambda text, _: re.sub(r"[^\w.-]+", "-", bare(text)).strip("-"),
-    "it": lambda text, name: re.sub(rf"\b{re.escape(name)}\.", "it.", text),
+CHANGES: Final[dict[str, Callable[[str], str]]] = {
+    "equal": lambda text: text.rjust(2, "="),
+    "before": lambda text: f"{float(text) - 1:g}",
+    "share": lambda text: f"{float(text) * (100 if float(text) < 1 else 1):g}",
+    "weeks": lambda text: f"{float(text) * 7:g}",
+    "years": lambda text: f"{float(text) * 365:g}",
+    "bare": bare,
+    "quote": in_quotes,
+    "glob": lambda text: in_quotes(bare(text).replace("%", "*")),
+    "low": str.lower,
+    "tail": lambda text: text.rpartition(".")[2],
+    "one": lambda text: text.removesuffix("s"),
+    "name": lambda text: re.sub(r"\W", "_", text.lstrip("$")),
+    "kebab": lambda text: re.sub(r"[^\w.-]+", "-", bare(text)).strip("-"),
 }

@@ -183,10 +183,6 @@ class Place:
         """All words that mean something to the grammar."""
         return frozenset(one for words in self.spelt.values() for one in words)
 
-    def fitting(self) -> list[str]:
-        """Returns the words that could stand here."""
-        return self.named(self.accepts)
-
     def named(self, accepts: frozenset[str]) -> list[str]:
         """Returns the words among what the grammar would take."""
         words = (one for name in sorted(accepts) for one in self.spelt.get(name, ()))

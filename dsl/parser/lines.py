@@ -20,10 +20,8 @@ _FIRST_LINES: Final = (
     (r"(deny|allow|violation|warn)(\[.*\])?[ \t]*(contains\b.*)?(if[ \t]*)?\{", "Rego"),
     (r"(def|class)[ \t]+\w+.*:[ \t]*$|(from[ \t]+\w+[ \t]+)?import[ \t]+\w+[ \t]*$", "Python"),
     (r"(func|type)[ \t]+[\w(]", "Go"),
-    (r"(?:Feature|Background|Scenario(?: Outline)?):", "Gherkin"),
     (r"[{\[][ \t]*$", "JSON"),
     (r"(?i:select[ \t]+.+[ \t]from[ \t]|create[ \t]+(policy|table)\b)", "SQL"),
-    (r"(acl|use_backend|frontend|backend|server|location)[ \t]+\S", "the configuration of a proxy"),
 )
 _SHAPES: Final = {
     "policy": "a policy is lines such as  filter: pod.name contains nginx -> node.label KEY=VALUE",

@@ -270,7 +270,7 @@ def _spellings(place: Place) -> Iterator[Edit]:
         fitting = place.named(place.fits(word.start()))
         yield from _near(place, word.span(), fitting)
     if place.start > 0 or place.alone:
-        yield from _near(place, (place.start, place.end), place.fitting())
+        yield from _near(place, (place.start, place.end), place.named(place.accepts))
 
 
 def _near(place: Place, at: tuple[int, int], fitting: list[str]) -> Iterator[Edit]:
@@ -319,7 +319,7 @@ def _missing(place: Place) -> Iterator[Edit]:
     """A comma or a word in front, without which nothing can be read."""
     at = place.start if not place.at_end else len(place.before)
     first = ("of", "then", "->") if "." in place.met else ("of", "then", "is", "contains", "->")
-    fitting = [*place.fitting(), *(("->",) if "_ARROW" in place.accepts else ())]
+    fitting = [*place.named(place.accepts), *(("->",) if "_ARROW" in place.accepts else ())]
     fitting.sort(key=lambda one: first.index(one) if one in first else len(first))
     comma = "COMMA" in place.accepts and not place.at_end
     for word in (*((",",) if comma else ()), *fitting):
