@@ -145,7 +145,10 @@ def _look(rule: RuleFacts, node: ir.Expr, stock: Inventory) -> Iterator[Diagnost
         return
     there = known.get(key)
     if there is None:
-        yield _missed(rule, node, f"no {owner} has the label {key}", key, known)
+        # Others write a key and its value with a slash.
+        label, _, value = key.partition("/")
+        near = {f"{label}={value}"} if value in known.get(label, ()) else known
+        yield _missed(rule, node, f"no {owner} has the label {key}", key, near)
     elif values and not any(one in there for one in values):
         wanted = _listed([f"{key}={one}" for one in values])
         shown = closest(str(values[0]), there) or max(sorted(there), key=there.__getitem__)

@@ -29,24 +29,22 @@ __all__ = ["CheckedPolicy", "Draft", "FileChecker", "ParamValue", "policy_name"]
 LANGUAGE: Final = 1
 _ALL: Final = 100
 _MAX_ORDER: Final = 1_000_000
-#: Of each point where its rules stand in a plan, and who checks them.
-_POINTS: Final[dict[str, tuple[str, Callable[..., Checked]]]] = {
-    **dict.fromkeys(("filter", "forbid"), ("filters", condition)),
-    **dict.fromkeys(("score", "prefer", "avoid"), ("scores", score)),
-    "gate": ("gates", condition),
-    "prefilter": ("prefilters", condition),
-    "reserve": ("reserves", condition),
-    "first": ("tiers", tier),
-    "spread": ("filters", statements.spread),
-    "sort": ("sorts", statements.sort),
-    "permit": ("permits", statements.permit),
-    "prebind": ("prebinds", statements.actions),
-    "bind": ("binds", statements.bind),
-    "postbind": ("postbinds", statements.actions),
-    "preempt": ("preempts", statements.preempt),
-    "gang": ("gangs", statements.gang),
-    "quota": ("quotas", statements.quota),
+#: Who checks the statements of each point.
+_POINTS: Final[dict[str, Callable[..., Checked]]] = {
+    **dict.fromkeys(("filter", "forbid", "gate", "prefilter", "reserve"), condition),
+    **dict.fromkeys(("score", "prefer", "avoid"), score),
+    **dict.fromkeys(("prebind", "postbind"), statements.actions),
+    "first": tier,
+    "spread": statements.spread,
+    "sort": statements.sort,
+    "permit": statements.permit,
+    "bind": statements.bind,
+    "preempt": statements.preempt,
+    "gang": statements.gang,
+    "quota": statements.quota,
 }
+#: Where they stand in a plan, if not in the plural of their point.
+_SLOTS: Final = {"forbid": "filters", "spread": "filters", "first": "tiers"}
 
 
 class CheckedPolicy(Head, frozen=True, kw_only=True):
@@ -200,9 +198,9 @@ class FileChecker:
                 self.rules.warn("P120", message, node, "put `sort:` into a policy of its own")
         parts = self.rules.clauses(node.clauses, several=("annotate", "set_label", "event"))
         left = node.left and attempt(self.rules.condition, node.left, "the left side of `->`")
-        slot, check = _POINTS[node.point]
-        core, roots = check(self.rules, node, left, parts)
+        core, roots = _POINTS[node.point](self.rules, node, left, parts)
         if left is None and node.left is not None:
             raise Refused
-        slot = "scores" if isinstance(core, ir.ScoreCore) else slot
+        point = "score" if isinstance(core, ir.ScoreCore) else node.point
+        slot = _SLOTS.get(point, f"{point}s")
         self._drafts.append(Draft(number, node, slot, core, reads_of(*roots)))

@@ -312,12 +312,11 @@ def asks_each(typer: Typer, *parts: ir.Expr | None) -> None:
         met = ir.walk(part)
         own = [one for one in met if isinstance(one, ir.Read) and one.field.startswith("pod.")]
         if part is not None and own and all(one.level is not Level.IT for one in met):
-            text, place = typer.text(own[0]), own[0].span
+            text = typer.text(own[0])
             message = f"`{text}` is that of the pod to place, whichever pod of the set"
             # A let may be meant for other rules.
-            within = part.span.start <= place.start and place.end <= part.span.end
-            better = f"it{text.removeprefix('pod')}" if within else None
-            typer.warn("P223", message, place, fix=better)
+            better = None if ir.has(ir.Named, part) else f"it{text.removeprefix('pod')}"
+            typer.warn("P223", message, own[0], fix=better)
 
 
 def kind_of(function: str, value: ir.Expr | None) -> Type:

@@ -294,7 +294,7 @@ def _keeps_label(scope: Scope, place: s.Expr, query: str, words: tuple[str, ...]
     if summed is None or words == ("cluster",) or any(one.endswith(labels) for one in kept):
         return
     message = f"this query drops the label `{labels[0]}`: no series says whose value it is"
-    scope.warn("P228", message, place, f"write for example  max by ({labels[0]}) (...)")
+    scope.warn("P228", message, place, f"write  max by ({labels[0]}) (...)")
 
 
 def _texts(typer: Typer, node: s.MetricDecl) -> list[str]:

@@ -117,16 +117,8 @@ def _settle_milli(scope: Scope, typed: Flex, unit: t.Unit, neighbour: Typed | No
     if unit == t.SECONDS:
         return constant(typed.span, to_float(typed.exact * 60_000), t.number_of(unit))
     if unit.byte:
-        first, second = sorted((neighbour or typed, typed), key=lambda one: one.span.start)
-        said = {True: "`m` is milli-cores here", False: str(unit)}
-        raise scope.refuse(
-            "P203",
-            f"cannot compare {unit} with cores",
-            first,
-            f"did you mean {typed.text[:-1]}Mi?",
-            label=said[first is typed],
-            labels=(Label(second.span, said[second is typed]),),
-        )
+        wants, help_ = "equal units are wanted", f"did you mean {typed.text[:-1]}Mi?"
+        raise scope.clash("P203", wants, neighbour or typed, typed, help_)
     message = f"`{typed.text}` is minutes or thousandths, and nothing here says which"
     help_ = f"write {typed.text}in, or {to_float(typed.exact)!r}"
     raise scope.refuse("P206", message, typed, help_)

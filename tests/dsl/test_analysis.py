@@ -85,7 +85,7 @@ def codes(text, **options):
         ("filter: (cpu_usage ?? 0)*100 < 80% or node.pods.free > 5%", ["P222", "P222"]),
         ("score: load/min*100", ["P310"]),
         ("reserve: node.cpu.free - pod.cpu >= 0", ["P317"]),
-        ("filter: count(node.pods where it.phase in [Failed, Running]) < 3", ["P317"]),
+        ('gate: pod.name matches "a-*" or any(queue.pods where it.phase is Failed)', ["P317"] * 2),
         ("score: 1 - load/max", ["P225"]),
         ("score: (node.cpu.requested + pod.cpu) / node.cpu.allocatable", ["P225"]),
         ("score: 10 * (load/max) / 100", ["P225"]),
