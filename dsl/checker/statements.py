@@ -196,7 +196,7 @@ def _action(rules: Rules, part: s.Clause) -> ir.Action:
     if kind == "label" and found is None and known and not _NAME.fullmatch(str(known)):
         message = "no label can have this value: the pod would not be bound"
         help_ = f"write  annotate {rules.text(key_node)} = {rules.text(written)}"
-        raise rules.refuse("P111", message, written, help_)
+        rules.warn("P317", message, written, help_)
     return ir.Action(span=part.span, kind=kind, key=key, value=value)
 
 
