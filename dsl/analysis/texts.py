@@ -20,8 +20,7 @@ _PARAM: Final = re.compile(r"\$[A-Za-z_]")
 _FOREIGN: Final = re.compile(r"[%^$|+()\[\]{}\\]")
 #: What makes a text a pattern.
 _SIGNS: Final = {"like": re.compile(r"[*?]"), "matches": re.compile(r"[\\^$.|?*+(\[{]")}
-#: `web-*`, and no `web.*`.
-_GLOB: Final = re.compile(r"(?!.*\.\*)[\w./:@*-]*[\w/:@-]\*[\w./:@*-]*")
+_PLAIN: Final = re.compile(r"[\w./:@*-]+")
 #: The values of a field, and what others call them.
 _VALUES: Final = {
     "node.arch": ("amd64", "arm64"),
@@ -61,7 +60,7 @@ def odd_texts(rule: RuleFacts) -> Iterator[Diagnostic]:
             help_ = f"write  contains {text}   for a part of the text, or  is {text}"
             yield _finding(rule, right, message, *_without_signs(operator, right) or (help_,))
             continue
-        if operator == "matches" and _GLOB.fullmatch(text):
+        if operator == "matches" and "*" in text and ".*" not in text and _PLAIN.fullmatch(text):
             message = "in a regular expression `*` repeats what stands before it"
             yield _finding(rule, right, message, f"write  like {text}")
         if operator == "matches" or not isinstance(left, ir.Read):

@@ -439,22 +439,24 @@ def too_long(typer: Typer, *roots: ir.Expr | None) -> tuple[ir.Compare, ...]:
     """Returns what holds where a list in these parts has more items than are looked at."""
     met = ir.walk(*roots) if typer.bounded else ()
     found = {id(one): typer.bounded[id(one)][1] for one in met if id(one) in typer.bounded}
-    for around in (one for one in met if isinstance(one, ir.NodeAggregate)):
-        for one in ir.walk(*ir.children(around)):
+    within: dict[str, list[ir.Expr]] = {}
+    for one in met:
+        if isinstance(one, ir.NodeAggregate):
+            within.setdefault(one.over, []).extend(ir.children(one))
+    for over, parts in within.items():
+        for one in ir.walk(*parts):
             longer = found.get(id(one))
             if longer is not None and longer.left.level is Level.NODE:
-                found[id(one)] = _anywhere(around, longer)
+                # Of all nodes of the set, not of the one at hand.
+                level = _outer_level([longer]) if over in _ALL_NODES else Level.NODE
+                most = made(
+                    ir.NodeAggregate, longer.left.span, NUMBER, level,
+                    function="max", value=longer.left, where=None, over=over,
+                )  # fmt: skip
+                found[id(one)] = making.compare(longer.span, most, ">", longer.right)
     # An equal text is an equal list.
-    text = typer.text
-    known = {
-        (text(ir.list_below(one)), getattr(one.right, "value", 0)): one for one in found.values()
-    }
+    known: dict[object, ir.Compare] = {}
+    for one in found.values():
+        key = getattr(one.right, "value", 0), getattr(one.left, "over", "")
+        known[typer.text(ir.list_below(one)), key] = one
     return tuple(known.values())
-
-
-def _anywhere(around: ir.NodeAggregate, longer: ir.Compare) -> ir.Compare:
-    """Asks of all nodes that an aggregate is over, and not of the one at hand."""
-    level = _outer_level([longer]) if around.over in _ALL_NODES else Level.NODE
-    shared = {"function": "max", "value": longer.left, "where": None, "over": around.over}
-    most = made(ir.NodeAggregate, longer.left.span, NUMBER, level, **shared)
-    return making.compare(longer.span, most, ">", longer.right)

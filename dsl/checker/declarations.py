@@ -28,7 +28,7 @@ from dsl.nearest import closest
 from dsl.plan import DOMAINS, OF_NODES, MetricSpec
 from dsl.quantities import to_float
 from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
-from dsl.source import Span
+from dsl.source import MAX_DEPTH, Span
 
 
 def declare_name(scope: Scope, name: str, span: Span) -> None:
@@ -146,10 +146,10 @@ _LEVELS: Final = ("cluster", "namespace", "workload", "pod")
 #: Names are unique within a namespace, so the label of that may be written, too.
 _NAMED: Final = ("workload", "pod")
 _PAIR: Final = 2
-#: The label that names the node where there is no `by`.
+#: Labels that name the node where there is no `by`.
 _NODE_LABELS: Final = ("node", "instance", "kubernetes_node")
-#: An aggregation of all that a query has, once what stands in its parentheses is gone.
-_SUMMED: Final = re.compile(r"\s*(?:sum|avg|min|max|count|group|quantile)\s*(?:by\[(.*)\])?\s*")
+#: An aggregation of all of a query, once what stands in parentheses is gone.
+_SUMMED: Final = re.compile(r"(?:sum|avg|min|max|count) ?(?:by\[(.*)\])?")
 _BY: Final = re.compile(r"\b(by|without)\s*\(([^()]*)\)")
 _NO_CLAUSES: Final = {
     "from_annotation": ("metric_by", "metric_every"),
@@ -287,9 +287,9 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
 def _keeps_label(scope: Scope, place: s.Expr, query: str, words: tuple[str, ...]) -> None:
     """Warns of `sum by (namespace) (x)` of a metric by node: none names a node."""
     bare = _BY.sub(r"\1[\2]", re.sub(r"'[^']*'|\"[^\"]*\"", "", query))
-    while (outer := re.sub(r"\([^()]*\)", "", bare)) != bare:
-        bare = outer
-    summed, labels = _SUMMED.fullmatch(bare), words or _NODE_LABELS
+    for _ in range(MAX_DEPTH):
+        bare = re.sub(r"\([^()]*\)", "", bare)
+    summed, labels = _SUMMED.fullmatch(" ".join(bare.split())), words or _NODE_LABELS
     kept = () if summed is None else re.findall(r"\w+", summed[1] or "")
     if summed is None or words == ("cluster",) or any(one.endswith(labels) for one in kept):
         return

@@ -24,9 +24,7 @@ _OF_CONTAINER: Final = ("it.name", "it.image", "it.request", "it.limit")
 _NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 #: A size, or the name of a volume plugin, follows.
 _OPEN: Final = ("hugepages-", "attachable-volumes-")
-_CONDITIONS: Final = (
-    "Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable",
-)  # fmt: skip
+_CONDITIONS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _SETS: Final = {Kind.NODES: "nodes", Kind.PODS: "pods"}
 
 

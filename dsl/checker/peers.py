@@ -19,7 +19,7 @@ from dsl.types import MISSING, NUMBER, TEXT, Kind, Level
 _NAMED: Final = ("node", "zone", "region", "rack")
 #: What others call a topology.
 _OTHERS: Final = {
-    **dict.fromkeys(("host", "hostname", "hosts", "nodes"), "node"),
+    **dict.fromkeys(("host", "hostname", "nodes"), "node"),
     **{f"{name}s": name for name in ("zone", "region", "rack")},
 }
 

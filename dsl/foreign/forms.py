@@ -218,7 +218,7 @@ P015: words of other languages
   @ count ( * )  count(node.pods)
   @ count|sum|avg|any|all|min|max P  {1}(P)  `{}` takes its value in parentheses
   because|reason|msg  message  -  [any]
-  UnschedulableAndUnresolvable|unresolved|permanent  unresolvable
+  UnschedulableAndUnresolvable|unresolved  unresolvable
   interval|each|step|refresh  every  -  [metric]
   descending|down  desc  -  [sort]
   : >> order by  ""  -  [sort]
