@@ -12,7 +12,7 @@ from typing import Any, Final, TypeGuard
 from msgspec import Struct
 
 from dsl.source import Span
-from dsl.types import Level, Type
+from dsl.types import Kind, Level, Type
 
 
 class Core(Struct, frozen=True, eq=False, kw_only=True, gc=False):
@@ -91,12 +91,6 @@ class Arith(Core, frozen=True):
     operands: "tuple[Expr, ...]"
 
 
-class Negate(Core, frozen=True):
-    """The negative of a number."""
-
-    operand: "Expr"
-
-
 class Func(Core, frozen=True):
     """A function; `min`, `max`, `sum`, `avg` and `median` here are element-wise."""
 
@@ -125,14 +119,6 @@ class Member(Core, frozen=True):
 
     item: "Expr"
     items: "Expr"
-
-
-class Between(Core, frozen=True):
-    """Whether a number is in a range, ends included."""
-
-    item: "Expr"
-    low: float
-    high: float
 
 
 class Missing(Core, frozen=True):
@@ -222,8 +208,8 @@ class Rank(Core, frozen=True):
 
 
 Expr = (
-    Const | Read | KeyedRead | ContainerRead | Metric | Pair | Named | Arith | Negate | Func
-    | Compare | TextTest | Member | Between | Missing | Coalesce | Logical | Not | If
+    Const | Read | KeyedRead | ContainerRead | Metric | Pair | Named | Arith | Func
+    | Compare | TextTest | Member | Missing | Coalesce | Logical | Not | If
     | Aggregate | Item | Rank
 )  # fmt: skip
 #: Aggregates of a condition alone.
@@ -233,7 +219,7 @@ TESTS: Final = ("count", "any", "all")
 # Passes ask for the parts of a node some ten times: a look-up is a fifth of a match.
 _CHILDREN: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
     **dict.fromkeys((Const, Read, ContainerRead, Metric, Item), lambda _: ()),
-    **dict.fromkeys((Negate, Missing, Not), lambda node: (node.operand,)),
+    **dict.fromkeys((Missing, Not), lambda node: (node.operand,)),
     **dict.fromkeys((Arith, Coalesce, Logical), attrgetter("operands")),
     **dict.fromkeys((Compare, TextTest, Pair), attrgetter("left", "right")),
     **dict.fromkeys(
@@ -248,7 +234,6 @@ _CHILDREN: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
     Named: lambda node: (node.body,),
     Func: attrgetter("args"),
     Member: attrgetter("item", "items"),
-    Between: lambda node: (node.item,),
     If: attrgetter("condition", "then", "other"),
 }
 
@@ -297,6 +282,14 @@ def split_of(node: Expr) -> Func | None:
     """Returns the `split` that makes a list, None for other lists."""
     node = unnamed(node)
     return node if isinstance(node, Func) and node.name == "split" else None
+
+
+def list_below(longer: Compare) -> Expr:
+    """Returns the list of which a comparison says that it has too many items."""
+    items = longer.left
+    while items.type.kind is not Kind.LIST:
+        (items,) = children(items)
+    return items
 
 
 def is_across(node: Expr) -> TypeGuard[Pair]:

@@ -79,8 +79,7 @@ def _path(core: ir.FilterCore, ask: Ask) -> Iterator[tuple[ir.Expr, bool]]:
 def beyond(longer: ir.Compare, text: str, ask: Ask) -> str:
     """Returns in words that a list has more items than are looked at."""
     count, most = ask(longer.left), ask(longer.right)
-    (items,) = ir.children(longer.left)
-    of_list = _words(text, items)
+    of_list = _words(text, ir.list_below(longer))
     return f"{of_list} has {show(count, NUMBER)} items, of which {show(most, NUMBER)} are looked at"
 
 

@@ -235,7 +235,6 @@ _MEANINGS: Final[Mapping[type, Callable[[Any, View], Value]]] = {
     ir.Pair: _pair,
     ir.Named: _named,
     ir.Arith: _arith,
-    ir.Negate: lambda node, view: -evaluate(node.operand, view),
     ir.Func: _call,
     ir.NodeAggregate: lambda node, view: _reduce(node, _nodes(node.over, view)),
     ir.PodAggregate: _pod_aggregate,
@@ -255,7 +254,6 @@ _MEANINGS: Final[Mapping[type, Callable[[Any, View], Value]]] = {
     ir.Compare: _test(functions.COMPARISONS),
     ir.TextTest: _test(functions.TEXT_TESTS),
     ir.Member: lambda node, view: evaluate(node.item, view) in (evaluate(node.items, view) or ()),
-    ir.Between: lambda node, view: node.low <= evaluate(node.item, view) <= node.high,
     ir.Missing: lambda node, view: is_missing(evaluate(node.operand, view)),
     ir.Logical: lambda node, view: (all if node.operator == "and" else any)(
         _each(node.operands, view)

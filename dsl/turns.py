@@ -91,21 +91,15 @@ def _ends(node: ir.Expr, slope: Callable[[ir.Expr], float]) -> Iterator[ir.Expr]
             raise _UnsteadyError
         if gain:
             yield _left(node.left, node.right, gain, node)
-    elif isinstance(node, ir.Between):
-        gain = slope(node.item)
-        for end in (node.low, node.high) if gain else ():
-            yield _left(node.item, constant(node.span, end, DURATION), gain, node)
 
 
 def _slope(node: ir.Expr, slope: Callable[[ir.Expr], float]) -> float:
     """What a value gains in a second; a condition nothing, until it turns."""
     match node:
-        case ir.Compare() | ir.Between() | ir.Missing():
+        case ir.Compare() | ir.Missing():
             gain = 0.0
         case ir.Named():
             gain = slope(node.body)
-        case ir.Negate():
-            gain = -slope(node.operand)
         case ir.Arith() if node.operators[0] in "+-":
             first, *rest = map(slope, node.operands)
             signed = zip(node.operators, rest, strict=True)
@@ -135,7 +129,7 @@ def _common(slopes: Sequence[float]) -> float:
     return slopes[0]
 
 
-def _left(left: ir.Expr, right: ir.Expr, gain: float, of: ir.Compare | ir.Between) -> ir.Expr:
+def _left(left: ir.Expr, right: ir.Expr, gain: float, of: ir.Compare) -> ir.Expr:
     """The seconds until the left side, which gains on the right one, is where the right one is."""
     operands = (right, left) if gain > 0 else (left, right)
     gap = arith(of.span, DURATION, ("-",), operands)

@@ -7,7 +7,7 @@ lets are looked through.
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import inf, isnan, nextafter
+from math import inf, isfinite, isnan, nextafter
 from typing import Any, Final
 
 from msgspec import Struct
@@ -25,23 +25,21 @@ _TESTS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
     "in": lambda value, items: value in items,
-    "..": lambda value, ends: ends[0] <= value <= ends[1],
 }
 #: Tests of which two are one, by their operators and whether they must hold.
 _JOINED: Final[dict[tuple[object, ...], Callable[[Any, Any], Any]]] = {
     ("in", True): frozenset.intersection,
     ("in", False): frozenset.union,
-    ("..", True): lambda a, b: (max(a[0], b[0]), min(a[1], b[1])),
     **{(sign, wanted): min if ("<" in sign) == wanted else max
        for sign in ("<", "<=", ">", ">=") for wanted in (True, False)},
 }  # fmt: skip
-#: What tests are against (of `in` a set, of `..` two ends), by operator and whether they must
-#: hold; where two are not one, also by what they are against.
+#: What tests are against (of `in` a set), by operator and whether they must hold; where two are
+#: not one, also by what they are against.
 Tests = Mapping[tuple[Any, ...], Any]
 
 
 def only_test(sign: str, against: object, *, wanted: bool = True) -> Tests:
-    """Returns one test, by an operator of the language, `in` or `..`."""
+    """Returns one test, by an operator of the language or `in`."""
     key = sign, wanted
     return {key if key in _JOINED else (*key, against): against}
 
@@ -76,9 +74,7 @@ def _possible(tests: Tests) -> bool:
     if values is None:
         ends = [*tests.get(("in", False), ())]
         for (sign, *_), against in tests.items():
-            if sign == "..":
-                ends += against
-            elif sign[0] in "<>":
+            if sign[0] in "<>":
                 ends.append(against)
         if not ends or isinstance(ends[0], str) or any(key[0] in TEXT_TESTS for key in tests):
             return True
@@ -164,8 +160,8 @@ def at_first(node: ir.Expr) -> Limit:
     if node.type.kind is Kind.TEXT:
         words = FIELDS[node.field].words if isinstance(node, ir.Read) else ()
         return Limit(missing, only_test("in", frozenset(words)) if words else {})
-    ends = natural_bounds(node)
-    return Limit(missing, {} if ends == (-inf, inf) else only_test("..", ends))
+    ends = zip((">=", "<="), natural_bounds(node), strict=True)
+    return Limit(missing, {(sign, True): end for sign, end in ends if isfinite(end)})
 
 
 def settled(*, wanted: bool) -> Limit:
@@ -288,8 +284,6 @@ class Cubes:
             case ir.Missing():
                 limit = Limit(missing=True, tests=None) if wanted else Limit(missing=False)
                 return self._limited(node.operand, limit)
-            case ir.Between() if node.low <= node.high:
-                return self._tested(node.item, "..", (node.low, node.high), wanted=wanted)
             case ir.Member(items=items):
                 fixed = ir.unnamed(items)
                 if isinstance(fixed, ir.Const) and isinstance(fixed.value, tuple):

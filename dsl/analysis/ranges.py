@@ -89,8 +89,6 @@ class Ranges:
                 return self._metric_bounds(node)
             case ir.Rank():
                 return _SHARE
-            case ir.Negate():
-                return self._of(node.operand).turned()
             case ir.Arith() if node.operators[0] in "+-":
                 return self._sum(node)
             case ir.Arith():
@@ -136,10 +134,9 @@ class Ranges:
         return total
 
     def _product(self, node: ir.Arith) -> Range:
-        first = node.operands[0]
-        total = Range(-1.0, -1.0) if isinstance(first, ir.Negate) else Range(1.0, 1.0)
-        above = [first.operand if isinstance(first, ir.Negate) else first]
-        below: list[ir.Expr] = []
+        first, total = node.operands[0], Range(1.0, 1.0)
+        negative = isinstance(first, ir.Arith) and set(first.operators) == {"*"}
+        above, below = [*(ir.children(first) if negative else (first,))], list[ir.Expr]()
         for operator, operand in zip(node.operators, node.operands[1:], strict=True):
             (above if operator == "*" else below).append(operand)
         for divisor in below:

@@ -429,8 +429,23 @@ def _bounded(typer: Typer, whole: ir.ItemAggregate) -> ir.Expr:
 def too_long(typer: Typer, *roots: ir.Expr | None) -> tuple[ir.Compare, ...]:
     """Returns what holds where a list in these parts has more items than are looked at."""
     met = ir.walk(*roots) if typer.bounded else ()
-    found = [typer.bounded[id(one)][1] for one in met if id(one) in typer.bounded]
+    found = {id(one): typer.bounded[id(one)][1] for one in met if id(one) in typer.bounded}
+    for around in (one for one in met if isinstance(one, ir.NodeAggregate)):
+        for one in ir.walk(*ir.children(around)):
+            longer = found.get(id(one))
+            if longer is not None and longer.left.level is Level.NODE:
+                found[id(one)] = _anywhere(around, longer)
     # An equal text is an equal list.
     text = typer.text
-    known = {(text(*ir.children(one.left)), getattr(one.right, "value", 0)): one for one in found}
+    known = {
+        (text(ir.list_below(one)), getattr(one.right, "value", 0)): one for one in found.values()
+    }
     return tuple(known.values())
+
+
+def _anywhere(around: ir.NodeAggregate, longer: ir.Compare) -> ir.Compare:
+    """Asks of all nodes that an aggregate is over, and not of the one at hand."""
+    level = _outer_level([longer]) if around.over in _ALL_NODES else Level.NODE
+    shared = {"function": "max", "value": longer.left, "where": None, "over": around.over}
+    most = made(ir.NodeAggregate, longer.left.span, NUMBER, level, **shared)
+    return making.compare(longer.span, most, ">", longer.right)

@@ -321,32 +321,28 @@ def _range(typer: Typer, node: s.In, members: s.Range, left: Typed) -> ir.Expr:
     _no_version(typer, left, members, word=False)
     item = typer.want(left, "number", "a range")
     unit = item.type.unit or PLAIN
-    ends = []
+    ends: list[ir.Const] = []
     for one in (members.low, members.high):
         solid = settle(typer, typer.check(one), unit, item)
         if not isinstance(solid, ir.Const) or solid.type.unit != unit:
             raise typer.clash("P203", "a range wants the unit of its value", item, solid)
-        ends.append(float(solid.value))  # type: ignore[arg-type]  # a number by its type
-    low, high = ends
+        ends.append(solid)
+    low, high = (float(one.value) for one in ends)  # type: ignore[arg-type]  # numbers by type
     spec = FIELDS[item.field] if isinstance(item, ir.Read) else None
-    if spec is not None and not spec.low <= min(ends) <= max(ends) <= spec.high:
+    if spec is not None and not spec.low <= min(low, high) <= max(low, high) <= spec.high:
         message = f"`{spec.name}` is a number from {spec.low:g} to {spec.high:g}"
         typer.warn("P210", message, members, "what is beyond it never occurs")
     # Hours and days begin anew after their last one.
-    if low > high and spec is not None and spec.of_clock:
-        outside = making.inverted(node.span, _between(node, item, high, low))
-        edges: list[ir.Expr] = [making.constant(members.span, one, item.type) for one in ends]
-        both = making.logical(node.span, "or", (outside, _either(node.span, item, edges)))
-        return making.turned(node.span, both, negated=node.negated)
-    if low > high:
+    wraps = low > high and spec is not None and spec.of_clock
+    signs = zip((">=", "<="), ends, strict=True)
+    tests: list[ir.Expr] = [making.compare(node.span, item, sign, end) for sign, end in signs]
+    if low > high and not wraps:
         low_text, high_text = members.low.text, members.high.text
         message = f"the range {low_text}..{high_text} is empty, so this is never true"
         typer.warn("P301", message, members, f"write  {high_text}..{low_text}")
-    return making.turned(node.span, _between(node, item, low, high), negated=node.negated)
-
-
-def _between(node: s.Node, item: ir.Expr, low: float, high: float) -> ir.Expr:
-    return making.made(ir.Between, node.span, BOOL, item=item, low=low, high=high)
+        tests[1] = making.constant(node.span, value=False, kind=BOOL)  # It has been told.
+    within = making.logical(node.span, "or" if wraps else "and", tests)
+    return making.turned(node.span, within, negated=node.negated)
 
 
 # ---- texts

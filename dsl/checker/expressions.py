@@ -118,7 +118,8 @@ def _negative(typer: Typer, node: s.Negative) -> Typed:
     if isinstance(typed, Flex):
         exact = None if typed.exact is None else -typed.exact
         return replace(typed, span=node.span, exact=exact, text=f"-{typed.text}")
-    return making.made(ir.Negate, node.span, typed.type, operand=typed)
+    turned = making.constant(node.span, -1.0, t.NUMBER)
+    return making.arith(node.span, typed.type, ("*",), (typed, turned))
 
 
 def _percent_of(typer: Typer, node: s.PercentOf) -> Typed:

@@ -402,7 +402,7 @@ def _refuse(
     if _is_of_a_set(root, read):
         helps = [f"write  {name} ?? 0   there, or  where {name} is present"]
     outcome = {"filter": ": the node would be rejected", "forbid": ": the node would be kept"}
-    plain = isinstance(root, ir.Compare | ir.Between | ir.TextTest)
+    plain = isinstance(root, ir.Compare | ir.TextTest)
     where = "filter" if point in outcome else f"`{keyword}`"
     return scope.refuse(
         "P231",

@@ -24,7 +24,7 @@ from dsl.world import Column, Mask, Parts, Rows, Subject, World
 
 #: What never divides by zero, overflows or asks for the root of a negative number.
 _QUIET: Final = (
-    ir.Const, ir.Read, ir.Metric, ir.Named, ir.Compare, ir.TextTest, ir.Member, ir.Between,
+    ir.Const, ir.Read, ir.Metric, ir.Named, ir.Compare, ir.TextTest, ir.Member,
     ir.Missing, ir.Coalesce, ir.Logical, ir.Not, ir.If,
 )  # fmt: skip
 Prepare = Callable[[Subject, World], Parts | None]

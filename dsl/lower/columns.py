@@ -136,9 +136,6 @@ class Builder:
             case ir.Arith():
                 raw = self._arith(node, domain)
                 return lambda frame: numbers.settle(raw(frame))
-            case ir.Negate():
-                operand = self.build(node.operand, domain)
-                return lambda frame: -operand(frame)
             case ir.Func():
                 return self._func(node, domain)
             case ir.NodeAggregate():

@@ -85,16 +85,6 @@ def _member(builder: reads.Building, node: ir.Member, domain: str) -> Run:
     return lambda frame: np.isin(item(frame), items(frame))
 
 
-def _between(builder: reads.Building, node: ir.Between, domain: str) -> Run:
-    item, low, high = builder.build(node.item, domain), node.low, node.high
-
-    def between(frame: Frame) -> Value:
-        value = item(frame)
-        return (value >= low) & (value <= high)
-
-    return between
-
-
 def _missing(builder: reads.Building, node: ir.Missing, domain: str) -> Run:
     operand = builder.build(node.operand, domain)
     is_text = node.operand.type.kind is Kind.TEXT
@@ -197,7 +187,6 @@ CONDITIONS: Final[dict[type, Callable[[reads.Building, Any, str], Run]]] = {
     ir.Compare: _compare,
     ir.TextTest: _text_test,
     ir.Member: _member,
-    ir.Between: _between,
     ir.Missing: _missing,
     ir.Coalesce: _coalesce,
     ir.Logical: _logical,

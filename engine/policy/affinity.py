@@ -180,9 +180,6 @@ def _terms(node: ir.Expr, *, holds: bool) -> Terms:
             return _compare(node, holds=holds)
         case ir.Member(items=ir.Const(value=tuple() as items)):
             return _in(node, _label(node.item), items, holds=holds)
-        case ir.Between(item=ir.Func(name="number", args=(read,))):
-            low, high = math.ceil(node.low) - 1, math.floor(node.high) + 1
-            return _range(node, _label(read), low, high, holds=holds)
         case _:
             raise CannotSay(node.span, _why(node))
 

@@ -118,6 +118,7 @@ def _each(value):
         (f"forbid: any({OF_NODE} where it is c)", [True, True], [True, False]),
         (f"filter: any({OF_NODE} where it is c) -> node.ready", [True, True], [True, False]),
         (f"filter: not any({OF_NODE} where it is c)", [True, True], [True, False]),
+        (f"filter: any(nodes where any({OF_NODE} where it is a))", [True, True], [False, False]),
     ],
 )
 def test_of_the_list_of_a_node_fewer_are_looked_at(rule, expected, longer):
