@@ -291,13 +291,13 @@ class Builder:
         def each(frame: Frame) -> list[Frame]:
             return [frame.of_item(one) for one in items(frame)]
 
-        before, self._in_items = self._in_items, True
+        self._in_items = True  # no list stands within another
         try:
             if node.level <= Level.POD:
                 return pods.one_by_one(node, self.build, each)
             parts = self._each(node, domain)
         finally:
-            self._in_items = before
+            self._in_items = False
         return pods.of_items(node, parts, each, reads.frame_count(domain))
 
     def _rank(self, node: ir.Rank) -> Run:

@@ -229,7 +229,6 @@ class GroupFrame(Frame):
 
     def __init__(self, frame: Frame, of_pods: Sequence[Value], first: Groups) -> None:
         super().__init__(frame.world, frame.rows, frame.parts, frame.candidates, frame.subject)
-        self.item = frame.item
         self.of_pods = of_pods
         self.size = len(first)
         self._frame = frame

@@ -70,6 +70,8 @@ def test_aggregates_of_pairs(over):
         "count(cluster.pods where pod.label[(string(rtt(node.zone, it.name)))] is x)",
         "sum(pod.gpu over region.pods where rtt(node.zone, it.name) is present)",
         "sum(rtt(node.zone, it.name) * min(node.gpu.free over candidates) over cluster.pods)",
+        "if all(region.pods where it.gpu < 1 and (rtt(node.zone, it.name) ?? 9) > 8) then 1 else 2",
+        "rtt(pod.name, pod.label[100])",
     ],
 )
 def test_groups_of_pods_that_are_alike_stay_apart_from_others(value):
@@ -92,7 +94,7 @@ def test_groups_of_pods_that_are_alike_stay_apart_from_others(value):
     pods.insert(2, {**pods[0], "on": -1})
     given = {
         ("z", "web"): 100.0, ("y", "web"): 200.0, ("z", "db"): 400.0, ("web", "z"): 2.0,
-        ("web", "a"): 0.5, ("z", "p"): 7.0, ("z", "WEB"): 3.0, ("z", "x"): 9.0,
+        ("web", "a"): 0.5, ("z", "p"): 7.0, ("z", "WEB"): 3.0, ("z", "x"): 9.0, ("p", "x"): 5.0,
     }  # fmt: skip
     tables = {"queue": [{**one, "on": 0} for one in pods[3:]]}
     world = FakeWorld(hosts, pods, cycle={"time.hour": 2.0}, given={"rtt": given}, tables=tables)

@@ -353,6 +353,8 @@ def test_conditions_of_the_pods_of_the_cluster(test, also):
         ("pod.name in node.images", [False, False, False]),
         ("pod.label[app] in node.images", [True, False, False]),
         ("pod.label[none] in node.images", [False, False, False]),
+        ("node.label[k] in node.images", [False, False, False]),
+        ("any(split(pod.label[app], '-') where any(nodes where it in node.images))", [True] * 3),
         ("count(node.pods where it.label[(node.label[k])] is present) > 0", [False, True, False]),
         ("count(node.pods where it.request[(node.label[res])] > 1) > 0", [True, False, False]),
         ("count(node.pods where node.resource[(it.name)].free > 1) > 0", [True, False, True]),

@@ -17,6 +17,8 @@ POD = {"pod.name": "p", "pod.namespace": "default", "pod.uid": "u", "pod.gpu": 1
 @pytest.mark.parametrize("text", ["score: 1", "preempt: pod.label a=b -> victims"])
 def test_nobody_is_evicted_where_no_preempt_line_applies(text):
     assert plan_of(text).preemption(FakePod.of(POD), FakeWorld(NODES)) is None
+    plan = plan_of(f"{text}\npreempt: victims")
+    assert plan.preemption(FakePod.of(POD), FakeWorld(NODES)) is plan.preempts[-1]
 
 
 @pytest.mark.parametrize("text", ["score: 1", "permit: pod.label a=b -> reject"])
@@ -84,6 +86,11 @@ def test_what_a_file_does_not_say_of_itself():
 def test_a_tier_among_no_candidates_prefers_none():
     plan = plan_of("first: node.zone is z1")
     assert plan.preferred(FakePod.of(POD), FakeWorld(NODES), np.array([], np.intp)) is None
+
+
+def test_tiers_narrow_each_other_and_what_is_about_other_pods_is_passed_over():
+    plan = plan_of("first: pod.gpu > 1 -> true\nfirst: node.zone is z1\nfirst: node.name is b")
+    assert plan.preferred(FakePod.of(POD), FakeWorld(NODES), np.arange(2)).tolist() == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -25,15 +25,17 @@ def key_of(mutant: Mutant) -> Key:
 class Equivalent:
     """Mutants that no test can tell from the code: file, function, line, change, reason, by tabs.
 
-    A line that has the same change twice has one judgement for both.
+    Changes of a line for one reason stand together, "; " between them; the same change twice on a
+    line has one judgement.
     """
 
     def __init__(self, file: Path) -> None:
         self.reasons: dict[Key, str] = {}
         for line in file.read_text(encoding="utf-8").splitlines():
             if line and not line.startswith("# "):
-                path, name, source, what, reason = line.split("\t")
-                self.reasons[path, name, source, what] = reason
+                path, name, source, changes, reason = line.split("\t")
+                for what in changes.split("; "):
+                    self.reasons[path, name, source, what] = reason
 
     def reason(self, mutant: Mutant) -> str | None:
         return self.reasons.get(key_of(mutant))
