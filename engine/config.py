@@ -27,6 +27,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from engine.display import without_user
 from engine.extendersections import ExtenderDocument, checked
 from engine.policysections import PoliciesSection
 from engine.sections import CLOSED, ClientConnection, Duration, LeaderElection
@@ -47,7 +48,6 @@ _UNUSED_OF_CLIENT: Final = ("accept_content_types", "content_type", "qps", "burs
 _UNIT: Final = re.compile(r"[A-Za-z%]*(/s)?")
 _LABELS: Final = re.compile(r"[A-Za-z_]\w*( *, *[A-Za-z_]\w*)?", re.ASCII)
 _URL: Final = re.compile(r"https?://\S+")
-_USER: Final = re.compile(r"(?<=:)//[^/?#]*@")
 _HOST_AND_PORT: Final = re.compile(r"[A-Za-z0-9.-]+:\d{1,5}")
 _WORDS: Final = {
     "extra_forbidden": "this field is unknown, or not in this version yet",
@@ -82,11 +82,6 @@ def _url(text: str) -> str:
     if not _URL.fullmatch(text):
         raise ValueError(f"{text!r} is no address; write one like http://prometheus:9090")
     return text
-
-
-def without_user(url: str) -> str:
-    """An address as it may be shown: without who asks, and the password."""
-    return _USER.sub("//", url)
 
 
 def _zone(name: str) -> str:

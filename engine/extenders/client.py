@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from engine import __version__
 from engine.channels import Broken, Channels, NotConnected, head_of, load_pair, trusting
 from engine.config import ConfigError
-from engine.display import one_line
+from engine.display import cause, one_line
 from engine.extenders.messages import BadAnswer
 from engine.extendersections import ExtenderDocument, ExtenderTLS
 from engine.sections import seconds
@@ -125,8 +125,7 @@ class Client:
             why = f"no answer within {self._seconds:g} s"
             raise ExtenderError(f"extender {self.url}/{verb}: {why}") from error
         except _FAULTS as error:
-            why = one_line(str(error)) or type(error).__name__
-            raise ExtenderError(f"extender {self.url}/{verb}: {why}") from error
+            raise ExtenderError(f"extender {self.url}/{verb}: {cause(error)}") from error
         if answer.status != _OK:
             raise ExtenderError(f"extender {self.url}/{verb}: it answers HTTP {answer.status}")
         try:

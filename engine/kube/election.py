@@ -25,8 +25,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from engine import wire
-from engine.kube.errors import Conflict, KubeError, LeaseLost, NotFound, Unreadable
+from engine.kube.errors import Conflict, KubeError, LeaseLost, NotFound
 from engine.kube.gate import Gate, Priority
 from engine.kube.reflector import Handler, Reflector
 from engine.kube.resources import Resource
@@ -271,10 +270,7 @@ class Elector(Handler[Lease]):
         answer = await self._lane.request(
             method, path, body=body, timeout_seconds=self._renew_seconds / 2
         )
-        try:
-            return wire.decode(_object.decode, answer.checked().body)
-        except msgspec.DecodeError as error:
-            raise Unreadable(f"a lease that is not JSON: {error}") from error
+        return answer.decoded(_object.decode, "a lease that is not JSON")
 
     def _held(self, lease: Object, began: float) -> bool:
         """It is ours, for others at least as long as counted from when we began to ask."""

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import msgspec
 
-from engine import wire
 from engine.kube.errors import Fenced, KubeError, NotFound
 from engine.kube.session import MERGE_PATCH, KubeClient, segment
 from engine.kube.wiring import Wiring
@@ -157,7 +156,7 @@ class Keeper:
     async def _read(self, what: str) -> ConfigMap | None:
         answer = await self._client.request("GET", self._path(what))
         try:
-            return wire.decode(_decode, answer.checked().body)
+            return answer.decoded(_decode, f"ConfigMap {self._full(what)}")
         except NotFound:
             return None
 

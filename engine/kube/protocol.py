@@ -56,10 +56,8 @@ class Timing(msgspec.Struct, frozen=True):
     """
     silence: float = 15.0
     """A watch without a line for so long is frozen: the server would have ended it."""
-    list_silence: float = 60.0
     slice: float = 0.002
     """Longest time for which other tasks wait while objects are told to the handler."""
-    page: int = 500
 
 
 class Phase(Enum):

@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar, assert_never
 
 import msgspec
 
-from engine.kube.decoding import BadObject, Decoders, Event, EventType, ListMeta
+from engine.kube.decoding import BadObject, Decoders, Event, EventType
 from engine.kube.errors import (
     Expired,
     KubeError,
@@ -26,6 +26,7 @@ from engine.kube.errors import (
     Unreadable,
     status_error,
 )
+from engine.kube.listing import pages
 from engine.kube.protocol import (
     Action,
     End,
@@ -235,31 +236,26 @@ class Reflector(Generic[T]):
 
     async def _list(self, version: str, *, paged: bool) -> Outcome:
         self._wiring.telemetry.add(Count.REFLECTOR_LISTS)
-        continuing = False
         found: dict[str, T] = {}
         kept: set[str] = set()
-        params = self._resource.params()
-        if version:
-            # Said in so many words: with a limit and no match, a server takes a version for exact.
-            params |= {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"}
-        if paged:
-            params["limit"] = str(self._timing.page)
+        # Said in so many words: with a limit and no match, a server takes a version for exact.
+        at = {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"} if version else {}
+        known = ""
         try:
-            while True:
-                meta, items = await self._page(params)
+            async for meta, items in pages(
+                self._client, self._resource, self._decoders, at, paged=paged
+            ):
+                known = meta.resource_version
                 self._take(items, found, kept)
-                if not meta.continue_:
-                    break
-                continuing = True
-                params.pop("resourceVersion", None)
-                params.pop("resourceVersionMatch", None)
-                params["continue"] = meta.continue_
         except KubeError as error:
-            return self._no_list(error, while_paging=continuing)
+            return self._no_list(error, while_paging=bool(known))
+        if not known:
+            versionless = Unreadable("a list without resourceVersion")
+            return self._no_list(versionless, while_paging=False)
         await self._replace(found, kept)
         self._well()
         self._mark_synced()
-        return Listed(meta.resource_version)
+        return Listed(known)
 
     def _no_list(self, error: KubeError, *, while_paging: bool) -> Outcome:
         forbidden = self._resource.optional and getattr(error, "code", 0) == _FORBIDDEN
@@ -286,10 +282,8 @@ class Reflector(Generic[T]):
         Raises:
             KubeError: not all of them were told of.
         """
-        params = self._resource.params() | {"limit": str(self._timing.page)}
         pause = self._clock.monotonic() + self._timing.slice
-        while True:
-            meta, items = await self._page(params)
+        async for _, items in pages(self._client, self._resource, self._decoders):
             for item in items:
                 if isinstance(item, BadObject):
                     continue
@@ -301,21 +295,6 @@ class Reflector(Generic[T]):
                     if not _before(version, old.metadata.resource_version):
                         self._put(key, old, item)
                 pause = await self._breathe(pause)
-            if not meta.continue_:
-                return
-            params["continue"] = meta.continue_
-
-    async def _page(self, params: Mapping[str, str]) -> tuple[ListMeta, Sequence[T | BadObject]]:
-        answer = await self._client.request(
-            "GET",
-            self._resource.path,
-            params=params,
-            timeout_seconds=self._timing.list_silence,
-        )
-        meta, items = self._decoders.items(answer.checked().body)
-        if not meta.resource_version:
-            raise Unreadable("a list without resourceVersion")
-        return meta, items
 
     def _take(self, items: Sequence[T | BadObject], found: dict[str, T], kept: set[str]) -> None:
         for item in items:

@@ -26,7 +26,6 @@ from typing import Any, assert_never
 
 import msgspec
 
-from engine import wire
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable
 from engine.framework.podinfo import PodInfo
@@ -39,7 +38,6 @@ from engine.kube.errors import (
     StatusError,
     TooManyRequests,
     Unreachable,
-    Unreadable,
 )
 from engine.kube.gate import Gate, Place, Priority, within
 from engine.kube.resources import KINDS
@@ -93,11 +91,9 @@ class KubePodReader:
             "GET", pod_path(namespace, name), timeout_seconds=self._timeout
         )
         try:
-            return wire.decode(_pod.decode, answer.checked().body)
+            return answer.decoded(_pod.decode, f"pod {namespace}/{name}")
         except NotFound:
             return None
-        except msgspec.DecodeError as error:
-            raise Unreadable(f"pod {namespace}/{name}: {error}") from error
 
 
 class KubeBinder:

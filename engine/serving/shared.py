@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from engine import wire
 from engine.channels import load_pair
 from engine.clock import Clock
-from engine.kube.errors import Conflict, Unreadable
+from engine.kube.errors import Conflict
 from engine.kube.session import MERGE_PATCH, KubeClient, segment
 from engine.serving.certificates import RENEW_BEFORE, Sleep, repeated
 
@@ -124,11 +123,8 @@ class SharedPair:
         _LOG.info('Serves the certificate of a Secret secret="%s"', self._name)
 
     async def _pair(self) -> Pair:
-        answer = (await self._client.request("GET", self._path)).checked()
-        try:
-            secret = wire.decode(_secret.decode, answer.body)
-        except msgspec.DecodeError as wrong:
-            raise Unreadable(f"Secret {self._name}: {wrong}") from wrong
+        answer = await self._client.request("GET", self._path)
+        secret = answer.decoded(_secret.decode, f"Secret {self._name}")
         pair = _pair_of(secret.data or {})
         return pair if self._is_good(pair) else await self._made(pair, secret.metadata)
 

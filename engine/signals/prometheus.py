@@ -33,8 +33,8 @@ from engine import wire
 from engine.channels import Answer as HttpAnswer
 from engine.channels import Broken, Channels, NotConnected, TooLarge, head_of, trusting
 from engine.clock import Clock
-from engine.config import PrometheusSection, without_user
-from engine.display import one_line
+from engine.config import PrometheusSection
+from engine.display import cause, one_line, without_user
 from engine.signals.samples import Series
 from engine.signals.spec import Question
 from engine.signals.store import Match, SignalStore
@@ -196,7 +196,7 @@ class _Session:
         except TooLarge as error:
             raise _Refused("the answer is too large") from error
         except (NotConnected, Broken, OSError, ValueError) as error:
-            raise _ServerAway(_cause(error)) from error
+            raise _ServerAway(_why(error)) from error
         if answer.status == _OK:
             return _Answer(answer.body)
         text = f"{answer.status}: {_elsewhere(answer) or _error_text(answer.body)}"
@@ -239,15 +239,14 @@ def _basic(user: str | None, password: str | None) -> dict[str, str]:
     return {"Authorization": f"Basic {b64encode(pair).decode()}"}
 
 
-def _cause(error: BaseException) -> str:
-    """The reason, in one line."""
+def _why(error: BaseException) -> str:
     if isinstance(error, NotConnected):
         error = error.cause
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     if isinstance(error, TimeoutError):
         return "no complete answer in time"
-    return one_line(str(error)) or type(error).__name__
+    return cause(error)
 
 
 def _error_text(body: bytes) -> str:
@@ -445,7 +444,7 @@ class PrometheusRefresher:
             return answer, self._store.match(question, answer, _give_way)
         except Exception as error:
             # A server may answer anything, and no answer may end the process.
-            raise _Refused(f"the answer cannot be read: {one_line(str(error))}") from error
+            raise _Refused(f"the answer cannot be read: {cause(error)}") from error
 
     def _headers(self) -> dict[str, str]:
         settings = self._settings

@@ -16,7 +16,6 @@ from msgspec.structs import force_setattr
 
 from dsl.quantities import parse_number, parse_time
 from dsl.types import MISSING, is_missing
-from engine import wire
 from engine.kube.errors import KubeError, NotFound, Unreadable
 from engine.kube.reflector import Handler, Reflector
 from engine.kube.resources import Resource
@@ -125,11 +124,11 @@ class ObjectSource(Handler[Any], Source):
             return f"/api/v1/{segment(self._plural)}"
         path = f"/apis/{segment(self._group)}"
         try:
-            answer = (await self._client.request("GET", path)).checked()
-            version = wire.decode(_group.decode, answer.body).preferred_version.version
+            answer = await self._client.request("GET", path)
+            version = answer.decoded(_group.decode, path).preferred_version.version
             if not version:
                 raise Unreadable("a group of the API without a version")
-        except (KubeError, msgspec.DecodeError) as error:
+        except KubeError as error:
             if str(error) != self._error:
                 _LOG.warning("%s: nothing is known of them (%s)", self._kind, error)
             self._error, self._absent = str(error), isinstance(error, NotFound)

@@ -681,6 +681,38 @@ class TestConfiguration:
 
         asyncio.run(run())
 
+    def test_where_certificates_are_gone_new_connections_take_those_of_before(
+        self, tmp_path: Path
+    ) -> None:
+        authority = Authority(tmp_path)
+        trusted = tmp_path / "trusted.crt"
+        trusted.write_bytes(authority.certificate.read_bytes())
+        used: list[object] = []
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            used.append(request.transport)
+            await asyncio.sleep(60 if request.path == "/silent" else 0.02)
+            return web.Response()
+
+        async def run() -> None:
+            pair = authority.server("api")
+            tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            tls.load_cert_chain(pair.certificate, pair.key)
+            async with serving(answer, tls=tls) as script:
+                config = kubeconfig(f"https://127.0.0.1:{script.port}")
+                config["clusters"][0]["cluster"]["certificate-authority"] = str(trusted)
+                session = await Session.from_kubeconfig(config)
+                await asyncio.gather(*[session.request("GET", "/x") for _ in range(2)])
+                trusted.unlink()
+                with pytest.raises(Timeout):
+                    await session.request("GET", "/silent", timeout_seconds=0.1)
+                before = set(used)
+                assert (await session.request("GET", "/x")).ok
+                assert used[-1] not in before, "it was open before the silence, and may be dead"
+                await session.close()
+
+        asyncio.run(run())
+
     @pytest.mark.parametrize(
         ("script", "said"),
         [
