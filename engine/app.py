@@ -17,7 +17,6 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-import engine.kube.reflector as watch
 from dsl.plan import MetricSpec
 from engine.advising import advice_of, calls_of
 from engine.basis import Rulers, rules_of
@@ -40,15 +39,15 @@ from engine.framework.snapshot import Snapshot
 from engine.front import Front, Inside, served
 from engine.inforce import Ears, InForce
 from engine.joining import connect, synced
+from engine.kube import resources
 from engine.kube.election import Elector
 from engine.kube.events import KubeEventSink
 from engine.kube.gate import Gate, Priority
 from engine.kube.keeper import Keeper
-from engine.kube.reach import keep_asking
-from engine.kube.resources import KINDS
+from engine.kube.reflector import Reflector
 from engine.kube.session import Session
 from engine.kube.sharing import EVERYTHING, PodSharing
-from engine.kube.wiring import Wiring
+from engine.kube.wiring import Wiring, keep_asking
 from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
 from engine.objects import Pod
 from engine.placement import Observer
@@ -174,7 +173,7 @@ class App:
         self.bundle: Bundle | None = None
         self._in_force: InForce | None = None
         self._watching: Watching | None = None
-        self._pods: tuple[watch.Reflector[Pod], PodSharing]
+        self._pods: tuple[Reflector[Pod], PodSharing]
         self._report_again: Callable[[], None] = lambda: None
 
     # ---- running -----------------------------------------------------------------------------
@@ -213,7 +212,7 @@ class App:
             kept = self._keeping(gate, wiring, events)
             reflectors = self._reflectors(session, wiring)
             if self._extenders.whole_nodes:
-                reflectors.append(watch.Reflector(session, WHOLE_NODES, whole, wiring))
+                reflectors.append(Reflector(session, WHOLE_NODES, whole, wiring))
             self._inside.scheduler, self._inside.in_force = self.scheduler, self._in_force
             self._inside.reflectors = reflectors
             async with tasks() as group:
@@ -382,7 +381,7 @@ class App:
         ours = all(is_in_tree(name) or name == EXTENDER for name in plugins)
         return frozenset() if ours else EVERYTHING
 
-    def _reflectors(self, session: Session, wiring: Wiring) -> list[watch.Reflector[Any]]:
+    def _reflectors(self, session: Session, wiring: Wiring) -> list[Reflector[Any]]:
         assert self.scheduler is not None
         handlers = EventHandlers(
             self.cache,
@@ -394,19 +393,19 @@ class App:
             telemetry=self.telemetry,
         )
         sharing = PodSharing(self._read_of_pods())
-        pods = watch.Reflector(session, watch.pods(sharing=sharing), handlers.pods, wiring)
+        pods = Reflector(session, resources.pods(sharing=sharing), handlers.pods, wiring)
         self._pods = pods, sharing
         self._report_again = lambda: handlers.pods.report_again(pods.objects.values())
-        reflectors: list[watch.Reflector[Any]] = [
-            watch.Reflector(session, watch.namespaces(), handlers.namespaces, wiring),
-            watch.Reflector(session, watch.nodes(), handlers.nodes, wiring),
+        reflectors: list[Reflector[Any]] = [
+            Reflector(session, resources.namespaces(), handlers.namespaces, wiring),
+            Reflector(session, resources.nodes(), handlers.nodes, wiring),
             pods,
         ]
-        for kind in KINDS:
+        for kind in resources.KINDS:
             handler = handlers.of(kind.wakes, self.scheduler.changes.changed)
-            reflectors.append(watch.Reflector(session, kind.resource(), handler, wiring))
+            reflectors.append(Reflector(session, kind.resource(), handler, wiring))
         for resource, source in self._in_force.watched if self._in_force is not None else ():
-            reflectors.append(watch.Reflector(session, resource, source, wiring))
+            reflectors.append(Reflector(session, resource, source, wiring))
         return reflectors
 
     def _refresher(self) -> PrometheusRefresher | None:

@@ -20,11 +20,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+from engine.clock import stamp
 from engine.kube.errors import Conflict, KubeError, LeaseLost, NotFound
 from engine.kube.gate import Gate, Priority
 from engine.kube.reflector import Handler, Reflector
@@ -284,7 +284,7 @@ class Elector(Handler[Lease]):
         lease = self._mine if lease is None else lease
         assert lease is not None
         spec: Spec = lease.get("spec") or {}
-        now = _micro_time(self._clock.time())
+        now = stamp(self._clock.time(), micro=True)
         mine: Spec = {
             "holderIdentity": self._me,
             "leaseDurationSeconds": self._lease_seconds,
@@ -305,7 +305,7 @@ class Elector(Handler[Lease]):
                 await self._asked("PUT", self._path, self._nobodys(found))
 
     def _nobodys(self, lease: Object) -> Object:
-        now = _micro_time(self._clock.time())
+        now = stamp(self._clock.time(), micro=True)
         spec = {key: value for key, value in lease["spec"].items() if key != "holderIdentity"}
         times = {"acquireTime": now, "renewTime": now, "leaseDurationSeconds": _HELD_NO_MORE}
         return {**lease, "spec": {**spec, **times}}
@@ -321,7 +321,3 @@ def _collection(namespace: str) -> str:
 
 def _why(error: Exception) -> str:
     return str(error) or "no answer in time"
-
-
-def _micro_time(epoch_seconds: float) -> str:
-    return datetime.fromtimestamp(epoch_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -45,32 +45,11 @@ from engine.kube.protocol import (
     Watch,
     step,
 )
-from engine.kube.resources import (
-    KubeObject,
-    Resource,
-    config_maps,
-    namespaces,
-    nodes,
-    pods,
-)
+from engine.kube.resources import KubeObject, Resource
 from engine.kube.session import KubeClient
 from engine.kube.wiring import Wiring
 from engine.objects import Identity, ObjectMeta, object_key
 from engine.telemetry import Count
-
-__all__ = [
-    "Handler",
-    "Health",
-    "Reflector",
-    "Resource",
-    "Timing",
-    "Wiring",
-    "config_maps",
-    "namespaces",
-    "nodes",
-    "object_key",
-    "pods",
-]
 
 _LOG = logging.getLogger(__name__)
 

@@ -21,11 +21,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from datetime import UTC, datetime
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
 
+from engine.clock import stamp
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable
 from engine.framework.podinfo import PodInfo
@@ -58,15 +58,11 @@ _pod = msgspec.json.Decoder(Pod)
 Answer = tuple[BindOutcome, str]
 
 
-class WriterSettings(msgspec.Struct, frozen=True):
-    """How long a write is waited for and how often it is tried, in seconds."""
-
-    timeout_seconds: float = 10.0
-    slow_down_limit_seconds: float = 5.0
-    """How long a 429 may put one binding off, all its Retry-After together."""
-    slow_down_least_seconds: float = 0.2
-    asks: tuple[float, ...] = (0.1, 0.4, 1.0, 2.0)
-    """Waits before each GET after a binding without an answer."""
+_SLOW_DOWN_LIMIT_SECONDS: Final = 5.0
+"""How long a 429 may put one binding off, all its Retry-After together."""
+_SLOW_DOWN_LEAST_SECONDS: Final = 0.2
+_ASKS: Final = (0.1, 0.4, 1.0, 2.0)
+"""Seconds before each GET after a binding without an answer."""
 
 
 def pod_path(namespace: str, name: str) -> str:
@@ -74,44 +70,15 @@ def pod_path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{segment(namespace)}/pods/{segment(name)}"
 
 
-class KubePodReader:
-    """Reads single pods from the server, never from a cache; a `framework.edge.PodReader`."""
-
-    def __init__(self, client: KubeClient, *, timeout_seconds: float = 10.0) -> None:
-        self._client = client
-        self._timeout = timeout_seconds
-
-    async def get_pod(self, namespace: str, name: str) -> Pod | None:
-        """The pod as the server has it now, None if there is none.
-
-        Raises:
-            KubeError: the server could not be asked, or its answer could not be read.
-        """
-        answer = await self._client.request(
-            "GET", pod_path(namespace, name), timeout_seconds=self._timeout
-        )
-        try:
-            return answer.decoded(_pod.decode, f"pod {namespace}/{name}")
-        except NotFound:
-            return None
-
-
 class KubeBinder:
     """Binds pods; a `framework.edge.Binder`."""
 
-    def __init__(
-        self,
-        gate: Gate,
-        wiring: Wiring,
-        *,
-        settings: WriterSettings | None = None,
-    ) -> None:
+    def __init__(self, gate: Gate, wiring: Wiring, *, timeout_seconds: float = 10.0) -> None:
         self._lane = gate.lane(Priority.BINDING)
         self._telemetry = wiring.telemetry
         self._random = wiring.random
         self._sleep = wiring.sleep
-        self._settings = settings or WriterSettings()
-        self._reader = KubePodReader(self._lane, timeout_seconds=self._settings.timeout_seconds)
+        self._timeout = timeout_seconds
 
     async def bind(self, effect: Bind) -> Answer:
         """See `framework.edge.Binder.bind`."""
@@ -138,7 +105,7 @@ class KubeBinder:
         while True:
             try:
                 answer = await self._lane.request(
-                    "POST", path, body=body, timeout_seconds=self._settings.timeout_seconds
+                    "POST", path, body=body, timeout_seconds=self._timeout
                 )
             except (Unreachable, Fenced) as error:
                 return BindOutcome.REFUSED, str(error)
@@ -149,9 +116,9 @@ class KubeBinder:
             refusal = answer.error()
             if not isinstance(refusal, TooManyRequests):
                 return await self._refused(effect, refusal)
-            wait = max(refusal.retry_after_seconds or 0.0, self._settings.slow_down_least_seconds)
+            wait = max(refusal.retry_after_seconds or 0.0, _SLOW_DOWN_LEAST_SECONDS)
             put_off += wait
-            if put_off > self._settings.slow_down_limit_seconds:
+            if put_off > _SLOW_DOWN_LIMIT_SECONDS:
                 return BindOutcome.REFUSED, str(refusal)
             # The gate keeps the next one waiting for as long as the server asked.
 
@@ -176,7 +143,7 @@ class KubeBinder:
     async def _find_out(self, effect: Bind, why: str) -> Answer:
         """After a binding without a clear answer: asks until the server says, within bounds."""
         outcome, text = BindOutcome.UNKNOWN, ""
-        for wait in self._settings.asks:
+        for wait in _ASKS:
             await self._sleep(wait * (1.0 + self._random.random()))
             outcome, text = await self._ask(effect)
             if outcome is not BindOutcome.UNKNOWN:
@@ -184,12 +151,14 @@ class KubeBinder:
         return outcome, f"{why}; then {text}" if text else ""
 
     async def _ask(self, effect: Bind) -> Answer:
+        path = pod_path(effect.pod.namespace, effect.pod.name)
         try:
-            pod = await self._reader.get_pod(effect.pod.namespace, effect.pod.name)
+            answer = await self._lane.request("GET", path, timeout_seconds=self._timeout)
+            pod = answer.decoded(_pod.decode, f"pod {effect.pod.key}")
+        except NotFound:
+            return BindOutcome.GONE, "the pod is not found"
         except KubeError as error:
             return BindOutcome.UNKNOWN, str(error)
-        if pod is None:
-            return BindOutcome.GONE, "the pod is not found"
         if pod.metadata.uid != effect.pod.uid:
             return BindOutcome.GONE, "another pod has its name"
         if pod.node_name == effect.node:
@@ -340,8 +309,7 @@ def _said(
         "observedGeneration": pod.pod.metadata.generation,
     }
     if changed_at is not None:
-        at = datetime.fromtimestamp(changed_at, UTC)
-        condition["lastTransitionTime"] = at.strftime("%Y-%m-%dT%H:%M:%SZ")
+        condition["lastTransitionTime"] = stamp(changed_at)
     return condition
 
 

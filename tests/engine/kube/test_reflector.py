@@ -29,9 +29,9 @@ from engine.kube.reflector import (
     Waited,
     Watch,
     Wiring,
-    pods,
     step,
 )
+from engine.kube.resources import pods
 from engine.objects import Pod
 from engine.telemetry import Count, Telemetry
 from tests.effort import examples

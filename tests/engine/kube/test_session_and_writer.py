@@ -18,7 +18,7 @@ import yaml
 from aiohttp import web
 
 from engine.clock import ManualClock
-from engine.framework.edge import Binder, BindOutcome, EffectWriter, PodReader, PodStatusWriter
+from engine.framework.edge import Binder, BindOutcome, EffectWriter, PodStatusWriter
 from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.kube.credentials import ProgramLimits
@@ -26,10 +26,8 @@ from engine.kube.errors import (
     ConfigError,
     Expired,
     Interrupted,
-    KubeError,
     Timeout,
     Unreachable,
-    Unreadable,
 )
 from engine.kube.gate import Gate, Priority
 from engine.kube.session import Session
@@ -37,9 +35,7 @@ from engine.kube.wiring import Wiring
 from engine.kube.writer import (
     KubeBinder,
     KubeEffectWriter,
-    KubePodReader,
     KubePodStatusWriter,
-    WriterSettings,
 )
 from engine.objects import Condition, ObjectMeta, Pod, PodStatus
 from engine.telemetry import Count, Telemetry
@@ -142,15 +138,13 @@ def pod_info(*conditions: Condition) -> PodInfo:
 
 
 BIND = Bind(pod_info(), "n1", {"a": "b"})
-SETTINGS = WriterSettings()
-HASTY = WriterSettings(timeout_seconds=1.0)
 
 
 async def bound_by(*answers: Answer) -> tuple[BindOutcome, str, Script, Wiring]:
     async with serving(*answers) as script, session_to(script) as session:
         wires = wiring()
-        settings = HASTY if be_silent in answers else SETTINGS
-        binder: Binder = KubeBinder(Gate(session, wires), wires, settings=settings)
+        seconds = 1.0 if be_silent in answers else 10.0
+        binder: Binder = KubeBinder(Gate(session, wires), wires, timeout_seconds=seconds)
         outcome, text = await binder.bind(BIND)
         return outcome, text, script, wires
 
@@ -227,6 +221,12 @@ OUTCOMES: Mapping[str, tuple[list[Answer], BindOutcome, str, str]] = {
         "POST GET GET",
         "",
     ),
+    "504, no pod, bound": (
+        [refusal(504, "late"), reply(200, b"[]"), pod_json(node="n1")],
+        B.BOUND,
+        "POST GET GET",
+        "",
+    ),
     "hung up and bound": ([hang_up, pod_json(node="n1")], B.BOUND, "POST GET", ""),
     "hung up and not bound": ([hang_up, pod_json()], B.REFUSED, "POST GET", "not bound"),
     "silent and bound": ([be_silent, pod_json(node="n1")], B.BOUND, "POST GET", ""),
@@ -270,7 +270,7 @@ def test_a_refused_connection_is_surely_not_bound_and_cannot_be_asked() -> None:
         async with serving(reply(201)) as script:
             session = await Session.from_kubeconfig(kubeconfig(f"http://127.0.0.1:{script.port}"))
         wires = wiring()
-        binder = KubeBinder(Gate(session, wires), wires, settings=SETTINGS)
+        binder = KubeBinder(Gate(session, wires), wires)
         outcome, text = await binder.bind(BIND)
         assert outcome is B.REFUSED
         assert text == f"cannot reach http://127.0.0.1:{script.port}: connection refused"
@@ -473,23 +473,6 @@ class TestPodStatusWriter:
     def test_failures_are_not_raised(self, answer: Answer) -> None:
         _, wires = self.written(SetUnschedulable(pod_info(), "Unschedulable", "m"), answer)
         assert wires.telemetry[Count.STATUS_PATCHES] == 0
-
-
-def test_pod_reader() -> None:
-    async def run() -> None:
-        answers = [pod_json(node="n"), refusal(404, "no"), reply(200, b"[]"), refusal(500, "x")]
-        async with serving(*answers) as script, session_to(script) as session:
-            reader: PodReader = KubePodReader(session)
-            pod = await reader.get_pod("d", "p")
-            assert pod is not None
-            assert pod.spec.node_name == "n"
-            assert await reader.get_pod("d", "p") is None
-            with pytest.raises(Unreadable):
-                await reader.get_pod("d", "p")
-            with pytest.raises(KubeError):
-                await reader.get_pod("d", "p")
-
-    asyncio.run(run())
 
 
 class TestStream:
