@@ -63,13 +63,13 @@ from engine.queue import SchedulingQueue, SubQueue
 from engine.records import Records
 from engine.scheduler import Scheduler
 from engine.serving.server import ServerOptions
-from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
+from engine.signals.prometheus import PrometheusRefresher
 from engine.signals.spec import PROMETHEUS, SignalSpec
 from engine.signals.store import SignalStore
 from engine.simulate.journal import Recorder
 from engine.tasks import tasks, unless
 from engine.telemetry import ATTEMPTS, Count, Telemetry
-from engine.watching import Sinks, Watching
+from engine.watching import Watching
 from engine.watching.objects import OBJECT
 from engine.watching.watching import Start
 
@@ -362,17 +362,17 @@ class App:
         assert self.scheduler is not None
         if self._in_force is None:
             return
-        sinks = Sinks(
+        self._watching = Watching(
+            session,
+            wiring,
             self.cache,
             self.queue,
             self.signals,
-            self._clock,
             self.scheduler.signals_came,
             self.scheduler.wake,
             start,
             *self._pods,
         )
-        self._watching = Watching(sinks, session, wiring)
         self.scheduler.add_background(self._watching)
 
     def _read_of_pods(self) -> frozenset[str]:
@@ -415,7 +415,7 @@ class App:
         assert self.scheduler is not None
         return PrometheusRefresher(
             self.signals,
-            PrometheusSettings.of(prometheus, prometheus.url),
+            prometheus,
             clock=self._clock,
             telemetry=self.telemetry,
             came=self.scheduler.signals_came,

@@ -6,9 +6,8 @@ server has is asked once. What is kept of an object is its name, its labels and 
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -70,7 +69,6 @@ class ObjectSource(Handler[Any], Source):
         wiring: Wiring,
         *,
         came: Callable[[], None],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._kind = kind
         self._group, _, self._plural = kind.partition("/")
@@ -79,7 +77,6 @@ class ObjectSource(Handler[Any], Source):
         self._store = store
         self._wiring = wiring
         self._came = came
-        self._sleep = sleep
         self._known: dict[str, Known] = {}
         self._reflector: Reflector[Any] | None = None
         self._error = ""
@@ -104,7 +101,7 @@ class ObjectSource(Handler[Any], Source):
             return
         while (path := await self._find()) is None:
             self._came()
-            await self._sleep(_ABSENT_SECONDS if self._absent else _AGAIN_SECONDS)
+            await self._wiring.sleep(_ABSENT_SECONDS if self._absent else _AGAIN_SECONDS)
         resource = Resource(struct_of(self._paths), path)
         self._reflector = Reflector(self._client, resource, self, self._wiring)
         await self._reflector.run()

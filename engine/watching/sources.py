@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final
 
 from engine.cache import Cache
@@ -13,6 +12,7 @@ from engine.eventhandlers import ObjectHandler, as_far_as_legible
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.kube.errors import KubeError
 from engine.kube.reflector import Handler, Reflector
+from engine.kube.wiring import Wiring
 from engine.objects import Pod
 from engine.policy.podreads import finished_at
 from engine.queue import SchedulingQueue
@@ -108,16 +108,10 @@ class WaitedFor(ObjectHandler):
 class PodParts(Source):
     """Parts of pods on nodes that were dropped so far: all pods are listed once more for them."""
 
-    def __init__(
-        self,
-        reflector: Reflector[Pod],
-        done: Callable[[], None],
-        *,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
+    def __init__(self, reflector: Reflector[Pod], done: Callable[[], None], wiring: Wiring) -> None:
         self._reflector = reflector
         self._done = done
-        self._sleep = sleep
+        self._sleep = wiring.sleep
         self._awaited = "pods once more, for what was not kept of them"
 
     def awaited(self) -> str:
