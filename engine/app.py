@@ -36,7 +36,7 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
-from engine.front import Front, Inside, served
+from engine.front import Front, served
 from engine.inforce import Ears, InForce
 from engine.joining import connect, synced
 from engine.kube import resources
@@ -155,7 +155,7 @@ class App:
         self.records = Records(lambda: self.frameworks, clock)
         names = {one.scheduler_name for one in self._profiles}
         self.comparer = Comparer(self.cache, self.queue, names)
-        self._inside = Inside(
+        self._front = Front(
             self.settings,
             clock,
             self.telemetry,
@@ -163,10 +163,10 @@ class App:
             self.queue,
             self.signals,
             self.records,
-            shadow=self.shadow,
+            self.shadow,
         )
         if options.advises:
-            self._inside.calls = calls_of(
+            self._front.calls = calls_of(
                 lambda: advice_of(self.frameworks, self.bundle, self._worlds), self.snapshot
             )
         self.scheduler: Scheduler | None = None
@@ -181,19 +181,19 @@ class App:
     async def run(self, stop: asyncio.Event) -> None:
         """Schedules until `stop` is set; ends cleanly: bindings in flight are waited for."""
         host = socket.gethostname()
-        async with served(self._options.serving, self._inside, stop, host=host) as front:
+        async with served(self._options.serving, self._front, stop, host=host):
             kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
             session = await connect(kubeconfig, self._clock, stop)
             if session is not None:
-                await self._run(session, stop, front, host)
+                await self._run(session, stop, host)
 
-    async def _run(self, session: Session, stop: asyncio.Event, front: Front, host: str) -> None:
+    async def _run(self, session: Session, stop: asyncio.Event, host: str) -> None:
         try:
             session.telemetry = self.telemetry
             wiring = Wiring(self._clock, self.telemetry, Random())
             identity = f"{host}_{UUID(int=wiring.random.getrandbits(128), version=4)}"
             elector = Elector(session, self.settings.election, identity, wiring)
-            front.joined(session, elector)
+            self._front.joined(session, elector)
             gate = elector.gate
             statuses = KubePodStatusWriter(gate, wiring)
             events = KubeEventSink(
@@ -213,8 +213,7 @@ class App:
             reflectors = self._reflectors(session, wiring)
             if self._extenders.whole_nodes:
                 reflectors.append(Reflector(session, WHOLE_NODES, whole, wiring))
-            self._inside.scheduler, self._inside.in_force = self.scheduler, self._in_force
-            self._inside.reflectors = reflectors
+            self._front.decides(self.scheduler, self._in_force, reflectors)
             async with tasks() as group:
                 self._watch(session, wiring, group.create_task)
                 background = (
