@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Generic, Protocol, TypeVar, assert_never
+from typing import Final, Generic, Protocol, TypeVar, assert_never
 
 import msgspec
 
@@ -39,7 +39,6 @@ from engine.kube.protocol import (
     Outcome,
     Phase,
     State,
-    Timing,
     Wait,
     Waited,
     Watch,
@@ -56,6 +55,17 @@ _LOG = logging.getLogger(__name__)
 _AHEAD = "Too large resource version"
 """What a server says that has not come as far as the version asked for (504 Timeout)."""
 _FORBIDDEN = 403
+_WATCH_SECONDS: Final = 8.0, 11.0
+"""The server is asked to end each watch after a random time in this range.
+
+It sends a bookmark two seconds before, so that the next one starts where nothing expires.
+"""
+_SILENCE_SECONDS: Final = 15.0
+"""A watch without a line for so long is frozen: the server would have ended it."""
+_AWAY_SECONDS: Final = 30.0
+"""While the server is away nobody asks sooner: whoever finds it back ends the wait."""
+_SLICE_SECONDS: Final = 0.002
+"""Longest time for which other tasks wait while objects are told to the handler."""
 _LINE_LIMIT = 64 * 1024 * 1024
 _PIECE = 64 * 1024
 """Decoded at once: more would be slower, for it leaves the processor's caches."""
@@ -142,7 +152,6 @@ class Reflector(Generic[T]):
         resource: Resource[T],
         handler: Handler[T],
         wiring: Wiring,
-        timing: Timing | None = None,
     ) -> None:
         self._client = client
         self._resource = resource
@@ -150,7 +159,7 @@ class Reflector(Generic[T]):
         self._share = resource.share
         self._wiring = wiring
         self._clock = wiring.clock
-        self._timing = timing or Timing()
+        self._slice = _SLICE_SECONDS
         self._decoders = Decoders(resource.kind)
         self._objects: dict[str, T] = {}
         self._told: dict[str, tuple[str, str]] = {}
@@ -184,7 +193,7 @@ class Reflector(Generic[T]):
         action: Action = List(self._state.ask, self._state.paged)
         while True:
             outcome = await self._perform(action)
-            self._state, action = step(self._state, outcome, self._timing)
+            self._state, action = step(self._state, outcome)
 
     async def _perform(self, action: Action) -> Outcome:
         match action:
@@ -206,7 +215,7 @@ class Reflector(Generic[T]):
         jitter = 1.0 + wait.spread * self._wiring.random.random()
         seconds = max(wait.seconds * jitter, wait.floor)
         if self._unreached:
-            seconds = max(seconds, self._timing.away)
+            seconds = max(seconds, _AWAY_SECONDS)
             await self._wiring.reach.rest(self._wiring.sleep, seconds)
         else:
             await self._wiring.sleep(seconds)
@@ -261,7 +270,7 @@ class Reflector(Generic[T]):
         Raises:
             KubeError: not all of them were told of.
         """
-        pause = self._clock.monotonic() + self._timing.slice
+        pause = self._clock.monotonic() + self._slice
         async for _, items in pages(self._client, self._resource, self._decoders):
             for item in items:
                 if isinstance(item, BadObject):
@@ -296,7 +305,7 @@ class Reflector(Generic[T]):
             for key, old in known.items()
             if key not in found and f"{key} {old.metadata.uid}" not in kept
         ]
-        pause = self._clock.monotonic() + self._timing.slice
+        pause = self._clock.monotonic() + self._slice
         for key, new in found.items():
             old = known.get(key)
             if old is None or old.metadata.resource_version != new.metadata.resource_version:
@@ -312,24 +321,23 @@ class Reflector(Generic[T]):
         if now < until:
             return until
         await asyncio.sleep(0)
-        return self._clock.monotonic() + self._timing.slice
+        return self._clock.monotonic() + self._slice
 
     # --- watch
 
     async def _watch(self, version: str) -> Outcome:
         self._wiring.telemetry.add(Count.REFLECTOR_WATCHES)
-        low, high = self._timing.watch
         params = self._resource.params()
         params |= {
             "watch": "true",
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(round(self._wiring.random.uniform(low, high))),
+            "timeoutSeconds": str(round(self._wiring.random.uniform(*_WATCH_SECONDS))),
         }
         progress = _Progress(version, self._clock.monotonic())
         accepted = False
         stream = self._client.stream(
-            self._resource.path, params=params, read_timeout_seconds=self._timing.silence
+            self._resource.path, params=params, read_timeout_seconds=_SILENCE_SECONDS
         )
         try:
             async with aclosing(stream):
@@ -374,7 +382,7 @@ class Reflector(Generic[T]):
                 raise Unreadable("a line without end")
             return
         self._heard = now = self._clock.monotonic()
-        pause = now + self._timing.slice
+        pause = now + self._slice
         for piece in _pieces(chunk, cut):
             for event in self._decoders.events(piece):
                 self._event(event, progress)

@@ -24,7 +24,6 @@ from engine.kube.reflector import (
     Phase,
     Reflector,
     State,
-    Timing,
     Wait,
     Waited,
     Watch,
@@ -38,14 +37,12 @@ from tests.effort import examples
 from tests.engine.kube.recording import Recorder
 from tests.scenarios.fake_server import FakeServer
 
-TIMING = Timing()
-
 
 def walk(*outcomes: Outcome, state: State | None = None) -> tuple[State, list[Action]]:
     state = state or State()
     actions: list[Action] = []
     for outcome in outcomes:
-        state, action = step(state, outcome, TIMING)
+        state, action = step(state, outcome)
         actions.append(action)
     return state, actions
 
@@ -156,11 +153,11 @@ class TestStep:
         action = List("0", True)
         for outcome in outcomes:
             if isinstance(action, Wait):
-                state, action = step(state, Waited(), TIMING)
+                state, action = step(state, Waited())
                 assert not isinstance(action, Wait)
             if isinstance(action, Watch) != isinstance(outcome, Ended | Failed):
                 continue
-            state, action = step(state, outcome, TIMING)
+            state, action = step(state, outcome)
             good = isinstance(outcome, Listed) or (
                 isinstance(outcome, Ended) and (outcome.lines > 0 or outcome.seconds > 1.0)
             )
@@ -382,7 +379,7 @@ def test_a_list_that_follows_another_never_shows_less_than_there_is(bench: Bench
             seen.append(len(bench.recorder.known))
             await asyncio.sleep(0)
 
-    bench.reflector._timing = Timing(slice=-1.0)
+    bench.reflector._slice = -1.0
     bench.runner.run(look())
     assert min(seen) == 40
     assert max(seen) == 80
