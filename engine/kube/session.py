@@ -31,7 +31,7 @@ from kubernetes.aio.config import ConfigException, load_incluster_config
 from yarl import URL
 
 from engine import __version__, wire
-from engine.channels import Broken, Channels, NotConnected, head_of
+from engine.channels import TOTAL_FACTOR, Broken, Channels, NotConnected
 from engine.clock import Clock, SystemClock
 from engine.display import cause, without_user
 from engine.kube.credentials import Loader, ProgramLimits
@@ -62,7 +62,6 @@ _FAULTS = (NotConnected, Broken, aiohttp.ClientError, TimeoutError, OSError)
 _UNAUTHORIZED = 401
 _CONNECT_SECONDS = 5.0
 _DEFAULT_TIMEOUT_SECONDS = 30.0
-_TOTAL_FACTOR = 4
 _CREDENTIAL_HOOK_SECONDS = 30.0
 _NEW_CREDENTIALS_SECONDS = 5.0
 _RENEW_SECONDS = 5.0
@@ -242,23 +241,11 @@ class Session:
         self._user_agent = f"berth/{__version__}"
         self.telemetry = Telemetry()
         """Where requests are counted."""
-        self._target = urlsplit(self.server)
-        self._channels = None if proxied else self._new_channels()
-
-    def _new_channels(self) -> Channels:
-        target, tls = self._target, self._tls
-        return Channels(
-            target.hostname or "",
-            target.port or (443 if tls else 80),
-            tls=tls,
-            server_hostname=self._configuration.tls_server_name or None,
-        )
-
-    @property
-    def _tls(self) -> ssl.SSLContext | None:
-        secure = self._target.scheme == "https"
-        context: ssl.SSLContext | None = self._transport.ssl_context if secure else None
-        return context
+        self._host = urlsplit(self.server).netloc
+        self._channels = None
+        if not proxied:
+            named = configuration.tls_server_name or None
+            self._channels = Channels(self.server, self._transport.ssl_context, named)
 
     @classmethod
     async def connect(
@@ -349,7 +336,7 @@ class Session:
         except (OSError, ValueError) as error:
             _LOG.warning("certificates cannot be read again: %s", cause(error))
         if self._channels is not None:
-            self._channels.renew(self._tls)
+            self._channels.renew(self._transport.ssl_context)
         before, self._retired = self._retired, self._http
         self._http = self._transport.opened()
         if before is not None:
@@ -383,7 +370,7 @@ class Session:
     ) -> Response:
         """Through a proxy."""
         timeout = aiohttp.ClientTimeout(
-            total=seconds * _TOTAL_FACTOR, sock_connect=_CONNECT_SECONDS, sock_read=seconds
+            total=seconds * TOTAL_FACTOR, sock_connect=_CONNECT_SECONDS, sock_read=seconds
         )
         async with await self._opened(method, path, body, kind, timeout) as answer:
             return Response(answer.status, answer.headers, await answer.read())
@@ -394,14 +381,14 @@ class Session:
         """Over a connection of our own."""
         assert self._channels is not None
         data = body.value if isinstance(body, _Fenced) else body or b""
-        target, headers = f"{self._target.path}{path}", self._headers(body, kind)
         answer = await self._channels.request(
-            head_of(method, target, self._target.netloc, headers, len(data)),
+            method,
+            path,
+            self._headers(body, kind),
             data,
             fence=body.ask if isinstance(body, _Fenced) else None,
             again=method in _REPEATABLE,
             silence=seconds,
-            total=seconds * _TOTAL_FACTOR,
         )
         return Response(answer.status, answer.headers, answer.body)
 
@@ -419,7 +406,7 @@ class Session:
                 answer.release()
                 answer = await self._opened("GET", path, None, JSON, timeout)
             try:
-                self.telemetry.count(REQUESTS, str(answer.status), "GET", self._target.netloc)
+                self.telemetry.count(REQUESTS, str(answer.status), "GET", self._host)
                 if answer.status not in _OK:
                     raise status_error(answer.status, await answer.read(), answer.headers)
                 yield b""
@@ -438,9 +425,9 @@ class Session:
             await self._renew()
 
     def _count(self, method: str, code: str, began: float) -> None:
-        self.telemetry.count(REQUESTS, code, method, self._target.netloc)
+        self.telemetry.count(REQUESTS, code, method, self._host)
         seconds = self._clock.monotonic() - began
-        self.telemetry.observe(REQUEST_SECONDS, seconds, method, self._target.netloc)
+        self.telemetry.observe(REQUEST_SECONDS, seconds, method, self._host)
 
     async def _opened(
         self,

@@ -21,7 +21,7 @@ from threading import Thread
 from time import sleep
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
-from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import msgspec
 from cachetools import TLRUCache
@@ -31,7 +31,7 @@ from requests.adapters import HTTPAdapter
 
 from engine import wire
 from engine.channels import Answer as HttpAnswer
-from engine.channels import Broken, Channels, NotConnected, TooLarge, head_of, trusting
+from engine.channels import Broken, Channels, NotConnected, TooLarge, trusting
 from engine.clock import Clock
 from engine.config import PrometheusSection
 from engine.display import cause, one_line, without_user
@@ -159,11 +159,11 @@ class _Session:
         """
         assert self.loop is not None
         parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")[-1]
         headers = {**_basic(parts.username, parts.password), **headers}
+        tls = self._trusted() if parts.scheme == "https" else None
+        channels = Channels(url, tls, most_body_bytes=self.most_bytes)
+        asking = _asked(channels, method, f"?{urlencode(params)}", headers, timeout)
         try:
-            head = head_of(method, f"{parts.path}?{urlencode(params)}", host, headers, 0)
-            asking = _asked(self._to(parts), head, timeout)
             answer = asyncio.run_coroutine_threadsafe(asking, self.loop).result()
         except TooLarge as error:
             raise _Refused("the answer is too large") from error
@@ -176,29 +176,30 @@ class _Session:
             raise _ServerAway(text)
         raise _Refused(text)
 
-    def _to(self, parts: SplitResult) -> Channels:
-        """Connections that trust what the file holds now.
+    def _trusted(self) -> ssl.SSLContext:
+        """What the file holds now.
 
         Raises:
             _ServerAway: it holds no certificates.
         """
-        secure = parts.scheme == "https"
         try:
-            if secure and (stamp := self._authority.stat().st_mtime_ns) != self._stamp:
+            stamp = self._authority.stat().st_mtime_ns
+            if self._tls is None or stamp != self._stamp:
                 self._tls = trusting(str(self._authority), anybody=not self.verify)
                 self._stamp = stamp
         except OSError as error:
             why = error.strerror or one_line(str(error))
             raise _ServerAway(f"CA file {self._authority}: {why}") from error
-        port = parts.port or (443 if secure else 80)
-        return Channels(parts.hostname or "", port, tls=self._tls, most_body_bytes=self.most_bytes)
+        return self._tls
 
 
-async def _asked(channels: Channels, head: bytes, seconds: float) -> HttpAnswer:
+async def _asked(
+    channels: Channels, method: str, query: str, headers: Mapping[str, str], seconds: float
+) -> HttpAnswer:
     """The answer, within one deadline over connecting, headers and body."""
     try:
         async with asyncio.timeout(seconds):
-            return await channels.request(head, b"", again=True, silence=seconds, total=seconds)
+            return await channels.request(method, query, headers, again=True, silence=seconds)
     finally:
         channels.close()
 
