@@ -203,7 +203,7 @@ class App:
                 host=host,
             )
             whole = WholeObjects(gate.lane(Priority.BINDING))
-            binder = ExtenderBinder(self._extenders, KubeBinder(gate, wiring), gate.may_write)
+            binder = ExtenderBinder(self._extenders, KubeBinder(gate), gate.may_write)
             self.scheduler = self._make_scheduler(
                 Edge(binder, statuses, events, KubeEffectWriter(gate, wiring), asyncio.sleep), whole
             )

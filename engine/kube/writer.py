@@ -1,19 +1,19 @@
 """Writes to the API server: bindings, pod conditions, patches and evictions; outcomes come back.
 
 Nothing here decides what to write. A write whose outcome is known is never repeated, and one whose
-outcome is not is asked for, not guessed. ::
+outcome is not is asked for, not guessed: by whoever wanted it, as often as it takes. ::
 
-    POST binding ─┬─ 2xx ──────────────────────────────────────────────────────▶ BOUND
-                  ├─ 409 assigned to our node ─────────────────────────────────▶ BOUND
-                  ├─ 409 assigned to another ──────────────────────────────────▶ TAKEN
-                  ├─ 404, 409 other UID, 409 being deleted ────────────────────▶ GONE
-                  ├─ 429 ── Retry-After, again, until the bound ───────────────▶ REFUSED
-                  ├─ other 4xx, nothing was sent ──────────────────────────────▶ REFUSED
-                  └─ 5xx, no answer, broken ──▶ GET pod ─┬─ bound to our node ─▶ BOUND
-                                                         ├─ to another ────────▶ TAKEN
-                                                         ├─ 404, other UID ────▶ GONE
-                                                         ├─ not bound ─────────▶ REFUSED
-                                                         └─ no answer ─────────▶ UNKNOWN
+    POST binding ─┬─ 2xx, 409 assigned to our node ──────────▶ BOUND
+                  ├─ 409 assigned to another ────────────────▶ TAKEN
+                  ├─ 404, 409 other UID or being deleted ────▶ GONE
+                  ├─ 429 ── Retry-After, until the bound ────▶ REFUSED
+                  ├─ other 4xx, nothing was sent ────────────▶ REFUSED
+                  └─ 5xx, no answer, broken ─────────────────▶ UNKNOWN ──▶ GET pod
+    GET pod ──────┬─ bound to our node ──────────────────────▶ BOUND
+                  ├─ to another ─────────────────────────────▶ TAKEN
+                  ├─ 404, other UID, being deleted ──────────▶ GONE
+                  ├─ not bound ──────────────────────────────▶ REFUSED
+                  └─ no answer ──────────────────────────────▶ UNKNOWN
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 import msgspec
 
@@ -61,8 +61,6 @@ Answer = tuple[BindOutcome, str]
 _SLOW_DOWN_LIMIT_SECONDS: Final = 5.0
 """How long a 429 may put one binding off, all its Retry-After together."""
 _SLOW_DOWN_LEAST_SECONDS: Final = 0.2
-_ASKS: Final = (0.1, 0.4, 1.0, 2.0)
-"""Seconds before each GET after a binding without an answer."""
 
 
 def pod_path(namespace: str, name: str) -> str:
@@ -73,32 +71,12 @@ def pod_path(namespace: str, name: str) -> str:
 class KubeBinder:
     """Binds pods; a `framework.edge.Binder`."""
 
-    def __init__(self, gate: Gate, wiring: Wiring, *, timeout_seconds: float = 10.0) -> None:
+    def __init__(self, gate: Gate, *, timeout_seconds: float = 10.0) -> None:
         self._lane = gate.lane(Priority.BINDING)
-        self._telemetry = wiring.telemetry
-        self._random = wiring.random
-        self._sleep = wiring.sleep
         self._timeout = timeout_seconds
 
     async def bind(self, effect: Bind) -> Answer:
         """See `framework.edge.Binder.bind`."""
-        outcome, text = await self._bind(effect)
-        match outcome:
-            case BindOutcome.BOUND:
-                self._telemetry.add(Count.BINDINGS_WRITTEN)
-            case BindOutcome.UNKNOWN:
-                self._telemetry.add(Count.BINDINGS_UNKNOWN)
-            case BindOutcome.REFUSED | BindOutcome.TAKEN | BindOutcome.GONE:
-                self._telemetry.add(Count.BINDINGS_REFUSED)
-            case _:
-                assert_never(outcome)
-        return outcome, text
-
-    async def resolve(self, effect: Bind) -> Answer:
-        """See `framework.edge.Binder.resolve`."""
-        return await self._ask(effect)
-
-    async def _bind(self, effect: Bind) -> Answer:
         path = f"{pod_path(effect.pod.namespace, effect.pod.name)}/binding"
         body = _encoder.encode(_binding(effect))
         put_off = 0.0
@@ -110,47 +88,20 @@ class KubeBinder:
             except (Unreachable, Fenced) as error:
                 return BindOutcome.REFUSED, str(error)
             except Interrupted as error:
-                return await self._find_out(effect, str(error))
+                return BindOutcome.UNKNOWN, str(error)
             if answer.ok:
                 return BindOutcome.BOUND, ""
             refusal = answer.error()
             if not isinstance(refusal, TooManyRequests):
-                return await self._refused(effect, refusal)
+                return _refused(effect, refusal)
             wait = max(refusal.retry_after_seconds or 0.0, _SLOW_DOWN_LEAST_SECONDS)
             put_off += wait
             if put_off > _SLOW_DOWN_LIMIT_SECONDS:
                 return BindOutcome.REFUSED, str(refusal)
             # The gate keeps the next one waiting for as long as the server asked.
 
-    async def _refused(self, effect: Bind, error: StatusError) -> Answer:
-        if error.server_fault or error.code < _BAD_REQUEST:
-            return await self._find_out(effect, str(error))
-        if isinstance(error, NotFound):
-            return BindOutcome.GONE, str(error)
-        if not isinstance(error, Conflict):
-            return BindOutcome.REFUSED, str(error)
-        if any(text in error.message for text in _NEVER_BOUND_AGAIN):
-            return BindOutcome.GONE, str(error)
-        if "already assigned" in error.message:
-            assigned = _ASSIGNED.search(error.message)
-            if assigned is None:
-                return await self._find_out(effect, str(error))
-            if assigned[1] == effect.node:
-                return BindOutcome.BOUND, ""
-            return BindOutcome.TAKEN, str(error)
-        return BindOutcome.REFUSED, str(error)
-
-    async def _find_out(self, effect: Bind, why: str) -> Answer:
-        """After a binding without a clear answer: asks until the server says, within bounds."""
-        outcome, text = BindOutcome.UNKNOWN, ""
-        for wait in _ASKS:
-            await self._sleep(wait * (1.0 + self._random.random()))
-            outcome, text = await self._ask(effect)
-            if outcome is not BindOutcome.UNKNOWN:
-                break
-        return outcome, f"{why}; then {text}" if text else ""
-
-    async def _ask(self, effect: Bind) -> Answer:
+    async def resolve(self, effect: Bind) -> Answer:
+        """See `framework.edge.Binder.resolve`."""
         path = pod_path(effect.pod.namespace, effect.pod.name)
         try:
             answer = await self._lane.request("GET", path, timeout_seconds=self._timeout)
@@ -168,6 +119,25 @@ class KubeBinder:
         if pod.metadata.deletion_timestamp is not None:
             return BindOutcome.GONE, "it is being deleted"
         return BindOutcome.REFUSED, "it is not bound"
+
+
+def _refused(effect: Bind, error: StatusError) -> Answer:
+    """What it means that the server did not bind the pod, as far as its answer says."""
+    outcome = BindOutcome.REFUSED
+    if error.server_fault or error.code < _BAD_REQUEST:
+        outcome = BindOutcome.UNKNOWN
+    elif isinstance(error, NotFound):
+        outcome = BindOutcome.GONE
+    elif not isinstance(error, Conflict):
+        pass
+    elif any(text in error.message for text in _NEVER_BOUND_AGAIN):
+        outcome = BindOutcome.GONE
+    elif "already assigned" in error.message:
+        assigned = _ASSIGNED.search(error.message)
+        if assigned is not None and assigned[1] == effect.node:
+            return BindOutcome.BOUND, ""
+        outcome = BindOutcome.UNKNOWN if assigned is None else BindOutcome.TAKEN
+    return outcome, str(error)
 
 
 def _binding(effect: Bind) -> dict[str, Any]:

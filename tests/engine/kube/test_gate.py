@@ -206,7 +206,7 @@ async def test_five_hundred_pods_ask_a_server_that_is_away_a_few_times_a_second(
 ) -> None:
     statuses = KubePodStatusWriter(bench.gate, bench.wiring)
     sink = KubeEventSink(bench.gate, bench.wiring, controller="b", host="h")
-    binder = KubeBinder(bench.gate, bench.wiring)
+    binder = KubeBinder(bench.gate)
     pods = [make_pod(f"p{number}") for number in range(500)]
     outcomes: list[BindOutcome] = []
 
@@ -333,7 +333,7 @@ def test_a_condition_without_an_answer_is_tried_again_unless_it_is_withdrawn(
 @with_bench
 async def test_who_ends_leaves_the_bindings_that_wait_to_a_successor(bench: Bench) -> None:
     bench.server.hold = asyncio.Event()
-    binder = KubeBinder(bench.gate, bench.wiring)
+    binder = KubeBinder(bench.gate)
     bound = [
         asyncio.ensure_future(binder.bind(Bind(make_pod(f"p{number}"), "n1")))
         for number in range(6)
