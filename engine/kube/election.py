@@ -23,6 +23,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.clock import stamp
 from engine.kube.errors import Conflict, KubeError, LeaseLost, NotFound
@@ -177,18 +178,15 @@ class Elector(Handler[Lease]):
     # ---- as a handler of what is watched -----------------------------------------------------
 
     def on_add(self, lease: Lease) -> None:
-        """The lease is there, or changed."""
-        self._watched(lease.spec)
+        """The lease is there, or changed. What is ours we know better than a watch that lags."""
+        if not self.leading.is_set():
+            self._observe(lease.spec)
 
-    def on_delete(self, lease: Lease) -> None:  # noqa: ARG002 - a handler's signature
+    def on_delete(self, lease: Lease) -> None:
         """The lease is gone."""
-        self._watched({})
+        self.on_add(replace(lease, spec={}))
 
     # ---- inside ------------------------------------------------------------------------------
-
-    def _watched(self, spec: Spec) -> None:
-        if not self.leading.is_set():  # what is ours we know better than a watch that lags
-            self._observe(spec)
 
     def _observe(self, spec: Spec) -> None:
         if spec == self._seen:
