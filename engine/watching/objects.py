@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from dsl.quantities import parse_number, parse_time
-from dsl.types import MISSING, is_missing
+from dsl.types import is_missing
 from engine.kube.errors import KubeError, NotFound, Unreadable
 from engine.kube.reflector import Handler, Reflector
 from engine.kube.resources import Resource
@@ -50,10 +50,12 @@ _group = msgspec.json.Decoder(_Group)
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What is kept of an object: who it is, and its numbers by path."""
+    """What is kept of an object: who it is, and its numbers by path, None where it has none."""
 
-    meta: Described
-    numbers: Mapping[str, float]
+    name: str
+    namespace: str
+    labels: Mapping[str, str]
+    numbers: Mapping[str, float | None]
 
 
 class ObjectSource(Handler[Any], Source):
@@ -140,9 +142,10 @@ class ObjectSource(Handler[Any], Source):
         for field in type(item).__struct_fields__:
             if field != _METADATA:
                 force_setattr(item, field, None)  # it was read, and may be large
-        known = Known(item.metadata, numbers)
-        key = object_key(item.metadata)
-        if not _same(known, self._known.get(key)):
+        meta: Described = item.metadata
+        known = Known(meta.name, meta.namespace, meta.labels or {}, numbers)
+        key = object_key(meta)
+        if known != self._known.get(key):
             self._known[key] = known
             self._changed()
 
@@ -160,8 +163,8 @@ class ObjectSource(Handler[Any], Source):
         self._came()
 
     def _series(self, question: Question, path: str, now: float) -> Sequence[Series]:
-        found = ((_names(one.meta, question), one.numbers[path]) for one in self._known.values())
-        return [Series(names, value, now) for names, value in found if not is_missing(value)]
+        found = ((_names(one, question), one.numbers[path]) for one in self._known.values())
+        return [Series(names, value, now) for names, value in found if value is not None]
 
 
 def struct_of(paths: Collection[str]) -> type[Any]:
@@ -171,7 +174,7 @@ def struct_of(paths: Collection[str]) -> type[Any]:
     return msgspec.defstruct("Object", [(_METADATA, Described, Described()), *fields], frozen=True)
 
 
-def _number(there: Any, path: Sequence[str]) -> float:  # noqa: ANN401 - any JSON value
+def _number(there: Any, path: Sequence[str]) -> float | None:  # noqa: ANN401 - any JSON value
     """The number at a path; a quantity, a time or a truth value is one, too."""
     for part in path:
         if isinstance(there, dict):
@@ -183,35 +186,24 @@ def _number(there: Any, path: Sequence[str]) -> float:  # noqa: ANN401 - any JSO
     if isinstance(there, bool | int | float):
         return float(there)
     if not isinstance(there, str):
-        return MISSING
+        return None
     number = parse_number(there)
-    return parse_time(there) if is_missing(number) else number
+    number = parse_time(there) if is_missing(number) else number
+    return None if is_missing(number) else number
 
 
-def _names(meta: Described, question: Question) -> tuple[str, ...]:
+def _names(one: Known, question: Question) -> tuple[str, ...]:
     """What says whose value an object's is: its own name, its namespace, or a label of it."""
-    labels = meta.labels or {}
     if question.of == "node":
         # Without `by` the labels that are usual for series: objects are named like nodes instead.
         [label, *more] = question.by
-        return (meta.name if more or label in _OWN_NAMES else labels.get(label, ""),)
+        return (one.name if more or label in _OWN_NAMES else one.labels.get(label, ""),)
     if question.of == "namespace":
-        return (meta.namespace or meta.name,)
-    return tuple([_name(meta, label, labels) for label in question.by])
+        return (one.namespace or one.name,)
+    return tuple([_name(one, label) for label in question.by])
 
 
-def _name(meta: Described, label: str, labels: Mapping[str, str]) -> str:
+def _name(one: Known, label: str) -> str:
     if label == "namespace":
-        return meta.namespace
-    return meta.name if label in _OWN_NAMES else labels.get(label, "")
-
-
-def _same(one: Known, other: Known | None) -> bool:
-    """Whether two say the same; missing numbers are alike."""
-    if other is None or (one.meta.namespace, one.meta.labels) != (
-        other.meta.namespace,
-        other.meta.labels,
-    ):
-        return False
-    pairs = zip(one.numbers.values(), other.numbers.values(), strict=True)
-    return all(a == b or (is_missing(a) and is_missing(b)) for a, b in pairs)
+        return one.namespace
+    return one.name if label in _OWN_NAMES else one.labels.get(label, "")
