@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
+import yaml
+
 from engine import __version__
 from engine.cache import Cache
 from engine.clock import Clock
@@ -273,10 +275,10 @@ class Front:
     def _status_page(self, query: Query) -> str:
         if query.get("format") == "json":
             return _json(self.status())
-        paths = [] if self.server is None else self.server.paths
-        lines = ["berth statusz", "Meant for people; ?format=json is for programs.", ""]
-        lines += _lines(self.status())
-        return "\n".join([*lines, f"paths: {' '.join(paths)}", ""])
+        shown = self.status() | {"paths": [] if self.server is None else self.server.paths}
+        plain = json.loads(_json(shown))
+        text = yaml.safe_dump(plain, sort_keys=False, default_flow_style=None, allow_unicode=True)
+        return f"berth statusz\nMeant for people; ?format=json is for programs.\n\n{text}"
 
 
 def _seconds(time: float) -> str:
@@ -323,16 +325,3 @@ def _values(values: Mapping[str, float]) -> Values:
 
 def _json(value: object) -> str:
     return json.dumps(value, indent=1, default=str) + "\n"
-
-
-def _lines(value: Mapping[str, Any], before: str = "") -> list[str]:
-    lines = []
-    for name, one in value.items():
-        several = one if isinstance(one, list) and one and isinstance(one[0], Mapping) else []
-        for each in several or ([one] if isinstance(one, Mapping) else []):
-            lines += [f"{before}{name}:", *_lines(each, before + "  ")]
-        if several or isinstance(one, Mapping):
-            continue
-        text = " ".join(map(str, one)) if isinstance(one, list) else one
-        lines.append(f"{before}{name}: {text}")
-    return lines

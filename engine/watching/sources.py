@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from engine.cache import Cache
 from engine.clock import Clock
-from engine.eventhandlers import ObjectHandler, as_far_as_legible
+from engine.eventhandlers import as_far_as_legible
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.kube.errors import KubeError
 from engine.kube.reflector import Handler, Reflector
@@ -95,14 +95,6 @@ class FinishedHandler(Handler[Pod]):
     def on_synced(self) -> None:
         """All that there were are told."""
         self._on_work()
-
-
-class WaitedFor(ObjectHandler):
-    """Objects of a kind that policies wait for."""
-
-    def on_synced(self) -> None:
-        """All that there were are told."""
-        self.on_work()
 
 
 class PodParts(Source):

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from engine.cache import Cache
 from engine.cache.beside import FINISHED, HEARTBEATS, NOMINATED, QUEUE
+from engine.eventhandlers import ObjectHandler
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.kube.reflector import Reflector
 from engine.kube.resources import LEASES, WORKLOAD_KINDS, Kind, pods_finished
@@ -27,7 +28,7 @@ from engine.policy.needs import Needs
 from engine.queue import QueuedPod, SchedulingQueue
 from engine.signals.store import SignalStore
 from engine.watching.objects import ObjectSource
-from engine.watching.sources import FinishedHandler, Listed, PodParts, Source, WaitedFor
+from engine.watching.sources import FinishedHandler, Listed, PodParts, Source
 from engine.watching.usage import UsageSource
 
 _QUEUE_CHANGED: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.UPDATE_OTHER)
@@ -112,11 +113,12 @@ class Watching:
         for phase in ("Succeeded", "Failed") if FINISHED in needs.attended else ():
             yield phase, partial(self._finished, phase)
         for of in sorted(needs.usage):
-            yield ("usage", of), partial(self._usage, of)
+            made = partial(UsageSource, of, self.client, self.signals, self.wiring)
+            yield ("usage", of), partial(made, came=self.came)
         for name in sorted({field.kind for field in needs.fields}):
             paths = frozenset(field.path for field in needs.fields if field.kind == name)
-            yield (name, paths), partial(self._objects, name, paths)
-
+            found = partial(ObjectSource, name, paths, self.client, self.signals, self.wiring)
+            yield (name, paths), partial(found, came=self.work)
         lacking = needs.of_pods - self._complete
         if lacking:
             yield ("pods", lacking), partial(self._parts, lacking)
@@ -129,7 +131,7 @@ class Watching:
         return PodParts(self.pods, done, self.wiring)
 
     def _listed(self, kind: Kind) -> Source:
-        handler = WaitedFor(self.cache, self.queue, self.work, kind.wakes)
+        handler = ObjectHandler(self.cache, self.queue, self.work, kind.wakes)
         reflector = Reflector(self.client, kind.resource(optional=False), handler, self.wiring)
 
         def forget() -> None:
@@ -142,12 +144,6 @@ class Watching:
         handler = FinishedHandler(self.cache, self.queue, self.wiring.clock, self.work)
         reflector = Reflector(self.client, pods_finished(phase), handler, self.wiring)
         return Listed(reflector, lambda: None)  # the cache forgets what nobody attends to
-
-    def _usage(self, of: str) -> Source:
-        return UsageSource(of, self.client, self.signals, self.wiring, came=self.came)
-
-    def _objects(self, kind: str, paths: frozenset[str]) -> Source:
-        return ObjectSource(kind, paths, self.client, self.signals, self.wiring, came=self.work)
 
     def _attend(self, needs: Needs) -> None:
         cache = self.cache
