@@ -149,7 +149,7 @@ class Front:
         return f"lease {elector.title} was not renewed, and the process goes on"
 
     def _not_synced(self) -> str:
-        missing = [one.health().resource for one in self.reflectors if not one.synced.is_set()]
+        missing = [one.name for one in self.reflectors if not one.synced.is_set()]
         if not self.reflectors:
             return "not connected to a cluster yet"
         return f"not listed yet: {', '.join(missing)}" if missing else ""
@@ -186,10 +186,10 @@ class Front:
         read(
             QUIET,
             lambda: {
-                (health.resource,): health.quiet_seconds
-                for health in (one.health() for one in self.reflectors)
+                (one.name,): one.quiet_seconds
+                for one in self.reflectors
                 # Of what the server does not have, or keeps to itself, nothing is to be heard.
-                if health.phase is not Phase.ABSENT
+                if one.phase is not Phase.ABSENT
             },
         )
         process.measure(self.telemetry)
@@ -262,13 +262,13 @@ class Front:
             for one in self.signals.status()
         }
         status["watches"] = {
-            health.resource: {
-                "phase": health.phase.value,
-                "objects": health.objects,
-                "quietSeconds": round(health.quiet_seconds, 1),
-                "lastError": health.last_error,
+            one.name: {
+                "phase": one.phase.value,
+                "objects": len(one.objects),
+                "quietSeconds": round(one.quiet_seconds, 1),
+                "lastError": one.last_error,
             }
-            for health in (one.health() for one in self.reflectors)
+            for one in self.reflectors
         }
         return status
 

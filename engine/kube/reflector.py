@@ -102,20 +102,6 @@ class Handler(Protocol[T_contra]):
         return
 
 
-class Health(msgspec.Struct, frozen=True):
-    """How a reflector is. `quiet_seconds` counts from the last answer, event or bookmark."""
-
-    resource: str
-    phase: Phase
-    synced: bool
-    quiet_seconds: float
-    objects: int
-    version: str
-    failures: int
-    """Failures on end; 0 while all is well."""
-    last_error: str
-
-
 def _before(version: str, seen: str) -> bool:
     """`version` < `seen`; False where they are not both numbers. Versions are compared as numbers.
 
@@ -165,9 +151,10 @@ class Reflector(Generic[T]):
         self._told: dict[str, tuple[str, str]] = {}
         self._state = State()
         self._heard = self._clock.monotonic()
-        self._failures = 0
+        self.failures = 0
+        """Failures on end; 0 while all is well."""
+        self.last_error = ""
         self._unreached = False
-        self._last_error = ""
         self.synced = asyncio.Event()
 
     @property
@@ -175,18 +162,20 @@ class Reflector(Generic[T]):
         """What is known, by `object_key`. Borrowed: read only."""
         return self._objects
 
-    def health(self) -> Health:
-        """How it is now."""
-        return Health(
-            resource=self._resource.name,
-            phase=self._state.phase,
-            synced=self.synced.is_set(),
-            quiet_seconds=self._clock.monotonic() - self._heard,
-            objects=len(self._objects),
-            version=self._state.version,
-            failures=self._failures,
-            last_error=self._last_error,
-        )
+    @property
+    def name(self) -> str:
+        """The plural of what is watched."""
+        return self._resource.name
+
+    @property
+    def phase(self) -> Phase:
+        """What it is about."""
+        return self._state.phase
+
+    @property
+    def quiet_seconds(self) -> float:
+        """Since the last answer, event or bookmark."""
+        return self._clock.monotonic() - self._heard
 
     async def run(self) -> None:
         """Lists and watches until cancelled. Network causes never end it; a handler's bug does."""
@@ -251,7 +240,7 @@ class Reflector(Generic[T]):
             if not self._state.missed:
                 level = logging.WARNING if forbidden else logging.INFO
                 _LOG.log(level, "%s: nothing is known of them (%s)", self._resource.path, error)
-            self._failures = 0
+            self.failures = 0
             return Missing(forbidden)
         self._failed(error)
         if isinstance(error, Expired):
@@ -389,7 +378,7 @@ class Reflector(Generic[T]):
                 progress.lines += 1
                 if not progress.lines & 15:
                     pause = await self._breathe(pause)
-        if self._failures:
+        if self.failures:
             self._well()
 
     def _event(self, event: Event[T | BadObject | msgspec.Raw], progress: _Progress) -> None:
@@ -470,15 +459,15 @@ class Reflector(Generic[T]):
         if self._unreached:
             self._wiring.reach.lost()
         text = str(error)
-        self._failures += 1
-        if text != self._last_error or self._failures == 1:
+        self.failures += 1
+        if text != self.last_error or self.failures == 1:
             _LOG.warning("%s: %s", self._resource.name, text)
-        self._last_error = text
+        self.last_error = text
 
     def _well(self) -> None:
-        if self._failures > 1:
-            _LOG.info("%s: well again after %d failures", self._resource.name, self._failures)
-        self._failures = 0
+        if self.failures > 1:
+            _LOG.info("%s: well again after %d failures", self._resource.name, self.failures)
+        self.failures = 0
 
 
 def _how(error: KubeError) -> End:

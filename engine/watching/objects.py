@@ -92,7 +92,7 @@ class ObjectSource(Handler[Any], Source):
         reflector = self._reflector
         if self._absent or (reflector is not None and reflector.synced.is_set()):
             return ""
-        error = self._error if reflector is None else reflector.health().last_error
+        error = self._error if reflector is None else reflector.last_error
         return f"{self._kind} ({error})" if error else self._kind
 
     async def run(self) -> None:

@@ -50,11 +50,11 @@ class Listed(Source):
 
     def awaited(self) -> str:
         """See `Source`: there once it was listed, and may be watched."""
-        health = self._reflector.health()
-        refused = health.failures and health.last_error.startswith(_FORBIDDEN)
-        if health.synced and not refused:
+        one = self._reflector
+        refused = one.failures and one.last_error.startswith(_FORBIDDEN)
+        if one.synced.is_set() and not refused:
             return ""
-        return f"{health.resource} ({health.last_error})" if health.last_error else health.resource
+        return f"{one.name} ({one.last_error})" if one.last_error else one.name
 
     async def run(self) -> None:
         """See `Source`."""

@@ -192,7 +192,7 @@ class Webhook:
         return holder, [repeated("the registration is not in order", apply, wiring.sleep)]
 
     def _not_synced(self) -> str:
-        missing = [one.health().resource for one in self._reflectors if not one.synced.is_set()]
+        missing = [one.name for one in self._reflectors if not one.synced.is_set()]
         return f"not listed yet: {', '.join(missing)}" if missing else ""
 
     async def _keep_up(self) -> None:

@@ -415,8 +415,7 @@ def test_a_down_server_is_not_hammered(bench: Bench) -> None:
     down = bench.slept[:10]
     assert all(0.8 <= s <= 60.0 for s in down[1:])
     assert sum(bench.slept) / len(bench.slept) > 20
-    health = bench.reflector.health()
-    assert health.phase is Phase.WATCHING or health.failures > 0
+    assert bench.reflector.phase is Phase.WATCHING or bench.reflector.failures > 0
 
 
 def test_a_server_that_is_found_back_ends_the_waits_of_all(bench: Bench) -> None:
@@ -459,15 +458,15 @@ def test_silence_is_noticed_within_fifteen_seconds(bench: Bench) -> None:
 def test_health_tells_state_and_silence(bench: Bench) -> None:
     bench.settle()
     bench.clock.advance(40.0)
-    health = bench.reflector.health()
-    assert (health.phase, health.synced, health.quiet_seconds) == (Phase.WATCHING, True, 40.0)
+    assert (bench.reflector.phase, bench.reflector.quiet_seconds) == (Phase.WATCHING, 40.0)
+    assert bench.reflector.synced.is_set()
 
     async def bookmark() -> None:
         bench.server.bookmark()
 
     bench.runner.run(bookmark())
     bench.spin()
-    assert bench.reflector.health().quiet_seconds == 0.0
+    assert bench.reflector.quiet_seconds == 0.0
 
 
 def test_a_resource_that_the_server_lacks_is_synced_and_polled_slowly(bench: Bench) -> None:
