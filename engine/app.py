@@ -17,7 +17,6 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-import engine.kube.reflector as watch
 from dsl.plan import MetricSpec
 from engine.advising import advice_of, calls_of
 from engine.basis import Rulers, rules_of
@@ -37,18 +36,18 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
-from engine.front import Front, Inside, served
+from engine.front import Front, served
 from engine.inforce import Ears, InForce
 from engine.joining import connect, synced
+from engine.kube import resources
 from engine.kube.election import Elector
 from engine.kube.events import KubeEventSink
 from engine.kube.gate import Gate, Priority
 from engine.kube.keeper import Keeper
-from engine.kube.reach import keep_asking
-from engine.kube.resources import KINDS
+from engine.kube.reflector import Reflector
 from engine.kube.session import Session
 from engine.kube.sharing import EVERYTHING, PodSharing
-from engine.kube.wiring import Wiring
+from engine.kube.wiring import Wiring, keep_asking
 from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
 from engine.objects import Pod
 from engine.placement import Observer
@@ -64,13 +63,13 @@ from engine.queue import SchedulingQueue, SubQueue
 from engine.records import Records
 from engine.scheduler import Scheduler
 from engine.serving.server import ServerOptions
-from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
+from engine.signals.prometheus import PrometheusRefresher
 from engine.signals.spec import PROMETHEUS, SignalSpec
 from engine.signals.store import SignalStore
 from engine.simulate.journal import Recorder
 from engine.tasks import tasks, unless
 from engine.telemetry import ATTEMPTS, Count, Telemetry
-from engine.watching import Sinks, Watching
+from engine.watching import Watching
 from engine.watching.objects import OBJECT
 from engine.watching.watching import Start
 
@@ -156,7 +155,7 @@ class App:
         self.records = Records(lambda: self.frameworks, clock)
         names = {one.scheduler_name for one in self._profiles}
         self.comparer = Comparer(self.cache, self.queue, names)
-        self._inside = Inside(
+        self._front = Front(
             self.settings,
             clock,
             self.telemetry,
@@ -164,17 +163,17 @@ class App:
             self.queue,
             self.signals,
             self.records,
-            shadow=self.shadow,
+            self.shadow,
         )
         if options.advises:
-            self._inside.calls = calls_of(
+            self._front.calls = calls_of(
                 lambda: advice_of(self.frameworks, self.bundle, self._worlds), self.snapshot
             )
         self.scheduler: Scheduler | None = None
         self.bundle: Bundle | None = None
         self._in_force: InForce | None = None
         self._watching: Watching | None = None
-        self._pods: tuple[watch.Reflector[Pod], PodSharing]
+        self._pods: tuple[Reflector[Pod], PodSharing]
         self._report_again: Callable[[], None] = lambda: None
 
     # ---- running -----------------------------------------------------------------------------
@@ -182,19 +181,19 @@ class App:
     async def run(self, stop: asyncio.Event) -> None:
         """Schedules until `stop` is set; ends cleanly: bindings in flight are waited for."""
         host = socket.gethostname()
-        async with served(self._options.serving, self._inside, stop, host=host) as front:
+        async with served(self._options.serving, self._front, stop, host=host):
             kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
             session = await connect(kubeconfig, self._clock, stop)
             if session is not None:
-                await self._run(session, stop, front, host)
+                await self._run(session, stop, host)
 
-    async def _run(self, session: Session, stop: asyncio.Event, front: Front, host: str) -> None:
+    async def _run(self, session: Session, stop: asyncio.Event, host: str) -> None:
         try:
             session.telemetry = self.telemetry
             wiring = Wiring(self._clock, self.telemetry, Random())
             identity = f"{host}_{UUID(int=wiring.random.getrandbits(128), version=4)}"
             elector = Elector(session, self.settings.election, identity, wiring)
-            front.joined(session, elector)
+            self._front.joined(session, elector)
             gate = elector.gate
             statuses = KubePodStatusWriter(gate, wiring)
             events = KubeEventSink(
@@ -204,7 +203,7 @@ class App:
                 host=host,
             )
             whole = WholeObjects(gate.lane(Priority.BINDING))
-            binder = ExtenderBinder(self._extenders, KubeBinder(gate, wiring), gate.may_write)
+            binder = ExtenderBinder(self._extenders, KubeBinder(gate), gate.may_write)
             self.scheduler = self._make_scheduler(
                 Edge(binder, statuses, events, KubeEffectWriter(gate, wiring), asyncio.sleep), whole
             )
@@ -213,9 +212,8 @@ class App:
             kept = self._keeping(gate, wiring, events)
             reflectors = self._reflectors(session, wiring)
             if self._extenders.whole_nodes:
-                reflectors.append(watch.Reflector(session, WHOLE_NODES, whole, wiring))
-            self._inside.scheduler, self._inside.in_force = self.scheduler, self._in_force
-            self._inside.reflectors = reflectors
+                reflectors.append(Reflector(session, WHOLE_NODES, whole, wiring))
+            self._front.decides(self.scheduler, self._in_force, reflectors)
             async with tasks() as group:
                 self._watch(session, wiring, group.create_task)
                 background = (
@@ -363,17 +361,17 @@ class App:
         assert self.scheduler is not None
         if self._in_force is None:
             return
-        sinks = Sinks(
+        self._watching = Watching(
+            session,
+            wiring,
             self.cache,
             self.queue,
             self.signals,
-            self._clock,
             self.scheduler.signals_came,
             self.scheduler.wake,
             start,
             *self._pods,
         )
-        self._watching = Watching(sinks, session, wiring)
         self.scheduler.add_background(self._watching)
 
     def _read_of_pods(self) -> frozenset[str]:
@@ -382,7 +380,7 @@ class App:
         ours = all(is_in_tree(name) or name == EXTENDER for name in plugins)
         return frozenset() if ours else EVERYTHING
 
-    def _reflectors(self, session: Session, wiring: Wiring) -> list[watch.Reflector[Any]]:
+    def _reflectors(self, session: Session, wiring: Wiring) -> list[Reflector[Any]]:
         assert self.scheduler is not None
         handlers = EventHandlers(
             self.cache,
@@ -394,19 +392,19 @@ class App:
             telemetry=self.telemetry,
         )
         sharing = PodSharing(self._read_of_pods())
-        pods = watch.Reflector(session, watch.pods(sharing=sharing), handlers.pods, wiring)
+        pods = Reflector(session, resources.pods(sharing=sharing), handlers.pods, wiring)
         self._pods = pods, sharing
         self._report_again = lambda: handlers.pods.report_again(pods.objects.values())
-        reflectors: list[watch.Reflector[Any]] = [
-            watch.Reflector(session, watch.namespaces(), handlers.namespaces, wiring),
-            watch.Reflector(session, watch.nodes(), handlers.nodes, wiring),
+        reflectors: list[Reflector[Any]] = [
+            Reflector(session, resources.namespaces(), handlers.namespaces, wiring),
+            Reflector(session, resources.nodes(), handlers.nodes, wiring),
             pods,
         ]
-        for kind in KINDS:
+        for kind in resources.KINDS:
             handler = handlers.of(kind.wakes, self.scheduler.changes.changed)
-            reflectors.append(watch.Reflector(session, kind.resource(), handler, wiring))
+            reflectors.append(Reflector(session, kind.resource(), handler, wiring))
         for resource, source in self._in_force.watched if self._in_force is not None else ():
-            reflectors.append(watch.Reflector(session, resource, source, wiring))
+            reflectors.append(Reflector(session, resource, source, wiring))
         return reflectors
 
     def _refresher(self) -> PrometheusRefresher | None:
@@ -416,7 +414,7 @@ class App:
         assert self.scheduler is not None
         return PrometheusRefresher(
             self.signals,
-            PrometheusSettings.of(prometheus, prometheus.url),
+            prometheus,
             clock=self._clock,
             telemetry=self.telemetry,
             came=self.scheduler.signals_came,

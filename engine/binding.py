@@ -131,8 +131,9 @@ class Bindings:
             began = self._clock.monotonic()
             outcome, why = await self.edge.binder.bind(effect)
             self.measures.point(queued, "Bind", began, well=outcome is BindOutcome.BOUND)
-        if outcome is BindOutcome.UNKNOWN and not acts.how.by:
-            outcome, why = await self._resolve(effect, why)
+            if outcome is BindOutcome.UNKNOWN:
+                outcome, why = await self._resolve(effect, why)
+            self.measures.bound(outcome)
         self._tell(effect, outcome, why)
         match outcome:
             case BindOutcome.BOUND:
@@ -189,16 +190,18 @@ class Bindings:
 
         UNKNOWN only when stopping.
         """
-        log.warning('Outcome of binding unknown pod="%s" reason="%s"', effect.pod.key, why)
         pause = _RESOLVE_FIRST
         while True:
+            # What was sent may be on its way yet.
+            await self.edge.pause(pause)
             watched = self._as_watched(effect.pod.uid, effect.node)
             if watched is not None:
                 return watched
-            outcome, why = await self.edge.binder.resolve(effect)
+            outcome, said = await self.edge.binder.resolve(effect)
             if outcome is not BindOutcome.UNKNOWN or self.in_flight.stopping:
-                return outcome, why
-            await self.edge.pause(pause)
+                return outcome, f"{why}; then {said}" if said else ""
+            if pause == _RESOLVE_FIRST:
+                log.warning('Outcome of binding unknown pod="%s" reason="%s"', effect.pod.key, why)
             pause = min(_RESOLVE_MOST, pause * 2)
 
     def _succeeded(self, queued: QueuedPod, decision: Decision, node: str) -> None:

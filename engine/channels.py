@@ -18,12 +18,15 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, cast
+from urllib.parse import urlsplit
 
 import httptools
 
 _INTERIM: Final = 200
 _MOST_HEADER_BYTES: Final = 64 << 10
 _CONNECT_SECONDS: Final = 5.0
+TOTAL_FACTOR: Final = 4.0
+"""An answer may take as many times as long as a silence in it."""
 
 
 class NotConnected(Exception):  # noqa: N818 - a state of the request
@@ -79,16 +82,16 @@ class _Channel(asyncio.Protocol):
         """Whether a request can be written."""
         return self._transport is not None and not self._transport.is_closing()
 
-    def ask(self, request: bytes, silence: float, total: float) -> asyncio.Future[Answer]:
+    def ask(self, request: bytes, silence: float) -> asyncio.Future[Answer]:
         """Writes the request; the answer, or why there is none, is the future's."""
         assert self._transport is not None
         self._heard = self._loop.time()
-        self._silence, self._until = silence, self._heard + total
+        self._silence, self._until = silence, self._heard + silence * TOTAL_FACTOR
         self._answer, self._body = Answer(), []
         self._header_bytes = self._body_bytes = 0
         self.said = self._headed = False
         done = self._done = self._loop.create_future()
-        at = self._heard + min(silence, total)
+        at = self._heard + silence
         if self._timer is not None and self._timer.when() > at:
             self._timer.cancel()  # of a request before, that had more time
             self._timer = None
@@ -199,18 +202,24 @@ class Channels:
 
     def __init__(
         self,
-        host: str,
-        port: int,
-        *,
+        url: str,
         tls: ssl.SSLContext | None = None,
         server_hostname: str | None = None,
+        *,
         most_body_bytes: float = math.inf,
     ) -> None:
-        """`most_body_bytes`: an answer with more is as good as none, for who may lie."""
-        self._host = host
-        self._port = port
+        """To the host of an address, where all paths begin with the one in it.
+
+        `most_body_bytes`: an answer with more is as good as none, for who may lie.
+        """
+        target = urlsplit(url)
+        self._secure = target.scheme == "https"
+        self._host = target.hostname or ""
+        self._port = target.port or (443 if self._secure else 80)
+        self._authority = target.netloc.rpartition("@")[-1]
+        self._prefix = target.path
         self._tls = tls
-        self._server_hostname = (server_hostname or host) if tls is not None else None
+        self._server_hostname = (server_hostname or self._host) if self._secure else None
         self.most_body_bytes = most_body_bytes
         self._idle: list[_Channel] = []
         self._all: set[_Channel] = set()
@@ -218,23 +227,25 @@ class Channels:
 
     async def request(
         self,
-        head: bytes,
-        body: bytes,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes = b"",
         *,
         again: bool,
         silence: float,
-        total: float,
         fence: Callable[[], None] | None = None,
     ) -> Answer:
         """One request and its answer.
 
         Args:
-            head: everything before the body, the empty line included.
-            body: as long as the head says.
+            method: of HTTP.
+            path: below that of the address, escaped, with its query.
+            headers: but for those that every request has.
+            body: what is sent.
             again: whether it may be sent twice: where the server had closed a connection that was
                 used before, the request goes out on a new one.
-            silence: seconds that may pass without a byte.
-            total: seconds for the whole answer.
+            silence: seconds that may pass without a byte, and `TOTAL_FACTOR` times for it all.
             fence: called when the request is about to leave, after every wait; what it raises, this
                 raises, and nothing was sent.
 
@@ -242,13 +253,16 @@ class Channels:
             NotConnected: surely nothing was sent.
             Broken: it may have been carried out.
             TimeoutError: likewise.
+            ValueError: a header has a line break.
         """
+        target = f"{self._prefix}{path}"
+        head = head_of(method, target, self._authority, headers, len(body))
         while True:
             channel = self._known() or await self._connect()
             try:
                 if fence is not None:
                     fence()
-                return await channel.ask(head + body, silence, total)
+                return await channel.ask(head + body, silence)
             except Broken:
                 if not (again and channel.used and not channel.said):
                     raise
@@ -299,7 +313,7 @@ class Channels:
                     lambda: _Channel(self),
                     self._host,
                     self._port,
-                    ssl=self._tls,
+                    ssl=self._tls if self._secure else None,
                     server_hostname=self._server_hostname,
                 )
         except OSError as error:  # a TimeoutError is one

@@ -6,6 +6,7 @@ Everything else takes a `Clock`, so that a test can move time and a decision can
 from __future__ import annotations
 
 import time as _time
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -19,6 +20,12 @@ class Clock(Protocol):
     def time(self) -> float:
         """Seconds since the epoch, UTC; for timestamps that leave the process."""
         ...
+
+
+def stamp(time: float, *, micro: bool = False) -> str:
+    """Seconds since the epoch as Kubernetes writes a `Time`, or a `MicroTime`."""
+    spec = "microseconds" if micro else "seconds"
+    return datetime.fromtimestamp(time, UTC).isoformat(timespec=spec).replace("+00:00", "Z")
 
 
 class SystemClock:

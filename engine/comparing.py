@@ -10,26 +10,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Container, Iterator
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from engine.cache import Cache
 from engine.eventhandlers import Place, place_of
-from engine.kube.reflector import Handler, Reflector
-from engine.kube.resources import KubeObject, Resource, nodes, pods
+from engine.kube.errors import KubeError
+from engine.kube.listing import each
+from engine.kube.resources import nodes, pods
 from engine.kube.session import KubeClient
-from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
 from engine.queue import SchedulingQueue
-from engine.tasks import first
 
 _LOG = logging.getLogger(__name__)
 
 _BETWEEN_SECONDS: Final = 3.0
 _MOST_TOLD: Final = 50
-
-T = TypeVar("T", bound=KubeObject)
 
 
 class Holdings(msgspec.Struct, frozen=True):
@@ -38,10 +35,6 @@ class Holdings(msgspec.Struct, frozen=True):
     nodes: frozenset[str]
     placed: dict[str, str]
     waiting: frozenset[str]
-
-
-class _Silent(Handler[Any]):
-    """Is told of objects and says nothing."""
 
 
 class Comparer:
@@ -64,16 +57,23 @@ class Comparer:
         while True:
             await self._asked.wait()
             self._asked.clear()
-            await self.compare(client, wiring)
+            try:
+                await self.compare(client, wiring)
+            except KubeError as error:
+                _LOG.warning("Cache and server cannot be compared: %s", error)
 
     async def compare(self, client: KubeClient, wiring: Wiring) -> list[str]:
-        """Tells what differs, and returns it."""
+        """Tells what differs, and returns it.
+
+        Raises:
+            KubeError: the server cannot be asked.
+        """
         ours = self._ours()
-        first = set(differences(ours, await self._theirs(client, wiring)))
+        first = set(differences(ours, await self._theirs(client)))
         if first:
             await wiring.sleep(_BETWEEN_SECONDS)
             ours = self._ours()
-            first &= set(differences(ours, await self._theirs(client, wiring)))
+            first &= set(differences(ours, await self._theirs(client)))
         found = sorted(first)
         for line in found[:_MOST_TOLD]:
             _LOG.warning("Cache mismatch: %s", line)
@@ -94,12 +94,11 @@ class Comparer:
             self._queue.uids(),
         )
 
-    async def _theirs(self, client: KubeClient, wiring: Wiring) -> Holdings:
-        there = await _listed(client, nodes(), wiring)
-        names = frozenset(node.metadata.name for node in there)
+    async def _theirs(self, client: KubeClient) -> Holdings:
+        names = frozenset([node.metadata.name async for node in each(client, nodes())])
         placed: dict[str, str] = {}
         waiting = set()
-        for pod in await _listed(client, pods(sharing=PodSharing(frozenset())), wiring):
+        async for pod in each(client, pods()):
             match place_of(pod, self._names):
                 case Place.ASSIGNED:
                     placed[pod.metadata.uid] = pod.node_name
@@ -108,13 +107,6 @@ class Comparer:
                 case Place.NEITHER:
                     pass
         return Holdings(names, placed, frozenset(waiting))
-
-
-async def _listed(client: KubeClient, resource: Resource[T], wiring: Wiring) -> list[T]:
-    """All objects of a resource as the server has them now, however long that takes."""
-    reflector = Reflector(client, resource, _Silent(), wiring)
-    await first(reflector.run(), reflector.synced.wait())
-    return list(reflector.objects.values())
 
 
 def differences(ours: Holdings, theirs: Holdings) -> Iterator[str]:

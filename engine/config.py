@@ -27,9 +27,10 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from engine.display import without_user
 from engine.extendersections import ExtenderDocument, checked
 from engine.policysections import PoliciesSection
-from engine.sections import CLOSED, ClientConnection, Duration, LeaderElection
+from engine.sections import CLOSED, ClientConnection, Duration, LeaderElection, matching
 from engine.spelling import nearest
 
 SCHEDULER_API: Final = "kubescheduler.config.k8s.io/v1"
@@ -44,10 +45,15 @@ _UNUSED: Final = (
 )
 _UNUSED_OF_CLIENT: Final = ("accept_content_types", "content_type", "qps", "burst")
 """Fields that are read and checked, and do not act yet."""
-_UNIT: Final = re.compile(r"[A-Za-z%]*(/s)?")
-_LABELS: Final = re.compile(r"[A-Za-z_]\w*( *, *[A-Za-z_]\w*)?", re.ASCII)
+_UNIT: Final = matching(
+    r"[A-Za-z%]*(/s)?", "is no unit; write one like bytes, cores, percent or bytes/s"
+)
+_LABELS: Final = matching(
+    r"[A-Za-z_]\w*( *, *[A-Za-z_]\w*)?",
+    "is no label of a result; write one like node, zone or cluster, or the two of a pair like src,"
+    " dst",
+)
 _URL: Final = re.compile(r"https?://\S+")
-_USER: Final = re.compile(r"(?<=:)//[^/?#]*@")
 _HOST_AND_PORT: Final = re.compile(r"[A-Za-z0-9.-]+:\d{1,5}")
 _WORDS: Final = {
     "extra_forbidden": "this field is unknown, or not in this version yet",
@@ -61,32 +67,12 @@ class ConfigError(Exception):
     """A configuration cannot be used; the message says where, what and what to write instead."""
 
 
-def _unit(text: str) -> str:
-    if not _UNIT.fullmatch(text):
-        raise ValueError(f"{text!r} is no unit; write one like bytes, cores, percent or bytes/s")
-    return text
-
-
-def _labels(text: str) -> str:
-    if not _LABELS.fullmatch(text):
-        raise ValueError(
-            f"{text!r} is no label of a result; write one like node, zone or cluster, or the two"
-            " of a pair like src, dst"
-        )
-    return text
-
-
 def _url(text: str) -> str:
     if _HOST_AND_PORT.fullmatch(text):
         return f"http://{text}"
     if not _URL.fullmatch(text):
         raise ValueError(f"{text!r} is no address; write one like http://prometheus:9090")
     return text
-
-
-def without_user(url: str) -> str:
-    """An address as it may be shown: without who asks, and the password."""
-    return _USER.sub("//", url)
 
 
 def _zone(name: str) -> str:
@@ -237,11 +223,11 @@ class MetricSection(_Document):
     """A metric that policies may read by name."""
 
     promql: str
-    by: Annotated[str, AfterValidator(_labels)] | None = None
+    by: Annotated[str, AfterValidator(_LABELS)] | None = None
     every: Duration = "15s"
     stale: Duration = "2m"
     default: float | None = Field(default=None, allow_inf_nan=False)
-    unit: Annotated[str, AfterValidator(_unit)] = ""
+    unit: Annotated[str, AfterValidator(_UNIT)] = ""
 
 
 class PrometheusSection(_Document):
@@ -308,15 +294,6 @@ class Settings(_Document):
     delay_cache: bool = Field(default=False, exclude=True)
     max_in_unschedulable_seconds: float = Field(default=300.0, exclude=True)
     notes: tuple[str, ...] = Field(default=(), exclude=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_old(cls, given: object) -> object:
-        """Journals of the first version have the name of their only profile."""
-        if not isinstance(given, dict) or "scheduler_name" not in given:
-            return given
-        rest = {key: value for key, value in given.items() if key != "scheduler_name"}
-        return rest | {"profiles": [{"scheduler_name": given["scheduler_name"]}]}
 
     @property
     def scheduler_name(self) -> str:

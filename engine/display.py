@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+_USER: Final = re.compile(r"(?<=:)//[^/?#]*@")
 LINE: Final = 1024
 """Characters of one text that are shown where nothing else limits it."""
 CUT: Final = " ..."
@@ -31,6 +32,16 @@ def plain(text: str, most: int = LINE, *, keep: str = "") -> str:
 def one_line(text: str, most: int = LINE) -> str:
     """The same, with every run of white space as one blank."""
     return plain(" ".join(text[: 4 * most].split()), most)
+
+
+def cause(error: BaseException, most: int = LINE) -> str:
+    """What an error says, in one line; its kind, if it says nothing."""
+    return one_line(str(error), most) or type(error).__name__
+
+
+def without_user(url: str) -> str:
+    """An address as it may be shown: without who asks, and the password."""
+    return _USER.sub("//", url)
 
 
 def _escape(char: str) -> str:

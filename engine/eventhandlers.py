@@ -238,7 +238,8 @@ class _Handler:
     """Called whenever the queue may have something to pop."""
 
     def on_synced(self) -> None:
-        """The first list is through, which nobody here waits for."""
+        """The first list is through, which rules may have waited for."""
+        self.on_work()
 
     def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:
         """Nothing is known of the object but its name: what was known of it stays."""

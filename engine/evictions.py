@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import msgspec
 
 from engine.basis import Basis
+from engine.clock import stamp
 from engine.framework.decision import PostFilterResult
 from engine.framework.edge import Edge
 from engine.framework.effects import Evict, SetUnschedulable, pod_event
@@ -90,7 +90,7 @@ class Evictions:
 def going(pod: Pod, message: str, at: float) -> Pod:
     """The pod as it is once its deletion was asked for."""
     replace = msgspec.structs.replace
-    since = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    since = stamp(at)
     others = [one for one in pod.status.conditions or () if one.type != DISRUPTION_TARGET]
     target = Condition(DISRUPTION_TARGET, "True", BY_SCHEDULER, message, since)
     return replace(

@@ -14,10 +14,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
 
-from engine.sections import CLOSED, Duration
+from engine.sections import CLOSED, Duration, matching
 
 _URL: Final = re.compile(r"https?://[^\s/?#]+[^\s?#]*", re.ASCII)
-_VERB: Final = re.compile(r"[A-Za-z0-9._~/-]*", re.ASCII)
 _RESOURCE: Final = re.compile(
     r"(?!requests\.)[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?",
     re.ASCII,
@@ -31,12 +30,6 @@ def _url(text: str) -> str:
         wrong = True
     if wrong:
         raise ValueError(f"{text!r} is no address; write one like http://127.0.0.1:8888/scheduler")
-    return text
-
-
-def _verb(text: str) -> str:
-    if not _VERB.fullmatch(text):
-        raise ValueError(f"{text!r} is no path; write a word like filter")
     return text
 
 
@@ -55,7 +48,9 @@ def _encoded(text: str) -> str:
     return text
 
 
-Verb = Annotated[str, AfterValidator(_verb)]
+Verb = Annotated[
+    str, AfterValidator(matching(r"[A-Za-z0-9._~/-]*", "is no path; write a word like filter"))
+]
 Data = Annotated[str, AfterValidator(_encoded)]
 
 

@@ -15,17 +15,17 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
+import yaml
+
 from engine import __version__
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.config import SCHEDULER_API, Settings
 from engine.inforce import InForce
 from engine.kube.election import Elector
-from engine.kube.gate import Gate
 from engine.kube.protocol import Phase
 from engine.kube.reflector import Reflector
 from engine.kube.session import Session
-from engine.policy.bundle import Bundle
 from engine.policy.shadow import Shadow
 from engine.queue import SchedulingQueue, SubQueue
 from engine.records import Records
@@ -67,9 +67,9 @@ _SHOWN: Final = 100
 Values = dict[Labels, float]
 
 
-@dataclass(slots=True)
-class Inside:
-    """The rooms of a scheduler; those that are None come once it is connected."""
+@dataclass(eq=False)
+class Front:
+    """Checks, metrics and pages of these rooms; those that are None come once it is connected."""
 
     settings: Settings
     clock: Clock
@@ -78,27 +78,19 @@ class Inside:
     queue: SchedulingQueue
     signals: SignalStore
     records: Records
-    session: Session | None = None
+    shadow: Shadow
     elector: Elector | None = None
     scheduler: Scheduler | None = None
     in_force: InForce | None = None
-    shadow: Shadow | None = None
     reflectors: Sequence[Reflector[Any]] = ()
     calls: Mapping[str, Call] = field(default_factory=dict)
     """What another scheduler may ask, by path."""
-    began: float = field(init=False)
+    server: Server | None = None
+    ending: Callable[[], bool] = lambda: False
+    """Whether the process ends."""
 
     def __post_init__(self) -> None:
         self.began = self.clock.time()
-
-
-class Front:
-    """Checks, metrics and pages of the inside."""
-
-    def __init__(self, inside: Inside, stop: asyncio.Event) -> None:
-        self._inside = inside
-        self._stop = stop
-        self.server: Server | None = None
         self._measure()
 
     @property
@@ -109,7 +101,7 @@ class Front:
         ready = (
             Check("sched-handler-sync", self._not_synced),
             Check("policies", self._no_rules),
-            Check("shutdown", lambda: "the process is ending" if self._stop.is_set() else ""),
+            Check("shutdown", lambda: "the process is ending" if self.ending() else ""),
         )
         checks = {
             "livez": ping,
@@ -117,44 +109,59 @@ class Front:
             "readyz": ping + elects + ready,
         }
         pages = {
-            "/metrics": Page(CONTENT_TYPE, lambda _: exposition(self._inside.telemetry.families())),
-            "/configz": Page(_JSON, lambda _: _json(configuration(self._inside.settings))),
+            "/metrics": Page(CONTENT_TYPE, lambda _: exposition(self.telemetry.families())),
+            "/configz": Page(_JSON, lambda _: _json(configuration(self.settings))),
             "/statusz": Page(_TEXT, self._status_page),
             "/debug/decisions": Page(_JSON, self._decisions),
         }
-        return Site(dict(checks), pages, dict(self._inside.calls))
+        return Site(dict(checks), pages, dict(self.calls))
 
     def joined(self, session: Session, elector: Elector) -> None:
         """The cluster is there to be asked who may read what."""
-        self._inside.session, self._inside.elector = session, elector
+        self.elector = elector
+        gate, read = elector.gate, self.telemetry.read
         if self.server is not None:
-            self.server.access.ask(session, lambda: elector.gate.away)
+            self.server.access.ask(session, lambda: gate.away)
+        read(AWAY, lambda: {(): float(gate.away)})
+        read(WRITES, lambda: {(): float(gate.wanted)})
+        if elector.election.leader_elect:
+            read(LEADER, lambda: _values({elector.election.resource_name: elector.may_write()}))
+
+    def decides(
+        self, scheduler: Scheduler, rules: InForce | None, reflectors: Sequence[Reflector[Any]]
+    ) -> None:
+        """The rooms that decide are there."""
+        self.scheduler, self.in_force, self.reflectors = scheduler, rules, reflectors
+        read = self.telemetry.read
+        read(BINDING, lambda: _values({"binding": scheduler.in_flight}))
+        if rules is not None:
+            read(BUNDLE, lambda: {(one.hash,): 1.0} if (one := rules.bundle) else {})
+            read(POLICIES_LOADED, lambda: {(): len(one.plans) if (one := rules.bundle) else 0.0})
+            read(POLICIES_REFUSED, rules.stale)
+            read(POLICIES_AWAITED, lambda: {(): float(len(rules.reloader.awaited))})
 
     # ---- checks ------------------------------------------------------------------------------
 
     def _lease_overdue(self) -> str:
-        elector = self._inside.elector
+        elector = self.elector
         if elector is None or elector.overdue_seconds <= _OVERDUE_SECONDS:
             return ""
         return f"lease {elector.title} was not renewed, and the process goes on"
 
     def _not_synced(self) -> str:
-        inside = self._inside
-        missing = [one.health().resource for one in inside.reflectors if not one.synced.is_set()]
-        if not inside.reflectors:
+        missing = [one.name for one in self.reflectors if not one.synced.is_set()]
+        if not self.reflectors:
             return "not connected to a cluster yet"
         return f"not listed yet: {', '.join(missing)}" if missing else ""
 
     def _no_rules(self) -> str:
-        in_force = self._inside.in_force
+        in_force = self.in_force
         return in_force.not_ready if in_force is not None else ""
 
     # ---- metrics -----------------------------------------------------------------------------
 
     def _measure(self) -> None:
-        inside = self._inside
-        read = inside.telemetry.read
-        queue, cache = inside.queue, inside.cache
+        read, queue, cache = self.telemetry.read, self.queue, self.cache
         read(BUILD, lambda: {(__version__,): 1.0})
         read(PENDING_PODS, lambda: _values(self._pending()))
         read(
@@ -172,72 +179,39 @@ class Front:
                 }
             ),
         )
-        read(BINDING, lambda: _values({"binding": self._in_flight()}))
-        read(LEADER, self._leads)
-        read(BUNDLE, lambda: self._of_bundle(lambda one: {(one.hash,): 1.0}))
-        read(
-            POLICIES_LOADED,
-            lambda: self._of_bundle(lambda one: {(): float(len(one.plans))}) or {(): 0.0},
-        )
-        read(POLICIES_REFUSED, lambda: self._of_rules(lambda rules: rules.stale()))
-        read(
-            POLICIES_AWAITED,
-            lambda: self._of_rules(lambda rules: {(): float(len(rules.reloader.awaited))}),
-        )
+        read(BINDING, lambda: _values({"binding": 0}))
+        read(POLICIES_LOADED, lambda: {(): 0.0})
         read(METRIC_AGE, lambda: self._of_metrics(lambda one: one.age_seconds))
         read(METRIC_SERIES, lambda: self._of_metrics(lambda one: one.series))
         read(
             QUIET,
             lambda: {
-                (health.resource,): health.quiet_seconds
-                for health in (one.health() for one in inside.reflectors)
+                (one.name,): one.quiet_seconds
+                for one in self.reflectors
                 # Of what the server does not have, or keeps to itself, nothing is to be heard.
-                if health.phase is not Phase.ABSENT
+                if one.phase is not Phase.ABSENT
             },
         )
-        read(AWAY, lambda: self._of_gate(lambda gate: gate.away))
-        read(WRITES, lambda: self._of_gate(lambda gate: gate.wanted))
-        process.measure(inside.telemetry)
+        process.measure(self.telemetry)
 
     def _pending(self) -> dict[str, int]:
-        counts = self._inside.queue.counts()
+        counts = self.queue.counts()
         return {where.value: n for where, n in counts.items() if where is not SubQueue.IN_FLIGHT}
 
     def _unschedulable(self) -> Values:
-        profiles = self._inside.settings.profiles
+        profiles = self.settings.profiles
         profile = profiles[0].scheduler_name if len(profiles) == 1 else ""
-        found = self._inside.queue.rejected_by()
+        found = self.queue.rejected_by()
         return {(plugin, profile): float(pods) for plugin, pods in found.items()}
-
-    def _in_flight(self) -> int:
-        return 0 if self._inside.scheduler is None else self._inside.scheduler.in_flight
-
-    def _leads(self) -> Values:
-        elector = self._inside.elector
-        if elector is None or not elector.election.leader_elect:
-            return {}
-        return {(elector.election.resource_name,): float(elector.may_write())}
-
-    def _of_gate(self, what: Callable[[Gate], float]) -> Values:
-        elector = self._inside.elector
-        return {} if elector is None else {(): float(what(elector.gate))}
 
     def _of_metrics(self, what: Callable[[SignalStatus], float | None]) -> Values:
         """By name; of metrics that policies define apart under one name the largest."""
         found: Values = {}
-        for one in self._inside.signals.status():
+        for one in self.signals.status():
             value = what(one)
             if value is not None:
                 found[one.name,] = max(found.get((one.name,), 0.0), float(value))
         return found
-
-    def _of_rules(self, what: Callable[[InForce], Values]) -> Values:
-        in_force = self._inside.in_force
-        return {} if in_force is None else what(in_force)
-
-    def _of_bundle(self, what: Callable[[Bundle], Values]) -> Values:
-        bundle = None if self._inside.in_force is None else self._inside.in_force.bundle
-        return {} if bundle is None else what(bundle)
 
     # ---- pages -------------------------------------------------------------------------------
 
@@ -245,68 +219,66 @@ class Front:
         """`?pod=NAMESPACE/NAME`, or the newest ones."""
         pod = query.get("pod")
         if pod is None:
-            return _json(self._inside.records.newest(_NEWEST))
-        found = self._inside.records.of(pod)
+            return _json(self.records.newest(_NEWEST))
+        found = self.records.of(pod)
         if found is None:
             raise NoSuchPageError(f"no decision about {pod} (NAMESPACE/NAME) is kept{self._who()}")
         return _json(found)
 
     def _who(self) -> str:
         """Where else to ask, if not here."""
-        scheduler, elector = self._inside.scheduler, self._inside.elector
+        scheduler, elector = self.scheduler, self.elector
         if scheduler is None or scheduler.leads or elector is None:
             return ""
         return f" here, where nothing is decided; {elector.holder or 'nobody'} leads"
 
     def status(self) -> dict[str, Any]:
         """How the process is, for people and for JSON."""
-        inside = self._inside
-        elector = inside.elector
-        now = inside.clock.time()
+        elector = self.elector
+        now = self.clock.time()
         status: dict[str, Any] = {
             "version": __version__,
-            "started": _seconds(inside.began),
-            "upSeconds": round(now - inside.began),
-            "schedulerNames": [one.scheduler_name for one in inside.settings.profiles],
+            "started": _seconds(self.began),
+            "upSeconds": round(now - self.began),
+            "schedulerNames": [one.scheduler_name for one in self.settings.profiles],
             "synced": not self._not_synced(),
-            "leads": inside.scheduler is not None and inside.scheduler.leads,
-            "nodes": inside.cache.nodes.count,
-            "podsOnNodes": inside.cache.pods.size,
+            "leads": self.scheduler is not None and self.scheduler.leads,
+            "nodes": self.cache.nodes.count,
+            "podsOnNodes": self.cache.pods.size,
             "pending": self._pending(),
         }
-        if inside.scheduler is not None:
+        if self.scheduler is not None:
             status["waitingInPermit"] = {
                 one.pod.key: {"node": one.node, "since": _seconds(one.since_time), "for": one.why}
-                for one in islice(inside.scheduler.permits, _SHOWN)
+                for one in islice(self.scheduler.permits, _SHOWN)
             }
-        if inside.shadow is not None:
-            status["shadow"] = {name: str(one) for name, one in inside.shadow.tallies().items()}
+        status["shadow"] = {name: str(one) for name, one in self.shadow.tallies().items()}
         if elector is not None and elector.election.leader_elect:
             status["lease"] = {"name": elector.title, "holder": elector.holder}
-        if inside.in_force is not None:
-            status["policies"] = inside.in_force.status(inside.in_force.bundle)
+        if self.in_force is not None:
+            status["policies"] = self.in_force.status(self.in_force.bundle)
         status["metrics"] = {
             one.name: {"ageSeconds": one.age_seconds, "series": one.series, "error": one.error}
-            for one in inside.signals.status()
+            for one in self.signals.status()
         }
         status["watches"] = {
-            health.resource: {
-                "phase": health.phase.value,
-                "objects": health.objects,
-                "quietSeconds": round(health.quiet_seconds, 1),
-                "lastError": health.last_error,
+            one.name: {
+                "phase": one.phase.value,
+                "objects": len(one.objects),
+                "quietSeconds": round(one.quiet_seconds, 1),
+                "lastError": one.last_error,
             }
-            for health in (one.health() for one in inside.reflectors)
+            for one in self.reflectors
         }
         return status
 
     def _status_page(self, query: Query) -> str:
         if query.get("format") == "json":
             return _json(self.status())
-        paths = [] if self.server is None else self.server.paths
-        lines = ["berth statusz", "Meant for people; ?format=json is for programs.", ""]
-        lines += _lines(self.status())
-        return "\n".join([*lines, f"paths: {' '.join(paths)}", ""])
+        shown = self.status() | {"paths": [] if self.server is None else self.server.paths}
+        plain = json.loads(_json(shown))
+        text = yaml.safe_dump(plain, sort_keys=False, default_flow_style=None, allow_unicode=True)
+        return f"berth statusz\nMeant for people; ?format=json is for programs.\n\n{text}"
 
 
 def _seconds(time: float) -> str:
@@ -315,20 +287,20 @@ def _seconds(time: float) -> str:
 
 @contextlib.asynccontextmanager
 async def served(
-    options: ServerOptions | None, inside: Inside, stop: asyncio.Event, *, host: str
-) -> AsyncIterator[Front]:
-    """The front of the rooms, behind a server if there are options for one.
+    options: ServerOptions | None, front: Front, stop: asyncio.Event, *, host: str
+) -> AsyncIterator[None]:
+    """The front is behind a server meanwhile, if there are options for one.
 
     Raises:
         CertificateError, ListenError: there cannot be one.
     """
-    front = Front(inside, stop)
+    front.ending = stop.is_set
     if options is None:
-        yield front
+        yield
         return
-    server = front.server = Server(options, front.site, inside.clock, host=host)
-    async with server.running():
-        yield front
+    front.server = Server(options, front.site, front.clock, host=host)
+    async with front.server.running():
+        yield
 
 
 def configuration(settings: Settings) -> dict[str, Any]:
@@ -353,16 +325,3 @@ def _values(values: Mapping[str, float]) -> Values:
 
 def _json(value: object) -> str:
     return json.dumps(value, indent=1, default=str) + "\n"
-
-
-def _lines(value: Mapping[str, Any], before: str = "") -> list[str]:
-    lines = []
-    for name, one in value.items():
-        several = one if isinstance(one, list) and one and isinstance(one[0], Mapping) else []
-        for each in several or ([one] if isinstance(one, Mapping) else []):
-            lines += [f"{before}{name}:", *_lines(each, before + "  ")]
-        if several or isinstance(one, Mapping):
-            continue
-        text = " ".join(map(str, one)) if isinstance(one, list) else one
-        lines.append(f"{before}{name}: {text}")
-    return lines

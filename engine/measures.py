@@ -14,6 +14,7 @@ from typing import Final
 
 from engine.clock import Clock
 from engine.framework.decision import Placed
+from engine.framework.edge import BindOutcome
 from engine.queue import QueuedPod
 from engine.telemetry import (
     ALGORITHM_SECONDS,
@@ -33,6 +34,10 @@ from engine.telemetry import (
 _RULE: Final = re.compile(r"\(([^()\s]+):(\d+)\)$")
 """File and line at the end of what a rule says; see `policy.acting`."""
 _MOST_ATTEMPTS: Final = 14
+_BINDINGS: Final = {
+    BindOutcome.BOUND: Count.BINDINGS_WRITTEN,
+    BindOutcome.UNKNOWN: Count.BINDINGS_UNKNOWN,
+}
 
 
 class Result(Enum):
@@ -74,6 +79,10 @@ class Measures:
             waited = max(0.0, self.clock.time() - since)
             self.telemetry.observe(SLI_SECONDS, waited, word)
             self.telemetry.observe(POD_ATTEMPTS, attempts)
+
+    def bound(self, outcome: BindOutcome) -> None:
+        """A binding ended."""
+        self.telemetry.add(_BINDINGS.get(outcome, Count.BINDINGS_REFUSED))
 
     def held(self) -> None:
         """A pod begins to wait in permit."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -70,11 +70,6 @@ class Notices:
         """A rule says that the pod is not bound."""
         note = f"Would assign {pod.namespace}/{pod.name} to {node}; dry run, nothing was bound"
         self.events.emit(pod_event(pod, "Normal", "DryRun", "Binding", note))
-
-    def pass_on(self, notes: Iterable[Emit]) -> None:
-        """What plugins say of a pod that may go."""
-        for note in notes:
-            self.events.emit(note)
 
     def _tell(self, note: Emit, condition: SetUnschedulable) -> None:
         self.events.emit(note)

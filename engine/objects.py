@@ -7,7 +7,8 @@ here and readers write `x or ()`.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -49,6 +50,18 @@ class ObjectMeta(Identity, frozen=True):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     owner_references: list[OwnerReference] | None = None
+
+
+class _Known(_Read, frozen=True):
+    """An object of which metadata says no more than who it is."""
+
+    metadata: Identity = Identity()
+
+
+class _Object(_Read, frozen=True):
+    """An object with all of its metadata that is read of any."""
+
+    metadata: ObjectMeta = ObjectMeta()
 
 
 class Taint(_Read, frozen=True):
@@ -328,10 +341,9 @@ class PodStatus(_Read, frozen=True):
     resources: ResourceRequirements | None = None
 
 
-class Pod(_Read, frozen=True):
+class Pod(_Object, frozen=True):
     """A pod."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
     bound_to: str = msgspec.field(default="", name="spec.nodeName")
@@ -387,18 +399,15 @@ class NodeStatus(_Read, frozen=True):
     images: list[ContainerImage] | None = None
 
 
-class Node(_Read, frozen=True):
+class Node(_Object, frozen=True):
     """A node."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 
-class Namespace(_Read, frozen=True):
+class Namespace(_Object, frozen=True):
     """A namespace, read for its labels and annotations."""
-
-    metadata: ObjectMeta = ObjectMeta()
 
 
 class LabelSelector(_Read, frozen=True):
@@ -414,17 +423,15 @@ class ServiceSpec(_Read, frozen=True):
     selector: dict[str, str] | None = None
 
 
-class Service(_Read, frozen=True):
+class Service(_Known, frozen=True):
     """A service, read for the pods that it selects."""
 
-    metadata: Identity = Identity()
     spec: ServiceSpec = ServiceSpec()
 
 
-class ReplicationController(_Read, frozen=True):
+class ReplicationController(_Known, frozen=True):
     """A replication controller, read for the pods that it selects."""
 
-    metadata: Identity = Identity()
     spec: ServiceSpec = ServiceSpec()
 
 
@@ -434,17 +441,15 @@ class WorkloadSpec(_Read, frozen=True):
     selector: LabelSelector | None = None
 
 
-class ReplicaSet(_Read, frozen=True):
+class ReplicaSet(_Known, frozen=True):
     """A replica set, read for the pods that it selects."""
 
-    metadata: Identity = Identity()
     spec: WorkloadSpec = WorkloadSpec()
 
 
-class StatefulSet(_Read, frozen=True):
+class StatefulSet(_Known, frozen=True):
     """A stateful set, read for the pods that it selects."""
 
-    metadata: Identity = Identity()
     spec: WorkloadSpec = WorkloadSpec()
 
 
@@ -455,10 +460,9 @@ class PodDisruptionBudgetStatus(_Read, frozen=True):
     disrupted_pods: dict[str, str | None] | None = None
 
 
-class PodDisruptionBudget(_Read, frozen=True):
+class PodDisruptionBudget(_Known, frozen=True):
     """How many of the pods that it selects may be evicted."""
 
-    metadata: Identity = Identity()
     spec: WorkloadSpec = WorkloadSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
@@ -470,10 +474,9 @@ class ElasticQuotaSpec(_Read, frozen=True):
     max: ResourceList | None = None
 
 
-class ElasticQuota(_Read, frozen=True):
+class ElasticQuota(_Known, frozen=True):
     """scheduling.x-k8s.io/v1alpha1: a namespace's quota that others may borrow from."""
 
-    metadata: Identity = Identity()
     spec: ElasticQuotaSpec = ElasticQuotaSpec()
 
 
@@ -484,10 +487,9 @@ class PodGroupSpec(_Read, frozen=True):
     schedule_timeout_seconds: int | None = None
 
 
-class PodGroup(_Read, frozen=True):
+class PodGroup(_Object, frozen=True):
     """A group of pods, of the CRD that the scheduler-plugins project has."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()
 
     @property
@@ -544,10 +546,9 @@ class SchedulingPodGroupStatus(_Read, frozen=True):
     conditions: list[GroupCondition] | None = None
 
 
-class SchedulingPodGroup(_Read, frozen=True):
+class SchedulingPodGroup(_Object, frozen=True):
     """A PodGroup of Kubernetes itself (scheduling.k8s.io), which a Workload may have made."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: SchedulingPodGroupSpec = SchedulingPodGroupSpec()
     status: SchedulingPodGroupStatus = SchedulingPodGroupStatus()
 
@@ -569,10 +570,9 @@ class SchedulingPodGroup(_Read, frozen=True):
         return None
 
 
-class GangFailure(_Read, frozen=True):
+class GangFailure(_Known, frozen=True):
     """Our own word, of no API: when a gang, named as it is told by, failed last (epoch seconds)."""
 
-    metadata: Identity = Identity()
     at: float = 0.0
 
 
@@ -608,10 +608,9 @@ class PersistentVolumeStatus(_Read, frozen=True):
     phase: str = ""
 
 
-class PersistentVolume(_Read, frozen=True):
+class PersistentVolume(_Object, frozen=True):
     """A persistent volume."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
@@ -628,10 +627,9 @@ class PersistentVolumeClaimSpec(_Read, frozen=True):
     volume_attributes_class_name: str | None = None
 
 
-class PersistentVolumeClaim(_Read, frozen=True):
+class PersistentVolumeClaim(_Object, frozen=True):
     """A claim on storage."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
@@ -642,10 +640,9 @@ class TopologyTerm(_Read, frozen=True):
     match_label_expressions: list[SelectorRequirement] | None = None
 
 
-class StorageClass(_Read, frozen=True):
+class StorageClass(_Object, frozen=True):
     """How volumes of a class come to be; `allowed_topologies` are OR-ed."""
 
-    metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
     volume_binding_mode: str | None = None
     allowed_topologies: list[TopologyTerm] | None = None
@@ -670,10 +667,9 @@ class CSINodeSpec(_Read, frozen=True):
     drivers: list[CSINodeDriver] | None = None
 
 
-class CSINode(_Read, frozen=True):
+class CSINode(_Object, frozen=True):
     """The storage drivers of the node of that name."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: CSINodeSpec = CSINodeSpec()
 
 
@@ -684,17 +680,15 @@ class CSIDriverSpec(_Read, frozen=True):
     prevent_pod_scheduling_if_missing: bool | None = None
 
 
-class CSIDriver(_Read, frozen=True):
+class CSIDriver(_Known, frozen=True):
     """What a storage driver does."""
 
-    metadata: Identity = Identity()
     spec: CSIDriverSpec = CSIDriverSpec()
 
 
-class CSIStorageCapacity(_Read, frozen=True):
+class CSIStorageCapacity(_Known, frozen=True):
     """How much storage of a class can be made for a part of the nodes."""
 
-    metadata: Identity = Identity()
     node_topology: LabelSelector | None = None
     storage_class_name: str = ""
     capacity: Quantity | None = None
@@ -715,19 +709,118 @@ class VolumeAttachmentSpec(_Read, frozen=True):
     source: VolumeAttachmentSource = VolumeAttachmentSource()
 
 
-class VolumeAttachment(_Read, frozen=True):
+class VolumeAttachment(_Known, frozen=True):
     """A volume that is or will be attached to a node."""
 
-    metadata: Identity = Identity()
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
 
 
-class ConfigMap(_Read, frozen=True):
+class ConfigMap(_Object, frozen=True):
     """A ConfigMap, read as a source of policies."""
 
-    metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] | None = None
     binary_data: dict[str, str] | None = None
+
+
+# ---- watched only while a policy reads them ----------------------------------------------------
+
+
+class Described(Identity, frozen=True):
+    """Who it is, and what it is labelled and annotated with."""
+
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class Scale(_Read, frozen=True):
+    """How many pods a workload asks for, where it says so in its `spec`."""
+
+    replicas: int | None = None
+    parallelism: int | None = None
+
+
+class Scheduled(_Read, frozen=True):
+    """How many pods a workload asks for, where only its `status` says so."""
+
+    desired_number_scheduled: int | None = None
+
+
+class Workload(_Read, frozen=True):
+    """What pods are made from: a Deployment, a Job and their like."""
+
+    metadata: Described = Described()
+    spec: Scale = Scale()
+    status: Scheduled = Scheduled()
+
+    @property
+    def replicas(self) -> int | None:
+        """How many pods it asks for at a time; None where that has no number."""
+        said = (self.spec.replicas, self.spec.parallelism, self.status.desired_number_scheduled)
+        return next((one for one in said if one is not None), None)
+
+
+def scale_kind(kind: str) -> str:
+    """What the objects of a kind of workloads (`Deployment`) are called where they are kept."""
+    return f"{kind}Scale"
+
+
+WORKLOADS: Final = MappingProxyType(
+    {
+        kind: msgspec.defstruct(scale_kind(kind), (), bases=(Workload,), frozen=True)
+        for kind in (
+            "Deployment",
+            "ReplicaSet",
+            "StatefulSet",
+            "DaemonSet",
+            "ReplicationController",
+            "Job",
+            "CronJob",
+        )
+    }
+)
+"""Kinds of workloads -> the struct of each: what is kept of a kind goes by the struct's name."""
+
+
+class LeaseSpec(_Read, frozen=True):
+    """`spec` of a lease."""
+
+    renew_time: str | None = None
+
+
+class Lease(_Known, frozen=True):
+    """The heartbeat of the node of that name."""
+
+    spec: LeaseSpec = LeaseSpec()
+
+
+class Ended(_Read, frozen=True):
+    """How a container ended."""
+
+    finished_at: str | None = None
+
+
+class ContainerState(_Read, frozen=True):
+    """What a container is about."""
+
+    terminated: Ended | None = None
+
+
+class EndedContainer(ContainerStatus, frozen=True):
+    """The status of a container of a pod that has finished."""
+
+    state: ContainerState = ContainerState()
+
+
+class FinishedStatus(PodStatus, frozen=True):
+    """`status` of a pod that has finished."""
+
+    container_statuses: list[EndedContainer] | None = None  # type: ignore[assignment]  # a list of more than it asks for
+
+
+class FinishedPod(Pod, frozen=True):
+    """A pod that has finished."""
+
+    status: FinishedStatus = FinishedStatus()
 
 
 def object_key(meta: Identity) -> str:

@@ -170,7 +170,8 @@ class Placement:
             back = self.setbacks.taken_back if chosen.there is None else self.setbacks.at_once
             back(chosen.queued, acts.status, chosen.node)
             return
-        self.notices.pass_on(acts.before)
+        for note in acts.before:
+            self.notices.events.emit(note)
         if acts.how.dry_run:
             chosen.undo()
             # It is told where it would go, and left alone.

@@ -9,24 +9,14 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
-from engine.sections import CLOSED, Duration
+from engine.sections import CLOSED, Duration, matching
 
 _CANARY: Final = re.compile(r"canary (\d+(?:\.\d+)?)%")
 _ALL: Final = 100.0
-_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
-_OBJECT: Final = re.compile(r"[a-z0-9.-]+/[a-z0-9.-]+")
-
-
-def _named(text: str) -> str:
-    if not _OBJECT.fullmatch(text):
-        raise ValueError(f"{text!r} names no ConfigMap; write NAMESPACE/NAME")
-    return text
-
-
-def _name(text: str) -> str:
-    if not _NAME.fullmatch(text):
-        raise ValueError(f"{text!r} is no name of a ConfigMap; write one like berth-policies")
-    return text
+_named = matching(r"[a-z0-9.-]+/[a-z0-9.-]+", "names no ConfigMap; write NAMESPACE/NAME")
+_name = matching(
+    r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", "is no name of a ConfigMap; write one like berth-policies"
+)
 
 
 def _mode(value: object) -> object:

@@ -7,30 +7,37 @@ tools/leaderelection (NewLeaderElector).
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 _ONE: Final = r"(\d+(?:\.\d+)?)(ms|min|[smhd])"
-_DURATION: Final = re.compile(rf"(?=.*[1-9])(?:{_ONE})+", re.ASCII)
 _PART: Final = re.compile(_ONE, re.ASCII)
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _JITTER: Final = 1.2
 """A retry may be put off by so much; see client-go's JitterFactor."""
 
 
-def duration_of(text: str) -> str:
-    """The text, if it is a duration.
+def matching(pattern: str, wrong: str) -> Callable[[str], str]:
+    """Gives texts of a form back; of another one `wrong` says what it is not, and what to write.
 
-    Raises:
-        ValueError: it is none; the message says what to write.
+    It raises ValueError then.
     """
-    if not _DURATION.fullmatch(text):
-        raise ValueError(f"{text!r} is no duration above 0; write one like 15s, 5min or 1m30s")
-    return text
+    form = re.compile(pattern, re.ASCII)
+
+    def checked(text: str) -> str:
+        if not form.fullmatch(text):
+            raise ValueError(f"{text!r} {wrong}")
+        return text
+
+    return checked
 
 
+duration_of = matching(
+    rf"(?=.*[1-9])(?:{_ONE})+", "is no duration above 0; write one like 15s, 5min or 1m30s"
+)
 Duration = Annotated[str, AfterValidator(duration_of)]
 
 

@@ -224,9 +224,10 @@ def _asked(job: _Job, url: str) -> Inventory:
     import asyncio
 
     from engine.cli.inventory import ask_metrics
+    from engine.config import ConfigError
 
     specs = {spec for plan in job.plans for spec in plan.metrics if spec.source == "promql"}
-    with reported(ConnectionError):
+    with reported(ConfigError, ConnectionError):
         metrics = asyncio.run(ask_metrics(url, specs, ()))
     now = read_inventory({"inventory": 1, "metrics": metrics})
     if job.stock is None:

@@ -23,7 +23,7 @@ from engine.objects import Node, Pod
 from engine.policy.bundle import Bundle
 from engine.policy.sources import Texts, files_of, policies_in
 from engine.policy.support import new_compiler
-from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
+from engine.signals.prometheus import PrometheusRefresher
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
 from engine.telemetry import Telemetry
@@ -157,8 +157,7 @@ async def _samples(
     store.set_specs([signal_spec(spec) for spec in bundle.metrics])
     for host in hosts:
         store.nodes_changed(None, host)
-    asked = PrometheusSettings.of(prometheus, prometheus.url)
-    await PrometheusRefresher(store, asked, clock=clock, telemetry=Telemetry()).turn()
+    await PrometheusRefresher(store, prometheus, clock=clock, telemetry=Telemetry()).turn()
     failed = [one for one in store.status() if one.error]
     notes.extend(f"{one.query} is missing: {one.error}" for one in failed)
     return store

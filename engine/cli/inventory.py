@@ -24,6 +24,7 @@ from engine.cli import options
 from engine.cli.check import expanded, read
 from engine.cli.refusals import reported, written
 from engine.clock import SystemClock
+from engine.config import ConfigError, PrometheusSection, parse
 from engine.kube import resources
 from engine.kube.errors import KubeError
 from engine.kube.listing import list_all
@@ -31,7 +32,6 @@ from engine.kube.session import KubeClient, Session
 from engine.objects import Node
 from engine.policy.support import new_compiler
 from engine.signals.once import ask_once
-from engine.signals.prometheus import PrometheusSettings
 from engine.signals.spec import SignalSpec
 
 _FINISHED: Final = ("Succeeded", "Failed")
@@ -47,7 +47,7 @@ _FINISHED: Final = ("Succeeded", "Failed")
     "--policies", "files", metavar="PATH", multiple=True, type=click.Path(path_type=Path),
     help="A policy file or folder, whose metrics are asked for beside the bundled ones.",
 )  # fmt: skip
-@reported(KubeError, ConnectionError)
+@reported(ConfigError, KubeError, ConnectionError)
 def command(
     kubeconfig: str | None, output: Path | None, url: str | None, files: tuple[Path, ...]
 ) -> None:
@@ -104,11 +104,13 @@ async def ask_metrics(
     """What Prometheus says to each query; without nodes, `nodes` of what they have is None.
 
     Raises:
+        ConfigError: the address is none.
         ConnectionError: the server does not answer.
     """
     questions = sorted({question_of(spec): spec for spec in specs}.items(), key=lambda one: one[0])
     asked = [SignalSpec(spec.id, spec.query, spec.labels, of=spec.of) for _, spec in questions]
-    told = await ask_once(PrometheusSettings(url), asked, nodes, SystemClock())
+    section = parse("--prometheus-url", PrometheusSection, {"url": url})
+    told = await ask_once(section, asked, nodes, SystemClock())
     return [
         {
             "query": query,

@@ -36,7 +36,6 @@ def documents() -> dict[str, Object]:
         "version": VERSION,
         "api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
         "apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups},
-        OPENAPI_V2: _openapi_v2(),
     }
     pages |= {f"apis/{group['name']}": {"apiVersion": "v1"} | group for group in groups}
     for group, version in GROUP_VERSIONS:
@@ -86,45 +85,22 @@ def _entries(item: Resource) -> list[Object]:
     return entries
 
 
-_PARAMETER = {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}
-
-
-def _kind_of(item: Resource) -> Object:
-    return {"group": item.group, "version": item.version, "kind": item.kind}
-
-
-def _paths(item: Resource) -> str:
-    middle = "namespaces/{namespace}/" if item.namespaced else ""
-    return f"/{item.base_path}/{middle}{item.plural}/{{name}}"
-
-
-def _operation(item: Resource) -> Object:
-    return {
-        "parameters": [_PARAMETER],
-        "x-kubernetes-group-version-kind": _kind_of(item),
-        "responses": {"200": {"description": "OK"}},
-    }
-
-
 def _openapi_v3(served: list[Resource]) -> Object:
     """Just enough for clients to see that the server validates fields itself."""
+    parameter = {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}
+    paths = {}
+    for item in served:
+        middle = "namespaces/{namespace}/" if item.namespaced else ""
+        kind = {"group": item.group, "version": item.version, "kind": item.kind}
+        operation = {
+            "parameters": [parameter],
+            "x-kubernetes-group-version-kind": kind,
+            "responses": {"200": {"description": "OK"}},
+        }
+        paths[f"/{item.base_path}/{middle}{item.plural}/{{name}}"] = {"patch": operation}
     return {
         "openapi": "3.0.0",
         "info": {"title": "Berth, embedded cluster", "version": VERSION["gitVersion"]},
-        "paths": {_paths(item): {"patch": _operation(item)} for item in served},
-        "components": {"schemas": {}},
-    }
-
-
-def _openapi_v2() -> Object:
-    parameter = {"name": "fieldValidation", "in": "query", "type": "string"}
-    paths = {
-        _paths(item): {"patch": _operation(item) | {"parameters": [parameter]}}
-        for item in RESOURCES
-    }
-    return {
-        "swagger": "2.0",
-        "info": {"title": "Berth, embedded cluster", "version": VERSION["gitVersion"]},
         "paths": paths,
-        "definitions": {},
+        "components": {"schemas": {}},
     }

@@ -23,10 +23,6 @@ SERIES = (
 )
 """What a query may mention -> the signal that answers it. The first that fits wins."""
 EXPORTER_PORT = 9100
-NAMES = (
-    *("node_network_receive_bytes_total", "node_network_transmit_bytes_total"),
-    *("node_cpu_seconds_total", "node_memory_MemAvailable_bytes", "node_load1"),
-)
 
 
 class PrometheusApi:
@@ -45,8 +41,6 @@ class PrometheusApi:
                     form = parse_qs((await request.content.read()).decode())
                     parameters |= {key: values[-1] for key, values in form.items()}
                 return self._query(parameters.get("query", ""))
-            case "api/v1/label/__name__/values":
-                return _success(list(NAMES))
             case "" | "-/healthy" | "-/ready":
                 return web.Response(text="Prometheus Server is Healthy.\n")
             case _:

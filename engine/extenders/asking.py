@@ -13,8 +13,6 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from engine.extenders import messages
 from engine.extenders.client import Client, ExtenderError
 from engine.extenders.messages import Victims
@@ -94,14 +92,6 @@ class Extender:
         )
 
 
-class _Left(msgspec.Struct):
-    """What filters have left so far."""
-
-    names: list[str]
-    failed: dict[str, str] = {}
-    unresolvable: dict[str, str] = {}
-
-
 class Extenders:
     """All extenders of a process."""
 
@@ -143,30 +133,30 @@ class Extenders:
     ) -> Opinion:
         """Filters one after the other, then scores all at once, if more than one node is left."""
         asked = [one for one in self._deciding if one.wants(pod)]
-        left = _Left(list(names))
+        left, failed, unresolvable = list(names), dict[str, str](), dict[str, str]()
         for one in asked:
-            if not one.document.filter_verb or not left.names:
+            if not one.document.filter_verb or not left:
                 continue
             try:
-                found = await one.filter(whole, left.names, nodes)
+                found = await one.filter(whole, left, nodes)
             except ExtenderError as error:
                 if not one.document.ignorable:
                     return Opinion(asked=list(names), error=str(error))
                 log.warning("%s; it is ignorable, and passed over", error)
                 continue
-            left.names = found.names
-            left.failed.update(found.failed)
-            left.unresolvable.update(found.unresolvable)
+            left = found.names
+            failed.update(found.failed)
+            unresolvable.update(found.unresolvable)
         scores: Sequence[Scored] = ()
-        if len(left.names) > 1:
+        if len(left) > 1:
             scoring = [one for one in asked if one.document.prioritize_verb]
-            each = (one.score(whole, left.names, nodes) for one in scoring)
+            each = (one.score(whole, left, nodes) for one in scoring)
             scores = await asyncio.gather(*each)
         return Opinion(
             asked=list(names),
-            passed=left.names,
-            failed=left.failed,
-            unresolvable=left.unresolvable,
+            passed=left,
+            failed=failed,
+            unresolvable=unresolvable,
             scores=list(scores),
         )
 

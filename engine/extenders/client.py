@@ -13,12 +13,11 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
-from urllib.parse import urlsplit
 
 from engine import __version__
-from engine.channels import Broken, Channels, NotConnected, head_of, load_pair, trusting
+from engine.channels import Broken, Channels, NotConnected, load_pair, trusting
 from engine.config import ConfigError
-from engine.display import one_line
+from engine.display import cause, one_line, without_user
 from engine.extenders.messages import BadAnswer
 from engine.extendersections import ExtenderDocument, ExtenderTLS
 from engine.sections import seconds
@@ -48,17 +47,12 @@ class Client:
         self.url = document.url_prefix.rstrip("/")
         self._seconds = seconds(document.http_timeout)
         self._telemetry = telemetry
-        target = urlsplit(self.url)
-        secure = target.scheme == "https"
         tls = document.tls_config or ExtenderTLS()
-        self._path = target.path
-        self._host = target.netloc.rpartition("@")[-1]
-        self._shown = f"{target.scheme}://{self._host}{self._path}"
+        self._shown = without_user(self.url)
         self._channels = Channels(
-            target.hostname or "",
-            target.port or (443 if secure else 80),
-            tls=_context(self.url, document) if secure else None,
-            server_hostname=tls.server_name or None,
+            self.url,
+            _context(self.url, document) if self.url.startswith("https:") else None,
+            tls.server_name or None,
             most_body_bytes=MOST_BYTES,
         )
 
@@ -109,24 +103,22 @@ class Client:
             if may_leave is not None and not may_leave():
                 raise Broken("not sent, as this replica does not lead any longer")
 
-        path = f"{self._path}/{verb}"
-        head = head_of("POST", path, self._host, headers, len(body))
         try:
             async with asyncio.timeout(self._seconds):
                 answer = await self._channels.request(
-                    head,
+                    "POST",
+                    f"/{verb}",
+                    headers,
                     body,
                     again=may_leave is None,
                     silence=self._seconds,
-                    total=self._seconds,
                     fence=fence,
                 )
         except TimeoutError as error:
             why = f"no answer within {self._seconds:g} s"
             raise ExtenderError(f"extender {self.url}/{verb}: {why}") from error
         except _FAULTS as error:
-            why = one_line(str(error)) or type(error).__name__
-            raise ExtenderError(f"extender {self.url}/{verb}: {why}") from error
+            raise ExtenderError(f"extender {self.url}/{verb}: {cause(error)}") from error
         if answer.status != _OK:
             raise ExtenderError(f"extender {self.url}/{verb}: it answers HTTP {answer.status}")
         try:

@@ -63,24 +63,19 @@ class Filtered(NamedTuple):
 
 
 class _Named(msgspec.Struct, frozen=True):
-    metadata: WholeMeta = WholeMeta()
+    metadata: Identity = Identity()
 
 
-class _NodeList(msgspec.Struct, frozen=True):
-    items: list[_Named] | None = None
-
-
-class _RawNodeList(msgspec.Struct, frozen=True):
+class _Nodes(msgspec.Struct, frozen=True):
     items: list[msgspec.Raw] | None = None
 
 
 _named = msgspec.json.Decoder(_Named)
-_raw_nodes = msgspec.json.Decoder(_RawNodeList | None)
+_nodes = msgspec.json.Decoder(_Nodes | None)
 _whole = msgspec.json.Decoder(Whole)
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 _anything = msgspec.json.Decoder()
 _names = msgspec.json.Decoder(list[str] | None)
-_nodes = msgspec.json.Decoder(_NodeList | None)
 _reasons = msgspec.json.Decoder(dict[str, str] | None)
 _text = msgspec.json.Decoder(str | None)
 
@@ -100,9 +95,11 @@ def whole(body: bytes) -> tuple[Whole, bytes]:
 
 def about(pod: bytes, names: Sequence[str], nodes: Mapping[str, bytes] | None) -> bytes:
     """The question of filter and prioritize; `nodes` are the objects, None to send names alone."""
-    given = None if nodes is None else {"metadata": {}, "items": [_raw(nodes[n]) for n in names]}
+    given = (
+        None if nodes is None else {"metadata": {}, "items": [msgspec.Raw(nodes[n]) for n in names]}
+    )
     return _encode(
-        {"Pod": _raw(pod), "Nodes": given, "NodeNames": names if nodes is None else None}
+        {"Pod": msgspec.Raw(pod), "Nodes": given, "NodeNames": names if nodes is None else None}
     )
 
 
@@ -118,7 +115,7 @@ def about_victims(pod: bytes, victims: Victims, *, by_uid: bool) -> bytes:
     sent, other = "NodeNameToMetaVictims", "NodeNameToVictims"
     if not by_uid:
         sent, other = other, sent
-    return _encode({"Pod": _raw(pod), sent: each, other: None})
+    return _encode({"Pod": msgspec.Raw(pod), sent: each, other: None})
 
 
 def to_bind(pod: PodInfo, node: str) -> bytes:
@@ -139,11 +136,9 @@ def filtered(body: bytes, asked: Sequence[str], *, by_name: bool) -> Filtered:
     """
     fields = _folded(body)
     _no_error(fields)
-    names = _read(fields, "nodenames", _names) if by_name else None
-    if names is None:
-        items = _read(fields, "nodes", _nodes)
-        names = [one.metadata.name for one in (None if items is None else items.items) or ()]
-    left = set(names)
+    if not by_name:
+        fields.pop("nodenames", None)
+    left = set(_nodes_of(fields)[0])
     unknown = left.difference(asked)
     if unknown:
         raise BadAnswer(f"it leaves node {one_line(min(unknown))!r}, which it was not asked about")
@@ -185,13 +180,9 @@ def agreed(body: bytes, asked: Victims) -> dict[str, list[str]]:
         BadAnswer: it is none, or names a node or nobody where it was not asked.
     """
     fields = _folded(body)
-    each = (
-        _lower(_decoded(_anything, fields["nodenametometavictims"]), keep_keys=True)
-        if ("nodenametometavictims" in fields)
-        else {}
-    )
+    each = _read(fields, "nodenametometavictims", _anything)
     found: dict[str, list[str]] = {}
-    for node, victims in each.items():
+    for node, victims in _lower(each, keep_keys=True).items():
         if node not in asked:
             raise BadAnswer(f"it names node {one_line(node)!r}, which it was not asked about")
         pods = _lower(victims).get("pods") or []
@@ -228,14 +219,7 @@ def asked_of(body: bytes) -> Question:
         BadAnswer: it is none.
     """
     fields = _folded(body)
-    names = _read(fields, "nodenames", _names)
-    nodes: dict[str, msgspec.Raw] | None = None
-    if names is None:
-        items = _read(fields, "nodes", _raw_nodes)
-        each = (None if items is None else items.items) or ()
-        nodes = {_decoded(_named, one).metadata.name: one for one in each}
-        names = list(nodes)
-    return Question(_pod_of(fields), names, nodes)
+    return Question(_pod_of(fields), *_nodes_of(fields))
 
 
 def victims_of(body: bytes) -> tuple[Question, dict[str, tuple[list[str], int]]]:
@@ -259,6 +243,19 @@ def victims_of(body: bytes) -> tuple[Question, dict[str, tuple[list[str], int]]]
     return Question(_pod_of(fields), list(found), None), found
 
 
+def _nodes_of(
+    fields: Mapping[str, msgspec.Raw],
+) -> tuple[list[str], dict[str, msgspec.Raw] | None]:
+    """The names of the nodes that are named or sent, and what was sent of each."""
+    names = _read(fields, "nodenames", _names)
+    if names is not None:
+        return names, None
+    sent = _read(fields, "nodes", _nodes)
+    items = (None if sent is None else sent.items) or ()
+    nodes = {_decoded(_named, one).metadata.name: one for one in items}
+    return list(nodes), nodes
+
+
 def _pod_of(fields: Mapping[str, msgspec.Raw]) -> bytes:
     if "pod" not in fields:
         raise BadAnswer("there is no pod in it")
@@ -266,10 +263,6 @@ def _pod_of(fields: Mapping[str, msgspec.Raw]) -> bytes:
 
 
 # ---- inside
-
-
-def _raw(body: bytes) -> msgspec.Raw:
-    return msgspec.Raw(body)
 
 
 def _decoded(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:

@@ -12,7 +12,6 @@ from enum import Enum
 from typing import Protocol
 
 from engine.framework.effects import Bind, Emit, Evict, Patch, SetUnschedulable
-from engine.objects import Pod
 
 
 class BindOutcome(Enum):
@@ -83,18 +82,6 @@ class EventSink(Protocol):
 
     def emit(self, effect: Emit) -> None:
         """Buffers the Event. Dropped, and counted, only when the bounded buffer is full."""
-        ...
-
-
-class PodReader(Protocol):
-    """Reads one pod from the server."""
-
-    async def get_pod(self, namespace: str, name: str) -> Pod | None:
-        """The pod as the server has it now, None if there is none.
-
-        Raises:
-            KubeError: the server could not be asked.
-        """
         ...
 
 

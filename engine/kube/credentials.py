@@ -24,7 +24,7 @@ from kubernetes.aio.config.kube_config import (
 )
 
 from engine import wire
-from engine.display import one_line
+from engine.display import cause, one_line
 
 _SAID: Final = 300
 _CLOSE_SECONDS: Final = 1.0
@@ -89,9 +89,8 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
         try:
             status = await _run(config, self._limits)
         except (OSError, ValueError, TypeError, KeyError, msgspec.DecodeError) as error:
-            text = one_line(str(error), _SAID) or type(error).__name__
             command = one_line(str(config.get("command")), _SAID)
-            raise ConfigException(f"exec {command}: {text}") from error
+            raise ConfigException(f"exec {command}: {cause(error, _SAID)}") from error
         if status.token:
             self.token = f"Bearer {status.token}"
         else:

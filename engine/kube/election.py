@@ -20,13 +20,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from engine import wire
-from engine.kube.errors import Conflict, KubeError, LeaseLost, NotFound, Unreadable
+from engine.clock import stamp
+from engine.kube.errors import Conflict, KubeError, LeaseLost, NotFound
 from engine.kube.gate import Gate, Priority
 from engine.kube.reflector import Handler, Reflector
 from engine.kube.resources import Resource
@@ -178,18 +178,15 @@ class Elector(Handler[Lease]):
     # ---- as a handler of what is watched -----------------------------------------------------
 
     def on_add(self, lease: Lease) -> None:
-        """The lease is there, or changed."""
-        self._watched(lease.spec)
+        """The lease is there, or changed. What is ours we know better than a watch that lags."""
+        if not self.leading.is_set():
+            self._observe(lease.spec)
 
-    def on_delete(self, lease: Lease) -> None:  # noqa: ARG002 - a handler's signature
+    def on_delete(self, lease: Lease) -> None:
         """The lease is gone."""
-        self._watched({})
+        self.on_add(replace(lease, spec={}))
 
     # ---- inside ------------------------------------------------------------------------------
-
-    def _watched(self, spec: Spec) -> None:
-        if not self.leading.is_set():  # what is ours we know better than a watch that lags
-            self._observe(spec)
 
     def _observe(self, spec: Spec) -> None:
         if spec == self._seen:
@@ -271,10 +268,7 @@ class Elector(Handler[Lease]):
         answer = await self._lane.request(
             method, path, body=body, timeout_seconds=self._renew_seconds / 2
         )
-        try:
-            return wire.decode(_object.decode, answer.checked().body)
-        except msgspec.DecodeError as error:
-            raise Unreadable(f"a lease that is not JSON: {error}") from error
+        return answer.decoded(_object.decode, "a lease that is not JSON")
 
     def _held(self, lease: Object, began: float) -> bool:
         """It is ours, for others at least as long as counted from when we began to ask."""
@@ -288,7 +282,7 @@ class Elector(Handler[Lease]):
         lease = self._mine if lease is None else lease
         assert lease is not None
         spec: Spec = lease.get("spec") or {}
-        now = _micro_time(self._clock.time())
+        now = stamp(self._clock.time(), micro=True)
         mine: Spec = {
             "holderIdentity": self._me,
             "leaseDurationSeconds": self._lease_seconds,
@@ -309,7 +303,7 @@ class Elector(Handler[Lease]):
                 await self._asked("PUT", self._path, self._nobodys(found))
 
     def _nobodys(self, lease: Object) -> Object:
-        now = _micro_time(self._clock.time())
+        now = stamp(self._clock.time(), micro=True)
         spec = {key: value for key, value in lease["spec"].items() if key != "holderIdentity"}
         times = {"acquireTime": now, "renewTime": now, "leaseDurationSeconds": _HELD_NO_MORE}
         return {**lease, "spec": {**spec, **times}}
@@ -325,7 +319,3 @@ def _collection(namespace: str) -> str:
 
 def _why(error: Exception) -> str:
     return str(error) or "no answer in time"
-
-
-def _micro_time(epoch_seconds: float) -> str:
-    return datetime.fromtimestamp(epoch_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

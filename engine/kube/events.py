@@ -13,11 +13,10 @@ import logging
 import socket
 from collections import OrderedDict, deque
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import msgspec
 
-from engine.clock import Clock
+from engine.clock import Clock, stamp
 from engine.display import CUT, plain
 from engine.framework.effects import Emit
 from engine.kube.errors import Conflict, KubeError, NotFound, StatusError
@@ -222,7 +221,7 @@ class KubeEventSink:
         namespace = record.emit.namespace or "default"
         path = f"/apis/events.k8s.io/v1/namespaces/{segment(namespace)}/events"
         if record.written:
-            series = {"count": count, "lastObservedTime": _micro_time(record.last)}
+            series = {"count": count, "lastObservedTime": stamp(record.last, micro=True)}
             answer = await place.request(
                 "PATCH",
                 f"{path}/{segment(record.name)}",
@@ -279,7 +278,7 @@ class KubeEventSink:
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"name": record.name, "namespace": namespace},
-            "eventTime": _micro_time(record.first),
+            "eventTime": stamp(record.first, micro=True),
             "reportingController": self._controller,
             "reportingInstance": self._instance,
             "action": emit.action,
@@ -289,7 +288,7 @@ class KubeEventSink:
             "note": emit.note,
         }
         if count > 1:
-            event["series"] = {"count": count, "lastObservedTime": _micro_time(record.last)}
+            event["series"] = {"count": count, "lastObservedTime": stamp(record.last, micro=True)}
         return event
 
 
@@ -302,8 +301,3 @@ def cut_note(note: str) -> str:
     if len(raw) <= _NOTE_LIMIT:
         return note
     return raw[: _NOTE_LIMIT - len(CUT)].decode("utf-8", "ignore") + CUT
-
-
-def _micro_time(epoch_seconds: float) -> str:
-    at = datetime.fromtimestamp(epoch_seconds, UTC)
-    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

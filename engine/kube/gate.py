@@ -13,7 +13,6 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from enum import IntEnum
-from types import TracebackType
 from typing import Final, Unpack
 
 import msgspec
@@ -92,12 +91,7 @@ class Place:
     def __enter__(self) -> Place:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 

@@ -7,19 +7,15 @@ written last: whenever the process ends, the index names bytes that are whole.
 from __future__ import annotations
 
 import asyncio
-import base64
-import contextlib
 import hashlib
 import logging
 from typing import Any, Final
 
 import msgspec
 
-from engine import wire
-from engine.kube.errors import Fenced, KubeError, NotFound
+from engine.kube.errors import Fenced, KubeError, NotFound, Unreadable
 from engine.kube.session import MERGE_PATCH, KubeClient, segment
 from engine.kube.wiring import Wiring
-from engine.objects import ConfigMap
 
 _LOG = logging.getLogger(__name__)
 
@@ -32,8 +28,15 @@ _BYTES: Final = "policies"
 _STATUS: Final = "status.json"
 _AGAIN_SECONDS: Final = 5.0
 _NOT_FOUND: Final = 404
-_decode = msgspec.json.Decoder(ConfigMap).decode
 _encode = msgspec.json.Encoder().encode
+
+
+class _ConfigMap(msgspec.Struct, rename="camel"):
+    data: dict[str, str] | None = None
+    binary_data: dict[str, bytes] | None = None
+
+
+_decode = msgspec.json.Decoder(_ConfigMap).decode
 
 
 class Keeper:
@@ -73,8 +76,7 @@ class Keeper:
         Raises:
             KubeError: the server could not be asked, or refuses.
         """
-        index = await self._read("last-good")
-        data = (index.data or {}) if index is not None else {}
+        data = (await self._read("last-good")).data or {}
         slot = data.get("slot", "")
         if slot not in _SLOTS:
             return None
@@ -84,9 +86,7 @@ class Keeper:
             if str(number) == data.get("chunks"):
                 break
             one = await self._read(f"last-good-{slot}-{number}")
-            binary = (one.binary_data or {}) if one is not None else {}
-            with contextlib.suppress(ValueError):  # the digest tells
-                found += base64.b64decode(binary.get(_BYTES, ""))
+            found += (one.binary_data or {}).get(_BYTES, b"")
         if hashlib.sha256(found).hexdigest() != data.get("digest"):
             named = self._full("last-good")
             _LOG.warning("The policies kept in ConfigMap %s are not whole, and not used", named)
@@ -100,8 +100,7 @@ class Keeper:
         Raises:
             KubeError: the server could not be asked, or refuses.
         """
-        found = await self._read("status")
-        text = (found.data or {}).get(_STATUS) if found is not None else None
+        text = ((await self._read("status")).data or {}).get(_STATUS)
         return None if text is None else text.encode()
 
     async def run(self) -> None:
@@ -142,7 +141,7 @@ class Keeper:
         self._slot = 1 - self._slot
         slot = _SLOTS[self._slot]
         for number, chunk in enumerate(chunks):
-            body = {"binaryData": {_BYTES: base64.b64encode(chunk).decode()}}
+            body = {"binaryData": {_BYTES: chunk}}
             await self._write(f"last-good-{slot}-{number}", body)
         digest = hashlib.sha256(data).hexdigest()
         index = {"slot": slot, "chunks": str(len(chunks)), "digest": digest}
@@ -154,12 +153,13 @@ class Keeper:
             self._told = str(failed)
             _LOG.warning("ConfigMaps of %s cannot be written: %s", self._full("*"), failed)
 
-    async def _read(self, what: str) -> ConfigMap | None:
+    async def _read(self, what: str) -> _ConfigMap:
+        """Empty if it is not there, or nobody could have written it so."""
         answer = await self._client.request("GET", self._path(what))
         try:
-            return wire.decode(_decode, answer.checked().body)
-        except NotFound:
-            return None
+            return answer.decoded(_decode, f"ConfigMap {self._full(what)}")
+        except (NotFound, Unreadable):
+            return _ConfigMap()
 
     async def _write(self, what: str, content: dict[str, Any]) -> None:
         answer = await self._client.request(

@@ -7,28 +7,22 @@ can work on only makes them wait there.
 
 from __future__ import annotations
 
-import msgspec
+from typing import Final
 
-
-class LimitSettings(msgspec.Struct, frozen=True):
-    """Where the limit starts and stays, and what counts as slow."""
-
-    start: int = 50
-    least: int = 4
-    most: int = 200
-    slow_factor: float = 4.0
-    slow_floor_seconds: float = 0.04
-    """Answers faster than this are never slow."""
-    window: int = 2000
-    """After so many answers the fastest is looked for anew."""
+_SLOW_FACTOR: Final = 4.0
+_SLOW_FLOOR_SECONDS: Final = 0.04
+"""Answers faster than this are never slow."""
+_WINDOW: Final = 2000
+"""After so many answers the fastest is looked for anew."""
 
 
 class AdaptiveLimit:
     """How many may be in flight now; `learn` is told of every answer."""
 
-    def __init__(self, settings: LimitSettings | None = None) -> None:
-        self._settings = settings or LimitSettings()
-        self._limit = float(self._settings.start)
+    def __init__(self, start: int = 50, least: int = 4, most: int = 200) -> None:
+        self._limit = float(start)
+        self._least = float(least)
+        self._most = float(most)
         self._fastest = float("inf")
         self._fastest_next = float("inf")
         self._answers = 0
@@ -41,21 +35,20 @@ class AdaptiveLimit:
 
     def learn(self, seconds: float, in_flight: int, *, overloaded: bool = False) -> None:
         """Learns from how long an answer took while so many, itself among them, were in flight."""
-        settings = self._settings
         self._answers += 1
         self._hold -= 1
         if not overloaded:
             self._fastest = min(self._fastest, seconds)
             self._fastest_next = min(self._fastest_next, seconds)
-        if self._answers >= settings.window:
+        if self._answers >= _WINDOW:
             self._answers = 0
             self._fastest, self._fastest_next = self._fastest_next, float("inf")
-        slow = max(settings.slow_floor_seconds, settings.slow_factor * self._fastest)
+        slow = max(_SLOW_FLOOR_SECONDS, _SLOW_FACTOR * self._fastest)
         if overloaded or seconds > slow:
             # Once a round trip: answers on the way say nothing of the new limit.
             if self._hold <= 0:
                 factor = 0.5 if overloaded else 0.9
-                self._limit = max(float(settings.least), self._limit * factor)
+                self._limit = max(self._least, self._limit * factor)
                 self._hold = in_flight
         elif in_flight >= self.limit:
-            self._limit = min(float(settings.most), self._limit + 1.0 / self._limit)
+            self._limit = min(self._most, self._limit + 1.0 / self._limit)

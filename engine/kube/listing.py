@@ -1,30 +1,64 @@
-"""All objects of one resource, asked for once: for commands that look and end."""
+"""All objects of one resource, asked for once, page by page."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, TypeVar
 
-from engine.kube.decoding import BadObject, Decoders
+from engine.kube.decoding import BadObject, Decoders, ListMeta
 from engine.kube.resources import KubeObject, Resource
 from engine.kube.session import KubeClient
 
 T = TypeVar("T", bound=KubeObject)
 _PAGE: Final = "500"
+_SILENCE_SECONDS: Final = 60.0
 
 
-async def list_all(client: KubeClient, resource: Resource[T]) -> list[T]:
-    """The objects by namespace and name, page by page; those that cannot be read are left out.
+async def pages(
+    client: KubeClient,
+    resource: Resource[T],
+    decoders: Decoders[T],
+    at: Mapping[str, str] = MappingProxyType({}),
+    *,
+    paged: bool = True,
+) -> AsyncIterator[tuple[ListMeta, Sequence[T | BadObject]]]:
+    """The pages of a list, or all of it as one; `at` says of which version it may be.
+
+    Raises:
+        KubeError: the server cannot be asked, or refuses; pages may have come before.
+    """
+    asked = resource.params() | ({"limit": _PAGE} if paged else {})
+    params = {**asked, **at}
+    while True:
+        answer = await client.request(
+            "GET", resource.path, params=params, timeout_seconds=_SILENCE_SECONDS
+        )
+        meta, items = decoders.items(answer.checked().body)
+        yield meta, items
+        if not meta.continue_:
+            return
+        # What follows is of the version of the first page.
+        params = {**asked, "continue": meta.continue_}
+
+
+async def each(client: KubeClient, resource: Resource[T]) -> AsyncIterator[T]:
+    """The objects as they come; those that cannot be read are left out.
 
     Raises:
         KubeError: the server cannot be asked, or refuses.
     """
-    decoders = Decoders(resource.kind)
-    found: list[T] = []
-    params = {**resource.params(), "limit": _PAGE}
-    while True:
-        answer = (await client.request("GET", resource.path, params=params)).checked()
-        meta, items = decoders.items(answer.body)
-        found.extend(one for one in items if not isinstance(one, BadObject))
-        if not meta.continue_:
-            return sorted(found, key=lambda one: (one.metadata.namespace, one.metadata.name))
-        params = {**params, "continue": meta.continue_}
+    async for _, items in pages(client, resource, Decoders(resource.kind)):
+        for one in items:
+            if not isinstance(one, BadObject):
+                yield one
+
+
+async def list_all(client: KubeClient, resource: Resource[T]) -> list[T]:
+    """All of them by namespace and name.
+
+    Raises:
+        KubeError: the server cannot be asked, or refuses.
+    """
+    found = [one async for one in each(client, resource)]
+    return sorted(found, key=lambda one: (one.metadata.namespace, one.metadata.name))

@@ -28,38 +28,21 @@ Source: client-go tools/cache/reflector.go.
 from __future__ import annotations
 
 from enum import Enum
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
-
-class Timing(msgspec.Struct, frozen=True):
-    """How long things take, in seconds."""
-
-    backoff: float = 0.8
-    backoff_limit: float = 10.0
-    expired_limit: float = 2.0
-    """... where lists are good, and only the watches from them are not."""
-    again: float = 0.05
-    """A watch that was good and broke off is opened again after so long."""
-    away: float = 30.0
-    """While the server is away nobody asks sooner: whoever finds it back ends the wait."""
-    short: float = 0.5
-    """A watch that ends sooner was not good, and without a line it counts as a failure."""
-    absent: float = 60.0
-    """How often a resource that the server lacks is asked for."""
-    watch: tuple[float, float] = (8.0, 11.0)
-    """The server is asked to end each watch after a random time in this range.
-
-    It sends a bookmark two seconds before, so that the next one starts where nothing expires.
-    """
-    silence: float = 15.0
-    """A watch without a line for so long is frozen: the server would have ended it."""
-    list_silence: float = 60.0
-    slice: float = 0.002
-    """Longest time for which other tasks wait while objects are told to the handler."""
-    page: int = 500
+_BACKOFF: Final = 0.8
+_BACKOFF_LIMIT: Final = 10.0
+_EXPIRED_LIMIT: Final = 2.0
+"""... where lists are good, and only the watches from them are not. All times are in seconds."""
+_AGAIN: Final = 0.05
+"""A watch that was good and broke off is opened again after so long."""
+_SHORT: Final = 0.5
+"""A watch that ends sooner was not good, and without a line it counts as a failure."""
+_ABSENT: Final = 60.0
+"""How often a resource that the server lacks is asked for."""
 
 
 class Phase(Enum):
@@ -167,29 +150,29 @@ class Wait(msgspec.Struct, frozen=True):
 Action = List | Watch | Wait
 
 
-def step(state: State, outcome: Outcome, timing: Timing) -> tuple[State, Action]:
+def step(state: State, outcome: Outcome) -> tuple[State, Action]:
     """The protocol: what to do next. Pure; never raises."""
     match outcome:
         case Listed(version):
-            delay = min(state.delay, timing.expired_limit)
+            delay = min(state.delay, _EXPIRED_LIMIT)
             state = State(Phase.WATCHING, version, version, delay=delay, expired=state.expired)
             return state, Watch(version)
         case ListExpired(while_paging):
             if state.ask == "" and not state.paged:
-                return _back_off(state, 0.0, timing)
+                return _back_off(state, 0.0)
             # INVARIANT: each turn gives up one of the two, so this ends.
             paged = state.paged and not while_paging and state.ask != ""
             state = replace(state, ask="", paged=paged)
             return state, List(state.ask, state.paged)
         case Missing(forbidden):
             state = replace(state, phase=Phase.ABSENT, version="", ask="0", missed=state.missed + 1)
-            return state, Wait(timing.absent, spread=0.2, gone=state.missed > 1 and not forbidden)
+            return state, Wait(_ABSENT, spread=0.2, gone=state.missed > 1 and not forbidden)
         case Failed(retry_after):
-            return _back_off(state, retry_after, timing)
+            return _back_off(state, retry_after)
         case Waited():
             return _resume(state)
         case Ended():
-            return _ended(state, outcome, timing)
+            return _ended(state, outcome)
         case _:
             assert_never(outcome)
 
@@ -200,33 +183,34 @@ def _resume(state: State) -> tuple[State, Action]:
     return replace(state, phase=Phase.LISTING), List(state.ask, state.paged)
 
 
-def _ended(state: State, ended: Ended, timing: Timing) -> tuple[State, Action]:
+def _ended(state: State, ended: Ended) -> tuple[State, Action]:
     state = replace(state, version=ended.version, ask=ended.version)
-    useless = ended.lines == 0 and ended.seconds < timing.short
+    useless = ended.lines == 0 and ended.seconds < _SHORT
     if ended.end is End.EXPIRED:
         # The version stays in `ask`: a list not older than what we know. It is no longer watched.
         state = replace(state, phase=Phase.LISTING, version="")
         if useless and not state.expired:
             state = replace(state, phase=Phase.BACKING_OFF, delay=0.0, expired=True)
-            return state, Wait(timing.again)
+            return state, Wait(_AGAIN)
         if useless:
-            limit = timing.expired_limit
-            return _back_off(state, ended.retry_after, replace(timing, backoff_limit=limit))
+            return _back_off(state, ended.retry_after, _EXPIRED_LIMIT)
         return replace(state, expired=False), List(state.ask, state.paged)
     if not useless:
         # Whatever was before, the server is well: the backoff starts anew.
         state = replace(state, delay=0.0, expired=False)
     if ended.end is End.CLOSED and not useless:
         return replace(state, phase=Phase.WATCHING), Watch(ended.version)
-    if ended.end in (End.DROPPED, End.FROZEN) and ended.seconds >= timing.short:
-        return replace(state, phase=Phase.BACKING_OFF), Wait(timing.again)
+    if ended.end in (End.DROPPED, End.FROZEN) and ended.seconds >= _SHORT:
+        return replace(state, phase=Phase.BACKING_OFF), Wait(_AGAIN)
     if ended.lines == 0 and ended.end in (End.GARBAGE, End.ERROR):
         # The same would come again: a list is the way around it.
         state = replace(state, version="")
-    return _back_off(state, ended.retry_after, timing)
+    return _back_off(state, ended.retry_after)
 
 
-def _back_off(state: State, retry_after: float, timing: Timing) -> tuple[State, Action]:
-    delay = min(max(2 * state.delay, timing.backoff), timing.backoff_limit)
+def _back_off(
+    state: State, retry_after: float, limit: float = _BACKOFF_LIMIT
+) -> tuple[State, Action]:
+    delay = min(max(2 * state.delay, _BACKOFF), limit)
     state = replace(state, phase=Phase.BACKING_OFF, delay=delay)
     return state, Wait(delay, floor=retry_after)

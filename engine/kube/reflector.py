@@ -11,11 +11,11 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Generic, Protocol, TypeVar, assert_never
+from typing import Final, Generic, Protocol, TypeVar, assert_never
 
 import msgspec
 
-from engine.kube.decoding import BadObject, Decoders, Event, EventType, ListMeta
+from engine.kube.decoding import BadObject, Decoders, Event, EventType
 from engine.kube.errors import (
     Expired,
     KubeError,
@@ -26,6 +26,7 @@ from engine.kube.errors import (
     Unreadable,
     status_error,
 )
+from engine.kube.listing import pages
 from engine.kube.protocol import (
     Action,
     End,
@@ -38,44 +39,33 @@ from engine.kube.protocol import (
     Outcome,
     Phase,
     State,
-    Timing,
     Wait,
     Waited,
     Watch,
     step,
 )
-from engine.kube.resources import (
-    KubeObject,
-    Resource,
-    config_maps,
-    namespaces,
-    nodes,
-    pods,
-)
+from engine.kube.resources import KubeObject, Resource
 from engine.kube.session import KubeClient
 from engine.kube.wiring import Wiring
 from engine.objects import Identity, ObjectMeta, object_key
 from engine.telemetry import Count
-
-__all__ = [
-    "Handler",
-    "Health",
-    "Reflector",
-    "Resource",
-    "Timing",
-    "Wiring",
-    "config_maps",
-    "namespaces",
-    "nodes",
-    "object_key",
-    "pods",
-]
 
 _LOG = logging.getLogger(__name__)
 
 _AHEAD = "Too large resource version"
 """What a server says that has not come as far as the version asked for (504 Timeout)."""
 _FORBIDDEN = 403
+_WATCH_SECONDS: Final = 8.0, 11.0
+"""The server is asked to end each watch after a random time in this range.
+
+It sends a bookmark two seconds before, so that the next one starts where nothing expires.
+"""
+_SILENCE_SECONDS: Final = 15.0
+"""A watch without a line for so long is frozen: the server would have ended it."""
+_AWAY_SECONDS: Final = 30.0
+"""While the server is away nobody asks sooner: whoever finds it back ends the wait."""
+_SLICE_SECONDS: Final = 0.002
+"""Longest time for which other tasks wait while objects are told to the handler."""
 _LINE_LIMIT = 64 * 1024 * 1024
 _PIECE = 64 * 1024
 """Decoded at once: more would be slower, for it leaves the processor's caches."""
@@ -110,20 +100,6 @@ class Handler(Protocol[T_contra]):
     def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:  # noqa: ARG002 - for others
         """An object could not be decoded. What was known of it, if anything, stays as it was."""
         return
-
-
-class Health(msgspec.Struct, frozen=True):
-    """How a reflector is. `quiet_seconds` counts from the last answer, event or bookmark."""
-
-    resource: str
-    phase: Phase
-    synced: bool
-    quiet_seconds: float
-    objects: int
-    version: str
-    failures: int
-    """Failures on end; 0 while all is well."""
-    last_error: str
 
 
 def _before(version: str, seen: str) -> bool:
@@ -162,7 +138,6 @@ class Reflector(Generic[T]):
         resource: Resource[T],
         handler: Handler[T],
         wiring: Wiring,
-        timing: Timing | None = None,
     ) -> None:
         self._client = client
         self._resource = resource
@@ -170,15 +145,16 @@ class Reflector(Generic[T]):
         self._share = resource.share
         self._wiring = wiring
         self._clock = wiring.clock
-        self._timing = timing or Timing()
+        self._slice = _SLICE_SECONDS
         self._decoders = Decoders(resource.kind)
         self._objects: dict[str, T] = {}
         self._told: dict[str, tuple[str, str]] = {}
         self._state = State()
         self._heard = self._clock.monotonic()
-        self._failures = 0
+        self.failures = 0
+        """Failures on end; 0 while all is well."""
+        self.last_error = ""
         self._unreached = False
-        self._last_error = ""
         self.synced = asyncio.Event()
 
     @property
@@ -186,25 +162,27 @@ class Reflector(Generic[T]):
         """What is known, by `object_key`. Borrowed: read only."""
         return self._objects
 
-    def health(self) -> Health:
-        """How it is now."""
-        return Health(
-            resource=self._resource.name,
-            phase=self._state.phase,
-            synced=self.synced.is_set(),
-            quiet_seconds=self._clock.monotonic() - self._heard,
-            objects=len(self._objects),
-            version=self._state.version,
-            failures=self._failures,
-            last_error=self._last_error,
-        )
+    @property
+    def name(self) -> str:
+        """The plural of what is watched."""
+        return self._resource.name
+
+    @property
+    def phase(self) -> Phase:
+        """What it is about."""
+        return self._state.phase
+
+    @property
+    def quiet_seconds(self) -> float:
+        """Since the last answer, event or bookmark."""
+        return self._clock.monotonic() - self._heard
 
     async def run(self) -> None:
         """Lists and watches until cancelled. Network causes never end it; a handler's bug does."""
         action: Action = List(self._state.ask, self._state.paged)
         while True:
             outcome = await self._perform(action)
-            self._state, action = step(self._state, outcome, self._timing)
+            self._state, action = step(self._state, outcome)
 
     async def _perform(self, action: Action) -> Outcome:
         match action:
@@ -226,7 +204,7 @@ class Reflector(Generic[T]):
         jitter = 1.0 + wait.spread * self._wiring.random.random()
         seconds = max(wait.seconds * jitter, wait.floor)
         if self._unreached:
-            seconds = max(seconds, self._timing.away)
+            seconds = max(seconds, _AWAY_SECONDS)
             await self._wiring.reach.rest(self._wiring.sleep, seconds)
         else:
             await self._wiring.sleep(seconds)
@@ -235,31 +213,26 @@ class Reflector(Generic[T]):
 
     async def _list(self, version: str, *, paged: bool) -> Outcome:
         self._wiring.telemetry.add(Count.REFLECTOR_LISTS)
-        continuing = False
         found: dict[str, T] = {}
         kept: set[str] = set()
-        params = self._resource.params()
-        if version:
-            # Said in so many words: with a limit and no match, a server takes a version for exact.
-            params |= {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"}
-        if paged:
-            params["limit"] = str(self._timing.page)
+        # Said in so many words: with a limit and no match, a server takes a version for exact.
+        at = {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"} if version else {}
+        known = ""
         try:
-            while True:
-                meta, items = await self._page(params)
+            async for meta, items in pages(
+                self._client, self._resource, self._decoders, at, paged=paged
+            ):
+                known = meta.resource_version
                 self._take(items, found, kept)
-                if not meta.continue_:
-                    break
-                continuing = True
-                params.pop("resourceVersion", None)
-                params.pop("resourceVersionMatch", None)
-                params["continue"] = meta.continue_
         except KubeError as error:
-            return self._no_list(error, while_paging=continuing)
+            return self._no_list(error, while_paging=bool(known))
+        if not known:
+            versionless = Unreadable("a list without resourceVersion")
+            return self._no_list(versionless, while_paging=False)
         await self._replace(found, kept)
         self._well()
         self._mark_synced()
-        return Listed(meta.resource_version)
+        return Listed(known)
 
     def _no_list(self, error: KubeError, *, while_paging: bool) -> Outcome:
         forbidden = self._resource.optional and getattr(error, "code", 0) == _FORBIDDEN
@@ -267,7 +240,7 @@ class Reflector(Generic[T]):
             if not self._state.missed:
                 level = logging.WARNING if forbidden else logging.INFO
                 _LOG.log(level, "%s: nothing is known of them (%s)", self._resource.path, error)
-            self._failures = 0
+            self.failures = 0
             return Missing(forbidden)
         self._failed(error)
         if isinstance(error, Expired):
@@ -286,10 +259,8 @@ class Reflector(Generic[T]):
         Raises:
             KubeError: not all of them were told of.
         """
-        params = self._resource.params() | {"limit": str(self._timing.page)}
-        pause = self._clock.monotonic() + self._timing.slice
-        while True:
-            meta, items = await self._page(params)
+        pause = self._clock.monotonic() + self._slice
+        async for _, items in pages(self._client, self._resource, self._decoders):
             for item in items:
                 if isinstance(item, BadObject):
                     continue
@@ -301,21 +272,6 @@ class Reflector(Generic[T]):
                     if not _before(version, old.metadata.resource_version):
                         self._put(key, old, item)
                 pause = await self._breathe(pause)
-            if not meta.continue_:
-                return
-            params["continue"] = meta.continue_
-
-    async def _page(self, params: Mapping[str, str]) -> tuple[ListMeta, Sequence[T | BadObject]]:
-        answer = await self._client.request(
-            "GET",
-            self._resource.path,
-            params=params,
-            timeout_seconds=self._timing.list_silence,
-        )
-        meta, items = self._decoders.items(answer.checked().body)
-        if not meta.resource_version:
-            raise Unreadable("a list without resourceVersion")
-        return meta, items
 
     def _take(self, items: Sequence[T | BadObject], found: dict[str, T], kept: set[str]) -> None:
         for item in items:
@@ -338,7 +294,7 @@ class Reflector(Generic[T]):
             for key, old in known.items()
             if key not in found and f"{key} {old.metadata.uid}" not in kept
         ]
-        pause = self._clock.monotonic() + self._timing.slice
+        pause = self._clock.monotonic() + self._slice
         for key, new in found.items():
             old = known.get(key)
             if old is None or old.metadata.resource_version != new.metadata.resource_version:
@@ -354,24 +310,23 @@ class Reflector(Generic[T]):
         if now < until:
             return until
         await asyncio.sleep(0)
-        return self._clock.monotonic() + self._timing.slice
+        return self._clock.monotonic() + self._slice
 
     # --- watch
 
     async def _watch(self, version: str) -> Outcome:
         self._wiring.telemetry.add(Count.REFLECTOR_WATCHES)
-        low, high = self._timing.watch
         params = self._resource.params()
         params |= {
             "watch": "true",
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(round(self._wiring.random.uniform(low, high))),
+            "timeoutSeconds": str(round(self._wiring.random.uniform(*_WATCH_SECONDS))),
         }
         progress = _Progress(version, self._clock.monotonic())
         accepted = False
         stream = self._client.stream(
-            self._resource.path, params=params, read_timeout_seconds=self._timing.silence
+            self._resource.path, params=params, read_timeout_seconds=_SILENCE_SECONDS
         )
         try:
             async with aclosing(stream):
@@ -416,14 +371,14 @@ class Reflector(Generic[T]):
                 raise Unreadable("a line without end")
             return
         self._heard = now = self._clock.monotonic()
-        pause = now + self._timing.slice
+        pause = now + self._slice
         for piece in _pieces(chunk, cut):
             for event in self._decoders.events(piece):
                 self._event(event, progress)
                 progress.lines += 1
                 if not progress.lines & 15:
                     pause = await self._breathe(pause)
-        if self._failures:
+        if self.failures:
             self._well()
 
     def _event(self, event: Event[T | BadObject | msgspec.Raw], progress: _Progress) -> None:
@@ -504,15 +459,15 @@ class Reflector(Generic[T]):
         if self._unreached:
             self._wiring.reach.lost()
         text = str(error)
-        self._failures += 1
-        if text != self._last_error or self._failures == 1:
+        self.failures += 1
+        if text != self.last_error or self.failures == 1:
             _LOG.warning("%s: %s", self._resource.name, text)
-        self._last_error = text
+        self.last_error = text
 
     def _well(self) -> None:
-        if self._failures > 1:
-            _LOG.info("%s: well again after %d failures", self._resource.name, self._failures)
-        self._failures = 0
+        if self.failures > 1:
+            _LOG.info("%s: well again after %d failures", self._resource.name, self.failures)
+        self.failures = 0
 
 
 def _how(error: KubeError) -> End:

@@ -11,13 +11,16 @@ from engine.framework.events import Resource as Wakes
 from engine.kube.session import segment
 from engine.kube.sharing import PodSharing
 from engine.objects import (
+    WORKLOADS,
     ConfigMap,
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
     ElasticQuota,
+    FinishedPod,
     GangFailure,
     Identity,
+    Lease,
     Namespace,
     Node,
     PersistentVolume,
@@ -33,7 +36,6 @@ from engine.objects import (
     StorageClass,
     VolumeAttachment,
 )
-from engine.ondemand import WORKLOADS, FinishedPod, Lease
 
 
 class KubeObject(Protocol):

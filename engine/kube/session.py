@@ -17,7 +17,7 @@ import urllib.request
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Protocol, TypedDict, Unpack
+from typing import Protocol, TypedDict, TypeVar, Unpack
 from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
@@ -30,11 +30,10 @@ from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config import ConfigException, load_incluster_config
 from yarl import URL
 
-from engine import __version__
-from engine.channels import Broken, Channels, NotConnected, head_of
+from engine import __version__, wire
+from engine.channels import TOTAL_FACTOR, Broken, Channels, NotConnected
 from engine.clock import Clock, SystemClock
-from engine.config import without_user
-from engine.display import one_line
+from engine.display import cause, without_user
 from engine.kube.credentials import Loader, ProgramLimits
 from engine.kube.errors import (
     ConfigError,
@@ -44,11 +43,14 @@ from engine.kube.errors import (
     StatusError,
     Timeout,
     Unreachable,
+    Unreadable,
     status_error,
 )
 from engine.telemetry import REQUEST_SECONDS, REQUESTS, Telemetry
 
 _LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -60,7 +62,6 @@ _FAULTS = (NotConnected, Broken, aiohttp.ClientError, TimeoutError, OSError)
 _UNAUTHORIZED = 401
 _CONNECT_SECONDS = 5.0
 _DEFAULT_TIMEOUT_SECONDS = 30.0
-_TOTAL_FACTOR = 4
 _CREDENTIAL_HOOK_SECONDS = 30.0
 _NEW_CREDENTIALS_SECONDS = 5.0
 _RENEW_SECONDS = 5.0
@@ -91,6 +92,18 @@ class Response(msgspec.Struct, frozen=True):
     def error(self) -> StatusError:
         """The error that a status other than 2xx means."""
         return status_error(self.status, self.body, self.headers)
+
+    def decoded(self, decoder: Callable[[bytes], T], what: str) -> T:
+        """What a decoder makes of a good answer; `what` it is of.
+
+        Raises:
+            StatusError: the status is not 2xx.
+            Unreadable: the answer cannot be decoded.
+        """
+        try:
+            return wire.decode(decoder, self.checked().body)
+        except msgspec.DecodeError as error:
+            raise Unreadable(f"{what}: {error}") from error
 
     def checked(self) -> Response:
         """Itself.
@@ -180,9 +193,10 @@ class KubeClient(Protocol):
 class _Transport(RESTClientObject):  # type: ignore[misc]  # the client has no types
     """The official client's TLS and connection pool, without its request method."""
 
-    def __init__(self, configuration: Configuration) -> None:
-        super().__init__(configuration)
-        self.open: aiohttp.ClientSession = self._create_pool_manager()
+    def opened(self) -> aiohttp.ClientSession:
+        """A pool of its own, with no connection yet."""
+        pool: aiohttp.ClientSession = self._create_pool_manager()
+        return pool
 
 
 class Session:
@@ -209,8 +223,8 @@ class Session:
         try:
             self._transport = _Transport(configuration)
         except (OSError, ValueError) as error:
-            raise ConfigError(f"certificates cannot be used: {_one_line(error)}") from error
-        self._http = self._transport.open
+            raise ConfigError(f"certificates cannot be used: {cause(error)}") from error
+        self._http = self._transport.opened()
         self._retired: aiohttp.ClientSession | None = None
         self._renewed_at = float("-inf")
         self._configuration = configuration
@@ -227,23 +241,11 @@ class Session:
         self._user_agent = f"berth/{__version__}"
         self.telemetry = Telemetry()
         """Where requests are counted."""
-        self._target = urlsplit(self.server)
-        self._channels = None if proxied else self._new_channels()
-
-    def _new_channels(self) -> Channels:
-        target, tls = self._target, self._tls
-        return Channels(
-            target.hostname or "",
-            target.port or (443 if tls else 80),
-            tls=tls,
-            server_hostname=self._configuration.tls_server_name or None,
-        )
-
-    @property
-    def _tls(self) -> ssl.SSLContext | None:
-        secure = self._target.scheme == "https"
-        context: ssl.SSLContext | None = self._transport.ssl_context if secure else None
-        return context
+        self._host = urlsplit(self.server).netloc
+        self._channels = None
+        if not proxied:
+            named = configuration.tls_server_name or None
+            self._channels = Channels(self.server, self._transport.ssl_context, named)
 
     @classmethod
     async def connect(
@@ -284,7 +286,7 @@ class Session:
             loader = Loader(kubeconfig, limits)
             await loader.load_and_set(configuration)
         except _BAD_CONFIG as error:
-            raise ConfigError(f"{name}: {_one_line(error)}") from error
+            raise ConfigError(f"{name}: {cause(error)}") from error
         _check_url(configuration.host, f"{name}: server")
         if configuration.proxy:
             _check_url(configuration.proxy, f"{name}: proxy-url")
@@ -308,7 +310,7 @@ class Session:
         try:
             load_incluster_config(client_configuration=configuration)
         except _BAD_CONFIG as error:
-            raise ConfigError(f"service account: {_one_line(error)}") from error
+            raise ConfigError(f"service account: {cause(error)}") from error
         return cls(configuration, clock=clock)
 
     async def close(self) -> None:
@@ -320,7 +322,7 @@ class Session:
             await self._retired.close()
 
     async def _renew(self) -> None:
-        """Later requests use new connections, and certificates as they are now.
+        """Later requests use new connections, and certificates as they are now, if they are good.
 
         Where one was silent, the open ones may be dead; others renew certificates and whom to
         trust. What is under way goes on, until this is done again.
@@ -332,12 +334,11 @@ class Session:
         try:
             self._transport = _Transport(self._configuration)
         except (OSError, ValueError) as error:
-            _LOG.warning("certificates cannot be read again: %s", _one_line(error))
-            return
+            _LOG.warning("certificates cannot be read again: %s", cause(error))
         if self._channels is not None:
-            self._channels.renew(self._tls)
+            self._channels.renew(self._transport.ssl_context)
         before, self._retired = self._retired, self._http
-        self._http = self._transport.open
+        self._http = self._transport.opened()
         if before is not None:
             await before.close()
 
@@ -369,7 +370,7 @@ class Session:
     ) -> Response:
         """Through a proxy."""
         timeout = aiohttp.ClientTimeout(
-            total=seconds * _TOTAL_FACTOR, sock_connect=_CONNECT_SECONDS, sock_read=seconds
+            total=seconds * TOTAL_FACTOR, sock_connect=_CONNECT_SECONDS, sock_read=seconds
         )
         async with await self._opened(method, path, body, kind, timeout) as answer:
             return Response(answer.status, answer.headers, await answer.read())
@@ -380,14 +381,14 @@ class Session:
         """Over a connection of our own."""
         assert self._channels is not None
         data = body.value if isinstance(body, _Fenced) else body or b""
-        target, headers = f"{self._target.path}{path}", self._headers(body, kind)
         answer = await self._channels.request(
-            head_of(method, target, self._target.netloc, headers, len(data)),
+            method,
+            path,
+            self._headers(body, kind),
             data,
             fence=body.ask if isinstance(body, _Fenced) else None,
             again=method in _REPEATABLE,
             silence=seconds,
-            total=seconds * _TOTAL_FACTOR,
         )
         return Response(answer.status, answer.headers, answer.body)
 
@@ -405,7 +406,7 @@ class Session:
                 answer.release()
                 answer = await self._opened("GET", path, None, JSON, timeout)
             try:
-                self.telemetry.count(REQUESTS, str(answer.status), "GET", self._target.netloc)
+                self.telemetry.count(REQUESTS, str(answer.status), "GET", self._host)
                 if answer.status not in _OK:
                     raise status_error(answer.status, await answer.read(), answer.headers)
                 yield b""
@@ -424,9 +425,9 @@ class Session:
             await self._renew()
 
     def _count(self, method: str, code: str, began: float) -> None:
-        self.telemetry.count(REQUESTS, code, method, self._target.netloc)
+        self.telemetry.count(REQUESTS, code, method, self._host)
         seconds = self._clock.monotonic() - began
-        self.telemetry.observe(REQUEST_SECONDS, seconds, method, self._target.netloc)
+        self.telemetry.observe(REQUEST_SECONDS, seconds, method, self._host)
 
     async def _opened(
         self,
@@ -468,7 +469,7 @@ class Session:
             try:
                 hook(self._configuration)
             except _BAD_CONFIG as error:
-                _LOG.warning("token cannot be read again: %s", _one_line(error))
+                _LOG.warning("token cannot be read again: %s", cause(error))
         key: str | None = self._configuration.api_key.get("BearerToken")
         # Files end in line breaks. What else no header can hold makes a token that is nobody's.
         return None if key is None else _INVISIBLE.sub(" ", key).strip()
@@ -484,7 +485,7 @@ class Session:
             try:
                 await self._reload()
             except _BAD_CONFIG as error:
-                _LOG.warning("credentials cannot be read again: %s", _one_line(error))
+                _LOG.warning("credentials cannot be read again: %s", cause(error))
                 return False
             await self._renew()
             return True
@@ -498,7 +499,7 @@ class Session:
             case NotConnected(cause=TimeoutError()) | aiohttp.ConnectionTimeoutError():
                 return Unreachable(f"{unreachable}: no connection in time")
             case NotConnected() | aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
-                return Unreachable(f"{unreachable}: {_cause(error)}")
+                return Unreachable(f"{unreachable}: {_why(error)}")
             case aiohttp.InvalidURL():
                 return Unreachable(f"{unreachable}: not an address")
             case aiohttp.ClientPayloadError():
@@ -506,7 +507,7 @@ class Session:
             case TimeoutError():
                 return Timeout(f"{self.server} did not answer in time")
             case _:
-                return Interrupted(f"connection to {self.server} broke: {_one_line(error)}")
+                return Interrupted(f"connection to {self.server} broke: {cause(error)}")
 
 
 def _with(path: str, params: Mapping[str, str] | None) -> str:
@@ -564,7 +565,7 @@ def _inner(error: BaseException) -> BaseException:
     return getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
 
 
-def _cause(error: BaseException) -> str:
+def _why(error: BaseException) -> str:
     inner = _inner(error)
     match inner:
         case ConnectionRefusedError():
@@ -572,8 +573,4 @@ def _cause(error: BaseException) -> str:
         case ssl.SSLCertVerificationError():
             return f"its certificate cannot be trusted ({inner.verify_message})"
         case _:
-            return _one_line(inner)
-
-
-def _one_line(error: BaseException) -> str:
-    return one_line(str(error)) or type(error).__name__
+            return cause(inner)

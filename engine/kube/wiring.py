@@ -1,16 +1,66 @@
-"""What every room of the edge is given: time, chance, counts, and whether the server answers."""
+"""What every room of the edge is given: time, chance, counts, and whether the server answers.
+
+That is told by whoever asks the server, and known to all who would. While nobody gets an answer one
+small question is asked again and again, so that the many need not.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from random import Random
+from typing import Final
 
 import msgspec
 
 from engine.clock import Clock
-from engine.kube.reach import Reach
+from engine.kube.errors import KubeError
+from engine.kube.session import KubeClient
+from engine.tasks import first
 from engine.telemetry import Telemetry
+
+_LOG = logging.getLogger(__name__)
+
+_FIRST_SECONDS: Final = 0.25
+_MOST_SECONDS: Final = 1.0
+_TIMEOUT_SECONDS: Final = 2.0
+_SERVER_ERRORS: Final = 500
+
+
+class Reach:
+    """What is known; everybody in one event loop shares it."""
+
+    def __init__(self) -> None:
+        self.away = False
+        """The last that is known is that the server did not answer."""
+        self._lost = asyncio.Event()
+        self._found = asyncio.Event()
+
+    def lost(self) -> None:
+        """A request had no answer."""
+        if not self.away:
+            self.away = True
+            self._found.clear()
+            self._lost.set()
+
+    def found(self) -> None:
+        """A request had an answer: all who wait go on."""
+        if self.away:
+            self.away = False
+            self._lost.clear()
+            self._found.set()
+
+    async def until_lost(self) -> None:
+        """Waits until the server is away."""
+        await self._lost.wait()
+
+    async def rest(self, sleep: Callable[[float], Awaitable[None]], seconds: float) -> None:
+        """Sleeps; if the server is away, no longer than until it is back."""
+        if not self.away:
+            await sleep(seconds)
+            return
+        await first(self._found.wait(), sleep(seconds))
 
 
 class Wiring(msgspec.Struct, frozen=True):
@@ -21,3 +71,25 @@ class Wiring(msgspec.Struct, frozen=True):
     random: Random = msgspec.field(default_factory=Random)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     reach: Reach = msgspec.field(default_factory=Reach)
+
+
+async def keep_asking(client: KubeClient, wiring: Wiring) -> None:
+    """Asks while the server is away, at most four times a second, until cancelled."""
+    reach = wiring.reach
+    while True:
+        await reach.until_lost()
+        _LOG.warning("the API server does not answer")
+        pause = _FIRST_SECONDS
+        while reach.away and not await _answers(client):
+            await wiring.sleep(pause * (1.0 + 0.2 * wiring.random.random()))
+            pause = min(_MOST_SECONDS, pause * 2)
+        reach.found()
+        _LOG.info("the API server answers")
+
+
+async def _answers(client: KubeClient) -> bool:
+    try:
+        answer = await client.request("GET", "/readyz", timeout_seconds=_TIMEOUT_SECONDS)
+    except KubeError:
+        return False
+    return answer.status < _SERVER_ERRORS

@@ -1,19 +1,19 @@
 """Writes to the API server: bindings, pod conditions, patches and evictions; outcomes come back.
 
 Nothing here decides what to write. A write whose outcome is known is never repeated, and one whose
-outcome is not is asked for, not guessed. ::
+outcome is not is asked for, not guessed: by whoever wanted it, as often as it takes. ::
 
-    POST binding ─┬─ 2xx ──────────────────────────────────────────────────────▶ BOUND
-                  ├─ 409 assigned to our node ─────────────────────────────────▶ BOUND
-                  ├─ 409 assigned to another ──────────────────────────────────▶ TAKEN
-                  ├─ 404, 409 other UID, 409 being deleted ────────────────────▶ GONE
-                  ├─ 429 ── Retry-After, again, until the bound ───────────────▶ REFUSED
-                  ├─ other 4xx, nothing was sent ──────────────────────────────▶ REFUSED
-                  └─ 5xx, no answer, broken ──▶ GET pod ─┬─ bound to our node ─▶ BOUND
-                                                         ├─ to another ────────▶ TAKEN
-                                                         ├─ 404, other UID ────▶ GONE
-                                                         ├─ not bound ─────────▶ REFUSED
-                                                         └─ no answer ─────────▶ UNKNOWN
+    POST binding ─┬─ 2xx, 409 assigned to our node ──────────▶ BOUND
+                  ├─ 409 assigned to another ────────────────▶ TAKEN
+                  ├─ 404, 409 other UID or being deleted ────▶ GONE
+                  ├─ 429 ── Retry-After, until the bound ────▶ REFUSED
+                  ├─ other 4xx, nothing was sent ────────────▶ REFUSED
+                  └─ 5xx, no answer, broken ─────────────────▶ UNKNOWN ──▶ GET pod
+    GET pod ──────┬─ bound to our node ──────────────────────▶ BOUND
+                  ├─ to another ─────────────────────────────▶ TAKEN
+                  ├─ 404, other UID, being deleted ──────────▶ GONE
+                  ├─ not bound ──────────────────────────────▶ REFUSED
+                  └─ no answer ──────────────────────────────▶ UNKNOWN
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from datetime import UTC, datetime
-from typing import Any, assert_never
+from typing import Any, Final
 
 import msgspec
 
-from engine import wire
+from engine.clock import stamp
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable
 from engine.framework.podinfo import PodInfo
@@ -39,7 +38,6 @@ from engine.kube.errors import (
     StatusError,
     TooManyRequests,
     Unreachable,
-    Unreadable,
 )
 from engine.kube.gate import Gate, Place, Priority, within
 from engine.kube.resources import KINDS
@@ -60,15 +58,9 @@ _pod = msgspec.json.Decoder(Pod)
 Answer = tuple[BindOutcome, str]
 
 
-class WriterSettings(msgspec.Struct, frozen=True):
-    """How long a write is waited for and how often it is tried, in seconds."""
-
-    timeout_seconds: float = 10.0
-    slow_down_limit_seconds: float = 5.0
-    """How long a 429 may put one binding off, all its Retry-After together."""
-    slow_down_least_seconds: float = 0.2
-    asks: tuple[float, ...] = (0.1, 0.4, 1.0, 2.0)
-    """Waits before each GET after a binding without an answer."""
+_SLOW_DOWN_LIMIT_SECONDS: Final = 5.0
+"""How long a 429 may put one binding off, all its Retry-After together."""
+_SLOW_DOWN_LEAST_SECONDS: Final = 0.2
 
 
 def pod_path(namespace: str, name: str) -> str:
@@ -76,124 +68,48 @@ def pod_path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{segment(namespace)}/pods/{segment(name)}"
 
 
-class KubePodReader:
-    """Reads single pods from the server, never from a cache; a `framework.edge.PodReader`."""
-
-    def __init__(self, client: KubeClient, *, timeout_seconds: float = 10.0) -> None:
-        self._client = client
-        self._timeout = timeout_seconds
-
-    async def get_pod(self, namespace: str, name: str) -> Pod | None:
-        """The pod as the server has it now, None if there is none.
-
-        Raises:
-            KubeError: the server could not be asked, or its answer could not be read.
-        """
-        answer = await self._client.request(
-            "GET", pod_path(namespace, name), timeout_seconds=self._timeout
-        )
-        try:
-            return wire.decode(_pod.decode, answer.checked().body)
-        except NotFound:
-            return None
-        except msgspec.DecodeError as error:
-            raise Unreadable(f"pod {namespace}/{name}: {error}") from error
-
-
 class KubeBinder:
     """Binds pods; a `framework.edge.Binder`."""
 
-    def __init__(
-        self,
-        gate: Gate,
-        wiring: Wiring,
-        *,
-        settings: WriterSettings | None = None,
-    ) -> None:
+    def __init__(self, gate: Gate, *, timeout_seconds: float = 10.0) -> None:
         self._lane = gate.lane(Priority.BINDING)
-        self._telemetry = wiring.telemetry
-        self._random = wiring.random
-        self._sleep = wiring.sleep
-        self._settings = settings or WriterSettings()
-        self._reader = KubePodReader(self._lane, timeout_seconds=self._settings.timeout_seconds)
+        self._timeout = timeout_seconds
 
     async def bind(self, effect: Bind) -> Answer:
         """See `framework.edge.Binder.bind`."""
-        outcome, text = await self._bind(effect)
-        match outcome:
-            case BindOutcome.BOUND:
-                self._telemetry.add(Count.BINDINGS_WRITTEN)
-            case BindOutcome.UNKNOWN:
-                self._telemetry.add(Count.BINDINGS_UNKNOWN)
-            case BindOutcome.REFUSED | BindOutcome.TAKEN | BindOutcome.GONE:
-                self._telemetry.add(Count.BINDINGS_REFUSED)
-            case _:
-                assert_never(outcome)
-        return outcome, text
-
-    async def resolve(self, effect: Bind) -> Answer:
-        """See `framework.edge.Binder.resolve`."""
-        return await self._ask(effect)
-
-    async def _bind(self, effect: Bind) -> Answer:
         path = f"{pod_path(effect.pod.namespace, effect.pod.name)}/binding"
         body = _encoder.encode(_binding(effect))
         put_off = 0.0
         while True:
             try:
                 answer = await self._lane.request(
-                    "POST", path, body=body, timeout_seconds=self._settings.timeout_seconds
+                    "POST", path, body=body, timeout_seconds=self._timeout
                 )
             except (Unreachable, Fenced) as error:
                 return BindOutcome.REFUSED, str(error)
             except Interrupted as error:
-                return await self._find_out(effect, str(error))
+                return BindOutcome.UNKNOWN, str(error)
             if answer.ok:
                 return BindOutcome.BOUND, ""
             refusal = answer.error()
             if not isinstance(refusal, TooManyRequests):
-                return await self._refused(effect, refusal)
-            wait = max(refusal.retry_after_seconds or 0.0, self._settings.slow_down_least_seconds)
+                return _refused(effect, refusal)
+            wait = max(refusal.retry_after_seconds or 0.0, _SLOW_DOWN_LEAST_SECONDS)
             put_off += wait
-            if put_off > self._settings.slow_down_limit_seconds:
+            if put_off > _SLOW_DOWN_LIMIT_SECONDS:
                 return BindOutcome.REFUSED, str(refusal)
             # The gate keeps the next one waiting for as long as the server asked.
 
-    async def _refused(self, effect: Bind, error: StatusError) -> Answer:
-        if error.server_fault or error.code < _BAD_REQUEST:
-            return await self._find_out(effect, str(error))
-        if isinstance(error, NotFound):
-            return BindOutcome.GONE, str(error)
-        if not isinstance(error, Conflict):
-            return BindOutcome.REFUSED, str(error)
-        if any(text in error.message for text in _NEVER_BOUND_AGAIN):
-            return BindOutcome.GONE, str(error)
-        if "already assigned" in error.message:
-            assigned = _ASSIGNED.search(error.message)
-            if assigned is None:
-                return await self._find_out(effect, str(error))
-            if assigned[1] == effect.node:
-                return BindOutcome.BOUND, ""
-            return BindOutcome.TAKEN, str(error)
-        return BindOutcome.REFUSED, str(error)
-
-    async def _find_out(self, effect: Bind, why: str) -> Answer:
-        """After a binding without a clear answer: asks until the server says, within bounds."""
-        outcome, text = BindOutcome.UNKNOWN, ""
-        for wait in self._settings.asks:
-            await self._sleep(wait * (1.0 + self._random.random()))
-            outcome, text = await self._ask(effect)
-            if outcome is not BindOutcome.UNKNOWN:
-                break
-        return outcome, f"{why}; then {text}" if text else ""
-
-    async def _ask(self, effect: Bind) -> Answer:
+    async def resolve(self, effect: Bind) -> Answer:
+        """See `framework.edge.Binder.resolve`."""
+        path = pod_path(effect.pod.namespace, effect.pod.name)
         try:
-            pod = await self._reader.get_pod(effect.pod.namespace, effect.pod.name)
+            answer = await self._lane.request("GET", path, timeout_seconds=self._timeout)
+            pod = answer.decoded(_pod.decode, f"pod {effect.pod.key}")
+        except NotFound:
+            return BindOutcome.GONE, "the pod is not found"
         except KubeError as error:
             return BindOutcome.UNKNOWN, str(error)
-        if pod is None:
-            return BindOutcome.GONE, "the pod is not found"
         if pod.metadata.uid != effect.pod.uid:
             return BindOutcome.GONE, "another pod has its name"
         if pod.node_name == effect.node:
@@ -203,6 +119,25 @@ class KubeBinder:
         if pod.metadata.deletion_timestamp is not None:
             return BindOutcome.GONE, "it is being deleted"
         return BindOutcome.REFUSED, "it is not bound"
+
+
+def _refused(effect: Bind, error: StatusError) -> Answer:
+    """What it means that the server did not bind the pod, as far as its answer says."""
+    outcome = BindOutcome.REFUSED
+    if error.server_fault or error.code < _BAD_REQUEST:
+        outcome = BindOutcome.UNKNOWN
+    elif isinstance(error, NotFound):
+        outcome = BindOutcome.GONE
+    elif not isinstance(error, Conflict):
+        pass
+    elif any(text in error.message for text in _NEVER_BOUND_AGAIN):
+        outcome = BindOutcome.GONE
+    elif "already assigned" in error.message:
+        assigned = _ASSIGNED.search(error.message)
+        if assigned is not None and assigned[1] == effect.node:
+            return BindOutcome.BOUND, ""
+        outcome = BindOutcome.UNKNOWN if assigned is None else BindOutcome.TAKEN
+    return outcome, str(error)
 
 
 def _binding(effect: Bind) -> dict[str, Any]:
@@ -344,8 +279,7 @@ def _said(
         "observedGeneration": pod.pod.metadata.generation,
     }
     if changed_at is not None:
-        at = datetime.fromtimestamp(changed_at, UTC)
-        condition["lastTransitionTime"] = at.strftime("%Y-%m-%dT%H:%M:%SZ")
+        condition["lastTransitionTime"] = stamp(changed_at)
     return condition
 
 

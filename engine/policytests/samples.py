@@ -16,8 +16,9 @@ from dsl.types import is_missing
 from engine.clock import Clock
 from engine.framework.podinfo import PodInfo
 from engine.objects import Node
+from engine.signals.samples import Series
 from engine.signals.spec import CLUSTER, PAIR, SignalSpec
-from engine.signals.store import Series, SignalStore
+from engine.signals.store import SignalStore
 
 _PERCENT: Final = 0.01
 #: Sources whose values hold until they change.

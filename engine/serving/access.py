@@ -18,7 +18,6 @@ from typing import Any, Final
 import msgspec
 from cachetools import TTLCache
 
-from engine import wire
 from engine.clock import Clock
 from engine.kube.errors import KubeError, StatusError
 from engine.kube.session import KubeClient
@@ -148,10 +147,7 @@ class Access:
             body=msgspec.json.encode(review),
             timeout_seconds=_TIMEOUT_SECONDS,
         )
-        try:
-            return wire.decode(_review.decode, answer.checked().body).status
-        except msgspec.DecodeError as error:
-            raise KubeError(f"{kind}: {error}") from error
+        return answer.decoded(_review.decode, kind).status
 
     def _tell(self, error: KubeError) -> None:
         """Once: a scraper asks every few seconds."""

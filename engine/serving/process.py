@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from engine.telemetry import Kind, Metric, Read, Telemetry
+from engine.telemetry import Kind, Metric, Telemetry
 
 _PROC: Final = Path("/proc/self")
 _TICKS: Final = float(os.sysconf("SC_CLK_TCK")) if hasattr(os, "sysconf") else 100.0
@@ -21,21 +22,19 @@ _START_FIELD: Final = 19
 
 def measure(telemetry: Telemetry) -> None:
     """Has them read when somebody asks; where there is no /proc, only what is there without."""
-    usage = Metric("process_cpu_seconds_total", Kind.COUNTER, "CPU time, user and system.")
-    telemetry.read(usage, lambda: {(): _cpu_seconds()})
+
+    def have(name: str, kind: Kind, text: str, read: Callable[[], float]) -> None:
+        telemetry.read(Metric(name, kind, text), lambda: {(): float(read())})
+
+    have("process_cpu_seconds_total", Kind.COUNTER, "CPU time, user and system.", _cpu_seconds)
     if not _PROC.exists():
         return
-    gauges: list[tuple[str, str, Read]] = [
-        ("process_resident_memory_bytes", "Memory in use.", lambda: {(): _statm(1)}),
-        ("process_virtual_memory_bytes", "Address space.", lambda: {(): _statm(0)}),
-        ("process_open_fds", "Open files.", lambda: {(): _open_files()}),
-        ("process_max_fds", "Files that may be open.", lambda: {(): _most_files()}),
-    ]
-    for name, text, read in gauges:
-        telemetry.read(Metric(name, Kind.GAUGE, text), read)
-    began = _started()
-    start = Metric("process_start_time_seconds", Kind.GAUGE, "Start, in seconds of Unix time.")
-    telemetry.read(start, lambda: {(): began})
+    began, files = _started(), _PROC / "fd"
+    have("process_resident_memory_bytes", Kind.GAUGE, "Memory in use.", lambda: _statm(1))
+    have("process_virtual_memory_bytes", Kind.GAUGE, "Address space.", lambda: _statm(0))
+    have("process_open_fds", Kind.GAUGE, "Open files.", lambda: sum(1 for _ in files.iterdir()))
+    have("process_max_fds", Kind.GAUGE, "Files that may be open.", _most_files)
+    have("process_start_time_seconds", Kind.GAUGE, "Start, in seconds of Unix time.", lambda: began)
 
 
 def _cpu_seconds() -> float:
@@ -43,16 +42,12 @@ def _cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _statm(field: int) -> float:
-    return float((_PROC / "statm").read_text().split()[field]) * _PAGE
+def _statm(field: int) -> int:
+    return int((_PROC / "statm").read_text().split()[field]) * _PAGE
 
 
-def _open_files() -> float:
-    return float(sum(1 for _ in (_PROC / "fd").iterdir()))
-
-
-def _most_files() -> float:
-    return float(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+def _most_files() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def _started() -> float:

@@ -13,7 +13,6 @@ there already: who may change it by its name may not make one.
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
@@ -22,11 +21,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from engine import wire
 from engine.channels import load_pair
 from engine.clock import Clock
-from engine.kube.errors import Conflict, Unreadable
+from engine.kube.errors import Conflict
 from engine.kube.session import MERGE_PATCH, KubeClient, segment
+from engine.objects import Identity
 from engine.serving.certificates import RENEW_BEFORE, Sleep, repeated
 
 if TYPE_CHECKING:
@@ -39,25 +38,29 @@ _MOST_BEFORE: Final = 3
 """Certificates of before that are trusted."""
 
 
-class _Meta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
+class Pair(
+    msgspec.Struct,
+    frozen=True,
+    rename={"certificate": "tls.crt", "key": "tls.key", "trusted": "ca.crt"},
+):
+    """A certificate, its key, for whom it is, and which certificates are to be trusted; PEM.
+
+    As `data` of a Secret has it.
+    """
+
+    certificate: bytes = b""
+    key: bytes = b""
+    host: bytes = b""
+    trusted: bytes = b""
 
 
 class _Secret(msgspec.Struct):
-    metadata: _Meta
-    data: dict[str, str] | None = None
+    metadata: Identity
+    data: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 _secret = msgspec.json.Decoder(_Secret)
-
-
-class Pair(msgspec.Struct, frozen=True):
-    """A certificate, its key, for whom it is, and which certificates are to be trusted; PEM."""
-
-    certificate: bytes
-    key: bytes
-    host: str
-    trusted: bytes
+_pair = msgspec.json.Decoder(Pair)
 
 
 class SharedPair:
@@ -124,12 +127,12 @@ class SharedPair:
         _LOG.info('Serves the certificate of a Secret secret="%s"', self._name)
 
     async def _pair(self) -> Pair:
-        answer = (await self._client.request("GET", self._path)).checked()
+        answer = await self._client.request("GET", self._path)
+        secret = answer.decoded(_secret.decode, f"Secret {self._name}")
         try:
-            secret = wire.decode(_secret.decode, answer.body)
-        except msgspec.DecodeError as wrong:
-            raise Unreadable(f"Secret {self._name}: {wrong}") from wrong
-        pair = _pair_of(secret.data or {})
+            pair = _pair.decode(secret.data)
+        except msgspec.DecodeError:
+            pair = Pair()
         return pair if self._is_good(pair) else await self._made(pair, secret.metadata)
 
     def _is_good(self, pair: Pair) -> bool:
@@ -139,14 +142,14 @@ class SharedPair:
         except (ValueError, OSError):
             return False
         ends = until - self._now() < RENEW_BEFORE
-        return not ends and pair.host == self._host and pair.certificate in pair.trusted
+        return not ends and pair.host == self._host.encode() and pair.certificate in pair.trusted
 
-    async def _made(self, old: Pair, meta: _Meta) -> Pair:
+    async def _made(self, old: Pair, meta: Identity) -> Pair:
         certificate, key, until = self._maker.make(self._host, self._now())
         before = [one for one in _each(self._serving + old.trusted) if self._is_current(one)]
         trusted = b"".join(dict.fromkeys((certificate, *before[:_MOST_BEFORE])))
-        new = Pair(certificate, key, self._host, trusted)
-        body = {"metadata": {"resourceVersion": meta.resource_version}, "data": _data_of(new)}
+        new = Pair(certificate, key, self._host.encode(), trusted)
+        body = {"metadata": {"resourceVersion": meta.resource_version}, "data": new}
         answer = await self._client.request(
             "PATCH", self._path, body=msgspec.json.encode(body), content_type=MERGE_PATCH
         )
@@ -165,27 +168,6 @@ class SharedPair:
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.time(), UTC)
-
-
-def _pair_of(data: dict[str, str]) -> Pair:
-    def part(name: str) -> bytes:
-        try:
-            return base64.b64decode(data.get(name, ""))
-        except ValueError:
-            return b""
-
-    host = part("host").decode("utf-8", "replace")
-    return Pair(part("tls.crt"), part("tls.key"), host, part("ca.crt"))
-
-
-def _data_of(pair: Pair) -> dict[str, str]:
-    parts = {
-        "tls.crt": pair.certificate,
-        "tls.key": pair.key,
-        "ca.crt": pair.trusted,
-        "host": pair.host.encode(),
-    }
-    return {name: base64.b64encode(part).decode() for name, part in parts.items()}
 
 
 def _each(bundle: bytes) -> Iterator[bytes]:

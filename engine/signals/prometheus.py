@@ -21,7 +21,7 @@ from threading import Thread
 from time import sleep
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
-from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import msgspec
 from cachetools import TLRUCache
@@ -31,13 +31,13 @@ from requests.adapters import HTTPAdapter
 
 from engine import wire
 from engine.channels import Answer as HttpAnswer
-from engine.channels import Broken, Channels, NotConnected, TooLarge, head_of, trusting
+from engine.channels import Broken, Channels, NotConnected, TooLarge, trusting
 from engine.clock import Clock
-from engine.config import PrometheusSection, without_user
-from engine.display import one_line
-from engine.signals.samples import Series
+from engine.config import PrometheusSection
+from engine.display import cause, one_line, without_user
+from engine.signals.samples import Match, Series
 from engine.signals.spec import Question
-from engine.signals.store import Match, SignalStore
+from engine.signals.store import SignalStore
 from engine.telemetry import Count, Telemetry
 
 T = TypeVar("T")
@@ -51,6 +51,10 @@ _IDLE_SECONDS = 0.5
 _SPREAD = 0.2
 _REMEMBERED = 4096
 _PAUSE_EVERY = 256
+_MOST_BYTES: Final = 128 << 20
+"""Of an answer."""
+_MOST_SECONDS: Final = 60.0
+"""That a question, or the server, is left alone."""
 _CURES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "scalar": "write vector(...) around it, which makes it a series",
@@ -59,38 +63,6 @@ _CURES: Final[Mapping[str, str]] = MappingProxyType(
 )
 _SERVER = Question("", ())
 """Stands for the server itself among the failures."""
-
-
-class PrometheusSettings(msgspec.Struct, frozen=True):
-    """Where Prometheus is and how it is asked.
-
-    Files are read before each question, so that what is rotated is used at once. Proxies and netrc
-    of the environment are not used.
-    """
-
-    url: str
-    timeout_seconds: float = 5.0
-    headers: Mapping[str, str] = {}
-    token_file: Path | None = None
-    user: str = ""
-    password_file: Path | None = None
-    ca_file: Path | None = None
-    insecure: bool = False
-    answer_limit_bytes: int = 128 * 1024 * 1024
-    backoff_limit_seconds: float = 60.0
-
-    @classmethod
-    def of(cls, section: PrometheusSection, url: str) -> PrometheusSettings:
-        """As a configuration file says it."""
-        return cls(
-            url,
-            section.timeout_seconds,
-            token_file=_path(section.token_file),
-            user=section.username or "",
-            password_file=_path(section.password_file),
-            ca_file=_path(section.ca_file),
-            insecure=section.insecure_skip_verify,
-        )
 
 
 class _ServerAway(Exception):  # noqa: N818 - never leaves this module
@@ -154,13 +126,13 @@ class _Session:
     Each has a connection of its own. No redirects or proxies; an answer ends in time and in size.
     """
 
-    def __init__(self, settings: PrometheusSettings) -> None:
-        self._settings = settings
-        self._authority = settings.ca_file or Path(where())
+    def __init__(self, section: PrometheusSection) -> None:
+        self.most_bytes = _MOST_BYTES
+        self._authority = Path(section.ca_file or where())
         self._stamp = -1
         self._tls: ssl.SSLContext | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.verify = not settings.insecure
+        self.verify = not section.insecure_skip_verify
         self.cert = None
 
     def mount(self, prefix: str, adapter: HTTPAdapter) -> None:
@@ -187,16 +159,16 @@ class _Session:
         """
         assert self.loop is not None
         parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")[-1]
         headers = {**_basic(parts.username, parts.password), **headers}
+        tls = self._trusted() if parts.scheme == "https" else None
+        channels = Channels(url, tls, most_body_bytes=self.most_bytes)
+        asking = _asked(channels, method, f"?{urlencode(params)}", headers, timeout)
         try:
-            head = head_of(method, f"{parts.path}?{urlencode(params)}", host, headers, 0)
-            asking = _asked(self._to(parts), head, timeout)
             answer = asyncio.run_coroutine_threadsafe(asking, self.loop).result()
         except TooLarge as error:
             raise _Refused("the answer is too large") from error
         except (NotConnected, Broken, OSError, ValueError) as error:
-            raise _ServerAway(_cause(error)) from error
+            raise _ServerAway(_why(error)) from error
         if answer.status == _OK:
             return _Answer(answer.body)
         text = f"{answer.status}: {_elsewhere(answer) or _error_text(answer.body)}"
@@ -204,29 +176,30 @@ class _Session:
             raise _ServerAway(text)
         raise _Refused(text)
 
-    def _to(self, parts: SplitResult) -> Channels:
-        """Connections that trust what the file holds now.
+    def _trusted(self) -> ssl.SSLContext:
+        """What the file holds now.
 
         Raises:
             _ServerAway: it holds no certificates.
         """
-        secure, limit = parts.scheme == "https", self._settings.answer_limit_bytes
         try:
-            if secure and (stamp := self._authority.stat().st_mtime_ns) != self._stamp:
+            stamp = self._authority.stat().st_mtime_ns
+            if self._tls is None or stamp != self._stamp:
                 self._tls = trusting(str(self._authority), anybody=not self.verify)
                 self._stamp = stamp
         except OSError as error:
             why = error.strerror or one_line(str(error))
             raise _ServerAway(f"CA file {self._authority}: {why}") from error
-        port = parts.port or (443 if secure else 80)
-        return Channels(parts.hostname or "", port, tls=self._tls, most_body_bytes=limit)
+        return self._tls
 
 
-async def _asked(channels: Channels, head: bytes, seconds: float) -> HttpAnswer:
+async def _asked(
+    channels: Channels, method: str, query: str, headers: Mapping[str, str], seconds: float
+) -> HttpAnswer:
     """The answer, within one deadline over connecting, headers and body."""
     try:
         async with asyncio.timeout(seconds):
-            return await channels.request(head, b"", again=True, silence=seconds, total=seconds)
+            return await channels.request(method, query, headers, again=True, silence=seconds)
     finally:
         channels.close()
 
@@ -239,15 +212,14 @@ def _basic(user: str | None, password: str | None) -> dict[str, str]:
     return {"Authorization": f"Basic {b64encode(pair).decode()}"}
 
 
-def _cause(error: BaseException) -> str:
-    """The reason, in one line."""
+def _why(error: BaseException) -> str:
     if isinstance(error, NotConnected):
         error = error.cause
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     if isinstance(error, TimeoutError):
         return "no complete answer in time"
-    return one_line(str(error)) or type(error).__name__
+    return cause(error)
 
 
 def _error_text(body: bytes) -> str:
@@ -323,12 +295,16 @@ def parse_vector(result: bytes, by: Sequence[str], *, every: bool = False) -> li
 
 
 class PrometheusRefresher:
-    """Keeps a store fresh. Run `run` as a task; `came` is called after each answer."""
+    """Keeps a store fresh. Run `run` as a task; `came` is called after each answer.
+
+    Files of the section are read before each question, so that what is rotated is used at once.
+    Proxies and netrc of the environment are not used.
+    """
 
     def __init__(
         self,
         store: SignalStore,
-        settings: PrometheusSettings,
+        section: PrometheusSection,
         *,
         clock: Clock,
         telemetry: Telemetry,
@@ -339,7 +315,8 @@ class PrometheusRefresher:
         """`random` spreads what replicas ask after a failure; without it nothing is spread."""
         self._random = random
         self._store = store
-        self._settings = settings
+        self._section = section
+        self._url = section.url or ""
         self._clock = clock
         self._telemetry = telemetry
         self._came = came
@@ -350,9 +327,9 @@ class PrometheusRefresher:
         self._failures: TLRUCache[Question, float] = TLRUCache(
             _REMEMBERED, lambda _key, until, _now: until, timer=clock.monotonic
         )
-        self._session = _Session(settings)
+        self._session = _Session(section)
         self._connect = PrometheusConnect(
-            url=settings.url.rstrip("/"), session=self._session, timeout=settings.timeout_seconds
+            url=self._url.rstrip("/"), session=self._session, timeout=section.timeout_seconds
         )
 
     async def run(self) -> None:
@@ -416,7 +393,7 @@ class PrometheusRefresher:
             _LOG.warning(
                 "Prometheus at %s cannot be asked (%s); these keep their last values until they "
                 "are stale: %s",
-                without_user(self._settings.url),
+                without_user(self._url),
                 why,
                 ", ".join(sorted(self._store.names(q) for q in failing)),
             )
@@ -424,7 +401,7 @@ class PrometheusRefresher:
     def _leave_alone(self, key: Question, every: float) -> None:
         streak = self._streaks.get(key, 0)
         self._streaks[key] = streak + 1
-        pause = min(every * 2.0**streak, self._settings.backoff_limit_seconds)
+        pause = min(every * 2.0**streak, _MOST_SECONDS)
         if self._random is not None:
             pause *= 1.0 + _SPREAD * self._random.random()
         self._failures[key] = self._clock.monotonic() + pause
@@ -445,31 +422,26 @@ class PrometheusRefresher:
             return answer, self._store.match(question, answer, _give_way)
         except Exception as error:
             # A server may answer anything, and no answer may end the process.
-            raise _Refused(f"the answer cannot be read: {one_line(str(error))}") from error
+            raise _Refused(f"the answer cannot be read: {cause(error)}") from error
 
     def _headers(self) -> dict[str, str]:
-        settings = self._settings
-        headers = dict(settings.headers)
-        if settings.token_file is not None:
-            headers["Authorization"] = f"Bearer {_secret('token', settings.token_file)}"
-        elif settings.password_file is not None:
-            password = _secret("password", settings.password_file)
-            headers |= _basic(quote(settings.user), quote(password))
-        return headers
+        section = self._section
+        if section.token_file is not None:
+            return {"Authorization": f"Bearer {_secret('token', section.token_file)}"}
+        if section.password_file is not None:
+            password = _secret("password", section.password_file)
+            return _basic(quote(section.username or ""), quote(password))
+        return {}
 
 
-def _path(name: str | None) -> Path | None:
-    return None if name is None else Path(name)
-
-
-def _secret(what: str, file: Path) -> str:
+def _secret(what: str, file: str) -> str:
     """What a file holds now.
 
     Raises:
         _ServerAway: it cannot be read, or is no text of one line.
     """
     try:
-        text = file.read_text("utf-8").strip()
+        text = Path(file).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
         raise _ServerAway(f"{what} file {file}: {why}") from error

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 import numpy as np
 from cachetools import TTLCache
 
+from engine.cache import Cache
 from engine.clock import Clock
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import (
@@ -49,8 +50,6 @@ from engine.signals.spec import (
     SignalStatus,
 )
 
-__all__ = ["Match", "NodeTable", "Series", "SignalStore", "SignalView"]
-
 _LOG = logging.getLogger(__name__)
 
 _RETIRED = 64
@@ -69,25 +68,6 @@ def _bare_name(pod: PodInfo) -> str:
 
 _FULL_NAME: Final = "full name", _full_name
 _BARE_NAME: Final = "bare name", _bare_name
-
-
-class NodeTable(Protocol):
-    """What a view is aligned with; `engine.cache.Cache` is one."""
-
-    @property
-    def nodes(self) -> NodeColumns:
-        """The node table."""
-        ...
-
-    @property
-    def layout(self) -> int:
-        """Changes when rows are added or reused."""
-        ...
-
-    @property
-    def dictionary(self) -> Dictionary:
-        """The texts behind its codes."""
-        ...
 
 
 class _Epoch(msgspec.Struct):
@@ -347,7 +327,7 @@ class SignalStore:
 
     # --- columns
 
-    def view(self, cache: NodeTable, now: float) -> SignalView:
+    def view(self, cache: Cache, now: float) -> SignalView:
         """The columns as of `now`, aligned with the rows of `cache.nodes`."""
         epoch = self._epoch
         if (
@@ -361,7 +341,7 @@ class SignalStore:
             epoch = self._renew(cache, now)
         return SignalView(epoch, now)
 
-    def _renew(self, cache: NodeTable, now: float) -> _Epoch:
+    def _renew(self, cache: Cache, now: float) -> _Epoch:
         old, version = self._epoch, self._directory.version
         if (
             old is not None

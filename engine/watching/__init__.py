@@ -1,5 +1,5 @@
 """What policies read beside nodes and pods, watched while one of them reads it."""
 
-from engine.watching.watching import Sinks, Watching
+from engine.watching.watching import Watching
 
-__all__ = ["Sinks", "Watching"]
+__all__ = ["Watching"]

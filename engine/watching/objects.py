@@ -6,24 +6,21 @@ server has is asked once. What is kept of an object is its name, its labels and 
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import force_setattr
 
 from dsl.quantities import parse_number, parse_time
-from dsl.types import MISSING, is_missing
-from engine import wire
+from dsl.types import is_missing
 from engine.kube.errors import KubeError, NotFound, Unreadable
 from engine.kube.reflector import Handler, Reflector
 from engine.kube.resources import Resource
 from engine.kube.session import KubeClient, segment
 from engine.kube.wiring import Wiring
-from engine.objects import object_key
-from engine.ondemand import Described
+from engine.objects import Described, object_key
 from engine.signals.samples import Series
 from engine.signals.spec import Question
 from engine.signals.store import SignalStore
@@ -53,10 +50,12 @@ _group = msgspec.json.Decoder(_Group)
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What is kept of an object: who it is, and its numbers by path."""
+    """What is kept of an object: who it is, and its numbers by path, None where it has none."""
 
-    meta: Described
-    numbers: Mapping[str, float]
+    name: str
+    namespace: str
+    labels: Mapping[str, str]
+    numbers: Mapping[str, float | None]
 
 
 class ObjectSource(Handler[Any], Source):
@@ -71,7 +70,6 @@ class ObjectSource(Handler[Any], Source):
         wiring: Wiring,
         *,
         came: Callable[[], None],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._kind = kind
         self._group, _, self._plural = kind.partition("/")
@@ -80,7 +78,6 @@ class ObjectSource(Handler[Any], Source):
         self._store = store
         self._wiring = wiring
         self._came = came
-        self._sleep = sleep
         self._known: dict[str, Known] = {}
         self._reflector: Reflector[Any] | None = None
         self._error = ""
@@ -95,7 +92,7 @@ class ObjectSource(Handler[Any], Source):
         reflector = self._reflector
         if self._absent or (reflector is not None and reflector.synced.is_set()):
             return ""
-        error = self._error if reflector is None else reflector.health().last_error
+        error = self._error if reflector is None else reflector.last_error
         return f"{self._kind} ({error})" if error else self._kind
 
     async def run(self) -> None:
@@ -105,7 +102,7 @@ class ObjectSource(Handler[Any], Source):
             return
         while (path := await self._find()) is None:
             self._came()
-            await self._sleep(_ABSENT_SECONDS if self._absent else _AGAIN_SECONDS)
+            await self._wiring.sleep(_ABSENT_SECONDS if self._absent else _AGAIN_SECONDS)
         resource = Resource(struct_of(self._paths), path)
         self._reflector = Reflector(self._client, resource, self, self._wiring)
         await self._reflector.run()
@@ -125,11 +122,11 @@ class ObjectSource(Handler[Any], Source):
             return f"/api/v1/{segment(self._plural)}"
         path = f"/apis/{segment(self._group)}"
         try:
-            answer = (await self._client.request("GET", path)).checked()
-            version = wire.decode(_group.decode, answer.body).preferred_version.version
+            answer = await self._client.request("GET", path)
+            version = answer.decoded(_group.decode, path).preferred_version.version
             if not version:
                 raise Unreadable("a group of the API without a version")
-        except (KubeError, msgspec.DecodeError) as error:
+        except KubeError as error:
             if str(error) != self._error:
                 _LOG.warning("%s: nothing is known of them (%s)", self._kind, error)
             self._error, self._absent = str(error), isinstance(error, NotFound)
@@ -145,9 +142,10 @@ class ObjectSource(Handler[Any], Source):
         for field in type(item).__struct_fields__:
             if field != _METADATA:
                 force_setattr(item, field, None)  # it was read, and may be large
-        known = Known(item.metadata, numbers)
-        key = object_key(item.metadata)
-        if not _same(known, self._known.get(key)):
+        meta: Described = item.metadata
+        known = Known(meta.name, meta.namespace, meta.labels or {}, numbers)
+        key = object_key(meta)
+        if known != self._known.get(key):
             self._known[key] = known
             self._changed()
 
@@ -165,8 +163,8 @@ class ObjectSource(Handler[Any], Source):
         self._came()
 
     def _series(self, question: Question, path: str, now: float) -> Sequence[Series]:
-        found = ((_names(one.meta, question), one.numbers[path]) for one in self._known.values())
-        return [Series(names, value, now) for names, value in found if not is_missing(value)]
+        found = ((_names(one, question), one.numbers[path]) for one in self._known.values())
+        return [Series(names, value, now) for names, value in found if value is not None]
 
 
 def struct_of(paths: Collection[str]) -> type[Any]:
@@ -176,7 +174,7 @@ def struct_of(paths: Collection[str]) -> type[Any]:
     return msgspec.defstruct("Object", [(_METADATA, Described, Described()), *fields], frozen=True)
 
 
-def _number(there: Any, path: Sequence[str]) -> float:  # noqa: ANN401 - any JSON value
+def _number(there: Any, path: Sequence[str]) -> float | None:  # noqa: ANN401 - any JSON value
     """The number at a path; a quantity, a time or a truth value is one, too."""
     for part in path:
         if isinstance(there, dict):
@@ -188,35 +186,24 @@ def _number(there: Any, path: Sequence[str]) -> float:  # noqa: ANN401 - any JSO
     if isinstance(there, bool | int | float):
         return float(there)
     if not isinstance(there, str):
-        return MISSING
+        return None
     number = parse_number(there)
-    return parse_time(there) if is_missing(number) else number
+    number = parse_time(there) if is_missing(number) else number
+    return None if is_missing(number) else number
 
 
-def _names(meta: Described, question: Question) -> tuple[str, ...]:
+def _names(one: Known, question: Question) -> tuple[str, ...]:
     """What says whose value an object's is: its own name, its namespace, or a label of it."""
-    labels = meta.labels or {}
     if question.of == "node":
         # Without `by` the labels that are usual for series: objects are named like nodes instead.
         [label, *more] = question.by
-        return (meta.name if more or label in _OWN_NAMES else labels.get(label, ""),)
+        return (one.name if more or label in _OWN_NAMES else one.labels.get(label, ""),)
     if question.of == "namespace":
-        return (meta.namespace or meta.name,)
-    return tuple([_name(meta, label, labels) for label in question.by])
+        return (one.namespace or one.name,)
+    return tuple([_name(one, label) for label in question.by])
 
 
-def _name(meta: Described, label: str, labels: Mapping[str, str]) -> str:
+def _name(one: Known, label: str) -> str:
     if label == "namespace":
-        return meta.namespace
-    return meta.name if label in _OWN_NAMES else labels.get(label, "")
-
-
-def _same(one: Known, other: Known | None) -> bool:
-    """Whether two say the same; missing numbers are alike."""
-    if other is None or (one.meta.namespace, one.meta.labels) != (
-        other.meta.namespace,
-        other.meta.labels,
-    ):
-        return False
-    pairs = zip(one.numbers.values(), other.numbers.values(), strict=True)
-    return all(a == b or (is_missing(a) and is_missing(b)) for a, b in pairs)
+        return one.namespace
+    return one.name if label in _OWN_NAMES else one.labels.get(label, "")

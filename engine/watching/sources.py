@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final
 
 from engine.cache import Cache
 from engine.clock import Clock
-from engine.eventhandlers import ObjectHandler, as_far_as_legible
+from engine.eventhandlers import as_far_as_legible
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.kube.errors import KubeError
 from engine.kube.reflector import Handler, Reflector
+from engine.kube.wiring import Wiring
 from engine.objects import Pod
 from engine.policy.podreads import finished_at
 from engine.queue import SchedulingQueue
@@ -50,11 +50,11 @@ class Listed(Source):
 
     def awaited(self) -> str:
         """See `Source`: there once it was listed, and may be watched."""
-        health = self._reflector.health()
-        refused = health.failures and health.last_error.startswith(_FORBIDDEN)
-        if health.synced and not refused:
+        one = self._reflector
+        refused = one.failures and one.last_error.startswith(_FORBIDDEN)
+        if one.synced.is_set() and not refused:
             return ""
-        return f"{health.resource} ({health.last_error})" if health.last_error else health.resource
+        return f"{one.name} ({one.last_error})" if one.last_error else one.name
 
     async def run(self) -> None:
         """See `Source`."""
@@ -97,27 +97,13 @@ class FinishedHandler(Handler[Pod]):
         self._on_work()
 
 
-class WaitedFor(ObjectHandler):
-    """Objects of a kind that policies wait for."""
-
-    def on_synced(self) -> None:
-        """All that there were are told."""
-        self.on_work()
-
-
 class PodParts(Source):
     """Parts of pods on nodes that were dropped so far: all pods are listed once more for them."""
 
-    def __init__(
-        self,
-        reflector: Reflector[Pod],
-        done: Callable[[], None],
-        *,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
+    def __init__(self, reflector: Reflector[Pod], done: Callable[[], None], wiring: Wiring) -> None:
         self._reflector = reflector
         self._done = done
-        self._sleep = sleep
+        self._sleep = wiring.sleep
         self._awaited = "pods once more, for what was not kept of them"
 
     def awaited(self) -> str:

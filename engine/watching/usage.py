@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from dsl.quantities import parse_time
-from engine.clock import Clock
 from engine.kube.errors import KubeError, NotFound, StatusError
 from engine.kube.listing import list_all
 from engine.kube.resources import Resource
 from engine.kube.session import KubeClient
+from engine.kube.wiring import Wiring
 from engine.objects import Identity, ResourceList
 from engine.quantity import parse
 from engine.signals.samples import Series
@@ -61,18 +60,16 @@ class UsageSource(Source):
         of: str,
         client: KubeClient,
         store: SignalStore,
-        clock: Clock,
+        wiring: Wiring,
         *,
         came: Callable[[], None],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._of = of
         self._client = client
         self._resource = Resource(Usage, f"/apis/metrics.k8s.io/v1beta1/{of}s")
         self._store = store
-        self._clock = clock
+        self._wiring = wiring
         self._came = came
-        self._sleep = sleep
         self._answered = False
         self._error = ""
         self._found: Sequence[Usage] = ()
@@ -98,12 +95,14 @@ class UsageSource(Source):
                 every = self._questions().values()
                 wait = max(_LEAST_SECONDS, min(every, default=_AGAIN_SECONDS))
             self._came()
-            await self._sleep(wait)
+            await self._wiring.sleep(wait)
 
     def feed(self) -> None:
         """See `Source`."""
         for question in self._questions() if self._answered and not self._error else ():
-            self._store.ingest(question, series_of(self._found, question, self._clock.time()))
+            self._store.ingest(
+                question, series_of(self._found, question, self._wiring.clock.time())
+            )
 
     def _questions(self) -> Mapping[Question, float]:
         questions = self._store.questions(USAGE)

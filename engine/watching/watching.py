@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Coroutine, Hashable, Iterator
+from dataclasses import dataclass
 from functools import partial, reduce
 from operator import or_
 from typing import Any, Final
 
-import msgspec
-
 from engine.cache import Cache
 from engine.cache.beside import FINISHED, HEARTBEATS, NOMINATED, QUEUE
-from engine.clock import Clock
+from engine.eventhandlers import ObjectHandler
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.kube.reflector import Reflector
 from engine.kube.resources import LEASES, WORKLOAD_KINDS, Kind, pods_finished
@@ -29,7 +28,7 @@ from engine.policy.needs import Needs
 from engine.queue import QueuedPod, SchedulingQueue
 from engine.signals.store import SignalStore
 from engine.watching.objects import ObjectSource
-from engine.watching.sources import FinishedHandler, Listed, PodParts, Source, WaitedFor
+from engine.watching.sources import FinishedHandler, Listed, PodParts, Source
 from engine.watching.usage import UsageSource
 
 _QUEUE_CHANGED: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.UPDATE_OTHER)
@@ -43,40 +42,35 @@ _QUEUE_PAUSE: Final = 1.0
 Start = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
-class Sinks(msgspec.Struct, frozen=True):
-    """What is fed, and who is told.
+@dataclass(eq=False)
+class Watching:
+    """What is watched now; `scheduler.Background`, too, for what changes without an event.
 
     `came` is called when samples came, `work` when there may be something to do; `start` runs what
     a source does. `pods` are the watched pods, of which `sharing` drops what nobody reads.
     """
 
+    client: KubeClient
+    wiring: Wiring
     cache: Cache
     queue: SchedulingQueue
     signals: SignalStore
-    clock: Clock
     came: Callable[[], None]
     work: Callable[[], None]
     start: Start
     pods: Reflector[Pod]
     sharing: PodSharing
 
-
-class Watching:
-    """What is watched now; `scheduler.Background`, too, for what changes without an event."""
-
-    def __init__(self, sinks: Sinks, client: KubeClient, wiring: Wiring) -> None:
-        self._sinks = sinks
-        self._client = client
-        self._wiring = wiring
+    def __post_init__(self) -> None:
         self._running: dict[Hashable, tuple[Source, asyncio.Task[None]]] = {}
         self._kept = Needs()
         self._wanted: dict[str, Needs] = {}
         self._promises = 0
         self._minute = 0
         self._fed_at = self._told_at = -math.inf
-        self._least = self._complete = sinks.sharing.kept
+        self._least = self._complete = self.sharing.kept
         """What of pods on nodes is kept whatever policies read, and what is known of all."""
-        sinks.cache.beside.on_news = sinks.work
+        self.cache.beside.on_news = self.work
 
     # ---- what is needed ----------------------------------------------------------------------
 
@@ -88,12 +82,12 @@ class Watching:
         self._wanted[asker] = needs
         both = reduce(or_, self._wanted.values(), self._kept)
         self._attend(both)
-        self._sinks.sharing.keep(self._least | both.of_pods)
+        self.sharing.keep(self._least | both.of_pods)
         wanted = dict(self._sources(needs))
         for key, make in wanted.items():
             if key not in self._running:
                 source = make()
-                self._running[key] = source, self._sinks.start(source.run())
+                self._running[key] = source, self.start(source.run())
         return tuple([text for key in wanted if (text := self._running[key][0].awaited())])
 
     def keep(self, needs: Needs) -> None:
@@ -106,8 +100,8 @@ class Watching:
             task.cancel()
             source.forget()
         self._attend(needs)
-        self._sinks.sharing.keep(self._least | needs.of_pods)
-        self._complete &= self._sinks.sharing.kept
+        self.sharing.keep(self._least | needs.of_pods)
+        self._complete &= self.sharing.kept
         for source, _ in self._running.values():
             source.feed()
 
@@ -119,11 +113,12 @@ class Watching:
         for phase in ("Succeeded", "Failed") if FINISHED in needs.attended else ():
             yield phase, partial(self._finished, phase)
         for of in sorted(needs.usage):
-            yield ("usage", of), partial(self._usage, of)
+            made = partial(UsageSource, of, self.client, self.signals, self.wiring)
+            yield ("usage", of), partial(made, came=self.came)
         for name in sorted({field.kind for field in needs.fields}):
             paths = frozenset(field.path for field in needs.fields if field.kind == name)
-            yield (name, paths), partial(self._objects, name, paths)
-
+            found = partial(ObjectSource, name, paths, self.client, self.signals, self.wiring)
+            yield (name, paths), partial(found, came=self.work)
         lacking = needs.of_pods - self._complete
         if lacking:
             yield ("pods", lacking), partial(self._parts, lacking)
@@ -131,55 +126,46 @@ class Watching:
     def _parts(self, lacking: frozenset[str]) -> Source:
         def done() -> None:
             self._complete |= lacking
-            self._sinks.work()
+            self.work()
 
-        return PodParts(self._sinks.pods, done)
+        return PodParts(self.pods, done, self.wiring)
 
     def _listed(self, kind: Kind) -> Source:
-        sinks = self._sinks
-        handler = WaitedFor(sinks.cache, sinks.queue, sinks.work, kind.wakes)
-        reflector = Reflector(self._client, kind.resource(optional=False), handler, self._wiring)
+        handler = ObjectHandler(self.cache, self.queue, self.work, kind.wakes)
+        reflector = Reflector(self.client, kind.resource(optional=False), handler, self.wiring)
 
         def forget() -> None:
-            for key in list(sinks.cache.store(kind.name).objects):
-                sinks.cache.remove_object(kind.name, key)
+            for key in list(self.cache.store(kind.name).objects):
+                self.cache.remove_object(kind.name, key)
 
         return Listed(reflector, forget)
 
     def _finished(self, phase: str) -> Source:
-        sinks = self._sinks
-        handler = FinishedHandler(sinks.cache, sinks.queue, sinks.clock, sinks.work)
-        reflector = Reflector(self._client, pods_finished(phase), handler, self._wiring)
+        handler = FinishedHandler(self.cache, self.queue, self.wiring.clock, self.work)
+        reflector = Reflector(self.client, pods_finished(phase), handler, self.wiring)
         return Listed(reflector, lambda: None)  # the cache forgets what nobody attends to
 
-    def _usage(self, of: str) -> Source:
-        sinks = self._sinks
-        return UsageSource(of, self._client, sinks.signals, sinks.clock, came=sinks.came)
-
-    def _objects(self, kind: str, paths: frozenset[str]) -> Source:
-        sinks = self._sinks
-        return ObjectSource(kind, paths, self._client, sinks.signals, self._wiring, came=sinks.work)
-
     def _attend(self, needs: Needs) -> None:
-        sinks, before = self._sinks, self._sinks.cache.beside.attends
+        cache = self.cache
+        before = cache.beside.attends
         if needs.attended == before:
             return
-        sinks.cache.attend(needs.attended)
+        cache.attend(needs.attended)
         listens = QUEUE in needs.attended
-        sinks.queue.on_change = self._waits if listens else None
-        sinks.queue.on_gone = sinks.cache.remove_queued if listens else None
-        for queued in sinks.queue if listens and QUEUE not in before else ():
+        self.queue.on_change = self._waits if listens else None
+        self.queue.on_gone = cache.remove_queued if listens else None
+        for queued in self.queue if listens and QUEUE not in before else ():
             self._waits(queued)
 
     def _waits(self, queued: QueuedPod) -> None:
-        self._sinks.cache.set_queued(queued.pod, queued.times)
+        self.cache.set_queued(queued.pod, queued.times)
 
     # ---- what changes without an event -------------------------------------------------------
 
     @property
     def due(self) -> float | None:
         """See `scheduler.Background`."""
-        cache = self._sinks.cache
+        cache = self.cache
         promises = NOMINATED in cache.beside.attends and cache.nominations.version != self._promises
         if promises:
             return 0.0
@@ -189,16 +175,15 @@ class Watching:
 
     def step(self, deadline: float) -> bool:  # noqa: ARG002 - it takes no time
         """See `scheduler.Background`: tells the queue of itself, and of promises."""
-        sinks = self._sinks
-        beside = sinks.cache.beside
-        now = sinks.clock.monotonic()
+        beside = self.cache.beside
+        now = self.wiring.clock.monotonic()
         if beside.touched and now >= self._told_at + _QUEUE_PAUSE:
             self._told_at = now
             touched = beside.take_touched()
-            sinks.queue.move(_QUEUE_CHANGED, only=lambda pod: touched != {pod.uid})
-        if NOMINATED in beside.attends and sinks.cache.nominations.version != self._promises:
-            self._promises = sinks.cache.nominations.version
-            sinks.queue.move(_PROMISED)
+            self.queue.move(_QUEUE_CHANGED, only=lambda pod: touched != {pod.uid})
+        if NOMINATED in beside.attends and self.cache.nominations.version != self._promises:
+            self._promises = self.cache.nominations.version
+            self.queue.move(_PROMISED)
         if FINISHED in beside.attends:
             self._expire()
         if now >= self._fed_at + _PAUSE:
@@ -206,10 +191,10 @@ class Watching:
         return False
 
     def _expire(self) -> None:
-        now = self._sinks.clock.time()
+        now = self.wiring.clock.time()
         if int(now // _MINUTE) != self._minute:
             self._minute = int(now // _MINUTE)
-            self._sinks.cache.expire(now)
+            self.cache.expire(now)
 
     def _news(self) -> Iterator[ObjectSource]:
         sources = (source for source, _ in self._running.values())
@@ -217,6 +202,6 @@ class Watching:
 
     def _feed(self) -> None:
         for source in self._news():
-            self._fed_at = self._sinks.clock.monotonic()
+            self._fed_at = self.wiring.clock.monotonic()
             source.feed()
-            self._sinks.came()
+            self.came()

@@ -23,10 +23,9 @@ from engine.inforce import Ears, InForce
 from engine.joining import connect
 from engine.kube.errors import KubeError
 from engine.kube.keeper import Keeper
-from engine.kube.reach import keep_asking
 from engine.kube.reflector import Reflector
 from engine.kube.session import KubeClient, Session
-from engine.kube.wiring import Wiring
+from engine.kube.wiring import Wiring, keep_asking
 from engine.plugins.profiles import make_profiles
 from engine.policy import keeping
 from engine.policy.guard import Load
@@ -193,7 +192,7 @@ class Webhook:
         return holder, [repeated("the registration is not in order", apply, wiring.sleep)]
 
     def _not_synced(self) -> str:
-        missing = [one.health().resource for one in self._reflectors if not one.synced.is_set()]
+        missing = [one.name for one in self._reflectors if not one.synced.is_set()]
         return f"not listed yet: {', '.join(missing)}" if missing else ""
 
     async def _keep_up(self) -> None:

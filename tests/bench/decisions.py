@@ -29,8 +29,9 @@ from engine.objects import Node
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.chain import framework_of
 from engine.policy.plugin import Worlds
+from engine.signals.samples import Series
 from engine.signals.spec import Question
-from engine.signals.store import Series, SignalStore
+from engine.signals.store import SignalStore
 from tests.bench.measure import Measurement, quantile, resident_mib
 from tests.builders import default_plugins, make_node, make_pod
 

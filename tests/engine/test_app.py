@@ -18,7 +18,7 @@ from engine.clock import SystemClock
 from engine.comparing import Holdings, differences
 from engine.config import Settings
 from engine.embedded import EmbeddedCluster, Pace
-from engine.kube.errors import LeaseLost
+from engine.kube.errors import LeaseLost, Unreachable
 from engine.kube.session import Session
 from engine.kube.wiring import Wiring
 from engine.queue import SubQueue
@@ -753,6 +753,29 @@ def test_cache_and_queue_are_compared_with_the_server():
             await session.close()
 
     run(main)
+
+
+def test_that_the_server_cannot_be_compared_with_ends_nothing(caplog):
+    class Away:
+        asked = 0
+
+        async def request(self, method, path, **_):
+            self.asked += 1
+            raise Unreachable("cannot reach it")
+
+    async def main():
+        away, comparer = Away(), App(RunOptions(Settings()), clock=SystemClock()).comparer
+        wiring = Wiring(SystemClock(), Telemetry(), Random(1))
+        task = asyncio.create_task(comparer.run(away, wiring))
+        for number in (1, 2):
+            comparer.ask()
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert away.asked == number
+        task.cancel()
+
+    run(main)
+    assert caplog.text.count("Cache and server cannot be compared: cannot reach it") == 2
 
 
 def test_what_differs_is_told_once_for_each_thing():

@@ -77,7 +77,7 @@ def run(
 async def listening(server: Server) -> Any:
     listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
-    channels = Channels("127.0.0.1", port)
+    channels = Channels(f"http://127.0.0.1:{port}")
     try:
         yield channels
     finally:
@@ -86,8 +86,7 @@ async def listening(server: Server) -> Any:
 
 
 def get(channels: Channels, *, method: str = "GET", silence: float = 20.0) -> Awaitable[Answer]:
-    head = head_of(method, "/x", "host", {}, 0)
-    return channels.request(head, b"", again=method == "GET", silence=silence, total=60.0)
+    return channels.request(method, "/x", {}, again=method == "GET", silence=silence)
 
 
 @given(st.sampled_from([OK, CHUNKED, INTERIM + OK]), st.sets(st.integers(1, 90)))
@@ -206,7 +205,7 @@ def test_nobody_listens() -> None:
         listener.close()
         await listener.wait_closed()
         with pytest.raises(NotConnected) as refused:
-            await get(Channels("127.0.0.1", port))
+            await get(Channels(f"http://127.0.0.1:{port}"))
         assert isinstance(refused.value.cause, ConnectionRefusedError)
 
     asyncio.run(main())

@@ -161,8 +161,6 @@ def test_settings_survive_a_journal(load_text):
     settings = load_text(f"{STOCK}leaderElection: {{leaderElect: false}}\n{profiles}---\n{ALL}")
     assert [one.scheduler_name for one in settings.profiles] == ["a", "b"]
     assert Settings.model_validate_json(settings.model_dump_json()) == settings
-    old = Settings.model_validate_json('{"scheduler_name": "mine", "kubeconfig": null}')
-    assert [one.scheduler_name for one in old.profiles] == ["mine"]
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_it_is_alive_from_the_start_and_ready_once_it_can_schedule():
             assert status["policies"]["inForce"] == ["home", "network"]
             assert status["watches"]["nodes"]["objects"] == 6
             code, text = await served.get("/statusz")
-            assert "inForce: home network" in text
+            assert "inForce: [home, network]" in text
             assert "/debug/decisions" in text
             code, text = await served.get("/debug/decisions?pod=default/redis")
             assert (code, json.loads(text)["node"]) == (200, served.node_of("redis"))

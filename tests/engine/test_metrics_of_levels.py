@@ -15,7 +15,7 @@ from engine.cycle import decide
 from engine.framework.podinfo import make_pod_info
 from engine.objects import from_builtins
 from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, SnapshotWorld
-from engine.signals.store import Series
+from engine.signals.samples import Series
 from tests.builders import make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.test_simulate import FRAMEWORKS_OF, Recording

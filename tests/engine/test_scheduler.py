@@ -27,7 +27,7 @@ from engine.objects import Condition
 from engine.queue import SubQueue
 from engine.scheduler import MOST_IN_FLIGHT
 from engine.simulate.lab import Lab
-from engine.telemetry import ATTEMPTS
+from engine.telemetry import ATTEMPTS, Count
 from tests.builders import default_plugins, make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.policy.builders import Samples, chain, policies
@@ -299,7 +299,9 @@ async def test_an_unknown_outcome_is_asked_for_until_it_is_known(answer, assigne
     world.edge.resolve_answers.extend([UNKNOWN, UNKNOWN, answer])
     await world.turn()
     assert world.edge.resolves == ["p"] * 3
-    assert world.edge.pauses == [0.2, 0.4]
+    assert world.edge.pauses == [0.2, 0.4, 0.8]
+    ended = Count.BINDINGS_WRITTEN if answer is BOUND else Count.BINDINGS_REFUSED
+    assert world.telemetry[ended] == 1
     assert (world.assigned(), world.where()) == (assigned, where)
     assert len(world.edge.binds) == 1, "never bound again before it is known"
 
@@ -311,7 +313,7 @@ async def test_it_is_asked_at_least_every_five_seconds():
     world.edge.bind_answers.append(UNKNOWN)
     world.edge.resolve_answers.extend([UNKNOWN] * 8)
     await world.turn()
-    assert world.edge.pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
+    assert world.edge.pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0, 5.0]
 
 
 @in_a_loop

@@ -31,7 +31,8 @@ from engine.objects import (
     from_builtins,
 )
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
-from engine.signals.store import Series, SignalStore
+from engine.signals.samples import Series
+from engine.signals.store import SignalStore
 from engine.simulate.journal import Recorder, replay
 from engine.simulate.lab import Lab
 from tests.builders import make_node, make_pod, pod_object

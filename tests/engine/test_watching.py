@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import math
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -18,13 +17,15 @@ from engine.clock import SystemClock
 from engine.framework.podinfo import make_pod_info
 from engine.framework.snapshot import QueueTimes
 from engine.kube.errors import NotFound, StatusError
-from engine.objects import Pod, from_builtins
-from engine.ondemand import FinishedPod
+from engine.kube.session import Response
+from engine.kube.wiring import Wiring
+from engine.objects import FinishedPod, Pod, from_builtins
 from engine.policy.needs import Field, Needs, needs_of
 from engine.policy.podreads import finished_at
 from engine.policy.support import new_compiler
 from engine.signals.spec import Question, SignalSpec
 from engine.signals.store import SignalStore
+from engine.telemetry import Telemetry
 from engine.watching.objects import ObjectSource, struct_of
 from engine.watching.usage import UsageSource
 from tests.builders import make_node, make_pod
@@ -73,8 +74,7 @@ class Server:
     async def request(self, *_, **__):
         if self.error is not None:
             raise self.error
-        body = msgspec.json.encode({"metadata": {}, "items": self.items})
-        return SimpleNamespace(checked=lambda: SimpleNamespace(body=body))
+        return Response(200, {}, msgspec.json.encode({"metadata": {}, "items": self.items}))
 
 
 def stored(*specs):
@@ -91,7 +91,7 @@ def column(store, cache, metric):
 
 
 def polled(server, of, store):
-    source = UsageSource(of, server, store, SystemClock(), came=lambda: None)
+    source = UsageSource(of, server, store, Wiring(SystemClock(), Telemetry()), came=lambda: None)
 
     async def once():
         task = asyncio.create_task(source.run())
@@ -137,7 +137,7 @@ def test_usage_that_may_not_be_listed_is_waited_for(code, awaited):
 
 def told(kind, paths, store, *objects):
     """A source that was told these objects."""
-    wiring = SimpleNamespace(clock=SystemClock())
+    wiring = Wiring(SystemClock(), Telemetry())
     source = ObjectSource(kind, paths, None, store, wiring, came=lambda: None)
     struct = struct_of(paths)
     for one in objects:

@@ -16,7 +16,8 @@ import yaml
 
 from engine.clock import ManualClock
 from engine.kube.errors import Interrupted, Timeout, status_error
-from engine.kube.reflector import Reflector, Wiring, pods
+from engine.kube.reflector import Reflector, Wiring
+from engine.kube.resources import pods
 from engine.kube.session import Response
 from engine.objects import ObjectMeta, Pod
 from engine.telemetry import Telemetry

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.kube.reflector import object_key
-from engine.objects import ObjectMeta, Pod
+from engine.objects import ObjectMeta, Pod, object_key
 
 
 @dataclass

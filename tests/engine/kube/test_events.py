@@ -13,7 +13,7 @@ from engine.framework.effects import Emit
 from engine.kube.errors import Unreachable
 from engine.kube.events import EventSettings, KubeEventSink, cut_note
 from engine.kube.gate import Gate, Priority
-from engine.kube.limiter import AdaptiveLimit, LimitSettings
+from engine.kube.limiter import AdaptiveLimit
 from engine.kube.session import Response
 from engine.kube.wiring import Wiring
 from engine.telemetry import Count, Telemetry
@@ -67,7 +67,7 @@ class Bench:
             await asyncio.sleep(0)
 
         wiring = Wiring(self.clock, self.telemetry, Random(1), sleep)
-        limit = AdaptiveLimit(LimitSettings(start=at_once, least=at_once, most=at_once))
+        limit = AdaptiveLimit(start=at_once, least=at_once, most=at_once)
         self.gate = Gate(self.server, wiring, limit=limit)
         self.sink = KubeEventSink(
             self.gate, wiring, controller="berth", host="h", settings=EventSettings(**settings)

@@ -17,10 +17,9 @@ from engine.framework.podinfo import PodInfo
 from engine.kube.errors import Fenced, Timeout, Unreachable
 from engine.kube.events import KubeEventSink
 from engine.kube.gate import Gate, Priority, within
-from engine.kube.limiter import AdaptiveLimit, LimitSettings
-from engine.kube.reach import keep_asking
+from engine.kube.limiter import AdaptiveLimit
 from engine.kube.session import Response
-from engine.kube.wiring import Wiring
+from engine.kube.wiring import Wiring, keep_asking
 from engine.kube.writer import KubeBinder, KubePodStatusWriter
 from engine.telemetry import Telemetry
 from tests.builders import make_pod
@@ -62,7 +61,7 @@ class Bench:
         self.server = Server(self.clock)
         self.asleep: list[tuple[float, asyncio.Future[None]]] = []
         self.wiring = Wiring(self.clock, Telemetry(), Random(1), self._sleep)
-        limit = AdaptiveLimit(LimitSettings(start=at_once, least=at_once, most=at_once))
+        limit = AdaptiveLimit(start=at_once, least=at_once, most=at_once)
         self.gate = Gate(self.server, self.wiring, limit=limit)
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -160,7 +159,7 @@ async def test_nobody_is_lost_when_a_waiter_is_cancelled(bench: Bench) -> None:
 
 
 def test_the_limit_grows_while_full_and_fast_and_shrinks_when_slow() -> None:
-    limit = AdaptiveLimit(LimitSettings(start=10, most=20))
+    limit = AdaptiveLimit(start=10, most=20)
     for _ in range(2000):
         for left in range(limit.limit, 0, -1):
             limit.learn(0.005, left)
@@ -207,7 +206,7 @@ async def test_five_hundred_pods_ask_a_server_that_is_away_a_few_times_a_second(
 ) -> None:
     statuses = KubePodStatusWriter(bench.gate, bench.wiring)
     sink = KubeEventSink(bench.gate, bench.wiring, controller="b", host="h")
-    binder = KubeBinder(bench.gate, bench.wiring)
+    binder = KubeBinder(bench.gate)
     pods = [make_pod(f"p{number}") for number in range(500)]
     outcomes: list[BindOutcome] = []
 
@@ -334,7 +333,7 @@ def test_a_condition_without_an_answer_is_tried_again_unless_it_is_withdrawn(
 @with_bench
 async def test_who_ends_leaves_the_bindings_that_wait_to_a_successor(bench: Bench) -> None:
     bench.server.hold = asyncio.Event()
-    binder = KubeBinder(bench.gate, bench.wiring)
+    binder = KubeBinder(bench.gate)
     bound = [
         asyncio.ensure_future(binder.bind(Bind(make_pod(f"p{number}"), "n1")))
         for number in range(6)

@@ -24,28 +24,25 @@ from engine.kube.reflector import (
     Phase,
     Reflector,
     State,
-    Timing,
     Wait,
     Waited,
     Watch,
     Wiring,
-    pods,
     step,
 )
+from engine.kube.resources import pods
 from engine.objects import Pod
 from engine.telemetry import Count, Telemetry
 from tests.effort import examples
 from tests.engine.kube.recording import Recorder
 from tests.scenarios.fake_server import FakeServer
 
-TIMING = Timing()
-
 
 def walk(*outcomes: Outcome, state: State | None = None) -> tuple[State, list[Action]]:
     state = state or State()
     actions: list[Action] = []
     for outcome in outcomes:
-        state, action = step(state, outcome, TIMING)
+        state, action = step(state, outcome)
         actions.append(action)
     return state, actions
 
@@ -156,11 +153,11 @@ class TestStep:
         action = List("0", True)
         for outcome in outcomes:
             if isinstance(action, Wait):
-                state, action = step(state, Waited(), TIMING)
+                state, action = step(state, Waited())
                 assert not isinstance(action, Wait)
             if isinstance(action, Watch) != isinstance(outcome, Ended | Failed):
                 continue
-            state, action = step(state, outcome, TIMING)
+            state, action = step(state, outcome)
             good = isinstance(outcome, Listed) or (
                 isinstance(outcome, Ended) and (outcome.lines > 0 or outcome.seconds > 1.0)
             )
@@ -382,7 +379,7 @@ def test_a_list_that_follows_another_never_shows_less_than_there_is(bench: Bench
             seen.append(len(bench.recorder.known))
             await asyncio.sleep(0)
 
-    bench.reflector._timing = Timing(slice=-1.0)
+    bench.reflector._slice = -1.0
     bench.runner.run(look())
     assert min(seen) == 40
     assert max(seen) == 80
@@ -418,8 +415,7 @@ def test_a_down_server_is_not_hammered(bench: Bench) -> None:
     down = bench.slept[:10]
     assert all(0.8 <= s <= 60.0 for s in down[1:])
     assert sum(bench.slept) / len(bench.slept) > 20
-    health = bench.reflector.health()
-    assert health.phase is Phase.WATCHING or health.failures > 0
+    assert bench.reflector.phase is Phase.WATCHING or bench.reflector.failures > 0
 
 
 def test_a_server_that_is_found_back_ends_the_waits_of_all(bench: Bench) -> None:
@@ -462,15 +458,15 @@ def test_silence_is_noticed_within_fifteen_seconds(bench: Bench) -> None:
 def test_health_tells_state_and_silence(bench: Bench) -> None:
     bench.settle()
     bench.clock.advance(40.0)
-    health = bench.reflector.health()
-    assert (health.phase, health.synced, health.quiet_seconds) == (Phase.WATCHING, True, 40.0)
+    assert (bench.reflector.phase, bench.reflector.quiet_seconds) == (Phase.WATCHING, 40.0)
+    assert bench.reflector.synced.is_set()
 
     async def bookmark() -> None:
         bench.server.bookmark()
 
     bench.runner.run(bookmark())
     bench.spin()
-    assert bench.reflector.health().quiet_seconds == 0.0
+    assert bench.reflector.quiet_seconds == 0.0
 
 
 def test_a_resource_that_the_server_lacks_is_synced_and_polled_slowly(bench: Bench) -> None:

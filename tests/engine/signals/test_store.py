@@ -17,8 +17,9 @@ from engine.clock import ManualClock
 from engine.framework.snapshot import Signals
 from engine.objects import Node, NodeAddress, NodeStatus, ObjectMeta
 from engine.signals.directory import NodeDirectory, without_port
+from engine.signals.samples import Series
 from engine.signals.spec import DOMAIN_LABELS, SignalSpec
-from engine.signals.store import NodeTable, Series, SignalStore
+from engine.signals.store import SignalStore
 from tests.builders import make_pod
 from tests.effort import examples
 
@@ -49,8 +50,7 @@ class Bench:
         self.store.ingest(spec.question, series)
 
     def view(self) -> Signals:
-        table: NodeTable = self.cache
-        return self.store.view(table, self.clock.time())
+        return self.store.view(self.cache, self.clock.time())
 
     def read(self, metric: str = "m") -> dict[str, float]:
         return self._named(self.view().column(metric))
