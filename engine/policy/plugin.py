@@ -53,7 +53,6 @@ _R = TypeVar("_R", bound=RuleBase)
 _MINUTE: Final = 60.0
 #: A moment after a comparison turns; what is computed of it may be off in the last digit.
 _PAST: Final = 0.001
-_KEPT: Final = 128
 #: Between two tries of a pod that a rule rejects by how often it was tried, in seconds.
 _LONGEST_PAUSE: Final = 10.0
 #: As the state of a filter: what the pod is to the rules is asked at each snapshot.
@@ -124,15 +123,6 @@ def applying(rules: Sequence[_R], parts: Sequence[Parts | None]) -> list[tuple[_
     return [(rule, own) for rule, own in zip(rules, parts, strict=True) if own is not None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """The scores of some candidates; they hold while the version does."""
-
-    rows: Rows
-    state: State
-    scores: Scores | None
-
-
 class PolicyPlugin:
     """One policy, at every extension point that it has rules for."""
 
@@ -140,8 +130,6 @@ class PolicyPlugin:
         self.plan = plan
         self._worlds = worlds
         self._asked: Asked | None = None
-        self._kept: dict[int, _Kept] = {}
-        self._kept_for: Hashable = None
         self._gangs = gangs.GangRules(plan.gangs, worlds.asked_as_any)
         rules: tuple[RuleBase, ...] = (*plan.filters, *plan.scores)
         self._reads_metrics = any(rule.reads_metrics for rule in rules)
@@ -376,24 +364,6 @@ class PolicyPlugin:
         rows: Rows,
     ) -> Scores | None:
         """The weighted mean of the rules that do not abstain, 0..100."""
-        if not self._scores_by_version or isinstance(rows, slice):
-            return self._scores_of(state, pod, snapshot, rows)
-        version = self._version(snapshot)
-        if version != self._kept_for or len(self._kept) >= _KEPT:
-            self._kept.clear()
-            self._kept_for = version
-        # INVARIANT: nobody writes to an array of rows, and what is kept keeps its id taken.
-        kept = self._kept.get(id(rows))
-        if kept is None or kept.state != state:
-            scores = self._scores_of(state, pod, snapshot, rows)
-            if scores is not None:
-                scores.flags.writeable = False
-            kept = self._kept[id(rows)] = _Kept(rows, state, scores)
-        return kept.scores
-
-    def _scores_of(
-        self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows
-    ) -> Scores | None:
         if not isinstance(rows, slice) and len(rows) == snapshot.nodes.size:
             # Rows ascend, so these are all: their columns need no copy.
             rows = slice(0, len(rows))
