@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ import click
 import numpy as np
 from msgspec.structs import replace
 
+from dsl.nearest import closest
 from engine.cli.clusters import Cluster, from_files, from_server
 from engine.cli.loop import run_in_loop
 from engine.cli.replay import frameworks_of
@@ -96,7 +96,7 @@ def _pod(name: str, cluster: Cluster, request: Request) -> None:
     key = name if "/" in name else f"default/{name}"
     pod = cluster.pods.get(key)
     if pod is None:
-        raise click.ClickException(_no_pod(key, cluster.pods))
+        raise _unknown("pod", key, cluster.pods)
     lab = cluster.lab
     info = make_pod_info(_unbound(pod))
     if pod.node_name:
@@ -188,18 +188,17 @@ def _reason(pod: Pod) -> str | None:
     return next((one.reason for one in each if one.type == "PodScheduled"), None)
 
 
-def _no_pod(key: str, pods: Sequence[str] | Any) -> str:  # noqa: ANN401 - any collection of keys
-    near = get_close_matches(key, list(pods), n=1)
-    return f"there is no pod {key}" + (f"; did you mean {near[0]}?" if near else "")
-
-
 def _known(names: Sequence[str], snapshot: Snapshot) -> None:
     for name in names:
         if snapshot.nodes.row(name) < 0:
             there = np.flatnonzero(snapshot.nodes.present).tolist()
-            near = get_close_matches(name, map(snapshot.nodes.name, there), n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise click.ClickException(f"there is no node {name}{hint}")
+            raise _unknown("node", name, map(snapshot.nodes.name, there))
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> click.ClickException:
+    near = closest(name, known)
+    hint = "" if near is None else f"; did you mean {near}?"
+    return click.ClickException(f"there is no {what} {name}{hint}")
 
 
 # ---- a node -------------------------------------------------------------------------------------
@@ -262,7 +261,7 @@ def _of_journal(what: str, name: str, path: Path, request: Request) -> None:
 
     _replayed(path, watch)
     if last.values is None:
-        raise click.ClickException(_no_pod(key, seen))
+        raise _unknown("pod", key, seen)
     at = datetime.fromtimestamp(last.at, UTC).isoformat(timespec="seconds")
     decided = "once" if last.times == 1 else f"{last.times} times"
     head = f"Decided {decided}; the last time at {at}, line {last.line} of {path}."
