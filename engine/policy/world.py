@@ -44,7 +44,7 @@ from engine.policy.elsewhere import (
     workload_texts,
 )
 from engine.policy.gangs import group_number
-from engine.policy.images import ImageIndex
+from engine.policy.images import ImageLists, missing_bytes
 from engine.policy.podreads import (
     UnreadFieldError,
     all_containers_of,
@@ -162,7 +162,7 @@ class Kept:
     def __init__(self, zone: tzinfo, gpus: Sequence[str] = DEFAULT_GPUS) -> None:
         self.zone = zone
         self.gpus = gpus
-        self.images = ImageIndex()
+        self.images = ImageLists()
         self.heartbeats = NodeObjects("Lease", renewed, f"{LEASES}/")
         self.volume_limits = NodeObjects("CSINode", volume_limit)
         self.seen: dict[int, Seen] = {}
@@ -283,7 +283,7 @@ class SnapshotWorld:
     def node_texts(self, field: str) -> tuple[NDArray[np.intp], CodeColumn]:
         """See `World.node_texts`."""
         if field == "node.images":
-            return self._kept.images.lists(self.snapshot)
+            return self._kept.images.of(self.snapshot)
         raise UnreadFieldError(field)
 
     def node_column(self, field: str, asked: Part) -> FloatColumn | BoolColumn:
@@ -291,7 +291,7 @@ class SnapshotWorld:
         if field == "node.eligible" and isinstance(asked, bytes):
             return eligible(asked, self.snapshot)
         if field == "node.missing_image_bytes" and isinstance(asked, tuple):
-            return self._kept.images.missing_bytes(self.snapshot, [str(one) for one in asked])
+            return missing_bytes(self.snapshot, [str(one) for one in asked])
         raise UnreadFieldError(field)
 
     def pod_table(self, table: str) -> SnapshotWorld:
