@@ -22,6 +22,7 @@ from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
 from dsl.source import SourceFile, Span, make_source
 from dsl.tenants import Tenant
 from dsl.types import PLAIN, SECONDS
+from engine.collective.packing import at_once
 from engine.framework.profile import Profile
 from engine.policy.preempting import preempts
 from engine.policy.sources import Texts
@@ -164,7 +165,7 @@ def _definition(section: MetricSection) -> MetricDefinition:
 
 
 def compile_at_once(
-    compiler: Compiler, files: Texts, settings: CompileSettings, title: str = "policies"
+    compiler: Compiler, files: Texts, settings: CompileSettings
 ) -> Bundle | Refusal:
     """What a reloader makes of these files, without slices."""
     groups: dict[str, dict[str, str | bytes]] = {"": {}}
@@ -172,7 +173,7 @@ def compile_at_once(
         groups.setdefault(settings.policies.tenant_of(name), {})[name] = text
     parts = {}
     for of, own in groups.items():
-        made = _at_once(compiler, own, settings.of_tenant(of), title)
+        made = at_once(steps_of(compiler, own, settings.of_tenant(of), Size(), "policies"))
         if isinstance(made, Refusal):
             return made
         parts[of] = made
@@ -194,18 +195,6 @@ def together(own: Bundle, parts: Mapping[str, Bundle], bounds: TenantsSection | 
         tenants={plan.name: name for name, one in parts.items() for plan in one.plans},
         share=bounds.score_share / _PERCENT,
     )
-
-
-def _at_once(
-    compiler: Compiler, files: Texts, settings: CompileSettings, title: str
-) -> Bundle | Refusal:
-    steps = steps_of(compiler, files, settings, Size(), title)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            made: Bundle | Refusal = done.value
-            return made
 
 
 def steps_of(
