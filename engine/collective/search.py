@@ -1,9 +1,8 @@
 """Whom to evict for a pod as a rule says: the search, and the choice by the rule's keys.
 
 Node by node first (`victims.plan`). Where that helps on no node and the rule says `across`, the
-pods of two nodes at once, then of three, up to four (`across`); for a quota pods of any nodes
-(`anywhere`). What is tried and in which order
-follows from the snapshot alone, so that the same snapshot gives the same victims.
+pods of two nodes at once, then of three, up to four; for a quota pods of any nodes. What is tried
+and in which order follows from the snapshot alone: the same snapshot gives the same victims.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from dsl.collective import Evictions
-from engine.collective.across import across
-from engine.collective.anywhere import anywhere
+from engine.collective.across import across, anywhere
 from engine.collective.ranking import Ranking
 from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan, starts_of
 from engine.framework.decision import Rank
@@ -27,6 +25,7 @@ from engine.framework.snapshot import BoolColumn, PodColumns, Snapshot
 
 #: Dry runs that one search makes at most; a node, or a set of nodes, that was begun is finished.
 MOST_RUNS: Final = 1_000
+_NOT_ALL: Final = "Not all sets of nodes were tried"
 _LOWEST: Final = np.iinfo(np.int64).min
 
 
@@ -37,16 +36,12 @@ class Preemption(Struct, frozen=True):
         row: the node row to nominate; -1 where nothing helps.
         victims: the pods to evict.
         violations: how many of them a disruption budget protects.
-        runs: dry runs that it took, those apart that vectors answered.
-        cut_short: whether the bound on dry runs ended the search.
-        reasons: why nothing helps, by nodes.
+        reasons: why nothing helps, by nodes, and whether not all was tried.
     """
 
     row: int = -1
     victims: tuple[PodInfo, ...] = ()
     violations: int = 0
-    runs: int = 0
-    cut_short: bool = False
     reasons: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -72,18 +67,20 @@ def search(
     hunt = hunt_of(evictions, snapshot)
     plans = plan(snapshot, rows, hunt, budgets, trial, most=MOST_RUNS)
     one = _cheapest(evictions, [plans])
-    spreads = evictions.across > 1 or evictions.more is not None
-    if one is not None or not spreads or not evictions.ordered:
-        return one or _nothing(plans, plans.runs, cut_short=plans.left_out > 0)
+    if one is not None:
+        return one
+    reasons = dict(plans.reasons)
+    if plans.left_out:
+        reasons[f"not tried within {MOST_RUNS} dry runs"] = plans.left_out
+    if not evictions.ordered or (evictions.across <= 1 and evictions.more is None):
+        return Preemption(reasons=reasons)
     if evictions.more is not None:
         found = anywhere(plans, budgets, trial, evictions)
     else:
         found = across(plans, hunt, budgets, trial, evictions, MOST_RUNS)
-    some = _cheapest(evictions, found.plans)
-    runs = plans.runs + found.runs
-    if some is None:
-        return _nothing(plans, runs, cut_short=plans.left_out > 0 or found.cut_short)
-    return Preemption(some.row, some.victims, some.violations, runs, found.cut_short)
+    if found.cut_short:
+        reasons[_NOT_ALL] = len(rows)
+    return _cheapest(evictions, found.plans) or Preemption(reasons=reasons)
 
 
 def hunt_of(evictions: Evictions, snapshot: Snapshot) -> Hunt:
@@ -92,13 +89,6 @@ def hunt_of(evictions: Evictions, snapshot: Snapshot) -> Hunt:
     may_go = np.zeros(snapshot.pods.size, np.bool_)
     may_go[ordered] = True
     return Hunt(may_go, Ranking.given(snapshot, ordered[::-1]), Kinds())
-
-
-def _nothing(plans: Plans, runs: int, *, cut_short: bool) -> Preemption:
-    reasons = dict(plans.reasons)
-    if plans.left_out:
-        reasons[f"not tried within {MOST_RUNS} dry runs"] = plans.left_out
-    return Preemption(runs=runs, cut_short=cut_short, reasons=reasons)
 
 
 def _cheapest(evictions: Evictions, several: Sequence[Plans]) -> Preemption | None:
@@ -122,7 +112,7 @@ def _cheapest(evictions: Evictions, several: Sequence[Plans]) -> Preemption | No
             break
         best -= len(plans.rows)
     victims, violations = tuple(plans.victims(best)), int(plans.violations[best])
-    return Preemption(int(plans.rows[best]), victims, violations, plans.runs)
+    return Preemption(int(plans.rows[best]), victims, violations)
 
 
 def cheapest(
