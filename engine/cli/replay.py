@@ -17,8 +17,8 @@ from engine.framework.frameworks import Frameworks
 from engine.plugins.profiles import make_profiles
 from engine.policy import chain
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
+from engine.policy.findings import new_compiler
 from engine.policy.sources import Texts
-from engine.policy.support import new_compiler
 from engine.simulate.journal import FrameworksOf, replay
 
 

@@ -25,7 +25,7 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot
-from engine.policy.support import new_compiler
+from engine.policy.findings import new_compiler
 from engine.simulate.journal import replay
 
 _RULE: Final = re.compile(r"\((\S+):(\d+)\)$")

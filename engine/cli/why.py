@@ -28,7 +28,7 @@ from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
 from engine.kube.errors import KubeError
 from engine.objects import Pod
-from engine.policy.support import new_compiler
+from engine.policy.findings import new_compiler
 from engine.simulate.journal import replay
 
 _NAMES: Final = 4

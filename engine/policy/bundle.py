@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from functools import cache
@@ -24,15 +24,14 @@ from dsl.tenants import Tenant
 from dsl.types import PLAIN, SECONDS
 from engine.collective.packing import at_once
 from engine.framework.profile import Profile
-from engine.policy.preempting import preempts
-from engine.policy.sources import Texts
-from engine.policy.support import (
+from engine.policy.findings import (
     at_load,
     binders_of,
     installed,
-    of_all,
     without_policy,
 )
+from engine.policy.preempting import preempts
+from engine.policy.sources import Texts
 
 if TYPE_CHECKING:
     # Half of what `berth test` would import, and only named here.
@@ -221,14 +220,11 @@ def _bundled() -> Mapping[str, str]:
 def _outcome(
     result: CompileResult, files: Texts, settings: CompileSettings, title: str
 ) -> Bundle | Refusal:
-    run = [plan for plan in map(settings.applied, result.plans) if plan.mode != "off"]
-    missing = (one for plan in run for one in at_load(plan, settings.binders))
-    profiles = settings.profiles_of(result.plans)
-    sorting = (one for plan in run for one in _sorts_of_some(plan, profiles))
-    diagnostics = (*result.diagnostics, *of_all(result.plans), *missing, *sorting)
+    plans = tuple([settings.applied(plan) for plan in result.plans])
+    profiles = settings.profiles_of(plans)
+    diagnostics = (*result.diagnostics, *at_load(plans, settings.binders, profiles))
     errors = [d for d in diagnostics if d.is_error]
     if not errors:
-        plans = tuple([settings.applied(plan) for plan in result.plans])
         # Those of namespaces come and go, and are called NAMESPACE/NAME.
         names = (
             ()
@@ -248,19 +244,6 @@ def _outcome(
 def file_of(plan: Plan) -> str:
     """The file of a source that a policy is in, or that asks for it by `use`."""
     return (plan.source if plan.used is None else plan.used.place[0]).name
-
-
-def _sorts_of_some(plan: Plan, profiles: Mapping[str, frozenset[str]]) -> Iterator[Diagnostic]:
-    """All profiles share the queue, and with it its order."""
-    for rule in plan.sorts if plan.name in profiles else ():
-        names = ", ".join(sorted(profiles[plan.name]))
-        yield Diagnostic(
-            "P501",
-            f"`sort:` is for all profiles, and the policies of this source are for {names} only",
-            plan.source,
-            rule.span,
-            helps=("put the line into a source that is for all profiles",),
-        )
 
 
 def in_a_line(diagnostic: Diagnostic) -> str:
