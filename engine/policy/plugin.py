@@ -128,6 +128,7 @@ class PolicyPlugin:
 
     def __init__(self, plan: Plan, worlds: Worlds) -> None:
         self.plan = plan
+        self.name = plan.name
         self._worlds = worlds
         self._asked: Asked | None = None
         self._gangs = gangs.GangRules(plan.gangs, worlds.asked_as_any)
@@ -148,11 +149,6 @@ class PolicyPlugin:
         self._scores_by_version = all(
             is_of_version(read) for rule in plan.scores for read in rule.reads
         )
-
-    @property
-    def name(self) -> str:
-        """The policy's name."""
-        return self.plan.name
 
     def points(self) -> Points:
         """What the policy has rules for."""

@@ -267,7 +267,8 @@ class Shadow:
         self._tell = tell
         self._tried: dict[str, _Tried] = {}
         self._budget = _Budget(clock.monotonic())
-        self._tell_at: float | None = None
+        self.due: float | None = None
+        """When something is to be told (monotonic)."""
         self._members: dict[str, Sequence[_Found] | None] = {}
 
     def use(self, plans: Sequence[Plan]) -> None:
@@ -288,17 +289,12 @@ class Shadow:
 
     # ---- told between cycles: see `scheduler.Background`
 
-    @property
-    def due(self) -> float | None:
-        """When something is to be told (monotonic)."""
-        return self._tell_at
-
     def step(self, deadline: float) -> bool:  # noqa: ARG002 - a few lines at most
         """Tells what has changed since the last time."""
         now = self._clock.monotonic()
-        if self._tell_at is None or now < self._tell_at:
+        if self.due is None or now < self.due:
             return False
-        self._tell_at = None
+        self.due = None
         for name, one in self._tried.items():
             said = str(one.tally)
             if one.tally.pods and said != one.told:
@@ -331,10 +327,10 @@ class Shadow:
 
     def _enter(self, found: Sequence[_Found] | None) -> None:
         """Counts a pod: what was found, None if it was not looked at."""
-        if self._tell_at is None:
+        if self.due is None:
             first = not any(one.told for one in self._tried.values())
             wait = FIRST_SECONDS if first else EVERY_SECONDS
-            self._tell_at = self._clock.monotonic() + wait
+            self.due = self._clock.monotonic() + wait
         if found is None:
             self._telemetry.add(Count.SHADOW_LEFT_OUT)
             for one in self._tried.values():

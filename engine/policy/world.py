@@ -23,7 +23,6 @@ from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodIn
 from engine.framework.snapshot import (
     BoolColumn,
     CodeColumn,
-    Dictionary,
     FloatColumn,
     PodColumns,
     QueueTimes,
@@ -183,6 +182,8 @@ class SnapshotWorld:
         table: str = _ON_NODES,
     ) -> None:
         self.snapshot = snapshot
+        self.nodes, self.present = snapshot.nodes.size, snapshot.nodes.present
+        self.now, self.dictionary = snapshot.now, snapshot.dictionary
         self.generation = generation
         self.asker = ""
         """The UID of the pod that is asked about: it is not in the queue beside itself."""
@@ -192,26 +193,6 @@ class SnapshotWorld:
         self._others: dict[str, SnapshotWorld] = {}
         self._made: dict[tuple[str, str | None], FloatColumn] = {}
         self._texts: dict[tuple[str, str | None], CodeColumn] = {}
-
-    @property
-    def nodes(self) -> int:
-        """See `World.nodes`."""
-        return self.snapshot.nodes.size
-
-    @property
-    def present(self) -> BoolColumn:
-        """See `World.present`."""
-        return self.snapshot.nodes.present
-
-    @property
-    def now(self) -> float:
-        """See `World.now`."""
-        return self.snapshot.now
-
-    @property
-    def dictionary(self) -> Dictionary:
-        """See `World.dictionary`."""
-        return self.snapshot.dictionary
 
     @property
     def pod_node(self) -> NDArray[np.int32]:
