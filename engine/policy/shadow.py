@@ -144,14 +144,8 @@ class _Case:
     placed: Placed
     framework: Framework
     worlds: Worlds
-
-    @property
-    def subject(self) -> Subject:
-        return self.worlds.subject(self.asked.pod, self.asked.snapshot)
-
-    @property
-    def world(self) -> SnapshotWorld:
-        return self.worlds.of(self.asked.snapshot, self.asked.pod.uid)
+    subject: Subject
+    world: SnapshotWorld
 
     def holding(self) -> list[RuleBase]:
         """Who would keep the pod from being tried or bound."""
@@ -362,7 +356,8 @@ class Shadow:
     def _try(self, one: _Tried, placed: Placed, framework: Framework) -> _Found:
         pod, snapshot, row = placed.decision.pod, placed.snapshot, placed.decision.row
         asked = one.plugin.ask(pod, snapshot)
-        case = _Case(one.plugin.plan, asked, placed, framework, self._worlds)
+        seen = self._worlds.asked(pod, snapshot)
+        case = _Case(one.plugin.plan, asked, placed, framework, self._worlds, *seen)
         held, rejected, after = case.holding(), case.rejecting(), case.after()
         winner, moved = case.winner(rejects=bool(rejected))
         rules: dict[str, Sequence[RuleBase]] = {

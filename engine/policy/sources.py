@@ -20,6 +20,7 @@ SUFFIX: Final = ".policy"
 Texts = Mapping[str, "str | bytes"]
 _OF_TESTS: Final = ".policytest"
 _LOOKS: Final = 5
+_EVERY_SECONDS: Final = 0.5
 
 _LOG = logging.getLogger(__name__)
 
@@ -193,15 +194,12 @@ def is_policy(name: str) -> bool:
 class FolderSource:
     """A folder of NAME.policy files, looked at every so often."""
 
-    def __init__(
-        self, folder: Path, offer: Offer, clock: Clock, every_seconds: float = 0.5
-    ) -> None:
+    def __init__(self, folder: Path, offer: Offer, clock: Clock) -> None:
         self.title = f"folder {folder}"
         """How the source is called in messages."""
         self._folder = folder
         self._offer = offer
         self._clock = clock
-        self._every = every_seconds
         self.due = clock.monotonic()
         """When it looks again."""
         self._last: dict[str, str | bytes] | tuple[()] | None = ()
@@ -209,7 +207,7 @@ class FolderSource:
     def step(self, deadline: float) -> bool:  # noqa: ARG002 - reading a folder is one step
         """Looks if it is time; implements `scheduler.Background`."""
         if self._clock.monotonic() >= self.due:
-            self.due = self._clock.monotonic() + self._every
+            self.due = self._clock.monotonic() + _EVERY_SECONDS
             self.look()
         return False
 
