@@ -25,7 +25,6 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot
-from engine.policy.findings import new_compiler
 from engine.simulate.journal import replay
 
 _RULE: Final = re.compile(r"\((\S+):(\d+)\)$")
@@ -75,8 +74,7 @@ def asked(journal: Path, texts: Mapping[str, bytes]) -> Changes:
     Raises:
         click.ClickException: the file is no journal, or the policies cannot be used with it.
     """
-    compiler, changes = new_compiler(), Changes()
-    recorded, changed = frameworks_of(compiler), frameworks_of(compiler, texts)
+    changes, recorded, changed = Changes(), frameworks_of(), frameworks_of(texts)
     frameworks: list[Frameworks] = []
 
     def rules(files: Mapping[str, str], settings: Mapping[str, str]) -> Frameworks:

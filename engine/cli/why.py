@@ -28,7 +28,6 @@ from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
 from engine.kube.errors import KubeError
 from engine.objects import Pod
-from engine.policy.findings import new_compiler
 from engine.simulate.journal import replay
 
 _NAMES: Final = 4
@@ -237,7 +236,6 @@ class _Last:
     times: int = 0
     line: int = 0
     at: float = 0.0
-    told: Explanation | None = None
     lines: tuple[str, ...] = ()
     values: dict[str, Any] | None = None
 
@@ -254,7 +252,7 @@ def _of_journal(what: str, name: str, path: Path, request: Request) -> None:
             return
         told = explain(pod, snapshot, framework)
         last.times += 1
-        last.line, last.at, last.told = line, snapshot.now, told
+        last.line, last.at = line, snapshot.now
         # Words are made while the snapshot is the newest.
         last.lines = tuple(lines_of(told, request.most, request.nodes))
         last.values = object_of(told, request.most, request.nodes)
@@ -271,6 +269,6 @@ def _of_journal(what: str, name: str, path: Path, request: Request) -> None:
 
 def _replayed(path: Path, watch: Callable[[int, PodInfo, Snapshot, Framework], None]) -> None:
     try:
-        replay(path, frameworks_of(new_compiler()), watch)
+        replay(path, frameworks_of(), watch)
     except (OSError, ValueError) as wrong:
         raise click.ClickException(str(wrong)) from wrong

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
-from itertools import count
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -47,7 +46,7 @@ from engine.policy.waking import (
     of_pod_alone,
     sorted_events,
 )
-from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, Seen, SnapshotWorld
+from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, SnapshotWorld
 
 _R = TypeVar("_R", bound=RuleBase)
 _MINUTE: Final = 60.0
@@ -57,9 +56,6 @@ _PAST: Final = 0.001
 _LONGEST_PAUSE: Final = 10.0
 #: As the state of a filter: what the pod is to the rules is asked at each snapshot.
 _ANEW: Final = object()
-_REMEMBERED: Final = 4096
-#: No two worlds that differ have the same one, of whatever profile they are.
-_STAMPS: Final = count(1)
 
 
 class Worlds:
@@ -68,22 +64,12 @@ class Worlds:
     def __init__(self, zone: tzinfo, gpus: Sequence[str] = DEFAULT_GPUS) -> None:
         self._keeps = Kept(zone, gpus)
         self._last: SnapshotWorld | None = None
-        self._stamp = 0
 
     def of(self, snapshot: Snapshot, asker: str = "") -> SnapshotWorld:
         """The world over this snapshot, made once a snapshot, as this pod (a UID) sees it."""
         last = self._last
         if last is None or last.snapshot is not snapshot:
-            # What a plan keeps between cycles depends on rows and samples both.
-            generation, samples = snapshot.generation, snapshot.signals.version
-            worlds = self._keeps.seen
-            seen = worlds.get(self._stamp)
-            if seen is None or (seen.generation, seen.samples) != (generation, samples):
-                self._stamp = next(_STAMPS)
-                worlds[self._stamp] = Seen(generation, samples)
-                if len(worlds) > _REMEMBERED:
-                    del worlds[next(iter(worlds))]
-            last = self._last = SnapshotWorld(snapshot, self._stamp, self._keeps)
+            last = self._last = SnapshotWorld(snapshot, self._keeps)
         last.asker = asker
         return last
 

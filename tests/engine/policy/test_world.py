@@ -133,7 +133,7 @@ def cache():
 
 
 def world_of(cache, zone="UTC", now=NOON):
-    return SnapshotWorld(cache.snapshot(now), 1, Kept(ZoneInfo(zone)))
+    return SnapshotWorld(cache.snapshot(now), Kept(ZoneInfo(zone)))
 
 
 def text(world, code):
