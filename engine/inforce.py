@@ -34,6 +34,7 @@ from engine.policy.bundle import (
     in_a_line,
     together,
 )
+from engine.policy.findings import new_compiler
 from engine.policy.guard import Guard, Load
 from engine.policy.reloader import Kept, Listener, Reloader
 from engine.policy.sources import (
@@ -45,7 +46,6 @@ from engine.policy.sources import (
     selected_source,
     title_of,
 )
-from engine.policy.support import new_compiler
 from engine.policy.tenants import Tenants, tenant_source
 from engine.policysections import PoliciesSection
 from engine.scheduler import Background

@@ -15,7 +15,7 @@ from dsl.parser import Parser
 from dsl.source import make_source
 from dsl.syntax import Header, MetricDecl, ParamDecl
 from engine.cli import main
-from engine.policy.support import new_compiler
+from engine.policy.findings import new_compiler
 from engine.policytests.running import Runner
 
 ROOT = Path(__file__).parents[1]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Final
 
 import click
+
+from engine.spelling import nearest
 
 _GROUPS: Final = {
     "Write policies": {
@@ -56,9 +57,7 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """See `click.Group.get_command`."""
         if cmd_name not in _COMMANDS:
-            near = get_close_matches(cmd_name, _COMMANDS, n=1)
-            meant = f" Did you mean {near[0]!r}?" if near else ""
-            ctx.fail(f"No such command {cmd_name!r}.{meant}")
+            ctx.fail(f"No such command {cmd_name!r}{nearest(cmd_name, _COMMANDS)}")
         command = import_module(f"engine.cli.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command

@@ -27,12 +27,11 @@ from dsl.source import SourceFile, Span, make_source
 from dsl.tenants import Tenant
 from engine.cli.formats import to_github, to_sarif
 from engine.cli.refusals import reported
-from engine.policy.shares import place_in
-from engine.policy.support import (
+from engine.policy.findings import (
     at_load,
     installed,
     new_compiler,
-    of_all,
+    place_in,
     without_policy,
 )
 
@@ -294,13 +293,12 @@ def _beside(group: Mapping[str, bytes]) -> dict[str, str]:
 
 def _at_load(result: CompileResult, job: _Job) -> Iterator[Diagnostic]:
     """What a scheduler would refuse although the text is right."""
-    yield from of_all(result.understood)
-    for plan in result.understood:
-        run = plan if job.settings is None else job.settings.applied(plan)
-        if run.mode != "off":
-            known = installed() if job.settings is None else job.settings.binders
-            yield from at_load(run, known)
-    job.plans.extend(result.understood)
+    settings, plans = job.settings, result.understood
+    job.plans.extend(plans)
+    if settings is None:
+        return at_load(plans, installed(), {})
+    run = [settings.applied(plan) for plan in plans]
+    return at_load(run, settings.binders, settings.profiles_of(run))
 
 
 def _beyond_files(job: _Job) -> Iterator[Diagnostic]:

@@ -21,8 +21,8 @@ from engine.kube.resources import KINDS, config_maps, namespaces, nodes, pods
 from engine.kube.session import KubeClient, Session
 from engine.objects import Node, Pod
 from engine.policy.bundle import Bundle
+from engine.policy.findings import new_compiler
 from engine.policy.sources import Texts, files_of, policies_in
-from engine.policy.support import new_compiler
 from engine.signals.prometheus import PrometheusRefresher
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab

@@ -18,7 +18,7 @@ from engine.config import BerthDocument, ConfigError, SchedulerDocument, parse, 
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
 from engine.policy.bundle import Refusal, compile_at_once, compile_settings, in_a_line
-from engine.policy.support import new_compiler
+from engine.policy.findings import new_compiler
 
 _VERSIONS: Final = ("v1", "v1beta3")
 _GROUP: Final = "kubescheduler.config.k8s.io"

@@ -7,18 +7,28 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
+from dsl import reference
+from dsl.diagnostics import render, to_json
+from dsl.evaluate import BUDGET, SIZE, Understood, understand
+from dsl.nearest import closest
+from dsl.parser import Parser
+from dsl.plan import MetricSpec
+from dsl.quantities import parse_number, parse_time
+from dsl.schema import CATALOGUE
+from dsl.types import PLAIN, Level, is_missing, scale_of, show
+from engine.cli import options
 from engine.cli.manifests import Objects
 from engine.clock import SystemClock
 from engine.display import LINE, plain
-
-if TYPE_CHECKING:
-    from dsl.evaluate import Understood
-    from dsl.plan import MetricSpec
-    from engine.simulate.samples import Samples
+from engine.framework.podinfo import make_pod_info
+from engine.objects import ObjectMeta, Pod
+from engine.policy.plugin import Worlds
+from engine.policy.world import DEFAULT_GPUS, PodSubject
+from engine.simulate.samples import Samples
 
 #: A metric and the node it is of, or None for all -> its sample as written.
 Given = Mapping[tuple[str, str | None], str]
@@ -32,8 +42,6 @@ def samples_of(
     given: Given, specs: Iterable[MetricSpec], nodes: Iterable[str], now: float
 ) -> Samples:
     """The samples of the command line for what policies read, all of them new."""
-    from engine.simulate.samples import Samples
-
     columns: dict[str, dict[str, float]] = {}
     taken: dict[str, dict[str, float]] = {}
     others: dict[str, list[tuple[list[str], float]]] = {}
@@ -53,8 +61,6 @@ def samples_of(
 
 
 def _sample(text: str, spec: MetricSpec) -> float:
-    from dsl.quantities import parse_number
-
     plain = text.endswith("%") and spec.scale == _PERCENT
     return parse_number(text) * (1.0 if plain else spec.scale)
 
@@ -65,9 +71,6 @@ def read_metrics(given: tuple[str, ...], objects: Objects) -> dict[tuple[str, st
     Raises:
         click.ClickException: one of them is neither, or names no node.
     """
-    from dsl.quantities import parse_number
-    from dsl.types import is_missing
-
     samples: dict[tuple[str, str | None], str] = {}
     for one in given:
         left, equals, value = one.partition("=")
@@ -87,13 +90,6 @@ def values_of(
 
     `option` is what stands before the names of options, as the user writes them.
     """
-    from dsl import reference
-    from dsl.types import Level
-    from engine.framework.podinfo import make_pod_info
-    from engine.objects import ObjectMeta, Pod
-    from engine.policy.plugin import Worlds
-    from engine.policy.world import DEFAULT_GPUS, PodSubject
-
     if understood.of_pod and objects.pod is None:
         return f"needs a pod: {option}pod FILE"
     of_node = understood.expr.level is Level.NODE
@@ -118,8 +114,6 @@ def values_of(
 
 def properties(understood: Understood) -> tuple[tuple[str, str], ...]:
     """Type, unit, level, reads and cost of an expression, in words."""
-    from dsl.evaluate import BUDGET, SIZE
-
     kind = understood.expr.type
     unit = "none" if kind.unit is None or kind.unit.is_plain else str(kind.unit)
     return (
@@ -140,8 +134,6 @@ def _cost(share: float, nodes: int, pods: int) -> str:
 
 def value_lines(understood: Understood, values: Values | str) -> Iterator[str]:
     """The values as they are shown, one line for each pod and node."""
-    from dsl.types import show
-
     if isinstance(values, str):
         yield f"<none>  {values}"
         return
@@ -161,8 +153,7 @@ def value_lines(understood: Understood, values: Values | str) -> Iterator[str]:
 @click.option("--metric", "metrics", multiple=True, metavar="NAME[@NODE]=VALUE",
               help="A sample of a metric, of one node or of all.")  # fmt: skip
 @click.option("--now", metavar="TIME", help="The time, such as 2025-03-01T10:00:00Z.")
-@click.option("--format", "style", type=click.Choice(["text", "json"]), default="text",
-              show_default=True, help="How to print the result.")  # fmt: skip
+@options.FORMAT
 def command(
     expression: str,
     pods: tuple[Path, ...],
@@ -172,11 +163,6 @@ def command(
     style: str,
 ) -> None:
     """Exit 1 if the expression is wrong."""
-    # The language is imported by the commands that need it: it costs what `version` should not.
-    from dsl.diagnostics import render, to_json
-    from dsl.evaluate import understand
-    from dsl.parser import Parser
-
     objects = Objects()
     for path in (*nodes, *pods):
         objects.read(path)
@@ -206,9 +192,6 @@ def _known_metrics(given: Iterable[str], understood: Understood) -> None:
     Raises:
         click.ClickException: names it, and the one that may be meant.
     """
-    from dsl.nearest import closest
-    from dsl.schema import CATALOGUE
-
     read = {one.name for one in understood.metrics.values()}
     for name in sorted(set(given) - read - set(CATALOGUE)):
         near = closest(name, sorted(read)) or closest(name, sorted(CATALOGUE))
@@ -222,9 +205,6 @@ def read_time(text: str | None) -> float:
     Raises:
         click.ClickException: it is no time.
     """
-    from dsl.quantities import parse_time
-    from dsl.types import is_missing
-
     if text is None:
         return SystemClock().time()
     moment = parse_time(text)
@@ -234,8 +214,6 @@ def read_time(text: str | None) -> float:
 
 
 def _as_object(understood: Understood, values: Values | str) -> dict[str, object]:
-    from dsl.types import PLAIN, is_missing, scale_of, show
-
     told: dict[str, object] = dict(properties(understood))
     told |= {"reads": list(understood.reads), "cost": understood.units}
     if isinstance(values, str):

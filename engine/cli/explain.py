@@ -62,8 +62,7 @@ last, over a port-forward to the replica that leads, for instance.
 @click.option("--ca-file", metavar="FILE", help="With --scheduler: whose certificate it has.",
               type=click.Path(path_type=Path, exists=True, dir_okay=False))  # fmt: skip
 @click.option("--insecure", is_flag=True, help="With --scheduler: any certificate will do.")
-@click.option("--format", "style", type=click.Choice(["text", "json"]), default="text",
-              show_default=True, help="How to print it.")  # fmt: skip
+@options.FORMAT
 def command(words: tuple[str, ...], style: str, now: str | None, **given: Any) -> None:  # noqa: ANN401 - click's options by name
     """One word is of the language; two are `pod` or `node` and a name."""
     if len(words) == 1 and words[0] not in _SUBJECTS:

@@ -24,7 +24,7 @@ from engine.policy.affinity import (
     said,
     text_of,
 )
-from engine.policy.support import new_compiler
+from engine.policy.findings import new_compiler
 
 _TOO_MANY: Final = "# Not said: written out, all of this is more terms than a pod should have."
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Any
 
@@ -31,6 +30,8 @@ from engine.policy.bundle import Bundle
 from engine.sections import LeaderElection
 from engine.serving.certificates import CertificateError
 from engine.serving.server import ListenError, ServerOptions
+
+_LOG = logging.getLogger("engine")
 
 
 @click.command("extender", help="Serve policies to a kube-scheduler that may not be replaced.")
@@ -78,18 +79,13 @@ def command(*, verbosity: int, url: str | None, print_config: bool, **flags: Any
         click.echo(stanza(url or own), nl=False)
         return
     log_of_a_process(verbosity, as_json=False)
-    log = logging.getLogger("engine")
+    hooks = Hooks(accepted=[_tell])
+    run_until_told(App(_options(flags), clock=SystemClock(), hooks=hooks).run)
 
-    asked = _options(flags)
 
-    def tell(bundle: Bundle) -> None:
-        for line in unsaid(bundle.plans):
-            log.warning("%s", line)
-
-    async def run(stop: asyncio.Event) -> None:
-        await App(asked, clock=SystemClock(), hooks=Hooks(accepted=[tell])).run(stop)
-
-    run_until_told(run)
+def _tell(bundle: Bundle) -> None:
+    for line in unsaid(bundle.plans):
+        _LOG.warning("%s", line)
 
 
 def stanza(url: str) -> str:

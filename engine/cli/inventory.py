@@ -30,7 +30,7 @@ from engine.kube.errors import KubeError
 from engine.kube.listing import list_all
 from engine.kube.session import KubeClient, Session
 from engine.objects import Node
-from engine.policy.support import new_compiler
+from engine.policy.findings import new_compiler
 from engine.signals.once import ask_once
 from engine.signals.spec import SignalSpec
 

@@ -17,6 +17,14 @@ KUBECONFIG: Final = click.option(
     metavar="FILE",
     help="Cluster to use; else its pod's, $KUBECONFIG, ~/.kube/config.",
 )
+FORMAT: Final = click.option(
+    "--format",
+    "style",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How to print it.",
+)
 POLICIES: Final = click.option("--policies", metavar="DIR", help="Folder of .policy files.")
 POLICY_CONFIGMAP: Final = click.option(
     "--policy-configmap", metavar="NS/NAME", help="ConfigMap of NAME.policy keys."

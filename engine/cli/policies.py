@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 
 import click
 
 import policies
+from engine.spelling import nearest
 
 
 def description(text: str) -> str:
@@ -33,8 +33,7 @@ def command(name: str | None, *, tests: bool) -> None:
         return
     name = name.removesuffix(".policy")
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean {near[0]}?" if near else "berth policies lists them"
-        click.echo(f"Error: there is no bundled policy {name}; {hint}", err=True)
+        hint = nearest(name, names) or "; berth policies lists them"
+        click.echo(f"Error: there is no bundled policy {name}{hint}", err=True)
         sys.exit(1)
     click.echo((policies.tests if tests else policies.text)(name), nl=False)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
+from msgspec.structs import replace
 
+from dsl.diagnostics import Diagnostic, Fix, Label, render
+from dsl.evaluate import check_declarations, declaration_name, understand
+from dsl.functions import AGGREGATES, FUNCTIONS, FunctionSpec
+from dsl.parser import Parser
+from dsl.schema import CATALOGUE, FIELDS, FieldSpec, MetricDefinition
+from dsl.source import Span, make_source
 from engine.cli.eval import properties, read_metrics, read_time, value_lines, values_of
 from engine.cli.manifests import Objects
-
-if TYPE_CHECKING:
-    from dsl.diagnostics import Diagnostic
-    from dsl.parser import Parser
 
 _PROMPT: Final = "berth> "
 _HELP: Final = """\
@@ -70,8 +73,6 @@ class Session:
     # ---- expressions and declarations
 
     def _evaluate(self, line: str, *, only_type: bool = False) -> Iterator[str]:
-        from dsl.evaluate import understand
-
         declared = "".join(f"{one}\n" for one in self.declared.values())
         understood, found = understand(self.parser, line, declarations=declared, name="line")
         if found:
@@ -86,14 +87,10 @@ class Session:
         yield from value_lines(understood, values)
 
     def _is_declaration(self, line: str) -> bool:
-        from dsl.evaluate import declaration_name
-
         # `let` alone, or `metric > 3`, is an expression with an error of its own.
         return "=" in line or declaration_name(self.parser, line) is not None
 
     def _declare(self, line: str) -> Iterator[str]:
-        from dsl.evaluate import check_declarations, declaration_name
-
         name = declaration_name(self.parser, line)
         kept = {key: text for key, text in self.declared.items() if key != name}
         declared = "".join(f"{one}\n" for one in kept.values())
@@ -104,8 +101,6 @@ class Session:
             self.declared = {**kept, name: line}
 
     def _shown(self, found: tuple[Diagnostic, ...], declared: str) -> str:
-        from dsl.diagnostics import render
-
         told = [_of_line(one, len(declared)) for one in found]
         return render(told, color=self.color).rstrip()
 
@@ -122,8 +117,8 @@ class Session:
             "now": self._now,
             "type": lambda text: self._evaluate(text, only_type=True),
             "fields": _fields,
-            "functions": lambda _: _functions(),
-            "metrics": lambda _: _metrics(),
+            "functions": lambda _: _listed(dict(sorted(FUNCTIONS.items()))),
+            "metrics": lambda _: _listed(CATALOGUE),
             "names": lambda _: iter(self.declared.values()),
             "forget": self._forget,
             "quit": self._quit,
@@ -168,11 +163,6 @@ def _of_line(one: Diagnostic, before: int) -> Diagnostic:
 
     A finding that also shows a declaration keeps the lines as `:names` has them.
     """
-    from msgspec.structs import replace
-
-    from dsl.diagnostics import Fix, Label
-    from dsl.source import Span, make_source
-
     spans = [one.span, *(label.span for label in one.labels)]
     if not before or min(span.start for span in spans) < before:
         return one
@@ -190,36 +180,20 @@ def _of_line(one: Diagnostic, before: int) -> Diagnostic:
 
 
 def _fields(word: str) -> Iterator[str]:
-    from dsl.schema import FIELDS
-
     shown = {name: spec for name, spec in FIELDS.items() if word in name}
     if not shown:
         raise click.ClickException(f"no field has {word} in its name")
-    width = max(len(name) for name in shown)
-    for name, spec in shown.items():
-        yield f"{name:<{width}}  {spec.doc}"
+    return _listed(shown)
 
 
-def _functions() -> Iterator[str]:
-    from dsl.functions import FUNCTIONS
-
-    width = max(len(name) for name in FUNCTIONS)
-    yield from (f"{name:<{width}}  {spec.doc}" for name, spec in sorted(FUNCTIONS.items()))
-
-
-def _metrics() -> Iterator[str]:
-    from dsl.schema import CATALOGUE
-
-    width = max(len(name) for name in CATALOGUE)
-    yield from (f"{name:<{width}}  {spec.doc}" for name, spec in CATALOGUE.items())
+def _listed(specs: Mapping[str, FieldSpec | FunctionSpec | MetricDefinition]) -> Iterator[str]:
+    width = max(map(len, specs))
+    return (f"{name:<{width}}  {spec.doc}" for name, spec in specs.items())
 
 
 @click.command("repl", help="Try expressions of the policy language line by line.")
 def command() -> None:
     """Reads lines until the end of the input."""
-    # The language is imported by the commands that need it: it costs what `version` should not.
-    from dsl.parser import Parser
-
     session = Session(Parser(), color=sys.stdout.isatty())
     asking = sys.stdin.isatty()
     if asking:
@@ -249,9 +223,6 @@ def _complete() -> None:
         import readline
     except ImportError:
         return
-    from dsl.functions import AGGREGATES, FUNCTIONS
-    from dsl.schema import FIELDS
-
     words = [*FIELDS, *(f"{name}(" for name in (*FUNCTIONS, *AGGREGATES))]
 
     def complete(text: str, state: int) -> str | None:

@@ -17,18 +17,19 @@ from engine.framework.frameworks import Frameworks
 from engine.plugins.profiles import make_profiles
 from engine.policy import chain
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
+from engine.policy.findings import new_compiler
 from engine.policy.sources import Texts
-from engine.policy.support import new_compiler
 from engine.simulate.journal import FrameworksOf, replay
 
 
-def frameworks_of(compiler: Compiler, instead: Texts | None = None) -> FrameworksOf:
+def frameworks_of(instead: Texts | None = None) -> FrameworksOf:
     """What makes the frameworks of a journal's rules and settings, for `simulate.replay`.
 
     With other texts `instead` of the rules of the journal, under its settings. It raises
     click.ClickException for rules and profiles that this version refuses, and ValueError for
     settings that are none.
     """
+    compiler = new_compiler()
 
     def frameworks(files: Texts, settings: Mapping[str, str]) -> Frameworks:
         read = Settings.model_validate_json(settings.get("settings", ""))
@@ -59,7 +60,7 @@ def ruled(settings: Settings, files: Texts | None, compiler: Compiler) -> tuple[
 @reported(ValueError)
 def command(journal: Path) -> None:
     """Exit 1 if any decision comes out differently."""
-    report = replay(journal, frameworks_of(new_compiler()))
+    report = replay(journal, frameworks_of())
     for difference in report.differences:
         click.echo(plain(difference))
     if report.cut:

@@ -8,7 +8,11 @@ from pathlib import Path
 import click
 
 import engine
+from dsl.diagnostics import render
+from engine.cli import options
 from engine.display import plain
+from engine.policytests.report import as_json, as_junit, as_text
+from engine.policytests.running import Runner, find_files
 
 
 def bundled_policies() -> Path | None:
@@ -26,14 +30,7 @@ def bundled_policies() -> Path | None:
     "--deny-skipped", is_flag=True, help="Fail tests in which no rule applies to the pod."
 )
 @click.option("--coverage", is_flag=True, help="Say which rules rejected, passed, scored.")
-@click.option(
-    "--format",
-    "style",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="How to print the results.",
-)
+@options.FORMAT
 @click.option(
     "--junit",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -44,11 +41,6 @@ def command(
     paths: tuple[Path, ...], style: str, junit: Path | None, *, coverage: bool, deny_skipped: bool
 ) -> None:
     """Runs the tests of all paths; without one, of the working folder."""
-    # The language is imported by the commands that need it: it costs what `version` should not.
-    from dsl.diagnostics import render
-    from engine.policytests.report import as_json, as_junit, as_text
-    from engine.policytests.running import Runner, find_files
-
     places = paths or (Path(),)
     runner = Runner(bundled_policies(), deny_skipped=deny_skipped)
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +53,7 @@ from engine.webhook.registration import Place, webhooks
 def command(*, verbosity: int, logging_format: str, **flags: Any) -> None:  # noqa: ANN401 - each has its own type
     """Answers until SIGTERM or SIGINT, as a scheduler of the same configuration would."""
     log_of_a_process(verbosity, as_json=logging_format == "json")
-
-    async def run(stop: asyncio.Event) -> None:
-        await Webhook(_options(flags), SystemClock()).run(stop)
-
-    run_until_told(run)
+    run_until_told(Webhook(_options(flags), SystemClock()).run)
 
 
 def _options(flags: dict[str, Any]) -> WebhookOptions:

@@ -1,9 +1,15 @@
-"""`berth check --journal`: what changed policies would have done with pods of a journal."""
+"""`berth check --journal`: what changed policies would have done with pods of a journal.
+
+Each decision is asked of both policies, on the state that was recorded, so what would have followed
+from a pod elsewhere is not seen; nobody is evicted.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -12,13 +18,54 @@ from dsl.plan import Plan
 from dsl.source import Span
 from engine.cli.refusals import reported
 from engine.cli.replay import frameworks_of
+from engine.cycle import decide
 from engine.display import plain
-from engine.policy.support import new_compiler
-from engine.simulate.changes import Changes, Outcome, weighed
+from engine.framework.decision import FitError
+from engine.framework.frameworks import Frameworks
+from engine.framework.podinfo import PodInfo
+from engine.framework.runtime import Framework
+from engine.framework.snapshot import Snapshot
+from engine.simulate.journal import replay
 
 _RULE: Final = re.compile(r"\((\S+):(\d+)\)$")
 """File and line at the end of what a rule says; see `policy.acting`."""
 _SHOWN: Final = 20
+_NEWEST: Final = 1_000
+"""So many decisions are kept, the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Where a pod goes by the policies of a journal, and by others; None: nowhere, and why."""
+
+    pod: str
+    was: str | None
+    now: str | None
+    why: FitError | None = None
+
+
+@dataclass(slots=True)
+class Changes:
+    """The newest decisions of a journal, by both."""
+
+    each: deque[Outcome] = field(default_factory=lambda: deque(maxlen=_NEWEST))
+    metrics: set[str] = field(default_factory=set)
+    """The ids of those that the journal knows."""
+
+    @property
+    def elsewhere(self) -> list[Outcome]:
+        """Pods that would go to another node."""
+        return [one for one in self.each if one.was and one.now and one.was != one.now]
+
+    @property
+    def nowhere(self) -> list[Outcome]:
+        """Pods that would find no node, and did."""
+        return [one for one in self.each if one.was and not one.now]
+
+    @property
+    def somewhere(self) -> list[Outcome]:
+        """Pods that would find a node, and did not."""
+        return [one for one in self.each if one.now and not one.was]
 
 
 def asked(journal: Path, texts: Mapping[str, bytes]) -> Changes:
@@ -27,9 +74,21 @@ def asked(journal: Path, texts: Mapping[str, bytes]) -> Changes:
     Raises:
         click.ClickException: the file is no journal, or the policies cannot be used with it.
     """
-    compiler = new_compiler()
+    changes, recorded, changed = Changes(), frameworks_of(), frameworks_of(texts)
+    frameworks: list[Frameworks] = []
+
+    def rules(files: Mapping[str, str], settings: Mapping[str, str]) -> Frameworks:
+        frameworks[:] = [changed(files, settings)]
+        return recorded(files, settings)
+
+    def watch(_line: int, pod: PodInfo, snapshot: Snapshot, framework: Framework) -> None:
+        was = decide(pod, snapshot, framework)
+        now = decide(pod, snapshot, frameworks[0].of(pod))
+        changes.each.append(Outcome(pod.key, was.node, now.node, now.fit_error))
+
     with reported(ValueError, OSError):
-        return weighed(journal, frameworks_of(compiler), frameworks_of(compiler, texts))
+        changes.metrics = replay(journal, rules, watch).metrics
+    return changes
 
 
 def told(changes: Changes, journal: Path, plans: Sequence[Plan]) -> Iterator[str]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ import click
 import numpy as np
 from msgspec.structs import replace
 
+from dsl.nearest import closest
 from engine.cli.clusters import Cluster, from_files, from_server
 from engine.cli.loop import run_in_loop
 from engine.cli.replay import frameworks_of
@@ -28,7 +28,6 @@ from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
 from engine.kube.errors import KubeError
 from engine.objects import Pod
-from engine.policy.support import new_compiler
 from engine.simulate.journal import replay
 
 _NAMES: Final = 4
@@ -96,7 +95,7 @@ def _pod(name: str, cluster: Cluster, request: Request) -> None:
     key = name if "/" in name else f"default/{name}"
     pod = cluster.pods.get(key)
     if pod is None:
-        raise click.ClickException(_no_pod(key, cluster.pods))
+        raise _unknown("pod", key, cluster.pods)
     lab = cluster.lab
     info = make_pod_info(_unbound(pod))
     if pod.node_name:
@@ -188,18 +187,17 @@ def _reason(pod: Pod) -> str | None:
     return next((one.reason for one in each if one.type == "PodScheduled"), None)
 
 
-def _no_pod(key: str, pods: Sequence[str] | Any) -> str:  # noqa: ANN401 - any collection of keys
-    near = get_close_matches(key, list(pods), n=1)
-    return f"there is no pod {key}" + (f"; did you mean {near[0]}?" if near else "")
-
-
 def _known(names: Sequence[str], snapshot: Snapshot) -> None:
     for name in names:
         if snapshot.nodes.row(name) < 0:
             there = np.flatnonzero(snapshot.nodes.present).tolist()
-            near = get_close_matches(name, map(snapshot.nodes.name, there), n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise click.ClickException(f"there is no node {name}{hint}")
+            raise _unknown("node", name, map(snapshot.nodes.name, there))
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> click.ClickException:
+    near = closest(name, known)
+    hint = "" if near is None else f"; did you mean {near}?"
+    return click.ClickException(f"there is no {what} {name}{hint}")
 
 
 # ---- a node -------------------------------------------------------------------------------------
@@ -238,7 +236,6 @@ class _Last:
     times: int = 0
     line: int = 0
     at: float = 0.0
-    told: Explanation | None = None
     lines: tuple[str, ...] = ()
     values: dict[str, Any] | None = None
 
@@ -255,14 +252,14 @@ def _of_journal(what: str, name: str, path: Path, request: Request) -> None:
             return
         told = explain(pod, snapshot, framework)
         last.times += 1
-        last.line, last.at, last.told = line, snapshot.now, told
+        last.line, last.at = line, snapshot.now
         # Words are made while the snapshot is the newest.
         last.lines = tuple(lines_of(told, request.most, request.nodes))
         last.values = object_of(told, request.most, request.nodes)
 
     _replayed(path, watch)
     if last.values is None:
-        raise click.ClickException(_no_pod(key, seen))
+        raise _unknown("pod", key, seen)
     at = datetime.fromtimestamp(last.at, UTC).isoformat(timespec="seconds")
     decided = "once" if last.times == 1 else f"{last.times} times"
     head = f"Decided {decided}; the last time at {at}, line {last.line} of {path}."
@@ -272,6 +269,6 @@ def _of_journal(what: str, name: str, path: Path, request: Request) -> None:
 
 def _replayed(path: Path, watch: Callable[[int, PodInfo, Snapshot, Framework], None]) -> None:
     try:
-        replay(path, frameworks_of(new_compiler()), watch)
+        replay(path, frameworks_of(), watch)
     except (OSError, ValueError) as wrong:
         raise click.ClickException(str(wrong)) from wrong

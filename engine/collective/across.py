@@ -1,9 +1,13 @@
-"""Victims on several nodes at once, for a pod whose constraints span nodes.
+"""Victims on several nodes: for a pod whose constraints span nodes, or that exceeds a quota.
 
-Of the nodes whose pods may go the most promising ones are looked at: those with pods that such a
-constraint is about first, then those with few pods. All their pods are thought away; where the pod
-does not fit even then, nothing is searched. Then one node is tried, two, three, as many as the rule
-allows; of what suffices pods are given back as in `victims`.
+For constraints (`across`) the most promising nodes whose pods may go are looked at: those with pods
+that such a constraint is about first, then those with few pods. All their pods are thought away;
+where the pod does not fit even then, nothing is searched. Then one node is tried, two, three, as
+many as the rule allows; of what suffices pods are given back as in `victims`.
+
+For a quota (`anywhere`) use has to fall, wherever that is. First the nodes are tried as they are;
+then, one by one, with all their own pods that may go. What is still too much is taken from other
+nodes, the first to go first; at last pods are given back.
 
 Source: kubernetes-sigs/scheduler-plugins pkg/crossnodepreemption at 903da7df, which tries all sets
 of pods; what differs: sets of nodes, few before many, and a bound.
@@ -29,11 +33,14 @@ from engine.collective.victims import (
     protect,
     without,
 )
-from engine.framework.interface import Trial
+from engine.framework.interface import Room, Trial
 from engine.framework.snapshot import BoolColumn
 
 #: Nodes from which pods may leave at once are looked for among so many.
 MOST_NODES: Final = 64
+#: Nodes tried with their own pods gone, and pods that go for one pod of a quota, at most.
+_MOST_TARGETS: Final = 16
+_MOST_PODS: Final = 64
 Rows = NDArray[np.intp]
 
 
@@ -141,3 +148,50 @@ def _prospects(plans: Plans, hunt: Hunt, trial: Trial) -> list[int]:
         (snapshot.nodes.tie_keys[rows], np.count_nonzero(there, axis=0)[rows], ~about[rows])
     )
     return [int(row) for row in rows[order]]
+
+
+def anywhere(plans: Plans, budgets: Sequence[Budget], trial: Trial, rule: Evictions) -> Several:
+    """Tries pods of any nodes, where no node alone helped.
+
+    Args:
+        plans: what the nodes one by one came to.
+        budgets: disruption budgets.
+        trial: the filters for the pod.
+        rule: who else may go once some do.
+    """
+    search = Several(plans, budgets, trial)
+    rooms = trial.rooms(plans.rows[:1]) if len(plans.rows) and rule.more is not None else None
+    each = [] if rooms is None else [one for one in rooms.each if one.anywhere]
+    if not each:
+        return search
+    few = np.count_nonzero(plans.there, axis=0)
+    order = np.lexsort((plans.snapshot.nodes.tie_keys[plans.rows], -few))
+    targets = [int(at) for at in order[:_MOST_TARGETS] if few[at]]
+    for at in (None, *targets):
+        own = np.empty(0, np.intp) if at is None else plans.table[plans.there[:, at], at][::-1]
+        gone = _enough(own, plans, rule, each)
+        if gone is None:
+            continue
+        open_ = search.open(plans.rows if at is None else plans.rows[at : at + 1], gone).tolist()
+        if open_:
+            # The most important first.
+            search.keep(min(open_, key=plans.snapshot.nodes.name), gone[::-1].copy())
+        if search.plans and at is None:
+            break
+    return search
+
+
+def _enough(own: Rows, plans: Plans, rule: Evictions, rooms: Sequence[Room]) -> Rows | None:
+    """These and as many others as bring use down, the first to go first; None: too few."""
+    assert rule.more is not None
+    more = rule.more(own.tolist())
+    rows = np.concatenate((own, np.array(more[:_MOST_PODS], np.intp)))
+    pods, count = plans.snapshot.pods, len(own)
+    for room in rooms:
+        short = int(room.used[0]) + room.need - int(room.limit[0])
+        freed = np.cumsum(room.held_by(pods, rows))
+        enough = int(np.searchsorted(freed, short)) + 1 if short > 0 else 0
+        if enough > len(rows):
+            return None
+        count = max(count, enough)
+    return rows[:count]

@@ -1,9 +1,8 @@
 """Whom to evict for a pod as a rule says: the search, and the choice by the rule's keys.
 
 Node by node first (`victims.plan`). Where that helps on no node and the rule says `across`, the
-pods of two nodes at once, then of three, up to four (`across`); for a quota pods of any nodes
-(`anywhere`). What is tried and in which order
-follows from the snapshot alone, so that the same snapshot gives the same victims.
+pods of two nodes at once, then of three, up to four; for a quota pods of any nodes. What is tried
+and in which order follows from the snapshot alone: the same snapshot gives the same victims.
 """
 
 from __future__ import annotations
@@ -16,17 +15,18 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from dsl.collective import Evictions
-from engine.collective.across import across
-from engine.collective.anywhere import anywhere
+from engine.collective.across import across, anywhere
 from engine.collective.ranking import Ranking
 from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan, starts_of
 from engine.framework.decision import Rank
 from engine.framework.interface import Trial
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import PodColumns, Snapshot
+from engine.framework.snapshot import BoolColumn, PodColumns, Snapshot
 
 #: Dry runs that one search makes at most; a node, or a set of nodes, that was begun is finished.
 MOST_RUNS: Final = 1_000
+_NOT_ALL: Final = "Not all sets of nodes were tried"
+_LOWEST: Final = np.iinfo(np.int64).min
 
 
 class Preemption(Struct, frozen=True):
@@ -36,16 +36,12 @@ class Preemption(Struct, frozen=True):
         row: the node row to nominate; -1 where nothing helps.
         victims: the pods to evict.
         violations: how many of them a disruption budget protects.
-        runs: dry runs that it took, those apart that vectors answered.
-        cut_short: whether the bound on dry runs ended the search.
-        reasons: why nothing helps, by nodes.
+        reasons: why nothing helps, by nodes, and whether not all was tried.
     """
 
     row: int = -1
     victims: tuple[PodInfo, ...] = ()
     violations: int = 0
-    runs: int = 0
-    cut_short: bool = False
     reasons: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -71,18 +67,20 @@ def search(
     hunt = hunt_of(evictions, snapshot)
     plans = plan(snapshot, rows, hunt, budgets, trial, most=MOST_RUNS)
     one = _cheapest(evictions, [plans])
-    spreads = evictions.across > 1 or evictions.more is not None
-    if one is not None or not spreads or not evictions.ordered:
-        return one or _nothing(plans, plans.runs, cut_short=plans.left_out > 0)
+    if one is not None:
+        return one
+    reasons = dict(plans.reasons)
+    if plans.left_out:
+        reasons[f"not tried within {MOST_RUNS} dry runs"] = plans.left_out
+    if not evictions.ordered or (evictions.across <= 1 and evictions.more is None):
+        return Preemption(reasons=reasons)
     if evictions.more is not None:
         found = anywhere(plans, budgets, trial, evictions)
     else:
         found = across(plans, hunt, budgets, trial, evictions, MOST_RUNS)
-    some = _cheapest(evictions, found.plans)
-    runs = plans.runs + found.runs
-    if some is None:
-        return _nothing(plans, runs, cut_short=plans.left_out > 0 or found.cut_short)
-    return Preemption(some.row, some.victims, some.violations, runs, found.cut_short)
+    if found.cut_short:
+        reasons[_NOT_ALL] = len(rows)
+    return _cheapest(evictions, found.plans) or Preemption(reasons=reasons)
 
 
 def hunt_of(evictions: Evictions, snapshot: Snapshot) -> Hunt:
@@ -93,64 +91,60 @@ def hunt_of(evictions: Evictions, snapshot: Snapshot) -> Hunt:
     return Hunt(may_go, Ranking.given(snapshot, ordered[::-1]), Kinds())
 
 
-def _nothing(plans: Plans, runs: int, *, cut_short: bool) -> Preemption:
-    reasons = dict(plans.reasons)
-    if plans.left_out:
-        reasons[f"not tried within {MOST_RUNS} dry runs"] = plans.left_out
-    return Preemption(runs=runs, cut_short=cut_short, reasons=reasons)
-
-
 def _cheapest(evictions: Evictions, several: Sequence[Plans]) -> Preemption | None:
     """Of all nodes that help the first by the rule's keys."""
-    rows, at = [], []
-    for number, plans in enumerate(several):
+    for plans in several:
         if evictions.limit is not None:
             many = plans.helps & (np.count_nonzero(plans.gone, axis=0) > evictions.limit)
             plans.helps &= ~many
             if many.any():
                 words = f"More victims would be needed than the limit of {evictions.limit}"
                 plans.reasons[words] += int(np.count_nonzero(many))
-        left = np.flatnonzero(plans.helps)
-        rows.append(plans.rows[left])
-        at += [(number, one) for one in left.tolist()]
-    if not at:
+    if not any(plans.helps.any() for plans in several):
         return None
-    outcomes = [outcomes_of(plans, np.flatnonzero(plans.helps)) for plans in several]
+    outcomes = [outcomes_of(plans) for plans in several]
     together = {name: np.concatenate([one[name] for one in outcomes]) for name in outcomes[0]}
-    number, best = at[cheapest(evictions.ranks, np.concatenate(rows), together)]
-    plans = several[number]
-    victims = tuple(plans.victims(best))
-    runs = plans.runs
-    return Preemption(int(plans.rows[best]), victims, int(plans.violations[best]), runs)
+    rows = np.concatenate([plans.rows for plans in several])
+    helps = np.concatenate([plans.helps for plans in several])
+    best = int(cheapest(evictions.ranks, rows, together, helps)[0])
+    for plans in several:
+        if best < len(plans.rows):
+            break
+        best -= len(plans.rows)
+    victims, violations = tuple(plans.victims(best)), int(plans.violations[best])
+    return Preemption(int(plans.rows[best]), victims, violations)
 
 
 def cheapest(
-    ranks: Sequence[Rank], rows: NDArray[np.intp], outcomes: Mapping[str, NDArray[Any]]
-) -> int:
-    """Of some nodes, with what evicting there comes to, the first by the keys."""
-    left = np.arange(len(rows))
+    ranks: Sequence[Rank],
+    rows: NDArray[np.intp],
+    outcomes: Mapping[str, NDArray[Any]],
+    helps: BoolColumn,
+) -> NDArray[np.intp]:
+    """Of the nodes where evicting helps, with what that comes to, the first by the keys."""
+    left = np.flatnonzero(helps)
     for rank in ranks:
-        if len(left) == 1:
+        if len(left) <= 1:
             break
-        own = rank(rows[left], {name: column[left] for name, column in outcomes.items()})
+        own = rank(rows, outcomes)[left]
         left = left[own == own.min()]
-    return int(left[0])
+    return left
 
 
-def outcomes_of(plans: Plans, at: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
-    """What would be evicted from each of some nodes, as the fields `victims.*` of the language."""
-    gone = plans.gone[:, at]
-    priority = plans.values("priority", _priority)[:, at].astype(np.float64)
-    highest = np.where(gone, priority, -np.inf).max(axis=0, initial=-np.inf)
+def outcomes_of(plans: Plans) -> dict[str, NDArray[Any]]:
+    """(C,) what would be evicted from each node, as the fields `victims.*` of the language."""
+    gone = plans.gone
+    priority = plans.values("priority", _priority)
+    # Who stays is less important than anybody who goes.
+    highest = np.where(gone, priority, _LOWEST).max(axis=0, initial=_LOWEST)
     # The earliest start among the most important ones: the later, the less is lost.
-    starts = np.where(gone & (priority == highest), plans.values("start", starts_of)[:, at], np.nan)
-    earliest = np.where(np.isnan(starts), np.inf, starts).min(axis=0, initial=np.inf)
+    starts = np.where(gone & (priority == highest), plans.values("start", starts_of), np.nan)
     return {
-        "victims.pdb_violations": plans.violations[at].astype(np.float64),
-        "victims.max_priority": highest,
-        "victims.sum_priority": np.where(gone, priority, 0.0).sum(axis=0),
+        "victims.pdb_violations": plans.violations.astype(np.float64),
+        "victims.max_priority": highest.astype(np.float64),
+        "victims.sum_priority": (priority * gone).sum(axis=0).astype(np.float64),
         "victims.count": np.count_nonzero(gone, axis=0).astype(np.float64),
-        "victims.latest_start": np.where(np.isinf(earliest), np.nan, earliest),
+        "victims.latest_start": np.fmin.reduce(starts, axis=0, initial=np.nan),
     }
 
 

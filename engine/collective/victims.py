@@ -3,7 +3,7 @@
 Evicts nobody. From each node all that may go are thought away; if the pod fits then, they are given
 back one by one, those that a disruption budget protects before others, the most important first, as
 long as it still fits. Who may go and in which order is said by whoever asks (`Hunt`), and so is the
-choice among the nodes (`Plans.best`). Nodes where amounts alone decide (`Trial.rooms`) are worked
+choice among the nodes. Nodes where amounts alone decide (`Trial.rooms`) are worked
 out all at once; others one by one, by what-if snapshots.
 
 Source: kubernetes pkg/scheduler/framework/preemption and plugins/defaultpreemption. What differs:
@@ -175,15 +175,6 @@ class Plans:
         """(C,) victims that a budget protects."""
         found: IntColumn = np.sum(self.gone & self.protected, axis=0, dtype=np.int64)
         return found
-
-    def cheapest(self, *costs: Numbers) -> NDArray[np.intp]:
-        """The nodes that help with the lowest (C,) costs, the first most important."""
-        left = np.flatnonzero(self.helps)
-        for cost in costs:
-            if len(left) > 1:
-                own = cost[left]
-                left = left[own == own.min()]
-        return left
 
 
 class Together(Plans):

@@ -178,7 +178,8 @@ def _cheapest(each: Sequence[Rescue], snapshot: Snapshot) -> Rescue:
     columns = {name: np.array([one[name] for one in outcomes]) for name in outcomes[0]}
     results = [one.found[0][1] for one in each]
     rows = np.array([snapshot.nodes.row(one.nominated or "") for one in results])
-    return each[cheapest(results[0].ranks, rows, columns)]
+    every = np.ones(len(each), np.bool_)
+    return each[int(cheapest(results[0].ranks, rows, columns, every)[0])]
 
 
 def _outcome(results: Sequence[PostFilterResult]) -> dict[str, float]:

@@ -300,8 +300,9 @@ class Gangs:
         try:
             domains = self._domains(pods)
             steps = plan(pods, wanted, self.basis.snapshot, rehearsal, of, domains)
-            unpromised = Unpromised(self._cache, pods)
-            found = yield from self._in_slices(steps, unpromised, rehearsal)
+            found = yield from self._in_slices(
+                steps, Unpromised(self._cache, [one.uid for one in pods]), rehearsal
+            )
         except PluginError:
             return {}, False
         except OutdatedError:
@@ -402,7 +403,9 @@ class Gangs:
         known = [*homes, *[row for row in promised if row >= 0]]
         snapshot, of = self.basis.snapshot, self.basis.framework_of
         steps = emptiest(pods, snapshot, of, column, known)
-        return (yield from self._in_slices(steps, Unpromised(self._cache, pods)))
+        return (
+            yield from self._in_slices(steps, Unpromised(self._cache, [one.uid for one in pods]))
+        )
 
     # ---- how it ends
 

@@ -6,15 +6,14 @@ thought.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from typing import Final
 
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.collective.packing import Found, Steps
-from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import Waiting
 
 SLICE_SECONDS: Final = 0.002
 
@@ -53,25 +52,20 @@ def in_slices(
 class Absent:
     """Pods on nodes that are thought away, within its context only."""
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: Cache, uids: Iterable[str] = ()) -> None:
         self._cache = cache
-        self._uids: dict[str, None] = {}
-        self._away: list[tuple[PodInfo, str, Waiting | None]] = []
+        self._uids = dict.fromkeys(uids)
+        self._back: list[Callable[[], object]] = []
 
     def __enter__(self) -> None:
-        """They leave their nodes, those that are there still."""
+        """They leave, those that are there still."""
         for uid in self._uids:
             self._leave(uid)
 
     def __exit__(self, *_: object) -> None:
         """They are where they were."""
-        for pod, node, waiting in reversed(self._away):
-            if waiting is None:
-                self._cache.add_pod(pod, node)
-            else:
-                self._cache.assume(waiting.pod, node, waiting.since)
-                self._cache.wait(waiting)
-        self._away.clear()
+        while self._back:
+            self._back.pop()()
 
     def send(self, uid: str) -> None:
         """This one, too, from now on."""
@@ -84,32 +78,22 @@ class Absent:
         self._uids.clear()
 
     def _leave(self, uid: str) -> None:
-        row, waiting = self._cache.pod_row(uid), self._cache.waiting.get(uid)
-        if row < 0 or (waiting is None and self._cache.is_assumed(uid)):
-            return
-        self._away.append((self._cache.pods.pod(row), self._cache.node_of(uid) or "", waiting))
-        if waiting is None:
-            self._cache.remove_pod(uid)
-        else:
-            self._cache.forget(uid)
+        cache, back, node = self._cache, self._back, self._cache.node_of(uid) or ""
+        row, waiting = cache.pod_row(uid), cache.waiting.get(uid)
+        if waiting is not None:
+            back += [partial(cache.wait, waiting),
+                     partial(cache.assume, waiting.pod, node, waiting.since)]  # fmt: skip
+            cache.forget(uid)
+        elif row >= 0 and not cache.is_assumed(uid):
+            back.append(partial(cache.add_pod, cache.pods.pod(row), node))
+            cache.remove_pod(uid)
 
 
-class Unpromised:
+class Unpromised(Absent):
     """Pods that are promised no node, within its context only: it is in the others' way."""
 
-    def __init__(self, cache: Cache, pods: Sequence[PodInfo]) -> None:
-        self._cache = cache
-        self._pods = pods
-        self._promised: list[tuple[PodInfo, str]] = []
-
-    def __enter__(self) -> None:
-        """What each is promised now is taken back."""
-        each = [(pod, self._cache.promised(pod.uid)) for pod in self._pods]
-        self._promised = [one for one in each if one[1]]
-        for pod, _ in self._promised:
-            self._cache.withdraw(pod.uid)
-
-    def __exit__(self, *_: object) -> None:
-        """And promised again."""
-        for pod, node in self._promised:
-            self._cache.nominate(pod, node)
+    def _leave(self, uid: str) -> None:
+        node = self._cache.promised(uid)
+        for pod in [one for one in self._cache.nominations.on(node) if one.uid == uid]:
+            self._back.append(partial(self._cache.nominate, pod, node))
+            self._cache.withdraw(uid)

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.collective.ranking import Ranking
-from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan, starts, starts_of
+from engine.collective.search import cheapest, outcomes_of
+from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan, starts
 from engine.framework.decision import FitError, PostFilterResult, Rank, Rejections
 from engine.framework.effects import Evict
 from engine.framework.events import Action, QueueingHint, Resource, Seen
@@ -48,7 +49,8 @@ _RANKS: Final[Sequence[Rank]] = (
     lambda _, of: of["victims.count"],
     lambda _, of: -np.nan_to_num(of["victims.latest_start"], nan=np.inf),
 )
-"""What `cheapest` goes by, of several nodes' victims together."""
+"""Fewest violated budgets, lowest highest priority, lowest sum of priorities, fewest pods, latest
+start of the most important ones."""
 
 
 class DefaultPreemptionArgs(PluginArgs, frozen=True):
@@ -132,7 +134,7 @@ class DefaultPreemption:
             # What a PreFilter says of all nodes is not asked again without some pods.
             return _hopeless(nodes, nodes, {rejections.ended.pre_filter_message: nodes})
         plans = self.plan(pod, snapshot, rows, what_if(pod, snapshot))
-        best = cheapest(plans)
+        best = best_of(plans).tolist()
         if best:
             return _found(pod, snapshot, plans, best[0])
         if plans.idle.any():
@@ -182,27 +184,9 @@ def potential_rows(snapshot: Snapshot, rejections: Rejections) -> NDArray[np.int
     return np.flatnonzero(nodes.present & ~rejections.unresolvable(nodes.size))
 
 
-def cheapest(plans: Plans) -> list[int]:
-    """The cheapest of the plans, equal by all that counts; the first is chosen.
-
-    Fewest violated budgets, lowest highest priority, lowest sum of priorities, fewest pods, latest
-    start of the most important ones.
-    """
-    if not plans.helps.any():
-        return []
-    # Who stays counts less than anybody who goes, so that sums compare as those of who goes do.
-    priority = np.where(plans.gone, plans.values("priority", _priority), -_ABOVE_ZERO)
-    top = priority.max(axis=0)
-    start = plans.values("start", starts_of)
-    start = np.where(np.isnan(start), plans.snapshot.now, start)
-    found: list[int] = plans.cheapest(
-        *([plans.violations] if plans.protected.any() else ()),
-        top,
-        priority.sum(axis=0),
-        plans.gone.sum(axis=0, dtype=np.int32),
-        -np.where(plans.gone & (priority == top), start, np.inf).min(axis=0),
-    ).tolist()
-    return found
+def best_of(plans: Plans) -> NDArray[np.intp]:
+    """The cheapest of the plans, equal by all that counts; the first is chosen."""
+    return cheapest(_RANKS, plans.rows, outcomes_of(plans), plans.helps)
 
 
 def _found(pod: PodInfo, snapshot: Snapshot, plans: Plans, at: int) -> PostFilterResult:
@@ -248,7 +232,7 @@ class _Choices:
             for rank in np.flatnonzero(plans.there[:, at]).tolist():
                 plans.gone[rank, at] = snapshot.pods.pod(int(plans.table[rank, at])).uid in uids
         plans.helps &= plans.gone.any(axis=0)
-        best = cheapest(plans)
+        best = best_of(plans).tolist()
         if not best:
             return _hopeless(snapshot.nodes.count, len(plans.rows), {LEFT_OUT: len(plans.rows)})
         return _found(self._pod, snapshot, plans, best[0])
@@ -280,10 +264,6 @@ def _warm(snapshot: Snapshot) -> Iterator[object]:
 def _importance(pods: PodColumns) -> Sequence[NDArray[Any]]:
     """Of higher priority, then longer there; one that has not started is the youngest."""
     return -pods.priority, starts(pods)
-
-
-def _priority(pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.int64]:
-    return pods.priority[rows]
 
 
 def budgets_of(snapshot: Snapshot) -> Sequence[Budget]:

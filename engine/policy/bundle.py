@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from functools import cache
@@ -22,16 +22,16 @@ from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
 from dsl.source import SourceFile, Span, make_source
 from dsl.tenants import Tenant
 from dsl.types import PLAIN, SECONDS
+from engine.collective.packing import at_once
 from engine.framework.profile import Profile
-from engine.policy.preempting import preempts
-from engine.policy.sources import Texts
-from engine.policy.support import (
+from engine.policy.findings import (
     at_load,
     binders_of,
     installed,
-    of_all,
     without_policy,
 )
+from engine.policy.preempting import preempts
+from engine.policy.sources import Texts
 
 if TYPE_CHECKING:
     # Half of what `berth test` would import, and only named here.
@@ -164,7 +164,7 @@ def _definition(section: MetricSection) -> MetricDefinition:
 
 
 def compile_at_once(
-    compiler: Compiler, files: Texts, settings: CompileSettings, title: str = "policies"
+    compiler: Compiler, files: Texts, settings: CompileSettings
 ) -> Bundle | Refusal:
     """What a reloader makes of these files, without slices."""
     groups: dict[str, dict[str, str | bytes]] = {"": {}}
@@ -172,7 +172,7 @@ def compile_at_once(
         groups.setdefault(settings.policies.tenant_of(name), {})[name] = text
     parts = {}
     for of, own in groups.items():
-        made = _at_once(compiler, own, settings.of_tenant(of), title)
+        made = at_once(steps_of(compiler, own, settings.of_tenant(of), Size(), "policies"))
         if isinstance(made, Refusal):
             return made
         parts[of] = made
@@ -194,18 +194,6 @@ def together(own: Bundle, parts: Mapping[str, Bundle], bounds: TenantsSection | 
         tenants={plan.name: name for name, one in parts.items() for plan in one.plans},
         share=bounds.score_share / _PERCENT,
     )
-
-
-def _at_once(
-    compiler: Compiler, files: Texts, settings: CompileSettings, title: str
-) -> Bundle | Refusal:
-    steps = steps_of(compiler, files, settings, Size(), title)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            made: Bundle | Refusal = done.value
-            return made
 
 
 def steps_of(
@@ -232,14 +220,11 @@ def _bundled() -> Mapping[str, str]:
 def _outcome(
     result: CompileResult, files: Texts, settings: CompileSettings, title: str
 ) -> Bundle | Refusal:
-    run = [plan for plan in map(settings.applied, result.plans) if plan.mode != "off"]
-    missing = (one for plan in run for one in at_load(plan, settings.binders))
-    profiles = settings.profiles_of(result.plans)
-    sorting = (one for plan in run for one in _sorts_of_some(plan, profiles))
-    diagnostics = (*result.diagnostics, *of_all(result.plans), *missing, *sorting)
+    plans = tuple([settings.applied(plan) for plan in result.plans])
+    profiles = settings.profiles_of(plans)
+    diagnostics = (*result.diagnostics, *at_load(plans, settings.binders, profiles))
     errors = [d for d in diagnostics if d.is_error]
     if not errors:
-        plans = tuple([settings.applied(plan) for plan in result.plans])
         # Those of namespaces come and go, and are called NAMESPACE/NAME.
         names = (
             ()
@@ -259,19 +244,6 @@ def _outcome(
 def file_of(plan: Plan) -> str:
     """The file of a source that a policy is in, or that asks for it by `use`."""
     return (plan.source if plan.used is None else plan.used.place[0]).name
-
-
-def _sorts_of_some(plan: Plan, profiles: Mapping[str, frozenset[str]]) -> Iterator[Diagnostic]:
-    """All profiles share the queue, and with it its order."""
-    for rule in plan.sorts if plan.name in profiles else ():
-        names = ", ".join(sorted(profiles[plan.name]))
-        yield Diagnostic(
-            "P501",
-            f"`sort:` is for all profiles, and the policies of this source are for {names} only",
-            plan.source,
-            rule.span,
-            helps=("put the line into a source that is for all profiles",),
-        )
 
 
 def in_a_line(diagnostic: Diagnostic) -> str:

@@ -42,6 +42,8 @@ class GangRules:
     def __init__(self, rules: Sequence[GangRule], asked: Asked) -> None:
         self._rules = rules
         self._asked = asked
+        self.turn = any(rule.core.backoff_seconds for rule in rules)
+        """Whether the clock alone may let a gang be tried again."""
 
     def kin(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """See `Points.kin`."""
@@ -72,11 +74,6 @@ class GangRules:
             if terms is not None:
                 return _membership(rule, terms, pod, snapshot, (subject, world))
         return None
-
-    @property
-    def turn(self) -> bool:
-        """Whether the clock alone may let a gang be tried again."""
-        return any(rule.core.backoff_seconds for rule in self._rules)
 
     def turns_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
         """When the pod's gang has rested; infinite if it does not rest."""

@@ -37,29 +37,25 @@ class Guard:
         self._go_back = go_back
         self._before = Load(0, 0)
         self._since = 0.0
-        self._next: float | None = None
+        self.due: float | None = None
+        """When it looks again: every second while a change is watched."""
 
     def changed(self) -> None:
         """Other rules are in force from now on."""
         self._before = self._measure()
         self._since = self._clock.monotonic()
-        self._next = self._since + _EVERY_SECONDS
-
-    @property
-    def due(self) -> float | None:
-        """Every second while a change is watched."""
-        return self._next
+        self.due = self._since + _EVERY_SECONDS
 
     def step(self, deadline: float) -> bool:  # noqa: ARG002 - two numbers are one step
         """Looks if it is time."""
         now = self._clock.monotonic()
-        if self._next is None or now < self._next:
+        if self.due is None or now < self.due:
             return False
         over = now - self._since >= seconds(self._section.within)
-        self._next = None if over else now + _EVERY_SECONDS
+        self.due = None if over else now + _EVERY_SECONDS
         why = self._wrong(now - self._since)
         if why:
-            self._next = None
+            self.due = None
             self._go_back(why)
         return False
 

@@ -1,83 +1,61 @@
-"""Images on nodes: names as codes, a list a node, kept from snapshot to snapshot."""
+"""Images on nodes: their names as lists of codes, and how much of some images is missing where."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.snapshot import BoolColumn, CodeColumn, Dictionary, FloatColumn, Snapshot
-from engine.objects import ContainerImage
+from engine.framework.derived import Place, concerned
+from engine.framework.snapshot import Cause, CodeColumn, Dictionary, FloatColumn, Snapshot
 
-_NONE: CodeColumn = np.empty(0, np.int32)
+_NONE: Final[CodeColumn] = np.empty(0, np.int32)
+Lists = tuple[NDArray[np.intp], CodeColumn]
+"""(N + 1,) where each node's names start, and the codes of the names."""
 
 
-class ImageIndex:
-    """The images of all nodes; a row is read again only when its node says something else."""
+class ImageLists:
+    """The names of all nodes; those of a row are read again when its images changed."""
 
     def __init__(self) -> None:
         self._dictionary: Dictionary | None = None
-        self._generation = -1
-        self._layout = -1
-        self._said: list[Sequence[ContainerImage] | None] = []
+        self._place = Place()
         self._codes: list[CodeColumn] = []
-        self._sizes: dict[int, int] = {}
-        self._lists: tuple[NDArray[np.intp], CodeColumn] = (np.zeros(1, np.intp), _NONE)
+        self._lists: Lists = np.zeros(1, np.intp), _NONE
 
-    def lists(self, snapshot: Snapshot) -> tuple[NDArray[np.intp], CodeColumn]:
-        """(N + 1,) where each node's names start, and the codes of the names."""
-        self._refresh(snapshot)
-        return self._lists
-
-    def on_nodes(self, snapshot: Snapshot, name: str) -> BoolColumn:
-        """(N,) nodes that have the image."""
-        starts, codes = self.lists(snapshot)
-        before = np.concatenate(([0], np.cumsum(codes == snapshot.dictionary.find(name))))
-        found: BoolColumn = before[starts[1:]] > before[starts[:-1]]
-        return found
-
-    def missing_bytes(self, snapshot: Snapshot, images: Sequence[str]) -> FloatColumn:
-        """(N,) bytes of those images that are not there; images of unknown size count 0."""
-        total = np.zeros(snapshot.nodes.size)
-        for name in images:
-            there = self.on_nodes(snapshot, name)
-            size = self._sizes.get(snapshot.dictionary.find(name), 0)
-            total[~there] += size
-        return total
-
-    def _refresh(self, snapshot: Snapshot) -> None:
-        if snapshot.dictionary is not self._dictionary or snapshot.layout != self._layout:
-            self._dictionary, self._layout, self._generation = (
-                snapshot.dictionary,
-                snapshot.layout,
-                -1,
-            )
-        if snapshot.generation == self._generation:
-            return
-        nodes = snapshot.nodes
-        rows = snapshot.changed_since(self._generation) if self._generation >= 0 else None
-        if rows is None or len(self._said) != nodes.size:
-            self._said, self._codes = [None] * nodes.size, [_NONE] * nodes.size
-            rows = np.arange(nodes.size)
-        changed = [self._read(snapshot, row) for row in rows.tolist()]
-        self._generation = snapshot.generation
-        if any(changed) or len(self._lists[0]) != nodes.size + 1:
+    def of(self, snapshot: Snapshot) -> Lists:
+        """The lists as they are now."""
+        if snapshot.dictionary is not self._dictionary:
+            self._dictionary = snapshot.dictionary
+            self._place.forget()
+        if self._place.at(snapshot):
+            return self._lists
+        changes, size = self._place.read(snapshot), snapshot.nodes.size
+        rows = np.arange(size) if changes is None else concerned(changes, int(Cause.IMAGES))
+        if len(rows) or len(self._codes) != size:
+            self._codes = (self._codes + [_NONE] * size)[:size]
+            for row in rows.tolist():
+                self._codes[row] = _read(snapshot, row)
             starts = np.cumsum([0, *map(len, self._codes)]).astype(np.intp)
             self._lists = starts, np.concatenate([_NONE, *self._codes])
+        return self._lists
 
-    def _read(self, snapshot: Snapshot, row: int) -> bool:
-        """Reads a row; False if it says what it said."""
-        there = snapshot.nodes.present[row]
-        images = (snapshot.nodes.node(row).status.images or ()) if there else ()
-        if images is self._said[row]:
-            return False
-        self._said[row] = images
-        codes = []
-        for image in images:
-            for name in image.names or ():
-                code = snapshot.dictionary.code(name)
-                codes.append(code)
-                self._sizes[code] = image.size_bytes
-        self._codes[row] = np.array(codes, np.int32)
-        return True
+
+def _read(snapshot: Snapshot, row: int) -> CodeColumn:
+    if not snapshot.nodes.present[row]:
+        return _NONE
+    images = snapshot.nodes.node(row).status.images or ()
+    names = [name for image in images for name in image.names or ()]
+    return np.array([snapshot.dictionary.code(name) for name in names], np.int32)
+
+
+def missing_bytes(snapshot: Snapshot, images: Sequence[str]) -> FloatColumn:
+    """(N,) bytes of those images that are not there; an image that no node has counts 0."""
+    total = np.zeros(snapshot.nodes.size)
+    for image in map(snapshot.nodes.images.find, images):
+        if image is not None:
+            total += image.size
+            total[image.rows] -= image.size
+    return total

@@ -16,7 +16,7 @@ import msgspec
 from dsl.plan import MetricSpec, Plan, RuleBase
 from dsl.reads import reads_of
 from engine.cache.beside import FINISHED, HEARTBEATS, NOMINATED, PREVIOUS, QUEUE, TIMES, VOLUMES
-from engine.policy.support import rules_of
+from engine.policy.findings import rules_of
 
 #: Fields by their first words -> what has to be kept for them.
 _ATTENDED: Final[Mapping[str, frozenset[str]]] = MappingProxyType(

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
-from itertools import count
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -47,20 +46,16 @@ from engine.policy.waking import (
     of_pod_alone,
     sorted_events,
 )
-from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, Seen, SnapshotWorld
+from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, SnapshotWorld
 
 _R = TypeVar("_R", bound=RuleBase)
 _MINUTE: Final = 60.0
 #: A moment after a comparison turns; what is computed of it may be off in the last digit.
 _PAST: Final = 0.001
-_KEPT: Final = 128
 #: Between two tries of a pod that a rule rejects by how often it was tried, in seconds.
 _LONGEST_PAUSE: Final = 10.0
 #: As the state of a filter: what the pod is to the rules is asked at each snapshot.
 _ANEW: Final = object()
-_REMEMBERED: Final = 4096
-#: No two worlds that differ have the same one, of whatever profile they are.
-_STAMPS: Final = count(1)
 
 
 class Worlds:
@@ -69,22 +64,12 @@ class Worlds:
     def __init__(self, zone: tzinfo, gpus: Sequence[str] = DEFAULT_GPUS) -> None:
         self._keeps = Kept(zone, gpus)
         self._last: SnapshotWorld | None = None
-        self._stamp = 0
 
     def of(self, snapshot: Snapshot, asker: str = "") -> SnapshotWorld:
         """The world over this snapshot, made once a snapshot, as this pod (a UID) sees it."""
         last = self._last
         if last is None or last.snapshot is not snapshot:
-            # What a plan keeps between cycles depends on rows and samples both.
-            generation, samples = snapshot.generation, snapshot.signals.version
-            worlds = self._keeps.seen
-            seen = worlds.get(self._stamp)
-            if seen is None or (seen.generation, seen.samples) != (generation, samples):
-                self._stamp = next(_STAMPS)
-                worlds[self._stamp] = Seen(generation, samples)
-                if len(worlds) > _REMEMBERED:
-                    del worlds[next(iter(worlds))]
-            last = self._last = SnapshotWorld(snapshot, self._stamp, self._keeps)
+            last = self._last = SnapshotWorld(snapshot, self._keeps)
         last.asker = asker
         return last
 
@@ -124,24 +109,14 @@ def applying(rules: Sequence[_R], parts: Sequence[Parts | None]) -> list[tuple[_
     return [(rule, own) for rule, own in zip(rules, parts, strict=True) if own is not None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """The scores of some candidates; they hold while the version does."""
-
-    rows: Rows
-    state: State
-    scores: Scores | None
-
-
 class PolicyPlugin:
     """One policy, at every extension point that it has rules for."""
 
     def __init__(self, plan: Plan, worlds: Worlds) -> None:
         self.plan = plan
+        self.name = plan.name
         self._worlds = worlds
         self._asked: Asked | None = None
-        self._kept: dict[int, _Kept] = {}
-        self._kept_for: Hashable = None
         self._gangs = gangs.GangRules(plan.gangs, worlds.asked_as_any)
         rules: tuple[RuleBase, ...] = (*plan.filters, *plan.scores)
         self._reads_metrics = any(rule.reads_metrics for rule in rules)
@@ -160,11 +135,6 @@ class PolicyPlugin:
         self._scores_by_version = all(
             is_of_version(read) for rule in plan.scores for read in rule.reads
         )
-
-    @property
-    def name(self) -> str:
-        """The policy's name."""
-        return self.plan.name
 
     def points(self) -> Points:
         """What the policy has rules for."""
@@ -376,24 +346,6 @@ class PolicyPlugin:
         rows: Rows,
     ) -> Scores | None:
         """The weighted mean of the rules that do not abstain, 0..100."""
-        if not self._scores_by_version or isinstance(rows, slice):
-            return self._scores_of(state, pod, snapshot, rows)
-        version = self._version(snapshot)
-        if version != self._kept_for or len(self._kept) >= _KEPT:
-            self._kept.clear()
-            self._kept_for = version
-        # INVARIANT: nobody writes to an array of rows, and what is kept keeps its id taken.
-        kept = self._kept.get(id(rows))
-        if kept is None or kept.state != state:
-            scores = self._scores_of(state, pod, snapshot, rows)
-            if scores is not None:
-                scores.flags.writeable = False
-            kept = self._kept[id(rows)] = _Kept(rows, state, scores)
-        return kept.scores
-
-    def _scores_of(
-        self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows
-    ) -> Scores | None:
         if not isinstance(rows, slice) and len(rows) == snapshot.nodes.size:
             # Rows ascend, so these are all: their columns need no copy.
             rows = slice(0, len(rows))

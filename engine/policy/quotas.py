@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 import numpy as np
-from msgspec import Struct, field, structs
+from msgspec import structs
 from numpy.typing import NDArray
 
 from dsl import ir
@@ -161,28 +161,15 @@ class QuotaRoom(Room):
         return np.where(self.holds(pods, rows), pods.request(self.resource)[rows], 0)
 
 
-class _Moved(Struct, frozen=True):
-    """A quota that a pod exceeds, and what leaves it."""
-
-    quota: Quota
-    use: QuotaUse
-    own: Amounts = field(default_factory=dict)
-    pool: Amounts = field(default_factory=dict)
-
-    def with_pod(self, key: Key | None, pod: PodInfo, sign: int) -> _Moved:
-        """The same once a pod of an owner came (1) or left (-1)."""
-        if key is None or key not in self.use.limits:
-            return self
-        own = _plus(self.own, pod.requests, sign) if key == self.use.key else self.own
-        return structs.replace(self, own=own, pool=_plus(self.pool, pod.requests, sign))
-
-    def why(self) -> str | None:
-        """Why the pod does not fit now."""
-        use, key = self.use, self.use.key
-        assert key is not None
-        used = _plus(use.used.get(key, {}), self.own, 1)
-        pool = structs.replace(use.pool, used=_plus(use.pool.used, self.pool, 1))
-        return self.quota.says(structs.replace(use, used={key: used}, pool=pool))
+def _moved(use: QuotaUse, key: Key | None, pod: PodInfo, sign: int) -> QuotaUse:
+    """What a pod finds once another one, of an owner, came (1) or left (-1)."""
+    own = use.key
+    if key is None or key not in use.limits or own is None:
+        return use
+    used = use.used.get(own, {})
+    pool = structs.replace(use.pool, used=_plus(use.pool.used, pod.requests, sign))
+    used = _plus(used, pod.requests, sign) if key == own else used
+    return structs.replace(use, used={own: used}, pool=pool)
 
 
 def _plus(amounts: Amounts, more: Amounts, sign: int) -> Amounts:
@@ -276,7 +263,7 @@ class QuotaPlugin(PolicyPlugin):
 
     def _what_if(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         base = super()._what_if(pod, snapshot)
-        moved = tuple([_Moved(one, use) for one, use, _ in self._exceeded(pod, snapshot)])
+        moved = tuple([(one, use) for one, use, _ in self._exceeded(pod, snapshot)])
         skips = base.status.code is Code.SKIP
         if not moved:
             return base if skips else structs.replace(base, state=(base.state, ()))
@@ -284,11 +271,11 @@ class QuotaPlugin(PolicyPlugin):
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         own, moved = state
-        for one in moved:
-            why = one.why()
+        for quota, use in moved:
+            why = quota.says(use)
             if why is not None:
                 none = np.zeros(len(np.arange(snapshot.nodes.size)[rows]), np.bool_)
-                return Verdicts.uniform(none, self._status(one.quota, why, pod, snapshot))
+                return Verdicts.uniform(none, self._status(quota, why, pod, snapshot))
         return ALL_PASS if own is None else super()._filter(own, pod, snapshot, rows)
 
     def _with_pod(
@@ -303,9 +290,9 @@ class QuotaPlugin(PolicyPlugin):
         # What promised pods will use counts already.
         if not moved or snapshot.nominations.node_of(pod.uid):
             return state
-        owners = [one.quota.owner(snapshot)(pod) for one in moved]
-        found = [one.with_pod(k, pod, sign) for one, k in zip(moved, owners, strict=True)]
-        return own, tuple(found)
+        return own, tuple(
+            [(one, _moved(use, one.owner(snapshot)(pod), pod, sign)) for one, use in moved]
+        )
 
     def _rooms(self, pod: PodInfo, snapshot: Snapshot) -> Sequence[Room]:
         found: list[Room] = []

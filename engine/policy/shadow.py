@@ -144,14 +144,8 @@ class _Case:
     placed: Placed
     framework: Framework
     worlds: Worlds
-
-    @property
-    def subject(self) -> Subject:
-        return self.worlds.subject(self.asked.pod, self.asked.snapshot)
-
-    @property
-    def world(self) -> SnapshotWorld:
-        return self.worlds.of(self.asked.snapshot, self.asked.pod.uid)
+    subject: Subject
+    world: SnapshotWorld
 
     def holding(self) -> list[RuleBase]:
         """Who would keep the pod from being tried or bound."""
@@ -267,7 +261,8 @@ class Shadow:
         self._tell = tell
         self._tried: dict[str, _Tried] = {}
         self._budget = _Budget(clock.monotonic())
-        self._tell_at: float | None = None
+        self.due: float | None = None
+        """When something is to be told (monotonic)."""
         self._members: dict[str, Sequence[_Found] | None] = {}
 
     def use(self, plans: Sequence[Plan]) -> None:
@@ -288,17 +283,12 @@ class Shadow:
 
     # ---- told between cycles: see `scheduler.Background`
 
-    @property
-    def due(self) -> float | None:
-        """When something is to be told (monotonic)."""
-        return self._tell_at
-
     def step(self, deadline: float) -> bool:  # noqa: ARG002 - a few lines at most
         """Tells what has changed since the last time."""
         now = self._clock.monotonic()
-        if self._tell_at is None or now < self._tell_at:
+        if self.due is None or now < self.due:
             return False
-        self._tell_at = None
+        self.due = None
         for name, one in self._tried.items():
             said = str(one.tally)
             if one.tally.pods and said != one.told:
@@ -331,10 +321,10 @@ class Shadow:
 
     def _enter(self, found: Sequence[_Found] | None) -> None:
         """Counts a pod: what was found, None if it was not looked at."""
-        if self._tell_at is None:
+        if self.due is None:
             first = not any(one.told for one in self._tried.values())
             wait = FIRST_SECONDS if first else EVERY_SECONDS
-            self._tell_at = self._clock.monotonic() + wait
+            self.due = self._clock.monotonic() + wait
         if found is None:
             self._telemetry.add(Count.SHADOW_LEFT_OUT)
             for one in self._tried.values():
@@ -366,7 +356,8 @@ class Shadow:
     def _try(self, one: _Tried, placed: Placed, framework: Framework) -> _Found:
         pod, snapshot, row = placed.decision.pod, placed.snapshot, placed.decision.row
         asked = one.plugin.ask(pod, snapshot)
-        case = _Case(one.plugin.plan, asked, placed, framework, self._worlds)
+        seen = self._worlds.asked(pod, snapshot)
+        case = _Case(one.plugin.plan, asked, placed, framework, self._worlds, *seen)
         held, rejected, after = case.holding(), case.rejecting(), case.after()
         winner, moved = case.winner(rejects=bool(rejected))
         rules: dict[str, Sequence[RuleBase]] = {

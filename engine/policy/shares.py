@@ -6,17 +6,14 @@ is one by itself. A greater share holds all that a smaller one did, and each pol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from hashlib import blake2b
-from types import MappingProxyType
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from dsl.diagnostics import Diagnostic, Severity
 from dsl.plan import ActionRule, ConditionRule, PermitRule, Plan, RuleBase
-from dsl.source import SourceFile, Span
 from dsl.world import Parts, Subject, World
 
 CANARY: Final = "canary"
@@ -25,10 +22,6 @@ _REMEMBERED: Final = 4096
 _ALL: Final = 100.0
 _BYTES: Final = 8
 _RANGE: Final = 256.0**_BYTES
-#: Statements that are about several pods at once, by the attribute of a plan that holds them.
-_OF_MANY: Final[Mapping[str, str]] = MappingProxyType(
-    {"sorts": "sort:", "preempts": "preempt:", "gangs": "gang:", "quotas": "quota:"}
-)
 _ONE_BY_ONE: Final = ("gates", "prefilters", "filters", "scores", "tiers", "reserves", "permits",
                       "prebinds", "binds", "postbinds")  # fmt: skip
 Chosen = Callable[[Subject], bool]
@@ -49,27 +42,6 @@ def in_shadow(plan: Plan) -> Plan | None:
         member = _member(plan, float(share.removesuffix("%")) / _ALL)
         return _only(plan, lambda subject: not member(subject))
     return plan if word == SHADOW else None
-
-
-def place_in(plan: Plan, span: Span) -> tuple[SourceFile, Span]:
-    """Where a finding about a part of a policy is shown: there, or in the line that uses it."""
-    return (plan.source, span) if plan.used is None else plan.used.place
-
-
-def about_many(plan: Plan) -> Iterator[Diagnostic]:
-    """Statements that cannot be for a share of the pods, or tried beside those in force."""
-    word = plan.mode.partition(" ")[0]
-    if word not in (CANARY, SHADOW):
-        return
-    for attribute, statement in _OF_MANY.items():
-        for rule in getattr(plan, attribute):
-            if word == CANARY:
-                what = f"`{statement}` is about all pods, and `mode: {plan.mode}` about some"
-                severity, help_ = Severity.ERROR, "put the line into a policy of its own"
-            else:
-                what = f"`{statement}` is not tried in shadow"
-                severity, help_ = Severity.WARNING, "the other lines of the policy are"
-            yield Diagnostic("P120", what, *place_in(plan, rule.span), severity, helps=(help_,))
 
 
 def _member(plan: Plan, share: float) -> Chosen:

@@ -20,6 +20,7 @@ SUFFIX: Final = ".policy"
 Texts = Mapping[str, "str | bytes"]
 _OF_TESTS: Final = ".policytest"
 _LOOKS: Final = 5
+_EVERY_SECONDS: Final = 0.5
 
 _LOG = logging.getLogger(__name__)
 
@@ -61,13 +62,10 @@ class ConfigMapSource:
     def __init__(self, namespace: str, name: str, offer: Offer) -> None:
         self.namespace = namespace
         self.name = name
+        self.title = title_of(namespace, name)
+        """How the source is called in messages."""
         self.seen: ConfigMap | None = None
         self._offer = offer
-
-    @property
-    def title(self) -> str:
-        """How the source is called in messages."""
-        return title_of(self.namespace, self.name)
 
     def on_add(self, config_map: ConfigMap) -> None:
         """The ConfigMap is there."""
@@ -196,30 +194,20 @@ def is_policy(name: str) -> bool:
 class FolderSource:
     """A folder of NAME.policy files, looked at every so often."""
 
-    def __init__(
-        self, folder: Path, offer: Offer, clock: Clock, every_seconds: float = 0.5
-    ) -> None:
+    def __init__(self, folder: Path, offer: Offer, clock: Clock) -> None:
+        self.title = f"folder {folder}"
+        """How the source is called in messages."""
         self._folder = folder
         self._offer = offer
         self._clock = clock
-        self._every = every_seconds
-        self._next = clock.monotonic()
-        self._last: dict[str, str | bytes] | tuple[()] | None = ()
-
-    @property
-    def title(self) -> str:
-        """How the source is called in messages."""
-        return f"folder {self._folder}"
-
-    @property
-    def due(self) -> float:
+        self.due = clock.monotonic()
         """When it looks again."""
-        return self._next
+        self._last: dict[str, str | bytes] | tuple[()] | None = ()
 
     def step(self, deadline: float) -> bool:  # noqa: ARG002 - reading a folder is one step
         """Looks if it is time; implements `scheduler.Background`."""
-        if self._clock.monotonic() >= self._next:
-            self._next = self._clock.monotonic() + self._every
+        if self._clock.monotonic() >= self.due:
+            self.due = self._clock.monotonic() + _EVERY_SECONDS
             self.look()
         return False
 

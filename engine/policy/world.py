@@ -6,7 +6,6 @@ Every field that `dsl.schema` calls available has its reader here; a test holds 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from ipaddress import ip_network
 from types import MappingProxyType
@@ -23,7 +22,6 @@ from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodIn
 from engine.framework.snapshot import (
     BoolColumn,
     CodeColumn,
-    Dictionary,
     FloatColumn,
     PodColumns,
     QueueTimes,
@@ -44,7 +42,7 @@ from engine.policy.elsewhere import (
     workload_texts,
 )
 from engine.policy.gangs import group_number
-from engine.policy.images import ImageIndex
+from engine.policy.images import ImageLists, missing_bytes
 from engine.policy.podreads import (
     UnreadFieldError,
     all_containers_of,
@@ -60,6 +58,8 @@ from engine.policy.podreads import (
 
 __all__ = ["DEFAULT_GPUS", "PodSubject", "SnapshotWorld", "epoch_seconds"]
 
+#: Of a version of samples, behind the snapshot's own generation in that of a world.
+_BITS: Final = 32
 _ON_NODES: Final = "pods"
 _QUEUE: Final = "queue"
 _NOMINATED: Final = "nominated"
@@ -144,28 +144,15 @@ def _annotated_at(key: str) -> Callable[[Node], float]:
     return when
 
 
-@dataclass(slots=True)
-class Seen:
-    """What a world was of: the generation of the snapshot and the version of its samples.
-
-    `over` are the namespaces over their minimum, if that was asked.
-    """
-
-    generation: int
-    samples: int
-    over: frozenset[str] | None = None
-
-
 class Kept:
-    """What worlds have in common, and keep; `seen` is by generation of the world."""
+    """What worlds have in common, and keep."""
 
     def __init__(self, zone: tzinfo, gpus: Sequence[str] = DEFAULT_GPUS) -> None:
         self.zone = zone
         self.gpus = gpus
-        self.images = ImageIndex()
+        self.images = ImageLists()
         self.heartbeats = NodeObjects("Lease", renewed, f"{LEASES}/")
         self.volume_limits = NodeObjects("CSINode", volume_limit)
-        self.seen: dict[int, Seen] = {}
 
 
 class SnapshotWorld:
@@ -174,16 +161,12 @@ class SnapshotWorld:
     `table` are the pods that it has: those on nodes (`pods`), or one of `Snapshot.beside`.
     """
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        generation: int,
-        kept: Kept,
-        *,
-        table: str = _ON_NODES,
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, kept: Kept, *, table: str = _ON_NODES) -> None:
         self.snapshot = snapshot
-        self.generation = generation
+        self.nodes, self.present = snapshot.nodes.size, snapshot.nodes.present
+        self.now, self.dictionary = snapshot.now, snapshot.dictionary
+        # What a plan keeps between cycles depends on rows and samples both.
+        self.generation = snapshot.generation << _BITS | snapshot.signals.version
         self.asker = ""
         """The UID of the pod that is asked about: it is not in the queue beside itself."""
         self._of_table = table
@@ -192,26 +175,6 @@ class SnapshotWorld:
         self._others: dict[str, SnapshotWorld] = {}
         self._made: dict[tuple[str, str | None], FloatColumn] = {}
         self._texts: dict[tuple[str, str | None], CodeColumn] = {}
-
-    @property
-    def nodes(self) -> int:
-        """See `World.nodes`."""
-        return self.snapshot.nodes.size
-
-    @property
-    def present(self) -> BoolColumn:
-        """See `World.present`."""
-        return self.snapshot.nodes.present
-
-    @property
-    def now(self) -> float:
-        """See `World.now`."""
-        return self.snapshot.now
-
-    @property
-    def dictionary(self) -> Dictionary:
-        """See `World.dictionary`."""
-        return self.snapshot.dictionary
 
     @property
     def pod_node(self) -> NDArray[np.int32]:
@@ -229,12 +192,10 @@ class SnapshotWorld:
 
     def changed_since(self, generation: int, *, samples: bool) -> NDArray[np.intp] | None:
         """See `World.changed_since`."""
-        seen = self._kept.seen.get(generation)
-        if seen is None or (samples and seen.samples != self.snapshot.signals.version):
+        then, version = divmod(generation, 1 << _BITS)
+        if samples and version != self.snapshot.signals.version:
             return None
-        if seen.over is not None and seen.over != over_minimum(self.snapshot):
-            return None  # a quota that is overdrawn changes pods on any node
-        return self.snapshot.changed_since(seen.generation)
+        return self.snapshot.changed_since(then)
 
     def node_number(self, field: str, key: str | None) -> FloatColumn:
         """See `World.node_number`."""
@@ -283,7 +244,7 @@ class SnapshotWorld:
     def node_texts(self, field: str) -> tuple[NDArray[np.intp], CodeColumn]:
         """See `World.node_texts`."""
         if field == "node.images":
-            return self._kept.images.lists(self.snapshot)
+            return self._kept.images.of(self.snapshot)
         raise UnreadFieldError(field)
 
     def node_column(self, field: str, asked: Part) -> FloatColumn | BoolColumn:
@@ -291,16 +252,14 @@ class SnapshotWorld:
         if field == "node.eligible" and isinstance(asked, bytes):
             return eligible(asked, self.snapshot)
         if field == "node.missing_image_bytes" and isinstance(asked, tuple):
-            return self._kept.images.missing_bytes(self.snapshot, [str(one) for one in asked])
+            return missing_bytes(self.snapshot, [str(one) for one in asked])
         raise UnreadFieldError(field)
 
     def pod_table(self, table: str) -> SnapshotWorld:
         """See `World.pod_table`."""
         found = self._others.get(table)
         if found is None:
-            found = self._others[table] = SnapshotWorld(
-                self.snapshot, self.generation, self._kept, table=table
-            )
+            found = self._others[table] = SnapshotWorld(self.snapshot, self._kept, table=table)
         found.asker = self.asker
         return found
 
@@ -365,10 +324,7 @@ class SnapshotWorld:
         if name == "nominated" and self._of_table == _NOMINATED:
             return np.ones(self._set.size, np.bool_)
         if name == "quota.over_min":
-            namespaces = over_minimum(self.snapshot)
-            if self.generation in self._kept.seen:
-                self._kept.seen[self.generation].over = namespaces
-            over = [self.dictionary.code(one) for one in sorted(namespaces)]
+            over = [self.dictionary.code(one) for one in sorted(over_minimum(self.snapshot))]
             own = self._set.text("namespace", pod_reader("namespace", None))
             return np.isin(own, over) & (self.pod_node >= 0)
         return self._set.flag(name, pod_reader(name, None))

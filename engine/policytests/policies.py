@@ -21,8 +21,8 @@ from engine.plugins.priority_sort import PrioritySort
 from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
 from engine.policy import chain
 from engine.policy.bundle import Bundle
+from engine.policy.findings import PLUGINS, new_compiler
 from engine.policy.plugin import Worlds
-from engine.policy.support import PLUGINS, new_compiler
 from engine.policytests.judging import CannotJudgeError
 
 _HEADER: Final = re.compile(rb"^policy:[ \t]*([A-Za-z0-9._/-]+)", re.MULTILINE)

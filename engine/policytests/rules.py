@@ -40,7 +40,7 @@ from engine.collective.quotas import coming
 from engine.explain.parts import asked, table
 from engine.explain.rules import policies_of
 from engine.framework.podinfo import PodInfo
-from engine.policy import support
+from engine.policy import findings
 from engine.policy.acting import place_of, results_of
 from engine.policy.quotas import QuotaPlugin
 from engine.policytests.judging import CannotJudgeError
@@ -71,7 +71,7 @@ _POINTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 def rules_of(plan: Plan) -> list[RuleBase]:
     """All rules of a policy, in the order of the file."""
-    return sorted(support.rules_of(plan), key=number_in_file)
+    return sorted(findings.rules_of(plan), key=number_in_file)
 
 
 def number_in_file(rule: RuleBase) -> int:

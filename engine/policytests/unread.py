@@ -15,7 +15,7 @@ from dsl.diagnostics import Diagnostic, Severity
 from dsl.nearest import closest
 from dsl.plan import Plan
 from dsl.policytest import Given, Suite
-from engine.policy.support import rules_of
+from engine.policy.findings import rules_of
 from engine.policytests.policies import Used
 
 CODE: Final = "P705"

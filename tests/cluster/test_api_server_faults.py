@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dsl.compiler import Compiler
 from engine.cli.replay import frameworks_of
 from engine.quantity import milli_value, value
 from engine.simulate.journal import replay
@@ -94,7 +93,7 @@ def test_nothing_is_lost_or_bound_twice_when_the_api_server_dies_twice(
 
     check_bindings(plane, namespace, names)
     check_capacity(plane, bound)
-    report = replay(journal, frameworks_of(Compiler()))
+    report = replay(journal, frameworks_of())
     assert report.differences == []
     server = {p["metadata"]["uid"]: (p["spec"]["nodeName"], False) for p in bound}
     assert report.cache.assigned() == server, "the cache is the server's state"

@@ -16,7 +16,7 @@ from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code
 from engine.plugins.default_preemption import (
     DefaultPreemption,
-    cheapest,
+    best_of,
     ineligible,
     potential_rows,
 )
@@ -79,7 +79,7 @@ def _search(
         victims = [one.key for one in plans.victims(at)]
         violations = int(plans.violations[at])
         out["candidates"][names[at]] = {"victims": victims, "pdbViolations": violations}
-    best = cheapest(plans)
+    best = best_of(plans).tolist()
     if not best:
         out["clearsNomination"] = rescue.nominated == ""
         return

@@ -10,7 +10,7 @@ from dsl.diagnostics import render
 from dsl.plan import Effect
 from dsl.reasons import filled
 from dsl.types import is_missing, show
-from engine.policy.support import new_compiler
+from engine.policy.findings import new_compiler
 from tests.dsl import oracle
 from tests.dsl.worlds import FakePod
 

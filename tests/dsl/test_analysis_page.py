@@ -11,7 +11,7 @@ import pytest
 
 from dsl.analysis import read_inventory
 from dsl.diagnostics import render
-from engine.policy.support import new_compiler
+from engine.policy.findings import new_compiler
 
 ROOT = Path(__file__).parents[2] / "docs"
 PAGE = ROOT / "diagnostics.md"

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from dsl.codes import GONE
 from dsl.policytest import read_suite
 from engine.cli import main
-from engine.policy.support import new_compiler
+from engine.policy.findings import new_compiler
 from tests.dsl.test_analysis_page import ABSENT, MORE
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from engine.queue import SubQueue
 from engine.simulate.journal import Recorder, replay
 from tests.builders import make_node
 from tests.engine.plugins.volumes import builders as volumes
-from tests.engine.policy.builders import chain, compiler, policies
+from tests.engine.policy.builders import chain, policies
 from tests.engine.test_preemption import being_deleted
 from tests.engine.test_scheduler import BOUND, REFUSED, UNKNOWN, World, in_a_loop, until
 
@@ -673,7 +673,7 @@ async def test_a_journal_with_gangs_is_replayed(tmp_path):
     assert any(decision.fit_error is not None for decision in made.decisions)
     path = tmp_path / "journal.jsonl"
     path.write_bytes(out.getvalue())
-    report = replay(path, frameworks_of(compiler()))
+    report = replay(path, frameworks_of())
     assert report.differences == []
     assert report.decisions == len(made.decisions)
 

@@ -141,7 +141,7 @@ def test_a_pod_has_the_values_of_its_own_namespace_and_workload():
     levels.give("rtt", ("n0", "s0"), 5.0)
     texts = levels.cache.dictionary
     a, b = texts.code("n0"), texts.code("s0")
-    world = SnapshotWorld(levels.view(), 1, Kept(UTC))
+    world = SnapshotWorld(levels.view(), Kept(UTC))
     assert world.pod_metric(ids["heat"]).tolist() == []
     levels.cache.add_pod(owned("p0", "s0", "w0"), "n0")
     assert world.pod_metric(ids["heat"]).tolist() == [4]

@@ -254,31 +254,36 @@ def cluster(nodes, sizes, most):
 
 
 def hunt(nodes, sizes, most, **options):
-    snapshot, framework = cluster(nodes, sizes, most)
+    found = searched(*cluster(nodes, sizes, most), ordered=tuple(range(len(sizes))), **options)
+    return found, sorted(int(one.name[1:]) for one in found.victims)
+
+
+def searched(snapshot, framework, **options):
     pod = make_pod("high", priority=10)
     ranks = (
         lambda _, results: results["victims.count"],
         lambda rows, _: rows,
     )
-    evictions = Evictions(ordered=tuple(range(len(sizes))), ranks=ranks, **options)
-    rows = np.arange(snapshot.nodes.size)
-    found = search(evictions, snapshot, framework.what_if(pod, snapshot), rows=rows)
-    return found, sorted(int(one.name[1:]) for one in found.victims)
+    rows, trial = np.arange(snapshot.nodes.size), framework.what_if(pod, snapshot)
+    return search(Evictions(ranks=ranks, **options), snapshot, trial, rows=rows)
 
 
 def test_few_nodes_before_many_and_any_node_to_go_to():
     assert hunt([0, 1, 2], [1, 1, 1], 1, across=2)[1] in ([0, 1], [0, 2], [1, 2])
     assert hunt([0, 1, 1], [1, 1, 1], 1, across=2)[1] == [1, 2], "one node is enough"
     found, victims = hunt([0, 1, 2], [1, 1, 1], 0, across=2)
-    assert (found.row, victims, found.cut_short) == (-1, [], False)
+    assert (found.row, victims) == (-1, [])
+    assert searching._NOT_ALL not in found.reasons
     assert hunt([0, 1, 2], [1, 1, 1], 0, across=3, limit=2)[1] == []
 
 
 def test_the_search_ends_at_its_bound_and_says_so():
     count = 60
-    found, _ = hunt(list(range(count)), [1] * count, 0, across=4)
-    assert (found.row, found.cut_short) == (-1, True)
-    assert found.runs <= searching.MOST_RUNS + 4 * count
+    snapshot, framework = cluster(list(range(count)), [1] * count, 0)
+    asked = framework.profile.plugins[1].plugin
+    found = searched(snapshot, framework, ordered=tuple(range(count)), across=4)
+    assert (found.row, found.reasons[searching._NOT_ALL]) == (-1, count)
+    assert asked.asked <= searching.MOST_RUNS + 4 * count
 
 
 PODS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=6)

@@ -18,8 +18,8 @@ from dsl.policytest import read_suite
 from dsl.policytest.attributes import ATTRIBUTES, EXPECTATIONS
 from engine.framework.podinfo import CPU, MEMORY
 from engine.framework.workloads import workload_of
+from engine.policy.findings import new_compiler
 from engine.policy.podreads import UnreadFieldError
-from engine.policy.support import new_compiler
 from engine.policytests.objects import FixtureError, node_of, pods_of
 from engine.policytests.report import as_json, as_junit, as_text
 from engine.policytests.running import Runner, find_files

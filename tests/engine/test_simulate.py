@@ -48,7 +48,7 @@ FILES = {
     "room.policy": "filter: pod.cpu > 0.5 -> count(node.pods) < 2\nprefer: time.minute in 0..30\n",
     "home.policy": "filter: namespace.label closed=yes -> node.name is n1\n",
 }
-FRAMEWORKS_OF = frameworks_of(compiler())
+FRAMEWORKS_OF = frameworks_of()
 OTHER = {"network.policy": b"\xef\xbb\xbfscore: node.cpu.free normalize minmax\r\n"}
 
 

@@ -14,7 +14,7 @@ from engine.collective.ranking import Ranking
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.objects import PodDisruptionBudget, from_builtins
-from engine.plugins.default_preemption import DefaultPreemption, cheapest
+from engine.plugins.default_preemption import DefaultPreemption, best_of
 from tests.builders import default_plugins, make_node, make_pod
 from tests.effort import examples
 
@@ -97,7 +97,7 @@ def told(plans):
         for at in np.flatnonzero(plans.helps).tolist()
     }
     reasons = plans.reasons if not found else Counter()
-    return found, [names[best] for best in cheapest(plans)], reasons
+    return found, [names[best] for best in best_of(plans)], reasons
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -20,9 +20,9 @@ from engine.kube.errors import NotFound, StatusError
 from engine.kube.session import Response
 from engine.kube.wiring import Wiring
 from engine.objects import FinishedPod, Pod, from_builtins
+from engine.policy.findings import new_compiler
 from engine.policy.needs import Field, Needs, needs_of
 from engine.policy.podreads import finished_at
-from engine.policy.support import new_compiler
 from engine.signals.spec import Question, SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Telemetry

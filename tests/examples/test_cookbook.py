@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dsl.parser import Parser
-from engine.policy.support import new_compiler
+from engine.policy.findings import new_compiler
 from engine.policytests.running import Runner
 
 ROOT = Path(__file__).parents[2]

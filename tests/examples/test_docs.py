@@ -27,7 +27,7 @@ from engine.cycle import decide
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.plugins.registry import DEFAULT_WEIGHTS
-from engine.policy.support import new_compiler
+from engine.policy.findings import new_compiler
 from engine.policysections import PolicyOverride
 from engine.policytests.running import Runner
 from engine.telemetry import Count

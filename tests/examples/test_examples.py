@@ -25,8 +25,8 @@ from engine.framework.profile import Profile
 from engine.plugins.profiles import make_profiles
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.chain import framework_of
+from engine.policy.findings import new_compiler
 from engine.policy.plugin import Worlds
-from engine.policy.support import new_compiler
 from tests.builders import default_plugins, make_node, pod_object
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

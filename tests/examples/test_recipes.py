@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import policies
-from engine.policy.support import new_compiler
+from engine.policy.findings import new_compiler
 
 FOLDER = Path(__file__).parents[2] / "docs" / "recipes"
 BUNDLED = {name: policies.text(name) for name in policies.names()}

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dsl.parser import Parser
-from engine.policy.support import new_compiler
+from engine.policy.findings import new_compiler
 from engine.policytests.running import Runner
 from tests.effort import examples
 

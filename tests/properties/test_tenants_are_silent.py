@@ -17,8 +17,8 @@ from engine.framework.status import Status
 from engine.plugins.profiles import make_profiles
 from engine.policy.bundle import Refusal, compile_at_once, compile_settings
 from engine.policy.chain import frameworks_of
+from engine.policy.findings import new_compiler
 from engine.policy.plugin import Worlds
-from engine.policy.support import new_compiler
 from tests.builders import make_node, make_pod
 from tests.effort import examples
 from tests.properties import policies as p

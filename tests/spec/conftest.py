@@ -1,7 +1,7 @@
 """Rewrites the diagnostics blocks of the specification when asked to."""
 
 from dsl.diagnostics import render
-from engine.policy.support import new_compiler
+from engine.policy.findings import new_compiler
 from tests.spec.cases import read_all
 
 

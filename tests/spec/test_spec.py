@@ -11,7 +11,7 @@ from dsl.diagnostics import render
 from dsl.functions import AGGREGATES, FUNCTIONS
 from dsl.parser import Parser
 from dsl.schema import FIELDS
-from engine.policy.support import new_compiler
+from engine.policy.findings import new_compiler
 from engine.policytests.running import Runner
 from tests.spec.cases import read_all
 

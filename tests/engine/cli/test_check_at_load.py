@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from engine.cli import main
 from engine.config import load
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
-from engine.policy.support import new_compiler
+from engine.policy.findings import new_compiler
 
 GOOD = "filter: node.label a=b\n"
 COMPILER = new_compiler()
@@ -121,6 +121,15 @@ def test_what_a_configuration_says(file):
     assert " --> config.yaml:7:6\n" in result.stdout
     file("config.yaml", CONFIG.replace("secnd", "second"))
     assert found("--config", config) == []
+
+
+def test_a_source_that_is_for_some_profiles_does_not_sort(file):
+    name = file("rules/first.policy", "sort: pod.priority desc\n")
+    sources = "kind: BerthConfiguration\napiVersion: berth.dev/v1\npolicies: {sources: [%s]}\n"
+    config = file("config.yaml", sources % "{dir: rules, profiles: [berth]}")
+    assert found("--config", config, name) == [("P501", "error", 1)]
+    file("config.yaml", sources % "{dir: rules}")
+    assert found("--config", config, name) == []
 
 
 def test_with_a_configuration_a_parameter_needs_its_value(file):

@@ -295,7 +295,7 @@ def test_explain_knows_every_word_of_the_language():
 def test_a_command_that_is_none():
     result = berth("chek")
     assert result.exit_code == 2
-    assert result.stderr.endswith("Error: No such command 'chek'. Did you mean 'check'?\n")
+    assert result.stderr.endswith("Error: No such command 'chek'; did you mean check?\n")
 
 
 def test_the_example_of_the_help_is_right(tmp_path, monkeypatch):

@@ -10,8 +10,8 @@ from engine.cli import main
 from engine.config import load
 from engine.plugins.profiles import make_profiles
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
+from engine.policy.findings import new_compiler
 from engine.policy.sources import policies_in
-from engine.policy.support import new_compiler
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 NETWORK = {

@@ -55,7 +55,7 @@ OBJECTS = (
 def _one_compiler(monkeypatch):
     """Making it takes half a second."""
     monkeypatch.setattr("engine.cli.clusters.new_compiler", compiler)
-    monkeypatch.setattr("engine.cli.why.new_compiler", compiler)
+    monkeypatch.setattr("engine.cli.replay.new_compiler", compiler)
 
 
 @pytest.fixture

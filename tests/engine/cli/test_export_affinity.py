@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from engine.cli import main
 from engine.cli.export_affinity import as_yaml
 from engine.policy.affinity import MOST_TERMS, Said, said
-from engine.policy.support import new_compiler
+from engine.policy.findings import new_compiler
 from tests.builders import make_node, make_pod
 from tests.effort import examples
 from tests.engine.policy.builders import chain

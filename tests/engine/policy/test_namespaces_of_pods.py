@@ -110,7 +110,7 @@ def passing(plugin: PolicyPlugin, cache, pod):
 
 
 def meant(plan, snapshot, pod):
-    world = SnapshotWorld(snapshot, 1, Kept(ZoneInfo("UTC")))
+    world = SnapshotWorld(snapshot, Kept(ZoneInfo("UTC")))
     subject = PodSubject(pod, snapshot, DEFAULT_GPUS)
     return sorted(
         snapshot.nodes.name(row)

@@ -15,7 +15,7 @@ from engine.cache import Cache
 from engine.framework.podinfo import make_pod_info
 from engine.framework.workloads import owned_by, workload_of
 from engine.objects import Namespace, Node, OwnerReference, Pod, from_builtins
-from engine.policy.images import ImageIndex
+from engine.policy.images import ImageLists
 from engine.policy.podreads import reader_of
 from engine.policy.world import (
     DEFAULT_GPUS,
@@ -133,7 +133,7 @@ def cache():
 
 
 def world_of(cache, zone="UTC", now=NOON):
-    return SnapshotWorld(cache.snapshot(now), 1, Kept(ZoneInfo(zone)))
+    return SnapshotWorld(cache.snapshot(now), Kept(ZoneInfo(zone)))
 
 
 def text(world, code):
@@ -547,15 +547,16 @@ def test_images_are_lists_of_names_kept_between_snapshots(rich):
     starts, codes = world.node_texts("node.images")
     assert starts.tolist() == [0, 3, 3, 3]
     assert [text(world, code) for code in codes] == ["nginx:1", "nginx@sha", "redis"]
-    index = ImageIndex()
-    first = index.lists(rich.snapshot(NOON))
-    assert index.lists(rich.snapshot(NOON)) is first
+    index = ImageLists()
+    first = index.of(rich.snapshot(NOON))
+    assert index.of(rich.snapshot(NOON)) is first
     rich.update_node(node("b", status={"images": [{"names": ["redis"], "sizeBytes": 7}]}))
-    starts, codes = index.lists(rich.snapshot(NOON))
+    starts, codes = index.of(rich.snapshot(NOON))
     assert starts.tolist() == [0, 3, 4, 4]
-    assert index.on_nodes(rich.snapshot(NOON), "redis").tolist() == [True, True, False]
     rich.remove_node("a")
-    assert index.on_nodes(rich.snapshot(NOON), "redis").tolist() == [False, True, False]
+    starts, codes = index.of(rich.snapshot(NOON))
+    assert starts.tolist() == [0, 0, 1, 1]
+    assert [text(world_of(rich), code) for code in codes] == ["redis"]
 
 
 def test_missing_image_bytes_count_what_some_node_has(rich):

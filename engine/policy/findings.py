@@ -6,7 +6,8 @@ A plugin that binds, a policy that the configuration names. `berth check` forete
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Final
 
 from msgspec.structs import fields
@@ -20,7 +21,7 @@ from engine.framework.acting import DEFAULT_BINDER
 from engine.framework.profile import Profile
 from engine.plugins import out_of_tree
 from engine.plugins.registry import DEFAULT_WEIGHTS
-from engine.policy.shares import about_many, place_in
+from engine.policy.shares import CANARY, SHADOW
 
 _SHOWN: Final = 8
 _HEADER: Final = re.compile(r"policy[ \t]*:")
@@ -30,6 +31,10 @@ _HEADER: Final = re.compile(r"policy[ \t]*:")
 PLUGINS: Final = frozenset(
     "".join(f"-{sign.lower()}" if sign.isupper() else sign for sign in name).removeprefix("-")
     for name in DEFAULT_WEIGHTS
+)
+#: Statements that are about several pods at once, by the attribute of a plan that holds them.
+_OF_MANY: Final[Mapping[str, str]] = MappingProxyType(
+    {"sorts": "sort:", "preempts": "preempt:", "gangs": "gang:", "quotas": "quota:"}
 )
 #: A name of the configuration -> the text it stands in, and where.
 Places = Callable[[str], tuple[SourceFile, Span]]
@@ -51,11 +56,25 @@ def installed() -> frozenset[str]:
     return frozenset(out_of_tree.names())
 
 
-def at_load(plan: Plan, binders: Set[str]) -> Iterator[Diagnostic]:
-    """What a scheduler says of a policy that is right, such as that it binds with nobody's plugin.
+def at_load(
+    plans: Sequence[Plan], binders: Set[str], profiles: Mapping[str, frozenset[str]]
+) -> Iterator[Diagnostic]:
+    """What a scheduler says of policies that are right, with what its configuration says of them.
 
-    `binders` are the plugins that bind pods handed to them, beside the scheduler's own.
+    Args:
+        plans: all policies of the chain.
+        binders: the plugins that bind pods handed to them, beside the scheduler's own.
+        profiles: see `Bundle.profiles`.
     """
+    yield from _of_all(plans)
+    for plan in plans:
+        if plan.mode != "off":
+            yield from _without_binder(plan, binders)
+            yield from _about_many(plan)
+            yield from _sorts_of_some(plan, profiles)
+
+
+def _without_binder(plan: Plan, binders: Set[str]) -> Iterator[Diagnostic]:
     known = sorted({*binders, DEFAULT_BINDER})
     for rule in plan.binds:
         name = rule.core.name
@@ -71,10 +90,30 @@ def at_load(plan: Plan, binders: Set[str]) -> Iterator[Diagnostic]:
                     "a profile has to name the plugin of the package that binds",
                 ),
             )
-    yield from about_many(plan)
 
 
-def of_all(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
+def place_in(plan: Plan, span: Span) -> tuple[SourceFile, Span]:
+    """Where a finding about a part of a policy is shown: there, or in the line that uses it."""
+    return (plan.source, span) if plan.used is None else plan.used.place
+
+
+def _about_many(plan: Plan) -> Iterator[Diagnostic]:
+    """Statements that cannot be for a share of the pods, or tried beside those in force."""
+    word = plan.mode.partition(" ")[0]
+    if word not in (CANARY, SHADOW):
+        return
+    for attribute, statement in _OF_MANY.items():
+        for rule in getattr(plan, attribute):
+            if word == CANARY:
+                what = f"`{statement}` is about all pods, and `mode: {plan.mode}` about some"
+                severity, help_ = Severity.ERROR, "put the line into a policy of its own"
+            else:
+                what = f"`{statement}` is not tried in shadow"
+                severity, help_ = Severity.WARNING, "the other lines of the policy are"
+            yield Diagnostic("P120", what, *place_in(plan, rule.span), severity, helps=(help_,))
+
+
+def _of_all(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
     """What is said of policies as a whole.
 
     Decisions, hints and memos go by the name of a plugin, and a policy is one. A text without a
@@ -97,6 +136,19 @@ def of_all(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
                 *plan.place,
                 helps=("give the policy another name:  policy: NAME",),
             )
+
+
+def _sorts_of_some(plan: Plan, profiles: Mapping[str, frozenset[str]]) -> Iterator[Diagnostic]:
+    """All profiles share the queue, and with it its order."""
+    for rule in plan.sorts if plan.name in profiles else ():
+        names = ", ".join(sorted(profiles[plan.name]))
+        yield Diagnostic(
+            "P501",
+            f"`sort:` is for all profiles, and the policies of this source are for {names} only",
+            plan.source,
+            rule.span,
+            helps=("put the line into a source that is for all profiles",),
+        )
 
 
 def without_policy(
