@@ -418,7 +418,9 @@ class InForce:
         if source.tenant:
             return f"the rules of namespace {source.tenant} stay as they were"
         if self.bundle is None:
-            return "nothing is scheduled until it is mended"
+            kept = self.reloader.awaited
+            until = "what its last good texts read is listed" if kept else "it is mended"
+            return f"nothing is scheduled until {until}"
         return f"bundle {self.bundle.hash} stays in force"
 
     def _has_parts(self, tenant: str) -> bool:

@@ -113,6 +113,7 @@ class Scheduler:
         self.gangs = Gangs(self._basis, self.placement, setbacks, evictions, queue, telling)
         """Those that wait for each other."""
         self.permits.also = self.gangs.holds.also
+        self.permits.on_work = self.wake
         self.add_background(self.permits)
         self._warming = Warming(self.snapshot, clock)
         self.add_background(self._warming)

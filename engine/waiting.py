@@ -98,6 +98,8 @@ class Permits:
         self._clock = self.basis.clock
         self.also: Callable[[Held], Mapping[str, Permitted]] = lambda _: {}
         """Who holds a pod still that is no plugin; asked whenever plugins are."""
+        self.on_work: Callable[[], None] = lambda: None
+        """Called when somebody is to be asked about: the loop may sleep."""
         self._held: dict[str, Held] = {}
         # Many pods wait for the same: an event is compared once for all of them.
         self._by_wakes: dict[Wakes, dict[str, None]] = {}
@@ -141,6 +143,7 @@ class Permits:
         for wakes in self._by_wakes:
             if wakes not in self._stirred and any(one.matches(event) for one in wakes):
                 self._stirred[wakes] = None
+                self.on_work()
 
     def new_rules(self) -> None:
         """All are asked about again."""
@@ -272,6 +275,7 @@ class Permits:
             return
         self._cache.carry(held.pod.pod)
         self._again[held.pod.uid] = None
+        self.on_work()
 
     def _release(self, held: Held) -> None:
         if held.lost or self._cache.nodes.row(held.node) < 0:

@@ -31,7 +31,7 @@ from engine.objects import Pod
 from engine.simulate.journal import replay
 
 _NAMES: Final = 4
-"""Pods that are named before they are counted."""
+"""Pods or nodes that are named before they are counted."""
 _ANEW: Final = "Decided anew from what the cluster has now; nothing was changed."
 
 
@@ -109,7 +109,7 @@ def _pod(name: str, cluster: Cluster, request: Request) -> None:
     source = "files" if request.paths else "cluster"
     gang = _gang(info, cluster)
     head = {"source": source, "on": here or None, "said": said or None, "gang": gang}
-    heads = (*_heads(pod, said, source), *([gang] if gang else ()))
+    heads = (*_heads(pod, said, source), *((gang, "By itself:") if gang else ()))
     lines = _with_head(iter(heads), lines_of(told, request.most, also))
     _print({**head, **object_of(told, request.most, also)}, lines, notes, request)
 
@@ -127,6 +127,9 @@ def _gang(pod: PodInfo, cluster: Cluster) -> str | None:
     except PluginError as fault:
         return str(fault)
     able = "they can start together" if start.rows else start.reason
+    if start.rows and group.gang.within:
+        names = sorted(lab.snapshot().nodes.name(row) for row in start.rows)
+        able += f", the pod on one of {_few(names)}"
     return f"It is of a gang ({group.gang.place}). {group}: {able}."
 
 
@@ -177,9 +180,13 @@ def _holding(key: str, cluster: Cluster) -> list[str]:
         for other, one in sorted(cluster.pods.items())
         if other != key and not one.node_name and _reason(one) == "WaitingOnPermit"
     ]
-    more = f" and {len(held) - _NAMES} more" if len(held) > _NAMES else ""
     words = "these wait on nodes that they were given, and what they take there is not counted"
-    return [f"{words}: {', '.join(held[:_NAMES])}{more}"] if held else []
+    return [f"{words}: {_few(held)}"] if held else []
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return ", ".join(names[:_NAMES]) + more
 
 
 def _reason(pod: Pod) -> str | None:

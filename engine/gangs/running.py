@@ -181,9 +181,12 @@ class Gangs:
         gang = turn.gang
         size = turn.reserved + len(turn.members)
         why = why_stopped(gang, size, resting=now < gang.rests_until)
-        gated = [one.pod.name for one in self.queue.kin(gang.key) if one.where is SubQueue.GATED]
-        if why is not None and size < gang.minimum and gated:
-            why += f"; {_named(gated)} held by a gate"
+        if why is not None and size < gang.minimum:
+            gated = [one.pod for one in self.queue.kin(gang.key) if one.where is SubQueue.GATED]
+            going = {one.name for one in gated if self._cache.nominations.is_evicting(one.uid)}
+            held = {one.name for one in gated} - going
+            why += f"; {_named(held)} held by a gate" if held else ""
+            why += f"; {_named(going)} waiting for its victims to be gone" if going else ""
         return None if why is None else f"{why} ({gang.place})"
 
     # ---- one attempt

@@ -349,6 +349,20 @@ def test_the_last_good_rules_outlive_the_process_and_a_broken_config_map():
     run(main)
 
 
+def test_last_good_rules_that_wait_for_a_list_are_not_said_to_be_lost():
+    async def main():
+        async with embedded(files={"gangs.policy": "use coscheduling\n"}) as cluster:
+            async with process(cluster, kept_in_the_cluster()) as berth:
+                await berth.until(lambda: (standing(cluster) or {}).get("bundle"))
+                berth.rules({"gangs.policy": "use coscheduling\nfilter: node.lable x\n"})
+                await berth.until(lambda: standing(cluster)["sources"][0]["why"])
+            async with process(cluster, kept_in_the_cluster()) as berth:
+                await berth.until(lambda: berth.refused_for("until what its last good texts read"))
+                assert await berth.lands(berth.pod("nginx-1"))
+
+    run(main)
+
+
 def test_a_change_that_makes_pods_wait_is_taken_back_and_said():
     async def main():
         settings = kept_in_the_cluster(guard={"within": "1min", "pending": 3})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 
 import msgspec
@@ -311,6 +312,24 @@ async def test_while_its_victims_go_nobody_takes_the_room_that_a_gang_has_alread
     await made.turn()
     assert sorted(name for name, _ in made.edge.binds) == ["a-0", "a-1", "a-2"]
     assert len(made.cache.nominations) == 0
+
+
+@in_a_loop
+async def test_a_member_whose_victims_go_is_not_said_to_be_held_by_a_gate():
+    made = world()
+    await filled(made, "n1")
+    slow = asyncio.get_running_loop().create_future()
+    made.edge.evict_answers.append(slow)
+    await gang(made, "a", 3, priority=10)
+    await until(lambda: not made.edge.evict_answers)
+    made.handlers.nodes.on_add(make_node("n4", cpu="100m"))
+    made.clock.advance(11.0)
+    await made.turn()
+    assert condition(made, "a-0").startswith(
+        "gang a has 2 of the 3 members that it needs; a-2 waiting for its victims to be gone"
+    )
+    slow.set_result(BOUND)
+    await evicted(made)
 
 
 @in_a_loop

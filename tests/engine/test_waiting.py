@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -17,7 +19,7 @@ from engine.waiting import MOST_WAITING, TESTS_A_SLICE
 from tests.builders import default_plugins, make_node, make_pod
 from tests.engine.policy.builders import chain
 from tests.engine.test_preemption import being_deleted
-from tests.engine.test_scheduler import World, in_a_loop
+from tests.engine.test_scheduler import World, in_a_loop, until
 
 GO = 'permit: pod.label held -> wait 60s until pod.annotation go=yes message "nobody said go"\n'
 REFUSED = "node n1 was chosen and refused: "
@@ -65,6 +67,25 @@ async def test_a_pod_waits_on_its_node_until_what_it_waits_for_is_so():
     await made.turn()
     assert made.edge.binds == [("p", "n1")]
     assert (len(made.scheduler.permits), made.snapshot().waiting) == (0, {})
+
+
+@pytest.mark.parametrize("rule", [GO, "permit: wait 1h until node.label ready=yes\n"])
+@in_a_loop
+async def test_what_lets_a_pod_go_wakes_a_loop_that_sleeps(rule):
+    made = world(rule)
+    stop = asyncio.Event()
+    running = asyncio.create_task(made.scheduler.run(stop))
+    pod = made.comes(labels={"held": "yes"})
+    await until(lambda: made.where() is SubQueue.WAITING)
+    for _ in range(10):
+        await asyncio.sleep(0)  # it sleeps until the minute is over
+    made.handlers.nodes.on_update(
+        make_node("n1", cpu="2"), make_node("n1", cpu="2", labels={"ready": "yes"})
+    )
+    made.handlers.pods.on_update(pod, annotated(pod, go="yes"))
+    await until(lambda: made.edge.binds)
+    stop.set()
+    await running
 
 
 @in_a_loop

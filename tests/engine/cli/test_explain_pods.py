@@ -164,6 +164,19 @@ def test_a_member_is_told_whether_its_gang_can_start(tmp_path):
     assert told(pod("m-1", "1")) == f"{head} 0 pending: {unsaid}."
 
 
+def test_a_member_is_told_where_its_gang_leaves_it_a_node(tmp_path):
+    (tmp_path / "p.policy").write_text('gang: by pod.label[job] min 2 within "hall"\n')
+    first, second = pod("m-1", "1"), pod("m-2", "1")
+    first["spec"]["nodeName"] = "n1"
+    for one in (first, second):
+        one["metadata"]["labels"] = {"job": "j"}
+    manifests = [node("n1", "2", hall="a"), node("n2", "2", hall="a"), node("n3", hall="b")]
+    (tmp_path / "all.yaml").write_text(yaml.safe_dump_all([*manifests, first, second]))
+    files = ("-f", str(tmp_path / "all.yaml"), "--policies", str(tmp_path / "p.policy"))
+    text = CliRunner().invoke(main, ["explain", "pod", "m-2", *files]).stdout
+    assert "they can start together, the pod on one of n1, n2.\nBy itself:\n" in text
+
+
 def test_pods_that_wait_in_permit_are_named_as_what_they_take_is_not_known(tmp_path):
     said = {"type": "PodScheduled", "status": "False", "reason": "WaitingOnPermit"}
     held = pod("held", "4") | {"status": {"conditions": [said]}}
