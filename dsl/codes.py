@@ -17,8 +17,16 @@ OLD: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "P014": ("P005", "P015", "P017", "P018", "P019", "P020", "P021", "P023"),
     }
 )
-#: Codes of a release that are no longer said, and what holds instead.
-GONE: Final = {"P118": "Whatever `berth check` accepts, a scheduler runs."}
+#: Codes that are no longer said, and what holds instead.
+GONE: Final = {
+    "P118": "Whatever `berth check` accepts, a scheduler runs.",
+    "P221": "`a ?? 1 * 10` is `(a ?? 1) * 10`.",
+    "P229": "A fallback may be one that is never taken.",
+    "P305": "See P304; of a key that is there already, P312.",
+    "P311": "What is divided by 0 is missing.",
+    "P313": "A `sum` in a score is over the candidates; say `over nodes`.",
+    "P315": "`over` says which nodes an aggregate is of.",
+}
 
 
 def become(code: str) -> tuple[str, ...]:

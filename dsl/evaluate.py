@@ -37,7 +37,6 @@ class Understood(Struct, frozen=True):
         reads: the fields and metrics that it reads, each once, in the order of the text.
         metrics: the metrics among them, by `MetricSpec.id`.
         of_pod: whether it reads the pod to place.
-        fields: the fields of the table among them.
         units: what it costs at most per pod, in a cluster of `SIZE`.
     """
 

@@ -27,8 +27,6 @@ class FieldSpec(Struct, frozen=True):
         wire: where it stands in the object, as the API writes it; "" where it is computed.
         absent: what it is where the object says nothing.
         wakes: what of a cluster changes it, for pods that were turned away.
-        low: its least value.
-        high: its greatest value.
         unsteady: whether it may change while no row of a node or pod does.
         letters: what its texts consist of, `NAME`, `WORD` or `IMAGE`; "" where anything may stand.
     """

@@ -37,8 +37,7 @@ def turns(*roots: ir.Expr | None) -> tuple[ir.Expr, ...] | None:
     """Returns expressions of the seconds until something below the roots may say something else.
 
     Of a value that is missing or below zero nothing is to be expected; zero says at once. One at
-    the level of nodes has a value for each. Nothing turns if there are none. Linear in the graph,
-    however deep it is, times the comparisons.
+    the level of nodes has a value for each. Nothing turns if there are none.
 
     Returns:
         None where no such expressions exist: `now` is read in another way than in comparisons of

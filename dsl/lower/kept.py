@@ -99,7 +99,6 @@ class Facts(NamedTuple):
         local: whether the value of a row is a matter of that row.
         heavy: whether it looks at all pods, or at the nodes of each domain.
         chosen: whether it depends on which nodes are candidates.
-        samples: whether it reads metrics.
         work: how many operations it takes.
     """
 

@@ -125,7 +125,6 @@ class Place:
         start: where reading stopped, at the start of a word.
         end: where what was met there ends.
         met: a word, a sign, or nothing at the end.
-        at_end: whether the text ends there.
         accepts: what the grammar would have taken.
         spelt: the words and signs that the grammar's names stand for.
         alone: whether the text is an expression, not a statement.

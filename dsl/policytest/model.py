@@ -29,7 +29,6 @@ class Thing(Struct, frozen=True):
     Attributes:
         kind: `node`, `pod`, `running`, `finished`, `pending`, `namespace`, `workload` ...
         name: as given; empty for a pod without a name.
-        node: where a running or finished pod is.
         plain: attribute -> value: text, int, bool, float (durations) or a tuple of texts.
         maps: attribute -> key -> value, for `label K=V` and the like.
     """
