@@ -27,7 +27,7 @@ from engine.kube.reflector import Handler
 from engine.kube.resources import Resource
 from engine.kube.session import KubeClient
 from engine.kube.writer import pod_path
-from engine.objects import ObjectMeta
+from engine.objects import Identity
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class WholeObjects(Handler[Whole]):
         """See `reflector.Handler`."""
         self.nodes.pop(node.metadata.name, None)
 
-    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:
+    def on_unreadable(self, meta: Identity, reason: str) -> None:
         """See `reflector.Handler`."""
         log.error('Node cannot be sent to extenders node="%s" reason="%s"', meta.name, reason)
 
