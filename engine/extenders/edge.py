@@ -46,17 +46,14 @@ _on_node = msgspec.json.Decoder(_OnNode)
 class WholeObjects(Handler[Whole]):
     """See `lane.Objects`; as a handler it is told of nodes."""
 
-    def __init__(self, client: KubeClient, *, timeout_seconds: float = 10.0) -> None:
+    def __init__(self, client: KubeClient) -> None:
         self._client = client
-        self._timeout = timeout_seconds
         self.nodes: dict[str, bytes] = {}
 
     async def pod(self, pod: PodInfo) -> bytes | None:
         """See `lane.Objects.pod`."""
         try:
-            answer = await self._client.request(
-                "GET", pod_path(pod.namespace, pod.name), timeout_seconds=self._timeout
-            )
+            answer = await self._client.request("GET", pod_path(pod.namespace, pod.name))
             found, body = messages.whole(answer.checked().body)
             node = _on_node.decode(found.spec).node_name
         except NotFound:
