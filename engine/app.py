@@ -113,7 +113,6 @@ class App:
         options: RunOptions,
         *,
         clock: Clock,
-        telemetry: Telemetry | None = None,
         hooks: Hooks | None = None,
     ) -> None:
         """Makes the plugins of all profiles.
@@ -125,7 +124,7 @@ class App:
         self._clock = clock
         self._hooks = hooks or Hooks()
         self.settings = options.settings
-        self.telemetry = telemetry or Telemetry()
+        self.telemetry = Telemetry()
         self._recorder = (
             Recorder(options.journal, self._signal_ids) if options.journal is not None else None
         )

@@ -34,9 +34,9 @@ from engine.cache import Cache
 from engine.framework.events import Action, ClusterEvent, Resource, Seen
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.objects import (
+    Identity,
     Namespace,
     Node,
-    ObjectMeta,
     Pod,
     Quantity,
     ResourceList,
@@ -241,7 +241,7 @@ class _Handler:
         """The first list is through, which rules may have waited for."""
         self.on_work()
 
-    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:
+    def on_unreadable(self, meta: Identity, reason: str) -> None:
         """Nothing is known of the object but its name: what was known of it stays."""
 
     def _wake(self) -> None:

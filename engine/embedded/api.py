@@ -100,10 +100,7 @@ class Api:
             cause = ("metadata.resourceVersion", "FieldValueInvalid", message)
             # kube-apiserver names these resources, not kinds, in this message.
             raise errors.invalid(resource.group, resource.plural, name, [cause])
-        uid = metadata.get("uid") or old.metadata["uid"]
-        if uid != old.metadata["uid"]:
-            uids = (uid, old.metadata["uid"])
-            raise errors.wrong_uid(resource.group, resource.plural, namespace, name, uids)
+        _check_uid(resource, old, metadata)
         return self._update(resource, key, old, item, subresource), False
 
     def patch(
@@ -161,10 +158,7 @@ class Api:
         metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
         _check_binding(name, metadata, target)
         pod = self.get(BY_PLURAL["pods"], namespace, name)
-        uid = metadata.get("uid") or pod.metadata["uid"]
-        if uid != pod.metadata["uid"]:
-            uids = (uid, pod.metadata["uid"])
-            raise errors.wrong_uid("", "pods", namespace, name, uids)
+        _check_uid(BY_PLURAL["pods"], pod, metadata)
         spec: Object = pod.object["spec"]
         if why := _cannot_be_bound(name, pod.metadata, spec):
             raise errors.conflict("", "pods/binding", name, why)
@@ -258,21 +252,17 @@ class Api:
         return self.store.put(resource.plural, key, item)
 
     def _check_preconditions(self, resource: Resource, old: Version, wanted: Object) -> None:
-        name = old.metadata["name"]
-        uid = wanted.get("uid") or old.metadata["uid"]
-        if uid != old.metadata["uid"]:
-            why = (
-                f"the UID in the precondition ({uid}) does not match the UID in record "
-                f"({old.metadata['uid']}). The object might have been deleted and then recreated"
-            )
-            raise errors.conflict(resource.group, resource.kind, name, why)
-        revision = wanted.get("resourceVersion") or str(old.revision)
-        if revision != str(old.revision):
-            why = (
-                f"the ResourceVersion in the precondition ({revision}) does not match the "
-                f"ResourceVersion in record ({old.revision}). The object might have been modified"
-            )
-            raise errors.conflict(resource.group, resource.kind, name, why)
+        uid, revision = old.metadata["uid"], str(old.revision)
+        for what, given, found, happened in (
+            ("UID", wanted.get("uid"), uid, "deleted and then recreated"),
+            ("ResourceVersion", wanted.get("resourceVersion"), revision, "modified"),
+        ):
+            if given and given != found:
+                why = (
+                    f"the {what} in the precondition ({given}) does not match the {what} in record"
+                    f" ({found}). The object might have been {happened}"
+                )
+                raise errors.conflict(resource.group, resource.kind, old.metadata["name"], why)
 
     def _grace(self, resource: Resource, old: Version, asked: int | None) -> int:
         if resource.plural != "pods" or not old.object["spec"].get("nodeName"):
@@ -319,6 +309,14 @@ def _typed(resource: Resource, item: Object) -> Object:
         )
     typed: Object = {"kind": kind, "apiVersion": version, "metadata": {}}
     return typed | {key: value for key, value in item.items() if value is not None}
+
+
+def _check_uid(resource: Resource, old: Version, given: Object) -> None:
+    """The write is meant for this object, if it says for which."""
+    uid, meta = given.get("uid"), old.metadata
+    if uid and uid != meta["uid"]:
+        uids, namespace = (uid, meta["uid"]), meta.get("namespace", "")
+        raise errors.wrong_uid(resource.group, resource.plural, namespace, meta["name"], uids)
 
 
 def _half(old: Object, new: Object, *, keep: str) -> Object:

@@ -17,7 +17,7 @@ from engine.embedded.api import Api
 from engine.embedded.nodes import SimulatedNodes
 from engine.embedded.prometheus import PrometheusApi
 from engine.embedded.resources import BY_PLURAL
-from engine.embedded.server import ApiServer
+from engine.embedded.server import HOST, ApiServer
 from engine.embedded.volumes import SimulatedVolumes
 
 Object = dict[str, Any]
@@ -52,7 +52,6 @@ class EmbeddedCluster:
         nodes: int = 12,
         seed: int = 0,
         clock: Clock | None = None,
-        host: str = "127.0.0.1",
         port: int = 0,
         pace: Pace = REAL_PACE,
     ) -> None:
@@ -62,7 +61,6 @@ class EmbeddedCluster:
             nodes: how many simulated nodes it has.
             seed: decides names, uids and the walk of the nodes' load.
             clock: the wall clock of timestamps.
-            host: the address to listen on.
             port: the port to listen on; 0 takes a free one.
             pace: how often things happen by themselves.
         """
@@ -78,14 +76,13 @@ class EmbeddedCluster:
             bookmark_seconds=pace.bookmark_seconds,
             mounts={PROMETHEUS_ROOT: prometheus.handle},
         )
-        self._host = host
         self._port = port
         self._pace = pace
         self._life: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Listen, and let the nodes live."""
-        self._port = await self._server.start(self._host, self._port)
+        self._port = await self._server.start(self._port)
         kubelets = self.nodes.run_kubelets(self._pace.kubelet_seconds)
         signals = self.nodes.run_signals(self._pace.signal_seconds)
         volumes = self.volumes.run(self._pace.kubelet_seconds)
@@ -110,7 +107,7 @@ class EmbeddedCluster:
     @property
     def url(self) -> str:
         """The base URL of the Kubernetes API."""
-        return f"http://{self._host}:{self._port}"
+        return f"http://{HOST}:{self._port}"
 
     @property
     def prometheus_url(self) -> str:

@@ -30,6 +30,8 @@ from engine.embedded.tables import table
 Object = dict[str, Any]
 Handler = Callable[[web.BaseRequest, str], Awaitable[web.StreamResponse]]
 
+HOST = "127.0.0.1"
+_HOSTS = frozenset({HOST, "localhost"})
 BODY_BYTES = 8 * 1024 * 1024
 SNAPSHOTS_KEPT = 8
 JSON = "application/json"
@@ -100,17 +102,15 @@ class ApiServer:
         self._snapshots: OrderedDict[tuple[str, int], list[Version]] = OrderedDict()
         self._watches: set[asyncio.Event] = set()
         self._closing = False
-        self._hosts: frozenset[str] = frozenset()
         self._runner: web.ServerRunner | None = None
         self._site: web.TCPSite | None = None
 
-    async def start(self, host: str, port: int) -> int:
+    async def start(self, port: int) -> int:
         """Listen; returns the port (the one given, or a free one for 0)."""
-        self._hosts = frozenset({host, "127.0.0.1", "localhost"})
         server = web.Server(self._handle, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()
-        self._site = web.TCPSite(self._runner, host, port)
+        self._site = web.TCPSite(self._runner, HOST, port)
         await self._site.start()
         self._closing = False
         return int(self._runner.addresses[0][1])
@@ -129,7 +129,7 @@ class ApiServer:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path.strip("/")
         root, _, rest = path.partition("/")
-        if "Origin" in request.headers or request.host.partition(":")[0] not in self._hosts:
+        if "Origin" in request.headers or request.host.partition(":")[0] not in _HOSTS:
             # A web page that the user happens to visit must not drive the cluster.
             return _failure(ApiError(403, "Forbidden", "requests from web pages are refused"))
         mounted = self._mounts.get(root)

@@ -27,7 +27,7 @@ from engine.kube.reflector import Handler
 from engine.kube.resources import Resource
 from engine.kube.session import KubeClient
 from engine.kube.writer import pod_path
-from engine.objects import ObjectMeta
+from engine.objects import Identity
 
 log = logging.getLogger(__name__)
 
@@ -46,17 +46,14 @@ _on_node = msgspec.json.Decoder(_OnNode)
 class WholeObjects(Handler[Whole]):
     """See `lane.Objects`; as a handler it is told of nodes."""
 
-    def __init__(self, client: KubeClient, *, timeout_seconds: float = 10.0) -> None:
+    def __init__(self, client: KubeClient) -> None:
         self._client = client
-        self._timeout = timeout_seconds
         self.nodes: dict[str, bytes] = {}
 
     async def pod(self, pod: PodInfo) -> bytes | None:
         """See `lane.Objects.pod`."""
         try:
-            answer = await self._client.request(
-                "GET", pod_path(pod.namespace, pod.name), timeout_seconds=self._timeout
-            )
+            answer = await self._client.request("GET", pod_path(pod.namespace, pod.name))
             found, body = messages.whole(answer.checked().body)
             node = _on_node.decode(found.spec).node_name
         except NotFound:
@@ -75,7 +72,7 @@ class WholeObjects(Handler[Whole]):
         """See `reflector.Handler`."""
         self.nodes.pop(node.metadata.name, None)
 
-    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:
+    def on_unreadable(self, meta: Identity, reason: str) -> None:
         """See `reflector.Handler`."""
         log.error('Node cannot be sent to extenders node="%s" reason="%s"', meta.name, reason)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from engine import wire
 from engine.kube.errors import Unreadable
-from engine.objects import ObjectMeta
+from engine.objects import Identity
 
 T = TypeVar("T")
 
@@ -55,13 +55,13 @@ class _Items(msgspec.Struct, Generic[T]):
 class _OnlyNames(msgspec.Struct):
     """Metadata as far as it can be read when the rest of the object cannot."""
 
-    metadata: dict[str, object] = msgspec.field(default_factory=dict)
+    metadata: Identity = Identity()
 
 
 class BadObject(msgspec.Struct):
     """An object that cannot be decoded."""
 
-    meta: ObjectMeta
+    meta: Identity
     reason: str
 
 
@@ -127,14 +127,6 @@ class Decoders(Generic[T]):
         except msgspec.DecodeError as error:
             reason = str(error)
         try:
-            named = wire.decode(self._names.decode, raw).metadata
+            return BadObject(wire.decode(self._names.decode, raw).metadata, reason)
         except msgspec.DecodeError:
-            return BadObject(ObjectMeta(), reason)
-        texts = {k: v for k, v in named.items() if isinstance(v, str)}
-        meta = ObjectMeta(
-            name=texts.get("name", ""),
-            namespace=texts.get("namespace", ""),
-            uid=texts.get("uid", ""),
-            resource_version=texts.get("resourceVersion", ""),
-        )
-        return BadObject(meta, reason)
+            return BadObject(Identity(), reason)

@@ -47,7 +47,7 @@ from engine.kube.protocol import (
 from engine.kube.resources import KubeObject, Resource
 from engine.kube.session import KubeClient
 from engine.kube.wiring import Wiring
-from engine.objects import Identity, ObjectMeta, object_key
+from engine.objects import Identity, object_key
 from engine.telemetry import Count
 
 _LOG = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class Handler(Protocol[T_contra]):
         """Everything the first list held has been told. Called once."""
         return
 
-    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:  # noqa: ARG002 - for others
+    def on_unreadable(self, meta: Identity, reason: str) -> None:  # noqa: ARG002 - for others
         """An object could not be decoded. What was known of it, if anything, stays as it was."""
         return
 

@@ -86,9 +86,9 @@ def pods(
     return Resource(Pod, "/api/v1/pods", field_selector=field_selector, share=share)
 
 
-def nodes(label_selector: str = "") -> Resource[Node]:
-    """All nodes, or those of a selector."""
-    return Resource(Node, "/api/v1/nodes", label_selector=label_selector)
+def nodes() -> Resource[Node]:
+    """All nodes."""
+    return Resource(Node, "/api/v1/nodes")
 
 
 def namespaces() -> Resource[Namespace]:

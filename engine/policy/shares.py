@@ -7,7 +7,6 @@ is one by itself. A greater share holds all that a smaller one did, and each pol
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -18,7 +17,6 @@ from dsl.world import Parts, Subject, World
 
 CANARY: Final = "canary"
 SHADOW: Final = "shadow"
-_REMEMBERED: Final = 4096
 _ALL: Final = 100.0
 _BYTES: Final = 8
 _RANGE: Final = 256.0**_BYTES
@@ -45,7 +43,6 @@ def in_shadow(plan: Plan) -> Plan | None:
 
 
 def _member(plan: Plan, share: float) -> Chosen:
-    @lru_cache(_REMEMBERED)
     def chosen(*who: str) -> bool:
         digest = blake2b("\0".join((plan.name, *who)).encode(), digest_size=_BYTES).digest()
         return int.from_bytes(digest) < share * _RANGE

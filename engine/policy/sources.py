@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.clock import Clock
-from engine.objects import ConfigMap, ObjectMeta
+from engine.objects import ConfigMap, Identity
 
 SUFFIX: Final = ".policy"
 Texts = Mapping[str, "str | bytes"]
@@ -97,7 +97,7 @@ class ConfigMapSource:
         self.seen = config_map
         self._offer(None, ())
 
-    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:  # noqa: ARG002 - the protocol's
+    def on_unreadable(self, meta: Identity, reason: str) -> None:  # noqa: ARG002 - the protocol's
         """The object itself is broken, which no API server lets happen: as if it were gone."""
         self._offer(None, ())
 
@@ -160,7 +160,7 @@ class SelectedSources:
         _LOG.warning("%s is selected no more: its rules go", source.title)
         self._leave(source)
 
-    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:
+    def on_unreadable(self, meta: Identity, reason: str) -> None:
         """See `ConfigMapSource`."""
         source = self._sources.get((meta.namespace, meta.name))
         if source is not None:

@@ -24,7 +24,6 @@ from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import msgspec
-from cachetools import TLRUCache
 from certifi import where
 from prometheus_api_client import PrometheusConnect
 from requests.adapters import HTTPAdapter
@@ -49,7 +48,6 @@ _TOO_MANY_REQUESTS = 429
 _SERVER_ERRORS = 500
 _IDLE_SECONDS = 0.5
 _SPREAD = 0.2
-_REMEMBERED = 4096
 _PAUSE_EVERY = 256
 _MOST_BYTES: Final = 128 << 20
 """Of an answer."""
@@ -323,10 +321,8 @@ class PrometheusRefresher:
         self._sleep = sleep
         self._asked: dict[Question, float] = {}
         self._streaks: dict[Question, int] = {}
-        # Until when a question, or the server, is left alone (monotonic).
-        self._failures: TLRUCache[Question, float] = TLRUCache(
-            _REMEMBERED, lambda _key, until, _now: until, timer=clock.monotonic
-        )
+        self._alone_until: dict[Question, float] = {}
+        """Until when a question, or the server, is left alone (monotonic)."""
         self._session = _Session(section)
         self._connect = PrometheusConnect(
             url=self._url.rstrip("/"), session=self._session, timeout=section.timeout_seconds
@@ -353,14 +349,14 @@ class PrometheusRefresher:
     def _due_in(self, question: Question, every: float) -> float:
         now = self._clock.monotonic()
         due = self._asked.get(question, -math.inf) + every
-        alone = max(self._failures.get(key, -math.inf) for key in (question, _SERVER))
+        alone = max(self._alone_until.get(key, -math.inf) for key in (question, _SERVER))
         return max(0.0, due - now, alone - now)
 
     def _forget(self, questions: Mapping[Question, float]) -> None:
         for question in self._asked.keys() - questions.keys():
             del self._asked[question]
             self._streaks.pop(question, None)
-            self._failures.pop(question, None)
+            self._alone_until.pop(question, None)
 
     async def _ask(self, question: Question, every: float) -> None:
         self._asked[question] = self._clock.monotonic()
@@ -372,16 +368,14 @@ class PrometheusRefresher:
             self._server_away(str(error), every)
             return
         except _Refused as error:
+            self._streaks.pop(_SERVER, None)  # it answered, if only with a refusal
             self._leave_alone(question, every)
             self._telemetry.add(Count.SIGNAL_ERRORS)
             if self._store.fail(question, str(error)):
                 _LOG.warning("metric %s: %s", self._store.names(question), error)
             return
-        finally:
-            if _SERVER in self._streaks and _SERVER not in self._failures:
-                # It answered, if only with a refusal.
-                del self._streaks[_SERVER]
-        self._streaks.pop(question, None)
+        for answered in (_SERVER, question):
+            self._streaks.pop(answered, None)
         self._store.ingest(question, answer, matched)
         self._came()
 
@@ -404,7 +398,7 @@ class PrometheusRefresher:
         pause = min(every * 2.0**streak, _MOST_SECONDS)
         if self._random is not None:
             pause *= 1.0 + _SPREAD * self._random.random()
-        self._failures[key] = self._clock.monotonic() + pause
+        self._alone_until[key] = self._clock.monotonic() + pause
 
     # --- in a thread
 
