@@ -774,7 +774,7 @@ class SchedulingQueue:
         return 0 if wake is Wake.NOT else self._wake_group(group, wake, str(happening.event), only)
 
     def _ask_gated(self, queued: QueuedPod, happening: Happening) -> int:
-        if queued.where is not SubQueue.GATED:
+        if queued not in self._parked.gated:  # it may be deleted, too
             return 0
         verdict = frozenset({queued.gating_plugin}), NO_PLUGINS
         if happening.changed is None and not self._wake_by(happening, queued.pod, verdict):
