@@ -222,3 +222,6 @@ class Placement:
         self.setbacks.reject(
             queued, decision.message, plugins, nominated, pending=pending, alone=alone
         )
+        # Others of its class are not tried, and would name what may be mended by now.
+        for pod in () if nominated else self.queue.alike(queued, decision.message):
+            self.notices.report(pod, "Unschedulable", decision.message)

@@ -112,7 +112,9 @@ class Gangs:
         why = self._why_not(turn, snapshot.now)
         if why is not None:
             self.telling.waits(gang, pod, why)
-            self.setbacks.reject(queued, why, frozenset({plugin}))
+            # Who is told of a group that is not there is told of it when it comes, too.
+            unknown = gang.minimum != gang.minimum
+            self.setbacks.reject(queued, why, frozenset({plugin}), alone=unknown)
             return True
         if turn.reserved >= gang.minimum and gang.domain is None:
             return False

@@ -20,12 +20,14 @@ from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey
 class Group:
     """Pods of one class that are parked, in order, and the one of them that is out."""
 
-    __slots__ = ("again", "key", "out", "parked", "pending", "plugins")
+    __slots__ = ("again", "key", "out", "parked", "pending", "plugins", "told")
 
     def __init__(self, key: Hashable, next_ticket: Callable[[], int]) -> None:
         self.key = key
         self.parked = PodHeap(next_ticket)
         self.plugins = self.pending = NO_PLUGINS
+        self.told = ""
+        """What owners of its pods were told last, but for digits."""
         self.out: QueuedPod | None = None
         self.again = False
         """Something happened that the one that is out will not hear of."""

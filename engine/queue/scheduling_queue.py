@@ -52,7 +52,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 from typing import Final, assert_never
 
 from engine.clock import Clock
@@ -96,8 +96,11 @@ ASKING_SECONDS: Final = 0.002
 """How long hints are asked on end; what is left is asked in the next `flush`."""
 MOST_ASKING: Final = 256
 """Events that may wait to be asked about."""
+MOST_TOLD: Final = 256
+"""Pods whose owners are told what one of their class was rejected for."""
 
 _TELL_GATED_AGAIN: Final = 30.0
+_NO_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
 
 
 @dataclass(slots=True)
@@ -349,6 +352,19 @@ class SchedulingQueue:
         else:
             self._next_of(queued)
         return True
+
+    def alike(self, queued: QueuedPod, words: str) -> list[PodInfo]:
+        """Pods of the class of one that was rejected, whose owners were told of other reasons.
+
+        Where the words differ in digits only they are the same; `MOST_TOLD` pods at most. A pod
+        that is new speaks for itself alone: of a burst each might tell all before it.
+        """
+        group = self._parked.rejected.get(queued)
+        words = words.translate(_NO_DIGITS)
+        if group is None or group.told == words or (group.told and queued.rejections == 1):
+            return []
+        group.told = words
+        return [one.pod for one in islice(group.parked, MOST_TOLD) if one is not queued]
 
     def requeue_error(self, queued: QueuedPod) -> bool:
         """Something broke: the pod backs off and is tried again, whatever happens.
@@ -758,7 +774,7 @@ class SchedulingQueue:
         return 0 if wake is Wake.NOT else self._wake_group(group, wake, str(happening.event), only)
 
     def _ask_gated(self, queued: QueuedPod, happening: Happening) -> int:
-        if queued.where is not SubQueue.GATED:
+        if queued not in self._parked.gated:  # it may be deleted, too
             return 0
         verdict = frozenset({queued.gating_plugin}), NO_PLUGINS
         if happening.changed is None and not self._wake_by(happening, queued.pod, verdict):

@@ -727,6 +727,19 @@ async def test_a_group_that_comes_after_its_pods_wakes_them():
 
 
 @in_a_loop
+async def test_a_group_that_comes_and_wants_more_is_told_to_all_members():
+    made = world(COSCHEDULING)
+    for number in range(3):
+        made.comes(f"t-{number}", labels={"scheduling.x-k8s.io/pod-group": "train"})
+    await made.turn()
+    made.handlers.of(Resource.POD_GROUP).on_add(pod_group("train", 4))
+    made.clock.advance(11.0)
+    await made.turn()
+    words = {condition(made, f"t-{number}") for number in range(3)}
+    assert words == {"gang train has 3 of the 4 members that it needs (p.policy:1)"}
+
+
+@in_a_loop
 async def test_rules_may_count_the_members_of_a_group():
     text = "permit: group.name is present -> wait 60s until group.reserved >= group.min_member"
     made = world(text, nodes=("n1", "n2"))

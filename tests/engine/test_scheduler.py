@@ -171,6 +171,40 @@ async def until(happened):
     pytest.fail("it never happened")
 
 
+@in_a_loop
+async def test_pods_that_nothing_tells_apart_are_told_of_the_new_reason_of_the_one_that_is_tried():
+    made = World()
+    taints = [{"key": "k", "effect": "NoSchedule"}]
+    tainted, free = make_node("n1", cpu="2", taints=taints), make_node("n1", cpu="2")
+    made.handlers.nodes.on_update(free, tainted)
+    for name in ("a", "b", "c"):
+        made.comes(name, cpu="3")
+    await made.turn()
+    assert ["taint" in why for _, _, why in made.edge.conditions] == [True] * 3
+    made.edge.conditions.clear()
+    for before, after in ((tainted, free), (free, tainted)):
+        made.clock.advance(11.0)
+        made.handlers.nodes.on_update(before, after)
+        await made.turn()
+    words = [(name, "Insufficient cpu" in why) for name, _, why in made.edge.conditions]
+    assert sorted(words[:3]) == [("a", True), ("b", True), ("c", True)]
+    assert words[3:] == [], "a taint beside it gives nobody room"
+
+
+@in_a_loop
+async def test_new_rules_that_reject_pods_are_told_to_all_of_them():
+    made = World({"p.policy": "filter: node.label a\n"})
+    for name in ("a", "b", "c"):
+        made.comes(name)
+    await made.turn()
+    made.edge.conditions.clear()
+    made.scheduler.use(chain({"p.policy": "filter: node.label b\n"}), None)
+    made.clock.advance(11.0)
+    await made.turn()
+    words = {(name, "node.label b" in why) for name, _, why in made.edge.conditions}
+    assert words == {("a", True), ("b", True), ("c", True)}
+
+
 # ---- outcomes of a binding -----------------------------------------------------------------------
 
 

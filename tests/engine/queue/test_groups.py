@@ -213,6 +213,20 @@ def test_hints_are_asked_in_slices() -> None:
     assert bench.asked.keys() == {f"c{i}" for i in range(100)}
 
 
+def test_a_gated_pod_that_is_deleted_before_its_turn_is_not_asked_about() -> None:
+    bench = Bench(Slow())
+    bench.held = {f"p{i}" for i in range(100)}
+    for i in range(100):
+        bench.queue.add(waiting(f"p{i}"))
+    bench.queue.move(OTHER)
+    assert bench.queue._asking
+    for i in range(100):
+        bench.queue.delete(waiting(f"p{i}").uid)
+    while bench.queue._asking:
+        bench.queue.flush()
+    assert not list(bench.queue)
+
+
 def test_where_too_much_is_to_be_asked_all_wake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduling_queue, "MOST_ASKING", 3)
     bench = Bench(Slow())
