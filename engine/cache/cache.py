@@ -163,12 +163,8 @@ class CacheSnapshot:
 
     def objects_version(self, *kinds: str) -> int:
         """See `Snapshot.objects_version`."""
-        stores, version = self._cache.stores, 0
-        for kind in kinds:
-            store = stores.get(kind)
-            if store is not None:
-                version += store.version
-        return version
+        known = self._cache.versions.get(kinds)
+        return self._cache.objects_version(kinds) if known is None else known
 
     def objects_changed(self, kind: str, version: int) -> Sequence[str] | None:
         """See `Snapshot.objects_changed`."""
@@ -232,6 +228,8 @@ class Cache:
         self.nominations = Nominations()
         self.waiting: dict[str, Waiting] = {}
         self.stores: dict[str, ObjectStore] = {}
+        self.versions: dict[tuple[str, ...], int] = {}
+        """What `objects_version` said since the last change of an object."""
         self.topology = TopologyCounts(self.pods)
         self.generation = 0
         self.last = -1, NOWHERE, 0
@@ -380,24 +378,34 @@ class Cache:
             store = self.stores[kind] = ObjectStore()
         return store
 
+    def objects_version(self, kinds: tuple[str, ...]) -> int:
+        """See `Snapshot.objects_version`."""
+        stores = [self.stores[kind] for kind in kinds if kind in self.stores]
+        version = self.versions[kinds] = sum([store.version for store in stores])
+        return version
+
     def set_object(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
         """An object came or changed; its kind is the name of its struct."""
         kind = type(item).__name__
-        self.store(kind).put(item)
+        self._writing(kind).put(item)
         self.beside.object_changed(kind, item.metadata.name)
 
     def remove_object(self, kind: str, key: str) -> None:
         """The object is gone."""
-        self.store(kind).remove(key)
+        self._writing(kind).remove(key)
         self.beside.object_changed(kind, key.rpartition("/")[2])
 
     def assume_object(self, item: Any) -> bool:  # noqa: ANN401 - any struct with metadata
         """Counts with the object as it will be; False if the server has another version by now."""
-        return self.store(type(item).__name__).assume(item)
+        return self._writing(type(item).__name__).assume(item)
 
     def restore_object(self, kind: str, key: str, resource_version: str) -> None:
         """Takes back what was assumed of that version of the object."""
-        self.store(kind).restore(key, resource_version)
+        self._writing(kind).restore(key, resource_version)
+
+    def _writing(self, kind: str) -> ObjectStore:
+        self.versions.clear()
+        return self.store(kind)
 
     # ---- namespaces ------------------------------------------------------------------------
 

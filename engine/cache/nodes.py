@@ -33,7 +33,6 @@ _Amounts = tuple[ResourceList, ResourceList]
 _ALWAYS: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 _NONE: Final[_Amounts] = {}, {}
 
-_WRAPS: Final = 1 << 63
 _DERIVED_BYTES: Final = 64 << 20
 _FEW_SETS: Final = 64
 MOST_RESOURCES: Final = 64
@@ -298,9 +297,12 @@ class NodeTable:
                 self._add_sparse(resource, row, sign * amount)
             else:
                 sums.append((found.requested.cell, amount))
-        for cells, amount in sums:  # in 64 bits that wrap, as Go's do
+        for cells, amount in sums:
             total = cells[row] + sign * amount
-            cells[row] = total if -_WRAPS <= total < _WRAPS else wrap_int64(total)
+            try:
+                cells[row] = total
+            except ValueError:  # no 64 bits: Go's wrap
+                cells[row] = wrap_int64(total)
         self._pod_count.cell[row] += sign
         ports = host_ports(pod.pod)
         if ports:

@@ -6,6 +6,7 @@ is asked when changes how long it takes and never the keys.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
@@ -23,7 +24,7 @@ from engine.framework.asking import (
     count_of,
 )
 from engine.framework.derived import concerned
-from engine.framework.grouped import Buffers, GroupedChoice
+from engine.framework.grouped import GroupedChoice
 from engine.framework.interface import MAX_SCORE, Normalization, Scope, Scores
 from engine.framework.podclass import (
     FRACTION,
@@ -64,7 +65,7 @@ class Filling:
         self._asking = asking
         self._sharing = sharing
         self._columns = columns
-        self._buffers = Buffers()
+        self._recent: deque[GroupedChoice] = deque()
         self._ties = Ties()
         # Used again: the operating system takes large arrays back each time.
         self._floats: Scores = np.empty(0)
@@ -127,7 +128,7 @@ class Filling:
         all_scorers = [(weight, one) for weight, one in scorers if one is not None]
         if len(all_filters) + len(all_scorers) < len(filters) + len(scorers):
             return None
-        return GroupedChoice(all_filters, all_scorers, self._buffers)
+        return GroupedChoice(all_filters, all_scorers, self._recent)
 
     # ---- rows that changed -------------------------------------------------------------------
 

@@ -240,15 +240,15 @@ class Framework:
 
     # ---- choosing ----------------------------------------------------------------------------
 
-    def grouped_keys(self, known: PodClass, snapshot: Snapshot) -> tuple[IntColumn, int]:
-        """See `GroupedChoice.keys`, for a class that has one.
+    def choose(self, known: PodClass, snapshot: Snapshot) -> tuple[int, int]:
+        """See `GroupedChoice.choose`, for a class that has one.
 
         Raises:
             PluginError: a plugin raised, or a score is outside 0..100.
         """
         assert known.grouped is not None
         try:
-            return known.grouped.keys(known.keys, snapshot)
+            return known.grouped.choose(known.keys, snapshot)
         except Exception as cause:
             known.forget()  # half-way
             names = [*[one.name for one in known.filters], *[one.name for one in known.scorers]]
