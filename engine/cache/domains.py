@@ -232,13 +232,17 @@ class Table(Log):
         self.forget()
 
     def _count(self, domain: int, sign: int) -> None:
+        before = self.counts.get(domain, 0)
+        after = before + sign
+        if after:
+            self.counts[domain] = after
+        else:
+            del self.counts[domain]
         if self._often is not None:
-            count = self.counts.get(domain, 0)
-            if count:
-                add(self._often, count, -1)
-            if count + sign:
-                add(self._often, count + sign, 1)
-        add(self.counts, domain, sign)
+            if before:
+                add(self._often, before, -1)
+            if after:
+                add(self._often, after, 1)
         self.append(domain)
 
 

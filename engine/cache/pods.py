@@ -189,8 +189,7 @@ class PodTable:
         first = self._derived_size
         came = self._pods[first:]
         for column, of in self._derived if came else ():
-            for row, pod in enumerate(came, first):
-                column.cell[row] = of(pod)
+            column.fill(map(of, came), len(came), first)
         self._derived_size = first + len(came)
 
     def fill(self, row: int, pod: PodInfo, node_row: int) -> bool:

@@ -26,7 +26,7 @@ from engine.framework.podclass import FRACTION, NOWHERE, TIE_BITS, KeyColumn
 from engine.framework.snapshot import IntColumn, Snapshot
 
 _MOST_GROUPS: Final = 1 << 14
-LEADERS: Final = 64
+LEADERS: Final = 128
 """How many of a group's rows are found at once."""
 _MOST_CHANGES: Final = 32
 """More are slower one by one than a look-up a node."""
@@ -259,7 +259,7 @@ class GroupedChoice:
                 scores = scorer.scores(live)
             if not full:
                 scores = [score if n else 0 for score, n in zip(scores, live, strict=True)]
-            if not 0 <= min(scores) <= max(scores) <= MAX_SCORE:
+            if min(scores) < 0 or max(scores) > MAX_SCORE:
                 raise ValueError("a score is outside 0..100")
             weighed = [weight * score for score in scores]
             totals = [*map(add, totals, weighed)] if totals else weighed

@@ -221,7 +221,7 @@ class Evenness(Groups):
 
     def scores(self, feasible: Sequence[int]) -> Sequence[float]:
         """See `GroupedScore.scores`."""
-        if len(self) > FEW_GROUPS:
+        if len(feasible) > FEW_GROUPS:
             live = np.array(feasible, np.int64)
             found: list[float] = self._normal(self.raw(self, live), live > 0).tolist()
             return found
@@ -242,11 +242,11 @@ class Evenness(Groups):
                 shares = [s if d >= 0 else 0.0 for s, d in zip(shares, domains, strict=True)]
             totals = [*map(add, totals, shares)] if totals else shares
         raw = [math.floor(total + _HALF) for total in totals]
-        among = raw if every else list(compress(raw, counted))
-        highest, lowest = max(among, default=0), min(among, default=0)
+        among = raw if every else [*compress(raw, counted)] or [0]
+        highest = max(among)
         if not highest:
             return [MAX_SCORE if n else 0 for n in counted]
-        most = MAX_SCORE * (highest + lowest)
+        most = MAX_SCORE * (highest + min(among))
         return [
             (most - MAX_SCORE * one) // highest if n else 0
             for one, n in zip(raw, counted, strict=True)
