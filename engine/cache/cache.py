@@ -148,11 +148,6 @@ class CacheSnapshot:
         self.beside = cache.beside
         self.waiting: Mapping[str, Waiting] = cache.waiting
 
-    def changed_since(self, generation: int) -> NDArray[np.intp] | None:
-        """See `Snapshot.changed_since`."""
-        changes = self.changes_since(generation)
-        return None if changes is None else changes[0]
-
     def changes_since(self, generation: int) -> Changes | None:
         """See `Snapshot.changes_since`."""
         return self._cache.changes_since(generation)
@@ -268,11 +263,6 @@ class Cache:
         """See `Snapshot.layout`."""
         return self.nodes.layout
 
-    def changed_since(self, generation: int) -> NDArray[np.intp] | None:
-        """See `Snapshot.changed_since`."""
-        changes = self.changes_since(generation)
-        return None if changes is None else changes[0]
-
     def changes_since(self, generation: int) -> Changes | None:
         """See `Snapshot.changes_since`; None also where a full pass is cheaper."""
         behind = self.generation - generation
@@ -375,7 +365,7 @@ class Cache:
         """The objects of a kind, to be read; what changes them are the methods below."""
         store = self.stores.get(kind)
         if store is None:
-            store = self.stores[kind] = ObjectStore()
+            store = self.stores[kind] = ObjectStore(self.versions.clear)
         return store
 
     def objects_version(self, kinds: tuple[str, ...]) -> int:
@@ -387,25 +377,21 @@ class Cache:
     def set_object(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
         """An object came or changed; its kind is the name of its struct."""
         kind = type(item).__name__
-        self._writing(kind).put(item)
+        self.store(kind).put(item)
         self.beside.object_changed(kind, item.metadata.name)
 
     def remove_object(self, kind: str, key: str) -> None:
         """The object is gone."""
-        self._writing(kind).remove(key)
+        self.store(kind).remove(key)
         self.beside.object_changed(kind, key.rpartition("/")[2])
 
     def assume_object(self, item: Any) -> bool:  # noqa: ANN401 - any struct with metadata
         """Counts with the object as it will be; False if the server has another version by now."""
-        return self._writing(type(item).__name__).assume(item)
+        return self.store(type(item).__name__).assume(item)
 
     def restore_object(self, kind: str, key: str, resource_version: str) -> None:
         """Takes back what was assumed of that version of the object."""
-        self._writing(kind).restore(key, resource_version)
-
-    def _writing(self, kind: str) -> ObjectStore:
-        self.versions.clear()
-        return self.store(kind)
+        self.store(kind).restore(key, resource_version)
 
     # ---- namespaces ------------------------------------------------------------------------
 
@@ -660,8 +646,4 @@ def _causes(old: Node, new: Node) -> int:
 
 def _weighs_otherwise(old: PodInfo, new: PodInfo) -> bool:
     """True if the sums of the pod's node change."""
-    return old.requests is not new.requests and (
-        old.requests != new.requests
-        or old.nonzero_cpu != new.nonzero_cpu
-        or old.nonzero_memory != new.nonzero_memory
-    )
+    return old.readings is not new.readings and old.readings.sums != new.readings.sums

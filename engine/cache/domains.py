@@ -39,8 +39,6 @@ _Key = tuple[str, Eligibility | None, bool]
 class _Column:
     """The domain of each node by one label; -1 without it."""
 
-    __slots__ = ("_seen", "domain", "ids", "key", "moves", "version")
-
     def __init__(self, key: str) -> None:
         self.key = key
         self.ids: dict[str, int] = {}
@@ -73,21 +71,6 @@ class _Column:
 
 class Grouping:
     """The nodes that count, by domain; see `framework.topology.Domains`."""
-
-    __slots__ = (
-        "_column",
-        "_eligible",
-        "_fold",
-        "_moves",
-        "_of",
-        "domain",
-        "group",
-        "log",
-        "memo",
-        "seen",
-        "sizes",
-        "version",
-    )
 
     def __init__(self, column: _Column, key: _Key, log: Log) -> None:
         self._column = column

@@ -37,8 +37,6 @@ _MOST_CHOICES: Final = 64
 class _Together:
     """The groups of several members as one: rows that no member tells apart."""
 
-    __slots__ = ("_members", "_numbers", "cells", "column", "keys")
-
     def __init__(self, members: Sequence[Grouped]) -> None:
         self._members = members
         self._numbers: dict[tuple[int, ...], int] = {}
@@ -100,28 +98,21 @@ class _Leaders:
     Entries that hold no more are in it until they are its last.
     """
 
-    __slots__ = ("_cells", "_floors", "_groups", "_lists", "_tops")
-
     def __init__(self, keys: KeyColumn, groups: _Together) -> None:
+        size, highest = len(groups), int(keys.column.max(initial=NOWHERE))
         self._cells, self._groups = keys.cells, groups
-        self._lists: list[list[tuple[int, int]]] = []
-        self._floors: list[int] = []
-        self._tops: list[int] = []
+        self._lists: list[list[tuple[int, int]]] = [[] for _ in range(size)]
+        self._floors = [highest + 1] * size
+        self._tops = [highest] * size
         """The highest key of each group; if the list is empty, none is higher."""
-        self._take_in(len(groups), int(keys.column.max(initial=NOWHERE)) + 1)
-
-    def _take_in(self, more: int, floor: int) -> None:
-        """Groups that are new, of which rows below the floor are not known."""
-        for _ in range(more):
-            self._lists.append([])
-            self._floors.append(floor)
-            self._tops.append(floor - 1)
 
     def follow(self, before: Mapping[int, int], size: int) -> None:
         """The keys or groups of rows changed: row -> its group before. There are `size` groups."""
         lists, floors, tops = self._lists, self._floors, self._tops
-        if len(lists) < size:
-            self._take_in(size - len(lists), 0)
+        for _ in range(size - len(lists)):
+            lists.append([])
+            floors.append(0)
+            tops.append(-1)
         cells, group_of = self._cells, self._groups.cells
         groups = {*before.values()}
         for row in before:
@@ -165,18 +156,6 @@ class _Leaders:
 
 class GroupedChoice:
     """Chooses among the rows of one class; see the module."""
-
-    __slots__ = (
-        "_column",
-        "_filters",
-        "_leaders",
-        "_live",
-        "_recent",
-        "_scorers",
-        "_seen",
-        "_steps",
-        "_together",
-    )
 
     def __init__(
         self,

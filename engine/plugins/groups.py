@@ -38,8 +38,6 @@ Counts = NDArray[np.float64]
 class Part:
     """Counts by one label: the sum of tables, or (`by_row`) of the rows alone."""
 
-    __slots__ = ("_logs", "_seen", "_tables", "by_row", "domains", "otherwise")
-
     def __init__(
         self,
         tables: Sequence[tuple[int, DomainTable]],
@@ -171,8 +169,6 @@ def no_pods(snapshot: Snapshot, key: str) -> DomainTable:
 class ByRow:
     """Some rows, one by one."""
 
-    __slots__ = ("_parts", "_rows", "_size")
-
     def __init__(self, parts: Sequence[Part], snapshot: Snapshot, rows: Rows) -> None:
         self._parts = parts
         self._size = snapshot.nodes.size
@@ -203,17 +199,6 @@ class Groups(ABC):
 
     Answers of a subclass follow from what was counted: see `framework.interface.Grouped`.
     """
-
-    __slots__ = (
-        "_by_part",
-        "_group_of",
-        "_numbers",
-        "_parts",
-        "_sparse",
-        "_stamp",
-        "_table",
-        "column",
-    )
 
     def __init__(self) -> None:
         self._parts: Sequence[Part] = ()

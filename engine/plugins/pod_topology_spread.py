@@ -111,8 +111,6 @@ class Skews(Groups):
     `with_pod` gives another one that differs by a pod; neither is written to by the other.
     """
 
-    __slots__ = ("_keys", "_otherwise", "_own", "_pod", "_spread")
-
     def __init__(
         self, spread: Spread, pod: PodInfo, otherwise: Sequence[dict[int, int]] | None = None
     ) -> None:
@@ -204,8 +202,6 @@ def pods_of(constraint: Constraint, namespace: str, snapshot: Snapshot) -> Tally
 
 class Evenness(Groups):
     """How a class of pods is best spread: its soft constraints, each with counts."""
-
-    __slots__ = ("_ignored", "_keys", "_namespace", "_spread")
 
     def __init__(self, spread: Spread, pod: PodInfo) -> None:
         super().__init__()

@@ -56,7 +56,8 @@ class ImageIndex:
         if snapshot.generation == self._generation:
             return
         nodes = snapshot.nodes
-        rows = snapshot.changed_since(self._generation) if self._generation >= 0 else None
+        changes = snapshot.changes_since(self._generation) if self._generation >= 0 else None
+        rows = None if changes is None else changes[0]
         if rows is None or len(self._said) != nodes.size:
             self._said, self._codes = [None] * nodes.size, [_NONE] * nodes.size
             rows = np.arange(nodes.size)

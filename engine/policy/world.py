@@ -234,7 +234,8 @@ class SnapshotWorld:
             return None
         if seen.over is not None and seen.over != over_minimum(self.snapshot):
             return None  # a quota that is overdrawn changes pods on any node
-        return self.snapshot.changed_since(seen.generation)
+        changes = self.snapshot.changes_since(seen.generation)
+        return None if changes is None else changes[0]
 
     def node_number(self, field: str, key: str | None) -> FloatColumn:
         """See `World.node_number`."""
