@@ -97,9 +97,6 @@ class Derived(Generic[_T]):
         self._most = most_bytes
         self._columns: dict[str, tuple[Column, Callable[[_T], object]]] = {}
 
-    def __len__(self) -> int:
-        return len(self._columns)
-
     def __iter__(self) -> Iterator[tuple[Column, Callable[[_T], object]]]:
         return iter(self._columns.values())
 

@@ -323,7 +323,9 @@ class Filling:
             keys.column = np.empty(size, dtype=np.int64)
             keys.cells = keys.column.data
         ties, keys.ties = self._ties.of(snapshot), self._ties.version
-        buffer = self._int_buffer(count)
+        if len(self._ints) < count:
+            self._ints = np.empty(count, np.int64)
+        buffer = self._ints[:count]
         whole = isinstance(rows, slice)
         fresh = keys.column if whole else np.empty(count, np.int64)
         _keys(keys, totals, ties if whole else ties[rows], buffer, out=fresh)
@@ -606,11 +608,6 @@ class Filling:
     ) -> IntColumn:
         """Keys of rows with these total scores."""
         return steps_of(totals) | (self._ties.of(snapshot)[rows] ^ keys.offset)
-
-    def _int_buffer(self, count: int) -> IntColumn:
-        if len(self._ints) < count:
-            self._ints = np.empty(count, dtype=np.int64)
-        return self._ints[:count]
 
 
 def _keys(

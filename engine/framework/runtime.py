@@ -24,12 +24,7 @@ from engine.framework.events import ClusterEventWithHint
 from engine.framework.filling import Filling
 from engine.framework.gang import Membership
 from engine.framework.interface import MAX_SCORE, UNSHARED, Points, Scores
-from engine.framework.podclass import (
-    NOWHERE,
-    UNIT,
-    PodClass,
-    steps_of,
-)
+from engine.framework.podclass import NOWHERE, UNIT, PodClass, steps_of
 from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile
 from engine.framework.sharing import Sharing

@@ -17,12 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.events import (
-    Action,
-    QueueingHint,
-    Resource,
-    Seen,
-)
+from engine.framework.events import Action, QueueingHint, Resource, Seen
 from engine.framework.interface import (
     MAX_SCORE,
     SKIP_FILTER,
@@ -42,14 +37,7 @@ from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
 from engine.framework.topology import HOSTNAME, ZONE, Tally
 from engine.objects import Node, Pod, TopologySpreadConstraint
-from engine.plugins.groups import (
-    FEW_GROUPS,
-    ByRow,
-    Entities,
-    Groups,
-    Part,
-    no_pods,
-)
+from engine.plugins.groups import FEW_GROUPS, ByRow, Entities, Groups, Part, no_pods
 from engine.plugins.hints import on, placed, queue_if
 from engine.plugins.spread_constraints import (
     HARD,
