@@ -31,7 +31,7 @@ LEADERS: Final = 128
 _MOST_CHANGES: Final = 32
 """More are slower one by one than a look-up a node."""
 _FEW_GROUPS: Final = 48
-_MOST_CHOICES: Final = 64
+MOST_CHOICES: Final = _MOST_CHANGES  # who comes again after more others has more to follow
 
 
 class _Together:
@@ -121,8 +121,8 @@ class _Leaders:
             if key >= floors[group]:
                 known = lists[group]
                 insort(known, (key, row))
-                if len(known) > 4 * LEADERS:
-                    del known[: 2 * LEADERS]
+                if len(known) > 2 * LEADERS:
+                    del known[:LEADERS]
                     floors[group] = known[0][0]
         for group in groups:
             known = lists[group]
@@ -285,5 +285,5 @@ class GroupedChoice:
         else:
             self._leaders = _Leaders(keys, self._together)
             self._recent.append(self)
-            if len(self._recent) > _MOST_CHOICES:
+            if len(self._recent) > MOST_CHOICES:
                 self._recent.popleft().forget()

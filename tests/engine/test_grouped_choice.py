@@ -69,15 +69,20 @@ def change(chance: random.Random, keys: KeyColumn, member: Scored) -> None:
         member.points[chance.randrange(member.size)] = chance.randrange(101)
 
 
+def column(chance: random.Random) -> KeyColumn:
+    keys = KeyColumn(0)
+    keys.column = np.array([key_of(chance, row) for row in range(ROWS)], np.int64)
+    keys.cells = keys.column.data
+    keys.feasible = int((keys.column >= 0).sum())
+    return keys
+
+
 @pytest.mark.parametrize("leaders", [1, 2, grouped.LEADERS])
 @pytest.mark.parametrize("seed", range(examples(50)))
 def test_what_is_kept_finds_the_row_that_a_look_at_all_finds(monkeypatch, seed, leaders):
     monkeypatch.setattr(grouped, "LEADERS", leaders)
     chance, snapshot = random.Random(seed), Cache().snapshot(0.0)
-    member, keys = Scored(chance), KeyColumn(0)
-    keys.column = np.array([key_of(chance, row) for row in range(ROWS)], np.int64)
-    keys.cells = keys.column.data
-    keys.feasible = int((keys.column >= 0).sum())
+    member, keys = Scored(chance), column(chance)
     choice = GroupedChoice([], [(2, member)], deque())
     for _ in range(100):
         row, feasible = choice.choose(keys, snapshot)
@@ -89,3 +94,14 @@ def test_what_is_kept_finds_the_row_that_a_look_at_all_finds(monkeypatch, seed, 
             assert choice.key(keys, row) == sums[row]
             assert (choice.every(keys.column) >= 0).tolist() == (sums >= 0).tolist()
         change(chance, keys, member)
+
+
+def test_the_best_rows_are_known_of_the_last_that_chose():
+    chance, recent = random.Random(0), deque[GroupedChoice]()
+    keys, snapshot = column(chance), Cache().snapshot(0.0)
+    many = [GroupedChoice([], [(1, Scored(chance))], recent) for _ in range(40)]
+    found = [[choice.choose(keys, snapshot) for choice in many] for _ in range(3)]
+    assert found[0] == found[1] == found[2]
+    assert len(recent) == grouped.MOST_CHOICES < len(many)
+    assert many[0]._leaders is None
+    assert many[-1]._leaders is not None
