@@ -26,12 +26,7 @@ from engine.framework.opinion import LEFT_OUT, SCALE, Opinion
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.podclass import FRACTION, NOWHERE, TIE_BITS, TIE_MASK, PodClass, total_of
 from engine.framework.podinfo import PodInfo
-from engine.framework.runtime import (
-    Candidates,
-    Framework,
-    PluginError,
-    Unfit,
-)
+from engine.framework.runtime import Candidates, Framework, PluginError, Unfit
 from engine.framework.snapshot import IntColumn, Snapshot
 from engine.framework.status import Code, Status, unschedulable
 from engine.framework.trials import nominated_node
@@ -115,24 +110,27 @@ def _choose_by_groups(
     pod: PodInfo, snapshot: Snapshot, framework: Framework, known: PodClass
 ) -> Decision:
     """The choice where a plugin looks further than a row, but tells few groups of rows apart."""
-    keys, feasible = framework.grouped_keys(known, snapshot)
+    row, feasible = framework.choose(known, snapshot)
+    choice, keys = known.grouped, known.keys
+    assert choice is not None
     if not feasible:
         return _nowhere(pod, snapshot, framework, known)
-    nominated = snapshot.nodes.row(pod.pod.status.nominated_node_name)
-    if nominated >= 0 and keys[nominated] >= 0:
-        return _single(pod, snapshot, framework, nominated)
-    row = int(keys.argmax())
+    nominated = pod.pod.status.nominated_node_name
+    if nominated:
+        promised = snapshot.nodes.row(nominated)
+        if promised >= 0 and choice.key(keys, promised) >= 0:
+            return _single(pod, snapshot, framework, promised)
     if feasible == 1:
         return _single(pod, snapshot, framework, row)
-    if known.keys.bad is not None:
-        raise known.keys.bad
+    if keys.bad is not None:
+        raise keys.bad
 
     def work_out() -> Details:
-        keys, _ = framework.grouped_keys(known, snapshot)
-        candidates = np.flatnonzero(keys >= 0)
-        return _details(pod, snapshot, framework, row, candidates, keys[candidates])
+        every = choice.every(keys.column)
+        candidates = np.flatnonzero(every >= 0)
+        return _details(pod, snapshot, framework, row, candidates, every[candidates])
 
-    total = int(keys[row] >> TIE_BITS) / FRACTION + known.keys.base
+    total = (choice.key(keys, row) >> TIE_BITS) / FRACTION + keys.base
     return _decision(pod, snapshot, framework, row, feasible, total, work_out)
 
 

@@ -148,11 +148,6 @@ class CacheSnapshot:
         self.beside = cache.beside
         self.waiting: Mapping[str, Waiting] = cache.waiting
 
-    def changed_since(self, generation: int) -> NDArray[np.intp] | None:
-        """See `Snapshot.changed_since`."""
-        changes = self.changes_since(generation)
-        return None if changes is None else changes[0]
-
     def changes_since(self, generation: int) -> Changes | None:
         """See `Snapshot.changes_since`."""
         return self._cache.changes_since(generation)
@@ -163,12 +158,8 @@ class CacheSnapshot:
 
     def objects_version(self, *kinds: str) -> int:
         """See `Snapshot.objects_version`."""
-        stores, version = self._cache.stores, 0
-        for kind in kinds:
-            store = stores.get(kind)
-            if store is not None:
-                version += store.version
-        return version
+        known = self._cache.versions.get(kinds)
+        return self._cache.objects_version(kinds) if known is None else known
 
     def objects_changed(self, kind: str, version: int) -> Sequence[str] | None:
         """See `Snapshot.objects_changed`."""
@@ -232,6 +223,8 @@ class Cache:
         self.nominations = Nominations()
         self.waiting: dict[str, Waiting] = {}
         self.stores: dict[str, ObjectStore] = {}
+        self.versions: dict[tuple[str, ...], int] = {}
+        """What `objects_version` said since the last change of an object."""
         self.topology = TopologyCounts(self.pods)
         self.generation = 0
         self.last = -1, NOWHERE, 0
@@ -269,11 +262,6 @@ class Cache:
     def layout(self) -> int:
         """See `Snapshot.layout`."""
         return self.nodes.layout
-
-    def changed_since(self, generation: int) -> NDArray[np.intp] | None:
-        """See `Snapshot.changed_since`."""
-        changes = self.changes_since(generation)
-        return None if changes is None else changes[0]
 
     def changes_since(self, generation: int) -> Changes | None:
         """See `Snapshot.changes_since`; None also where a full pass is cheaper."""
@@ -377,8 +365,14 @@ class Cache:
         """The objects of a kind, to be read; what changes them are the methods below."""
         store = self.stores.get(kind)
         if store is None:
-            store = self.stores[kind] = ObjectStore()
+            store = self.stores[kind] = ObjectStore(self.versions.clear)
         return store
+
+    def objects_version(self, kinds: tuple[str, ...]) -> int:
+        """See `Snapshot.objects_version`."""
+        stores = [self.stores[kind] for kind in kinds if kind in self.stores]
+        version = self.versions[kinds] = sum([store.version for store in stores])
+        return version
 
     def set_object(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
         """An object came or changed; its kind is the name of its struct."""
@@ -652,8 +646,4 @@ def _causes(old: Node, new: Node) -> int:
 
 def _weighs_otherwise(old: PodInfo, new: PodInfo) -> bool:
     """True if the sums of the pod's node change."""
-    return old.requests is not new.requests and (
-        old.requests != new.requests
-        or old.nonzero_cpu != new.nonzero_cpu
-        or old.nonzero_memory != new.nonzero_memory
-    )
+    return old.readings is not new.readings and old.readings.sums != new.readings.sums

@@ -68,9 +68,9 @@ class Column:
         self.cell = self._array.data
         self._view = self._array[:0]
 
-    def fill(self, values: Iterable[object], count: int) -> None:
-        """Writes the first rows."""
-        self._array[:count] = np.fromiter(values, self._array.dtype, count)
+    def fill(self, values: Iterable[object], count: int, first: int = 0) -> None:
+        """Writes so many rows from one on."""
+        self._array[first : first + count] = np.fromiter(values, self._array.dtype, count)
 
     def clear(self, row: int) -> None:
         """Puts the default back."""
@@ -96,9 +96,6 @@ class Derived(Generic[_T]):
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
         self._columns: dict[str, tuple[Column, Callable[[_T], object]]] = {}
-
-    def __len__(self) -> int:
-        return len(self._columns)
 
     def __iter__(self) -> Iterator[tuple[Column, Callable[[_T], object]]]:
         return iter(self._columns.values())

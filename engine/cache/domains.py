@@ -6,7 +6,7 @@ whose labels, taints or cordon changed, and of each tally. Knows nothing of why 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
@@ -38,8 +38,6 @@ _Key = tuple[str, Eligibility | None, bool]
 
 class _Column:
     """The domain of each node by one label; -1 without it."""
-
-    __slots__ = ("_seen", "domain", "ids", "key", "moves", "version")
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -73,21 +71,6 @@ class _Column:
 
 class Grouping:
     """The nodes that count, by domain; see `framework.topology.Domains`."""
-
-    __slots__ = (
-        "_column",
-        "_eligible",
-        "_fold",
-        "_moves",
-        "_of",
-        "domain",
-        "group",
-        "log",
-        "memo",
-        "seen",
-        "sizes",
-        "version",
-    )
 
     def __init__(self, column: _Column, key: _Key, log: Log) -> None:
         self._column = column
@@ -167,7 +150,8 @@ class Table(Log):
         self.tally = tally
         self.domains = domains
         self.counts: dict[int, int] = {}
-        self._often: dict[int, int] = {}  # count above 0 -> domains that have it
+        self._often: Counter[int] | None = None
+        """Count above 0 -> domains that have it, once somebody asks for the least."""
         self._seen = self._grouped = -1
 
     def sync(self, snapshot: Snapshot) -> None:
@@ -182,7 +166,7 @@ class Table(Log):
             if entries is not None:
                 group = domains.group
                 for entry in entries:
-                    domain = int(group[entry if entry >= 0 else ~entry])
+                    domain = group.item(entry if entry >= 0 else ~entry)
                     if domain >= 0:
                         self._count(domain, 1 if entry >= 0 else -1)
                 self._seen = tally.end
@@ -192,6 +176,8 @@ class Table(Log):
     def minimum(self, otherwise: Mapping[int, int]) -> int | None:
         """See `DomainTable.minimum`."""
         sizes = self.domains.sizes
+        if self._often is None:
+            self._often = Counter(self.counts.values())
         if not otherwise:
             if len(self.counts) < len(sizes):
                 return 0
@@ -219,24 +205,27 @@ class Table(Log):
 
     def _rebuild(self) -> None:
         self.counts.clear()
-        self._often.clear()
+        self._often = None
         group = self.domains.group
         for row, count in self.tally.counts.items():
             domain = int(group[row])
             if domain >= 0:
                 self.counts[domain] = self.counts.get(domain, 0) + count
-        for count in self.counts.values():
-            self._often[count] = self._often.get(count, 0) + 1
         self._seen, self._grouped = self.tally.end, self.domains.version
         self.forget()
 
     def _count(self, domain: int, sign: int) -> None:
-        count = self.counts.get(domain, 0)
-        if count:
-            add(self._often, count, -1)
-        if count + sign:
-            add(self._often, count + sign, 1)
-        add(self.counts, domain, sign)
+        before = self.counts.get(domain, 0)
+        after = before + sign
+        if after:
+            self.counts[domain] = after
+        else:
+            del self.counts[domain]
+        if self._often is not None:
+            if before:
+                add(self._often, before, -1)
+            if after:
+                add(self._often, after, 1)
         self.append(domain)
 
 

@@ -20,7 +20,10 @@ from engine.framework.podinfo import (
     CPU,
     EPHEMERAL_STORAGE,
     MEMORY,
+    NONZERO_CPU,
+    NONZERO_MEMORY,
     PODS,
+    PODS_THERE,
     PodInfo,
     host_ports,
 )
@@ -31,9 +34,9 @@ from engine.quantity import resource_amount, wrap_int64
 _NO_TAINTS: Final[tuple[Taint, ...]] = ()
 _Amounts = tuple[ResourceList, ResourceList]
 _ALWAYS: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+_MORE_SUMS: Final = (PODS_THERE, NONZERO_CPU, NONZERO_MEMORY)
 _NONE: Final[_Amounts] = {}, {}
 
-_WRAPS: Final = 1 << 63
 _DERIVED_BYTES: Final = 64 << 20
 _FEW_SETS: Final = 64
 MOST_RESOURCES: Final = 64
@@ -43,16 +46,15 @@ MOST_RESOURCES: Final = 64
 class _Resource:
     """The columns of one resource."""
 
-    __slots__ = ("allocatable", "capacity", "named", "requested")
+    __slots__ = ("allocatable", "capacity", "named")
 
     def __init__(self, capacity: int) -> None:
         self.allocatable = Column(np.int64, capacity)
         self.capacity = Column(np.int64, capacity)
         self.named = Column(np.bool_, capacity)
-        self.requested = Column(np.int64, capacity)
 
     def columns(self) -> tuple[Column, ...]:
-        return self.allocatable, self.capacity, self.named, self.requested
+        return self.allocatable, self.capacity, self.named
 
 
 class _Sparse:
@@ -89,13 +91,12 @@ class NodeTable:
         """See `NodeColumns.images`."""
         self._present = Column(np.bool_, capacity)
         self._unschedulable = Column(np.bool_, capacity)
-        self._pod_count = Column(np.int64, capacity)
-        self._nonzero_cpu = Column(np.int64, capacity)
-        self._nonzero_memory = Column(np.int64, capacity)
         self._taint_set = Column(np.int32, capacity)
         self._tie_keys = Column(np.uint64, capacity)
         self._names = Column(np.int32, capacity, -1)
         self._resources = {name: _Resource(capacity) for name in _ALWAYS}
+        # Over the pods of a node: what they hold of each resource that has columns, and more.
+        self._sums = {name: Column(np.int64, capacity) for name in (*_MORE_SUMS, *_ALWAYS)}
         self._nothing = _Resource(capacity)
         self._sparse: dict[str, _Sparse] = {}
         # How many nodes name a resource, those that always have columns once more.
@@ -130,17 +131,17 @@ class NodeTable:
     @property
     def pod_count(self) -> IntColumn:
         """See `NodeColumns.pod_count`."""
-        return self._pod_count.view(self._rows.size)
+        return self._sums[PODS_THERE].view(self._rows.size)
 
     @property
     def nonzero_cpu(self) -> IntColumn:
         """See `NodeColumns.nonzero_cpu`."""
-        return self._nonzero_cpu.view(self._rows.size)
+        return self._sums[NONZERO_CPU].view(self._rows.size)
 
     @property
     def nonzero_memory(self) -> IntColumn:
         """See `NodeColumns.nonzero_memory`."""
-        return self._nonzero_memory.view(self._rows.size)
+        return self._sums[NONZERO_MEMORY].view(self._rows.size)
 
     @property
     def unschedulable(self) -> BoolColumn:
@@ -185,7 +186,7 @@ class NodeTable:
         sparse = self._sparse.get(resource)
         if sparse is not None:
             return self._dense(sparse.requested)
-        return self._resources.get(resource, self._nothing).requested.view(self._rows.size)
+        return self._sums.get(resource, self._nothing.capacity).view(self._rows.size)
 
     def has_resource(self, resource: str) -> BoolColumn:
         """See `NodeColumns.has_resource`."""
@@ -287,21 +288,16 @@ class NodeTable:
 
     def add_pod(self, row: int, pod: PodInfo, sign: int) -> None:
         """Adds (sign 1) or takes off (sign -1) a pod's requests."""
-        readings = pod.readings
-        sums = [
-            (self._nonzero_cpu.cell, readings.nonzero_cpu),
-            (self._nonzero_memory.cell, readings.nonzero_memory),
-        ]
-        for resource, amount in readings.requests.items():
-            found = self._resources.get(resource)
-            if found is None:
-                self._add_sparse(resource, row, sign * amount)
-            else:
-                sums.append((found.requested.cell, amount))
-        for cells, amount in sums:  # in 64 bits that wrap, as Go's do
-            total = cells[row] + sign * amount
-            cells[row] = total if -_WRAPS <= total < _WRAPS else wrap_int64(total)
-        self._pod_count.cell[row] += sign
+        for name, amount in pod.readings.sums.items():
+            column = self._sums.get(name)
+            if column is None:
+                self._add_sparse(name, row, sign * amount)
+                continue
+            total = column.cell[row] + sign * amount
+            try:
+                column.cell[row] = total
+            except ValueError:  # no 64 bits: Go's wrap
+                column.cell[row] = wrap_int64(total)
         ports = host_ports(pod.pod)
         if ports:
             change = self._ports.add if sign > 0 else self._ports.remove
@@ -322,12 +318,10 @@ class NodeTable:
         columns = [
             self._present,
             self._unschedulable,
-            self._pod_count,
-            self._nonzero_cpu,
-            self._nonzero_memory,
             self._taint_set,
             self._tie_keys,
             self._names,
+            *self._sums.values(),
         ]
         for resource in (self._nothing, *self._resources.values()):
             columns.extend(resource.columns())
@@ -395,9 +389,10 @@ class NodeTable:
 
     def _give_columns(self, resource: str) -> None:
         found = self._resources[resource] = _Resource(self._rows.capacity)
+        self._sums[resource] = Column(np.int64, self._rows.capacity)
         sparse = self._sparse.pop(resource, None)
         if sparse is not None:
-            columns = found.allocatable, found.capacity, found.requested
+            columns = found.allocatable, found.capacity, self._sums[resource]
             for column, rows in zip(columns, sparse.parts(), strict=True):
                 for row, amount in rows.items():
                     column.cell[row] = amount
@@ -407,9 +402,8 @@ class NodeTable:
 
     def _take_columns(self, resource: str) -> None:
         del self._naming[resource]
-        found = self._resources.pop(resource, None)
-        if found is not None:
-            requested = found.requested.view(self._rows.size)
+        if self._resources.pop(resource, None) is not None:
+            requested = self._sums.pop(resource).view(self._rows.size)
             for row in np.flatnonzero(requested).tolist():
                 self._add_sparse(resource, row, int(requested[row]))
             self.layout += 1

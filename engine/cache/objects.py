@@ -26,9 +26,9 @@ TextOf = Callable[[Any], str]
 class ObjectStore:
     """The objects of one kind; `version` counts changes."""
 
-    __slots__ = ("_indexes", "_log", "_said", "objects", "version")
-
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[], None]) -> None:
+        """Empty; `changed` is told of every change."""
+        self._changed = changed
         self.objects: dict[str, Any] = {}
         self.version = 0
         # What the server says of objects that are assumed to be otherwise.
@@ -102,6 +102,7 @@ class ObjectStore:
             self.objects[key] = item
         self._log.append(key)
         self.version += 1
+        self._changed()
 
 
 def _drop(groups: dict[str, dict[str, Any]], text: str, key: str) -> None:

@@ -6,7 +6,7 @@ Never writes to what it lies on: what does not differ is shared, the rest copied
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 from engine.cache.nodes import NodeTable
 from engine.cache.pods import PodTable
 from engine.cache.ports import PortsOver
-from engine.framework.podinfo import PodInfo, host_ports
+from engine.framework.podinfo import (
+    NONZERO_CPU,
+    NONZERO_MEMORY,
+    PODS_THERE,
+    PodInfo,
+    host_ports,
+)
 from engine.framework.snapshot import CodeColumn, IntColumn, Ports
 from engine.objects import Node
 from engine.quantity import wrap_int64
-
-_COUNT: Final = " pods"
-_CPU: Final = " nonzero cpu"
-_MEMORY: Final = " nonzero memory"
-"""Names of sums beside those of resources; no resource has a space in its name."""
 
 Differences = dict[str, dict[int, int]]
 """By what is summed: row -> what is added."""
@@ -68,8 +69,7 @@ class NodesOver(NodeTable):
                 ports = (ports or PortsOver(self._base.ports, {})).with_pods(row, taken)
         for pod, rows in alike.values():
             once = set(rows.values()) == {1}
-            amounts = {_COUNT: 1, _CPU: pod.nonzero_cpu, _MEMORY: pod.nonzero_memory}
-            for name, amount in (amounts | dict(pod.requests)).items():
+            for name, amount in pod.readings.sums.items():
                 before = differences.get(name)
                 if before is None and once:
                     differences[name] = dict.fromkeys(rows, amount)
@@ -87,17 +87,17 @@ class NodesOver(NodeTable):
     @property
     def pod_count(self) -> IntColumn:
         """See `NodeColumns.pod_count`."""
-        return self._over(_COUNT, self._base.pod_count)
+        return self._over(PODS_THERE, self._base.pod_count)
 
     @property
     def nonzero_cpu(self) -> IntColumn:
         """See `NodeColumns.nonzero_cpu`."""
-        return self._over(_CPU, self._base.nonzero_cpu)
+        return self._over(NONZERO_CPU, self._base.nonzero_cpu)
 
     @property
     def nonzero_memory(self) -> IntColumn:
         """See `NodeColumns.nonzero_memory`."""
-        return self._over(_MEMORY, self._base.nonzero_memory)
+        return self._over(NONZERO_MEMORY, self._base.nonzero_memory)
 
     def requested(self, resource: str) -> IntColumn:
         """See `NodeColumns.requested`."""

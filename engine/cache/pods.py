@@ -16,6 +16,7 @@ from engine.framework.snapshot import BoolColumn, CodeColumn, FloatColumn, IntCo
 
 _DERIVED_BYTES: Final = 128 << 20
 _MOST_LEDGERS: Final = 64
+_MOST_BEHIND: Final = 256
 
 
 class PodTable:
@@ -38,6 +39,8 @@ class PodTable:
         self._ahead = Column(np.int32, self._capacity, -1)
         self._first: dict[int, int] = {}
         self._derived: Derived[PodInfo] = Derived(_DERIVED_BYTES)
+        self._derived_size = 0
+        """How many rows of these columns are written: of pods that came since, many at once."""
         self._of_namespaces: set[str] = set()
         self._ledgers: dict[str, Ledger] = {}
 
@@ -175,12 +178,19 @@ class PodTable:
             self.move(row, node_row)
         self._kind.cell[row] = self._kinds.take(pod)
         self._priority.cell[row] = pod.pod.spec.priority or 0
-        if len(self._derived):
-            for column, of in self._derived:
-                column.cell[row] = of(pod)
+        if row - self._derived_size >= _MOST_BEHIND:
+            self._derive()
         for ledger in self._ledgers.values():
             ledger.count(pod, 1)
         return row
+
+    def _derive(self) -> None:
+        """Writes the derived columns of the pods that came."""
+        first = self._derived_size
+        came = self._pods[first:]
+        for column, of in self._derived if came else ():
+            column.fill(map(of, came), len(came), first)
+        self._derived_size = first + len(came)
 
     def fill(self, row: int, pod: PodInfo, node_row: int) -> bool:
         """Writes the pod into its row; a node row of -1 hides it from every count.
@@ -199,7 +209,7 @@ class PodTable:
         self.move(row, node_row)
         differs: bool = self._priority.cell[row] != pod.priority
         self._priority.cell[row] = pod.priority
-        for column, of in self._derived:
+        for column, of in self._derived if row < self._derived_size else ():
             held = column.cell[row]
             column.cell[row] = of(pod)
             after = column.cell[row]
@@ -228,7 +238,8 @@ class PodTable:
 
     def remove(self, row: int) -> PodInfo | None:
         """Frees the row; returns the pod that has it from now on, if another one moved there."""
-        last = len(self._pods) - 1
+        self._derive()
+        self._derived_size = last = len(self._pods) - 1
         for ledger in self._ledgers.values():
             ledger.count(self._pods[row], -1)
         self._kinds.give_back(self._kind.cell[row])
@@ -254,6 +265,7 @@ class PodTable:
         self, name: str, dtype: type, default: object, of: Callable[[PodInfo], object]
     ) -> NDArray[Any]:
         """(P,) a column of any kind, built on first use; its name says its kind, too."""
+        self._derive()
         known = self._derived.get(name)
         if known is None:
             known = Column(dtype, self._capacity, default)

@@ -51,13 +51,13 @@ class Ranking:
         pods = snapshot.pods
         changed = None
         if self._layout == snapshot.layout:
-            changed = snapshot.changed_since(self._generation)
+            changed = snapshot.changes_since(self._generation)
         self._layout, self._generation = snapshot.layout, snapshot.generation
         if changed is None or self.table.shape[1] != snapshot.nodes.size:
             self._rebuild(snapshot)
             return
         rows = np.zeros(snapshot.nodes.size, dtype=np.bool_)
-        rows[changed] = True
+        rows[changed[0]] = True
         if pods.size:
             place = np.minimum(self.table, pods.size - 1)
             wrong = (pods.node[place] != np.arange(len(rows))) | (place != self.table)

@@ -6,6 +6,7 @@ is asked when changes how long it takes and never the keys.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
@@ -23,7 +24,7 @@ from engine.framework.asking import (
     count_of,
 )
 from engine.framework.derived import concerned
-from engine.framework.grouped import Buffers, GroupedChoice
+from engine.framework.grouped import GroupedChoice
 from engine.framework.interface import MAX_SCORE, Normalization, Scope, Scores
 from engine.framework.podclass import (
     FRACTION,
@@ -64,7 +65,7 @@ class Filling:
         self._asking = asking
         self._sharing = sharing
         self._columns = columns
-        self._buffers = Buffers()
+        self._recent: deque[GroupedChoice] = deque()
         self._ties = Ties()
         # Used again: the operating system takes large arrays back each time.
         self._floats: Scores = np.empty(0)
@@ -127,7 +128,7 @@ class Filling:
         all_scorers = [(weight, one) for weight, one in scorers if one is not None]
         if len(all_filters) + len(all_scorers) < len(filters) + len(scorers):
             return None
-        return GroupedChoice(all_filters, all_scorers, self._buffers)
+        return GroupedChoice(all_filters, all_scorers, self._recent)
 
     # ---- rows that changed -------------------------------------------------------------------
 
@@ -322,7 +323,9 @@ class Filling:
             keys.column = np.empty(size, dtype=np.int64)
             keys.cells = keys.column.data
         ties, keys.ties = self._ties.of(snapshot), self._ties.version
-        buffer = self._int_buffer(count)
+        if len(self._ints) < count:
+            self._ints = np.empty(count, np.int64)
+        buffer = self._ints[:count]
         whole = isinstance(rows, slice)
         fresh = keys.column if whole else np.empty(count, np.int64)
         _keys(keys, totals, ties if whole else ties[rows], buffer, out=fresh)
@@ -605,11 +608,6 @@ class Filling:
     ) -> IntColumn:
         """Keys of rows with these total scores."""
         return steps_of(totals) | (self._ties.of(snapshot)[rows] ^ keys.offset)
-
-    def _int_buffer(self, count: int) -> IntColumn:
-        if len(self._ints) < count:
-            self._ints = np.empty(count, dtype=np.int64)
-        return self._ints[:count]
 
 
 def _keys(

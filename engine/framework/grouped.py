@@ -1,15 +1,20 @@
-"""The choice among nodes whose keys lack what is answered by groups: a table added on the way.
+"""The choice among nodes whose keys lack what is answered by groups: the best of each group.
 
-Whoever has a say by groups says it about the groups that hold feasible nodes; then one look-up a
-node gives every key. How many feasible nodes a group has is counted by the rows that changed.
+Whoever has a say by groups says it about the groups that hold feasible nodes. The best node is the
+one with the highest key of its group, of the group for which that and what is said come to most:
+a class that is asked again and again knows the best rows of its groups (`_Leaders`), by the rows
+that changed; for another one a look-up a node gives every key. How many feasible nodes a group has
+is counted by the rows that changed.
 
 Asks `interface.Grouped` and knows no plugin.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
+from bisect import insort
+from collections import deque
+from collections.abc import Mapping, Sequence
+from operator import add
 from typing import Any, Final
 
 import numpy as np
@@ -21,18 +26,23 @@ from engine.framework.podclass import FRACTION, NOWHERE, TIE_BITS, KeyColumn
 from engine.framework.snapshot import IntColumn, Snapshot
 
 _MOST_GROUPS: Final = 1 << 14
-_MOST_BUFFERS: Final = 64
+LEADERS: Final = 128
+"""How many of a group's rows are found at once."""
+_MOST_CHANGES: Final = 32
+"""More are slower one by one than a look-up a node."""
+_FEW_GROUPS: Final = 48
+MOST_CHOICES: Final = _MOST_CHANGES  # who comes again after more others has more to follow
 
 
 class _Together:
     """The groups of several members as one: rows that no member tells apart."""
 
-    __slots__ = ("_members", "_numbers", "column", "keys")
-
     def __init__(self, members: Sequence[Grouped]) -> None:
         self._members = members
         self._numbers: dict[tuple[int, ...], int] = {}
         self.column: NDArray[Any] = np.empty(0, np.int32)
+        self.cells: memoryview[Any] = self.column.data
+        """The column, for single rows."""
         self.keys: list[tuple[int, ...]] = []
         """For each group, that of each member; none with one member, whose groups it has."""
 
@@ -44,7 +54,8 @@ class _Together:
         members = self._members
         if len(members) == 1:
             moved = members[0].sync(snapshot)
-            self.column = members[0].column
+            if moved is None:
+                self.column, self.cells = members[0].column, members[0].column.data
             return moved
         every = [member.sync(snapshot) for member in members]
         rows: set[int] = set()
@@ -55,8 +66,8 @@ class _Together:
             rows.update([row for row, _ in some])
         found = []
         for row in rows:
-            found.append((row, int(self.column[row])))
-            self.column[row] = self._number(tuple([int(one.column[row]) for one in members]))
+            found.append((row, self.cells[row]))
+            self.cells[row] = self._number(tuple([int(one.column[row]) for one in members]))
         return found
 
     def _number(self, key: tuple[int, ...]) -> int:
@@ -74,64 +85,97 @@ class _Together:
                 number * len(member) + member.column, return_index=True, return_inverse=True
             )
         self.column = number.astype(np.int32)
+        self.cells = self.column.data
         columns = [member.column[first].tolist() for member in self._members]
         self.keys = list(zip(*columns, strict=True))
         self._numbers = {key: i for i, key in enumerate(self.keys)}
 
 
-class Buffers:
-    """An array for each of the last who asked for one."""
+class _Leaders:
+    """The best rows of each group; see the module.
 
-    def __init__(self) -> None:
-        self._each: OrderedDict[object, IntColumn] = OrderedDict()
+    INVARIANT: a list has every row of its group whose key is at least the floor, ascending by key.
+    Entries that hold no more are in it until they are its last.
+    """
 
-    def of(self, whose: object, size: int) -> tuple[IntColumn, bool]:
-        """(size,) an array, and whether it is as it was left."""
-        found = self._each.get(whose)
-        kept = found is not None and len(found) == size
-        if not kept:
-            if len(self._each) >= _MOST_BUFFERS:
-                self._each.popitem(last=False)
-            found = self._each[whose] = np.empty(size, np.int64)
-        self._each.move_to_end(whose)
-        assert found is not None
-        return found, kept
+    def __init__(self, keys: KeyColumn, groups: _Together) -> None:
+        size, highest = len(groups), int(keys.column.max(initial=NOWHERE))
+        self._cells, self._groups = keys.cells, groups
+        self._lists: list[list[tuple[int, int]]] = [[] for _ in range(size)]
+        self._floors = [highest + 1] * size
+        self._tops = [highest] * size
+        """The highest key of each group; if the list is empty, none is higher."""
+
+    def follow(self, before: Mapping[int, int], size: int) -> None:
+        """The keys or groups of rows changed: row -> its group before. There are `size` groups."""
+        lists, floors, tops = self._lists, self._floors, self._tops
+        for _ in range(size - len(lists)):
+            lists.append([])
+            floors.append(0)
+            tops.append(-1)
+        cells, group_of = self._cells, self._groups.cells
+        groups = {*before.values()}
+        for row in before:
+            key, group = cells[row], group_of[row]
+            groups.add(group)
+            if key >= floors[group]:
+                known = lists[group]
+                insort(known, (key, row))
+                if len(known) > 2 * LEADERS:
+                    del known[:LEADERS]
+                    floors[group] = known[0][0]
+        for group in groups:
+            known = lists[group]
+            while known:
+                key, row = known[-1]
+                if cells[row] == key and group_of[row] == group:
+                    break
+                known.pop()
+            tops[group] = known[-1][0] if known else floors[group] - 1
+
+    def best(self, steps: Sequence[int], column: IntColumn) -> int:
+        """The row with the highest sum of its key and the steps of its group; some are feasible."""
+        lists, tops = self._lists, self._tops
+        while True:
+            sums = [*map(add, steps, tops)]
+            group = sums.index(max(sums))
+            if lists[group]:
+                return lists[group][-1][1]
+            self._look(group, column)
+
+    def _look(self, group: int, column: IntColumn) -> None:
+        """Finds the best rows of a group that has feasible ones."""
+        rows = np.flatnonzero((self._groups.column == group) & (column >= 0))
+        keys, floor = column[rows], 0
+        if len(rows) > LEADERS:
+            few = keys.argpartition(-LEADERS)[-LEADERS:]
+            rows, keys, floor = rows[few], keys[few], int(keys[few[0]])
+        self._lists[group] = sorted(zip(keys.tolist(), rows.tolist(), strict=True))
+        self._floors[group], self._tops[group] = floor, self._lists[group][-1][0]
 
 
 class GroupedChoice:
     """Chooses among the rows of one class; see the module."""
 
-    __slots__ = (
-        "_buffers",
-        "_column",
-        "_filters",
-        "_live",
-        "_scorers",
-        "_seen",
-        "_steps",
-        "_together",
-    )
-
     def __init__(
         self,
         filters: Sequence[GroupedFilter],
         scorers: Sequence[tuple[float, GroupedScore]],
-        buffers: Buffers,
+        recent: deque[GroupedChoice],
     ) -> None:
+        """`recent` are those that may know the best rows of their groups."""
         self._filters = filters
         self._scorers = scorers
         self._together = _Together([*filters, *(scorer for _, scorer in scorers)])
-        self._buffers = buffers
+        self._recent = recent
         self._column: IntColumn | None = None
         self._seen = 0
         self._live: list[int] = []
         self._steps: list[int] = []
-        # INVARIANT: its buffer is made of `_steps` and the column, but for rows that changed since.
+        self._leaders: _Leaders | None = None
 
-    def keys(self, keys: KeyColumn, snapshot: Snapshot) -> tuple[IntColumn, int]:
-        """(N,) the class's keys with what is answered by groups, and how many are feasible.
-
-        The array is borrowed until the next call.
+    def choose(self, keys: KeyColumn, snapshot: Snapshot) -> tuple[int, int]:
+        """The best row of the class, -1 if none is feasible, and how many are.
 
         Raises:
             ValueError: a score of a feasible node is outside 0..100.
@@ -143,49 +187,65 @@ class GroupedChoice:
         touched = log.since(self._seen) if column is self._column else None
         self._column, self._seen = None, log.end  # for when a plugin raises
         if moved is None or touched is None:
-            moved = touched = None
+            self._leaders = None
             self._recount(column, keys.feasible)
         else:
-            self._count(column, moved, touched)
+            self._count(keys, moved, touched)
+        live = self._passing()
+        feasible = sum(live)
+        self._steps = steps = self._steps_of(live) if feasible else []
+        self._column = column
+        if not feasible:
+            return -1, 0
+        if self._leaders is None:
+            return int(self.every(column).argmax()), feasible
+        return self._leaders.best(steps, column), feasible
+
+    def forget(self) -> None:
+        """The best rows have to be found again."""
+        self._leaders = None
+
+    def key(self, keys: KeyColumn, row: int) -> int:
+        """The key of a row, with what was answered by groups last."""
+        key: int = self._steps[self._together.cells[row]] + keys.cells[row]
+        return key
+
+    def every(self, column: IntColumn) -> IntColumn:
+        """(N,) the keys of all rows, with what was answered by groups last."""
+        keys = np.array(self._steps, np.int64).take(self._together.column, mode="clip")
+        keys += column
+        return keys
+
+    def _passing(self) -> list[int]:
+        """How many feasible nodes each group has after all filters."""
         live, several = self._live, self._together.keys
         for i, one in enumerate(self._filters):
             passes = one.passes()
             if several:
                 passes = [passes[key[i]] for key in several]
             live = [n if passed else 0 for n, passed in zip(live, passes, strict=True)]
-        totals = [0.0] * len(live)
+        return live
+
+    def _steps_of(self, live: list[int]) -> list[int]:
+        """What each group adds to the keys of its rows."""
+        several = self._together.keys
+        full, totals = all(live), list[float]()
         for i, (weight, scorer) in enumerate(self._scorers, len(self._filters)):
             if several:
                 scores = scorer.scores(self._by_member(live, scorer, i))
                 scores = [scores[key[i]] for key in several]
             else:
                 scores = scorer.scores(live)
-            for group, n in enumerate(live):
-                if n:
-                    score = scores[group]
-                    if not 0 <= score <= MAX_SCORE:
-                        raise ValueError("a score is outside 0..100")
-                    totals[group] += weight * score
-        steps = [
-            int(total * FRACTION) << TIE_BITS if n else NOWHERE
-            for n, total in zip(live, totals, strict=True)
-        ]
-        self._column = column
-        return self._added(steps, column, moved, touched), sum(live)
-
-    def _added(
-        self, steps: list[int], column: IntColumn, moved: Moved, touched: Sequence[int] | None
-    ) -> IntColumn:
-        """Adds the steps: to the rows that changed, if those of all others stand."""
-        buffer, kept = self._buffers.of(self, len(column))
-        groups, before, self._steps = self._together.column, self._steps, steps
-        if not kept or moved is None or touched is None or steps[: len(before)] != before:
-            np.array(steps, np.int64).take(groups, out=buffer, mode="clip")
-            buffer += column
-            return buffer
-        for row in (*[row if row >= 0 else ~row for row in touched], *[row for row, _ in moved]):
-            buffer[row] = steps[groups[row]] + int(column[row])
-        return buffer
+            if not full:
+                scores = [score if n else 0 for score, n in zip(scores, live, strict=True)]
+            if min(scores) < 0 or max(scores) > MAX_SCORE:
+                raise ValueError("a score is outside 0..100")
+            weighed = [weight * score for score in scores]
+            totals = [*map(add, totals, weighed)] if totals else weighed
+        steps = [int(total * FRACTION) << TIE_BITS for total in totals or [0.0] * len(live)]
+        if full:
+            return steps
+        return [step if n else NOWHERE for step, n in zip(steps, live, strict=True)]
 
     def _by_member(self, live: list[int], member: Grouped, at: int) -> list[int]:
         """How many feasible nodes the groups of one of several members have."""
@@ -202,19 +262,28 @@ class GroupedChoice:
         self._live = np.bincount(groups, minlength=len(self._together)).tolist()
 
     def _count(
-        self, column: IntColumn, moved: Sequence[tuple[int, int]], touched: Sequence[int]
+        self, keys: KeyColumn, moved: Sequence[tuple[int, int]], touched: Sequence[int]
     ) -> None:
-        """Brings `_live` up to the column."""
-        groups, live = self._together.column, self._live
+        """Brings `_live` and the leaders up to the column."""
+        groups, cells, live = self._together.cells, keys.cells, self._live
         live += [0] * (len(self._together) - len(live))
-        odd: set[int] = set()
+        before = dict(moved)
+        flipped: set[int] = set()
         for row in touched:
             if row < 0:
-                odd ^= {~row}
-        for row, before in moved:
-            feasible = bool(column[row] >= 0)
-            live[before] -= feasible is not (row in odd)
+                row = ~row
+                flipped ^= {row}
+            before.setdefault(row, groups[row])
+        for row, group in before.items():
+            feasible = cells[row] >= 0
+            live[group] -= feasible is not (row in flipped)
             live[groups[row]] += feasible
-            odd.discard(row)
-        for row in odd:
-            live[groups[row]] += 1 if column[row] >= 0 else -1
+        if len(before) > _MOST_CHANGES or len(live) > _FEW_GROUPS:
+            self._leaders = None
+        elif self._leaders is not None:
+            self._leaders.follow(before, len(live))
+        else:
+            self._leaders = _Leaders(keys, self._together)
+            self._recent.append(self)
+            if len(self._recent) > MOST_CHOICES:
+                self._recent.popleft().forget()

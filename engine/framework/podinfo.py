@@ -57,6 +57,13 @@ _LONGEST: Final = _LONGEST_PREFIX + 1 + _LONGEST_NAME
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 
+PODS_THERE: Final = " pods"
+NONZERO_CPU: Final = " nonzero cpu"
+NONZERO_MEMORY: Final = " nonzero memory"
+"""Sums of a node beside those of resources, in whose names there is no space.
+
+The last two are for scoring: requests, with defaults for containers that ask for none.
+"""
 Amounts = Mapping[str, int]
 """Resource -> amount: milli-cores for cpu, bytes or counts otherwise. Never written to."""
 
@@ -78,11 +85,10 @@ class Readings:
 
     __slots__ = (
         "filter_requests",
-        "nonzero_cpu",
-        "nonzero_memory",
         "requests",
         "requests_key",
         "score_requests",
+        "sums",
     )
 
     def __init__(
@@ -91,11 +97,12 @@ class Readings:
         if min(filtered.values(), default=0) < 0:
             filtered = {name: max(amount, 0) for name, amount in filtered.items()}
         self.requests = requests
-        self.nonzero_cpu = nonzero.get(CPU, 0)
-        self.nonzero_memory = nonzero.get(MEMORY, 0)
         self.filter_requests = filtered
         self.score_requests = scored
         self.requests_key = tuple(sorted(filtered.items())), tuple(sorted(scored.items()))
+        cpu, memory = nonzero.get(CPU, 0), nonzero.get(MEMORY, 0)
+        self.sums = {PODS_THERE: 1, NONZERO_CPU: cpu, NONZERO_MEMORY: memory, **requests}
+        """What it adds to each sum of its node."""
 
 
 class PodInfo(msgspec.Struct, eq=False, gc=False):
@@ -150,19 +157,6 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
     def requests(self) -> Amounts:
         """What the pod holds on its node."""
         return self.readings.requests
-
-    @property
-    def nonzero_cpu(self) -> int:
-        """What it adds to its node's sum for scoring, in milli-cores.
-
-        `requests`, with defaults for containers that ask for none.
-        """
-        return self.readings.nonzero_cpu
-
-    @property
-    def nonzero_memory(self) -> int:
-        """As `nonzero_cpu`, in bytes."""
-        return self.readings.nonzero_memory
 
     @property
     def filter_requests(self) -> Amounts:

@@ -24,12 +24,7 @@ from engine.framework.events import ClusterEventWithHint
 from engine.framework.filling import Filling
 from engine.framework.gang import Membership
 from engine.framework.interface import MAX_SCORE, UNSHARED, Points, Scores
-from engine.framework.podclass import (
-    NOWHERE,
-    UNIT,
-    PodClass,
-    steps_of,
-)
+from engine.framework.podclass import NOWHERE, UNIT, PodClass, steps_of
 from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile
 from engine.framework.sharing import Sharing
@@ -240,15 +235,15 @@ class Framework:
 
     # ---- choosing ----------------------------------------------------------------------------
 
-    def grouped_keys(self, known: PodClass, snapshot: Snapshot) -> tuple[IntColumn, int]:
-        """See `GroupedChoice.keys`, for a class that has one.
+    def choose(self, known: PodClass, snapshot: Snapshot) -> tuple[int, int]:
+        """See `GroupedChoice.choose`, for a class that has one.
 
         Raises:
             PluginError: a plugin raised, or a score is outside 0..100.
         """
         assert known.grouped is not None
         try:
-            return known.grouped.keys(known.keys, snapshot)
+            return known.grouped.choose(known.keys, snapshot)
         except Exception as cause:
             known.forget()  # half-way
             names = [*[one.name for one in known.filters], *[one.name for one in known.scorers]]

@@ -532,12 +532,11 @@ class Snapshot(Protocol):
         """The generation before the last change, its row, and why (`Cause`)."""
         ...
 
-    def changed_since(self, generation: int) -> NDArray[np.intp] | None:
-        """The rows changed after `generation`, each once; None if the log does not reach back."""
-        ...
-
     def changes_since(self, generation: int) -> tuple[NDArray[np.intp], NDArray[np.int64]] | None:
-        """`changed_since`, ascending, and for each row all its causes (`Cause`) since."""
+        """The rows changed after `generation`, ascending, and for each all its causes (`Cause`).
+
+        None if the log does not reach back.
+        """
         ...
 
     def overlay(

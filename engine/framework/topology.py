@@ -92,6 +92,10 @@ class Domains(Protocol):
         """What others made of it at a version, which they keep and forget themselves."""
         ...
 
+    def sync(self, snapshot: Snapshot) -> None:
+        """Catches up with the nodes; `DomainTable.sync` does it, too."""
+        ...
+
 
 class DomainTable(Protocol):
     """A tally by domain. `sync` brings it up to the snapshot, then all else may be asked."""

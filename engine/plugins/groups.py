@@ -38,8 +38,6 @@ Counts = NDArray[np.float64]
 class Part:
     """Counts by one label: the sum of tables, or (`by_row`) of the rows alone."""
 
-    __slots__ = ("_tables", "_tallies", "by_row", "domains", "otherwise")
-
     def __init__(
         self,
         tables: Sequence[tuple[int, DomainTable]],
@@ -50,20 +48,23 @@ class Part:
         self._tables = tables
         self.domains: Domains = tables[0][1].domains
         self.by_row = by_row
-        self._tallies = [table.tally for _, table in tables]
+        self._logs: Sequence[DomainTable | Tally] = [table for _, table in tables]
         if by_row is not None:
-            self._tallies.append(by_row)
+            self._tables, self._logs = (), (by_row,)
+        self._seen: list[int] = []
         self.otherwise = otherwise or {}
         """Domain -> how many are counted besides."""
 
     def sync(self, snapshot: Snapshot) -> bool:
         """Catches up; false if a tally is no longer kept."""
+        if self.by_row is not None:
+            self.domains.sync(snapshot)
+            return self.by_row.live
+        live = True
         for _, table in self._tables:
             table.sync(snapshot)
-        for tally in self._tallies:  # noqa: SIM110 - a generator costs as much again
-            if not tally.live:
-                return False
-        return True
+            live &= table.tally.live
+        return live
 
     @property
     def any(self) -> bool:
@@ -114,10 +115,11 @@ class Part:
 
     def totals(self, domains: Sequence[int]) -> list[int]:
         """Of some domains, without what is counted besides."""
-        found = [0] * len(domains)
+        found: list[int] = []
         for weight, table in self._tables:
             count = table.counts.get
-            found = [n + weight * count(one, 0) for n, one in zip(found, domains, strict=True)]
+            each = [weight * count(domain, 0) for domain in domains]
+            found = [n + more for n, more in zip(found, each, strict=True)] if found else each
         return found
 
     def minimum(self) -> int | None:
@@ -135,23 +137,26 @@ class Part:
         of = self.domains.domain
         return [row for domain in domains for row in np.flatnonzero(of == domain).tolist()]
 
-    def position(self) -> list[int]:
-        """Where `changed` begins from now on."""
-        logs = [table for _, table in self._tables] if self.by_row is None else [self.by_row]
-        return [log.end for log in logs]
+    def catch_up(self) -> None:
+        """All that changed by now is known."""
+        self._seen = [log.end for log in self._logs]
 
-    def changed(self, positions: Sequence[int]) -> list[int] | None:
-        """The rows whose value may have changed since; None if they are many."""
-        if self.by_row is not None:
-            entries = self.by_row.since(positions[0])
-            return None if entries is None else [e if e >= 0 else ~e for e in entries]
+    def changed(self) -> Sequence[int] | None:
+        """The rows whose value may have changed since what is known; None if they are many."""
         rows: list[int] = []
-        for (_, table), position in zip(self._tables, positions, strict=True):
-            domains = table.since(position)
-            if domains is None or len(domains) > _FEW_CHANGES:
+        for at, log in enumerate(self._logs):
+            since = self._seen[at]
+            if log.end == since:
+                continue
+            self._seen[at] = log.end
+            entries = log.since(since)
+            if entries is None or len(entries) > _FEW_CHANGES:
                 return None
-            for domain in domains:
-                rows += np.flatnonzero(self.domains.domain == domain).tolist()
+            if self.by_row is None:
+                for domain in entries:
+                    rows += np.flatnonzero(self.domains.domain == domain).tolist()
+            else:
+                rows += [entry if entry >= 0 else ~entry for entry in entries]
         return rows
 
 
@@ -163,8 +168,6 @@ def no_pods(snapshot: Snapshot, key: str) -> DomainTable:
 
 class ByRow:
     """Some rows, one by one."""
-
-    __slots__ = ("_parts", "_rows", "_size")
 
     def __init__(self, parts: Sequence[Part], snapshot: Snapshot, rows: Rows) -> None:
         self._parts = parts
@@ -197,24 +200,11 @@ class Groups(ABC):
     Answers of a subclass follow from what was counted: see `framework.interface.Grouped`.
     """
 
-    __slots__ = (
-        "_by_part",
-        "_group_of",
-        "_numbers",
-        "_parts",
-        "_positions",
-        "_sparse",
-        "_stamp",
-        "_table",
-        "column",
-    )
-
     def __init__(self) -> None:
         self._parts: Sequence[Part] = ()
         self._sparse: list[bool] = []
         self._stamp: tuple[int, ...] = ()
         """What the groups were made at; empty: they are to be made anew."""
-        self._positions: list[list[int]] = []
         self._group_of: dict[tuple[int, ...], int] = {}
         self._numbers: list[tuple[int, ...]] = []
         self._by_part: list[tuple[list[int], list[int]]] = []
@@ -244,26 +234,19 @@ class Groups(ABC):
         """See `Grouped.sync`."""
         parts = self.parts(snapshot)
         stamp = (snapshot.nodes.size, *[part.domains.version for part in parts])
-        if stamp != self._stamp or len(self) > _MOST_GROUPS:
+        if stamp != self._stamp or len(self._numbers) > _MOST_GROUPS:
             self._rebuild(parts, stamp)
             return None
         moved: set[int] = set()
-        positions = self._positions
-        for at, part in enumerate(parts):
-            if not self._sparse[at]:
-                continue
-            rows = part.changed(positions[at])
+        for part, sparse in zip(parts, self._sparse, strict=True):
+            rows = part.changed() if sparse else ()
             if rows is None or len(rows) > _FEW_CHANGES:
                 self._rebuild(parts, stamp)
                 return None
-            if rows:
-                moved.update(rows)
-                positions[at] = part.position()
-        if not moved:
-            return ()
+            moved.update(rows)
         found = []
         for row in moved:
-            found.append((row, int(self.column[row])))
+            found.append((row, self.column.item(row)))
             self.column[row] = self._number(tuple(self._key(row)))
         return found
 
@@ -307,16 +290,16 @@ class Groups(ABC):
     def _key(self, row: int) -> list[int]:
         key: list[int] = []
         for part, sparse in zip(self._parts, self._sparse, strict=True):
-            domain = int(part.domains.domain[row])
+            domain = part.domains.domain.item(row)
             key += (min(domain, 0), part.value(row)) if sparse else (domain, 0)
         return key
 
     def _rebuild(self, parts: Sequence[Part], stamp: tuple[int, ...]) -> None:
         self._stamp, size = stamp, stamp[0]
         self._sparse = sparse = [part.sparse for part in parts]
-        self._positions = [part.position() for part in parts]
         counted: set[int] | None = set()
         for part, one in zip(parts, sparse, strict=True):
+            part.catch_up()
             rows = part.counted() if one else ()
             counted = None if counted is None or rows is None else counted.union(rows)
         if counted is None or len(counted) > _FEW_CHANGES:

@@ -173,8 +173,6 @@ class Places(Groups):
     `with_pod` gives another one that differs by a pod; neither is written to by the other.
     """
 
-    __slots__ = ("_kinds", "_moves", "_pod", "_tallies", "_wishes")
-
     def __init__(
         self, wishes: _Wishes, pod: PodInfo, moves: Sequence[_Moves] = ({}, {}, {})
     ) -> None:
@@ -288,8 +286,6 @@ def _moved(moves: _Moves, keys: Iterable[str], snapshot: Snapshot, row: int, sig
 
 class Liking(Groups):
     """How much a class of pods and the pods that are there like each other."""
-
-    __slots__ = ("_hard_weight", "_wishes")
 
     def __init__(self, wishes: _Wishes, hard_weight: int) -> None:
         super().__init__()

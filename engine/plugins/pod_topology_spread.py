@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from itertools import compress
+from operator import add
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.events import (
-    Action,
-    QueueingHint,
-    Resource,
-    Seen,
-)
+from engine.framework.events import Action, QueueingHint, Resource, Seen
 from engine.framework.interface import (
     MAX_SCORE,
     SKIP_FILTER,
@@ -40,14 +37,7 @@ from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
 from engine.framework.topology import HOSTNAME, ZONE, Tally
 from engine.objects import Node, Pod, TopologySpreadConstraint
-from engine.plugins.groups import (
-    FEW_GROUPS,
-    ByRow,
-    Entities,
-    Groups,
-    Part,
-    no_pods,
-)
+from engine.plugins.groups import FEW_GROUPS, ByRow, Entities, Groups, Part, no_pods
 from engine.plugins.hints import on, placed, queue_if
 from engine.plugins.spread_constraints import (
     HARD,
@@ -67,7 +57,7 @@ SYSTEM: Final = (
     TopologySpreadConstraint(5, ZONE, SOFT),
 )
 _HALF: Final = 0.5
-"""Scores are rounded half away from zero."""
+"""Scores are rounded half away from zero; none is a half, as counts are times a logarithm."""
 _NO_DOMAIN: Final = (1 << 31) - 1
 
 
@@ -108,8 +98,6 @@ class Skews(Groups):
 
     `with_pod` gives another one that differs by a pod; neither is written to by the other.
     """
-
-    __slots__ = ("_keys", "_otherwise", "_own", "_pod", "_spread")
 
     def __init__(
         self, spread: Spread, pod: PodInfo, otherwise: Sequence[dict[int, int]] | None = None
@@ -203,8 +191,6 @@ def pods_of(constraint: Constraint, namespace: str, snapshot: Snapshot) -> Tally
 class Evenness(Groups):
     """How a class of pods is best spread: its soft constraints, each with counts."""
 
-    __slots__ = ("_ignored", "_keys", "_namespace", "_spread")
-
     def __init__(self, spread: Spread, pod: PodInfo) -> None:
         super().__init__()
         self._spread = spread
@@ -219,7 +205,7 @@ class Evenness(Groups):
 
     def scores(self, feasible: Sequence[int]) -> Sequence[float]:
         """See `GroupedScore.scores`."""
-        if len(self) > FEW_GROUPS:
+        if len(feasible) > FEW_GROUPS:
             live = np.array(feasible, np.int64)
             found: list[float] = self._normal(self.raw(self, live), live > 0).tolist()
             return found
@@ -227,24 +213,26 @@ class Evenness(Groups):
         counted = feasible
         for domains, _ in parts if self._spread.every_key else ():
             counted = [n if domain >= 0 else 0 for n, domain in zip(counted, domains, strict=True)]
-        totals = [0.0] * len(feasible)
+        every, totals = all(counted), list[float]()
         for constraint, (domains, counts) in zip(self._spread.soft, parts, strict=True):
             if constraint.topology_key == HOSTNAME:
                 size = sum(counted)
             else:  # a node without the label is in the domain of the empty value
-                there = {domain for domain, n in zip(domains, counted, strict=True) if n}
+                there = set(domains if every else compress(domains, counted))
                 size = len(there) - (-1 in there and 0 in there)
             weight, skew = math.log(size + 2), constraint.max_skew - 1
-            each = zip(totals, domains, counts, strict=True)
-            totals = [t + (n * weight + skew) if d >= 0 else t for t, d, n in each]
-        raw = [int(total) + (total - int(total) >= _HALF) for total in totals]
-        among = raw if all(counted) else [one for one, n in zip(raw, counted, strict=True) if n]
-        highest, lowest = max(among, default=0), min(among, default=0)
+            shares = [n * weight + skew for n in counts]
+            if -1 in domains:
+                shares = [s if d >= 0 else 0.0 for s, d in zip(shares, domains, strict=True)]
+            totals = [*map(add, totals, shares)] if totals else shares
+        raw = [math.floor(total + _HALF) for total in totals]
+        among = raw if every else [*compress(raw, counted)] or [0]
+        highest = max(among)
         if not highest:
-            return [float(MAX_SCORE) if n else 0.0 for n in counted]
-        most = MAX_SCORE * (highest + lowest)
+            return [MAX_SCORE if n else 0 for n in counted]
+        most = MAX_SCORE * (highest + min(among))
         return [
-            float((most - MAX_SCORE * one) // highest) if n else 0.0
+            (most - MAX_SCORE * one) // highest if n else 0
             for one, n in zip(raw, counted, strict=True)
         ]
 
@@ -276,9 +264,7 @@ class Evenness(Groups):
             share = entities.count(i) * math.log(size + 2) + (constraint.max_skew - 1)
             total += np.where(domains[i] >= 0, share, 0.0)
         total[ignored] = 0.0
-        whole = np.trunc(total)
-        whole += total - whole >= _HALF
-        return whole
+        return np.floor(total + _HALF)
 
     def normalize(self, scores: Scores) -> Scores:
         """See `Points.normalize`: the fewest near becomes about 100, nodes without a label 0."""

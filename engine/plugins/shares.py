@@ -251,14 +251,9 @@ class Together:
         def total(row: int) -> float | None:
             a, b, x, y = there[row], there_too[row], held[row], held_too[row]
             u, v = used[row], used_too[row]
-            if not (
-                0 <= x <= a - most
-                and 0 <= y <= b - most_too
-                and 0 < a < EXACT
-                and 0 < b < EXACT
-                and 0 <= u < EXACT
-                and 0 <= v < EXACT
-            ):
+            # Of whole numbers together: none is negative, and none has a bit too many.
+            exact = 0 <= a | b | x | y | u | v < EXACT
+            if not (exact and x <= a - most and y <= b - most_too and a and b):
                 return None
             if pods[row] >= limits[row]:
                 return -1

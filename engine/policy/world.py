@@ -194,7 +194,8 @@ class SnapshotWorld:
         then, version = divmod(generation, 1 << _BITS)
         if samples and version != self.snapshot.signals.version:
             return None
-        return self.snapshot.changed_since(then)
+        changes = self.snapshot.changes_since(then)
+        return None if changes is None else changes[0]
 
     def node_number(self, field: str, key: str | None) -> FloatColumn:
         """See `World.node_number`."""

@@ -369,7 +369,7 @@ def test_a_namespace_wakes_others_where_it_is_read_of_pods_on_nodes(world: World
     world.cache.pods.namespace_text("tenant", of_namespace)
     before = world.cache.generation
     assert wakes(lambda: namespaces.on_update(tenant("a"), tenant("b")))
-    assert world.cache.changed_since(before).tolist() == [world.cache.nodes.row("n1")]
+    assert world.cache.changes_since(before)[0].tolist() == [world.cache.nodes.row("n1")]
     before = world.cache.generation
     assert not wakes(lambda: world.handlers.namespaces.on_update(tenant("x"), tenant("b")))
     assert world.cache.generation == before

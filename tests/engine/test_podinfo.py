@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from engine.framework.podinfo import (
+    NONZERO_CPU,
+    NONZERO_MEMORY,
+    PodInfo,
     UnreadablePod,
     is_extended_resource,
     is_scalar_resource,
@@ -20,24 +23,28 @@ def container(name: str = "c", restart: str | None = None, **requests: str) -> d
     return {**spec, "restartPolicy": restart} if restart else spec
 
 
+def nonzero(pod: PodInfo) -> tuple[int, int]:
+    return pod.readings.sums[NONZERO_CPU], pod.readings.sums[NONZERO_MEMORY]
+
+
 def test_a_plain_pod_has_one_set_of_requests() -> None:
     pod = make_pod(requests={"cpu": "250m", "memory": "64Mi", "example.com/gpu": "1"})
     assert pod.requests == {"cpu": 250, "memory": 64 * MI, "example.com/gpu": 1}
     assert pod.filter_requests is pod.requests
     assert pod.score_requests == pod.requests
-    assert (pod.nonzero_cpu, pod.nonzero_memory) == (250, 64 * MI)
+    assert nonzero(pod) == (250, 64 * MI)
 
 
 def test_containers_that_ask_for_nothing_count_for_scoring_only() -> None:
     pod = make_pod(containers=[container("a", cpu="1"), container("b")])
     assert pod.requests == {"cpu": 1000}
-    assert (pod.nonzero_cpu, pod.nonzero_memory) == (1100, 400 * MI)
+    assert nonzero(pod) == (1100, 400 * MI)
     assert pod.score_requests == {"cpu": 1100, "memory": 400 * MI}
 
 
 def test_an_explicit_zero_is_no_missing_request() -> None:
     pod = make_pod(requests={"cpu": "0"})
-    assert (pod.nonzero_cpu, pod.nonzero_memory) == (0, 200 * MI)
+    assert nonzero(pod) == (0, 200 * MI)
 
 
 def test_init_containers_count_at_their_peak_and_sidecars_all_along() -> None:

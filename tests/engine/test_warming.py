@@ -31,15 +31,15 @@ def full_cluster() -> Cache:
 def test_the_first_preemption_builds_no_column_of_all_pods_after_its_steps() -> None:
     cache = full_cluster()
     framework = Framework(Profile("berth", tuple(default_plugins())))
-    columns, before = cache.pods._derived, len(cache.pods._derived)
+    columns, before = cache.pods._derived, len(list(cache.pods._derived))
     for _ in framework.warm(cache.snapshot(0.0)):
-        assert len(columns) <= before + 1, "one at a time"
-        before = len(columns)
+        assert len(list(columns)) <= before + 1, "one at a time"
+        before = len(list(columns))
     pod = make_pod("high", cpu="2", priority=1)
     rescue = conclude(pod, cache.snapshot(0.0), framework).rescue
     assert rescue is not None
     assert rescue.nominated
-    assert len(columns) == before
+    assert len(list(columns)) == before
 
 
 def test_a_pool_describes_each_volume_once_and_few_of_them_in_a_step() -> None:

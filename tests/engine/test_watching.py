@@ -225,7 +225,7 @@ def test_pods_that_finished_are_on_their_node_for_an_hour():
     generation = cache.generation
     cache.expire(3701.0)
     assert [cache.beside.pods("finished").pod(0).name] == ["late"]
-    assert cache.changed_since(generation).tolist() == [0]
+    assert cache.changes_since(generation)[0].tolist() == [0]
     cache.remove_node("n1")
     assert cache.beside.pods("finished").node.tolist() == [-1]
     cache.attend(frozenset())

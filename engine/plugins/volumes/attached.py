@@ -277,10 +277,10 @@ class NodeVolumes:
         """The rows to look at again; None: all."""
         if self._of is not snapshot.dictionary:
             return None
-        changed = snapshot.changed_since(self._generation)
+        changed = snapshot.changes_since(self._generation)
         if changed is None or snapshot.objects_version(CLASSES) != self._versions[CLASSES]:
             return None
-        rows = set(changed.tolist())
+        rows = set(changed[0].tolist())
         for kind in KINDS:
             keys = snapshot.objects_changed(kind, self._versions[kind])
             if keys is None:

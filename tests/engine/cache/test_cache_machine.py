@@ -104,7 +104,6 @@ class CacheMachine(RuleBasedStateMachine):
         }
         now = {name: column.copy() for name, (column, _) in columns.items()}
         found = self.cache.changes_since(self.seen)
-        assert (found is None) == (self.cache.changed_since(self.seen) is None)
         if self.copies and found is not None:
             why = np.zeros(nodes.size, int)
             why[found[0]] = found[1]
@@ -112,7 +111,6 @@ class CacheMachine(RuleBasedStateMachine):
                 before = self.copies[name]
                 there = np.flatnonzero(column[: len(before)] != before)
                 assert (why[there] & columns[name][1]).all(), name
-            assert found[0].tolist() == self.cache.changed_since(self.seen).tolist()
         self.copies, self.seen = now, self.cache.generation
 
 
@@ -152,8 +150,8 @@ def test_the_log_gives_up_when_it_does_not_reach_back():
     start = cache.generation
     for i in range(101):
         cache.update_node(make_node("n0", unschedulable=i % 2 == 0))
-    assert cache.changed_since(start) is None
-    assert cache.changed_since(cache.generation - 2).tolist() == [0]
+    assert cache.changes_since(start) is None
+    assert cache.changes_since(cache.generation - 2)[0].tolist() == [0]
 
 
 def test_sums_that_overflow_wrap_and_come_back():

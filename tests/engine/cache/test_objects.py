@@ -21,7 +21,7 @@ def volume(name: str, version: int, of_class: str) -> PersistentVolume:
 class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.store = ObjectStore()
+        self.store = ObjectStore(lambda: None)
         self.by_class = self.store.by("class", lambda one: one.spec.storage_class_name)
         self.said: dict[str, PersistentVolume] = {}
         self.assumed: dict[str, PersistentVolume] = {}
@@ -69,7 +69,7 @@ TestStoreMachine = StoreMachine.TestCase
 
 
 def test_the_version_counts_changes_that_are_seen():
-    store = ObjectStore()
+    store = ObjectStore(lambda: None)
     store.put(volume("a", 1, "fast"))
     assert store.version == 1
     store.remove("b")

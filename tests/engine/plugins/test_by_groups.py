@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from engine.cache import Cache
 from engine.cycle import decide
+from engine.framework import grouped
 from engine.framework.interface import Verdicts
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.profile import Profile
@@ -23,6 +24,7 @@ from engine.plugins.registry import make_plugin
 from tests.builders import default_plugins, make_node, make_pod, pod_object
 from tests.effort import examples
 
+LEADERS = grouped.LEADERS
 NODES = [f"n{i}" for i in range(6)]
 PODS = [f"p{i}" for i in range(8)]
 OTHERS = ["NodeAffinity", "TaintToleration", "NodeResourcesFit"]
@@ -90,16 +92,21 @@ class GroupsMachine(RuleBasedStateMachine):
         self.bound: dict[str, PodInfo] = {}
         self.waiting = [make_pod("w", labels={"app": "x"})]
 
-    @initialize(few=st.sampled_from([0, groups.FEW_GROUPS]), off=st.sets(st.sampled_from(OTHERS)))
-    def groups_are_few_or_many(self, few, off):
+    @initialize(
+        few=st.sampled_from([0, groups.FEW_GROUPS]),
+        leaders=st.sampled_from([1, 2, LEADERS]),
+        off=st.sets(st.sampled_from(OTHERS)),
+    )
+    def groups_are_few_or_many(self, few, leaders, off):
         """One by one or as columns; what others reject may be left to those who tell groups."""
+        grouped.LEADERS = leaders
         for plugin in (pod_topology_spread, inter_pod_affinity):
             plugin.FEW_GROUPS = few
         plugins = tuple(one for one in default_plugins() if one.plugin.name not in off)
         self.framework = Framework(Profile("p", plugins), on_fault=fail)
 
     def teardown(self):
-        self.groups_are_few_or_many(groups.FEW_GROUPS, ())
+        self.groups_are_few_or_many(groups.FEW_GROUPS, LEADERS, ())
 
     @rule(
         name=st.sampled_from(NODES),
