@@ -10,6 +10,7 @@ import logging
 import math
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any, BinaryIO, Final
 from uuid import UUID
@@ -171,6 +172,7 @@ class App:
         self.scheduler: Scheduler | None = None
         self.bundle: Bundle | None = None
         self._in_force: InForce | None = None
+        self._keeper: Keeper | None = None
         self._watching: Watching | None = None
         self._pods: tuple[Reflector[Pod], PodSharing]
         self._report_again: Callable[[], None] = lambda: None
@@ -242,7 +244,9 @@ class App:
                 log.info("Caches are filled; for pods whose schedulerName is %s", ", ".join(names))
                 with collecting():
                     await self.scheduler.run(stop)
-                if elector.election.leader_elect:
+                elects = elector.election.leader_elect
+                await self._written_down(_HAND_OVER_SECONDS if elects else _FLUSH_SECONDS)
+                if elects:
                     await asyncio.gather(self._confirmed(), statuses.flush(_HAND_OVER_SECONDS))
                     await elector.resign()
                 await asyncio.gather(
@@ -270,6 +274,13 @@ class App:
         self._report_again()
         if self._in_force is not None:
             self._in_force.lead()
+
+    async def _written_down(self, seconds: float) -> None:
+        """What is in force is kept for the next process, unless that takes longer."""
+        if self._keeper is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._keeper.flush()
 
     async def _confirmed(self) -> None:
         """Waits for the watch to tell our last bindings: the next leader has then heard of them.
@@ -347,7 +358,9 @@ class App:
         keeper, state = None, self.settings.berth.policies.state
         if state is not None:
             namespace, _, name = state.partition("/")
-            keeper = Keeper(gate.lane(Priority.EVENT), wiring, namespace=namespace, name=name)
+            keeper = self._keeper = Keeper(
+                gate.lane(Priority.EVENT), wiring, namespace=namespace, name=name
+            )
         self._in_force.connect(events, keeper, lambda: self._leads)
         return () if keeper is None else (keeper.run(), self._in_force.restore(wiring.sleep))
 

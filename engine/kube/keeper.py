@@ -55,6 +55,7 @@ class Keeper:
         self._written: dict[str, bytes] = {}
         self._slot = 0
         self._news = asyncio.Event()
+        self._turn = asyncio.Lock()
         self._told = ""
 
     def keep(self, data: bytes) -> None:
@@ -108,16 +109,18 @@ class Keeper:
         while True:
             await self._news.wait()
             self._news.clear()
-            for what, data in list(self._wanted.items()):
-                if self._written.get(what) != data and not await self._try(what, data):
-                    await self._sleep(_AGAIN_SECONDS)
-                    self._news.set()
+            if not await self.flush():
+                await self._sleep(_AGAIN_SECONDS)
+                self._news.set()
 
-    async def flush(self) -> None:
-        """Tries once more to write what is not written."""
-        for what, data in list(self._wanted.items()):
-            if self._written.get(what) != data:
-                await self._try(what, data)
+    async def flush(self) -> bool:
+        """Tries to write what is not written, first the policies; False: not all of it is."""
+        well = True
+        async with self._turn:
+            for what, data in sorted(self._wanted.items()):
+                if self._written.get(what) != data:
+                    well &= await self._try(what, data)
+        return well
 
     async def _try(self, what: str, data: bytes) -> bool:
         try:

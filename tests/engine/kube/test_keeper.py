@@ -92,6 +92,20 @@ def test_a_process_that_ends_while_it_writes_leaves_the_older_or_the_newer(write
     assert loaded(server) == (LARGE if writes == 4 else b"old")
 
 
+def test_policies_are_kept_before_it_is_told_how_they_stand():
+    """Whoever reads that they are in force may end the process: the next one has them."""
+    server = Server()
+
+    async def main():
+        one = keeper(server)
+        one.tell(b"{}")
+        one.keep(b"rules")
+        assert await one.flush()
+
+    asyncio.run(main())
+    assert list(server.there) == ["berth-last-good-b-0", "berth-last-good", "berth-status"]
+
+
 def test_what_somebody_changed_is_not_used(caplog):
     server = Server()
     kept(server, b"rules")
