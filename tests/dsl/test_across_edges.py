@@ -72,6 +72,7 @@ def test_aggregates_of_pairs(over):
         "sum(rtt(node.zone, it.name) * min(node.gpu.free over candidates) over cluster.pods)",
         "if all(region.pods where it.gpu < 1 and (rtt(node.zone, it.name) ?? 9) > 8) then 1 else 2",
         "rtt(pod.name, pod.label[100])",
+        "item($sizes, pod.gpu * 9) + 1",
     ],
 )
 def test_groups_of_pods_that_are_alike_stay_apart_from_others(value):

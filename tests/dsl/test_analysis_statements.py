@@ -3,19 +3,10 @@
 import pytest
 
 from dsl.analysis import Size
-from dsl.compiler import Compiler
 from dsl.diagnostics import render
+from tests.dsl.test_analysis import COMPILER, codes, found
 
-COMPILER = Compiler()
 OFTEN = "preempt: victims where it.priority < pod.priority"
-
-
-def found(text, **options):
-    return COMPILER.compile({"a.policy": text + "\n"}, **options).diagnostics
-
-
-def codes(text, **options):
-    return [one.code for one in found(text, **options)]
 
 
 @pytest.mark.parametrize(

@@ -345,6 +345,7 @@ def test_conditions_of_the_pods_of_the_cluster(test, also):
         ("pod.limit[(node.label[res])] in 2.9..3.1", [True, True, False]),
         ("pod.label[(pod.label[none])] is missing", [True, True, True]),
         ("pod.label[(pod.label[app])] is present", [True, True, True]),
+        ("(pod.label[none] ?? pod.label[other]) is missing", [True, True, True]),
         ("pod.label[(node.label[k])] is missing", [True, False, True]),
         ("count(node.pods where it.label[(pod.label[none])] is missing) > 0", [True, True, True]),
         ("count(node.pods where it.label[(pod.label[app])] is missing) > 1", [False] * 3),

@@ -21,11 +21,9 @@ EQUIVALENT = Path(__file__).parent / "equivalent.txt"
 TARGETS = ("dsl/plan.py", "dsl/turns.py", "dsl/reasons.py", "dsl/reference.py", "dsl/lower/*.py")
 TESTS = (
     "tests/mutants/each_text.py", "tests/spec", "tests/dsl",
-    "tests/properties/test_several_evaluators.py",
+    "tests/properties/test_several_evaluators.py", "tests/engine/cli/test_explain_pods.py",
     "tests/properties/test_language_evaluators.py", "tests/properties/test_told_alike.py",
 )  # fmt: skip
-#: These measure time.
-UNSTEADY = ("_are_short", "_end_soon", "_soon[")
 #: Seconds for one mutant, and for one test of it.
 BUDGET, LONGEST = 20.0, 20.0
 OPTIONS = (
@@ -52,7 +50,6 @@ def check(
         results={},
         budget=BUDGET,
         longest=LONGEST,
-        unsteady=UNSTEADY,
     )
     in_functions(plan, [*OPTIONS, f"--rootdir={root}", *tests])
     return Report({path: some for path, (_, some) in read.items()}, plan.results, judged)

@@ -40,8 +40,6 @@ class Plan:
     #: Seconds for all tests of one mutant, and for one test.
     budget: float
     longest: float
-    #: Parts of names of tests that measure time: they may fail without any mutant.
-    unsteady: Collection[str]
     covering: Covering = field(default_factory=lambda: Covering({}))
     kills: Counter[str] = field(default_factory=Counter)
     #: Whether a test that has killed passes when nothing is changed: what it reads may be newer
@@ -53,8 +51,7 @@ class Plan:
     def usable(self, items: Iterable[pytest.Item]) -> dict[str, pytest.Item]:
         return {
             one.nodeid: one for one in items
-            if not any(part in one.nodeid for part in self.unsteady)
-            and self.covering.passes(one.nodeid) and self.sound.get(one.nodeid, True)
+            if self.covering.passes(one.nodeid) and self.sound.get(one.nodeid, True)
             and self.covering.seconds(one.nodeid) <= self.longest
         }  # fmt: skip
 
