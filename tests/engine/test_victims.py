@@ -135,6 +135,18 @@ def test_at_once_is_as_node_by_node_and_a_ranking_follows_the_cluster(
         assert told(at_once) == told(slowly)
 
 
+def test_what_has_not_started_is_the_latest_of_all():
+    cache = Cache()
+    for name, start in (("a", "2100-01-01T00:00:00Z"), ("b", None)):
+        cache.add_node(make_node(name, cpu="1"))
+        status = {} if start is None else {"startTime": start}
+        cache.add_pod(make_pod(f"on-{name}", node=name, cpu="1", status=status), name)
+    snapshot = cache.snapshot(1e9)
+    new = make_pod("new", cpu="1", priority=5)
+    trial = Framework(Profile("berth", default_plugins())).trial(new, snapshot)
+    assert told(DefaultPreemption().plan(new, snapshot, np.arange(2), trial))[1] == ["b"]
+
+
 def happens(cache, number, what, node, how):
     if what == "comes":
         cache.add_pod(make_pod(f"q{number}", node=node, **how), node)
