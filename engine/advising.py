@@ -187,10 +187,10 @@ def _scored(
 def _evictable(rules: PolicyPreemption, pod: PodInfo, snapshot: Snapshot) -> frozenset[str] | None:
     """The UIDs of the pods that policies let go for this one; None: they do not say."""
     said = rules.decides(pod, snapshot)
-    if said is None:
+    if not said:
         return None
-    rows = () if said.evictions is None else said.evictions.ordered
-    return frozenset(snapshot.pods.pod(int(row)).uid for row in rows)
+    rows = [row for one in said if one.evictions is not None for row in one.evictions.ordered]
+    return frozenset(snapshot.pods.pod(row).uid for row in rows)
 
 
 def _rejected(

@@ -133,6 +133,17 @@ def reclaim(use: QuotaUse, claims: Claims) -> Evictions:
     return Evictions(ordered=tuple(ordered.tolist()), ranks=claims.ranks, more=more)
 
 
+def without_guaranteed(use: QuotaUse, claims: Claims, evictions: Evictions) -> Evictions:
+    """Returns the same without pods of other quotas but those that these would give back."""
+    if evictions.across > 1:  # what goes from one node counts for all
+        claims = structs.replace(claims, nodes=np.zeros_like(claims.nodes))
+    others = np.array([one in use.limits and one != use.key for one in claims.keys], np.bool_)
+    kept = others[claims.key] & ~_lent(use, claims, others) & ~claims.leaving
+    rows = np.array(evictions.ordered, np.intp)
+    left = rows[~np.isin(rows, claims.ordered[kept])]
+    return structs.replace(evictions, ordered=tuple(left.tolist()))
+
+
 def _may_go(use: QuotaUse, claims: Claims) -> NDArray[np.bool_]:
     """Returns (n,) who may go."""
     own = np.array([one == use.key for one in claims.keys], np.bool_)

@@ -1,8 +1,9 @@
 """What policies do for a pod that fits nowhere: a PostFilter before the profile's own.
 
-Of all policies, in their order, the first `preempt:` whose left side holds decides; if there is
-none, the first elastic quota takes back what it lent. The search for victims is that of
-`engine.collective`. Where no line has a say, the next PostFilter is asked.
+For a pod of an elastic quota that quota first takes back what it lent. Where that makes no room,
+and for other pods, the first `preempt:` of all policies, in their order, whose left side holds is
+tried; a `never` is the end before both. The search for victims is that of `engine.collective`.
+Where no line has a say, the next PostFilter is asked.
 
 Of two pods that could evict each other neither does: the one that runs stays, or they would take
 turns for ever.
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from dsl.collective import Claims, Evictions, QuotaUse
 from dsl.plan import Plan, PreemptRule, RuleBase
-from engine.collective.quotas import reclaim
+from engine.collective.quotas import over_minimum_with_pod, reclaim, without_guaranteed
 from engine.collective.search import Preemption, search
 from engine.framework.asking import Unfit
 from engine.framework.decision import PostFilterResult, Rejections
@@ -56,7 +57,7 @@ _MUTUAL: Final = (
 
 
 class Said(Struct, frozen=True, eq=False):
-    """The rule that decides about a pod, and who may go; None: nobody."""
+    """A rule that is tried for a pod, and who may go; None: nobody."""
 
     rule: RuleBase
     evictions: Evictions | None
@@ -70,9 +71,8 @@ class PolicyPreemption:
     def __init__(self, plans: Sequence[Plan], worlds: Worlds) -> None:
         """The policies in their order."""
         self._rules = [rule for plan in plans for rule in plan.preempts]
-        self._lending = [
-            Quota(rule, worlds) for plan in plans for rule in plan.quotas if rule.core.elastic
-        ]
+        elastic = (rule for plan in plans for rule in plan.quotas if rule.core.elastic)
+        self._lending = next((Quota(rule, worlds) for rule in elastic), None)
         self._worlds = worlds
         own = {read for rule in self._rules for read in rule.reads if read.startswith("pod.")}
         self._alike = own <= _ALIKE
@@ -89,17 +89,22 @@ class PolicyPreemption:
     def _rescue_key(self, pod: PodInfo) -> Hashable:
         return pod.namespace if self._alike else UNSHARED
 
-    def decides(self, pod: PodInfo, snapshot: Snapshot) -> Said | None:
-        """Who may be evicted for the pod, and which rule says so; None: no rule does."""
+    def decides(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Said, ...]:
+        """Who may be evicted for the pod, by which rule, in this order; none: no rule says."""
         subject, world = self._worlds.asked_as_any(pod, snapshot)
-        rule = self._rule_of(pod, snapshot)
-        if rule is not None:
-            return Said(rule, rule.evictions(subject, world))
-        for quota in self._lending:
-            use = _of_those_that_stay(quota, quota.use(pod, snapshot), snapshot)
-            claims = quota.rule.claims(subject, world, use)
-            return Said(quota.rule, reclaim(use, _with_leaving(claims, snapshot)))
-        return None
+        rule, quota = self._rule_of(pod, snapshot), self._lending
+        may_go = None if rule is None else rule.evictions(subject, world)
+        said = () if rule is None else (Said(rule, may_go),)
+        if quota is None or (rule is not None and may_go is None):
+            return said
+        use = _of_those_that_stay(quota, quota.use(pod, snapshot), snapshot)
+        if rule is not None and use.key is None:
+            return said
+        claims = _with_leaving(quota.rule.claims(subject, world, use), snapshot)
+        lent = Said(quota.rule, reclaim(use, claims))
+        if rule is None or may_go is None:
+            return (lent,)
+        return lent, Said(rule, without_guaranteed(use, claims, may_go))
 
     def _rule_of(self, pod: PodInfo, snapshot: Snapshot) -> PreemptRule | None:
         subject, world = self._worlds.asked_as_any(pod, snapshot)
@@ -109,10 +114,11 @@ class PolicyPreemption:
         self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf
     ) -> PostFilterResult:
         said = self.decides(pod, snapshot)
-        if said is None:
+        if not said:
             return _NOT_OURS
-        place = place_of(said.rule)
-        if said.evictions is None:
+        place = ", ".join(place_of(one.rule) for one in said)
+        tries = [(place_of(one.rule), one.evictions) for one in said if one.evictions is not None]
+        if not tries:
             return _ended(place, "this pod evicts nobody")
         why_not = ineligible(pod, snapshot, rejections)
         if why_not:
@@ -121,15 +127,19 @@ class PolicyPreemption:
             trial = what_if(pod, snapshot)
         except Unfit as unfit:
             nodes = unfit.fit_error.nodes
-            return _hopeless(place, nodes, nodes, {unfit.fit_error.pre_filter_message: nodes})
+            reasons = {unfit.fit_error.pre_filter_message: nodes}
+            return _hopeless({place: hopeless_words(nodes, nodes, reasons)})
         if _leaves_enough(pod, snapshot, trial):
             return _ended(place, "waiting for its victims to be gone")
         rows = potential_rows(snapshot, rejections)
-        found = self.search(said.evictions, pod, snapshot, trial, rows)
-        if found.row < 0:
+        told: dict[str, str] = {}
+        for place, evictions in tries:
+            found = self.search(evictions, pod, snapshot, trial, rows)
+            if found.row >= 0:
+                return _promise(pod, snapshot, found, evictions, place)
             nodes = rejections.fit_error().nodes
-            return _hopeless(place, nodes, len(rows), found.reasons)
-        return _promise(pod, snapshot, found, said.evictions, place)
+            told[place] = hopeless_words(nodes, len(rows), found.reasons)
+        return _hopeless(told)
 
     def search(
         self,
@@ -159,12 +169,20 @@ class PolicyPreemption:
     def _evicts(self, victim: PodInfo, pod: PodInfo, snapshot: Snapshot, found: Preemption) -> bool:
         """Whether the victim could evict the pod if that was where it is to be."""
         rule = self._rule_of(victim, snapshot)
-        if rule is None:
+        if rule is None or self._guaranteed(pod, victim, snapshot):
             return False
         there = snapshot.overlay(found.row, add=[pod])
         subject, world = self._worlds.asked_as_any(victim, there)
         evictions = rule.evictions(subject, world)
         return evictions is not None and there.pods.size - 1 in evictions.ordered
+
+    def _guaranteed(self, pod: PodInfo, victim: PodInfo, snapshot: Snapshot) -> bool:
+        """Whether the pod is within the minimum of its quota, and the victim of another one's."""
+        if self._lending is None:
+            return False
+        use, key = self._lending.use(pod, snapshot), self._lending.use(victim, snapshot).key
+        others = use.key is not None and key is not None and key != use.key
+        return others and not over_minimum_with_pod(use)
 
 
 def preempts(plan: Plan) -> bool:
@@ -232,11 +250,10 @@ def _promise(
     )
 
 
-def _hopeless(place: str, nodes: int, asked: int, reasons: Mapping[str, int]) -> PostFilterResult:
-    words = hopeless_words(nodes, asked, reasons)
-    return PostFilterResult(
-        unresolvable(words), nominated="", message=f"preemption ({place}): {words}"
-    )
+def _hopeless(told: Mapping[str, str]) -> PostFilterResult:
+    """What each of the rules that were tried came to, by its place."""
+    message = " ".join(f"preemption ({place}): {words}" for place, words in told.items())
+    return PostFilterResult(unresolvable(" ".join(told.values())), nominated="", message=message)
 
 
 def _ended(place: str, words: str) -> PostFilterResult:

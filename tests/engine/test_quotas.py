@@ -237,6 +237,107 @@ async def test_pods_go_elsewhere_where_the_node_has_room_by_itself():
     assert sorted(made.edge.evictions) == ["a0", "a1"], made.words("b0")
 
 
+# ---- beside `preempt:` lines
+
+BESIDE = ELASTIC + "preempt: victims where it.priority < pod.priority across 2 nodes\n"
+
+
+@in_a_loop
+async def test_a_minimum_is_taken_back_beside_a_line_and_from_more_important_pods_too():
+    made = Quotas(BESIDE, a=("4", "8"), b=("4", "8"))
+    for number in range(8):
+        made.runs(f"a{number}", priority=number)
+    for number in range(6):
+        made.comes(f"b{number}", namespace="b", cpu="1")
+    await settle(made)
+    assert sorted(made.edge.evictions) == ["a0", "a1", "a2", "a3"]
+    assert made.edge.conditions[-1][2].count("preemption (p.policy:") == 2, "both were tried"
+
+
+@in_a_loop
+async def test_where_a_quota_makes_no_room_the_line_is_tried():
+    policy = "require: count(cluster.pods where it.label app=web) == 0\n" + BESIDE
+    made = Quotas(policy, nodes=("n1", "n2"), a=("4", "9"), b=("4", "9"))
+    made.runs("a0", priority=-1)
+    for node in ("n1", "n2"):
+        made.runs(f"web-{node}", "b", node=node, labels={"app": "web"})
+    made.comes("b0", namespace="b", cpu="1", priority=10)
+    await settle(made)
+    assert sorted(made.edge.evictions) == ["web-n1", "web-n2"]
+
+
+@in_a_loop
+async def test_no_line_takes_what_another_quota_guarantees_or_passes_a_maximum():
+    made = Quotas(BESIDE, cpu="4", a=("2", "4"), b=("2", "3"), c=("9", "9"))
+    for number in range(2):
+        made.runs(f"a{number}")
+        made.runs(f"b{number}", "b", priority=10)
+    made.comes("b2", namespace="b", cpu="1", priority=10)
+    await settle(made)
+    assert made.edge.evictions == [], "`a` is within its minimum"
+    made.quota("a", "1", "4")
+    made.clock.advance(400.0)
+    await settle(made)
+    assert len(made.edge.evictions) == 1, "one of `a` is lent, and less important"
+    made.comes("more", namespace="b", cpu="2", priority=20)
+    made.comes("most", namespace="b", cpu="4", priority=20)
+    await settle(made)
+    assert not any(name.startswith("a") for name in made.edge.evictions[1:])
+    assert "no more cpu" in made.words("most")
+
+
+@in_a_loop
+async def test_a_line_takes_what_others_lend_wherever_one_node_is_enough():
+    policy = "filter: pod.namespace is b -> node.name is n2\n" + ELASTIC
+    policy += "preempt: victims where it.priority < pod.priority\n"
+    made = Quotas(policy, nodes=("n1", "n2"), cpu="1", a=("1", "9"), b=("0", "9"), c=("9", "9"))
+    for number in range(2):
+        made.runs(f"a{number}", node=f"n{number + 1}", priority=number)
+    made.comes("b0", namespace="b", cpu="1", priority=5)
+    await settle(made)
+    assert made.edge.evictions == ["a1"], "though a0 is the first to go"
+
+
+@in_a_loop
+async def test_a_line_protects_nobody_from_a_quota_but_never_is_never():
+    for line, gone in (
+        ("victims where not it.label keep=yes", ["a0"]),
+        ("pod.label calm -> never", []),
+    ):
+        made = Quotas(f"{ELASTIC}preempt: {line}\n", a=("1", "2"), b=("1", "2"))
+        for number in range(2):
+            made.runs(f"a{number}", priority=number, labels={"keep": "yes"})
+        made.comes("b0", namespace="b", cpu="1", labels={"calm": "yes"})
+        await settle(made)
+        assert made.edge.evictions == gone
+
+
+@in_a_loop
+async def test_who_gave_back_what_it_had_borrowed_does_not_take_it_again_by_a_line():
+    made = Quotas(BESIDE, cpu="2", a=("1", "2"), b=("1", "2"))
+    pods = [made.runs(f"a{number}", priority=9 + number) for number in range(2)]
+    made.comes("b0", namespace="b", cpu="1")
+    await settle(made)
+    assert made.edge.evictions == ["a0"]
+    made.handlers.pods.on_delete(pods[0])
+    made.comes("again", namespace="a", cpu="1", priority=9)
+    made.clock.advance(20.0)
+    await settle(made)
+    assert made.placed("b0", "b")
+    assert not made.placed("again")
+    assert made.edge.evictions == ["a0"]
+
+
+@in_a_loop
+async def test_for_pods_without_a_quota_the_line_alone_decides():
+    made = Quotas(BESIDE, cpu="2", a=("2", "2"))
+    made.runs("a0")
+    made.runs("c0", "c", priority=3)
+    made.comes("c1", namespace="c", cpu="1", priority=5)
+    await settle(made)
+    assert made.edge.evictions == ["a0"]
+
+
 @in_a_loop
 async def test_a_change_of_the_object_wakes_who_it_held():
     made = Quotas(ELASTIC, a=("1", "1"))
