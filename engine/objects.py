@@ -484,6 +484,7 @@ class PodGroupSpec(_Read, frozen=True):
     """`spec` of a PodGroup of scheduling.x-k8s.io."""
 
     min_member: int | None = None
+    min_resources: ResourceList | None = None
     schedule_timeout_seconds: int | None = None
 
 

@@ -32,7 +32,8 @@ def why_stopped(gang: Membership, size: int, *, resting: bool) -> str | None:
         return f"{gang.title} has {size} of the {needed} members that it needs"
     if resting:
         return f"{gang.title} failed a moment ago and rests"
-    return None
+    short = gang.shortage()
+    return f"{gang.title}: {short}" if short else None
 
 
 def why_unfit(called: str, minimum: float, most: int, within: str) -> str:

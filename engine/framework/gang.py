@@ -19,6 +19,7 @@ class Membership:
         title: how messages call it.
         minimum: how many members start together; NaN where nothing says so.
         lacks: what should have said so and is not there.
+        shortage: of what its group asks for the cluster has less; empty if of nothing.
         wait_seconds: how long members that have a node wait for the others.
         backoff_seconds: how long the gang rests after it failed.
         rests_until: seconds since the epoch before which it is not tried again; NaN: it may be.
@@ -37,6 +38,7 @@ class Membership:
     title: str
     minimum: float
     lacks: str
+    shortage: Callable[[], str]
     wait_seconds: float
     backoff_seconds: float
     rests_until: float

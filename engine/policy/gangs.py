@@ -14,14 +14,17 @@ import numpy as np
 
 from dsl.collective import GangTerms
 from dsl.plan import GangRule
-from dsl.types import MISSING
+from dsl.schema import request_unit
+from dsl.types import MISSING, show
+from dsl.types import number_of as kind_of_number
 from dsl.world import Subject, World
 from engine.collective.gangs import code_column, domain_words, gang_name, title
 from engine.framework.events import Action, ClusterEvent, QueueingHint, Resource, Seen
 from engine.framework.gang import Membership
-from engine.framework.podinfo import PodInfo, make_pod_info
+from engine.framework.podinfo import PODS, PodInfo, make_pod_info
 from engine.framework.snapshot import PodColumns, Snapshot
-from engine.objects import GangFailure, Pod
+from engine.objects import GangFailure, Pod, PodGroup
+from engine.policy.accounts import amounts_of
 from engine.policy.podreads import epoch_seconds, group_of, number_of
 
 #: What can change the terms of a gang that could not start. That a member comes to the queue is no
@@ -33,6 +36,11 @@ EVENTS: Final = (
 )
 #: A pod that somebody else bound, or labelled on its node, may be the member that is missing.
 JOINED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD | Action.UPDATE_POD_LABEL)
+#: The cluster has more of what a group asks for. A node that comes wakes whom a rule rejected.
+FREED: Final = (
+    ClusterEvent(Resource.NODE, Action.UPDATE_NODE_ALLOCATABLE),
+    ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN),
+)
 Asked = Callable[[PodInfo, Snapshot], tuple[Subject, World]]
 
 
@@ -102,6 +110,7 @@ def _membership(
         title=title(terms.key),
         minimum=terms.minimum,
         lacks=_lacks(pod, snapshot, name) if np.isnan(terms.minimum) else "",
+        shortage=lambda: _shortage(pod, snapshot) if group_of(pod) == name else "",
         wait_seconds=terms.wait_seconds,
         backoff_seconds=terms.backoff_seconds,
         rests_until=failed + terms.backoff_seconds if terms.backoff_seconds else MISSING,
@@ -127,6 +136,50 @@ def _topology(pod: PodInfo, snapshot: Snapshot, name: str) -> str | None:
     found = snapshot.objects("SchedulingPodGroup").get(f"{pod.namespace}/{name}")
     key = None if found is None else found.topology_key
     return None if key is None else f"label:{key}"
+
+
+# ---- what a group asks the cluster for
+
+
+def frees(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+    """Whether there is as much as the pod's group asks for, now that something was freed."""
+    del before, after
+    enough = _asking(pod, snapshot) is not None and not _shortage(pod, snapshot)
+    return QueueingHint.QUEUE if enough else QueueingHint.SKIP
+
+
+def _asking(pod: PodInfo, snapshot: Snapshot) -> PodGroup | None:
+    """The object of the pod's group, if it says how much the cluster must have for it."""
+    if pod.pod.spec.scheduling_group is not None:
+        return None
+    found: PodGroup | None = _object_of(group_of(pod) or "", pod, snapshot)
+    return None if found is None or found.spec.min_resources is None else found
+
+
+def _shortage(pod: PodInfo, snapshot: Snapshot) -> str:
+    """Of what the pod's group asks for the nodes together have less; empty: they have it all.
+
+    Any node counts, and what the group's pods have is free for it. A node that has given out more
+    than it has takes nothing from others.
+
+    Source: scheduler-plugins pkg/coscheduling/core/core.go, CheckClusterResource.
+    """
+    group = _asking(pod, snapshot)
+    if group is None:
+        return ""
+    nodes, pods = snapshot.nodes, snapshot.pods
+    own = _rows(pods, group.metadata.name, pod, snapshot)
+    short = []
+    for name, asked in {**amounts_of(group.spec.min_resources), PODS: group.minimum or 0}.items():
+        used = (nodes.pod_count if name == PODS else nodes.requested(name)).copy()
+        np.subtract.at(used, pods.node[own], 1 if name == PODS else pods.request(name)[own])
+        left = np.maximum(nodes.allocatable(name) - used, 0)
+        free = float(left[nodes.present].sum(dtype=np.float64))
+        if free < asked:
+            unit = kind_of_number(request_unit(name))
+            short.append(f"{name}: {show(asked, unit)} asked for, {show(free, unit)} free")
+    what = f"less is free than minResources of PodGroup {group.metadata.name}: "
+    return what + "; ".join(short) if short else ""
 
 
 # ---- objects of groups ---------------------------------------------------------------------------
@@ -173,11 +226,17 @@ def _count(name: str, group: str, pod: PodInfo, snapshot: Snapshot) -> int:
 
 
 def _members(pods: PodColumns, group: str, pod: PodInfo, snapshot: Snapshot) -> list[PodInfo]:
+    found = map(pods.pod, _rows(pods, group, pod, snapshot))
+    return [one for one in found if not one.terminating]
+
+
+def _rows(pods: PodColumns, group: str, pod: PodInfo, snapshot: Snapshot) -> list[int]:
+    """Of the pods of a group in the pod's namespace."""
     groups = pods.text("group", group_of)
     code = snapshot.dictionary.find(group)  # after the column, whose first use names them
     rows = np.flatnonzero((groups == code) & (pods.node >= 0))
-    found = map(pods.pod, rows.tolist() if code >= 0 else ())
-    return [one for one in found if one.namespace == pod.namespace and not one.terminating]
+    found = rows.tolist() if code >= 0 else []
+    return [row for row in found if pods.pod(row).namespace == pod.namespace]
 
 
 def _failed_at(snapshot: Snapshot, key: str) -> float:

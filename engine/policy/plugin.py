@@ -181,7 +181,8 @@ class PolicyPlugin:
             return tuple(ClusterEventWithHint(event) for event in found)
         events = dict.fromkeys((*found, *gangs.EVENTS))
         joins = ClusterEventWithHint(gangs.JOINED, self._gangs.joins)
-        return (*(ClusterEventWithHint(event) for event in events), joins)
+        frees = (ClusterEventWithHint(event, gangs.frees) for event in gangs.FREED)
+        return (*(ClusterEventWithHint(event) for event in events), joins, *frees)
 
     def _turns_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
         subject, world = self._worlds.asked(pod, snapshot)

@@ -50,6 +50,13 @@ CRD = {
                                 "type": "object",
                                 "properties": {
                                     "minMember": {"type": "integer", "format": "int32"},
+                                    "minResources": {
+                                        "type": "object",
+                                        "additionalProperties": {
+                                            "anyOf": [{"type": "integer"}, {"type": "string"}],
+                                            "x-kubernetes-int-or-string": True,
+                                        },
+                                    },
                                     "scheduleTimeoutSeconds": {
                                         "type": "integer",
                                         "format": "int32",
@@ -181,6 +188,18 @@ def test_coscheduling_from_its_own_values(cluster, berth):
     cluster.delete("train-1")
     wait_until("the next is bound", lambda: {"next-0", "next-1"} <= cluster.bound())
     assert scheduler.end() == 0
+
+
+def test_a_gang_waits_until_the_cluster_has_what_its_group_asks_for(cluster, berth):
+    cluster.nodes("n1", "n2")
+    berth("use coscheduling (permit_wait = 10s, backoff = 0s)\n")
+    cluster.group("asks", 2, minResources={"cpu": 5})
+    cluster.members("asks", 0, 1)
+    words = "less is free than minResources of PodGroup asks: cpu: 5 asked for, 4 free"
+    cluster.told("asks-1", f"gang asks: {words}")
+    assert not cluster.bound()
+    cluster.nodes("n3")
+    wait_until("all are bound", lambda: len(cluster.bound()) == 2)
 
 
 GANG = f"gang: by pod.label[{LABEL}] min group.min_member wait 5m"

@@ -739,6 +739,94 @@ async def test_a_group_that_comes_and_wants_more_is_told_to_all_members():
     assert words == {"gang train has 3 of the 4 members that it needs (p.policy:1)"}
 
 
+def labelled(made, number, **how):
+    return made.comes(f"t-{number}", labels={"scheduling.x-k8s.io/pod-group": "train"}, **how)
+
+
+def asks_for(made, minimum=2, **resources):
+    group = pod_group("train", minimum, minResources=resources)
+    made.handlers.of(Resource.POD_GROUP).on_add(group)
+
+
+@in_a_loop
+async def test_a_gang_waits_until_the_cluster_has_what_its_group_asks_for():
+    made = world(COSCHEDULING)
+    other = made.comes("other", node="n3", cpu="1500m")
+    # What is no member's, or is more than a node has, is of other nodes no less.
+    made.comes("too-much", node="n2", cpu="5")
+    asks_for(made, cpu=3, memory="1Ti", **{"example.com/gpu": 0})
+    for number in range(2):
+        labelled(made, number, cpu="500m")
+    await made.turn()
+    assert made.edge.binds == []
+    words = (
+        "gang train: less is free than minResources of PodGroup train:"
+        " cpu: 3 asked for, 2500m free; memory: 1Ti asked for, 24Gi free (p.policy:1)"
+    )
+    assert {condition(made, f"t-{number}") for number in range(2)} == {words}
+    made.handlers.nodes.on_add(make_node("large", cpu="100m", memory="1Ti"))
+    deleted(made, other)
+    made.clock.advance(11.0)
+    await made.turn()
+    assert len(made.edge.binds) == 2
+
+
+@in_a_loop
+async def test_only_room_for_all_that_its_group_asks_for_wakes_a_gang():
+    made = world(COSCHEDULING, nodes=("n1",))
+    before = make_node("n2", cpu="100m")
+    made.handlers.nodes.on_add(before)
+    asks_for(made, cpu="2400m")
+    for number in range(2):
+        labelled(made, number, cpu="500m")
+    await made.turn()
+    tried = len(made.edge.conditions)
+    made.clock.advance(11.0)
+    after = make_node("n2", cpu="300m")
+    made.handlers.nodes.on_update(before, after)
+    await made.turn()
+    assert (len(made.edge.conditions), made.edge.binds) == (tried, [])
+    # It has no room for a member, and they need none there.
+    made.handlers.nodes.on_update(after, make_node("n2", cpu="400m"))
+    await made.turn()
+    assert sorted(made.edge.binds) == [("t-0", "n1"), ("t-1", "n1")]
+
+
+@in_a_loop
+async def test_what_members_have_counts_as_free_for_what_their_group_asks_for():
+    made = world(COSCHEDULING, nodes=("n1", "n2"))
+    asks_for(made, minimum=1, cpu=4)
+    labelled(made, 0, cpu="1500m", node="n1", deleted="2025-03-01T10:00:00Z")
+    labelled(made, 1, cpu="1500m", node="n2")
+    made.comes("other", cpu="100m", namespace="elsewhere", node="n1",
+               labels={"scheduling.x-k8s.io/pod-group": "train"})  # fmt: skip
+    labelled(made, 2, cpu="500m")
+    await made.turn()
+    assert "cpu: 4 asked for, 3900m free (p" in condition(made, "t-2")
+    asks_for(made, minimum=1, cpu="3900m")
+    made.clock.advance(11.0)
+    await made.turn()
+    assert made.edge.binds == [("t-2", "n2")]
+
+
+@in_a_loop
+async def test_a_group_that_names_what_it_needs_has_room_for_so_many_pods_too():
+    made = world(COSCHEDULING, nodes=())
+    made.handlers.nodes.on_add(make_node("n1", pods="1"))
+    made.handlers.of(Resource.POD_GROUP).on_add(pod_group("train", 2))
+    for number in range(2):
+        labelled(made, number)
+    await made.turn()
+    assert condition(made, "t-0").startswith("gang train: 1 of the 2")
+    asks_for(made, cpu="1m")
+    made.clock.advance(11.0)
+    await made.turn()
+    words = (
+        "gang train: less is free than minResources of PodGroup train: pods: 2 asked for, 1 free"
+    )
+    assert condition(made, "t-0") == f"{words} (p.policy:1)"
+
+
 @in_a_loop
 async def test_rules_may_count_the_members_of_a_group():
     text = "permit: group.name is present -> wait 60s until group.reserved >= group.min_member"
