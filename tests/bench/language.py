@@ -104,8 +104,7 @@ def _lines(sizes: Sizes) -> Iterator[Measurement]:
     columns = policy._worlds.of(snapshot)
     took = seconds_each(
         {
-            "score": lambda: policy._scores_of(scored, pod, snapshot, everyone),
-            "kept score": lambda: points.score(scored, pod, snapshot, everyone),
+            "score": lambda: points.score(scored, pod, snapshot, everyone),
             "bare score": lambda: 100 - bandwidth / bandwidth.max() * 100,
             "score of one row": lambda: rule.column(parts, columns, one, full),
             "label": lambda: points.filter(asked, pod, snapshot, full),
@@ -119,9 +118,6 @@ def _lines(sizes: Sizes) -> Iterator[Measurement]:
     size = f"{sizes.nodes} nodes"
     yield _against(
         f"score line, {size}", took["score"], took["bare score"], "bare NumPy", at_most=10
-    )
-    yield _against(
-        f"score line, {size}, nothing changed", took["kept score"], took["score"], "anew"
     )
     yield _against(
         "score line, one changed row",
