@@ -163,10 +163,9 @@ def once(name: object, make: Run) -> Run:
     """Returns what is asked once in an evaluation."""
 
     def read(frame: Frame) -> Value:
-        found = frame.cache.get(name)
-        if found is None:
-            found = frame.cache[name] = make(frame)
-        return found
+        if name not in frame.cache:
+            frame.cache[name] = make(frame)
+        return frame.cache[name]
 
     return read
 

@@ -16,9 +16,9 @@ POD = {"pod.name": "p", "pod.namespace": "default", "pod.uid": "u", "pod.gpu": 1
 
 @pytest.mark.parametrize("text", ["score: 1", "preempt: pod.label a=b -> victims"])
 def test_nobody_is_evicted_where_no_preempt_line_applies(text):
-    plan = plan_of(f"{text}\npreempt: victims")
-    found = [one.preemption(FakePod.of(POD), FakeWorld(NODES)) for one in (plan, plan_of(text))]
-    assert found == [plan.preempts[-1], None]
+    plans, asked = [plan_of(text), plan_of(f"{text}\npreempt: victims")], FakePod.of(POD)
+    found = [one.preemption(asked, FakeWorld(NODES)) for one in plans]
+    assert found == [None, plans[1].preempts[-1]]
 
 
 @pytest.mark.parametrize("text", ["score: 1", "permit: pod.label a=b -> reject"])
