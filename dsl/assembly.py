@@ -4,7 +4,6 @@ from collections.abc import Callable, Generator, Hashable
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dsl import ir, lower, plan, reasons, reference
 from dsl.checker import CheckedPolicy, Draft
@@ -13,7 +12,7 @@ from dsl.several import gang_rule, preempt_rule, quota_rule
 from dsl.source import SourceFile
 from dsl.turns import turns
 from dsl.types import Kind, Level
-from dsl.world import Mask, Parts, Subject, World
+from dsl.world import Indices, Mask, Parts, Subject, World
 
 
 def assembled(policy: CheckedPolicy, memo: Memo) -> Generator[None, None, plan.Plan]:
@@ -28,14 +27,12 @@ def assembled(policy: CheckedPolicy, memo: Memo) -> Generator[None, None, plan.P
     return plan.Plan(reads=reads, combine=lower.combine, **head, **named)
 
 
-def _turns(
-    reads: frozenset[str], memo: Memo, *roots: ir.Expr | None
-) -> Callable[[Subject, World], float] | None:
+def _turns(reads: frozenset[str], memo: Memo, *roots: ir.Expr | None) -> plan.OfPod[float] | None:
     left = turns(*roots) if "now" in reads else None
     return None if left is None else lower.lower_turns(left, memo)
 
 
-def _values(memo: Memo) -> Callable[[Subject, World, int], reasons.Ask]:
+def _values(memo: Memo) -> plan.OnNode[reasons.Ask]:
     """Returns what gives the values that are told of a pod on a node: of columns, but for lists."""
     of_columns = lower.lower_values(memo)
 
@@ -47,9 +44,7 @@ def _values(memo: Memo) -> Callable[[Subject, World, int], reasons.Ask]:
     return values
 
 
-def _message(
-    core: ir.FilterCore, text: str, values: Callable[[Subject, World, int], reasons.Ask]
-) -> Callable[[Subject, World, int], str]:
+def _message(core: ir.FilterCore, text: str, values: plan.OnNode[reasons.Ask]) -> plan.OnNode[str]:
     return lambda *place: reasons.message(core, text, values(*place))
 
 
@@ -60,9 +55,9 @@ def _filter(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) 
     prepare, verdict = lower.lower_filter(core, memo)
     values = _values(memo)
     # By what decides the words: another part of the rule may be what rejects other nodes.
-    known: dict[tuple[int, ...], Callable[[Subject, World, NDArray[np.intp]], bool]] = {}
+    known: dict[tuple[int, ...], Callable[[Subject, World, Indices], bool]] = {}
 
-    def alike(subject: Subject, world: World, rows: NDArray[np.intp]) -> bool:
+    def alike(subject: Subject, world: World, rows: Indices) -> bool:
         if len(rows) == 1:
             return True
         parts = reasons.told_by(core, values(subject, world, int(rows[0])))
@@ -100,7 +95,7 @@ def _base(source: SourceFile, draft: Draft) -> dict[str, Any]:
     return {
         "id": f"{source.name}#{draft.number}",
         "line": source.position(draft.written.span.start)[0],
-        "text": " ".join(source.slice(draft.written.span).split()),
+        "text": source.words(draft.written.span),
         "span": draft.written.span,
         "source": source,
         "reads": reads.fields,
@@ -144,7 +139,7 @@ def _rule(source: SourceFile, draft: Draft, memo: Memo) -> plan.RuleBase:
 def _tier(base: dict[str, Any], core: ir.TierCore, memo: Memo) -> plan.TierRule:
     prepare, column = lower.lower_column(core.guard, core.test, memo)
 
-    def mask(parts: Parts, world: World, rows: NDArray[np.intp]) -> Mask:
+    def mask(parts: Parts, world: World, rows: Indices) -> Mask:
         return column(parts, world, rows, rows).astype(np.bool_, copy=False)
 
     return plan.TierRule(**base, prepare=prepare, core=core, mask=mask)
@@ -154,7 +149,7 @@ def _always(_subject: Subject, _world: World) -> Parts:
     return ()
 
 
-def _guarded(guard: ir.Expr | None, memo: Memo) -> Callable[[Subject, World], Parts | None]:
+def _guarded(guard: ir.Expr | None, memo: Memo) -> plan.OfPod[Parts | None]:
     if guard is None:
         return _always
     holds = lower.lower_condition((guard,), memo)

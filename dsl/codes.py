@@ -5,18 +5,15 @@ a pipeline that looks for it) is answered by the new ones.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
-OLD: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "P001": ("P015", "P016", "P017", "P018", "P019", "P020", "P021", "P022", "P023", "P024"),
-        "P004": ("P010",),
-        "P005": ("P023", "P024"),
-        "P009": ("P017", "P018", "P019", "P022", "P023", "P024"),
-        "P014": ("P005", "P015", "P017", "P018", "P019", "P020", "P021", "P023"),
-    }
-)
+OLD: Final[Mapping[str, tuple[str, ...]]] = {
+    "P001": ("P015", "P016", "P017", "P018", "P019", "P020", "P021", "P022", "P023", "P024"),
+    "P004": ("P010",),
+    "P005": ("P023", "P024"),
+    "P009": ("P017", "P018", "P019", "P022", "P023", "P024"),
+    "P014": ("P005", "P015", "P017", "P018", "P019", "P020", "P021", "P023"),
+}
 #: Codes that are no longer said, and what holds instead.
 GONE: Final = {
     "P118": "Whatever `berth check` accepts, a scheduler runs.",

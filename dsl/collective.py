@@ -12,6 +12,8 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 Amounts = Mapping[str, float]
+#: What pods of a gang or of a quota have in common.
+Key = str | float
 
 
 # ---- preemption
@@ -55,7 +57,7 @@ class GangTerms(Struct, frozen=True, kw_only=True):
         within: the domain of nodes that holds the whole gang, None where it may be scattered.
     """
 
-    key: str | float
+    key: Key
     minimum: float
     wait_seconds: float = 60.0
     backoff_seconds: float = 0.0
@@ -93,16 +95,16 @@ class QuotaUse(Struct, frozen=True, kw_only=True):
         nominated: by key, what those of other quotas will use.
     """
 
-    key: str | float | None
-    limits: Mapping[str | float, Limits]
-    used: Mapping[str | float, Amounts]
+    key: Key | None
+    limits: Mapping[Key, Limits]
+    used: Mapping[Key, Amounts]
     pool: Pool
     asked: Amounts
     before: Amounts = field(default_factory=dict)
-    nominated: Mapping[str | float, Amounts] = field(default_factory=dict)
+    nominated: Mapping[Key, Amounts] = field(default_factory=dict)
 
 
-def pool_of(limits: Mapping[str | float, Limits], used: Mapping[str | float, Amounts]) -> Pool:
+def pool_of(limits: Mapping[Key, Limits], used: Mapping[Key, Amounts]) -> Pool:
     """Returns what quotas come to together. Linear in their number."""
     names = sorted({name for one in limits.values() for name in one.minimum})
     return Pool(
@@ -127,7 +129,7 @@ class Claims(Struct, frozen=True, eq=False, kw_only=True):
 
     ordered: NDArray[np.intp]
     nodes: NDArray[np.intp]
-    keys: tuple[str | float | None, ...]
+    keys: tuple[Key | None, ...]
     key: NDArray[np.intp]
     less: NDArray[np.bool_]
     leaving: NDArray[np.bool_]

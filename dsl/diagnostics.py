@@ -5,6 +5,7 @@ Stages make `Diagnostic` values; nothing else formats them.
 
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -107,7 +108,7 @@ def _paint(text: str, style: str, *, color: bool) -> str:
 
 
 def _render(diagnostic: Diagnostic, *, color: bool) -> str:
-    source = diagnostic.source
+    source, paint = diagnostic.source, partial(_paint, color=color)
     style = _RED if diagnostic.is_error else _YELLOW
     primary = Label(diagnostic.span, diagnostic.label)
     marks = sorted(
@@ -116,16 +117,16 @@ def _render(diagnostic: Diagnostic, *, color: bool) -> str:
     numbers = [source.position(mark.span.start)[0] for mark in marks]
     width = len(str(max(numbers)))
     line, column = source.position(diagnostic.span.start)
-    head = _paint(f"{diagnostic.severity.value}[{diagnostic.code}]", style, color=color)
-    message = _paint(f": {_printable(diagnostic.message)}", _BOLD, color=color)
-    arrow = _paint(" " * width + "-->", _BLUE, color=color)
-    bar = _paint(" " * (width + 1) + "|", _BLUE, color=color)
+    head = paint(f"{diagnostic.severity.value}[{diagnostic.code}]", style)
+    message = paint(f": {_printable(diagnostic.message)}", _BOLD)
+    arrow = paint(" " * width + "-->", _BLUE)
+    bar = paint(" " * (width + 1) + "|", _BLUE)
     out = [f"{head}{message}", f"{arrow} {source.name}:{line}:{column}", bar]
     shown = begin = 0
     for number, mark in zip(numbers, marks, strict=True):
         text = source.line(number)
         if number != shown:
-            gutter = _paint(f"{number:>{width}} |", _BLUE, color=color)
+            gutter = paint(f"{number:>{width}} |", _BLUE)
             shown = number
             begin = max(0, source.position(diagnostic.span.start)[1] - _MAX_LINE // 2)
             begin = begin if len(text) > _MAX_LINE else 0
@@ -133,17 +134,13 @@ def _render(diagnostic: Diagnostic, *, color: bool) -> str:
         start = max(0, mark.span.start - source.line_starts[number - 1] - begin)
         room = min(len(text) - begin, _MAX_LINE) - start
         length = max(1, min(mark.span.end - mark.span.start, room))
-        char, paint = ("^", style) if mark is primary else ("-", _CYAN)
-        under = _paint(f"{char * length} {_printable(mark.text)}".rstrip(), paint, color=color)
+        char, own = ("^", style) if mark is primary else ("-", _CYAN)
+        under = paint(f"{char * length} {_printable(mark.text)}".rstrip(), own)
         out.append(f"{bar} {' ' * start}{under}")
-    out.extend(_tail("note", diagnostic.notes, width, color=color))
-    out.extend(_tail("help", diagnostic.helps, width, color=color))
+    sign = paint(" " * (width + 1) + "=", _BLUE)
+    for word, lines in (("note", diagnostic.notes), ("help", diagnostic.helps)):
+        out += [f"{sign} {paint(word, _BOLD)}: {_printable(one)}" for one in lines]
     return "\n".join(out) + "\n"
-
-
-def _tail(word: str, lines: tuple[str, ...], width: int, *, color: bool) -> list[str]:
-    sign = _paint(" " * (width + 1) + "=", _BLUE, color=color)
-    return [f"{sign} {_paint(word, _BOLD, color=color)}: {_printable(one)}" for one in lines]
 
 
 def _printable(text: str) -> str:

@@ -6,10 +6,9 @@ Scalars only; `lower` gives the same meaning to columns.
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
-from types import MappingProxyType
 from typing import Any, Final
 
 from msgspec import Struct
@@ -35,8 +34,8 @@ class FunctionSpec(Struct, frozen=True):
         takes: one letter an argument: `n` plain number, `u` number of any unit, `s` text,
             `a` anything, `l` text or list, `i` list, `m` name of a metric, `t` topology,
             `k` key of a label.
-        gives: `n`, `s`, `same` (the unit of the first argument), `time`, `cores`, `bytes`,
-            `seconds`, `texts`, `item` (of the first argument), `pods`, `nodes`.
+        gives: a type as the table of fields calls it, `same` (the unit of the first argument) or
+            `item` (of the first argument).
         variadic: whether the last argument may be repeated.
     """
 
@@ -50,50 +49,48 @@ class FunctionSpec(Struct, frozen=True):
 #: A function a line: its name, what it takes (`...`: the last may be repeated), gives and is for.
 _TABLE: Final = """
 abs  u  same  distance from 0
-floor  n  n  next whole number below
-ceil  n  n  next whole number above
-round  n  n  nearest whole number, halves away from 0
-sqrt  n  n  square root, missing below 0
-log2  n  n  logarithm to base 2, missing at 0 and below
-exp  n  n  e to the power x
-pow  nn  n  x to the power y
+floor  n  number  next whole number below
+ceil  n  number  next whole number above
+round  n  number  nearest whole number, halves away from 0
+sqrt  n  number  square root, missing below 0
+log2  n  number  logarithm to base 2, missing at 0 and below
+exp  n  number  e to the power x
+pow  nn  number  x to the power y
 mod  uu  same  remainder with the sign of the divisor
 clamp  uuu  same  x, but not below lo or above hi
-len  l  n  characters of a text, items of a list
-lower  s  s  text in lower case
-upper  s  s  text in upper case
-trim  s  s  text without the blanks around it
-before  ss  s  what stands before the first separator
-after  ss  s  what stands after the first separator
-before_last  ss  s  what stands before the last separator
-after_last  ss  s  what stands after the last separator
-replace  sss  s  text with each of a part made another
-join  a...  s  the arguments one after the other
-ordinal  s  n  number at the end of a name
-number  a  n  number of a text, or of a quantity without its unit
-quantity  s  n  number of a Kubernetes quantity
-version  s  n  number that is greater for a later version
+len  l  number  characters of a text, items of a list
+lower  s  text  text in lower case
+upper  s  text  text in upper case
+trim  s  text  text without the blanks around it
+before  ss  text  what stands before the first separator
+after  ss  text  what stands after the first separator
+before_last  ss  text  what stands before the last separator
+after_last  ss  text  what stands after the last separator
+replace  sss  text  text with each of a part made another
+join  a...  text  the arguments one after the other
+ordinal  s  number  number at the end of a name
+number  a  number  number of a text, or of a quantity without its unit
+quantity  s  number  number of a Kubernetes quantity
+version  s  number  number that is greater for a later version
 duration  s  seconds  duration of a text such as 1m30s
 time  s  time  time of an RFC 3339 text
-string  a  s  text of a number
+string  a  text  text of a number
 cores  n  cores  a number of cores
 bytes  n  bytes  a number of bytes
 seconds  n  seconds  a number of seconds
-hash  a...  n  stable share between 0 and 1
+hash  a...  number  stable share between 0 and 1
 metric_age  m  seconds  age of a metric's last sample
-rank  u  n  share of the other candidates with less, 0..1
-peers  t  n  pods of the same workload in the domain
+rank  u  number  share of the other candidates with less, 0..1
+peers  t  number  pods of the same workload in the domain
 pods_in  k  pods  set of the pods of all nodes with an equal label
 nodes_in  k  nodes  set of all nodes with an equal label
 split  ss  texts  list of the parts of a text
 item  in  item  an item of a list, counted from 0; -1 is the last
 """
-FUNCTIONS: Final = MappingProxyType(
-    {
-        name: FunctionSpec(name, takes.removesuffix("..."), gives, doc, takes.endswith("..."))
-        for name, takes, gives, doc in (one.split("  ") for one in _TABLE.strip().splitlines())
-    }
-)
+FUNCTIONS: Final[Mapping[str, FunctionSpec]] = {
+    name: FunctionSpec(name, takes.removesuffix("..."), gives, doc, takes.endswith("..."))
+    for name, takes, gives, doc in (one.split("  ") for one in _TABLE.strip().splitlines())
+}
 AGGREGATES: Final = ("max", "min", "sum", "avg", "count", "any", "all", "median", "distinct")
 
 
@@ -126,20 +123,22 @@ def _finite(function: Callable[..., float]) -> Callable[..., float]:
     return total_function
 
 
-ARITHMETIC: Final[MappingProxyType[str, Callable[[float, float], float]]] = MappingProxyType(
-    {
-        "+": lambda left, right: settle(left + right),
-        "-": lambda left, right: settle(left - right),
-        "*": lambda left, right: settle(left * right),
-        "/": divide,
-    }
-)
+ARITHMETIC: Final[Mapping[str, Callable[[float, float], float]]] = {
+    "+": lambda left, right: settle(left + right),
+    "-": lambda left, right: settle(left - right),
+    "*": lambda left, right: settle(left * right),
+    "/": divide,
+}
 
 
 #: Of two values that are there.
-COMPARISONS: Final[MappingProxyType[str, Callable[[Any, Any], Any]]] = MappingProxyType(
-    {"==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-)
+COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "==": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def round_half_away(value: float) -> float:
@@ -192,33 +191,29 @@ def distinct(values: Iterable[float | str | None]) -> float:
 
 
 #: Of values, of which those that are missing are left out; the last three of conditions.
-REDUCERS: Final[MappingProxyType[str, Callable[[Iterable[Any]], float]]] = MappingProxyType(
-    {
-        "max": lambda values: max(_there(values), default=MISSING),
-        "min": lambda values: min(_there(values), default=MISSING),
-        "sum": total,
-        "avg": average,
-        "median": median,
-        "distinct": distinct,
-        "count": lambda holds: float(sum(holds)),
-        "any": any,
-        "all": all,
-    }
-)
+REDUCERS: Final[Mapping[str, Callable[[Iterable[Any]], float]]] = {
+    "max": lambda values: max(_there(values), default=MISSING),
+    "min": lambda values: min(_there(values), default=MISSING),
+    "sum": total,
+    "avg": average,
+    "median": median,
+    "distinct": distinct,
+    "count": lambda holds: float(sum(holds)),
+    "any": any,
+    "all": all,
+}
 
 
 # ---- texts
 
 
-TEXT_TESTS: Final[MappingProxyType[str, Callable[[str, str], bool]]] = MappingProxyType(
-    {
-        "contains": operator.contains,
-        "starts with": str.startswith,
-        "ends with": str.endswith,
-        "like": lambda text, pattern: glob_match(pattern, text),
-        "matches": lambda text, pattern: regex_match(pattern, text),
-    }
-)
+TEXT_TESTS: Final[Mapping[str, Callable[[str, str], bool]]] = {
+    "contains": operator.contains,
+    "starts with": str.startswith,
+    "ends with": str.endswith,
+    "like": lambda text, pattern: glob_match(pattern, text),
+    "matches": lambda text, pattern: regex_match(pattern, text),
+}
 
 
 @lru_cache(maxsize=256)
@@ -344,48 +339,44 @@ def hash_share(parts: Sequence[str]) -> float:
     return state / 2.0**64
 
 
-NUMBER_FUNCTIONS: Final[MappingProxyType[str, Callable[..., float]]] = MappingProxyType(
-    {
-        "abs": abs,
-        "floor": _finite(math.floor),
-        "ceil": _finite(math.ceil),
-        "round": round_half_away,
-        "sqrt": _finite(math.sqrt),
-        "log2": _finite(math.log2),
-        "exp": _finite(math.exp),
-        "pow": _finite(math.pow),
-        "mod": _finite(operator.mod),
-        "max": _finite(max),
-        "min": _finite(min),
-        "median": _finite(lambda *values: median(values)),
-    }
-)
+NUMBER_FUNCTIONS: Final[Mapping[str, Callable[..., float]]] = {
+    "abs": abs,
+    "floor": _finite(math.floor),
+    "ceil": _finite(math.ceil),
+    "round": round_half_away,
+    "sqrt": _finite(math.sqrt),
+    "log2": _finite(math.log2),
+    "exp": _finite(math.exp),
+    "pow": _finite(math.pow),
+    "mod": _finite(operator.mod),
+    "max": _finite(max),
+    "min": _finite(min),
+    "median": _finite(lambda *values: median(values)),
+}
 
 #: Functions of texts; an argument that is missing makes the result missing before they are asked.
 TextFunction = Callable[..., float | str | tuple[str, ...] | None]
-TEXT_FUNCTIONS: Final[MappingProxyType[str, TextFunction]] = MappingProxyType(
-    {
-        "len": lambda text: float(len(text)),
-        "lower": str.lower,
-        "upper": str.upper,
-        "trim": str.strip,
-        "before": _side,
-        "after": partial(_side, behind=True),
-        "before_last": partial(_side, last=True),
-        "after_last": partial(_side, last=True, behind=True),
-        "replace": replace,
-        "split": split,
-        "ordinal": ordinal,
-        "number": parse_number,
-        "quantity": parse_quantity,
-        "duration": parse_duration,
-        "time": parse_time,
-        "version": version,
-        "join": join,
-        "hash": lambda *parts: hash_share(parts),
-        "string": lambda number: None if math.isnan(number) else number_text(number),
-    }
-)
+TEXT_FUNCTIONS: Final[Mapping[str, TextFunction]] = {
+    "len": lambda text: float(len(text)),
+    "lower": str.lower,
+    "upper": str.upper,
+    "trim": str.strip,
+    "before": _side,
+    "after": partial(_side, behind=True),
+    "before_last": partial(_side, last=True),
+    "after_last": partial(_side, last=True, behind=True),
+    "replace": replace,
+    "split": split,
+    "ordinal": ordinal,
+    "number": parse_number,
+    "quantity": parse_quantity,
+    "duration": parse_duration,
+    "time": parse_time,
+    "version": version,
+    "join": join,
+    "hash": lambda *parts: hash_share(parts),
+    "string": lambda number: None if math.isnan(number) else number_text(number),
+}
 
 
 # ---- scores

@@ -24,9 +24,9 @@ class Core(Struct, frozen=True, eq=False, kw_only=True, gc=False):
 
 
 class Const(Core, frozen=True):
-    """A value known when the policy is compiled; numbers in base units, NaN = missing."""
+    """A value known when the policy is compiled; numbers in base units; NaN or None = missing."""
 
-    value: float | str | bool | tuple[float, ...] | tuple[str, ...]
+    value: float | str | bool | tuple[float, ...] | tuple[str, ...] | None
 
 
 class Read(Core, frozen=True):

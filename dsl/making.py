@@ -39,6 +39,11 @@ def constant(
     return ir.Const(span=span, type=kind, level=Level.CONST, value=value)
 
 
+def nothing(span: Span, kind: Type) -> ir.Const:
+    """Returns the constant that is missing."""
+    return ir.Const(span=span, type=kind, level=Level.CONST, value=kind.missing)
+
+
 def item_type(items: ir.Expr) -> Type:
     """Returns the type of the items of a list."""
     kind = items.type

@@ -3,10 +3,15 @@
 Knows no names itself; what is then suggested says whoever asks.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 MAX_DISTANCE: Final = 2
+
+
+def called(names: Mapping[str, str]) -> dict[str, str]:
+    """Returns the name for each of the words that are other names of it."""
+    return {word: name for name, words in names.items() for word in words.split()}
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:

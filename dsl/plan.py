@@ -11,20 +11,22 @@ chosen node: `{"score.total": 93.5}`.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from dsl import ir
-from dsl.collective import Amounts, Claims, Evictions, GangTerms, Limits, QuotaUse
+from dsl.collective import Amounts, Claims, Evictions, GangTerms, Key, Limits, QuotaUse
 from dsl.ir import FilterCore, ScoreCore
 from dsl.source import SourceFile, Span
-from dsl.world import Column, Mask, Parts, Rows, Subject, World
+from dsl.world import Column, Indices, Mask, Parts, Rows, Subject, World
 
+_T = TypeVar("_T")
+#: What a rule says of a pod, and of a pod on the node of a row.
+OfPod = Callable[[Subject, World], _T]
+OnNode = Callable[[Subject, World, int], _T]
 #: Quotas that are objects of the cluster, by what they are the quota of: their namespace.
-Quotas = Mapping[str | float, Limits]
+Quotas = Mapping[Key, Limits]
 
 
 #: Domains of nodes with metrics of their own, and all whose metrics each node has a value of.
@@ -88,8 +90,8 @@ class RuleBase(Struct, frozen=True, eq=False, kw_only=True):
     row_local: bool
     reads_metrics: bool
     reads_time: bool
-    prepare: Callable[[Subject, World], Parts | None]
-    turns: Callable[[Subject, World], float] | None = None
+    prepare: OfPod[Parts | None]
+    turns: OfPod[float] | None = None
 
 
 class FilterRule(RuleBase, frozen=True, kw_only=True):
@@ -105,9 +107,9 @@ class FilterRule(RuleBase, frozen=True, kw_only=True):
     core: FilterCore
     status: str
     verdict: Callable[[Parts, World, Rows], Mask]
-    message: Callable[[Subject, World, int], str]
-    alike: Callable[[Subject, World, NDArray[np.intp]], bool]
-    told: Callable[[Subject, World], Hashable] | None
+    message: OnNode[str]
+    alike: Callable[[Subject, World, Indices], bool]
+    told: OfPod[Hashable] | None
 
 
 class ScoreRule(RuleBase, frozen=True, kw_only=True):
@@ -132,22 +134,22 @@ class ConditionRule(RuleBase, frozen=True, kw_only=True):
 
     core: FilterCore
     status: str
-    holds: Callable[[Subject, World, int], bool]
-    message: Callable[[Subject, World, int], str]
+    holds: OnNode[bool]
+    message: OnNode[str]
 
 
 class TierRule(RuleBase, frozen=True, kw_only=True):
     """A compiled `first:`; `mask(parts, world, candidates)` says which candidates it prefers."""
 
     core: ir.TierCore
-    mask: Callable[[Parts, World, NDArray[np.intp]], Mask]
+    mask: Callable[[Parts, World, Indices], Mask]
 
 
 class SortRule(RuleBase, frozen=True, kw_only=True):
     """A compiled `sort:`; keys compare with those of other pods, smaller comes first."""
 
     core: ir.SortCore
-    key: Callable[[Subject, World], tuple[Any, ...]]
+    key: OfPod[tuple[Any, ...]]
 
 
 class PermitRule(RuleBase, frozen=True, kw_only=True):
@@ -155,9 +157,9 @@ class PermitRule(RuleBase, frozen=True, kw_only=True):
 
     core: ir.PermitCore
     status: str
-    applies: Callable[[Subject, World, int], bool]
-    until: Callable[[Subject, World, int], bool]
-    message: Callable[[Subject, World, int], str]
+    applies: OnNode[bool]
+    until: OnNode[bool]
+    message: OnNode[str]
 
 
 class Effect(Struct, frozen=True):
@@ -189,7 +191,7 @@ class PreemptRule(RuleBase, frozen=True, kw_only=True):
     """A compiled `preempt:`; `evictions` says who may go, None for `never`."""
 
     core: ir.PreemptCore
-    evictions: Callable[[Subject, World], Evictions | None]
+    evictions: OfPod[Evictions | None]
 
 
 class GangRule(RuleBase, frozen=True, kw_only=True):
@@ -200,9 +202,9 @@ class GangRule(RuleBase, frozen=True, kw_only=True):
     """
 
     core: ir.GangCore
-    key: Callable[[Subject, World], str | float | None]
-    terms: Callable[[Subject, World], GangTerms | None]
-    mates: Callable[[Subject, World], tuple[int, ...]]
+    key: OfPod[Key | None]
+    terms: OfPod[GangTerms | None]
+    mates: OfPod[tuple[int, ...]]
 
 
 class QuotaRule(RuleBase, frozen=True, kw_only=True):
@@ -217,10 +219,10 @@ class QuotaRule(RuleBase, frozen=True, kw_only=True):
     core: ir.QuotaCore
     status: str
     use: Callable[[Subject, World, Quotas], QuotaUse]
-    message: Callable[[Subject, World], str | None]
+    message: OfPod[str | None]
     claims: Callable[[Subject, World, QuotaUse], Claims]
-    owner: Callable[[Subject, World], str | float | None]
-    used: Callable[[Subject, World, Sequence[str]], Mapping[str | float, Amounts]]
+    owner: OfPod[Key | None]
+    used: Callable[[Subject, World, Sequence[str]], Mapping[Key, Amounts]]
     owner_reads: frozenset[str] | None
 
 
@@ -268,8 +270,6 @@ class Head(Struct, frozen=True, kw_only=True):
     name: str
     name_span: Span = Span(0, 0)
     source: SourceFile
-    description: str = ""
-    version: str = ""
     mode: str = "enforce"
     order: int = 100
     weight: float = 1.0
@@ -322,7 +322,7 @@ class Plan(Head, frozen=True, eq=False, kw_only=True):
         """Returns the pod's place in the queue, smaller first; None without a `sort:`."""
         return self.sorts[0].key(subject, world) if self.sorts else None
 
-    def preferred(self, subject: Subject, world: World, rows: NDArray[np.intp]) -> Mask | None:
+    def preferred(self, subject: Subject, world: World, rows: Indices) -> Mask | None:
         """Returns which candidates are in the best tier; None: no `first:` tells them apart."""
         best: Mask | None = None
         for rule in self.tiers:

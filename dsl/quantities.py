@@ -4,9 +4,9 @@ Exact where a policy is read, floats where a rule is asked; missing for any othe
 """
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Final
 
 from dsl.types import MISSING
@@ -19,16 +19,14 @@ _SUFFIXES: Final = {one: Fraction(10) ** power for one, power in _POWERS_OF_TEN.
     f"{one}i": Fraction(1024) ** power for power, one in enumerate("KMGTPE", 1)
 }
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|min|[smhd])", re.ASCII)
-DURATION_SECONDS: Final = MappingProxyType(
-    {
-        "ms": Fraction(1, 1000),
-        "s": Fraction(1),
-        "m": Fraction(60),
-        "min": Fraction(60),
-        "h": Fraction(3600),
-        "d": Fraction(86400),
-    }
-)
+DURATION_SECONDS: Final[Mapping[str, Fraction]] = {
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "m": Fraction(60),
+    "min": Fraction(60),
+    "h": Fraction(3600),
+    "d": Fraction(86400),
+}
 _MAX_DIGITS: Final = 64
 _PLAIN: Final = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _TIME: Final = re.compile(

@@ -6,12 +6,35 @@ The checker asks it for types, the engine for columns, the language reference fo
 import re
 from collections.abc import Iterator, Mapping
 from math import inf
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
 from dsl import types as t
+
+
+class Form(NamedTuple):
+    """What the texts of a field look like: a pattern of all, one that fits, and all in words."""
+
+    pattern: str
+    sample: str
+    words: str = ""
+
+
+#: A form a line, by its name; two blanks part its parts.
+_FORM_LINES: Final = r"""
+name  (?![.-])[a-z0-9.-]+(?<![.-])  a0  small letters and digits, `-` and `.` between them
+word  (?![._-])[\w.-]*(?<![._-])  a0  letters and digits, `-`, `_` and `.` between them
+image  [\w./:@-]+  a0  letters, digits and `./:@-_`
+kernel  \d+\.\d+[.-].+  6.1.0-18-amd64
+version  v\d+\.\d+\.\d.*  v1.31.4
+system  ([A-Z]|openSUSE).* .+  Ubuntu 24.04.1 LTS
+runtime  [a-z-]+://.+  containerd://1.7.24
+"""
+_FORMS: Final = {
+    name: Form(*parts)
+    for name, *parts in (line.split("  ") for line in _FORM_LINES.strip().splitlines())
+}
 
 
 class FieldSpec(Struct, frozen=True):
@@ -28,7 +51,7 @@ class FieldSpec(Struct, frozen=True):
         absent: what it is where the object says nothing.
         wakes: what of a cluster changes it, for pods that were turned away.
         unsteady: whether it may change while no row of a node or pod does.
-        letters: what its texts consist of, `NAME`, `WORD` or `IMAGE`; "" where anything may stand.
+        form: what its texts look like; None where anything may stand.
     """
 
     name: str
@@ -46,7 +69,7 @@ class FieldSpec(Struct, frozen=True):
     unsteady: bool = False
     low: float = -inf
     high: float = inf
-    letters: str = ""
+    form: Form | None = None
 
     @property
     def of_clock(self) -> bool:
@@ -59,19 +82,15 @@ class FieldSpec(Struct, frozen=True):
         return self.name.partition(".")[0] in RESULTS
 
 
-#: Lower-case letters, digits, `-` and `.`; letters, digits and `-._`; these and `/:@`.
-NAME, WORD, IMAGE = "name", "word", "image"
 #: Labels that stand behind fields of their own.
-WELL_KNOWN_LABELS: Final = MappingProxyType(
-    {
-        "node.zone": "topology.kubernetes.io/zone",
-        "node.region": "topology.kubernetes.io/region",
-        "node.rack": "topology.kubernetes.io/rack",
-        "node.arch": "kubernetes.io/arch",
-        "node.os": "kubernetes.io/os",
-        "node.instance_type": "node.kubernetes.io/instance-type",
-    }
-)
+WELL_KNOWN_LABELS: Final[Mapping[str, str]] = {
+    "node.zone": "topology.kubernetes.io/zone",
+    "node.region": "topology.kubernetes.io/region",
+    "node.rack": "topology.kubernetes.io/rack",
+    "node.arch": "kubernetes.io/arch",
+    "node.os": "kubernetes.io/os",
+    "node.instance_type": "node.kubernetes.io/instance-type",
+}
 
 
 #: A field a line: its name (`[]` where there is a key), what it is and what is known of that, what
@@ -104,17 +123,17 @@ priority_class  text? word @spec.priorityClassName  -  name of the priority clas
 preemption_policy  text PreemptLowerPriority|Never @spec.preemptionPolicy \
 =PreemptLowerPriority  -  PreemptLowerPriority or Never
 runtime_class  text? name @spec.runtimeClassName  -  name of the runtime class
-nominated_node  text? @status.nominatedNodeName  -  node that preemption chose
+nominated_node  text? name @status.nominatedNodeName  -  node that preemption chose
 created  time? @metadata.creationTimestamp  -  when the pod was created
 label[]  text? word @metadata.labels  -  value of a label
 annotation[]  text? @metadata.annotations  -  value of an annotation
-node_selector[]  text? @spec.nodeSelector  -  value the pod's nodeSelector asks for
+node_selector[]  text? word @spec.nodeSelector  -  value the pod's nodeSelector asks for
 workload  text? name  -  top owner: the Deployment, not its ReplicaSet
 group  text? name  -  \
 name of its group: schedulingGroup, else the label scheduling.x-k8s.io/pod-group
-toleration[]  text?  -  value of a toleration, empty for Exists
+toleration[]  text? word  -  value of a toleration, empty for Exists
 owner.kind  text?  -  kind of the controlling owner
-owner.name  text?  -  name of the controlling owner
+owner.name  text? name  -  name of the controlling owner
 image  text? image  -  image of the first container
 cpu  cores 0..  -  effective CPU request
 memory  bytes 0..  -  effective memory request
@@ -134,7 +153,7 @@ pod.containers  texts  -  spec.containers: without init containers; in `len` the
 pod.queued_at  time?  tries  when it last entered the queue
 pod.first_attempt_at  time?  tries  when it was first let into the queue
 pod.attempts  number?  tries  how often it was tried before
-pod.previous_node  text?  pods  \
+pod.previous_node  text? name  pods  \
 node that the pod of its name, or else the last one of its workload, has left
 workload.label[]  text? word  workloads  label of the pod's workload
 workload.annotation[]  text?  workloads  annotation of the pod's workload
@@ -164,12 +183,12 @@ node.label[]  text? word  labels  value of a label
 node.annotation[]  text?  annotations  value of an annotation
 node.taint[]  flag  taints  whether the node has the taint
 node.{zone,region,rack,arch,os,instance_type}  text? word  labels  value of the label {}
-node.kernel  text? @status.nodeInfo.kernelVersion  others  kernel version
-node.kubelet_version  text? @status.nodeInfo.kubeletVersion  others  \
+node.kernel  text? kernel @status.nodeInfo.kernelVersion  others  kernel version
+node.kubelet_version  text? version @status.nodeInfo.kubeletVersion  others  \
 version of the kubelet, such as v1.31.4
-node.os_image  text? @status.nodeInfo.osImage  others  \
+node.os_image  text? system @status.nodeInfo.osImage  others  \
 name and version of the system, such as Ubuntu 24.04.1 LTS
-node.container_runtime  text? @status.nodeInfo.containerRuntimeVersion  others  \
+node.container_runtime  text? runtime @status.nodeInfo.containerRuntimeVersion  others  \
 container runtime and its version, such as containerd://1.7.24
 node.ready  flag  conditions  whether the node is ready
 node.unschedulable  flag  cordon  whether the node is cordoned
@@ -213,7 +232,7 @@ it.ready  flag  -  whether it is ready
 it.restarts  number 0..  -  how often its containers were restarted
 it.bound  flag  -  whether it is bound, not only assumed
 it.scheduled_at  time?  -  when it was scheduled
-it.namespace.label[]  text?  -  value of a label of the pod's namespace
+it.namespace.label[]  text? word  -  value of a label of the pod's namespace
 it.namespace.annotation[]  text?  -  value of an annotation of the pod's namespace
 it.queued_at  time?  queue  when a pending pod last entered the queue
 it.first_attempt_at  time?  queue  when a pending pod was first let into the queue
@@ -230,19 +249,17 @@ victims.sum_priority  number?  -  sum of the victims' priorities
 victims.count  number?  -  number of victims
 victims.latest_start  time?  -  latest start among the most important victims
 """
-_TYPES: Final = MappingProxyType(
-    {"text": t.TEXT, "number": t.NUMBER, "time": t.TIME, "flag": t.BOOL, "seconds": t.DURATION,
-     "texts": t.TEXTS, "pods": t.PODS, "nodes": t.NODES, "cores": t.number_of(t.CORES),
-     "bytes": t.number_of(t.BYTES)}
-)  # fmt: skip
-_AMOUNTS: Final = MappingProxyType(
-    {"cpu": "cores", "memory": "bytes", "storage": "bytes", "gpu": "number"}
-)
+TYPES: Final[Mapping[str, t.Type]] = {
+    "text": t.TEXT, "number": t.NUMBER, "time": t.TIME, "flag": t.BOOL, "seconds": t.DURATION,
+    "texts": t.TEXTS, "pods": t.PODS, "nodes": t.NODES, "cores": t.number_of(t.CORES),
+    "bytes": t.number_of(t.BYTES),
+}  # fmt: skip
+_AMOUNTS: Final = {"cpu": "cores", "memory": "bytes", "storage": "bytes", "gpu": "number"}
 #: What changes all fields of an owner that do not say more.
-_WAKES: Final = MappingProxyType(
-    {"it": ("pods",), "pod": ("pod",), "cluster": ("nodes",), "namespace": ("namespaces",),
-     "time": ("time",), "now": ("time",)}
-)  # fmt: skip
+_WAKES: Final = {
+    "it": ("pods",), "pod": ("pod",), "cluster": ("nodes",), "namespace": ("namespaces",),
+    "time": ("time",), "now": ("time",),
+}  # fmt: skip
 
 
 def _fields(text: str, level: t.Level, owner: str = "") -> Iterator[FieldSpec]:
@@ -263,8 +280,8 @@ def _field(path: str, facts: list[str], level: t.Level, rest: tuple[str, str]) -
     for fact in facts[1:]:
         if fact in ("changes", "of_pod", "unsteady"):
             more[fact] = True
-        elif fact in (NAME, WORD, IMAGE):
-            more["letters"] = fact
+        elif fact in _FORMS:
+            more["form"] = _FORMS[fact]
         elif fact[0] in "@=":
             more["wire" if fact[0] == "@" else "absent"] = fact[1:]
         elif ".." in fact:
@@ -274,36 +291,32 @@ def _field(path: str, facts: list[str], level: t.Level, rest: tuple[str, str]) -
             more["words"] = tuple(fact.split("|"))
     common = _WAKES.get(name.partition(".")[0], ())
     woken = common if wakes == "-" else tuple(wakes.split(","))
-    kind = _TYPES[facts[0].removesuffix("?")]
+    kind = TYPES[facts[0].removesuffix("?")]
     return FieldSpec(name, kind, level, doc, wakes=woken, **more)
 
 
-FIELDS: Final = MappingProxyType(
-    {
-        spec.name: spec
-        for table in (
-            _fields(_CYCLE, t.Level.CYCLE),
-            _fields(_ANY_POD, t.Level.POD, "pod."),
-            _fields(_POD, t.Level.POD),
-            _fields(_NODE, t.Level.NODE),
-            _fields(_ANY_POD, t.Level.IT, "it."),
-            _fields(_IT, t.Level.IT),
-            _fields(_RESULTS, t.Level.NODE),
-        )
-        for spec in table
-    }
-)
+FIELDS: Final[Mapping[str, FieldSpec]] = {
+    spec.name: spec
+    for table in (
+        _fields(_CYCLE, t.Level.CYCLE),
+        _fields(_ANY_POD, t.Level.POD, "pod."),
+        _fields(_POD, t.Level.POD),
+        _fields(_NODE, t.Level.NODE),
+        _fields(_ANY_POD, t.Level.IT, "it."),
+        _fields(_IT, t.Level.IT),
+        _fields(_RESULTS, t.Level.NODE),
+    )
+    for spec in table
+}
 WEEKDAYS: Final = FIELDS["time.weekday"].words
 QOS: Final = FIELDS["pod.qos"].words
 
 #: Plurals of the words of fields.
-PLURALS: Final = MappingProxyType(
-    {
-        f"{one}s": one
-        for one in ("label", "annotation", "taint", "request", "limit", "resource", "condition",
-                    "toleration")
-    }
-)  # fmt: skip
+PLURALS: Final[Mapping[str, str]] = {
+    f"{one}s": one
+    for one in ("label", "annotation", "taint", "request", "limit", "resource", "condition",
+                "toleration")
+}  # fmt: skip
 
 
 def canonical(path: str) -> str:
@@ -357,43 +370,43 @@ latency  s  seconds a probe of the node takes  max by (instance) (probe_duration
 """
 _CATALOGUE_UNITS: Final = {"-": t.PLAIN, "s": t.SECONDS, "byte/s": t.Unit(byte=1, second=-1)}
 #: The metrics that every policy may name without declaring them.
-CATALOGUE: Final[Mapping[str, MetricDefinition]] = MappingProxyType(
-    {
-        name: MetricDefinition(query, unit=_CATALOGUE_UNITS[unit], doc=doc)
-        for name, unit, doc, query in (one.split("  ") for one in _CATALOGUE.strip().splitlines())
-    }
-)
+CATALOGUE: Final[Mapping[str, MetricDefinition]] = {
+    name: MetricDefinition(query, unit=_CATALOGUE_UNITS[unit], doc=doc)
+    for name, unit, doc, query in (one.split("  ") for one in _CATALOGUE.strip().splitlines())
+}
 
 
 #: Words of `unit`, their unit, and whether samples are percentages.
-UNIT_WORDS: Final = MappingProxyType(
-    {"bytes": t.BYTES, "cores": t.CORES, "seconds": t.SECONDS, "percent": t.PLAIN}
-)
+UNIT_WORDS: Final[Mapping[str, t.Unit]] = {
+    "bytes": t.BYTES,
+    "cores": t.CORES,
+    "seconds": t.SECONDS,
+    "percent": t.PLAIN,
+}
 #: Fields of the outcome, and where alone they are known.
-RESULTS: Final = MappingProxyType(
-    {"score": "in `prebind` and `postbind`", "victims": "in `pick` of `preempt`"}
-)
+RESULTS: Final[Mapping[str, str]] = {
+    "score": "in `prebind` and `postbind`",
+    "victims": "in `pick` of `preempt`",
+}
 #: Fields with a key that is a resource, whose amounts have the resource's unit.
 AMOUNTS: Final = frozenset(
     {"pod.request", "pod.limit", "it.request", "it.limit", "quota.min", "quota.max", "quota.used"}
     | {f"node.resource.{part}" for part in ("capacity", "allocatable", "requested", "free")}
 )
 #: Sets of pods: over which domain they run, and which pods they hold.
-POD_SETS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        name: ("cluster", "queue") if name == "queue.pods" else tuple(name.split("."))
-        for name, one in FIELDS.items()
-        if one.type == t.PODS
-    }
-)
+POD_SETS: Final[Mapping[str, tuple[str, ...]]] = {
+    name: ("cluster", "queue") if name == "queue.pods" else tuple(name.split("."))
+    for name, one in FIELDS.items()
+    if one.type == t.PODS
+}
 #: What is known of pending pods only.
 OF_THE_QUEUE: Final = tuple(
     one.name for one in FIELDS.values() if one.level is t.Level.IT and one.wakes == ("queue",)
 )
 #: Sets of nodes: over which domain they run.
-NODE_SETS: Final[Mapping[str, str]] = MappingProxyType(
-    {name: name.partition(".")[0] for name, one in FIELDS.items() if one.type == t.NODES}
-)
+NODE_SETS: Final[Mapping[str, str]] = {
+    name: name.partition(".")[0] for name, one in FIELDS.items() if one.type == t.NODES
+}
 
 
 def request_unit(resource: str) -> t.Unit:

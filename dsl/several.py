@@ -24,7 +24,7 @@ from dsl.reasons import filled
 from dsl.reference import View, asked
 from dsl.schema import OF_THE_QUEUE
 from dsl.types import NUMBER, TIME, Kind, Level, is_missing
-from dsl.world import Subject, World
+from dsl.world import Indices, Subject, World
 
 #: A float, text or flag; NaN or None where it is missing.
 Value = Any
@@ -46,7 +46,7 @@ class Values:
         frame = Frame(self.world, NO_ROWS, subject=self.subject)
         return frame.ask(self._run(expr))
 
-    def _of_pods(self, expr: ir.Expr, world: World) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    def _of_pods(self, expr: ir.Expr, world: World) -> tuple[Indices, NDArray[Any]]:
         """Returns the used rows of a table, ascending, and a value for each."""
         frame = Frame(world, slice(0, world.nodes), subject=self.subject)
         rows = np.flatnonzero(world.pod_node >= 0)
@@ -80,7 +80,7 @@ class Values:
             groups = len(distinct)
         return tuple(chosen[np.argsort(group, kind="stable")].tolist())
 
-    def _placed(self, key: ir.SortKey, column: NDArray[Any]) -> NDArray[np.intp]:
+    def _placed(self, key: ir.SortKey, column: NDArray[Any]) -> Indices:
         """Returns where each value stands among the distinct ones."""
         values, back = np.unique(column, return_inverse=True)
         if key.direction != "listed" and key.value.type.kind is not Kind.TEXT:
@@ -114,20 +114,18 @@ class Values:
         names = _plain(values, key, world)
         return {name: tuple(row[at] for row in sums) for at, name in enumerate(names)}
 
-    def column(self, expr: ir.Expr, rows: NDArray[np.intp]) -> NDArray[Any]:
+    def column(self, expr: ir.Expr, rows: Indices) -> NDArray[Any]:
         """Returns the values of some rows of the table `pods`."""
         used, column = self._of_pods(expr, self.world)
         return column[np.searchsorted(used, rows)]
 
-    def distinct(
-        self, expr: ir.Expr, rows: NDArray[np.intp]
-    ) -> tuple[list[Value], NDArray[np.intp]]:
+    def distinct(self, expr: ir.Expr, rows: Indices) -> tuple[list[Value], Indices]:
         """Returns the values that some rows of the table `pods` have, and which each has."""
         values, index = np.unique(self.column(expr, rows), return_inverse=True)
         return _plain(values, expr, self.world), index
 
     def rank(
-        self, key: ir.SortKey, rows: NDArray[np.intp], results: Mapping[str, NDArray[Any]]
+        self, key: ir.SortKey, rows: Indices, results: Mapping[str, NDArray[Any]]
     ) -> NDArray[Any]:
         """Returns where a key puts each of some nodes whose outcomes would be `results`."""
         if key.value.level < Level.NODE:
@@ -137,7 +135,7 @@ class Values:
         return self._placed(key, np.atleast_1d(frame.ask(self._run(key.value))))
 
 
-def _by_text(codes: NDArray[Any], texts: Sequence[str], direction: str) -> NDArray[np.intp]:
+def _by_text(codes: NDArray[Any], texts: Sequence[str], direction: str) -> Indices:
     """Returns where each of some distinct texts stands among them, a missing one last."""
     there = np.flatnonzero(codes >= 0)
     order = np.argsort(np.array([texts[code] for code in codes[there].tolist()] or [""]))
@@ -164,7 +162,7 @@ _OF_THE_QUEUE: Final = {one.replace("it.", "pod.") for one in OF_THE_QUEUE}
 #: How long members of a gang wait for each other where the policy does not say.
 WAIT_SECONDS: Final = 60.0
 _T = TypeVar("_T")
-Limited = Mapping[str | float, collective.Limits]
+Limited = Mapping[collective.Key, collective.Limits]
 #: Later than any start: a pod that did not start yet is the youngest.
 _LATE: Final = 1e18
 #: What one victim weighs more than the priority of any, in the sum that Kubernetes makes.

@@ -26,6 +26,11 @@ class Span(Struct, frozen=True, gc=False):
     start: int
     end: int
 
+    @property
+    def nobody(self) -> "Span":
+        """The place in front, of what nobody wrote: no text stands for it where values are told."""
+        return Span(self.start, self.start)
+
 
 def blanked(text: str) -> str:
     """Returns a text of equal length without comments, each quoted text as a word in quotes."""
@@ -58,6 +63,10 @@ class SourceFile(Struct, frozen=True, eq=False):
     def slice(self, span: Span) -> str:
         """Returns the text under a span."""
         return self.text[span.start : span.end]
+
+    def words(self, span: Span) -> str:
+        """Returns the same on one line."""
+        return " ".join(self.slice(span).split())
 
 
 def make_source(name: str, text: str) -> SourceFile:

@@ -3,7 +3,7 @@
 Data only; every node carries the span of its text.
 """
 
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -12,10 +12,10 @@ from dsl.source import Span
 
 #: Names that Kubernetes gives its extension points. `require` is no alias of `filter`: it says the
 #: same in a sense of its own, so it stays as the author wrote it.
-SHORT_POINTS: Final = MappingProxyType(
-    {"preEnqueue": "gate", "queueSort": "sort", "preFilter": "prefilter", "postFilter": "preempt",
-     "preScore": "prescore", "preBind": "prebind", "postBind": "postbind"}
-)  # fmt: skip
+SHORT_POINTS: Final[Mapping[str, str]] = {
+    "preEnqueue": "gate", "queueSort": "sort", "preFilter": "prefilter", "postFilter": "preempt",
+    "preScore": "prescore", "preBind": "prebind", "postBind": "postbind",
+}  # fmt: skip
 
 
 class Node(Struct, frozen=True, gc=False):

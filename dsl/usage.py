@@ -179,11 +179,8 @@ def _value(scope: Scope, node: s.Expr, own: _Own) -> ParamValue:
 def _why_not(source: SourceFile, decl: s.ParamDecl, value: ParamValue) -> Diagnostic | None:
     """Returns what a policy has against a value of its parameter."""
     scope = Scope(source, {})
-    try:
-        declare_param(scope, decl, value)
-    except Refused:
-        return scope.found[0]
-    return None
+    attempt(declare_param, scope, decl, value)
+    return next(iter(scope.found), None)
 
 
 def _weight(scope: Scope, node: s.Use, own: _Own) -> float | None:

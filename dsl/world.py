@@ -9,8 +9,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+#: Numbers of rows.
+Indices = NDArray[np.intp]
 #: `slice(0, n)` is a full pass; an index array names changed rows or candidates.
-Rows = slice | NDArray[np.intp]
+Rows = slice | Indices
 #: A pod's values that a rule needs: the pod's class key for that rule.
 Part = float | str | bytes | bool | tuple[str, ...] | tuple[tuple[str, str | float], ...] | None
 Parts = tuple[Part, ...]
@@ -65,10 +67,10 @@ class World(Protocol):
     def pod_node(self) -> NDArray[np.int32]:
         """(P,) node row of each pod row; -1 for a row without a pod."""
 
-    def pods_on(self, row: int) -> NDArray[np.intp]:
+    def pods_on(self, row: int) -> Indices:
         """The pod rows of a node row. Linear in their number."""
 
-    def changed_since(self, generation: int, *, samples: bool) -> NDArray[np.intp] | None:
+    def changed_since(self, generation: int, *, samples: bool) -> Indices | None:
         """Node rows of which a column or a pod differs from the world of a generation before.
 
         None: any may. With `samples` metrics count, too.
@@ -83,7 +85,7 @@ class World(Protocol):
     def node_flag(self, field: str, key: str | None) -> Mask:
         """(N,) flags of a node field."""
 
-    def node_texts(self, field: str) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+    def node_texts(self, field: str) -> tuple[Indices, NDArray[np.int32]]:
         """Lists of all nodes: (N + 1,) where each starts, and the codes of their items."""
 
     def node_column(self, field: str, asked: Part) -> Column | Mask:

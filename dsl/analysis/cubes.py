@@ -5,7 +5,6 @@ limit that it calls empty is empty. Values are known by structure: equal trees g
 lets are looked through.
 """
 
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf, isfinite, isnan, nextafter
 from typing import Any, Final
@@ -13,19 +12,14 @@ from typing import Any, Final
 from msgspec import Struct
 
 from dsl import ir
-from dsl.functions import TEXT_TESTS
+from dsl.functions import COMPARISONS, TEXT_TESTS
 from dsl.making import mapped
 from dsl.schema import FIELDS
 from dsl.types import Kind, Level, is_missing
 
 _TESTS: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    **TEXT_TESTS,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "in": lambda value, items: value in items,
-}
+    **TEXT_TESTS, **COMPARISONS, "in": lambda value, items: value in items
+}  # fmt: skip
 #: Tests of which two are one, by their operators and whether they must hold.
 _JOINED: Final[dict[tuple[object, ...], Callable[[Any, Any], Any]]] = {
     ("in", True): frozenset.intersection,
@@ -126,7 +120,7 @@ class Keys:
                 if isinstance(value, bool):
                     # The value of a parameter may be another one tomorrow.
                     return ("bool", id(node))
-                if isinstance(value, float) and isnan(value):
+                if is_missing(value):
                     return ("missing", node.type)
                 return ("const", node.type, value)
             case ir.Read():
@@ -143,7 +137,7 @@ def never_missing(node: ir.Expr) -> bool:
             elsewhere = node.level is Level.IT and not node.field.startswith("it.")
             return not FIELDS[node.field].optional and not elsewhere
         case ir.Const():
-            return not (isinstance(node.value, float) and isnan(node.value))
+            return not is_missing(node.value)
         case ir.PodAggregate():
             return node.function in _COUNTING and node.over in ("node", "cluster")
         case ir.NodeAggregate() | ir.ItemAggregate():

@@ -117,7 +117,7 @@ class RuleFacts(Struct, frozen=True, eq=False):
 
     def text(self, span: Span) -> str:
         """Returns what is written somewhere, on one line."""
-        return " ".join(self.source.slice(span).split())
+        return self.source.words(span)
 
     def warning(
         self, code: str, message: str, span: Span, *helps: str, **more: Unpack[_More]

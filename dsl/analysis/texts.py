@@ -12,27 +12,28 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.analysis.facts import FileFacts, RuleFacts, fields_of, roots, warning
 from dsl.diagnostics import Diagnostic, Fix
-from dsl.schema import FIELDS, NAME
+from dsl.schema import FIELDS, Form
 from dsl.types import Kind, Level
 
 _PATTERN: Final = re.compile(r"[*?^$|%+()\[\]{}\\,;]")
-_PARAM: Final = re.compile(r"\$[A-Za-z_]")
-_FOREIGN: Final = re.compile(r"[%^$|+()\[\]{}\\]")
+#: A parameter that stands in no quotes.
+_PARAM: Final = re.compile(r"(?<![\w\"'-])\$[A-Za-z_]")
 #: What makes a text a pattern.
 _SIGNS: Final = {"like": re.compile(r"[*?]"), "matches": re.compile(r"[\\^$.|?*+(\[{]")}
 _PLAIN: Final = re.compile(r"[\w./:@*-]+")
-#: The values of a field, and what others call them.
+#: The values of a field, or how they begin (`...`: others, too), and what others call them.
 _VALUES: Final = {
-    "node.arch": ("amd64", "arm64"),
-    "node.os": ("linux", "windows"),
-    "owner.kind": ("ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Node"),
+    "node.arch": "amd64 arm arm64 ppc64le riscv64 s390x",
+    "node.os": "linux windows",
+    "node.os_image": "Amazon Bottlerocket CentOS Debian Fedora Flatcar Rocky Talos Ubuntu ...",
+    "owner.kind": "ReplicaSet StatefulSet DaemonSet Job Node ...",
 }
 _CALLED: Final = {
     "x86_64": "amd64", "x86": "amd64", "x64": "amd64", "aarch64": "arm64",
     "deployment": "ReplicaSet", "cronjob": "Job",
 }  # fmt: skip
 #: A text between signs of SQL, of globs or of regular expressions.
-_ENDS: Final = re.compile(r"([%*^]?)([\w./:@-]+)([%*$]?)")
+_ENDS: Final = re.compile(r"([%*^$]?)([\w./:@-]+)([%*$]?)")
 _PATTERNS: Final = (
     "patterns are  like 'web*'   and  matches 'web-[0-9]+',  several texts  in [a, b]"
 )
@@ -73,29 +74,52 @@ def odd_texts(rule: RuleFacts) -> Iterator[Diagnostic]:
 def _odd_text(
     rule: RuleFacts, left: ir.Read, operator: str, right: ir.Const, value: str
 ) -> Iterator[Diagnostic]:
-    field, letters = left.field, FIELDS[left.field].letters
-    values = _VALUES.get(field.removeprefix("pod.").removeprefix("it."), ())
-    low = value.lower().rstrip("s")
-    better = _CALLED.get(low) or next((one for one in values if one.lower() == low), "")
+    field, form, low = left.field, FIELDS[left.field].form, value.lower()
+    values = _VALUES.get(field.removeprefix("pod.").removeprefix("it."), "").split()
+    known = (one for one in values if low in (one.lower(), f"{one.lower()}s"))
+    better = next(known, _CALLED.get(low.rstrip("s"), "") if values else "")
     text = f"{field}[{left.key}]" if left.key else field
+    never = f"`{text}` {'is never' if operator == 'is' else f'never {operator}'} `{value}`"
     if value in ("Succeeded", "Failed") and "node.finished" not in rule.source.text:
         message = f"`{text}` is never `{value}`: finished pods are in `node.finished` alone"
         yield rule.warning("P317", message, right.span)
-    if operator == "is" and better and better != value and values:
-        message = f"`{text}` is never `{value}`, but `{better}`"
-        yield _finding(rule, right, message, f"did you mean `{better}`?", better)
-    elif letters and (sign := (_FOREIGN if operator == "like" else _PATTERN).search(value)):
+    if better not in ("", value) and _may_be(form, operator, better):
+        yield _finding(rule, right, f"{never}, but `{better}`", f"did you mean `{better}`?", better)
+    elif operator == "is" and values and not {"...", value} & {*values}:
+        yield _finding(rule, right, never, f"it is one of {', '.join(values)}")
+    elif form is None or _may_be(form, operator, value):
+        return
+    elif sign := _PATTERN.search(re.sub(r"[*?]", "", value) if operator == "like" else value):
         message = f"`{sign[0]}` stands for itself here, and `{text}` never holds it"
         yield _finding(rule, right, message, *_without_signs(operator, right) or (_PATTERNS,))
-    elif letters == NAME and value.lower() != value:
+    elif _may_be(form, operator, low):
         message = f"`{text}` has no capitals, so this never holds"
-        yield _finding(rule, right, message, f"write  {value.lower()}", value.lower())
+        yield _finding(rule, right, message, f"write  {low}", low)
+    else:
+        yield _finding(rule, right, never, f"it is {form.words or f'such as {form.sample}'}")
+
+
+def _may_be(form: Form | None, operator: str, value: str) -> bool:
+    """Whether a text of this form may pass a test: as it is, or with parts of one around it."""
+    if form is None or "=" in value:
+        return True  # Of `node.label "a=b=c"` nobody knows what is meant.
+    if operator == "like":
+        first, *others, last = re.split(r"[*?]+", value)
+        parts = {"starts with": [first], "contains": others, "ends with": [last]}
+        return all(_may_be(form, test, one) for test, each in parts.items() for one in each)
+    places = range(len(form.sample) + 1)
+    before = places if operator in ("ends with", "contains") else (0,)
+    behind = places if operator in ("starts with", "contains") else places[-1:]
+    tried = (form.sample[:i] + value + form.sample[j:] for i in before for j in behind)
+    return any(re.fullmatch(form.pattern, one, re.ASCII) for one in tried)
 
 
 def _without_signs(operator: str, right: ir.Const) -> tuple[str, ...]:
     """Returns how a text is asked for whose signs are at its ends: `^web` and `web%` start so."""
     found = _ENDS.fullmatch(str(right.value))
     front, plain, back = found.groups() if found is not None else ("", "", "")
+    if front == "$":
+        return f"in quotes it is a text: the parameter is  ${plain}", f"${plain}"
     if not front + back:
         return ()
     anchored = front == "^" or back == "$"
@@ -108,7 +132,7 @@ def _finding(
     rule: RuleFacts, right: ir.Const, message: str, help_: str, better: str = ""
 ) -> Diagnostic:
     written = rule.source.slice(right.span)
-    quote = written[:1] if written[:1] in ("'", '"') else ""
+    quote = written[:1] if written[:1] in ("'", '"') and better[:1] != "$" else ""
     alone = better and written.strip("'\"") == right.value
     fix = Fix(right.span, f"{quote}{better}{quote}") if alone else None
     return rule.warning("P317", message, right.span, help_, fix=fix)

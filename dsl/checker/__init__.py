@@ -161,7 +161,7 @@ class FileChecker:
             case "policy":
                 self._header |= {"name": text, "name_span": node.span}
             case "description" | "version":
-                self._header[name] = text
+                pass  # For readers.
             case "language":
                 if text != str(LANGUAGE):
                     message = f"this compiler reads language {LANGUAGE}, not `{text}`"

@@ -17,8 +17,7 @@ from dsl.checker.scope import Refused
 from dsl.checker.typer import Typer
 from dsl.making import arith, constant, func, made
 from dsl.schema import FIELDS, NODE_SETS, POD_SETS, canonical
-from dsl.source import Span
-from dsl.types import BOOL, MISSING, NUMBER, Kind, Level, Type
+from dsl.types import BOOL, NUMBER, Kind, Level, Type
 
 _ALL_NODES: Final = ("nodes", "candidates")
 _NODE_CALLS: Final = ("peers", "metric_age")
@@ -335,7 +334,7 @@ def tested(
     """
     if function not in ir.TESTS or value is None or where is None:
         return (None, where or value) if function in ir.TESTS else (value, where)
-    nobody = Span(value.span.start, value.span.start)
+    nobody = value.span.nobody
     if function == "all":
         return None, making.logical(nobody, "or", (making.inverted(nobody, where), value))
     return None, making.logical(nobody, "and", (where, value))
@@ -394,7 +393,7 @@ def _asked_of_item(
 ) -> tuple[ir.Expr | None, ir.Expr]:
     """Returns the value of an item, and the condition under which it counts."""
     function = node.function
-    nobody = Span(node.span.start, node.span.start)
+    nobody = node.span.nobody
     holds: list[ir.Expr] = [making.inverted(nobody, making.missing(nobody, item))]
     if node.where is not None:
         holds.append(where_of(typer, node.where))
@@ -423,14 +422,13 @@ def _bounded(typer: Typer, whole: ir.ItemAggregate) -> ir.Expr:
 
     The rules of filters reject besides, see `too_long`.
     """
-    # No text says that a list has more items.
-    span, nobody = whole.span, Span(whole.span.start, whole.span.start)
+    span, nobody = whole.span, whole.span.nobody
     most = making.constant(nobody, float(whole.most), NUMBER)
     longer = making.compare(nobody, making.func(nobody, NUMBER, "len", (whole.items,)), ">", most)
     if whole.type == BOOL:
         bounded: ir.Expr = making.logical(span, "and", (making.inverted(span, longer), whole))
     else:
-        bounded = making.choice(span, longer, making.constant(span, MISSING, whole.type), whole)
+        bounded = making.choice(span, longer, making.nothing(span, whole.type), whole)
     typer.bounded[id(bounded)] = bounded, longer
     return bounded
 

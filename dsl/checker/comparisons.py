@@ -129,16 +129,16 @@ def _word_for_nothing(
 
 def _bare_word(typer: Typer, node: s.Compare) -> None:
     """Refuses `x == word` and `x == kube-system`: after a symbol stands an expression."""
-    scope, right, equal = typer, node.right, node.operator in _EQUAL
+    right, equal = node.right, node.operator in _EQUAL
     joined = isinstance(right, s.Chain) and set(right.operators) in ({"-"}, {"/"})
     words = right.operands if isinstance(right, s.Chain) and joined else (right,)
-    text, low = scope.source.slice(right.span), scope.text(right).lower()
+    text, low = typer.source.slice(right.span), typer.text(right).lower()
     met = [one.name for one in words if isinstance(one, s.Name)]
     if " " in text or not met or not all(isinstance(one, s.Name | s.Number) for one in words):
         return
-    known = {*scope.names(), *scope.params, *scope.broken, "now"}
+    known = {*typer.names(), *typer.params, *typer.broken, "now"}
     known |= {"it"} if typer.place.item else set()
-    if known.intersection(met) or (right is words[0] and closest(text, scope.names()) is not None):
+    if known.intersection(met) or (right is words[0] and closest(text, typer.names()) is not None):
         return
     left = typer.check(node.left)
     kind = left.type.kind
@@ -146,8 +146,8 @@ def _bare_word(typer: Typer, node: s.Compare) -> None:
         return
     if kind is Kind.TEXT and not equal:
         message = f"`{node.operator}` does not compare text"
-        raise scope.refuse("P201", message, node.left, *help_for(scope, left, "number"))
-    written, place, better = scope.text(node.left), right.span, ""
+        raise typer.refuse("P201", message, node.left, *help_for(typer, left, "number"))
+    written, place, better = typer.text(node.left), right.span, ""
     helps: tuple[str, ...] = ()
     asked = presence(text, negated=node.operator == "!=")
     if equal and asked:
@@ -164,7 +164,7 @@ def _bare_word(typer: Typer, node: s.Compare) -> None:
         helps = (f"`{written}` is {describe(left)}, so it is compared with one",)
     message = f"`{node.operator}` is followed by an expression, and `{text}` is a bare word"
     fix = Fix(place, better) if better else None
-    raise scope.refuse("P011", message, right, *helps, fix=fix)
+    raise typer.refuse("P011", message, right, *helps, fix=fix)
 
 
 def _word_or_expression(typer: Typer, node: s.Expr, left: Typed) -> ir.Expr:

@@ -24,7 +24,7 @@ from dsl.checker.scope import (
 from dsl.checker.typer import Typer
 from dsl.functions import number_text
 from dsl.making import constant
-from dsl.nearest import closest
+from dsl.nearest import called, closest
 from dsl.plan import DOMAINS, OF_NODES, MetricSpec
 from dsl.quantities import to_float
 from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
@@ -157,12 +157,10 @@ _NO_CLAUSES: Final = {
 }
 _USAGE: Final = {"cpu": t.CORES, "memory": t.BYTES}
 #: Words of others for a unit.
-_SAME_UNITS: Final = {
-    **dict.fromkeys(("b", "byte", "kb", "mb", "gb", "kib", "mib", "gib"), "bytes"),
-    **dict.fromkeys(("s", "sec", "second", "ms", "minutes", "hours"), "seconds"),
-    **dict.fromkeys(("core", "cpu", "cpus", "m", "millicores"), "cores"),
-    **dict.fromkeys(("%", "percentage"), "percent"),
-}
+_SAME_UNITS: Final = called(
+    {"bytes": "b byte kb mb gb kib mib gib", "seconds": "s sec second ms minutes hours",
+     "cores": "core cpu cpus m millicores", "percent": "% percentage"}
+)  # fmt: skip
 
 
 def find_metric(scope: Scope, name: str) -> MetricEntry | None:
@@ -231,38 +229,37 @@ def _unit_word(unit: t.Unit) -> str:
 
 def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
     """Declares a metric of the file."""
-    scope: Scope = typer
-    declare_name(scope, node.name, node.name_span)
+    declare_name(typer, node.name, node.name_span)
     entry = MetricEntry(node.name, None, t.PLAIN)
-    scope.metrics[node.name] = entry
-    clauses: dict[str, s.Clause] = scope.clauses(node.clauses)
+    typer.metrics[node.name] = entry
+    clauses: dict[str, s.Clause] = typer.clauses(node.clauses)
     source = node.source.removeprefix("from_")
-    unit, percent = _unit(scope, clauses.get("metric_unit"))
+    unit, percent = _unit(typer, clauses.get("metric_unit"))
     texts = _texts(typer, node)
     if source == "usage":
         if texts[0] not in _USAGE:
             message = f"there is no usage of `{texts[0]}`"
             help_ = "write  usage cpu   or   usage memory"
-            raise scope.refuse("P111", message, node.arguments[0], help_)
+            raise typer.refuse("P111", message, node.arguments[0], help_)
         unit, percent = _USAGE[texts[0]], False
         if "metric_unit" in clauses:
             message = f"the usage of {texts[0]} is in {unit}"
-            raise scope.refuse("P209", message, clauses["metric_unit"])
+            raise typer.refuse("P209", message, clauses["metric_unit"])
     entry.unit = unit
     by = clauses.get("metric_by")
     words = tuple(one.value for one in by.values) if by is not None else ()
     if by is not None and len(words) > _PAIR:
-        raise scope.refuse("P209", "`by` takes one label, or the two of a pair", by)
+        raise typer.refuse("P209", "`by` takes one label, or the two of a pair", by)
     for word in by.values if by is not None else ():
         near = word.value.lower().removesuffix("s")
         known = near != word.value and near in (*OF_NODES, *_LEVELS)
         if known and not re.search(rf"\b{word.value}\b", texts[0]):
             message = f"`{word.value}` is the name of a label here, and says nothing of a {near}"
-            scope.warn("P317", message, word, fix=near)
+            typer.warn("P317", message, word, fix=near)
     # What is wrong with both is told of both.
-    every = attempt(_seconds, scope, clauses.get("metric_every"), "every", _EVERY)
+    every = attempt(_seconds, typer, clauses.get("metric_every"), "every", _EVERY)
     longest = stale_by_default(every or _EVERY)
-    stale = _seconds(scope, clauses.get("metric_stale"), "stale", longest)
+    stale = _seconds(typer, clauses.get("metric_stale"), "stale", longest)
     if every is None:
         raise Refused
     definition = MetricDefinition(
@@ -270,18 +267,18 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
         by=", ".join(words) or None if source == "promql" else None,
         every_seconds=every,
         stale_seconds=stale,
-        default=_default(scope, clauses.get("metric_default"), unit, percent=percent),
+        default=_default(typer, clauses.get("metric_default"), unit, percent=percent),
         unit=unit,
         percent=percent,
     )
-    _fits_source(scope, node, clauses, texts[0], owner_of(words)[0])
+    _fits_source(typer, node, clauses, texts[0], owner_of(words)[0])
     if source == "promql":
-        _keeps_label(scope, node.arguments[0], texts[0], words)
+        _keeps_label(typer, node.arguments[0], texts[0], words)
     entry.spec = metric_spec(node.name, definition, source, words)
     guilty = clauses.get("metric_stale")
     if guilty is not None and source in ("promql", "usage") and stale < every:
         message = f"`{node.name}` is stale before it is asked for again: it is missing in between"
-        scope.warn("P226", message, guilty, f"write  stale {t.show(2 * every, t.DURATION)}")
+        typer.warn("P226", message, guilty, f"write  stale {t.show(2 * every, t.DURATION)}")
 
 
 def _keeps_label(scope: Scope, place: s.Expr, query: str, words: tuple[str, ...]) -> None:
@@ -413,6 +410,6 @@ def _quoted(scope: Scope, value: Typed, span: Span) -> str:
             return number_text(plain)
         # There are no fractions there.
         return t.show(plain, t.DURATION) if plain == int(plain) else f"{round(plain * 1000)}ms"
-    if value.type.element is t.Kind.TEXT:
+    if isinstance(plain, tuple) and value.type.element is t.Kind.TEXT:
         return "|".join(re.escape(str(one)) for one in plain)
     raise scope.refuse("P105", "a list of numbers cannot stand in a query", span)

@@ -21,6 +21,7 @@ from dsl.diagnostics import Fix, Severity
 from dsl.functions import FUNCTIONS, TEXT_FUNCTIONS, FunctionSpec
 from dsl.making import arith, constant, func, item_type, made
 from dsl.plan import OF_NODES
+from dsl.schema import TYPES
 from dsl.source import Span
 
 #: What sums of times come to.
@@ -84,7 +85,7 @@ def _sum(typer: Typer, node: s.Chain) -> Typed:
 
 
 def _sum_type(typer: Typer, operator: str, kind: t.Type, left: ir.Expr, right: ir.Expr) -> t.Type:
-    other, scope = right.type, typer
+    other = right.type
     if (kind, operator, other) in _SUMS:
         return _SUMS[kind, operator, other]
     if not kind.is_number or not other.is_number:
@@ -93,10 +94,10 @@ def _sum_type(typer: Typer, operator: str, kind: t.Type, left: ir.Expr, right: i
         )
         at_time = odd.type.kind is t.Kind.TEXT and beside.kind is t.Kind.TIME
         want = {"+": "seconds", "-": "time"}[operator] if at_time else "number"
-        helps = help_for(scope, odd, want)
+        helps = help_for(typer, odd, want)
         raise typer.clash("P201", f"`{operator}` wants two numbers", left, right, *helps)
     if kind.unit != other.unit:
-        helps = help_for(scope, right, sort_of(kind)) or help_for(scope, left, sort_of(other))
+        helps = help_for(typer, right, sort_of(kind)) or help_for(typer, left, sort_of(other))
         raise typer.clash("P203", f"`{operator}` wants equal units", left, right, *helps)
     return kind
 
@@ -177,15 +178,6 @@ def _fallback(typer: Typer, node: s.Fallback) -> ir.Expr:
 
 # ---- calls
 
-_GIVES: Final = {
-    "n": t.NUMBER,
-    "s": t.TEXT,
-    "time": t.TIME,
-    "seconds": t.DURATION,
-    "cores": t.number_of(t.CORES),
-    "bytes": t.number_of(t.BYTES),
-    "texts": t.TEXTS,
-}
 _WANTS: Final = {
     "n": "plain number",
     "s": "text",
@@ -206,22 +198,21 @@ _PAIR: Final = 2
 
 def call(typer: Typer, node: s.Call) -> Typed:
     """Returns the value of a call."""
-    scope = typer
     spec = FUNCTIONS.get(node.name)
     if spec is None:
         return _pair(typer, node)
     if node.name == "peers":
         return peers.call(typer, node)
     if spec.gives in ("pods", "nodes"):
-        text = scope.text(node)
+        text = typer.text(node)
         message = f"`{text}` is a set of {spec.gives}, not a value"
-        raise scope.refuse("P201", message, node, f"write  count({text})")
+        raise typer.refuse("P201", message, node, f"write  count({text})")
     few = len(node.args) < len(spec.takes)
     if few or (len(node.args) > len(spec.takes) and not spec.variadic):
         count = len(spec.takes)
         wants = f"{'at least ' * spec.variadic}{count} argument{'s' * (count > 1)}"
         message = f"`{node.name}` takes {wants}, not {len(node.args)}"
-        raise scope.refuse("P209", message, node, spec.doc)
+        raise typer.refuse("P209", message, node, spec.doc)
     if spec.takes == "m":
         return _metric_age(typer, node)
     return _apply(typer, node, spec, typer.each(node.args))
@@ -229,18 +220,17 @@ def call(typer: Typer, node: s.Call) -> Typed:
 
 def _pair(typer: Typer, node: s.Call) -> Typed:
     """Returns the value of a metric of pairs: `rtt(node.name, it.node)`."""
-    scope = typer
-    entry = find_metric(typer, node.name) if node.name not in scope.lets else None
-    if node.name in scope.broken:
+    entry = find_metric(typer, node.name) if node.name not in typer.lets else None
+    if node.name in typer.broken:
         raise Refused
     if entry is None:
-        raise names.no_function(scope, node)
+        raise names.no_function(typer, node)
     of = entry.spec.of if entry.spec is not None else "pair"
     pair = of == "pair"
     if not pair or len(node.args) != _PAIR:
         message = f"the metric `{node.name}` has one value {'of two texts' if pair else f'a {of}'}"
         help_ = f"write  {node.name}{'(node.name, it.node)' if pair else '   without brackets'}"
-        raise scope.refuse("P209", message, node, help_)
+        raise typer.refuse("P209", message, node, help_)
     each = (typer.want(one, "text", f"`{node.name}`", "P209") for one in typer.each(node.args))
     return typer.sample(entry, node.span, pair=tuple(each))
 
@@ -271,7 +261,7 @@ def _apply(typer: Typer, node: s.Call, spec: FunctionSpec, args: list[Typed]) ->
         first = solid[0].type
     if spec.gives == "item":
         return _item(typer, node, *solid)
-    kind = first if spec.gives == "same" else _GIVES[spec.gives]
+    kind = first if spec.gives == "same" else TYPES[spec.gives]
     value = solid[0]
     _readable(typer, node.name, value)
     match node.name:

@@ -1,5 +1,6 @@
 """Fields and names: which value is meant, and what is suggested for a name that nobody has."""
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -25,6 +26,9 @@ _NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 #: A size, or the name of a volume plugin, follows.
 _OPEN: Final = ("hugepages-", "attachable-volumes-")
 _CONDITIONS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+_EFFECT: Final = re.compile(r"(?i)\b(?:(?:prefer)?noschedule|noexecute)\Z")
+#: Bare words, and what they are here.
+_MEANT: Final = {"true": "true", "false": "false", "s": "1s"}
 _SETS: Final = {Kind.NODES: "nodes", Kind.PODS: "pods"}
 
 
@@ -84,6 +88,10 @@ def make_read(
         message = f"`{spec.name}` is a set of {_SETS[spec.type.kind]}, not a value"
         raise typer.refuse("P201", message, span, f"write  count({spec.name})")
     level, name = Level.IT if of_its_node else spec.level, spec.name
+    effect = _EFFECT.search(key) if isinstance(key, str) else None
+    if effect is not None and name.endswith(("taint", "toleration")):
+        message = f"`{effect[0]}` is an effect: taints are asked by keys"
+        typer.warn("P317", message, span, f"write for example  {name}[dedicated]")
     if isinstance(key, ir.Core):
         return made(ir.KeyedRead, span, spec.type, max(level, key.level), field=name, key=key)
     kind = type_of(name, key)
@@ -102,7 +110,7 @@ def _wrong_here(
     if of_it and not place.pods and not (place.containers and not of_its_node):
         own = f"pod.{name.removeprefix('it.')}"
         of_pod = f"of the pod to place it is  {own},  " * (own in FIELDS)
-        text = " ".join(typer.source.slice(span).split())
+        text = typer.source.words(span)
         help_ = f"{of_pod}of pods of a set  any(node.pods where {text} ...)"
         return f"`{text}` means a pod of a set, and there is no set here", help_
     if of_it and place.containers and name not in _OF_CONTAINER:
@@ -240,7 +248,7 @@ def _meant(scope: Scope, name: str, *, in_pods: bool) -> Spelling | None:
             return Spelling(f"{spec.name}[KEY]" if spec.keyed else spec.name, sure=sure)
     if field is not None:
         return Spelling(field, sure=False, note="alone it is no value: name a field of it, as in")
-    return Spelling(name.lower()) if name.lower() in ("true", "false") else None
+    return Spelling(_MEANT[name.lower()]) if name.lower() in _MEANT else None
 
 
 def no_function(scope: Scope, node: s.Call) -> Refused:

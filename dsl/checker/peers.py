@@ -12,16 +12,16 @@ from dsl import syntax as s
 from dsl.checker.names import param
 from dsl.checker.scope import Flex, Refused, Scope, Typed
 from dsl.checker.typer import Typer
+from dsl.nearest import called
+from dsl.plan import OF_NODES
 from dsl.schema import FIELDS, OF_THE_QUEUE
 from dsl.source import Span
-from dsl.types import MISSING, NUMBER, TEXT, Kind, Level
+from dsl.types import NUMBER, TEXT, Level
 
-_NAMED: Final = ("node", "zone", "region", "rack")
 #: What others call a topology.
-_OTHERS: Final = {
-    **dict.fromkeys(("host", "hostname", "nodes"), "node"),
-    **{f"{name}s": name for name in ("zone", "region", "rack")},
-}
+_OTHERS: Final = called(
+    {"node": "host hostname nodes", "zone": "zones", "region": "regions", "rack": "racks"}
+)
 
 
 def domain(typer: Typer, node: s.Expr) -> str:
@@ -29,14 +29,14 @@ def domain(typer: Typer, node: s.Expr) -> str:
     if isinstance(node, s.Param):
         value = param(typer, node)
         if isinstance(value, ir.Const) and isinstance(value.value, str):
-            return value.value if value.value in _NAMED else f"label:{value.value}"
+            return value.value if value.value in OF_NODES else f"label:{value.value}"
     if isinstance(node, s.Text) and node.value:
-        if node.value in _NAMED:
+        if node.value in OF_NODES:
             what = f"in quotes this is the label `{node.value}`, and not the {node.value} of a node"
             typer.warn("P317", what, node, fix=node.value)
         return f"label:{node.value}"
     name: str = node.name if isinstance(node, s.Name) else getattr(node, "value", "")
-    if name not in _NAMED:
+    if name not in OF_NODES:
         message = f"`{typer.text(node)}` is no topology"
         help_ = 'write  node, zone, region, rack   or a label key in quotes: "example.com/row"'
         raise typer.refuse("P209", message, node, help_, fix=_OTHERS.get(name))
@@ -79,9 +79,7 @@ def count(over: str, by: tuple[ir.Expr, ir.Expr] | None, span: Span) -> ir.Expr:
     of_label, _, key = over.partition(":")
     field = ("node.label", key) if key else (f"node.{of_label}", None)
     here = making.read(span, *field)
-    return making.choice(
-        span, making.missing(span, here), making.constant(span, MISSING, NUMBER), total
-    )
+    return making.choice(span, making.missing(span, here), making.nothing(span, NUMBER), total)
 
 
 def member(
@@ -110,16 +108,7 @@ def _chosen(scope: Scope, guard: ir.Expr | None, member: ir.Expr) -> ir.Expr:
         return member
     span = member.span
     whole = making.logical(span, "and", [_lifted(scope, one, "the left side") for one in asked])
-    nothing: ir.Expr = making.constant(span, MISSING, NUMBER)
-    if member.type.kind is Kind.TEXT:
-        # A text that is missing: what stands before a separator that is not there.
-        nothing = making.func(
-            span,
-            TEXT,
-            "before",
-            (making.constant(span, "", TEXT), making.constant(span, "-", TEXT)),
-        )
-    return making.choice(span, whole, member, nothing)
+    return making.choice(span, whole, member, making.nothing(span, member.type))
 
 
 def _is_of_every_pod(root: ir.Expr) -> bool:

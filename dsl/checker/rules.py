@@ -18,7 +18,6 @@ from dsl.checker.typer import Typer
 from dsl.making import choice, constant, inverted, logical
 from dsl.quantities import to_float
 from dsl.reads import Reads
-from dsl.source import Span
 from dsl.types import DURATION, NUMBER, PLAIN, SECONDS, Kind, Level
 
 MAX_WEIGHT: Final = 1_000_000.0
@@ -321,14 +320,11 @@ def _or_longer(typer: Typer, part: ir.Expr) -> ir.Expr:
 
 def unless(longer: tuple[ir.Compare, ...], test: ir.Expr) -> ir.Expr:
     """A test that does not hold where a list has more items than are looked at."""
-    nobody = Span(test.span.start, test.span.start)
-    return _joined("and", (*(inverted(nobody, one) for one in longer), test))
+    return _joined("and", (*(inverted(test.span.nobody, one) for one in longer), test))
 
 
 def _joined(operator: str, parts: tuple[ir.Expr, ...]) -> ir.Expr:
-    # Nobody wrote it: no text of a part may stand for the whole.
-    nobody = Span(parts[0].span.start, parts[0].span.start)
-    return logical(nobody, operator, parts)
+    return logical(parts[0].span.nobody, operator, parts)
 
 
 def _both(parts: list[ir.Expr]) -> ir.Expr | None:

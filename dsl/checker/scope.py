@@ -168,7 +168,7 @@ class Scope(Struct):
 
     def text(self, node: s.Node | ir.Core | Flex) -> str:
         """Returns the text of a node on one line."""
-        return " ".join(self.source.slice(node.span).split())
+        return self.source.words(node.span)
 
     def names(self) -> list[str]:
         """Returns the names an expression may use."""

@@ -16,7 +16,7 @@ from dsl.checker.typer import Place
 from dsl.making import arith, compare, constant, func, logical, made, read
 from dsl.schema import FIELDS, request_unit
 from dsl.source import Span
-from dsl.types import NUMBER, TIME, Kind, Level
+from dsl.types import NUMBER, TEXT, TIME, Kind, Level
 
 _SCORES: Final = frozenset(name for name in FIELDS if name.startswith("score"))
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -98,6 +98,10 @@ def keys(rules: Rules, part: s.Clause | None) -> tuple[ir.SortKey, ...]:
 def _key(rules: Rules, node: s.Key) -> ir.SortKey:
     typed = rules.expression(node.value)
     value = rules.want(typed, "single value", "an order")
+    if node.direction != "listed" and value.type == TEXT and getattr(value, "key", None):
+        text = rules.text(value)
+        help_ = f"write  number({text})   or  {text} [FIRST, SECOND]"
+        rules.warn("P224", "of texts `10` comes before `9`", node.value, help_)
     items: list[str | float] = []
     for item in node.items.items if node.items is not None else ():
         key = s.Text(item.span, names.fixed_text(rules, item))
@@ -239,7 +243,7 @@ def preempt(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -
     core = ir.PreemptCore(
         guard=guard,
         never=False,
-        where=_less_important(where, victims.span.start),
+        where=_less_important(rules, where, victims.span.nobody),
         order=order,
         pick=pick,
         limit=None if limit is None else rules.whole(limit, "limit", 1, _MOST_VICTIMS),
@@ -248,10 +252,14 @@ def preempt(rules: Rules, node: s.Special, left: ir.Expr | None, parts: Parts) -
     return core, (guard, core.where, *(key.value for key in (*order, *pick)))
 
 
-def _less_important(where: ir.Expr | None, start: int) -> ir.Expr:
+def _less_important(rules: Rules, where: ir.Expr | None, span: Span) -> ir.Expr:
     """Returns who may be evicted: only less important pods, unless `where` speaks of priority."""
-    # Nobody wrote it: no text may stand for it where values are told.
-    span = Span(start, start)
+    own = ["it.priority", "pod.priority"]
+    for one in ir.joined(where):
+        sides = [getattr(each, "field", "") for each in ir.children(one)]
+        if isinstance(one, ir.Compare) and sides == own and one.operator[0] != "<":
+            what = "no pod of less importance goes by this"
+            rules.warn("P224", what, one, fix="it.priority < pod.priority")
     if where is not None and any(
         isinstance(one, ir.Read) and one.field == "it.priority" for one in ir.walk(where)
     ):

@@ -6,7 +6,6 @@ tree.
 
 import re
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import Final
 
 from dsl.foreign.fields import Spelling, plain
@@ -43,13 +42,11 @@ now                         now
 version({0})                semver
 replace({0}, {1}, {2})      replaceall
 """
-_CALLS: Final = MappingProxyType(
-    {
-        name: form
-        for form, names in (re.split(r" {2,}", line) for line in _FORMS.strip().splitlines())
-        for name in names.split(" ")
-    }
-)
+_CALLS: Final = {
+    name: form
+    for form, names in (re.split(r" {2,}", line) for line in _FORMS.strip().splitlines())
+    for name in names.split(" ")
+}
 #: What stands before the dot of a call and is no value.
 _LIBRARIES: Final = frozenset(
     {"lists", "math", "np", "object", "re", "regex", "str", "strings", "time", "units"}

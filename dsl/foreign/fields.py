@@ -5,11 +5,11 @@ tree.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from dsl.nearest import MAX_DISTANCE, closest, edit_distance
+from dsl.nearest import MAX_DISTANCE, called, closest, edit_distance
 from dsl.schema import FIELDS, canonical
 
 #: Values that mean "nothing" elsewhere and are ordinary words here.
@@ -63,28 +63,23 @@ def _apart(word: str, other: str) -> int:
 # ---- fields
 
 
-def _words(names: Mapping[str, str]) -> Mapping[str, str]:
-    """Returns what each of several words is called here."""
-    return {word: name for name, words in names.items() for word in words.split()}
-
-
 _ROOTS: Final = frozenset({"input", "request", "review", "object", "self", "params", "data"})
-_OWNERS: Final = _words(
+_OWNERS: Final = called(
     {"pod": "pod pods p", "node": "node nodes n", "namespace": "namespace ns", "it": "it its",
      "workload": "workload", "cluster": "cluster", "zone": "zone", "region": "region",
      "time": "time", "group": "group podgroup", "quota": "quota", "": "metadata spec status"}
 )  # fmt: skip
 _FRAMES: Final = frozenset({"metadata", "spec", "status", "template", "resources", "topology"})
-_KEYED: Final = _words(
+_KEYED: Final = called(
     {"label": "labels label matchlabels", "annotation": "annotations annotation",
      "toleration": "tolerations toleration", "node_selector": "nodeselector selector",
      "condition": "conditions condition", "taint": "taints taint"}
 )  # fmt: skip
-_AMOUNTS: Final = _words(
+_AMOUNTS: Final = called(
     {"cpu": "cpu cpus cores", "memory": "memory mem ram", "gpu": "gpu gpus",
      "storage": "storage ephemeralstorage disk"}
 )  # fmt: skip
-_PARTS: Final = _words(
+_PARTS: Final = called(
     {"allocatable": "allocatable alloc", "capacity": "capacity total size",
      "free": "free available remaining left unused idle",
      "requested": "requested requests request used allocated reserved"}

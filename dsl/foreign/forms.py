@@ -29,6 +29,7 @@ _SETS: Final = {
     "hours": "there are no times of the day, but hours",
     "holds": "an expectation says what holds",
     "asked": "pod.toleration|it.toleration|pod.node_selector|it.node_selector",
+    "front": "the condition stands in front, before `->`",
     "keys": "here the key stands in brackets",
 }
 _WHERE: Final = {
@@ -82,14 +83,16 @@ P018: what stands in another place
   O K = A and|or @K2 = B  O K = A {5} O K2 = B  nobody says whose label `{}` is
   is|contains|like|with not? >> P  (P)  a field behind a word has parentheses
   if X @A else B  if X then A else B  `then` is missing in front of this
-  @ least|most A or|and least|most B  ?  each of them is a line of its own  [prefer avoid]
   -> >> least|most A  ?  a tier is a condition; what has the least is asked by `prefer:`  [first]
+  @ least|most A or|and least|most B  ?  each of them is a line of its own  [prefer avoid]
   wait >> until  ?  how long is said first:~~wait 10m until CONDITION  [permit]
   then A << END  then A else 0  an `else` is needed  [score]
-  A @if X << END  if X then A else 0  the condition stands in front  [score]
-  : >> Y @if|when|for X << %behind  X -> Y  the condition stands in front, before `->`  [sided]
+  A @if|where X << END  if X then A else 0  the condition stands in front  [score]
+  : >> Y @unless X << %behind  not (X) -> Y  %front  [sided]
+  : >> Y @if|when|for|where X << %behind  X -> Y  %front  [sided]
   @ R >> P  of P  no `of` stands in front of `{}`
 P019: labels
+  @ O K =|==|!= O2 [ K2 ]  {O.one}[K] {3.equal} {O2.one}[K2]  a label test compares with a word
   @ O K =|==|!= O2 K2  {O.one}[K] {3.equal} {O2.one}[K2]  a label test compares with a word
   @ O K << V  {O.one}[K]  here the value of a label is needed
   @ %asked K  {1}[K] is present  %keys
@@ -99,7 +102,6 @@ P019: labels
   @ O K =|== [ M ]  {O.one}[K] in [M]  one of a list is asked by `in`
   @ O K =|== L  {O.one} K in [L]  one of a list is asked by `in`
   @ O K =|== Q *  {O.one}[K] like Q*  a pattern stands behind `like`
-  O K = A @, K2 = B  ?O K = A or O K2 = B  a tier is one line: the next has its own  [first]
   O K = A @, K2 = B  ?O K = A and O K2 = B  tests are joined by `and` and `or`
   >> , << P  ?and  tests are joined by `and` and `or`  [sided]
   >> , << P  ?or  a tier is one line: the next has its own  [first]
@@ -131,6 +133,7 @@ P021: queries of Prometheus
   @ W offset|on|ignoring|group_left|group_right X  ?  %query  [rules]
 P022: words that are one of a few
   mode : >> canary N << END  canary {N.share}%  a canary is a share of the pods  [mode]
+  mode : >> canary  ?  say of how many pods:~~canary 5%  [mode]
   str|text|word|label  string  there is no type `{}`  [param]
   int|integer|float|double|decimal|long  number  there is no type `{}`  [param]
   boolean|flag  bool  there is no type `{}`  [param]

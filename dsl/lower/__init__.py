@@ -17,17 +17,17 @@ from dsl.lower import numbers
 from dsl.lower.columns import Builder
 from dsl.lower.frame import NO_RESULTS, NO_ROWS, Frame, Run, Value
 from dsl.lower.kept import Memo as Memo
-from dsl.plan import Effect, Results
+from dsl.plan import Effect, OfPod, OnNode, Results
 from dsl.reasons import filled
 from dsl.types import MISSING, Kind, Level, is_missing, show
-from dsl.world import Column, Mask, Parts, Rows, Subject, World
+from dsl.world import Column, Indices, Mask, Parts, Rows, Subject, World
 
 #: What never divides by zero, overflows or asks for the root of a negative number.
 _QUIET: Final = (
     ir.Const, ir.Read, ir.Metric, ir.Named, ir.Compare, ir.TextTest, ir.Member,
     ir.Missing, ir.Coalesce, ir.Logical, ir.Not, ir.If,
 )  # fmt: skip
-Prepare = Callable[[Subject, World], Parts | None]
+Prepare = OfPod[Parts | None]
 
 
 def lower_filter(
@@ -106,10 +106,7 @@ def combine(columns: Sequence[tuple[float, Column | None]]) -> Column | None:
     return numbers.rounded(total)
 
 
-Condition = Callable[[Subject, World, int], bool]
-
-
-def lower_condition(parts: tuple[ir.Expr | None, ...], memo: Memo) -> Condition:
+def lower_condition(parts: tuple[ir.Expr | None, ...], memo: Memo) -> OnNode[bool]:
     """Compiles conditions that must all hold, of the pod or of the pod on one node."""
     built = _built([one for one in parts if one is not None], memo)
 
@@ -155,7 +152,7 @@ def _scalar(found: Value, node: ir.Expr, world: World) -> Value:
     return None if one < 0 else world.dictionary.texts[one]
 
 
-def lower_turns(left: tuple[ir.Expr, ...], memo: Memo) -> Callable[[Subject, World], float]:
+def lower_turns(left: tuple[ir.Expr, ...], memo: Memo) -> OfPod[float]:
     """Compiles the seconds that are left, of `dsl.turns`, into the least that is to come."""
     built = _built(left, memo)
 
@@ -172,14 +169,14 @@ def lower_turns(left: tuple[ir.Expr, ...], memo: Memo) -> Callable[[Subject, Wor
 
 def lower_alike(
     parts: tuple[ir.Expr, ...], memo: Memo
-) -> Callable[[Subject, World, NDArray[np.intp]], bool]:
+) -> Callable[[Subject, World, Indices], bool]:
     """Compiles whether each of some values is the same on all of some rows."""
     of_nodes = [one for one in parts if one.level is Level.NODE]
     built = _built([one for one in of_nodes if one.type.kind is not Kind.LIST], memo)
     # Lists are no columns: who shows them is taken to say something else of each node.
     whole = len(built) == len(of_nodes)
 
-    def alike(subject: Subject, world: World, rows: NDArray[np.intp]) -> bool:
+    def alike(subject: Subject, world: World, rows: Indices) -> bool:
         frame = Frame(world, rows, subject=subject)
         return whole and all(_is_uniform(frame.ask(run)) for run in built)
 
@@ -223,7 +220,7 @@ def _action(core: ir.Action, memo: Memo) -> Callable[[Subject, World, int, Resul
     return effect
 
 
-def lower_key(core: ir.SortCore, memo: Memo) -> Callable[[Subject, World], tuple[Any, ...]]:
+def lower_key(core: ir.SortCore, memo: Memo) -> OfPod[tuple[Any, ...]]:
     """Compiles the keys of the queue, with the hidden last ones."""
     built = [(Builder(memo).build(one.value), one.direction, one.items) for one in core.keys]
 

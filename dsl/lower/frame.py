@@ -1,7 +1,6 @@
 """One evaluation of one rule: which rows, which pod's parts, what was already computed."""
 
 from collections.abc import Callable
-from types import MappingProxyType
 from typing import Any, Final, cast
 
 import numpy as np
@@ -22,7 +21,7 @@ NO_ROWS: Final = slice(0)
 #: Up to how many rows are asked about one by one; more are a full pass.
 FEW: Final = 16
 _NONE: Final = np.empty(0, np.intp)
-NO_RESULTS: Final[Results] = MappingProxyType({})
+NO_RESULTS: Final[Results] = {}
 
 
 class Frame:

@@ -2,8 +2,7 @@
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -53,9 +52,12 @@ def chain(operators: Sequence[str], values: Sequence[Value]) -> Value:
     return result
 
 
-ARITHMETIC: Final[MappingProxyType[str, Callable[[Value, Value], Value]]] = MappingProxyType(
-    {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": divide}
-)
+ARITHMETIC: Final[Mapping[str, Callable[[Value, Value], Value]]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": divide,
+}
 
 
 def _round(column: Column) -> Column:
@@ -76,19 +78,17 @@ def _median(*columns: Number) -> Column:
 
 
 #: Others are asked of every distinct combination, as functions of texts are.
-NUMBER_FUNCTIONS: Final[MappingProxyType[str, Callable[..., Column]]] = MappingProxyType(
-    {
-        "abs": np.abs,
-        "floor": np.floor,
-        "ceil": np.ceil,
-        "round": _round,
-        "sqrt": lambda column: np.sqrt(np.where(column >= 0, column, MISSING)),
-        "mod": _modulo,
-        "max": lambda *columns: functools.reduce(np.maximum, columns),
-        "min": lambda *columns: functools.reduce(np.minimum, columns),
-        "median": _median,
-    }
-)
+NUMBER_FUNCTIONS: Final[Mapping[str, Callable[..., Column]]] = {
+    "abs": np.abs,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": _round,
+    "sqrt": lambda column: np.sqrt(np.where(column >= 0, column, MISSING)),
+    "mod": _modulo,
+    "max": lambda *columns: functools.reduce(np.maximum, columns),
+    "min": lambda *columns: functools.reduce(np.minimum, columns),
+    "median": _median,
+}
 
 
 def combinations(

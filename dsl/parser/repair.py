@@ -175,14 +175,12 @@ def _rows(place: Place) -> Iterator[Edit]:
 
 def _said(place: Place, match: Match, *, sure: bool) -> Refusal:
     start, end = match.place
-    under = " ".join(place.text[start:end].split())
-    say = match.row.say or _SAYS.get(match.code, "`{}` does not fit here")
     better = match.better.strip()
     help_ = "leave it out" if not better else f"write  {better}"
     if better and not sure:
         help_ = f"did you mean  {better}"
     return Refusal(
-        match.code, say.replace("{}", under), start, max(end, start + 1), helps=(help_,),
+        match.code, _says(place, match, match.row.say), start, max(end, start + 1), helps=(help_,),
         fix=(match.start, match.end, match.better) if sure else None,
     )  # fmt: skip
 
@@ -198,11 +196,14 @@ def _hinted(place: Place) -> Refusal | None:
     best = min(found, key=lambda one: (one.start - one.end, one.order), default=None)
     if best is None:
         return None
-    start, end = best.place
-    under = " ".join(place.text[start:end].split())
-    message = _SAYS.get(best.code, "`{}` does not fit here").replace("{}", under)
     help_ = best.row.say or f"did you mean  {best.better}"
-    return Refusal(best.code, message, start, end, helps=(help_,))
+    return Refusal(best.code, _says(place, best), *best.place, helps=(help_,))
+
+
+def _says(place: Place, match: Match, say: str = "") -> str:
+    """Returns what is said of a row, by itself or by its code, of what is underlined."""
+    say = say or _SAYS.get(match.code, "`{}` does not fit here")
+    return say.replace("{}", " ".join(place.text[slice(*match.place)].split()))
 
 
 # ---- one word or sign

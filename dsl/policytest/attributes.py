@@ -5,11 +5,9 @@ Tables, and whether a value is one; amounts stay texts, as in manifests: the eng
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
-from msgspec import Struct
-
+from dsl.nearest import called
 from dsl.quantities import parse_duration, parse_quantity, parse_time
 from dsl.schema import FIELDS, QOS
 from dsl.types import is_missing
@@ -34,30 +32,24 @@ EXAMPLES: Final = {
     SPAN: "30s, 5m or 1h30m",
     TEXTS: '["nginx:1.25", redis]',
 }
-CHOICES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "qos": QOS,
+    "phase": ("Pending", "Running", "Succeeded", "Failed"),
+    "preemption_policy": FIELDS["pod.preemption_policy"].words,
+}
+#: Of which kind the values of attributes are.
+_KINDS: Final = called(
     {
-        "qos": QOS,
-        "phase": ("Pending", "Running", "Succeeded", "Failed"),
-        "preemption_policy": FIELDS["pod.preemption_policy"].words,
+        AMOUNT: "cpu memory storage gpu request limit resource image_size min max metric",
+        WHOLE: "count priority attempts volumes restarts pods ips volumes_limit replicas min_member"
+        " allowed",
+        FLAG: "host_network ready bound terminating tolerates_all unschedulable",
+        TIME: "created queued_at first_attempt_at started_at scheduled_at finished_at heartbeat"
+        " last_failure",
+        SPAN: "active_deadline waited schedule_timeout",
+        TEXTS: "images",
     }
 )
-#: Of which kind the values of attributes are.
-_KINDS: Final = MappingProxyType(
-    {
-        name: kind
-        for kind, names in (
-            (AMOUNT, "cpu memory storage gpu request limit resource image_size min max metric"),
-            (WHOLE, "count priority attempts volumes restarts pods ips volumes_limit"
-                    " replicas min_member allowed"),
-            (FLAG, "host_network ready bound terminating tolerates_all unschedulable"),
-            (TIME, "created queued_at first_attempt_at started_at scheduled_at finished_at"
-                   " heartbeat last_failure"),
-            (SPAN, "active_deadline waited schedule_timeout"),
-            (TEXTS, "images"),
-        )
-        for name in names.split()
-    }
-)  # fmt: skip
 _POD: Final = (
     "name namespace uid qos workload owner_kind owner_name image scheduler service_account"
     " preemption_policy priority_class nominated_node runtime_class active_deadline previous_node"
@@ -66,69 +58,62 @@ _POD: Final = (
     " tolerates_all created queued_at first_attempt_at started_at scheduled_at finished_at metric"
 )
 #: Kind of fixture -> attribute -> what its value is.
-ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
-    {
-        kind: {name: _KINDS.get(name, TEXT) for name in names.split()}
-        for kind, names in {
-            "node": "cpu memory storage gpu resource image_size label annotation taint condition"
-            " kernel from kubelet_version os_image container_runtime pods ips volumes_limit"
-            " ready unschedulable created heartbeat metric",
-            "pod": f"{_POD} bound chosen waited",
-            "running": f"{_POD} bound",
-            "finished": _POD,
-            "pending": f"{_POD} bound",
-            "namespace": "label annotation metric",
-            "workload": "replicas label annotation metric",
-            "group": "namespace min_member schedule_timeout created last_failure",
-            "quota": "min max",
-            "pdb": "namespace label allowed",
-        }.items()
-    }
-)
+ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
+    kind: {name: _KINDS.get(name, TEXT) for name in names.split()}
+    for kind, names in {
+        "node": "cpu memory storage gpu resource image_size label annotation taint condition"
+        " kernel from kubelet_version os_image container_runtime pods ips volumes_limit"
+        " ready unschedulable created heartbeat metric",
+        "pod": f"{_POD} bound chosen waited",
+        "running": f"{_POD} bound",
+        "finished": _POD,
+        "pending": f"{_POD} bound",
+        "namespace": "label annotation metric",
+        "workload": "replicas label annotation metric",
+        "group": "namespace min_member schedule_timeout created last_failure",
+        "quota": "min max",
+        "pdb": "namespace label allowed",
+    }.items()
+}
 
 
-class Shape(Struct, frozen=True):
-    """What stands behind an expectation: a list or a word, then perhaps a value."""
+class Shape(NamedTuple):
+    """What stands behind an expectation: an example, and what it takes (`a|b`: one of them)."""
 
     example: str
-    listed: bool = False
-    none: bool = False
-    words: tuple[str, ...] = ()
-    valued: bool = False
-    message: bool = False
-    status: bool = False
+    takes: tuple[str, ...]
 
 
-EXPECTATIONS: Final[Mapping[str, Shape]] = MappingProxyType(
-    {
-        "feasible": Shape("feasible [a, b]", listed=True, none=True),
-        "rejected": Shape(
-            'rejected [a] message "no room"', listed=True, none=True, message=True, status=True
-        ),
-        "score": Shape("score a 75", valued=True),
-        "best": Shape("best a"),
-        "order": Shape("order [p1, p2]", listed=True),
-        "victims": Shape("victims [web-1]", listed=True, none=True),
-        "nominated": Shape("nominated a", none=True),
-        "permit": Shape("permit wait", words=("allow", "reject", "wait"), message=True),
-        "gated": Shape("gated p", message=True),
-        "ungated": Shape("ungated p"),
-        "skipped": Shape("skipped 1"),
-        "annotation": Shape("annotation example.com/score 75", valued=True),
-        "label": Shape("label example.com/zone a", valued=True),
-        "unset": Shape("unset example.com/score"),
-        "events": Shape('events ["placed on a"]', listed=True, none=True),
-        "error": Shape("error P102"),
-    }
-)
+#: An expectation a line, by an example; two blanks part it from what it takes.
+_SHAPES: Final = """
+feasible [a, b]  list none
+rejected [a] message "no room"  list none message status
+score a 75  value
+best a
+order [p1, p2]  list
+victims [web-1]  list none
+nominated a  none
+permit wait  allow|reject|wait message
+gated p  message
+ungated p
+skipped 1
+annotation example.com/score 75  value
+label example.com/zone a  value
+unset example.com/score
+events ["placed on a"]  list none
+error P102
+"""
+EXPECTATIONS: Final = {
+    example.split()[0]: Shape(example, tuple(takes.split()))
+    for example, _, takes in (line.partition("  ") for line in _SHAPES.strip().splitlines())
+}
 
 #: What others call an expectation.
-CALLED: Final = {
-    **dict.fromkeys(("fits", "passes", "candidates", "allowed"), "feasible"),
-    **dict.fromkeys(("filtered", "infeasible", "excluded", "denied"), "rejected"),
-    **dict.fromkeys(("node", "chosen", "winner"), "best"),
-    **dict.fromkeys(("evicted", "evicts", "preempted", "preempts"), "victims"),
-}
+CALLED: Final = called(
+    {"feasible": "fits passes candidates allowed",
+     "rejected": "filtered infeasible excluded denied", "best": "node chosen winner",
+     "victims": "evicted evicts preempted preempts"}
+)  # fmt: skip
 
 #: Expectations that name nodes, and those that name given pods.
 OF_NODES: Final = ("feasible", "rejected", "score", "best", "nominated")

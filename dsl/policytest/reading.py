@@ -134,7 +134,7 @@ class _Reader:
             old = cluster.things.get(key := cluster.key_of(new))
             # Above the tests each object stands once; changing it is for tests.
             if once and old is not None:
-                rest = " ".join(self.source.slice(node.span).partition(":")[2].split())
+                rest = self.source.words(node.span).partition(":")[2].strip()
                 help_ = f"write all of it in one place; in a test  given {node.kind} {rest}"
                 self._report("P703", f"`{new.name}` is given a second time", node.span, help_)
             return replace(cluster, things={**cluster.things, key: old.merged(new) if old else new})
@@ -285,10 +285,10 @@ class _Reader:
         if shape is None:
             raise self._unknown(name, node.name.span, w.EXPECTATIONS, "there is no expectation")
         self._shaped(shape, node)
-        text = " ".join(self.source.slice(node.span).split())
+        text = self.source.words(node.span)
         names = _plain(subject)
         if isinstance(names, str):
-            names = () if shape.none and names == "none" else (names,)
+            names = () if "none" in shape.takes and names == "none" else (names,)
         said: dict[str, Any] = {one.name: _plain(one.values[0]) for one in node.replies}
         value = "" if node.value is None else str(_plain(node.value))
         number = self._number(name, (names[0] if name == "skipped" else value), node)
@@ -302,21 +302,26 @@ class _Reader:
     def _shaped(self, shape: w.Shape, node: s.Expectation) -> None:
         """Looks at what stands behind the name, part by part."""
         name, subject, value = node.name.value, node.subject, node.value
-        listed, usage = isinstance(subject, s.Words), f"write  expect {shape.example}"
+        example, takes = shape
+        listed, valued = "list" in takes, "value" in takes
+        words = next((one.split("|") for one in takes if "|" in one), ())
+        none = "none" in takes and _plain(subject) == "none"
         wrong: tuple[str, s.Node] | None = None
-        if shape.listed != listed and not (shape.none and _plain(subject) == "none"):
-            wrong = f"takes {'a list' if shape.listed else 'one name, not a list'}", subject
-        elif (value is not None) != shape.valued:
-            wrong = f"takes {'two values' if shape.valued else 'one value'}", value or subject
-        elif shape.words and _plain(subject) not in shape.words:
-            wrong = f"takes {m.listed(shape.words, 'or')}", subject
+        if listed != isinstance(subject, s.Words) and not none:
+            wrong = f"takes {'a list' if listed else 'one name, not a list'}", subject
+        elif (value is not None) != valued:
+            wrong = f"takes {'two values' if valued else 'one value'}", value or subject
+        elif words and _plain(subject) not in words:
+            wrong = f"takes {m.listed(words, 'or')}", subject
         elif isinstance(value, s.Words):
             wrong = "takes one value, not a list of them", value
         for reply in node.replies:
-            if wrong is None and not getattr(shape, reply.name):
+            if wrong is None and reply.name not in takes:
                 wrong = f"has no {reply.name}", reply
         if wrong is not None:
-            raise self._refuse(f"`expect {name}` {wrong[0]}", wrong[1].span, usage)
+            raise self._refuse(
+                f"`expect {name}` {wrong[0]}", wrong[1].span, f"write  expect {example}"
+            )
 
     def _number(self, name: str, text: str, node: s.Expectation) -> float:
         if name not in ("score", "skipped"):
@@ -370,7 +375,7 @@ class _Reader:
         return _Refused()
 
     def _not(self, kind: str, name: str, value: s.Value | s.Words) -> _Refused:
-        shown = " ".join(self.source.slice(value.span).split())
+        shown = self.source.words(value.span)
         example = w.EXAMPLES.get(kind)
         helps = (f"write something like {example}",) if example else ()
         return self._refuse(f"`{name}` is {kind}, not `{shown}`", value.span, *helps)

@@ -65,7 +65,7 @@ def codes(text, **options):
         (DEFAULT + "score: 100 - 2*m", ["P314"]),
         (DEFAULT + "prefer: least m", ["P314"]),
         ("score: 100 - cpu_usage*100 missing 100", ["P314"]),
-        ("filter: pod.name is 'a$b' and pod.name is c", ["P301"]),
+        ("filter: pod.name is 'a$b' and pod.name is c", ["P301", "P317"]),
         ("let a = 5\nfilter: node.ready", ["P316"]),
         ("let a = b\nlet b = 5\nfilter: node.ready", ["P316", "P316"]),
         ("filter: node.cpu.free > 2 status unresolvable", ["P318"]),
@@ -263,6 +263,8 @@ EXPECTED = {
     "08-params-typed": {"P316"},
     "63-neg-numbers": {"P316"},
     "09-metric-full": {"P314"},
+    "22-label-ops": {"P317"},
+    "57-parenthesised": {"P317"},
     "72-no-final-newline": {"P312"},
 }
 

@@ -76,7 +76,7 @@ def test_what_a_node_was_given_is_known_wherever_it_is_asked_for(value, expected
 
 def test_what_a_file_does_not_say_of_itself():
     plan = plan_of("filter: node.ready")
-    assert (plan.name, plan.description, plan.version, plan.variant) == ("p", "", "", "")
+    assert (plan.name, plan.variant) == ("p", "")
     assert (plan.mode, plan.order, plan.weight) == ("enforce", 100, 1.0)
     assert plan.metrics == ()
 
