@@ -190,7 +190,7 @@ def _rank(node: ir.Rank, view: View) -> float:
 
 def _pod_aggregate(node: ir.PodAggregate, view: View) -> Value:
     if node.table != "pods":
-        view = replace(view, world=view.world.pod_table(node.table), known={})
+        view = replace(view, world=view.world.pod_table(node.table))
     if node.over == "node":
         # Not all pods: a message about one node may be due while 100,000 run.
         pods: list[int] = view.world.pods_on(view.row).tolist() if view.row >= 0 else []
