@@ -81,7 +81,7 @@ def _odd_text(
     text = f"{field}[{left.key}]" if left.key else field
     never = f"`{text}` {'is never' if operator == 'is' else f'never {operator}'} `{value}`"
     if value in ("Succeeded", "Failed") and "node.finished" not in rule.source.text:
-        message = f"`{text}` is never `{value}`: finished pods are in `node.finished` alone"
+        message = f"{never}: finished pods are in `node.finished` alone"
         yield rule.warning("P317", message, right.span)
     if better not in ("", value) and _may_be(form, operator, better):
         yield _finding(rule, right, f"{never}, but `{better}`", f"did you mean `{better}`?", better)

@@ -34,7 +34,7 @@ _KEY_TEST: Final = re.compile(r"(.*?)(!=|==?)(.*)", re.DOTALL)
 def compared(typer: Typer, node: s.Compare) -> ir.Expr:
     """Returns the condition of a comparison with a symbol."""
     _bare_word(typer, node)
-    _left_as_text(typer, node.left)
+    field_as_text(typer, node.left)
     sides = typer.each((node.left, node.right))
     for typed, other, written in zip(sides, sides[::-1], (node.right, node.left), strict=True):
         if isinstance(other, Flex | ir.Const):
@@ -55,7 +55,7 @@ def compared(typer: Typer, node: s.Compare) -> ir.Expr:
 
 def is_word(typer: Typer, node: s.Is) -> ir.Expr:
     """Returns the condition of `x is word`."""
-    _left_as_text(typer, node.left)
+    field_as_text(typer, node.left)
     left = typer.check(node.left)
     _word_for_nothing(typer, node, typer.text(node.left), node.right, negated=node.negated)
     field_as_word(typer, node.right, Severity.WARNING)
@@ -102,7 +102,7 @@ def is_missing_value(typer: Typer, node: s.IsMissing) -> ir.Expr:
 # ---- words
 
 
-def _left_as_text(scope: Scope, node: s.Expr) -> None:
+def field_as_text(scope: Scope, node: s.Expr) -> None:
     """Warns of `"pod.name" contains nginx`, which tests the text and not the field."""
     if isinstance(node, s.Text) and node.value in FIELDS:
         message = f"this is the text `{node.value}`, not the field of that name"
@@ -352,7 +352,7 @@ def _range(typer: Typer, node: s.In, members: s.Range, left: Typed) -> ir.Expr:
 
 def text_test(typer: Typer, node: s.TextTest) -> ir.Expr:
     """Returns the condition of `x contains y` and its like."""
-    _left_as_text(typer, node.left)
+    field_as_text(typer, node.left)
     field_as_word(typer, node.right, Severity.WARNING)
     left = typer.plain(typer.check(node.left))
     if node.operator == "contains" and left.type.kind is Kind.LIST:

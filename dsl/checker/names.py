@@ -91,7 +91,7 @@ def make_read(
     effect = _EFFECT.search(key) if isinstance(key, str) else None
     if effect is not None and name.endswith(("taint", "toleration")):
         message = f"`{effect[0]}` is an effect: taints are asked by keys"
-        typer.warn("P317", message, span, f"write for example  {name}[dedicated]")
+        typer.warn("P317", message, span, f"write  {name}[KEY]")
     if isinstance(key, ir.Core):
         return made(ir.KeyedRead, span, spec.type, max(level, key.level), field=name, key=key)
     kind = type_of(name, key)

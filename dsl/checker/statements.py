@@ -186,6 +186,7 @@ def _action(rules: Rules, part: s.Clause) -> ir.Action:
         key_node, written = part.values
         key = names.fixed_text(rules, key_node)
         _writable(rules, key, key_node)
+        comparisons.field_as_text(rules, written)
         typed = rules.expression(written)
         value = rules.want(typed, "single value", f"`{key}`")
         found = _HOLE.search(written.value) if isinstance(written, s.Text) else None
