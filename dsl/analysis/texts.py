@@ -13,7 +13,7 @@ from dsl import syntax as s
 from dsl.analysis.facts import FileFacts, RuleFacts, fields_of, roots, warning
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.schema import FIELDS, Form
-from dsl.types import Kind, Level
+from dsl.types import QUOTED, Kind, Level
 
 _PATTERN: Final = re.compile(r"[*?^$|%+()\[\]{}\\,;]")
 #: A parameter that stands in no quotes.
@@ -21,7 +21,7 @@ _PARAM: Final = re.compile(r"(?<![\w\"'-])\$[A-Za-z_]")
 #: What makes a text a pattern.
 _SIGNS: Final = {"like": re.compile(r"[*?]"), "matches": re.compile(r"[\\^$.|?*+(\[{]")}
 _PLAIN: Final = re.compile(r"[\w./:@*-]+")
-#: The values of a field, or how they begin (`...`: others, too), and what others call them.
+#: The values of a field (`...`: and others), and what others call them.
 _VALUES: Final = {
     "node.arch": "amd64 arm arm64 ppc64le riscv64 s390x",
     "node.os": "linux windows",
@@ -101,7 +101,7 @@ def _odd_text(
 
 def _may_be(form: Form | None, operator: str, value: str) -> bool:
     """Whether a text of this form may pass a test: as it is, or with parts of one around it."""
-    if form is None or "=" in value:
+    if form is None or "=" in value or len(value) > QUOTED:
         return True  # Of `node.label "a=b=c"` nobody knows what is meant.
     if operator == "like":
         first, *others, last = re.split(r"[*?]+", value)

@@ -26,8 +26,8 @@ _NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 #: A size, or the name of a volume plugin, follows.
 _OPEN: Final = ("hugepages-", "attachable-volumes-")
 _CONDITIONS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
-_EFFECT: Final = re.compile(r"(?i)\b(?:(?:prefer)?noschedule|noexecute)\Z")
-#: Bare words, and what they are here.
+_EFFECT: Final = re.compile(r"(?i)\b(prefer)?noschedule\Z|\bnoexecute\Z")
+#: Bare words and what they mean.
 _MEANT: Final = {"true": "true", "false": "false", "s": "1s"}
 _SETS: Final = {Kind.NODES: "nodes", Kind.PODS: "pods"}
 

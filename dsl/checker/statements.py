@@ -259,7 +259,7 @@ def _less_important(rules: Rules, where: ir.Expr | None, span: Span) -> ir.Expr:
     for one in ir.joined(where):
         sides = [getattr(each, "field", "") for each in ir.children(one)]
         if isinstance(one, ir.Compare) and sides == own and one.operator[0] != "<":
-            what = "no pod of less importance goes by this"
+            what = "no less important pod goes by this"
             rules.warn("P224", what, one, fix="it.priority < pod.priority")
     if where is not None and any(
         isinstance(one, ir.Read) and one.field == "it.priority" for one in ir.walk(where)
