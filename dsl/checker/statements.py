@@ -101,7 +101,7 @@ def _key(rules: Rules, node: s.Key) -> ir.SortKey:
     if node.direction != "listed" and value.type == TEXT and getattr(value, "key", None):
         text = rules.text(value)
         help_ = f"write  number({text})   or  {text} [FIRST, SECOND]"
-        rules.warn("P224", "of texts `10` comes before `9`", node.value, help_)
+        rules.warn("P224", "as texts `10` comes before `9`", node.value, help_)
     items: list[str | float] = []
     for item in node.items.items if node.items is not None else ():
         key = s.Text(item.span, names.fixed_text(rules, item))
