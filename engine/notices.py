@@ -80,6 +80,12 @@ def _why_gated(queued: QueuedPod) -> str:
     return plain(" ".join(queued.gating_reasons), _MESSAGE)
 
 
+def said(pod: PodInfo) -> str:
+    """What the pod's condition says, as far as we have heard."""
+    conditions = pod.pod.status.conditions or ()
+    return next((one.message for one in conditions if one.type == "PodScheduled"), "")
+
+
 def _says(pod: PodInfo, reason: str, message: str) -> bool:
     """True if the pod's condition says exactly this already."""
     known = "False", reason, message

@@ -739,6 +739,21 @@ async def test_a_group_that_comes_and_wants_more_is_told_to_all_members():
     assert words == {"gang train has 3 of the 4 members that it needs (p.policy:1)"}
 
 
+@pytest.mark.parametrize("members", [3, 20])
+@in_a_loop
+async def test_members_that_wait_are_told_what_stops_their_gang_now(members):
+    made = world(nodes=("n1",))
+    pods = await gang(made, "a", members, size=members)
+    assert f"gang a: 1 of the {members} members that it needs fit" in condition(made, "a-0")
+    deleted(made, pods[-1])
+    deleted(made, pods[-2])
+    member(made, "a", members, size=members)
+    await made.turn()
+    words = f"gang a has {members - 1} of the {members} members that it needs (p.policy:1)"
+    told = {condition(made, f"a-{number}") for number in (*range(members - 2), members)}
+    assert told == {words}
+
+
 def labelled(made, number, **how):
     return made.comes(f"t-{number}", labels={"scheduling.x-k8s.io/pod-group": "train"}, **how)
 
