@@ -17,7 +17,7 @@ from dsl.types import is_missing
 #: Attributes written NAME KEY=VALUE.
 KEYED: Final = (
     "label", "annotation", "request", "limit", "resource", "taint", "toleration", "condition",
-    "node_selector", "min", "max", "image_size",
+    "node_selector", "min", "max", "min_resources", "image_size",
 )  # fmt: skip
 DEFAULT_NOW: Final = "2025-03-01T10:00:00Z"
 NOW: Final = parse_time(DEFAULT_NOW)
@@ -46,7 +46,8 @@ _KINDS: Final = MappingProxyType(
     {
         name: kind
         for kind, names in (
-            (AMOUNT, "cpu memory storage gpu request limit resource image_size min max metric"),
+            (AMOUNT, "cpu memory storage gpu request limit resource image_size metric"
+                     " min max min_resources"),
             (WHOLE, "count priority attempts volumes restarts pods ips volumes_limit"
                     " replicas min_member allowed"),
             (FLAG, "host_network ready bound terminating tolerates_all unschedulable"),
@@ -79,7 +80,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
             "pending": f"{_POD} bound",
             "namespace": "label annotation metric",
             "workload": "replicas label annotation metric",
-            "group": "namespace min_member schedule_timeout created last_failure",
+            "group": "namespace min_member min_resources schedule_timeout created last_failure",
             "quota": "min max",
             "pdb": "namespace label allowed",
         }.items()

@@ -79,6 +79,7 @@ _WIRES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
             "namespace": "metadata.namespace",
             "created": "metadata.creationTimestamp",
             "min_member": "spec.minMember",
+            "min_resources": "spec.minResources",
             "schedule_timeout": "spec.scheduleTimeoutSeconds",
         },
     }
