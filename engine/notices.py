@@ -68,8 +68,9 @@ class Notices:
 
     def dry_run(self, pod: PodInfo, node: str) -> None:
         """A rule says that the pod is not bound."""
-        note = f"Would assign {pod.namespace}/{pod.name} to {node}; dry run, nothing was bound"
-        self.events.emit(pod_event(pod, "Normal", "DryRun", "Binding", note))
+        words = f"Would assign {pod.namespace}/{pod.name} to {node}; dry run, nothing was bound"
+        note = pod_event(pod, "Normal", "DryRun", "Binding", words)
+        self._tell(note, SetUnschedulable(pod, "DryRun", words))
 
     def _tell(self, note: Emit, condition: SetUnschedulable) -> None:
         self.events.emit(note)
