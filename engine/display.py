@@ -12,6 +12,7 @@ _USER: Final = re.compile(r"(?<=:)//[^/?#]*@")
 LINE: Final = 1024
 """Characters of one text that are shown where nothing else limits it."""
 CUT: Final = " ..."
+_NO_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
 # Control characters, separators of lines, and what turns the direction of text; surrogates cannot
 # be written at all.
 _WILD: Final = re.compile(
@@ -27,6 +28,11 @@ def plain(text: str, most: int = LINE, *, keep: str = "") -> str:
     if len(text) > most:
         text = text[: most - len(CUT)] + CUT
     return _WILD.sub(lambda wild: wild[0] if wild[0] in keep else _escape(wild[0]), text)
+
+
+def but_digits(text: str) -> str:
+    """The text without digits: by it texts are compared whose numbers change all the time."""
+    return text.translate(_NO_DIGITS)
 
 
 def one_line(text: str, most: int = LINE) -> str:

@@ -285,6 +285,7 @@ class PodHandler(_Handler):
                 self._still_assigned(old, new)
             case Place.ASSIGNED:
                 self._assigned(new)
+                self._promised_elsewhere(old, new.node_name)
             case Place.PENDING if before is Place.PENDING:
                 self._pending(old, new)
             case Place.PENDING:
@@ -343,8 +344,7 @@ class PodHandler(_Handler):
             self.queue.add(pod)
             return
         self.queue.update(pod, () if _is_echo(old, new) else pod_events(old, new))
-        if old.status.nominated_node_name not in ("", new.status.nominated_node_name):
-            self._nomination_lost(old)
+        self._promised_elsewhere(old, new.status.nominated_node_name)
 
     def _promise(self, old: Pod | None, pod: PodInfo) -> None:
         """The server's word on a nomination counts when it changes: we know ours before it does."""
@@ -355,6 +355,11 @@ class PodHandler(_Handler):
             if not node:
                 return
         self.cache.nominate(pod, node)
+
+    def _promised_elsewhere(self, old: Pod, node: str) -> None:
+        """A pod that was promised another node has or is promised this one, or none."""
+        if old.status.nominated_node_name not in ("", node):
+            self._nomination_lost(old)
 
     def _nomination_lost(self, pod: Pod) -> None:
         """A nominated pod counts as if it was on its node, for pods of lower or equal priority."""

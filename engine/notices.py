@@ -68,8 +68,9 @@ class Notices:
 
     def dry_run(self, pod: PodInfo, node: str) -> None:
         """A rule says that the pod is not bound."""
-        note = f"Would assign {pod.namespace}/{pod.name} to {node}; dry run, nothing was bound"
-        self.events.emit(pod_event(pod, "Normal", "DryRun", "Binding", note))
+        words = f"Would assign {pod.namespace}/{pod.name} to {node}; dry run, nothing was bound"
+        note = pod_event(pod, "Normal", "DryRun", "Binding", words)
+        self._tell(note, SetUnschedulable(pod, "DryRun", words))
 
     def _tell(self, note: Emit, condition: SetUnschedulable) -> None:
         self.events.emit(note)
@@ -78,6 +79,12 @@ class Notices:
 
 def _why_gated(queued: QueuedPod) -> str:
     return plain(" ".join(queued.gating_reasons), _MESSAGE)
+
+
+def said(pod: PodInfo) -> str:
+    """What the pod's condition says, as far as we have heard."""
+    conditions = pod.pod.status.conditions or ()
+    return next((one.message for one in conditions if one.type == "PodScheduled"), "")
 
 
 def _says(pod: PodInfo, reason: str, message: str) -> bool:

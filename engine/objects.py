@@ -7,8 +7,7 @@ here and readers write `x or ()`.
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,11 +17,11 @@ Quantity = str | int | float
 ResourceList = dict[str, Quantity]
 
 
-class _Read(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults=True):
+class Part(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults=True):
     """Common settings: camelCase on the wire, no cycles for the collector, defaults left out."""
 
 
-class OwnerReference(_Read, frozen=True):
+class OwnerReference(Part, frozen=True):
     """One entry of `metadata.ownerReferences`."""
 
     api_version: str = ""
@@ -32,7 +31,7 @@ class OwnerReference(_Read, frozen=True):
     controller: bool | None = None
 
 
-class Identity(_Read, frozen=True):
+class Identity(Part, frozen=True):
     """The part of `metadata` by which an object is known."""
 
     name: str = ""
@@ -52,19 +51,19 @@ class ObjectMeta(Identity, frozen=True):
     owner_references: list[OwnerReference] | None = None
 
 
-class _Known(_Read, frozen=True):
+class Known(Part, frozen=True):
     """An object of which metadata says no more than who it is."""
 
     metadata: Identity = Identity()
 
 
-class _Object(_Read, frozen=True):
+class _Object(Part, frozen=True):
     """An object with all of its metadata that is read of any."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
-class Taint(_Read, frozen=True):
+class Taint(Part, frozen=True):
     """A node's taint."""
 
     key: str = ""
@@ -72,7 +71,7 @@ class Taint(_Read, frozen=True):
     effect: str = ""
 
 
-class Toleration(_Read, frozen=True):
+class Toleration(Part, frozen=True):
     """A pod's toleration; an empty effect matches all, an empty key with Exists matches all."""
 
     key: str = ""
@@ -81,7 +80,7 @@ class Toleration(_Read, frozen=True):
     effect: str = ""
 
 
-class SelectorRequirement(_Read, frozen=True):
+class SelectorRequirement(Part, frozen=True):
     """One requirement of a label selector or a node selector term."""
 
     key: str = ""
@@ -89,27 +88,27 @@ class SelectorRequirement(_Read, frozen=True):
     values: list[str] | None = None
 
 
-class NodeSelectorTerm(_Read, frozen=True):
+class NodeSelectorTerm(Part, frozen=True):
     """Requirements that are AND-ed; a term without any matches nothing."""
 
     match_expressions: list[SelectorRequirement] | None = None
     match_fields: list[SelectorRequirement] | None = None
 
 
-class NodeSelector(_Read, frozen=True):
+class NodeSelector(Part, frozen=True):
     """Terms that are OR-ed."""
 
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
-class PreferredSchedulingTerm(_Read, frozen=True):
+class PreferredSchedulingTerm(Part, frozen=True):
     """A term with a weight of 1..100."""
 
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
-class NodeAffinity(_Read, frozen=True):
+class NodeAffinity(Part, frozen=True):
     """`spec.affinity.nodeAffinity`."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
@@ -118,7 +117,7 @@ class NodeAffinity(_Read, frozen=True):
     )
 
 
-class PodAffinityTerm(_Read, frozen=True):
+class PodAffinityTerm(Part, frozen=True):
     """Pods, by labels and namespaces, and the label of nodes that makes a domain."""
 
     label_selector: LabelSelector | None = None
@@ -127,14 +126,14 @@ class PodAffinityTerm(_Read, frozen=True):
     topology_key: str = ""
 
 
-class WeightedPodAffinityTerm(_Read, frozen=True):
+class WeightedPodAffinityTerm(Part, frozen=True):
     """A term with a weight of 1..100."""
 
     weight: int = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
-class PodAffinity(_Read, frozen=True):
+class PodAffinity(Part, frozen=True):
     """`spec.affinity.podAffinity` or `podAntiAffinity`."""
 
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
@@ -143,7 +142,7 @@ class PodAffinity(_Read, frozen=True):
     )
 
 
-class Affinity(_Read, frozen=True):
+class Affinity(Part, frozen=True):
     """`spec.affinity`."""
 
     node_affinity: NodeAffinity | None = None
@@ -151,7 +150,7 @@ class Affinity(_Read, frozen=True):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class TopologySpreadConstraint(_Read, frozen=True):
+class TopologySpreadConstraint(Part, frozen=True):
     """How evenly pods of a kind are to be spread over domains."""
 
     max_skew: int = 0
@@ -164,14 +163,14 @@ class TopologySpreadConstraint(_Read, frozen=True):
     match_label_keys: list[str] | None = None
 
 
-class ResourceRequirements(_Read, frozen=True):
+class ResourceRequirements(Part, frozen=True):
     """Requests and limits of a container or, at pod level, of the pod."""
 
     requests: ResourceList | None = None
     limits: ResourceList | None = None
 
 
-class ContainerPort(_Read, frozen=True):
+class ContainerPort(Part, frozen=True):
     """A port of a container, read for the port of the node that it takes."""
 
     host_port: int = 0
@@ -179,19 +178,19 @@ class ContainerPort(_Read, frozen=True):
     protocol: str = ""
 
 
-class RestartRule(_Read, frozen=True):
+class RestartRule(Part, frozen=True):
     """What follows when a container exits."""
 
     action: str = ""
 
 
-class VolumeMount(_Read, frozen=True):
+class VolumeMount(Part, frozen=True):
     """A mount, read for what it asks of the kubelet."""
 
     bind_mount_options: list[str] | None = None
 
 
-class Container(_Read, frozen=True):
+class Container(Part, frozen=True):
     """A container or init container."""
 
     name: str = ""
@@ -203,17 +202,17 @@ class Container(_Read, frozen=True):
     volume_mounts: list[VolumeMount] | None = None
 
 
-class VolumeClaim(_Read, frozen=True):
+class VolumeClaim(Part, frozen=True):
     """The claim that a volume of a pod names."""
 
     claim_name: str = ""
 
 
-class EphemeralVolume(_Read, frozen=True):
+class EphemeralVolume(Part, frozen=True):
     """A claim made for the pod; that there is one is all that is read."""
 
 
-class Disk(_Read, frozen=True):
+class Disk(Part, frozen=True):
     """A source of a volume: a disk or share in the words of any driver that names one.
 
     One struct for all of them: each driver fills its own fields, and the field of the volume that
@@ -233,7 +232,7 @@ class Disk(_Read, frozen=True):
     read_only: bool | None = None
 
 
-class DiskSources(_Read, frozen=True):
+class DiskSources(Part, frozen=True):
     """The disks that a pod's volume or a persistent volume may be; at most one is set."""
 
     gce_persistent_disk: Disk | None = None
@@ -248,13 +247,13 @@ class DiskSources(_Read, frozen=True):
     csi: Disk | None = None
 
 
-class ImageVolume(_Read, frozen=True):
+class ImageVolume(Part, frozen=True):
     """A volume that is the content of an image."""
 
     reference: str = ""
 
 
-class PodResourceClaim(_Read, frozen=True):
+class PodResourceClaim(Part, frozen=True):
     """A claim for devices that a pod names."""
 
     name: str = ""
@@ -269,19 +268,19 @@ class Volume(DiskSources, frozen=True):
     image: ImageVolume | None = None
 
 
-class SchedulingGate(_Read, frozen=True):
+class SchedulingGate(Part, frozen=True):
     """A gate that keeps the pod out of the queue."""
 
     name: str = ""
 
 
-class PodSchedulingGroup(_Read, frozen=True):
+class PodSchedulingGroup(Part, frozen=True):
     """`spec.schedulingGroup` of a pod: the PodGroup of scheduling.k8s.io that it is in."""
 
     pod_group_name: str | None = None
 
 
-class PodSpec(_Read, frozen=True):
+class PodSpec(Part, frozen=True):
     """`spec` of a pod."""
 
     node_name: str = ""
@@ -308,7 +307,7 @@ class PodSpec(_Read, frozen=True):
     scheduling_group: PodSchedulingGroup | None = None
 
 
-class Condition(_Read, frozen=True):
+class Condition(Part, frozen=True):
     """A condition of a pod or node."""
 
     type: str = ""
@@ -318,7 +317,7 @@ class Condition(_Read, frozen=True):
     last_transition_time: str | None = None
 
 
-class ContainerStatus(_Read, frozen=True):
+class ContainerStatus(Part, frozen=True):
     """What the kubelet reports of a container, read for restarts and resizes in flight."""
 
     name: str = ""
@@ -327,7 +326,7 @@ class ContainerStatus(_Read, frozen=True):
     resources: ResourceRequirements | None = None
 
 
-class PodStatus(_Read, frozen=True):
+class PodStatus(Part, frozen=True):
     """`status` of a pod."""
 
     phase: str = ""
@@ -355,7 +354,7 @@ class Pod(_Object, frozen=True):
         return self.bound_to or self.spec.node_name
 
 
-class NodeSpec(_Read, frozen=True):
+class NodeSpec(Part, frozen=True):
     """`spec` of a node."""
 
     unschedulable: bool = False
@@ -364,14 +363,14 @@ class NodeSpec(_Read, frozen=True):
     pod_cidrs: list[str] | None = msgspec.field(default=None, name="podCIDRs")
 
 
-class NodeAddress(_Read, frozen=True):
+class NodeAddress(Part, frozen=True):
     """An address of a node."""
 
     type: str = ""
     address: str = ""
 
 
-class NodeSystemInfo(_Read, frozen=True):
+class NodeSystemInfo(Part, frozen=True):
     """What the kubelet says of its machine."""
 
     kernel_version: str = ""
@@ -380,14 +379,14 @@ class NodeSystemInfo(_Read, frozen=True):
     container_runtime_version: str = ""
 
 
-class ContainerImage(_Read, frozen=True):
+class ContainerImage(Part, frozen=True):
     """An image on a node, under all its names."""
 
     names: list[str] | None = None
     size_bytes: int = 0
 
 
-class NodeStatus(_Read, frozen=True):
+class NodeStatus(Part, frozen=True):
     """`status` of a node."""
 
     capacity: ResourceList | None = None
@@ -410,77 +409,77 @@ class Namespace(_Object, frozen=True):
     """A namespace, read for its labels and annotations."""
 
 
-class LabelSelector(_Read, frozen=True):
+class LabelSelector(Part, frozen=True):
     """Labels and requirements that must all hold; without any, everything matches."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: list[SelectorRequirement] | None = None
 
 
-class ServiceSpec(_Read, frozen=True):
+class ServiceSpec(Part, frozen=True):
     """`spec` of a service."""
 
     selector: dict[str, str] | None = None
 
 
-class Service(_Known, frozen=True):
+class Service(Known, frozen=True):
     """A service, read for the pods that it selects."""
 
     spec: ServiceSpec = ServiceSpec()
 
 
-class ReplicationController(_Known, frozen=True):
+class ReplicationController(Known, frozen=True):
     """A replication controller, read for the pods that it selects."""
 
     spec: ServiceSpec = ServiceSpec()
 
 
-class WorkloadSpec(_Read, frozen=True):
+class WorkloadSpec(Part, frozen=True):
     """`spec` of a workload, as far as it is read."""
 
     selector: LabelSelector | None = None
 
 
-class ReplicaSet(_Known, frozen=True):
+class ReplicaSet(Known, frozen=True):
     """A replica set, read for the pods that it selects."""
 
     spec: WorkloadSpec = WorkloadSpec()
 
 
-class StatefulSet(_Known, frozen=True):
+class StatefulSet(Known, frozen=True):
     """A stateful set, read for the pods that it selects."""
 
     spec: WorkloadSpec = WorkloadSpec()
 
 
-class PodDisruptionBudgetStatus(_Read, frozen=True):
+class PodDisruptionBudgetStatus(Part, frozen=True):
     """`status` of a budget; `disrupted_pods` are those whose eviction was allowed already."""
 
     disruptions_allowed: int = 0
     disrupted_pods: dict[str, str | None] | None = None
 
 
-class PodDisruptionBudget(_Known, frozen=True):
+class PodDisruptionBudget(Known, frozen=True):
     """How many of the pods that it selects may be evicted."""
 
     spec: WorkloadSpec = WorkloadSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
-class ElasticQuotaSpec(_Read, frozen=True):
+class ElasticQuotaSpec(Part, frozen=True):
     """`spec` of a quota: what the pods of its namespace are guaranteed, and may use at most."""
 
     min: ResourceList | None = None
     max: ResourceList | None = None
 
 
-class ElasticQuota(_Known, frozen=True):
+class ElasticQuota(Known, frozen=True):
     """scheduling.x-k8s.io/v1alpha1: a namespace's quota that others may borrow from."""
 
     spec: ElasticQuotaSpec = ElasticQuotaSpec()
 
 
-class PodGroupSpec(_Read, frozen=True):
+class PodGroupSpec(Part, frozen=True):
     """`spec` of a PodGroup of scheduling.x-k8s.io."""
 
     min_member: int | None = None
@@ -510,38 +509,38 @@ class GroupCondition(Condition, frozen=True):
     observed_generation: int | None = None
 
 
-class GangSchedulingPolicy(_Read, frozen=True):
+class GangSchedulingPolicy(Part, frozen=True):
     """How many pods of a group start together."""
 
     min_count: int | None = None
 
 
-class PodGroupSchedulingPolicy(_Read, frozen=True):
+class PodGroupSchedulingPolicy(Part, frozen=True):
     """`spec.schedulingPolicy` of a group: without `gang` its pods start one by one."""
 
     gang: GangSchedulingPolicy | None = None
 
 
-class TopologyConstraint(_Read, frozen=True):
+class TopologyConstraint(Part, frozen=True):
     """A label of nodes: the pods of a group have all one value of it."""
 
     key: str = ""
 
 
-class PodGroupSchedulingConstraints(_Read, frozen=True):
+class PodGroupSchedulingConstraints(Part, frozen=True):
     """`spec.schedulingConstraints` of a group; the API takes one of topology at most."""
 
     topology: list[TopologyConstraint] | None = None
 
 
-class SchedulingPodGroupSpec(_Read, frozen=True):
+class SchedulingPodGroupSpec(Part, frozen=True):
     """`spec` of a PodGroup of scheduling.k8s.io."""
 
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
 
 
-class SchedulingPodGroupStatus(_Read, frozen=True):
+class SchedulingPodGroupStatus(Part, frozen=True):
     """`status` of a PodGroup of scheduling.k8s.io."""
 
     conditions: list[GroupCondition] | None = None
@@ -571,13 +570,13 @@ class SchedulingPodGroup(_Object, frozen=True):
         return None
 
 
-class GangFailure(_Known, frozen=True):
+class GangFailure(Known, frozen=True):
     """Our own word, of no API: when a gang, named as it is told by, failed last (epoch seconds)."""
 
     at: float = 0.0
 
 
-class ClaimReference(_Read, frozen=True):
+class ClaimReference(Part, frozen=True):
     """The claim that a persistent volume is meant for."""
 
     namespace: str = ""
@@ -585,7 +584,7 @@ class ClaimReference(_Read, frozen=True):
     uid: str = ""
 
 
-class VolumeNodeAffinity(_Read, frozen=True):
+class VolumeNodeAffinity(Part, frozen=True):
     """The nodes from which a persistent volume can be reached."""
 
     required: NodeSelector | None = None
@@ -603,7 +602,7 @@ class PersistentVolumeSpec(DiskSources, frozen=True):
     node_affinity: VolumeNodeAffinity | None = None
 
 
-class PersistentVolumeStatus(_Read, frozen=True):
+class PersistentVolumeStatus(Part, frozen=True):
     """`status` of a persistent volume or claim."""
 
     phase: str = ""
@@ -616,7 +615,7 @@ class PersistentVolume(_Object, frozen=True):
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
 
-class PersistentVolumeClaimSpec(_Read, frozen=True):
+class PersistentVolumeClaimSpec(Part, frozen=True):
     """`spec` of a claim."""
 
     access_modes: list[str] | None = None
@@ -635,7 +634,7 @@ class PersistentVolumeClaim(_Object, frozen=True):
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
 
-class TopologyTerm(_Read, frozen=True):
+class TopologyTerm(Part, frozen=True):
     """Requirements that are AND-ed: labels with one of some values each, without an operator."""
 
     match_label_expressions: list[SelectorRequirement] | None = None
@@ -649,20 +648,20 @@ class StorageClass(_Object, frozen=True):
     allowed_topologies: list[TopologyTerm] | None = None
 
 
-class VolumeNodeResources(_Read, frozen=True):
+class VolumeNodeResources(Part, frozen=True):
     """How many volumes of a driver a node can have."""
 
     count: int | None = None
 
 
-class CSINodeDriver(_Read, frozen=True):
+class CSINodeDriver(Part, frozen=True):
     """A driver on a node."""
 
     name: str = ""
     allocatable: VolumeNodeResources | None = None
 
 
-class CSINodeSpec(_Read, frozen=True):
+class CSINodeSpec(Part, frozen=True):
     """`spec` of a CSINode."""
 
     drivers: list[CSINodeDriver] | None = None
@@ -674,20 +673,20 @@ class CSINode(_Object, frozen=True):
     spec: CSINodeSpec = CSINodeSpec()
 
 
-class CSIDriverSpec(_Read, frozen=True):
+class CSIDriverSpec(Part, frozen=True):
     """`spec` of a CSIDriver."""
 
     storage_capacity: bool | None = None
     prevent_pod_scheduling_if_missing: bool | None = None
 
 
-class CSIDriver(_Known, frozen=True):
+class CSIDriver(Known, frozen=True):
     """What a storage driver does."""
 
     spec: CSIDriverSpec = CSIDriverSpec()
 
 
-class CSIStorageCapacity(_Known, frozen=True):
+class CSIStorageCapacity(Known, frozen=True):
     """How much storage of a class can be made for a part of the nodes."""
 
     node_topology: LabelSelector | None = None
@@ -696,13 +695,13 @@ class CSIStorageCapacity(_Known, frozen=True):
     maximum_volume_size: Quantity | None = None
 
 
-class VolumeAttachmentSource(_Read, frozen=True):
+class VolumeAttachmentSource(Part, frozen=True):
     """What is attached: a persistent volume by name; one of a pod's own is not read."""
 
     persistent_volume_name: str | None = None
 
 
-class VolumeAttachmentSpec(_Read, frozen=True):
+class VolumeAttachmentSpec(Part, frozen=True):
     """`spec` of an attachment."""
 
     attacher: str = ""
@@ -710,7 +709,7 @@ class VolumeAttachmentSpec(_Read, frozen=True):
     source: VolumeAttachmentSource = VolumeAttachmentSource()
 
 
-class VolumeAttachment(_Known, frozen=True):
+class VolumeAttachment(Known, frozen=True):
     """A volume that is or will be attached to a node."""
 
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
@@ -721,107 +720,6 @@ class ConfigMap(_Object, frozen=True):
 
     data: dict[str, str] | None = None
     binary_data: dict[str, str] | None = None
-
-
-# ---- watched only while a policy reads them ----------------------------------------------------
-
-
-class Described(Identity, frozen=True):
-    """Who it is, and what it is labelled and annotated with."""
-
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-
-
-class Scale(_Read, frozen=True):
-    """How many pods a workload asks for, where it says so in its `spec`."""
-
-    replicas: int | None = None
-    parallelism: int | None = None
-
-
-class Scheduled(_Read, frozen=True):
-    """How many pods a workload asks for, where only its `status` says so."""
-
-    desired_number_scheduled: int | None = None
-
-
-class Workload(_Read, frozen=True):
-    """What pods are made from: a Deployment, a Job and their like."""
-
-    metadata: Described = Described()
-    spec: Scale = Scale()
-    status: Scheduled = Scheduled()
-
-    @property
-    def replicas(self) -> int | None:
-        """How many pods it asks for at a time; None where that has no number."""
-        said = (self.spec.replicas, self.spec.parallelism, self.status.desired_number_scheduled)
-        return next((one for one in said if one is not None), None)
-
-
-def scale_kind(kind: str) -> str:
-    """What the objects of a kind of workloads (`Deployment`) are called where they are kept."""
-    return f"{kind}Scale"
-
-
-WORKLOADS: Final = MappingProxyType(
-    {
-        kind: msgspec.defstruct(scale_kind(kind), (), bases=(Workload,), frozen=True)
-        for kind in (
-            "Deployment",
-            "ReplicaSet",
-            "StatefulSet",
-            "DaemonSet",
-            "ReplicationController",
-            "Job",
-            "CronJob",
-        )
-    }
-)
-"""Kinds of workloads -> the struct of each: what is kept of a kind goes by the struct's name."""
-
-
-class LeaseSpec(_Read, frozen=True):
-    """`spec` of a lease."""
-
-    renew_time: str | None = None
-
-
-class Lease(_Known, frozen=True):
-    """The heartbeat of the node of that name."""
-
-    spec: LeaseSpec = LeaseSpec()
-
-
-class Ended(_Read, frozen=True):
-    """How a container ended."""
-
-    finished_at: str | None = None
-
-
-class ContainerState(_Read, frozen=True):
-    """What a container is about."""
-
-    terminated: Ended | None = None
-
-
-class EndedContainer(ContainerStatus, frozen=True):
-    """The status of a container of a pod that has finished."""
-
-    state: ContainerState = ContainerState()
-
-
-class FinishedStatus(PodStatus, frozen=True):
-    """`status` of a pod that has finished."""
-
-    container_statuses: list[EndedContainer] | None = None  # type: ignore[assignment]  # a list of more than it asks for
-
-
-class FinishedPod(Pod, frozen=True):
-    """A pod that has finished."""
-
-    status: FinishedStatus = FinishedStatus()
 
 
 def object_key(meta: Identity) -> str:

@@ -174,10 +174,8 @@ class Placement:
             self.notices.events.emit(note)
         if acts.how.dry_run:
             chosen.undo()
-            # It is told where it would go, and left alone.
-            self.queue.done(pod.uid)
-            self.setbacks.forget(pod, chosen.node)
-            self.notices.dry_run(pod, chosen.node)
+            seen = chosen.there is None
+            self.setbacks.pretended(chosen.queued, acts.said_by, chosen.node, seen=seen)
         else:
             self.bindings.begin(chosen)
 

@@ -73,6 +73,17 @@ class Setbacks:
         self.cache.forget(queued.pod.uid)
         self.taken_back(queued, status, node)
 
+    def pretended(self, queued: QueuedPod, plugin: str, node: str, *, seen: bool) -> None:
+        """A plugin has it that the pod is not bound: it waits until that may be otherwise.
+
+        Without `seen` nobody knows that it had the node; see `at_once`.
+        """
+        if not seen:
+            self.cache.forget(queued.pod.uid)
+        if self.queue.requeue_rejected(queued, frozenset({plugin}), alone=True):
+            self.notices.dry_run(queued.pod, node)
+        self.forget(queued.pod, node)
+
     def forget(self, pod: PodInfo, node: str, beside: Container[str] = ()) -> None:
         """Takes an assumption back and tells the pods that were rejected for want of the room.
 

@@ -17,7 +17,7 @@ from dsl.foreign.matcher import Matcher, Row
 
 _SETS: Final = {
     "keyed": "label|annotation|taint|toleration|condition|node_selector|resource"
-    "|request|limit|min|max|image_size",
+    "|request|limit|min|max|min_resources|image_size",
     "head": "node|test|running|finished|pending|namespace|workload|group|quota|pdb|now",
     "labels": "label|labels|annotation|annotations",
     "clauses": "by|every|stale|default|unit|END",

@@ -4,7 +4,6 @@ Tables, and whether a value is one; amounts stay texts, as in manifests: the eng
 """
 
 import re
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from dsl.nearest import called
@@ -15,7 +14,7 @@ from dsl.types import is_missing
 #: Attributes written NAME KEY=VALUE.
 KEYED: Final = (
     "label", "annotation", "request", "limit", "resource", "taint", "toleration", "condition",
-    "node_selector", "min", "max", "image_size",
+    "node_selector", "min", "max", "min_resources", "image_size",
 )  # fmt: skip
 DEFAULT_NOW: Final = "2025-03-01T10:00:00Z"
 NOW: Final = parse_time(DEFAULT_NOW)
@@ -32,7 +31,7 @@ EXAMPLES: Final = {
     SPAN: "30s, 5m or 1h30m",
     TEXTS: '["nginx:1.25", redis]',
 }
-CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+CHOICES: Final = {
     "qos": QOS,
     "phase": ("Pending", "Running", "Succeeded", "Failed"),
     "preemption_policy": FIELDS["pod.preemption_policy"].words,
@@ -40,7 +39,8 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
 #: Of which kind the values of attributes are.
 _KINDS: Final = called(
     {
-        AMOUNT: "cpu memory storage gpu request limit resource image_size min max metric",
+        AMOUNT: "cpu memory storage gpu request limit resource image_size metric min max"
+        " min_resources",
         WHOLE: "count priority attempts volumes restarts pods ips volumes_limit replicas min_member"
         " allowed",
         FLAG: "host_network ready bound terminating tolerates_all unschedulable",
@@ -58,7 +58,7 @@ _POD: Final = (
     " tolerates_all created queued_at first_attempt_at started_at scheduled_at finished_at metric"
 )
 #: Kind of fixture -> attribute -> what its value is.
-ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
+ATTRIBUTES: Final = {
     kind: {name: _KINDS.get(name, TEXT) for name in names.split()}
     for kind, names in {
         "node": "cpu memory storage gpu resource image_size label annotation taint condition"
@@ -70,7 +70,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "pending": f"{_POD} bound",
         "namespace": "label annotation metric",
         "workload": "replicas label annotation metric",
-        "group": "namespace min_member schedule_timeout created last_failure",
+        "group": "namespace min_member min_resources schedule_timeout created last_failure",
         "quota": "min max",
         "pdb": "namespace label allowed",
     }.items()

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import click
 
-from engine.app import signal_spec
+from engine.app import settings_worlds, signal_spec
 from engine.cli.eval import read_metrics, samples_of
 from engine.cli.manifests import Objects
 from engine.cli.replay import ruled
 from engine.clock import Clock, ManualClock, SystemClock
 from engine.config import Settings
+from engine.framework.frameworks import Frameworks
+from engine.inforce import Ears, InForce
 from engine.kube.errors import NotFound, StatusError
+from engine.kube.keeper import Keeper
 from engine.kube.listing import list_all
-from engine.kube.resources import KINDS, config_maps, namespaces, nodes, pods
-from engine.kube.session import KubeClient, Session
+from engine.kube.resources import KINDS, namespaces, nodes, pods
+from engine.kube.session import Session
+from engine.kube.wiring import Wiring
 from engine.objects import Node, Pod
+from engine.plugins.profiles import make_profiles
+from engine.policy import chain
 from engine.policy.bundle import Bundle
 from engine.policy.findings import new_compiler
-from engine.policy.sources import Texts, files_of, policies_in
+from engine.policy.guard import Load
+from engine.policy.sources import Texts, policies_in
 from engine.signals.prometheus import PrometheusRefresher
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
 from engine.telemetry import Telemetry
 
+# What it says of sources that are no good is among the notes.
+logging.getLogger("engine.inforce").addHandler(logging.NullHandler())
 _NO_POLICIES: Final = "no policies: name those in force with --policies or --policy-configmap"
 
 
@@ -72,10 +85,9 @@ async def from_server(kubeconfig: str | None, settings: Settings) -> Cluster:
     session = await Session.connect(kubeconfig or settings.kubeconfig, clock=clock)
     notes: list[str] = []
     try:
-        texts = await _texts_there(session, settings)
-        notes += [] if texts else [_NO_POLICIES]
-        frameworks, bundle = ruled(settings, texts, new_compiler())
         hosts = await list_all(session, nodes())
+        there = await list_all(session, pods())
+        frameworks, bundle = await _rules(session, settings, (len(hosts), len(there)), notes)
         objects: list[Any] = [*await list_all(session, namespaces()), *hosts]
         for kind in KINDS:
             try:
@@ -84,7 +96,6 @@ async def from_server(kubeconfig: str | None, settings: Settings) -> Cluster:
                 continue  # a kind that this server does not have
             except StatusError as refused:
                 notes.append(f"{kind.resource().name} are left out: {refused}")
-        there = await list_all(session, pods())
     finally:
         await session.close()
     signals = await _samples(settings, bundle, hosts, clock, notes)
@@ -114,25 +125,64 @@ def _texts_of(settings: Settings) -> Texts | None:
     return found or None
 
 
-async def _texts_there(session: KubeClient, settings: Settings) -> Texts | None:
-    """The policies of all sources that the settings name."""
+async def _rules(
+    session: Session, settings: Settings, there: tuple[int, int], notes: list[str]
+) -> tuple[Frameworks, Bundle]:
+    """What decides in a scheduler of these settings, in a cluster of so many nodes and pods.
+
+    Raises:
+        click.ClickException: none of its policies is any good.
+        ConfigError: its profiles cannot be used.
+        KubeError: the server cannot be asked.
+    """
     policies = settings.berth.policies
-    found: dict[str, str | bytes] = dict(_texts_of(settings) or {})
-    for section in policies.all_sources:
-        if section.dir is not None:
-            continue
-        namespace, _, name = (section.config_map or f"{section.namespace}/").partition("/")
-        there = await list_all(session, config_maps(namespace, name, section.selector or ""))
-        if name and not there:
-            raise click.ClickException(f"there is no ConfigMap {section.config_map}")
-        for one in there:
-            folder = f"{namespace}/{one.metadata.name}/" if policies.in_folders else ""
-            found |= _within(folder, files_of(one))
-    if policies.tenants is not None:
-        for one in await list_all(session, config_maps("", policies.tenants.config_map)):
-            folder = f"{one.metadata.namespace}/{one.metadata.name}/"
-            found |= _within(folder, files_of(one)) if policies.tenant_of(folder) else {}
-    return found or None
+    if policies.tenants is None and all(one.dir is not None for one in policies.all_sources):
+        texts = _texts_of(settings)
+        notes += [] if texts else [_NO_POLICIES]
+        return ruled(settings, texts, new_compiler())
+    profiles = make_profiles(settings)
+    in_force = InForce(
+        settings,
+        Ears(lambda _, __: None, lambda _, __: (), lambda: None),
+        profiles,
+        clock=SystemClock(),
+        telemetry=Telemetry(),
+        there=lambda: there,
+        load=lambda: Load(0, 0),
+    )
+    await _fed(in_force, session, policies.state)
+    bundle = in_force.bundle
+    refused = [
+        (source, why)
+        for source in in_force.sources
+        if (why := in_force.reloader_of(source).refusal_of(source)) is not None
+    ]
+    if bundle is None:
+        raise click.ClickException("\n".join(why.text for _, why in refused))
+    for source, why in refused:
+        kept = source.title in in_force.reloader_of(source).kept()
+        instead = "its last good texts are in force" if kept else "none of its rules is in force"
+        notes.append(f"{why.summary}; {instead}")
+    return chain.frameworks_of(profiles, bundle, worlds=settings_worlds(settings)), bundle
+
+
+async def _fed(in_force: InForce, session: Session, state: str | None) -> None:
+    """Gives it what the sources have now, and what was kept of them; nothing is written."""
+    keeper = None
+    if state is not None:
+        namespace, _, name = state.partition("/")
+        wiring = Wiring(SystemClock(), Telemetry(), Random())
+        keeper = Keeper(session, wiring, namespace=namespace, name=name)
+    in_force.connect(None, keeper, lambda: False)
+    for resource, handler in in_force.watched:
+        for one in await list_all(session, resource):
+            handler.on_add(one)
+        handler.on_synced()
+    if keeper is not None:
+        await in_force.restore(asyncio.sleep)
+    busy = [True]
+    while any(busy):
+        busy = [one.step(math.inf) for one in in_force.background]
 
 
 def _within(folder: str, texts: Texts) -> dict[str, str | bytes]:

@@ -16,7 +16,10 @@ else:
     _new_loop = uvloop.new_event_loop
 
 _T = TypeVar("_T")
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# A terminal that closes ends it like the others, unless whoever started it asked for the contrary
+# (nohup).
+_HANGUP = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else set()
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, *_HANGUP)
 
 
 def run_in_loop(main: Coroutine[Any, Any, _T]) -> _T:
@@ -37,7 +40,9 @@ def run_until_told(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -
 
 @contextlib.contextmanager
 def until_told() -> Iterator[asyncio.Event]:
-    """An event that SIGTERM and SIGINT set; from its end on they are ignored, as the process ends.
+    """An event that SIGTERM, SIGINT and SIGHUP set.
+
+    From its end on they are ignored, as the process ends.
 
     To be entered in the main thread, inside the running loop. It stands apart from
     `loop.add_signal_handler`, which cannot be left in peace: a closing loop closes the descriptor

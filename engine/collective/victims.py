@@ -343,7 +343,8 @@ def _tell_rooms(
     for at in some.tolist():
         first, words = others.get(int(plans.rows[at]), (False, ()))
         short = [one.short for one, left in zip(rooms.each, spare, strict=True) if left[at] < 0]
-        plans.reasons.update(words if first or not short else short)
+        # Several amounts may be short for one reason.
+        plans.reasons.update(set(words if first or not short else short))
 
 
 # ---- node by node --------------------------------------------------------------------------------

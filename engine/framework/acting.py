@@ -64,6 +64,8 @@ class Acts:
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     how: Binding = _BY_US
+    said_by: str = ""
+    """The plugin that said how."""
     handed: tuple[Effect, ...] = ()
     """What hands the pod to who binds it, if that is not us."""
     pre_bind: tuple[Effect, ...] = ()
@@ -207,7 +209,7 @@ class Actors:
             labels.update(bound.labels)
             effects.extend(bound.effects)
             before.extend(bound.events)
-        how = self._how(guard, pod, snapshot)
+        said_by, how = self._how(guard, pod, snapshot)
         handed: Sequence[Effect] = ()
         if how.by:
             binder = self._binders.get(how.by)
@@ -225,15 +227,16 @@ class Actors:
             annotations=annotations,
             labels=labels,
             how=how,
+            said_by=said_by,
             handed=tuple(handed),
             pre_bind=tuple(effects),
             before=tuple(before),
             after=tuple(after),
         )
 
-    def _how(self, guard: Guard, pod: PodInfo, snapshot: Snapshot) -> Binding:
+    def _how(self, guard: Guard, pod: PodInfo, snapshot: Snapshot) -> tuple[str, Binding]:
         for name, bind in self._bind:
             how: Binding | None = guard(name, "Bind", bind, pod, snapshot)
             if how is not None:
-                return _BY_US if how.by == DEFAULT_BINDER else how
-        return _BY_US
+                return name, _BY_US if how.by == DEFAULT_BINDER else how
+        return "", _BY_US

@@ -103,8 +103,7 @@ class Rescuers:
                     continue
                 going = [one.pod.uid for one in result.evictions]
                 helps = result.status.ok and result.nominated
-                if not helps or any(map(cache.is_assumed, going)):
-                    # One that is not on its node yet cannot be thought away.
+                if not helps:
                     waits |= result.nominated is None
                     spare -= 1
                     continue

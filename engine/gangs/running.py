@@ -36,6 +36,7 @@ from engine.basis import Basis
 from engine.choice import Chosen, Refused
 from engine.collective.gangs import why_stopped, why_unfit, why_waiting
 from engine.collective.packing import Found, Steps
+from engine.display import but_digits
 from engine.eventhandlers import POD_FREED, on_node
 from engine.evictions import Evictions
 from engine.framework.decision import Decision
@@ -48,12 +49,15 @@ from engine.gangs.rescue import Rescuers
 from engine.gangs.slices import Absent, OutdatedError, Unpromised, in_slices
 from engine.gangs.telling import Telling
 from engine.gangs.turn import Hold, Turn, rank_of
+from engine.notices import said
 from engine.placement import Placement
 from engine.planning import Rehearsal, emptiest, plan
 from engine.queue import QueuedPod, SchedulingQueue, SubQueue
 from engine.setbacks import Setbacks
 
 _NAMED: Final = 5
+_FEW: Final = 16
+"""Members that are told each number anew."""
 _ABSENT: Final = (SubQueue.GATED, SubQueue.IN_FLIGHT, SubQueue.WAITING)
 
 
@@ -115,6 +119,8 @@ class Gangs:
             # Who is told of a group that is not there is told of it when it comes, too.
             unknown = gang.minimum != gang.minimum
             self.setbacks.reject(queued, why, frozenset({plugin}), alone=unknown)
+            if not snapshot.now < gang.rests_until:  # what they know of the attempt says more
+                self._tell_others(turn, why)
             return True
         if turn.reserved >= gang.minimum and gang.domain is None:
             return False
@@ -190,6 +196,18 @@ class Gangs:
             why += f"; {_named(held)} held by a gate" if held else ""
             why += f"; {_named(going)} waiting for its victims to be gone" if going else ""
         return None if why is None else f"{why} ({gang.place})"
+
+    def _tell_others(self, turn: Turn, why: str) -> None:
+        """Members that wait, too, are told what the one was told whose turn it was.
+
+        Of many only those that know of another reason: the number of members that there are
+        changes with each that comes, and each told is an Event.
+        """
+        others = [one.pod for one in turn.members[1:] if one.where is not SubQueue.ACTIVE]
+        same = str if len(others) <= _FEW else but_digits
+        for pod in others:
+            if same(said(pod)) != same(why):
+                self.setbacks.notices.report(pod, "Unschedulable", why)
 
     # ---- one attempt
 

@@ -78,14 +78,17 @@ class Absent:
         self._uids.clear()
 
     def _leave(self, uid: str) -> None:
-        cache, back, node = self._cache, self._back, self._cache.node_of(uid) or ""
-        row, waiting = cache.pod_row(uid), cache.waiting.get(uid)
+        cache, back, row = self._cache, self._back, self._cache.pod_row(uid)
+        if row < 0:
+            return
+        pod, node, waiting = cache.pods.pod(row), cache.node_of(uid) or "", cache.waiting.get(uid)
         if waiting is not None:
-            back += [partial(cache.wait, waiting),
-                     partial(cache.assume, waiting.pod, node, waiting.since)]  # fmt: skip
+            back.append(partial(cache.wait, waiting))
+        if cache.is_assumed(uid):
+            back.append(partial(cache.assume, pod, node, pod.assumed_at))
             cache.forget(uid)
-        elif row >= 0 and not cache.is_assumed(uid):
-            back.append(partial(cache.add_pod, cache.pods.pod(row), node))
+        else:
+            back.append(partial(cache.add_pod, pod, node))
             cache.remove_pod(uid)
 
 

@@ -11,16 +11,13 @@ from engine.framework.events import Resource as Wakes
 from engine.kube.session import segment
 from engine.kube.sharing import PodSharing
 from engine.objects import (
-    WORKLOADS,
     ConfigMap,
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
     ElasticQuota,
-    FinishedPod,
     GangFailure,
     Identity,
-    Lease,
     Namespace,
     Node,
     PersistentVolume,
@@ -36,6 +33,7 @@ from engine.objects import (
     StorageClass,
     VolumeAttachment,
 )
+from engine.ondemand import WORKLOADS, FinishedPod, Lease
 
 
 class KubeObject(Protocol):

@@ -195,9 +195,10 @@ class PolicyPlugin:
         return min(snapshot.now + soonest, self._gangs.turns_at(pod, snapshot)) + _PAST
 
     def _deciding(self) -> tuple[RuleBase, ...]:
-        """The rules that can turn a pod away, wherever they are asked."""
+        """The rules that can turn a pod away, or only pretend, wherever they are asked."""
         plan = self.plan
-        return (*plan.gates, *plan.prefilters, *plan.filters, *plan.reserves, *plan.permits)
+        before = (*plan.gates, *plan.prefilters, *plan.filters)
+        return (*before, *plan.reserves, *plan.permits, *plan.binds)
 
     # ---- before the queue
 

@@ -13,14 +13,8 @@ from dsl.schema import FIELDS
 from dsl.types import MISSING, Kind
 from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PodInfo
 from engine.framework.workloads import controller_of, workload_of
-from engine.objects import (
-    Container,
-    FinishedPod,
-    Namespace,
-    ResourceList,
-    ResourceRequirements,
-    Toleration,
-)
+from engine.objects import Container, Namespace, ResourceList, ResourceRequirements, Toleration
+from engine.ondemand import FinishedPod
 from engine.quantity import resource_amount
 
 GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"

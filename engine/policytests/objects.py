@@ -26,22 +26,18 @@ from engine.framework.podinfo import (
 )
 from engine.framework.workloads import TEMPLATES, pod_of_manifest, top_owner
 from engine.objects import (
-    WORKLOADS,
     CSINode,
     ElasticQuota,
-    FinishedPod,
     GangFailure,
     Identity,
-    Lease,
     Namespace,
     Node,
     Pod,
     PodDisruptionBudget,
     PodGroup,
-    Workload,
     from_builtins,
-    scale_kind,
 )
+from engine.ondemand import WORKLOADS, FinishedPod, Lease, Workload, scale_kind
 from engine.policy.elsewhere import LEASES
 
 Tree = dict[str, Any]
@@ -83,6 +79,7 @@ _WIRES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
             "namespace": "metadata.namespace",
             "created": "metadata.creationTimestamp",
             "min_member": "spec.minMember",
+            "min_resources": "spec.minResources",
             "schedule_timeout": "spec.scheduleTimeoutSeconds",
         },
     }

@@ -56,6 +56,7 @@ from itertools import count, islice
 from typing import Final, assert_never
 
 from engine.clock import Clock
+from engine.display import but_digits
 from engine.framework.events import (
     EVERYTHING,
     Action,
@@ -100,7 +101,6 @@ MOST_TOLD: Final = 256
 """Pods whose owners are told what one of their class was rejected for."""
 
 _TELL_GATED_AGAIN: Final = 30.0
-_NO_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
 
 
 @dataclass(slots=True)
@@ -360,7 +360,7 @@ class SchedulingQueue:
         that is new speaks for itself alone: of a burst each might tell all before it.
         """
         group = self._parked.rejected.get(queued)
-        words = words.translate(_NO_DIGITS)
+        words = but_digits(words)
         if group is None or group.told == words or (group.told and queued.rejections == 1):
             return []
         group.told = words

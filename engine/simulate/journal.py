@@ -28,7 +28,8 @@ from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import FloatColumn, QueueTimes, Snapshot, Waiting
 from engine.kube.resources import STRUCTS
-from engine.objects import FinishedPod, Namespace, Node, Pod, from_builtins
+from engine.objects import Namespace, Node, Pod, from_builtins
+from engine.ondemand import FinishedPod
 from engine.simulate.lab import Lab
 from engine.simulate.samples import Columns, Samples, Values
 

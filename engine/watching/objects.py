@@ -20,7 +20,8 @@ from engine.kube.reflector import Handler, Reflector
 from engine.kube.resources import Resource
 from engine.kube.session import KubeClient, segment
 from engine.kube.wiring import Wiring
-from engine.objects import Described, object_key
+from engine.objects import object_key
+from engine.ondemand import Described
 from engine.signals.samples import Series
 from engine.signals.spec import Question
 from engine.signals.store import SignalStore

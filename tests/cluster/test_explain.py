@@ -123,3 +123,46 @@ def test_a_pod_that_went_elsewhere_is_told_who_outvoted_the_policy(cluster):
     told = json.loads(cluster.explained("pod", f"{cluster.namespace}/web", "--format", "json"))
     assert (told["on"], told["node"]) == ("small", "large")
     assert [one["node"] for one in told["best"]] == ["large", "small"]
+
+
+def test_what_is_broken_of_others_counts_as_it_does_in_the_scheduler(
+    cluster, control_plane, namespace, tmp_path
+):
+    """The last good texts of a source, no rules of a namespace that never had good ones."""
+
+    def write(name, text):
+        body = {"metadata": {"name": name}, "data": {"a.policy": text}}
+        path = f"/api/v1/namespaces/{namespace}/configmaps"
+        if control_plane.request("PUT", f"{path}/{name}", body)[0] == 404:
+            assert control_plane.request("POST", path, body)[0] == 201
+
+    policies = {
+        "configMap": f"{namespace}/own",
+        "state": f"{namespace}/kept",
+        "tenants": {"configMap": "team", "namespaces": [namespace]},
+    }
+    document = {"apiVersion": "berth.dev/v1", "kind": "BerthConfiguration", "policies": policies}
+    config = tmp_path / "berth.yaml"
+    config.write_text(yaml.safe_dump(document))
+    write("own", "filter: node.name is small\n")
+    write("team", "nonsense\n")
+    berth = Berth(control_plane, tmp_path / "other", "--config", config, "--scheduler-name=other")
+    try:
+        berth.start()
+        write("own", "more nonsense\n")
+        berth.wait_for_log(f"ConfigMap {namespace}/own was refused")
+        kept = f"/api/v1/namespaces/{namespace}/configmaps/kept-last-good"
+        wait_until("they are kept", lambda: control_plane.request("GET", kept)[0] == 200)
+        control_plane.request("POST", cluster.path, pod("web", namespace, "other", cpu="3"))
+        words = ("explain", "pod", f"{namespace}/web", "--scheduler-name", "other")
+        files = ("--config", config, "--kubeconfig", control_plane.kubeconfig_file())
+        result = CliRunner().invoke(main, [*words, *map(str, files)])
+    finally:
+        berth.process.stop(seconds=5)
+    assert result.exit_code == 0, result.output
+    assert "small would fit with 1 more cpu" in result.stdout
+    own, team = f"note: ConfigMap {namespace}/own", f"note: ConfigMap {namespace}/team"
+    [of_own] = [line for line in result.stderr.splitlines() if line.startswith(own)]
+    [of_team] = [line for line in result.stderr.splitlines() if line.startswith(team)]
+    assert of_own.endswith("its last good texts are in force")
+    assert of_team.endswith("none of its rules is in force")

@@ -335,6 +335,17 @@ def test_a_lost_nomination_frees_its_node_for_lesser_pods(
     assert (world.where("waits") is SubQueue.BACKOFF) is woken
 
 
+@pytest.mark.parametrize(("node", "woken"), [("n1", False), ("n2", True)])
+def test_a_pod_that_was_promised_another_node_than_it_has_frees_that_one(
+    world: World, node: str, woken: bool
+) -> None:
+    world.pods.on_add(pod("waits"))
+    world.reject_next("Fit")
+    world.pods.on_add(pod(priority=5, nominated="n1"))
+    world.pods.on_update(pod(priority=5, nominated="n1"), pod(priority=5, nominated="n1", on=node))
+    assert (world.where("waits") is SubQueue.BACKOFF) is woken
+
+
 def test_a_namespace_wakes_its_own_pods(world: World) -> None:
     world.pods.on_add(pod())
     world.reject_next("Policy")

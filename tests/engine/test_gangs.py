@@ -19,7 +19,7 @@ from tests.builders import make_node
 from tests.engine.plugins.volumes import builders as volumes
 from tests.engine.policy.builders import chain, policies
 from tests.engine.test_preemption import being_deleted
-from tests.engine.test_scheduler import BOUND, REFUSED, UNKNOWN, World, in_a_loop, until
+from tests.engine.test_scheduler import BOUND, GONE, REFUSED, UNKNOWN, World, in_a_loop, until
 
 GANG = "gang: by pod.label[gang] min number(pod.label[size])"
 
@@ -295,6 +295,25 @@ async def test_a_gang_takes_the_place_of_less_important_pods_and_starts_as_they_
     assert len(made.edge.binds) == 3
     assert len(made.cache.nominations) == 0
     assert await evicted(made) == ["low-n1", "low-n2"]
+
+
+@in_a_loop
+async def test_a_gang_takes_the_place_of_a_pod_that_is_being_bound():
+    made = world(nodes=("n1", "n2"))
+    answer = asyncio.get_running_loop().create_future()
+    made.edge.bind_answers.append(answer)
+    less = made.comes("less", cpu="1500m")
+    made.scheduler.work()
+    for number in range(2):
+        member(made, "a", number, size=2, priority=10)
+    await until(lambda: not made.scheduler.work() and made.edge.evictions)
+    assert made.edge.evictions == ["less"]
+    assert "gang a: preempts on" in condition(made, "a-1")
+    answer.set_result(GONE)
+    deleted(made, less)
+    made.clock.advance(11.0)
+    await made.turn()
+    assert sorted(made.edge.binds)[:2] == [("a-0", "n1"), ("a-1", "n2")]
 
 
 @in_a_loop
@@ -737,6 +756,21 @@ async def test_a_group_that_comes_and_wants_more_is_told_to_all_members():
     await made.turn()
     words = {condition(made, f"t-{number}") for number in range(3)}
     assert words == {"gang train has 3 of the 4 members that it needs (p.policy:1)"}
+
+
+@pytest.mark.parametrize("members", [3, 20])
+@in_a_loop
+async def test_members_that_wait_are_told_what_stops_their_gang_now(members):
+    made = world(nodes=("n1",))
+    pods = await gang(made, "a", members, size=members)
+    assert f"gang a: 1 of the {members} members that it needs fit" in condition(made, "a-0")
+    deleted(made, pods[-1])
+    deleted(made, pods[-2])
+    member(made, "a", members, size=members)
+    await made.turn()
+    words = f"gang a has {members - 1} of the {members} members that it needs (p.policy:1)"
+    told = {condition(made, f"a-{number}") for number in (*range(members - 2), members)}
+    assert told == {words}
 
 
 def labelled(made, number, **how):

@@ -660,7 +660,14 @@ def test_every_attribute_and_expectation_has_a_row_here():
         "pod": {*POD, *GIVEN, "chosen", "waited"},
         "namespace": {"label", "annotation", "metric"},
         "workload": {"replicas", "label", "annotation", "metric"},
-        "group": {"namespace", "min_member", "schedule_timeout", "created", "last_failure"},
+        "group": {
+            "namespace",
+            "min_member",
+            "min_resources",
+            "schedule_timeout",
+            "created",
+            "last_failure",
+        },
         "quota": {"min", "max"},
         "pdb": {"namespace", "label", "allowed"},
     }

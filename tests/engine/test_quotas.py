@@ -500,3 +500,17 @@ async def test_accounts_follow_what_becomes_of_pods(changes):
     await settle(made)
     assert made.placed("new")
     assert msgspec.structs.asdict(pod)["metadata"].name == "r"
+
+
+@in_a_loop
+async def test_a_quota_is_counted_once_for_each_node_that_it_keeps_from_being_emptied():
+    made = Quotas(ELASTIC, nodes=("n1", "n2"), cpu="2", a=("2", "4"), b=("2", "4"))
+    for name, node, namespace in (("a1", "n1", "a"), ("a2", "n1", "a"), ("a3", "n2", "a"),
+                                  ("b1", "n2", "b")):  # fmt: skip
+        made.runs(name, namespace, node=node)
+    made.comes("p", namespace="a", cpu="3", priority=10)
+    await settle(made)
+    assert made.words("p").endswith(
+        "preemption (p.policy:1): 0/2 nodes are available: 2 Insufficient cpu,"
+        " 2 quota of a: no more cpu: 3 used, 3 asked for, at most 4."
+    )

@@ -19,7 +19,8 @@ from engine.framework.snapshot import QueueTimes
 from engine.kube.errors import NotFound, StatusError
 from engine.kube.session import Response
 from engine.kube.wiring import Wiring
-from engine.objects import FinishedPod, Pod, from_builtins
+from engine.objects import Pod, from_builtins
+from engine.ondemand import FinishedPod
 from engine.policy.findings import new_compiler
 from engine.policy.needs import Field, Needs, needs_of
 from engine.policy.podreads import finished_at

@@ -35,15 +35,38 @@ with asyncio.Runner(loop_factory=Loop) as runner:
 os.kill(os.getpid(), number)
 print("ended")
 """
+NOHUP = """
+import asyncio, os, signal
+
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+from engine.cli.loop import until_told
+
+async def main():
+    with until_told() as told:
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.sleep(0.1)
+        print(told.is_set())
+
+asyncio.run(main())
+"""
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_process_that_is_told_again_while_it_ends_ends_as_if_told_once(number):
+def ends(program, *arguments):
     ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(int(number))],
+        [sys.executable, "-c", program, *arguments],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "told\nended\n", "")
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_process_that_is_told_again_while_it_ends_ends_as_if_told_once(number):
+    assert ends(PROGRAM, str(int(number))) == (0, "told\nended\n", "")
+
+
+def test_a_terminal_that_closes_does_not_end_what_was_started_with_nohup():
+    assert ends(NOHUP) == (0, "False\n", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 
 from engine.config import BerthDocument
@@ -16,7 +17,7 @@ from engine.policy.plugin import Worlds
 from engine.queue import SubQueue
 from engine.telemetry import ATTEMPTS
 from tests.builders import default_plugins, make_node
-from tests.engine.policy.builders import compiled, compiler
+from tests.engine.policy.builders import chain, compiled, compiler
 from tests.engine.test_preemption import settle
 from tests.engine.test_scheduler import BOUND, REFUSED, World, in_a_loop
 
@@ -47,8 +48,6 @@ async def test_a_gate_holds_a_pod_until_it_is_changed():
 
 
 def _annotated(pod, **annotations):
-    import msgspec  # noqa: PLC0415 - here only
-
     meta = msgspec.structs.replace(pod.metadata, annotations=annotations)
     return msgspec.structs.replace(pod, metadata=meta)
 
@@ -285,6 +284,26 @@ async def test_a_dry_run_binds_nothing_and_says_so():
     assert made.assigned("a") is None
     note = "Would assign default/a to n1; dry run, nothing was bound"
     assert ("a", "Normal", "DryRun", note) in made.edge.events
+    assert made.edge.conditions == [("a", "DryRun", note)]
+
+
+@pytest.mark.parametrize("how", ["rules", "label", "time"])
+@in_a_loop
+async def test_a_pod_that_was_only_pretended_to_be_bound_is_when_no_rule_says_so_any_more(how):
+    made = world('bind: pod.label sandbox and now < time("2025-03-01T10:01:00Z") -> dry run\n')
+    pods = [made.comes(name, labels={"sandbox": "yes"}) for name in ("a", "b")]
+    await made.turn()
+    assert made.edge.binds == []
+    dry = [name for name, _, why, _ in made.edge.events if why == "DryRun"]
+    assert sorted(dry) == ["a", "b"]
+    if how == "rules":
+        made.scheduler.use(chain({"p.policy": "score: 50\n"}), frozenset({"p"}))
+    for pod in pods if how == "label" else ():
+        meta = msgspec.structs.replace(pod.metadata, labels={})
+        made.handlers.pods.on_update(pod, msgspec.structs.replace(pod, metadata=meta))
+    made.clock.advance(61.0 if how == "time" else 11.0)
+    await made.turn()
+    assert sorted(made.edge.binds) == [("a", "n1"), ("b", "n1")]
 
 
 class Remote:

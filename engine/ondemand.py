@@ -1,0 +1,108 @@
+"""API objects that are watched only while a policy reads them; as `engine.objects` otherwise."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from engine.objects import ContainerStatus, Identity, Known, Part, Pod, PodStatus
+
+
+class Described(Identity, frozen=True):
+    """Who it is, and what it is labelled and annotated with."""
+
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class Scale(Part, frozen=True):
+    """How many pods a workload asks for, where it says so in its `spec`."""
+
+    replicas: int | None = None
+    parallelism: int | None = None
+
+
+class Scheduled(Part, frozen=True):
+    """How many pods a workload asks for, where only its `status` says so."""
+
+    desired_number_scheduled: int | None = None
+
+
+class Workload(Part, frozen=True):
+    """What pods are made from: a Deployment, a Job and their like."""
+
+    metadata: Described = Described()
+    spec: Scale = Scale()
+    status: Scheduled = Scheduled()
+
+    @property
+    def replicas(self) -> int | None:
+        """How many pods it asks for at a time; None where that has no number."""
+        said = (self.spec.replicas, self.spec.parallelism, self.status.desired_number_scheduled)
+        return next((one for one in said if one is not None), None)
+
+
+def scale_kind(kind: str) -> str:
+    """What the objects of a kind of workloads (`Deployment`) are called where they are kept."""
+    return f"{kind}Scale"
+
+
+WORKLOADS: Final = MappingProxyType(
+    {
+        kind: msgspec.defstruct(scale_kind(kind), (), bases=(Workload,), frozen=True)
+        for kind in (
+            "Deployment",
+            "ReplicaSet",
+            "StatefulSet",
+            "DaemonSet",
+            "ReplicationController",
+            "Job",
+            "CronJob",
+        )
+    }
+)
+"""Kinds of workloads -> the struct of each: what is kept of a kind goes by the struct's name."""
+
+
+class LeaseSpec(Part, frozen=True):
+    """`spec` of a lease."""
+
+    renew_time: str | None = None
+
+
+class Lease(Known, frozen=True):
+    """The heartbeat of the node of that name."""
+
+    spec: LeaseSpec = LeaseSpec()
+
+
+class Ended(Part, frozen=True):
+    """How a container ended."""
+
+    finished_at: str | None = None
+
+
+class ContainerState(Part, frozen=True):
+    """What a container is about."""
+
+    terminated: Ended | None = None
+
+
+class EndedContainer(ContainerStatus, frozen=True):
+    """The status of a container of a pod that has finished."""
+
+    state: ContainerState = ContainerState()
+
+
+class FinishedStatus(PodStatus, frozen=True):
+    """`status` of a pod that has finished."""
+
+    container_statuses: list[EndedContainer] | None = None  # type: ignore[assignment]  # a list of more than it asks for
+
+
+class FinishedPod(Pod, frozen=True):
+    """A pod that has finished."""
+
+    status: FinishedStatus = FinishedStatus()
