@@ -107,6 +107,27 @@ def test_policies_that_were_edited_outlive_the_release_that_made_them(control_pl
     assert kept["data"]["mine.policy"] == "# mine"
 
 
+def test_an_edit_in_the_cluster_neither_stops_an_upgrade_nor_is_undone_by_it(control_plane):
+    place = ("--namespace=edited", f"--kubeconfig={control_plane.kubeconfig_file()}")
+    chart = ("edited", manifests.CHART)
+    manifests.helm("install", *chart, "--create-namespace", *place)
+    path = "/api/v1/namespaces/edited/configmaps/policies"
+    mine = {"none.policy": "# mine"}
+    assert control_plane.request("PATCH", path, {"data": mine})[0] == 200
+    for change in ("--set=everyPolicy=true", "--set=replicas=3"):
+        manifests.helm("upgrade", *chart, change, *place)
+        assert control_plane.request("GET", path)[1]["data"] == mine
+    manifests.helm("rollback", "edited", "2", *place)
+    manifests.helm("uninstall", "edited", *place)
+    manifests.helm("install", *chart, *place)
+    assert control_plane.request("GET", path)[1]["data"] == mine
+    of_values = r"--set=policies.files.a\.policy=# of the values"
+    manifests.helm("upgrade", *chart, of_values, *place)
+    with_both = control_plane.request("GET", path)[1]["data"]
+    assert with_both == {**mine, "a.policy": "# of the values"}
+    manifests.helm("uninstall", "edited", *place)
+
+
 @pytest.mark.parametrize("name", ["base", *OVERLAYS])
 def test_an_overlay_has_all_that_is_needed_and_a_configuration_that_is_understood(name):
     found = manifests.objects(manifests.kustomize(name))
