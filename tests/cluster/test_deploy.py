@@ -64,6 +64,7 @@ def test_helm_finds_nothing_to_complain_about():
         ("--set=berth.policies.configMap=a/b", "/berth/policies/configMap"),
         ("--set=berth=null", "missing property 'berth'"),
         ("--set=networkPolicy=null", "missing property 'networkPolicy'"),
+        ("--set=networkPolicy.apiServerPorts=null", "missing property 'apiServerPorts'"),
         ("--set=scheduler.profiles[0].name=x", "schedulerName"),
         ("--set=extraReads[0].resources[0]=secrets", "extraReads"),
         ("--set=networkPolicy.apiServerPorts[0]=0", "apiServerPorts"),
@@ -91,6 +92,24 @@ def test_a_release_of_another_name_and_place_is_whole():
     assert scheduler.leader_election.resource_name == "second-berth"
     assert scheduler.leader_election.resource_namespace == "batch"
     assert berth.policies.config_map == "batch/policies"
+
+
+def test_two_drains_at_once_do_not_take_all_extenders_and_ports_of_prometheus_may_be_none():
+    found = manifests.objects(
+        manifests.template(*EVERYTHING, "--set=networkPolicy.prometheusPorts=null")
+    )
+    budgets = {
+        one["metadata"]["name"]: one["spec"]["selector"]["matchLabels"]
+        for one in found
+        if one["kind"] == "PodDisruptionBudget"
+    }
+    pods = {
+        one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"]
+        for one in found
+        if one["kind"] == "Deployment"
+    }
+    for name in ("berth", "berth-extender"):
+        assert budgets[name].items() <= pods[name].items()
 
 
 def test_policies_that_were_edited_outlive_the_release_that_made_them(control_plane):
