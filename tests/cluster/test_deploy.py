@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,21 @@ def test_two_drains_at_once_do_not_take_all_extenders_and_ports_of_prometheus_ma
     }
     for name in ("berth", "berth-extender"):
         assert budgets[name].items() <= pods[name].items()
+
+
+def test_alerts_are_about_the_schedulers_of_their_release_and_where_there_are_none_they_are_not():
+    def rules(*flags: str) -> list[dict[str, Any]]:
+        more = ("--namespace=batch", *manifests.MONITORED, *flags)
+        rendered = manifests.helm("template", "second", manifests.CHART, *more).stdout
+        return [one for one in manifests.objects(rendered) if one["kind"] == "PrometheusRule"]
+
+    [found] = rules()
+    asked = [one["expr"] for group in found["spec"]["groups"] for one in group["rules"]]
+    for expression in asked:
+        selected = re.findall(r"\{(.*?)\}", expression)
+        assert selected
+        assert all('job="berth", namespace=~"|batch"' in one for one in selected)
+    assert not rules("--set=replicas=0")
 
 
 def test_policies_that_were_edited_outlive_the_release_that_made_them(control_plane):
