@@ -257,10 +257,18 @@ class Front:
             status["lease"] = {"name": elector.title, "holder": elector.holder}
         if self.in_force is not None:
             status["policies"] = self.in_force.status(self.in_force.bundle)
-        status["metrics"] = {
-            one.name: {"ageSeconds": one.age_seconds, "series": one.series, "error": one.error}
-            for one in self.signals.status()
-        }
+        metrics: dict[str, Any] = {}
+        for one in self.signals.status():
+            # Two policies may define one name apart.
+            metrics[one.id if one.name in metrics else one.name] = {
+                "query": one.query,
+                "ageSeconds": one.age_seconds,
+                "series": one.series,
+                "matched": one.matched,
+                "unmatched": one.unmatched,
+                "error": one.error,
+            }
+        status["metrics"] = metrics
         status["watches"] = {
             one.name: {
                 "phase": one.phase.value,
