@@ -308,11 +308,16 @@ class Session:
             ConfigError: there is none.
         """
         configuration = Configuration()
-        try:
+
+        async def load() -> None:
             load_incluster_config(client_configuration=configuration)
+
+        try:
+            await load()
         except _BAD_CONFIG as error:
             raise ConfigError(f"service account: {cause(error)}") from error
-        return cls(configuration, clock=clock)
+        _check_url(configuration.host, "KUBERNETES_SERVICE_HOST and _PORT:")
+        return cls(configuration, clock=clock, reload=load)
 
     async def close(self) -> None:
         """Closes all connections."""

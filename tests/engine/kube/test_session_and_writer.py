@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 from aiohttp import web
+from kubernetes.aio.config import incluster_config
 
 from engine.clock import ManualClock
 from engine.framework.edge import Binder, BindOutcome, EffectWriter, PodStatusWriter
@@ -948,6 +949,45 @@ class TestConfiguration:
     def test_no_service_account(self) -> None:
         with pytest.raises(ConfigError, match="service account"):
             asyncio.run(Session.in_cluster())
+
+    @pytest.fixture
+    def account(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """The folder of the service account of this pod."""
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        for name, file in (("TOKEN", "token"), ("CERT", "ca.crt")):
+            constant = f"{incluster_config.__name__}.SERVICE_{name}_FILENAME"
+            monkeypatch.setattr(constant, str(tmp_path / file))
+        (tmp_path / "token").write_text("old")
+        (tmp_path / "ca.crt").write_bytes(Authority(tmp_path).certificate.read_bytes())
+        return tmp_path
+
+    def test_the_token_of_a_service_account_is_read_again_after_a_401(
+        self, account: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def check(request: web.Request) -> web.StreamResponse:
+            good = request.headers["Authorization"].endswith(" new")
+            (account / "token").write_text("new")
+            return web.Response(status=200 if good else 401)
+
+        async def run() -> None:
+            pair = Authority(account).server("api")
+            tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            tls.load_cert_chain(pair.certificate, pair.key)
+            async with serving(check, tls=tls) as script:
+                monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(script.port))
+                session = await Session.connect()
+                assert (await session.request("GET", "/x")).status == 200
+                await session.close()
+
+        asyncio.run(run())
+
+    @pytest.mark.parametrize("port", ["99999", "https"])
+    def test_a_port_of_the_environment_that_is_none_is_told(
+        self, account: Path, port: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+        with pytest.raises(ConfigError, match=f"_PORT: 'https://127.0.0.1:{port}' is not an http"):
+            asyncio.run(Session.connect())
 
     def test_unreachable_is_one_line(self) -> None:
         async def run() -> None:
