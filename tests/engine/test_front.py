@@ -147,6 +147,21 @@ def test_without_a_cluster_it_is_alive_and_not_ready():
     run(main)
 
 
+def test_who_is_stopped_before_all_is_listed_does_not_say_that_it_was(caplog):
+    async def main():
+        async with embedded() as cluster:
+            nobody = cluster.kubeconfig()
+            nobody["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
+            served = Served(cluster, settings_of(cluster), nobody)
+            await served.until_told("/readyz/sched-handler-sync", (500, "[-]sched-handler-sync"))
+            served.stop.set()
+            await served.task
+
+    with caplog.at_level("INFO"):
+        run(main)
+    assert "Caches are filled" not in caplog.text
+
+
 def test_the_configuration_that_is_shown_is_one_that_can_be_read(tmp_path):
     file, again = tmp_path / "config.yaml", tmp_path / "again.yaml"
     file.write_text(
