@@ -167,7 +167,8 @@ def warn_of_folder(folder: str | None) -> None:
     """Says at once what would else be said when the cluster is there."""
     files = {} if folder is None else policies_in(Path(folder))
     if folder is not None and not files:
-        wrong = "is not there" if files is None else f"has no file whose name ends in {SUFFIX}"
+        missing = "is no folder" if Path(folder).exists() else "is not there"
+        wrong = missing if files is None else f"has no file whose name ends in {SUFFIX}"
         _LOG.warning("folder %s %s: no pod is scheduled until it has one", folder, wrong)
 
 
