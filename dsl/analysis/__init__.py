@@ -3,7 +3,7 @@
 Reads the tree as understood; changes nothing. Where it does not know, it is silent.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from dsl.analysis.cost import cost, over_budget
 from dsl.analysis.facts import FileFacts, Inventory, MetricStock, RuleFacts, Size
@@ -18,9 +18,15 @@ __all__ = ["FileFacts", "Inventory", "MetricStock", "RuleFacts", "Size", "analys
 
 
 def analyse(
-    files: Sequence[FileFacts], size: Size, stock: Inventory | None = None
+    files: Sequence[FileFacts],
+    size: Size,
+    stock: Inventory | None = None,
+    chains: Sequence[Collection[str]] = (),
 ) -> Iterator[Diagnostic | None]:
-    """Yields the findings about the files of one chain; None where a caller may pause."""
+    """Yields the findings about files; None where a caller may pause.
+
+    `chains` are the names of the files that are asked about one pod, if not all of them are.
+    """
     logic = Logic()
     keys = logic.cubes.keys
     for one in files:
@@ -42,5 +48,7 @@ def analyse(
             yield from not_in_stock(one, stock)
             yield from not_sampled(one, stock)
         yield None
-    yield from logic.chain(files)
-    yield from decided(files, logic)
+    together = [[one for one in files if one.file in names] for names in chains]
+    for chain in together or [[*files]]:
+        yield from logic.chain(chain)
+        yield from decided(chain, logic)

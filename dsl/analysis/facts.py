@@ -183,6 +183,11 @@ class FileFacts(Struct, frozen=True, eq=False):
     active: bool = True
     used: UseLine | None = None
 
+    @property
+    def file(self) -> str:
+        """The name of the file of the user's that it is, or came by."""
+        return (self.source if self.used is None else self.used.source).name
+
 
 def warning(
     code: str, message: str, place: tuple[SourceFile, Span], *helps: str, **more: Unpack[_More]
