@@ -29,6 +29,9 @@ from engine.simulate.lab import Lab
 from engine.telemetry import Telemetry
 
 _NO_POLICIES: Final = "no policies: name those in force with --policies or --policy-configmap"
+_IN_FORCE: Final = (
+    "So a running scheduler goes by what was there before; ask it: --scheduler https://HOST:10259"
+)
 
 
 @dataclass(slots=True)
@@ -74,7 +77,10 @@ async def from_server(kubeconfig: str | None, settings: Settings) -> Cluster:
     try:
         texts = await _texts_there(session, settings)
         notes += [] if texts else [_NO_POLICIES]
-        frameworks, bundle = ruled(settings, texts, new_compiler())
+        try:
+            frameworks, bundle = ruled(settings, texts, new_compiler())
+        except click.ClickException as refused:
+            raise click.ClickException(f"{refused.message.rstrip()}\n{_IN_FORCE}") from refused
         hosts = await list_all(session, nodes())
         objects: list[Any] = [*await list_all(session, namespaces()), *hosts]
         for kind in KINDS:

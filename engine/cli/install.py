@@ -60,7 +60,7 @@ def command(
     if dry_run:
         click.echo(text, nl=False)
         return
-    if image is None:
+    if not image:
         raise click.UsageError(
             "--image is needed: where your nodes find what deploy/Dockerfile builds;"
             " --dry-run prints the manifests without"
@@ -73,7 +73,7 @@ def manifests(*, image: str | None, namespace: str, more: Sequence[str] = ()) ->
     folder = _folder()
     texts = [folder.joinpath(name).read_text("utf-8") for name in (*_FILES, *more)]
     text = "---\n".join(texts)
-    if image is not None:
+    if image:
         lines = text.splitlines(keepends=True)
         text = "".join(
             f"{line.partition(_IMAGE)[0]}image: {image}\n" if _IMAGE in line else line

@@ -123,3 +123,13 @@ def test_a_pod_that_went_elsewhere_is_told_who_outvoted_the_policy(cluster):
     told = json.loads(cluster.explained("pod", f"{cluster.namespace}/web", "--format", "json"))
     assert (told["on"], told["node"]) == ("small", "large")
     assert [one["node"] for one in told["best"]] == ["large", "small"]
+
+
+def test_where_the_texts_are_refused_it_is_said_who_knows_the_rules_in_force(cluster):
+    path = f"/api/v1/namespaces/{cluster.namespace}/configmaps/policies"
+    broken = {"data": {"net.policy": "filter: node.lable test=test\n"}}
+    assert cluster.api.request("PATCH", path, broken)[0] == 200
+    result = CliRunner().invoke(main, ["explain", "pod", "a/b", *cluster._flags])
+    assert result.exit_code == 1
+    assert "did you mean `node.label`?" in result.output
+    assert "So a running scheduler goes by what was there before; ask it: --sch" in result.output

@@ -50,8 +50,9 @@ def test_another_image_and_namespace():
     assert {one["metadata"].get("namespace", "batch") for one in found} == {"batch"}
 
 
-def test_an_image_that_no_node_can_pull_is_not_put_into_a_cluster():
-    done = CliRunner().invoke(main, ["install"])
+@pytest.mark.parametrize("image", [[], ["--image", ""]])
+def test_an_image_that_no_node_can_pull_is_not_put_into_a_cluster(image):
+    done = CliRunner().invoke(main, ["install", *image])
     assert done.exit_code == 2
     assert "--image is needed" in done.output
 
