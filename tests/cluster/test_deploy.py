@@ -128,6 +128,35 @@ def test_alerts_are_about_the_schedulers_of_their_release_and_where_there_are_no
     assert not rules("--set=replicas=0")
 
 
+@pytest.mark.parametrize(
+    ("flags", "said", "unsaid"),
+    [
+        ([], ["deployment/berth\n", "edit configmap policies"], ["print-config", "WARNING"]),
+        (
+            [
+                "--set=replicas=0",
+                "--set=extender.enabled=true",
+                "--set=extender.certificateSecret=x",
+            ],
+            ["deployment/berth-extender\n", "--url https://berth-extender.berth-system.svc\n"],
+            ["spec.schedulerName", "berth status"],
+        ),
+        (
+            ["--set=berth.policies.sources[0].configMap=berth-system/a"],
+            ["berth status berth-system/berth"],
+            ["edit configmap"],
+        ),
+        (["--set=scheduler.leaderElection.leaderElect=false"], ["WARNING: 2 replicas without"], []),
+    ],
+)
+def test_notes_say_what_is_there(flags, said, unsaid):
+    place = ("--namespace=berth-system", "--dry-run=client")
+    notes = manifests.helm("install", "berth", manifests.CHART, *place, *flags).stdout
+    notes = notes.partition("NOTES:")[2]
+    assert all(one in notes for one in said), notes
+    assert not any(one in notes for one in unsaid), notes
+
+
 def test_policies_that_were_edited_outlive_the_release_that_made_them(control_plane):
     """Whoever takes them out of the values, so that upgrades leave them alone, keeps them."""
     place = ("--namespace=kept", f"--kubeconfig={control_plane.kubeconfig_file()}")
