@@ -94,6 +94,8 @@ def make_plugin(name: str, args: Arguments | None = None) -> Plugin:
 def _in_tree(name: str, args: Arguments) -> Plugin:
     _, make, kind = _IN_TREE[name]
     if kind is not None:
+        if args.get("kind", f"{name}Args") != f"{name}Args":
+            raise ValueError(f"its arguments are of kind {args['kind']}, and not {name}Args")
         # A ValidationError is a ValueError.
         return make(msgspec.convert(dict(args), kind))
     unknown = sorted(set(args) - {"apiVersion", "kind"})
