@@ -18,7 +18,7 @@ import yaml
 from engine.cli import options
 from engine.cli.refusals import reported
 from engine.clock import SystemClock
-from engine.kube.errors import KubeError
+from engine.kube.errors import KubeError, NotFound, StatusError
 from engine.kube.session import Session
 
 _NAMESPACE: Final = "berth-system"
@@ -102,7 +102,16 @@ async def _apply(text: str, kubeconfig: str | None) -> None:
                 body=yaml.safe_dump(item).encode(),
                 content_type=_APPLY,
             )
-            answer.checked()
+            try:
+                answer.checked()
+            except NotFound as absent:
+                kind = f"{item['kind']} ({item['apiVersion']})"
+                raise click.ClickException(
+                    f"{name}: this cluster has no {kind}; install first what brings it, as the"
+                    " Prometheus operator does for --monitoring"
+                ) from absent
+            except StatusError as refused:
+                raise click.ClickException(f"{name}: {refused}") from refused
             click.echo(f"{name} applied")
     finally:
         await session.close()
