@@ -15,6 +15,7 @@ from typing import Any
 import click
 import yaml
 
+from engine import __version__
 from engine.app import App, RunOptions
 from engine.cli import options, runflags
 from engine.cli.logs import log_of_a_process
@@ -71,6 +72,7 @@ _LOG = logging.getLogger("engine")
 @options.LOGGING_FORMAT
 @options.VERBOSITY
 @runflags.STOCK
+@click.version_option(__version__, prog_name="berth")
 @reported(ConfigError, CertificateError, ListenError)
 def command(
     *,
