@@ -37,6 +37,7 @@ from engine.serving.server import Call, NoSuchPageError, Page, Query, Server, Se
 from engine.signals.spec import SignalStatus
 from engine.signals.store import SignalStore
 from engine.telemetry import (
+    ALGORITHM_SECONDS,
     AWAY,
     BINDING,
     BUILD,
@@ -47,9 +48,12 @@ from engine.telemetry import (
     METRIC_AGE,
     METRIC_SERIES,
     PENDING_PODS,
+    POD_ATTEMPTS,
     POLICIES_AWAITED,
     POLICIES_LOADED,
     POLICIES_REFUSED,
+    PREEMPTION_ATTEMPTS,
+    PREEMPTION_VICTIMS,
     QUIET,
     UNSCHEDULABLE_PODS,
     WRITES,
@@ -162,6 +166,9 @@ class Front:
 
     def _measure(self) -> None:
         read, queue, cache = self.telemetry.read, self.queue, self.cache
+        self.telemetry.expect(
+            ALGORITHM_SECONDS, POD_ATTEMPTS, PREEMPTION_ATTEMPTS, PREEMPTION_VICTIMS
+        )
         read(BUILD, lambda: {(__version__,): 1.0})
         read(PENDING_PODS, lambda: _values(self._pending()))
         read(

@@ -140,7 +140,10 @@ def test_without_a_cluster_it_is_alive_and_not_ready():
             await served.until_told("/livez", (200, "ok"))
             code, text = await served.get("/readyz")
             assert (code, "[-]sched-handler-sync failed" in text) == (500, True)
-            assert (await served.get("/metrics"))[0] == 200
+            code, text = await served.get("/metrics")
+            assert code == 200
+            for name in ("preemption_attempts_total", "preemption_victims_count"):
+                assert f"\nscheduler_{name} 0\n" in text
             served.stop.set()
             await served.task
 
