@@ -232,7 +232,7 @@ class App:
                 refresher = self._refresher()
                 if refresher is not None:
                     running.append(group.create_task(refresher.run()))
-                await synced(reflectors, stop)
+                filled = await synced(reflectors, stop)
                 if not self.settings.delay_cache:
                     elector.start(group.create_task)
                 running.append(group.create_task(elector.hurry(stop)))
@@ -241,7 +241,10 @@ class App:
                 sweep()
                 running.append(group.create_task(keep_sweeping(self.scheduler.idle)))
                 names = sorted(one.scheduler_name for one in self._profiles)
-                log.info("Caches are filled; for pods whose schedulerName is %s", ", ".join(names))
+                if filled:
+                    log.info(
+                        "Caches are filled; for pods whose schedulerName is %s", ", ".join(names)
+                    )
                 with collecting():
                     await self.scheduler.run(stop)
                 elects = elector.election.leader_elect

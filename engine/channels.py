@@ -350,8 +350,16 @@ def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
         chain, secret = Path(folder, "tls.crt"), Path(folder, "tls.key")
         chain.write_bytes(certificate)
         secret.write_bytes(key)
-        # Tried apart: a pair that does not match would leave the context with half of it.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(chain, secret)
+        try:
+            # Tried apart: a pair that does not match would leave the context with half of it.
+            # Without a password OpenSSL would ask for one at the terminal.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(chain, secret, password=b"")
+        except ssl.SSLError as error:
+            raise OSError(
+                "the key is not that of the certificate"
+                if error.reason == "KEY_VALUES_MISMATCH"
+                else "no certificate and its key, in PEM and without a password"
+            ) from error
         context.load_cert_chain(chain, secret)
 
 

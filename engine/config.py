@@ -30,7 +30,15 @@ from pydantic.alias_generators import to_camel
 from engine.display import without_user
 from engine.extendersections import ExtenderDocument, checked
 from engine.policysections import PoliciesSection
-from engine.sections import CLOSED, ClientConnection, Duration, LeaderElection, matching
+from engine.sections import (
+    CLOSED,
+    ClientConnection,
+    Duration,
+    LeaderElection,
+    is_address,
+    matching,
+    seconds,
+)
 from engine.spelling import nearest
 
 SCHEDULER_API: Final = "kubescheduler.config.k8s.io/v1"
@@ -46,7 +54,8 @@ _UNUSED: Final = (
 _UNUSED_OF_CLIENT: Final = ("accept_content_types", "content_type", "qps", "burst")
 """Fields that are read and checked, and do not act yet."""
 _UNIT: Final = matching(
-    r"[A-Za-z%]*(/s)?", "is no unit; write one like bytes, cores, percent or bytes/s"
+    r"(bytes|cores|seconds|percent)?(/s)?",
+    "is no unit; write bytes, cores, seconds or percent, each also with /s",
 )
 _LABELS: Final = matching(
     r"[A-Za-z_]\w*( *, *[A-Za-z_]\w*)?",
@@ -59,6 +68,9 @@ _WORDS: Final = {
     "extra_forbidden": "this field is unknown, or not in this version yet",
     "missing": "this field is required",
     "model_type": "expected fields",
+    "string_type": "must be a text; write it in quotes",
+    "string_too_short": "must not be empty",
+    "too_short": "must not be empty",
 }
 """pydantic's kinds of errors that we word ourselves."""
 
@@ -68,11 +80,10 @@ class ConfigError(Exception):
 
 
 def _url(text: str) -> str:
-    if _HOST_AND_PORT.fullmatch(text):
-        return f"http://{text}"
-    if not _URL.fullmatch(text):
+    url = f"http://{text}" if _HOST_AND_PORT.fullmatch(text) else text
+    if not (_URL.fullmatch(url) and is_address(url)):
         raise ValueError(f"{text!r} is no address; write one like http://prometheus:9090")
-    return text
+    return url
 
 
 def _zone(name: str) -> str:
@@ -222,12 +233,21 @@ class SchedulerDocument(_Document):
 class MetricSection(_Document):
     """A metric that policies may read by name."""
 
-    promql: str
+    promql: Annotated[str, Field(min_length=1)]
     by: Annotated[str, AfterValidator(_LABELS)] | None = None
     every: Duration = "15s"
     stale: Duration = "2m"
     default: float | None = Field(default=None, allow_inf_nan=False)
     unit: Annotated[str, AfterValidator(_UNIT)] = ""
+
+    @model_validator(mode="after")
+    def _is_fresh(self) -> Self:
+        if "stale" in self.model_fields_set and seconds(self.stale) < seconds(self.every):
+            raise ValueError(
+                f"stale {self.stale} is shorter than every {self.every}: it would be missing in"
+                " between; write twice as long a time"
+            )
+        return self
 
 
 class PrometheusSection(_Document):
@@ -252,6 +272,8 @@ class PrometheusSection(_Document):
             raise ValueError("username and passwordFile belong together")
         if self.token_file is not None and self.username is not None:
             raise ValueError("tokenFile and username exclude each other; give one")
+        if self.insecure_skip_verify and self.ca_file is not None:
+            raise ValueError("insecureSkipVerify and caFile exclude each other; give one")
         return self
 
 

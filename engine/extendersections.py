@@ -10,11 +10,10 @@ import base64
 import re
 from collections.abc import Sequence
 from typing import Annotated, Final, Self
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
 
-from engine.sections import CLOSED, Duration, matching
+from engine.sections import CLOSED, Duration, is_address, matching
 
 _URL: Final = re.compile(r"https?://[^\s/?#]+[^\s?#]*", re.ASCII)
 _RESOURCE: Final = re.compile(
@@ -24,11 +23,7 @@ _RESOURCE: Final = re.compile(
 
 
 def _url(text: str) -> str:
-    try:
-        wrong = not _URL.fullmatch(text) or not urlsplit(text).hostname or urlsplit(text).port == 0
-    except ValueError:
-        wrong = True
-    if wrong:
+    if not (_URL.fullmatch(text) and is_address(text)):
         raise ValueError(f"{text!r} is no address; write one like http://127.0.0.1:8888/scheduler")
     return text
 

@@ -37,6 +37,7 @@ from engine.serving.server import Call, NoSuchPageError, Page, Query, Server, Se
 from engine.signals.spec import SignalStatus
 from engine.signals.store import SignalStore
 from engine.telemetry import (
+    ALGORITHM_SECONDS,
     AWAY,
     BINDING,
     BUILD,
@@ -47,9 +48,12 @@ from engine.telemetry import (
     METRIC_AGE,
     METRIC_SERIES,
     PENDING_PODS,
+    POD_ATTEMPTS,
     POLICIES_AWAITED,
     POLICIES_LOADED,
     POLICIES_REFUSED,
+    PREEMPTION_ATTEMPTS,
+    PREEMPTION_VICTIMS,
     QUIET,
     UNSCHEDULABLE_PODS,
     WRITES,
@@ -162,6 +166,9 @@ class Front:
 
     def _measure(self) -> None:
         read, queue, cache = self.telemetry.read, self.queue, self.cache
+        self.telemetry.expect(
+            ALGORITHM_SECONDS, POD_ATTEMPTS, PREEMPTION_ATTEMPTS, PREEMPTION_VICTIMS
+        )
         read(BUILD, lambda: {(__version__,): 1.0})
         read(PENDING_PODS, lambda: _values(self._pending()))
         read(
@@ -257,10 +264,18 @@ class Front:
             status["lease"] = {"name": elector.title, "holder": elector.holder}
         if self.in_force is not None:
             status["policies"] = self.in_force.status(self.in_force.bundle)
-        status["metrics"] = {
-            one.name: {"ageSeconds": one.age_seconds, "series": one.series, "error": one.error}
-            for one in self.signals.status()
-        }
+        metrics: dict[str, Any] = {}
+        for one in self.signals.status():
+            # Two policies may define one name apart.
+            metrics[one.id if one.name in metrics else one.name] = {
+                "query": one.query,
+                "ageSeconds": one.age_seconds,
+                "series": one.series,
+                "matched": one.matched,
+                "unmatched": one.unmatched,
+                "error": one.error,
+            }
+        status["metrics"] = metrics
         status["watches"] = {
             one.name: {
                 "phase": one.phase.value,

@@ -36,7 +36,11 @@ async def connect(
     return None
 
 
-async def synced(reflectors: Sequence[Reflector[Any]], stop: asyncio.Event) -> None:
-    """Waits until every first list is in: deciding on half a cluster would be wrong."""
+async def synced(reflectors: Sequence[Reflector[Any]], stop: asyncio.Event) -> bool:
+    """Waits until every first list is in: deciding on half a cluster would be wrong.
+
+    False: it was stopped before.
+    """
     for reflector in reflectors:
         await first(reflector.synced.wait(), stop.wait())
+    return not stop.is_set()

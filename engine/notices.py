@@ -9,7 +9,7 @@ from typing import Final
 
 from engine.display import plain
 from engine.framework.edge import EventSink, PodStatusWriter
-from engine.framework.effects import Emit, SetUnschedulable, pod_event
+from engine.framework.effects import POD_SCHEDULED, Emit, SetUnschedulable, condition, pod_event
 from engine.framework.podinfo import PodInfo
 from engine.queue import QueuedPod
 
@@ -49,14 +49,14 @@ class Notices:
         pod = queued.pod
         if pod.pod.spec.scheduling_gates or not self.leads():
             return
-        why = _why_gated(queued)
+        said = _gated(queued)
+        why = said.message
         log.info('Gated pod="%s" plugin="%s" reason="%s"', pod.key, queued.gating_plugin, why)
-        note = pod_event(pod, "Normal", "SchedulingGated", "Gating", why)
-        self._tell(note, SetUnschedulable(pod, "SchedulingGated", why))
+        self._tell(pod_event(pod, "Normal", said.reason, "Gating", why), said)
 
     def still_gated(self, queued: QueuedPod) -> None:
         """The same where we begin to lead: nothing if the condition says so already."""
-        if not _says(queued.pod, "SchedulingGated", _why_gated(queued)):
+        if not _gated(queued).is_known:
             self.gated(queued)
 
     def waits(self, pod: PodInfo, node: str, why: str) -> None:
@@ -77,21 +77,12 @@ class Notices:
         self.statuses.set_unschedulable(condition)
 
 
-def _why_gated(queued: QueuedPod) -> str:
-    return plain(" ".join(queued.gating_reasons), _MESSAGE)
+def _gated(queued: QueuedPod) -> SetUnschedulable:
+    why = plain(" ".join(queued.gating_reasons), _MESSAGE)
+    return SetUnschedulable(queued.pod, "SchedulingGated", why)
 
 
 def said(pod: PodInfo) -> str:
     """What the pod's condition says, as far as we have heard."""
-    conditions = pod.pod.status.conditions or ()
-    return next((one.message for one in conditions if one.type == "PodScheduled"), "")
-
-
-def _says(pod: PodInfo, reason: str, message: str) -> bool:
-    """True if the pod's condition says exactly this already."""
-    known = "False", reason, message
-    return any(
-        (one.status, one.reason, one.message) == known
-        for one in pod.pod.status.conditions or ()
-        if one.type == "PodScheduled"
-    )
+    known = condition(pod, POD_SCHEDULED)
+    return "" if known is None else known.message

@@ -57,7 +57,7 @@ class SourceSection(_Section):
     config_map: _NAMED | None = None
     selector: Annotated[str, Field(min_length=1)] | None = None
     namespace: Annotated[str, Field(min_length=1)] | None = None
-    dir: str | None = None
+    dir: Annotated[str, Field(min_length=1)] | None = None
     profiles: list[str] = []
 
     @model_validator(mode="after")
@@ -106,7 +106,7 @@ class TenantsSection(_Section):
 class PoliciesSection(_Section):
     """Where policies come from, and what becomes of a bad change."""
 
-    dir: str | None = None
+    dir: Annotated[str, Field(min_length=1)] | None = None
     config_map: _NAMED | None = None
     sources: list[SourceSection] = []
     tenants: TenantsSection | None = None

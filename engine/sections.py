@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Annotated, Final, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 _ONE: Final = r"(\d+(?:\.\d+)?)(ms|min|[smhd])"
@@ -38,12 +39,26 @@ def matching(pattern: str, wrong: str) -> Callable[[str], str]:
 duration_of = matching(
     rf"(?=.*[1-9])(?:{_ONE})+", "is no duration above 0; write one like 15s, 5min or 1m30s"
 )
-Duration = Annotated[str, AfterValidator(duration_of)]
+Duration = Annotated[
+    str,
+    # A bare number lacks its unit, which says more than that it is no text.
+    BeforeValidator(lambda given: str(given) if isinstance(given, int | float) else given),
+    AfterValidator(duration_of),
+]
 
 
 def seconds(duration: str) -> float:
     """How long a `Duration` is: `1m30s` is 90, `1.5s` is 1.5."""
     return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(duration))
+
+
+def is_address(url: str) -> bool:
+    """Whether there can be an HTTP server: a host, and a port that there is."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a bracket that stays open, a port above 65535
+        return False
 
 
 CLOSED: Final = ConfigDict(
@@ -62,8 +77,8 @@ class ClientConnection(_Section):
     kubeconfig: str | None = None
     accept_content_types: str = ""
     content_type: str = "application/vnd.kubernetes.protobuf"
-    qps: Annotated[float, Field(ge=0)] = 50
-    burst: int = 100
+    qps: float = 50
+    burst: Annotated[int, Field(ge=0)] = 100
 
 
 class LeaderElection(_Section):

@@ -289,6 +289,14 @@ class Telemetry:
             one = known[labels] = Histogram(metric.buckets)
         one.observe(value)
 
+    def expect(self, *metrics: Metric) -> None:
+        """They are told from the start, as 0: no rate misses the first event. None has labels."""
+        for metric in metrics:
+            if metric.kind is Kind.HISTOGRAM:
+                self._histograms[metric] = {(): Histogram(metric.buckets)}
+            else:
+                self._labelled[metric] = {(): 0.0}
+
     def read(self, metric: Metric, read: Read) -> None:
         """What is asked for when somebody looks, instead of being counted; the last one holds."""
         self._read[metric] = read

@@ -42,6 +42,9 @@ from engine.telemetry import Telemetry
 # What it says of sources that are no good is among the notes.
 logging.getLogger("engine.inforce").addHandler(logging.NullHandler())
 _NO_POLICIES: Final = "no policies: name those in force with --policies or --policy-configmap"
+_IN_FORCE: Final = (
+    "So a running scheduler goes by what was there before; ask it: --scheduler https://HOST:10259"
+)
 
 
 @dataclass(slots=True)
@@ -158,7 +161,7 @@ async def _rules(
         if (why := in_force.reloader_of(source).refusal_of(source)) is not None
     ]
     if bundle is None:
-        raise click.ClickException("\n".join(why.text for _, why in refused))
+        raise click.ClickException("\n".join([*(why.text for _, why in refused), _IN_FORCE]))
     for source, why in refused:
         kept = source.title in in_force.reloader_of(source).kept()
         instead = "its last good texts are in force" if kept else "none of its rules is in force"

@@ -12,9 +12,9 @@ from typing import Any, Final
 import click
 import yaml
 
-from engine.cli.conversions import Converted, convert
 from engine.cli.refusals import reported, written
 from engine.config import BerthDocument, ConfigError, SchedulerDocument, parse, settings_of
+from engine.plugins.conversions import Converted, convert
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
 from engine.policy.bundle import Refusal, compile_at_once, compile_settings, in_a_line

@@ -74,7 +74,9 @@ def command(*, verbosity: int, url: str | None, print_config: bool, **flags: Any
     """Answers until SIGTERM or SIGINT; decides and writes nothing itself."""
     if print_config:
         scheme = "http" if flags["plain_http"] else "https"
-        own = f"{scheme}://{flags['bind_address']}:{flags['secure_port']}"
+        host = flags["bind_address"]
+        host = f"[{host}]" if ":" in host else host
+        own = f"{scheme}://{host}:{flags['secure_port']}"
         parse("--url", ExtenderDocument, {"urlPrefix": url or own})
         click.echo(stanza(url or own), nl=False)
         return
@@ -128,7 +130,8 @@ def _options(flags: dict[str, Any]) -> RunOptions:
         queue_sort=PluginSet(enabled=[EnabledPlugin(name="PrioritySort")]),
         bind=PluginSet(enabled=[EnabledPlugin(name="DefaultBinder")]),
     )
-    profile = ProfileDocument(scheduler_name=flags["scheduler_name"], plugins=only)
+    of = {"schedulerName": flags["scheduler_name"], "plugins": only}
+    profile = parse("--scheduler-name", ProfileDocument, of)
     settings = settings.model_copy(
         update={
             "profiles": (profile,),

@@ -18,7 +18,7 @@ import yaml
 from engine.cli import options
 from engine.cli.refusals import reported
 from engine.clock import SystemClock
-from engine.kube.errors import KubeError
+from engine.kube.errors import KubeError, NotFound, StatusError
 from engine.kube.session import Session
 
 _NAMESPACE: Final = "berth-system"
@@ -60,7 +60,7 @@ def command(
     if dry_run:
         click.echo(text, nl=False)
         return
-    if image is None:
+    if not image:
         raise click.UsageError(
             "--image is needed: where your nodes find what deploy/Dockerfile builds;"
             " --dry-run prints the manifests without"
@@ -73,7 +73,7 @@ def manifests(*, image: str | None, namespace: str, more: Sequence[str] = ()) ->
     folder = _folder()
     texts = [folder.joinpath(name).read_text("utf-8") for name in (*_FILES, *more)]
     text = "---\n".join(texts)
-    if image is not None:
+    if image:
         lines = text.splitlines(keepends=True)
         text = "".join(
             f"{line.partition(_IMAGE)[0]}image: {image}\n" if _IMAGE in line else line
@@ -102,7 +102,16 @@ async def _apply(text: str, kubeconfig: str | None) -> None:
                 body=yaml.safe_dump(item).encode(),
                 content_type=_APPLY,
             )
-            answer.checked()
+            try:
+                answer.checked()
+            except NotFound as absent:
+                kind = f"{item['kind']} ({item['apiVersion']})"
+                raise click.ClickException(
+                    f"{name}: this cluster has no {kind}; install first what brings it, as the"
+                    " Prometheus operator does for --monitoring"
+                ) from absent
+            except StatusError as refused:
+                raise click.ClickException(f"{name}: {refused}") from refused
             click.echo(f"{name} applied")
     finally:
         await session.close()

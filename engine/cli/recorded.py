@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import click
 
-from engine.display import one_line
+from engine.channels import Answer, Broken, Channels, NotConnected, trusting
+from engine.display import cause, one_line
+from engine.sections import is_address
 
 _SECONDS: Final = 10.0
 _MOST_BYTES: Final = 4 * 1024 * 1024
-_NOT_FOUND, _UNAUTHORIZED, _FORBIDDEN = 404, 401, 403
+_OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 200, 401, 403, 404
 
 
 def record_of(
@@ -33,43 +34,48 @@ def record_of(
     Raises:
         click.ClickException: the scheduler has none, or cannot be asked; the text says why.
     """
-    if urlsplit(scheduler).scheme != "https":
+    if not (scheduler.startswith("https://") and is_address(scheduler)):
         raise click.ClickException(f"{scheduler} is no address of a scheduler; write https://...")
-    url = f"{scheduler.rstrip('/')}/debug/decisions?{urlencode({'pod': pod})}"
-    request = urllib.request.Request(url)
-    opener = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}),
-        urllib.request.HTTPSHandler(context=_trusting(ca_file, insecure=insecure)),
-    )
+    try:
+        tls = trusting(str(ca_file) if ca_file else None, anybody=insecure)
+    except OSError as failed:
+        raise click.ClickException(f"{ca_file}: {cause(failed)}") from failed
+    headers = {}
     try:
         if token_file is not None:
-            token = token_file.read_text("utf-8").strip()
-            request.add_header("Authorization", f"Bearer {token}")
-        with opener.open(request, timeout=_SECONDS) as answer:
-            return dict(json.loads(answer.read(_MOST_BYTES)))
-    except urllib.error.HTTPError as refused:
-        raise click.ClickException(_refusal(refused)) from refused
-    except (OSError, ValueError) as failed:
-        why = one_line(str(getattr(failed, "reason", failed)))
-        raise click.ClickException(f"{scheduler} cannot be asked: {why}") from failed
+            headers["Authorization"] = f"Bearer {token_file.read_text('utf-8').strip()}"
+        answer = asyncio.run(_asked(scheduler, urlencode({"pod": pod}), headers, tls))
+        if answer.status == _OK:
+            return dict(json.loads(answer.body))
+    except (OSError, ValueError, Broken) as failed:
+        raise click.ClickException(f"{scheduler} cannot be asked: {_why(failed)}") from failed
+    raise click.ClickException(_refusal(answer))
 
 
-def _trusting(ca_file: Path | None, *, insecure: bool) -> ssl.SSLContext:
+async def _asked(
+    scheduler: str, query: str, headers: Mapping[str, str], tls: ssl.SSLContext
+) -> Answer:
+    channels = Channels(scheduler.rstrip("/"), tls, most_body_bytes=_MOST_BYTES)
     try:
-        context = ssl.create_default_context(cafile=ca_file and str(ca_file))
-    except OSError as failed:
-        raise click.ClickException(f"{ca_file}: {one_line(str(failed))}") from failed
-    if insecure:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
+        path = f"/debug/decisions?{query}"
+        return await channels.request("GET", path, headers, again=True, silence=_SECONDS)
+    except NotConnected as failed:
+        raise failed.cause from failed
+    finally:
+        channels.close()
 
 
-def _refusal(refused: urllib.error.HTTPError) -> str:
-    with refused:
-        said = one_line(refused.read(_MOST_BYTES).decode("utf-8", "replace"))
-    if refused.code in (_UNAUTHORIZED, _FORBIDDEN):
-        return f"{said or refused.code}; give --token-file with a token that may get it"
-    return said if refused.code == _NOT_FOUND else f"{refused.code}: {said}"
+def _why(failed: Exception) -> str:
+    if isinstance(failed, ssl.SSLCertVerificationError):
+        return f"{failed.verify_message}; give --ca-file with whom to trust, or --insecure"
+    return "no answer in time" if isinstance(failed, TimeoutError) else cause(failed)
+
+
+def _refusal(answer: Answer) -> str:
+    said = one_line(answer.body.decode("utf-8", "replace"))
+    if answer.status in (_UNAUTHORIZED, _FORBIDDEN):
+        return f"{said or answer.status}; give --token-file with a token that may get it"
+    return said if answer.status == _NOT_FOUND else f"{answer.status}: {said}"
 
 
 def lines_of(record: Mapping[str, Any]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from typing import Any
 import click
 import yaml
 
+from engine import __version__
 from engine.app import App, RunOptions
 from engine.cli import options, runflags
 from engine.cli.logs import log_of_a_process
@@ -71,6 +72,7 @@ _LOG = logging.getLogger("engine")
 @options.LOGGING_FORMAT
 @options.VERBOSITY
 @runflags.STOCK
+@click.version_option(__version__, prog_name="berth")
 @reported(ConfigError, CertificateError, ListenError)
 def command(
     *,
@@ -167,7 +169,8 @@ def warn_of_folder(folder: str | None) -> None:
     """Says at once what would else be said when the cluster is there."""
     files = {} if folder is None else policies_in(Path(folder))
     if folder is not None and not files:
-        wrong = "is not there" if files is None else f"has no file whose name ends in {SUFFIX}"
+        missing = "is no folder" if Path(folder).exists() else "is not there"
+        wrong = missing if files is None else f"has no file whose name ends in {SUFFIX}"
         _LOG.warning("folder %s %s: no pod is scheduled until it has one", folder, wrong)
 
 

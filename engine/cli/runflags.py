@@ -68,7 +68,11 @@ _WITHOUT_MEANING: Final = {
     "addresses are shared as the system has it": ("permit-address-sharing",),
     "a port is for one process": ("permit-port-sharing",),
     "there is nothing to profile over HTTP": ("contention-profiling", "profiling"),
-    "there are no feature gates": ("emulated-version", "feature-gates"),
+    "there are no feature gates": (
+        "emulated-version",
+        "feature-gates",
+        "min-compatibility-version",
+    ),
     "each line is written at once": (
         "log-flush-frequency",
         "log-json-info-buffer-size",

@@ -42,7 +42,7 @@ class Status(msgspec.Struct):
 @reported(KubeError, ConnectionError)
 def command(state: str, kubeconfig: str | None, *, as_json: bool) -> None:
     """STATE is `policies.state` of the configuration; exits with 1 if a source is not in force."""
-    if state.count("/") != 1:
+    if state.count("/") != 1 or not all(state.split("/")):
         raise click.UsageError(f"{state!r} is not NAMESPACE/NAME, as `policies.state` has it")
     found = asyncio.run(_ask(state, kubeconfig))
     if as_json:

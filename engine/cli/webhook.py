@@ -16,6 +16,7 @@ from engine.cli.runflags import certificate_files
 from engine.clock import SystemClock
 from engine.config import ConfigError, load
 from engine.framework.selectors import SelectorError
+from engine.sections import is_address
 from engine.serving.certificates import CertificateError
 from engine.serving.server import ListenError, ServerOptions
 from engine.webhook.process import PORT, Webhook, WebhookOptions
@@ -66,8 +67,11 @@ def _options(flags: dict[str, Any]) -> WebhookOptions:
     namespace, slash, name = flags["name"].partition("/")
     if not (namespace and slash and name) or "/" in name:
         raise ConfigError(f"--name: {flags['name']!r} is not NAMESPACE/NAME")
-    if flags["url"] and not flags["url"].startswith("https://"):
-        raise ConfigError(f"--url: {flags['url']!r}: an API server asks by https:// only")
+    if url := flags["url"]:
+        if not url.startswith("https://"):
+            raise ConfigError(f"--url: {url!r}: an API server asks by https:// only")
+        if not is_address(url):
+            raise ConfigError(f"--url: {url!r} is no address")
     place = Place(namespace, name, flags["url"])
     if not webhooks(settings.berth.policies, place.client):
         raise ConfigError(

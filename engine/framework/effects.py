@@ -7,11 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status
+from engine.objects import Condition
+
+POD_SCHEDULED: Final = "PodScheduled"
+
+
+def condition(pod: PodInfo, kind: str) -> Condition | None:
+    """The condition of that type, None if there is none yet."""
+    return next((one for one in pod.pod.status.conditions or () if one.type == kind), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,15 @@ class SetUnschedulable:
     reason: str
     message: str
     nominated: str | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """The pod says so already, as far as we have heard."""
+        status = self.pod.pod.status
+        known = condition(self.pod, POD_SCHEDULED)
+        if known is None or self.nominated not in (None, status.nominated_node_name):
+            return False
+        return (known.status, known.reason, known.message) == ("False", self.reason, self.message)
 
 
 @dataclass(frozen=True, slots=True)

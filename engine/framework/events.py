@@ -97,6 +97,17 @@ _ACTION_WORDS: dict[Action, str] = {
 }
 
 
+_OF_STORAGE = frozenset(
+    {
+        Resource.STORAGE_CLASS,
+        Resource.CSI_NODE,
+        Resource.CSI_DRIVER,
+        Resource.CSI_STORAGE_CAPACITY,
+        Resource.VOLUME_ATTACHMENT,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
     """A resource and what was done to it."""
@@ -113,6 +124,12 @@ class ClusterEvent:
     def __str__(self) -> str:
         words = [word for action, word in _ACTION_WORDS.items() if action & self.action]
         return f"{self.resource.value}/{'|'.join(words)}"
+
+    @property
+    def label(self) -> str:
+        """As metrics of kube-scheduler have it: `NodeAdd`, `storage.k8s.io/CSINodeAdd`."""
+        group = "storage.k8s.io/" if self.resource in _OF_STORAGE else ""
+        return group + str(self).replace("/", "")
 
 
 EVERYTHING = ClusterEvent(Resource.WILDCARD, Action.ALL)

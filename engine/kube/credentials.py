@@ -27,6 +27,14 @@ from engine import wire
 from engine.display import cause, one_line
 
 _SAID: Final = 300
+_CERTIFICATES: Final = frozenset(
+    {"client-certificate", "client-certificate-data", "client-key", "client-key-data"}
+)
+_TOLD: Final = frozenset(
+    {"server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url", "disable-compression"}
+)
+_EXTENSION: Final = "client.authentication.k8s.io/exec"
+"""What a cluster has for such a program, as client-go calls it."""
 _CLOSE_SECONDS: Final = 1.0
 
 
@@ -59,9 +67,16 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
     def __init__(
         self, kubeconfig: str | Mapping[str, object], limits: ProgramLimits | None = None
     ) -> None:
-        read = (
-            KubeConfigMerger(kubeconfig).config if isinstance(kubeconfig, str) else dict(kubeconfig)
-        )
+        try:
+            read = (
+                KubeConfigMerger(kubeconfig).config
+                if isinstance(kubeconfig, str)
+                else dict(kubeconfig)
+            )
+        except (TypeError, AttributeError) as error:
+            raise ConfigException(
+                "it is no kubeconfig, which has clusters, users and contexts"
+            ) from error
         super().__init__(config_dict=read, config_base_path=None)
         if self._user is None:
             if named := self._current_context["context"].safe_get("user"):
@@ -76,8 +91,21 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
             ConfigException: what is there is no credential.
         """
         await super().load_and_set(client_configuration)
-        if bool(getattr(self, "cert_file", None)) != bool(getattr(self, "key_file", None)):
+        certificate, key = getattr(self, "cert_file", None), getattr(self, "key_file", None)
+        if bool(certificate) != bool(key):
             raise ConfigException("a client certificate and its key belong together")
+        fields = sorted(self._user.value or ())
+        if another := [one for one in fields if one == "as" or one.startswith("as-")]:
+            raise ConfigException(
+                f"its user has {', '.join(another)}, and Berth speaks as nobody else: give it the"
+                " credentials of whom it shall be"
+            )
+        given = [one for one in fields if one not in {*_CERTIFICATES, "extensions"}]
+        if given and not certificate and not getattr(self, "token", None):
+            raise ConfigException(
+                f"its user has {', '.join(given)}, which gives no credentials: write token,"
+                " tokenFile, client-certificate with client-key, or exec"
+            )
 
     async def load_from_exec_plugin(self) -> bool:
         """Runs the program of the kubeconfig; the client's own goes on without credentials.
@@ -87,10 +115,13 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
         """
         config: Mapping[str, Any] = self._user["exec"].value
         try:
-            status = await _run(config, self._limits)
+            about = self._about_cluster() if config.get("provideClusterInfo") else {}
+            status = await _run(config, about, self._limits)
         except (OSError, ValueError, TypeError, KeyError, msgspec.DecodeError) as error:
             command = one_line(str(config.get("command")), _SAID)
-            raise ConfigException(f"exec {command}: {cause(error, _SAID)}") from error
+            hint = config.get("installHint") if isinstance(error, FileNotFoundError) else None
+            said = f"{cause(error, _SAID)}{f'; {one_line(str(hint))}' if hint else ''}"
+            raise ConfigException(f"exec {command}: {said}") from error
         if status.token:
             self.token = f"Bearer {status.token}"
         else:
@@ -103,15 +134,40 @@ class Loader(KubeConfigLoader):  # type: ignore[misc]  # the client has no types
             )
         return True
 
+    def _about_cluster(self) -> dict[str, object]:
+        """What a program is told of the cluster, if it asks (`provideClusterInfo`).
 
-async def _run(config: Mapping[str, Any], limits: ProgramLimits) -> _Status:
+        Source: client-go tools/clientcmd/client_config.go, ConvertClusterToExecCluster.
+        """
+        cluster: Mapping[str, Any] = self._cluster.value
+        told = {key: value for key, value in cluster.items() if key in _TOLD}
+        authority = FileOrData(
+            self._cluster,
+            "certificate-authority",
+            file_base_path=self._get_base_path(self._cluster.path),
+        ).as_data()
+        if authority:
+            told["certificate-authority-data"] = authority
+        for one in cluster.get("extensions") or ():
+            if one["name"] == _EXTENSION:
+                told["config"] = one["extension"]
+        return {"cluster": told}
+
+
+async def _run(
+    config: Mapping[str, Any], about: Mapping[str, object], limits: ProgramLimits
+) -> _Status:
     """What the program gives.
 
     Raises:
         OSError, ValueError, TypeError, KeyError, msgspec.DecodeError: nothing of use.
     """
+    for field in ("apiVersion", "command"):
+        if not config.get(field):
+            raise ValueError(f"its {field} is missing")
     version = config["apiVersion"]
-    info = {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": False}}
+    spec = {"interactive": False, **about}
+    info = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
     given = {one["name"]: one["value"] for one in config.get("env") or ()}
     program = await asyncio.create_subprocess_exec(
         config["command"],

@@ -32,6 +32,7 @@ from engine.display import one_line
 
 _SNIPPET = 200
 _NOT_FOUND, _CONFLICT, _GONE, _TOO_MANY = 404, 409, 410, 429
+_UNAUTHORIZED = 401
 _SERVER_ERRORS = 500
 _RETRY_AFTER_LIMIT_SECONDS = 30.0
 """Who asks for more is asked again all the same: nobody may put us to sleep for good."""
@@ -144,6 +145,8 @@ def status_error(code: int, body: bytes, headers: Mapping[str, str] | None = Non
     retry_after = _retry_after(headers or {}, status.details)
     kind = _KINDS.get(code, StatusError)
     message = one_line(status.message or "") or "no text"
+    if (code, message) == (_UNAUTHORIZED, status.reason):
+        message = "it knows no such credentials: an expired token, or those of another cluster?"
     return kind(code, one_line(status.reason or "", _SNIPPET), message, retry_after)
 
 

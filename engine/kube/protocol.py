@@ -16,8 +16,8 @@ Pure: no I/O, no clock, no chance; `reflector` does what it says. ::
       ├──┼─────────────────────────────┘
       │  │
       │  └──────── Waited ────── ABSENT ◀─┐
-      └── Missing (404: no such kind) ────┘   (or 403, of a kind that we can do without: what
-                                               is known of it stays)
+      └── Missing (404: no such kind) ────┘   (or a kind that we can do without is refused:
+                                               what is known of it stays)
 
 A watch resumes from the last version seen; only a version that expired, or an answer that makes no
 sense, leads back to a list.
@@ -96,9 +96,12 @@ class ListExpired(msgspec.Struct, frozen=True):
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """404: the server has no such resource; or 403, and it is one that we can do without."""
+    """404: the server has no such resource; or it is one that we can do without, and not given.
 
-    forbidden: bool = False
+    Then (403, or 404 of what every server has) what is known of it is `kept`.
+    """
+
+    kept: bool = False
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -164,9 +167,9 @@ def step(state: State, outcome: Outcome) -> tuple[State, Action]:
             paged = state.paged and not while_paging and state.ask != ""
             state = replace(state, ask="", paged=paged)
             return state, List(state.ask, state.paged)
-        case Missing(forbidden):
+        case Missing(kept):
             state = replace(state, phase=Phase.ABSENT, version="", ask="0", missed=state.missed + 1)
-            return state, Wait(_ABSENT, spread=0.2, gone=state.missed > 1 and not forbidden)
+            return state, Wait(_ABSENT, spread=0.2, gone=state.missed > 1 and not kept)
         case Failed(retry_after):
             return _back_off(state, retry_after)
         case Waited():

@@ -55,6 +55,9 @@ _LOG = logging.getLogger(__name__)
 _AHEAD = "Too large resource version"
 """What a server says that has not come as far as the version asked for (504 Timeout)."""
 _FORBIDDEN = 403
+_NO_API_SERVER: Final = (
+    "; every API server has them: does another one answer there, or is the address wrong?"
+)
 _WATCH_SECONDS: Final = 8.0, 11.0
 """The server is asked to end each watch after a random time in this range.
 
@@ -235,14 +238,16 @@ class Reflector(Generic[T]):
         return Listed(known)
 
     def _no_list(self, error: KubeError, *, while_paging: bool) -> Outcome:
-        forbidden = self._resource.optional and getattr(error, "code", 0) == _FORBIDDEN
-        if forbidden or isinstance(error, NotFound):
+        resource, missing = self._resource, isinstance(error, NotFound)
+        absent = missing and not resource.everywhere
+        refused = missing or getattr(error, "code", 0) == _FORBIDDEN
+        if absent or (refused and resource.optional):
             if not self._state.missed:
-                level = logging.WARNING if forbidden else logging.INFO
-                _LOG.log(level, "%s: nothing is known of them (%s)", self._resource.path, error)
+                level = logging.INFO if absent else logging.WARNING
+                _LOG.log(level, "%s: nothing is known of them (%s)", resource.path, error)
             self.failures = 0
-            return Missing(forbidden)
-        self._failed(error)
+            return Missing(kept=not absent)
+        self._failed(error, _NO_API_SERVER if missing else "")
         if isinstance(error, Expired):
             return ListExpired(while_paging)
         if isinstance(error, StatusError):
@@ -453,12 +458,12 @@ class Reflector(Generic[T]):
         )
         self._handler.on_unreadable(item.meta, item.reason)
 
-    def _failed(self, error: KubeError) -> None:
+    def _failed(self, error: KubeError, hint: str = "") -> None:
         self._wiring.telemetry.add(Count.REFLECTOR_ERRORS)
         self._unreached = isinstance(error, Unreachable | Timeout)
         if self._unreached:
             self._wiring.reach.lost()
-        text = str(error)
+        text = f"{error}{hint}"
         self.failures += 1
         if text != self.last_error or self.failures == 1:
             _LOG.warning("%s: %s", self._resource.name, text)

@@ -46,6 +46,12 @@ class KubeObject(Protocol):
 
 
 T = TypeVar("T", bound=KubeObject)
+_NAMED: Final = "metadata.name="
+_EVERYWHERE: Final = (
+    "/api/v1/",
+    *(f"/apis/{one}/v1/" for one in ("apps", "batch", "policy", "storage.k8s.io")),
+    "/apis/coordination.k8s.io/v1/",
+)
 
 
 class Resource(msgspec.Struct, Generic[T], frozen=True):
@@ -62,8 +68,21 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
 
     @property
     def name(self) -> str:
-        """The plural, for logs."""
-        return self.path.rsplit("/", 1)[-1]
+        """For logs and metrics, as kubectl calls it, with what it is narrowed to.
+
+        `nodes`, `podgroups.scheduling.k8s.io`, `configmaps berth-system/policies`.
+        """
+        root, *between, plural = self.path.strip("/").split("/")
+        group = f".{between[0]}" if root == "apis" else ""
+        namespace = between[-1] if "namespaces" in between else ""
+        _, _, named = self.field_selector.partition(_NAMED)
+        narrowed = "/".join(filter(None, (namespace, named or self.label_selector)))
+        return f"{plural}{group} {narrowed}".rstrip()
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether every API server has it, so that a 404 is no API server's answer."""
+        return self.path.startswith(_EVERYWHERE)
 
     def params(self) -> dict[str, str]:
         """The selectors as query parameters."""
@@ -101,7 +120,7 @@ def config_maps(namespace: str, name: str = "", label_selector: str = "") -> Res
         ConfigMap,
         f"/api/v1/{where}configmaps",
         label_selector=label_selector,
-        field_selector=f"metadata.name={name}" if name else "",
+        field_selector=f"{_NAMED}{name}" if name else "",
     )
 
 

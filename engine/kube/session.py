@@ -46,6 +46,7 @@ from engine.kube.errors import (
     Unreadable,
     status_error,
 )
+from engine.sections import is_address
 from engine.telemetry import REQUEST_SECONDS, REQUESTS, Telemetry
 
 _LOG = logging.getLogger(__name__)
@@ -307,11 +308,16 @@ class Session:
             ConfigError: there is none.
         """
         configuration = Configuration()
-        try:
+
+        async def load() -> None:
             load_incluster_config(client_configuration=configuration)
+
+        try:
+            await load()
         except _BAD_CONFIG as error:
             raise ConfigError(f"service account: {cause(error)}") from error
-        return cls(configuration, clock=clock)
+        _check_url(configuration.host, "KUBERNETES_SERVICE_HOST and _PORT:")
+        return cls(configuration, clock=clock, reload=load)
 
     async def close(self) -> None:
         """Closes all connections."""
@@ -523,14 +529,16 @@ def _existing(paths: str) -> str:
     """The files among `paths`, which are separated as in $KUBECONFIG."""
     found = [p for p in paths.split(os.pathsep) if p and Path(p).expanduser().is_file()]
     if not found:
-        raise ConfigError(f"no kubeconfig: {paths} does not exist")
+        is_there = Path(paths).expanduser().exists()
+        raise ConfigError(
+            f"no kubeconfig: {paths} {'is no file' if is_there else 'does not exist'}"
+        )
     return os.pathsep.join(found)
 
 
 def _check_url(url: str, what: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{what} {url!r} is not an http or https address")
+    if not is_address(url):
+        raise ConfigError(f"{what} {without_user(url)!r} is not an http or https address")
 
 
 def _proxy(server: str, configured: str | None) -> dict[str, str]:

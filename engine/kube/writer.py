@@ -27,7 +27,7 @@ import msgspec
 
 from engine.clock import stamp
 from engine.framework.edge import BindOutcome
-from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable
+from engine.framework.effects import POD_SCHEDULED, Bind, Evict, Patch, SetUnschedulable, condition
 from engine.framework.podinfo import PodInfo
 from engine.kube.errors import (
     Conflict,
@@ -43,7 +43,7 @@ from engine.kube.gate import Gate, Place, Priority, within
 from engine.kube.resources import KINDS
 from engine.kube.session import MERGE_PATCH, STRATEGIC_MERGE_PATCH, KubeClient, segment
 from engine.kube.wiring import Wiring
-from engine.objects import Condition, Pod
+from engine.objects import Pod
 from engine.telemetry import Count
 
 _LOG = logging.getLogger(__name__)
@@ -172,7 +172,7 @@ class KubePodStatusWriter:
         """See `framework.edge.PodStatusWriter.set_unschedulable`."""
         uid = effect.pod.uid
         before = self._waiting.get(uid)
-        if before is None and uid not in self._writing and _is_known(effect):
+        if before is None and uid not in self._writing and effect.is_known:
             return
         self._waiting[uid] = effect if before is None else _both(before, effect)
         self._there.set()
@@ -235,29 +235,13 @@ class KubePodStatusWriter:
 
     async def _send(self, place: Place, effect: SetUnschedulable) -> None:
         pod = effect.pod
-        known = _condition(pod, "PodScheduled")
+        known = condition(pod, POD_SCHEDULED)
         changed = known is None or known.status != "False"
         at = self._clock.time() if changed else None
         said = []
         if effect.reason:
-            said = [_said(pod, "PodScheduled", "False", effect.reason, effect.message, at)]
+            said = [_said(pod, POD_SCHEDULED, "False", effect.reason, effect.message, at)]
         await _patch_status(place, pod, said, effect.nominated)
-
-
-def _condition(pod: PodInfo, kind: str) -> Condition | None:
-    return next((c for c in pod.pod.status.conditions or () if c.type == kind), None)
-
-
-def _is_known(effect: SetUnschedulable) -> bool:
-    """The pod says so already, as far as we have heard."""
-    pod = effect.pod.pod
-    known = _condition(effect.pod, "PodScheduled")
-    if known is None or effect.nominated not in (None, pod.status.nominated_node_name):
-        return False
-    return known.status == "False" and (known.reason, known.message) == (
-        effect.reason,
-        effect.message,
-    )
 
 
 def _both(earlier: SetUnschedulable, later: SetUnschedulable) -> SetUnschedulable:

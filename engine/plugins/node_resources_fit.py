@@ -68,9 +68,12 @@ class NodeResourcesFit:
         """Reads the profile's arguments.
 
         Raises:
-            ValueError: the scoring strategy is not valid.
+            ValueError: the scoring strategy is not valid, or what is called a group is none.
         """
         args = args or NodeResourcesFitArgs()
+        for group in args.ignored_resource_groups:
+            if "/" in group:
+                raise ValueError(f"ignoredResourceGroups: {group!r}: a group has no slash")
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._ignores_some = bool(self._ignored or self._ignored_groups)

@@ -15,6 +15,7 @@ import msgspec
 from engine.framework.interface import Plugin
 from engine.plugins import out_of_tree
 from engine.plugins.balanced_allocation import BalancedAllocation, BalancedAllocationArgs
+from engine.plugins.conversions import convert
 from engine.plugins.default_binder import DefaultBinder
 from engine.plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
 from engine.plugins.dynamic_resources import DynamicResources
@@ -82,14 +83,19 @@ def make_plugin(name: str, args: Arguments | None = None) -> Plugin:
     except ValueError as wrong:
         raise ValueError(f"plugin {name!r}: {wrong}") from wrong
     if made is None:
-        like = nearest(name, {*_IN_TREE, *out_of_tree.names()})
-        raise ValueError(f"no plugin is named {name!r}{like}")
+        if convert(name, {}) is None:
+            cure = nearest(name, {*_IN_TREE, *out_of_tree.names()})
+        else:
+            cure = "; `berth convert` writes policies in its place, and says what they leave out"
+        raise ValueError(f"no plugin is named {name!r}{cure}")
     return made
 
 
 def _in_tree(name: str, args: Arguments) -> Plugin:
     _, make, kind = _IN_TREE[name]
     if kind is not None:
+        if args.get("kind", f"{name}Args") != f"{name}Args":
+            raise ValueError(f"its arguments are of kind {args['kind']}, and not {name}Args")
         # A ValidationError is a ValueError.
         return make(msgspec.convert(dict(args), kind))
     unknown = sorted(set(args) - {"apiVersion", "kind"})

@@ -81,14 +81,14 @@ log = logging.getLogger(__name__)
 
 NEW_RULES: Final = ClusterEvent(Resource.POLICY, Action.UPDATE_OTHER)
 
-_ADDED: Final = str(ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD))
-_UPDATED: Final = str(ClusterEvent(Resource.TARGET_POD, Action.UPDATE_OTHER))
+_ADDED: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD).label
+_UPDATED: Final = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_OTHER).label
 _FAILED: Final = "ScheduleAttemptFailure"
 _BACKOFF_OVER: Final = "BackoffComplete"
 _POPPED_EARLY: Final = "PopFromBackoffQ"
 _ACTIVATED: Final = "ForceActivate"
 _TIMED_OUT: Final = "UnschedulableTimeout"
-_TURNED: Final = "Time/Turn"
+_TURNED: Final = "TimeTurn"
 _ASKED_AGAIN: Final = "Pop"
 _HELD: Final = "WaitOnPermit"
 _CLASS_MOVES: Final = "ClassMoves"
@@ -201,7 +201,7 @@ class SchedulingQueue:
                 self._wake_by_own(queued, events, old)
             case SubQueue.GATED:
                 self._is_now(queued, pod)
-                self._move(queued, Wake.AFTER_BACKOFF, str(events[0]) if events else _UPDATED)
+                self._move(queued, Wake.AFTER_BACKOFF, events[0].label if events else _UPDATED)
             case SubQueue.WAITING:
                 queued.pod = pod
                 if events and self.on_waiting is not None:
@@ -249,7 +249,7 @@ class SchedulingQueue:
                     return None
                 self.incoming[SubQueue.ACTIVE, _POPPED_EARLY] += 1
             outdated = queued.rules != self._version
-            why = str(NEW_RULES) if outdated else _ASKED_AGAIN
+            why = NEW_RULES.label if outdated else _ASKED_AGAIN
             if (outdated or self._rules.own.gates_move) and not self._admitted(queued, why):
                 continue
             self._tried = self._fly(queued)
@@ -771,7 +771,7 @@ class SchedulingQueue:
         if queued is None:
             return 0
         wake = self._wake_by(happening, queued.pod, (group.plugins, group.pending))
-        return 0 if wake is Wake.NOT else self._wake_group(group, wake, str(happening.event), only)
+        return 0 if wake is Wake.NOT else self._wake_group(group, wake, happening.event.label, only)
 
     def _ask_gated(self, queued: QueuedPod, happening: Happening) -> int:
         if queued not in self._parked.gated:  # it may be deleted, too
@@ -779,7 +779,7 @@ class SchedulingQueue:
         verdict = frozenset({queued.gating_plugin}), NO_PLUGINS
         if happening.changed is None and not self._wake_by(happening, queued.pod, verdict):
             return 0
-        self._move(queued, Wake.AFTER_BACKOFF, str(happening.event))
+        self._move(queued, Wake.AFTER_BACKOFF, happening.event.label)
         return 1
 
     def _wake_by_own(self, queued: QueuedPod, events: Sequence[ClusterEvent], old: Seen) -> None:
@@ -790,7 +790,7 @@ class SchedulingQueue:
         for event in events:
             wake = self._registrations.wake(verdict, queued.pod, event, old, queued.pod.pod)
             if wake is not Wake.NOT:
-                self._move(queued, wake, str(event))
+                self._move(queued, wake, event.label)
                 return
         if events:  # it may be like others no more
             self._parked.part(queued, self._active_key(queued))

@@ -89,8 +89,10 @@ class Certificates:
         try:
             self._renew()
         except (OSError, ValueError) as error:
+            whole = self._kept and not getattr(error, "filename", None)
+            of = f"{self._certificate}, {self._key}: " if whole else ""
             raise CertificateError(
-                f"the server's certificate cannot be used: {_why(error)}"
+                f"the server's certificate cannot be used: {of}{_why(error)}"
             ) from error
 
     async def run(self) -> None:

@@ -8,6 +8,7 @@ Source: kubernetes cmd/kube-scheduler/app/server.go, newEndpointsHandler.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -30,6 +31,7 @@ _OK, _BAD, _UNAUTHORIZED, _NOT_FOUND = 200, 400, 401, 404
 _BAD_METHOD, _TOO_LARGE, _FAULT = 405, 413, 500
 _SHUTDOWN_SECONDS: Final = 0.5
 _ANY: Final = ("0.0.0.0", "::", "")
+_ABOUT_PORTS: Final = (errno.EADDRINUSE, errno.EACCES)
 
 Query = Mapping[str, str]
 
@@ -131,9 +133,10 @@ class Server:
             await site.start()
         except (OSError, UnicodeError) as error:  # no name of a host is the latter
             await runner.cleanup()
+            another = "port" if getattr(error, "errno", None) in _ABOUT_PORTS else "--bind-address"
             raise ListenError(
-                f"cannot listen on {options.address}:{options.port}: {one_line(str(error))}; give"
-                " another --secure-port, or 0 to serve nothing"
+                f"cannot listen on {options.address}, port {options.port}: {one_line(str(error))};"
+                f" give another {another}"
             ) from error
         self._runner = runner
         _LOG.info('Serving address="%s" port=%d', options.address, self.port)

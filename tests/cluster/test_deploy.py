@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,7 @@ def test_helm_finds_nothing_to_complain_about():
         ("--set=berth.policies.configMap=a/b", "/berth/policies/configMap"),
         ("--set=berth=null", "missing property 'berth'"),
         ("--set=networkPolicy=null", "missing property 'networkPolicy'"),
+        ("--set=networkPolicy.apiServerPorts=null", "missing property 'apiServerPorts'"),
         ("--set=scheduler.profiles[0].name=x", "schedulerName"),
         ("--set=extraReads[0].resources[0]=secrets", "extraReads"),
         ("--set=networkPolicy.apiServerPorts[0]=0", "apiServerPorts"),
@@ -93,6 +95,68 @@ def test_a_release_of_another_name_and_place_is_whole():
     assert berth.policies.config_map == "batch/policies"
 
 
+def test_two_drains_at_once_do_not_take_all_extenders_and_ports_of_prometheus_may_be_none():
+    found = manifests.objects(
+        manifests.template(*EVERYTHING, "--set=networkPolicy.prometheusPorts=null")
+    )
+    budgets = {
+        one["metadata"]["name"]: one["spec"]["selector"]["matchLabels"]
+        for one in found
+        if one["kind"] == "PodDisruptionBudget"
+    }
+    pods = {
+        one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"]
+        for one in found
+        if one["kind"] == "Deployment"
+    }
+    for name in ("berth", "berth-extender"):
+        assert budgets[name].items() <= pods[name].items()
+
+
+def test_alerts_are_about_the_schedulers_of_their_release_and_where_there_are_none_they_are_not():
+    def rules(*flags: str) -> list[dict[str, Any]]:
+        more = ("--namespace=batch", *manifests.MONITORED, *flags)
+        rendered = manifests.helm("template", "second", manifests.CHART, *more).stdout
+        return [one for one in manifests.objects(rendered) if one["kind"] == "PrometheusRule"]
+
+    [found] = rules()
+    asked = [one["expr"] for group in found["spec"]["groups"] for one in group["rules"]]
+    for expression in asked:
+        selected = re.findall(r"\{(.*?)\}", expression)
+        assert selected
+        assert all('job="berth", namespace=~"|batch"' in one for one in selected)
+    assert not rules("--set=replicas=0")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said", "unsaid"),
+    [
+        ([], ["deployment/berth\n", "edit configmap policies"], ["print-config", "WARNING"]),
+        (
+            [
+                "--set=replicas=0",
+                "--set=extender.enabled=true",
+                "--set=extender.certificateSecret=x",
+            ],
+            ["deployment/berth-extender\n", "--url https://berth-extender.berth-system.svc\n"],
+            ["spec.schedulerName", "berth status"],
+        ),
+        (
+            ["--set=berth.policies.sources[0].configMap=berth-system/a"],
+            ["berth status berth-system/berth"],
+            ["edit configmap"],
+        ),
+        (["--set=scheduler.leaderElection.leaderElect=false"], ["WARNING: 2 replicas without"], []),
+    ],
+)
+def test_notes_say_what_is_there(flags, said, unsaid):
+    place = ("--namespace=berth-system", "--dry-run=client")
+    notes = manifests.helm("install", "berth", manifests.CHART, *place, *flags).stdout
+    notes = notes.partition("NOTES:")[2]
+    assert all(one in notes for one in said), notes
+    assert not any(one in notes for one in unsaid), notes
+
+
 def test_policies_that_were_edited_outlive_the_release_that_made_them(control_plane):
     """Whoever takes them out of the values, so that upgrades leave them alone, keeps them."""
     place = ("--namespace=kept", f"--kubeconfig={control_plane.kubeconfig_file()}")
@@ -105,6 +169,27 @@ def test_policies_that_were_edited_outlive_the_release_that_made_them(control_pl
     status, kept = control_plane.request("GET", path)
     assert status == 200, kept
     assert kept["data"]["mine.policy"] == "# mine"
+
+
+def test_an_edit_in_the_cluster_neither_stops_an_upgrade_nor_is_undone_by_it(control_plane):
+    place = ("--namespace=edited", f"--kubeconfig={control_plane.kubeconfig_file()}")
+    chart = ("edited", manifests.CHART)
+    manifests.helm("install", *chart, "--create-namespace", *place)
+    path = "/api/v1/namespaces/edited/configmaps/policies"
+    mine = {"none.policy": "# mine"}
+    assert control_plane.request("PATCH", path, {"data": mine})[0] == 200
+    for change in ("--set=everyPolicy=true", "--set=replicas=3"):
+        manifests.helm("upgrade", *chart, change, *place)
+        assert control_plane.request("GET", path)[1]["data"] == mine
+    manifests.helm("rollback", "edited", "2", *place)
+    manifests.helm("uninstall", "edited", *place)
+    manifests.helm("install", *chart, *place)
+    assert control_plane.request("GET", path)[1]["data"] == mine
+    of_values = r"--set=policies.files.a\.policy=# of the values"
+    manifests.helm("upgrade", *chart, of_values, *place)
+    with_both = control_plane.request("GET", path)[1]["data"]
+    assert with_both == {**mine, "a.policy": "# of the values"}
+    manifests.helm("uninstall", "edited", *place)
 
 
 @pytest.mark.parametrize("name", ["base", *OVERLAYS])

@@ -166,3 +166,13 @@ def test_what_is_broken_of_others_counts_as_it_does_in_the_scheduler(
     [of_team] = [line for line in result.stderr.splitlines() if line.startswith(team)]
     assert of_own.endswith("its last good texts are in force")
     assert of_team.endswith("none of its rules is in force")
+
+
+def test_where_the_texts_are_refused_it_is_said_who_knows_the_rules_in_force(cluster):
+    path = f"/api/v1/namespaces/{cluster.namespace}/configmaps/policies"
+    broken = {"data": {"net.policy": "filter: node.lable test=test\n"}}
+    assert cluster.api.request("PATCH", path, broken)[0] == 200
+    result = CliRunner().invoke(main, ["explain", "pod", "a/b", *cluster._flags])
+    assert result.exit_code == 1
+    assert "did you mean `node.label`?" in result.output
+    assert "So a running scheduler goes by what was there before; ask it: --sch" in result.output

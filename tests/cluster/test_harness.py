@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import urllib.error
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from engine.cli.run import command as run
 from engine.config import SCHEDULER_API, load
 from engine.plugins.profiles import make_profiles
 from tests.cluster import binaries
@@ -28,6 +30,15 @@ kind: Pod
 metadata: {name: p}
 spec: {schedulerName: %s, containers: [{name: main, image: "registry.example/app:1"}]}
 """
+
+
+@pytest.mark.usefixtures("needs_programs")
+def test_every_flag_of_kube_scheduler_is_taken_or_refused_by_name() -> None:
+    command = [str(binaries.binary("kube-scheduler")), "--help"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    theirs = set(re.findall(r"^ +(?:-\w, )?(--[\w-]+)", said, re.MULTILINE))
+    assert {"--config", "--vmodule"} <= theirs
+    assert theirs - {one for option in run.params for one in option.opts} == {"--help"}
 
 
 @pytest.mark.parametrize("name", ["kubectl", "kube-apiserver", "kube-scheduler"])

@@ -89,9 +89,15 @@ def test_each_alert_has_its_fault_and_its_page():
     assert re.findall(r"^## (Berth\w+)$", RUNBOOKS, re.MULTILINE) == list(FAULTS)
 
 
-@pytest.mark.parametrize("name", ["", *FAULTS])
-def test_an_alert_fires_under_its_fault_and_no_other_does(name, tmp_path):
-    series = {**WELL, **FAULTS.get(name, {})}
+#: Series came, and none is of a node that there is: no sample has an age.
+OF_NO_NODE = {'berth_metric_age_seconds{job="berth", metric="m"}': "_x45"}
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"), [("", {}), *FAULTS.items(), ("BerthMetricMissing", OF_NO_NODE)]
+)
+def test_an_alert_fires_under_its_fault_and_no_other_does(name, fault, tmp_path):
+    series = {**WELL, **fault}
     fires = [{"labels": f'{{alertname="{name}"}}', "value": 1}] if name else []
     test = {
         "interval": "1m",

@@ -121,7 +121,7 @@ def test_a_pod_shows_in_the_numbers_that_a_real_prometheus_scrapes(
             f'scheduler_scheduling_attempt_duration_seconds_count{{result="scheduled",{profile}}}',
             'scheduler_pod_scheduling_sli_duration_seconds_count{attempts="1"} == 1',
             'scheduler_pending_pods{queue="unschedulable"} == 1',
-            'scheduler_queue_incoming_pods_total{queue="active",event="UnscheduledPod/Add"}',
+            'scheduler_queue_incoming_pods_total{queue="active",event="UnscheduledPodAdd"}',
             'scheduler_framework_extension_point_duration_seconds_count{extension_point="Bind"}',
             "histogram_quantile(0.99, scheduler_scheduling_algorithm_duration_seconds_bucket)",
             'scheduler_cache_size{type="nodes"} == 1',

@@ -174,6 +174,8 @@ def test_what_is_printed_is_read_by_a_scheduler():
     verbs = one.filter_verb, one.prioritize_verb, one.preempt_verb
     assert tuple(f"/{verb}" for verb in verbs) == PATHS
     assert "enableHTTPS" not in run("--print-config", "--plain-http", "--port", "81").stdout
+    ours = run("--print-config", "--bind-address", "fd00::1", "--port", "81").stdout
+    assert "urlPrefix: https://[fd00::1]:81\n" in ours
 
 
 def test_the_page_shows_what_is_printed():
@@ -194,6 +196,7 @@ def test_the_page_shows_what_is_printed():
             ("--print-config", "--url", "berth:8888"),
             "--url: urlPrefix: 'berth:8888' is no address; write",
         ),
+        (("--scheduler-name", ""), "--scheduler-name: schedulerName: must not be empty"),
     ],
 )
 def test_flags_that_cannot_work_together(flags, said):

@@ -75,6 +75,9 @@ def test_it_is_alive_from_the_start_and_ready_once_it_can_schedule():
             assert status["lease"]["holder"]
             assert status["policies"]["inForce"] == ["home", "network"]
             assert status["watches"]["nodes"]["objects"] == 6
+            [metric] = status["metrics"].values()
+            assert "node_network_receive" in metric["query"]
+            assert metric["matched"] == metric["series"], "none or all, as the answer comes"
             code, text = await served.get("/statusz")
             assert "inForce: [home, network]" in text
             assert "/debug/decisions" in text
@@ -137,11 +140,29 @@ def test_without_a_cluster_it_is_alive_and_not_ready():
             await served.until_told("/livez", (200, "ok"))
             code, text = await served.get("/readyz")
             assert (code, "[-]sched-handler-sync failed" in text) == (500, True)
-            assert (await served.get("/metrics"))[0] == 200
+            code, text = await served.get("/metrics")
+            assert code == 200
+            for name in ("preemption_attempts_total", "preemption_victims_count"):
+                assert f"\nscheduler_{name} 0\n" in text
             served.stop.set()
             await served.task
 
     run(main)
+
+
+def test_who_is_stopped_before_all_is_listed_does_not_say_that_it_was(caplog):
+    async def main():
+        async with embedded() as cluster:
+            nobody = cluster.kubeconfig()
+            nobody["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
+            served = Served(cluster, settings_of(cluster), nobody)
+            await served.until_told("/readyz/sched-handler-sync", (500, "[-]sched-handler-sync"))
+            served.stop.set()
+            await served.task
+
+    with caplog.at_level("INFO"):
+        run(main)
+    assert "Caches are filled" not in caplog.text
 
 
 def test_the_configuration_that_is_shown_is_one_that_can_be_read(tmp_path):

@@ -201,6 +201,29 @@ def test_a_node_that_comes_into_sight_wakes():
         ),
         ({"pluginConfig": [{"name": "Nope"}]}, "no plugin is named 'Nope'"),
         (
+            {"pluginConfig": [{"name": "VolumeBinding", "args": {"kind": "NodeAffinityArgs"}}]},
+            "plugin 'VolumeBinding': its arguments are of kind NodeAffinityArgs, and not"
+            " VolumeBindingArgs",
+        ),
+        (
+            {
+                "pluginConfig": [
+                    {"name": "NodeResourcesFit", "args": {"ignoredResourceGroups": ["a/b"]}}
+                ]
+            },
+            "plugin 'NodeResourcesFit': ignoredResourceGroups: 'a/b': a group has no slash",
+        ),
+        (
+            {"plugins": {"multiPoint": {"enabled": [{"name": "Coscheduling"}]}}},
+            "no plugin is named 'Coscheduling'; "
+            "`berth convert` writes policies in its place, and says what they leave out",
+        ),
+        (
+            {"plugins": {"score": {"enabled": [{"name": "TargetLoadPacking"}]}}},
+            "no plugin is named 'TargetLoadPacking'; "
+            "`berth convert` writes policies in its place, and says what they leave out",
+        ),
+        (
             {"pluginConfig": [{"name": "NodeResourcesFit", "args": {"strategy": 1}}]},
             "plugin 'NodeResourcesFit': Object contains unknown field `strategy`",
         ),

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from engine.clock import ManualClock
 from engine.kube.errors import Interrupted, Timeout, status_error
@@ -142,7 +143,10 @@ def test_scenario(scenario: dict[str, Any]) -> None:
 
         script = Script(list(scenario["then"]))
         wiring = Wiring(clock, Telemetry(), Random(1), sleep)
-        task = asyncio.create_task(Reflector(script, pods(), told, wiring).run())
+        watched = pods()
+        unlike = {key: scenario[key] for key in ("path", "optional") if key in scenario}
+        watched = replace(watched, **unlike)
+        task = asyncio.create_task(Reflector(script, watched, told, wiring).run())
         finished = asyncio.create_task(script.finished.wait())
         await asyncio.wait({task, finished}, timeout=5, return_when=asyncio.FIRST_COMPLETED)
         if task.done():

@@ -387,6 +387,7 @@ def test_run_refuses_a_configuration_before_it_overwrites_a_journal(text, args, 
     [
         ("here", "has no file whose name ends in .policy"),
         ("nowhere", "is not there"),
+        ("here/a.txt", "is no folder"),
     ],
 )
 def test_run_says_at_once_that_a_folder_holds_no_policy(folder, said, tmp_path):

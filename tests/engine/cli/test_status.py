@@ -59,10 +59,11 @@ def test_as_json(tmp_path):
     assert json.loads(done.output) == status(GOOD)
 
 
-def test_what_names_no_state_is_refused():
-    done = CliRunner().invoke(main, ["status", "berth"])
+@pytest.mark.parametrize("state", ["berth", "berth/", "/berth", "a/b/c"])
+def test_what_names_no_state_is_refused(state):
+    done = CliRunner().invoke(main, ["status", state])
     assert done.exit_code == 2
-    assert "'berth' is not NAMESPACE/NAME" in done.output
+    assert f"{state!r} is not NAMESPACE/NAME" in done.output
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,13 @@ def test_nobody_is_put_to_sleep_for_long(
     assert error.retry_after_seconds == seconds
 
 
+def test_who_is_not_known_is_told_what_may_be_wrong() -> None:
+    body = json.dumps({"reason": "Unauthorized", "message": "Unauthorized", "code": 401}).encode()
+    assert str(status_error(401, body)).startswith("401 Unauthorized: it knows no such credentials")
+    body = json.dumps({"reason": "Unauthorized", "message": "it ended at noon"}).encode()
+    assert str(status_error(401, body)) == "401 Unauthorized: it ended at noon"
+
+
 def test_its_text_is_one_short_line_without_escapes() -> None:
     body = {"code": 1, "reason": "R\nI", "message": "no\nE1122 forged\x1b[2J " + "x" * 5_000_000}
     error = status_error(500, json.dumps(body).encode())

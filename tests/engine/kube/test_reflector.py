@@ -116,7 +116,7 @@ class TestStep:
         assert actions[-1] == List("7", True)
 
     def test_what_is_known_stays_where_it_may_not_be_listed_any_more(self) -> None:
-        _, actions = walk(Listed("7"), *[Missing(forbidden=True), Waited()] * 3)
+        _, actions = walk(Listed("7"), *[Missing(kept=True), Waited()] * 3)
         assert not any(a.gone for a in actions if isinstance(a, Wait))
 
     def test_absent_is_polled_and_believed_the_second_time(self) -> None:
@@ -470,6 +470,8 @@ def test_health_tells_state_and_silence(bench: Bench) -> None:
 
 
 def test_a_resource_that_the_server_lacks_is_synced_and_polled_slowly(bench: Bench) -> None:
+    resource = bench.reflector._resource
+    bench.reflector._resource = replace(resource, path=f"/apis/example.org{resource.path[4:]}")
     bench.server.faults.extend(["404"] * 3)
     bench.spin(30)
     assert bench.recorder.synced == 1

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from engine.embedded.resources import BY_PATH
 from engine.framework.events import Resource as Wakes
-from engine.kube.resources import KINDS, LEASES, WORKLOAD_KINDS, Kind
+from engine.kube.resources import (
+    KINDS,
+    LEASES,
+    WORKLOAD_KINDS,
+    Kind,
+    Resource,
+    config_maps,
+    namespaces,
+    nodes,
+    pods,
+)
 from engine.policy.elsewhere import LEASES as NODES
 
 RBAC = Path(__file__).parents[3] / "deploy/kustomize/components/every-policy/role.yaml"
@@ -43,6 +54,27 @@ def test_what_is_watched_when_a_policy_reads_it_may_be_watched(kind: Kind) -> No
     assert BY_PATH[base, plural].kind == kind.name.removesuffix("Scale")
     assert {"list", "watch"} <= allowed(base, plural)
     assert not kind.resource(optional=False).optional
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [
+        (nodes(), "nodes"),
+        (namespaces(), "namespaces"),
+        (pods(), "pods"),
+        (config_maps("a", "b"), "configmaps a/b"),
+        (config_maps("a", label_selector="x=y"), "configmaps a/x=y"),
+        (config_maps("", "b"), "configmaps b"),
+        (LEASES.resource(), "leases.coordination.k8s.io kube-node-lease"),
+    ],
+)
+def test_what_is_watched_has_a_name_of_its_own(resource: Resource[Any], name: str) -> None:
+    assert resource.name == name
+
+
+def test_no_two_kinds_have_one_name() -> None:
+    names = [kind.resource().name for kind in (*KINDS, *WORKLOAD_KINDS)]
+    assert len(set(names)) == len({kind.path for kind in (*KINDS, *WORKLOAD_KINDS)})
 
 
 def test_every_event_of_storage_has_its_kind() -> None:

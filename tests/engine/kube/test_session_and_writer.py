@@ -6,8 +6,9 @@ import asyncio
 import json
 import ssl
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 from aiohttp import web
+from kubernetes.aio.config import incluster_config
 
 from engine.clock import ManualClock
 from engine.framework.edge import Binder, BindOutcome, EffectWriter, PodStatusWriter
@@ -108,6 +110,39 @@ async def serving(*answers: Answer, tls: ssl.SSLContext | None = None) -> AsyncI
         yield script
     finally:
         await runner.cleanup()
+
+
+@dataclass
+class Proxy:
+    """Hands everything on to one port, whatever server it is asked for; remembers the heads."""
+
+    port: int = 0
+    heads: list[str] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def proxying(to: int) -> AsyncIterator[Proxy]:
+    proxy = Proxy()
+
+    async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(65536):
+                writer.write(data)
+        writer.close()
+
+    async def met(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        proxy.heads.append(head.decode())
+        from_server, to_server = await asyncio.open_connection("127.0.0.1", to)
+        if head.startswith(b"CONNECT "):
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        else:
+            to_server.write(head)
+        await asyncio.gather(pipe(reader, to_server), pipe(from_server, writer))
+
+    async with await asyncio.start_server(met, "127.0.0.1", 0) as server:
+        proxy.port = server.sockets[0].getsockname()[1]
+        yield proxy
 
 
 @asynccontextmanager
@@ -738,6 +773,74 @@ class TestConfiguration:
 
         asyncio.run(ask())
 
+    def test_a_program_that_asks_is_told_of_the_cluster(self, tmp_path: Path) -> None:
+        script = """
+            printf %s "$KUBERNETES_EXEC_INFO" > "$TOLD"
+            echo '{"apiVersion":"v1","status":{"token":"t"}}'
+        """
+        told, authority = tmp_path / "told", tmp_path / "ca.crt"
+        authority.write_text("who signs")
+        run = {"apiVersion": "v1", "command": "sh", "args": ["-c", script]}
+        run |= {"env": [{"name": "TOLD", "value": str(told)}]}
+
+        async def spec(**more: object) -> object:
+            config = kubeconfig("http://h:1", exec={**run, **more})
+            config["clusters"][0]["cluster"] |= {
+                "certificate-authority": str(authority),
+                "tls-server-name": "k",
+                "extensions": [
+                    {"name": "of another", "extension": 1},
+                    {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}},
+                ],
+            }
+            await (await Session.from_kubeconfig(config)).close()
+            return json.loads(told.read_text())["spec"]
+
+        assert asyncio.run(spec()) == {"interactive": False}
+        assert asyncio.run(spec(provideClusterInfo=True)) == {
+            "interactive": False,
+            "cluster": {
+                "server": "http://h:1",
+                "tls-server-name": "k",
+                "certificate-authority-data": b64encode(b"who signs").decode(),
+                "config": {"audience": "a"},
+            },
+        }
+
+    @pytest.mark.parametrize("secure", [True, False])
+    def test_requests_and_streams_go_through_a_proxy(self, tmp_path: Path, secure: bool) -> None:
+        """It is asked for the server by name; TLS is between us and the server."""
+        authority = Authority(tmp_path)
+        pair = authority.server("api")
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(pair.certificate, pair.key)
+
+        async def run() -> None:
+            async with (
+                serving(reply(200), tls=tls if secure else None) as script,
+                proxying(script.port) as proxy,
+            ):
+                scheme = "https" if secure else "http"
+                config = kubeconfig(f"{scheme}://api.invalid:6443", token="t")
+                config["clusters"][0]["cluster"] |= {
+                    "certificate-authority": str(authority.certificate),
+                    "proxy-url": f"http://me:pw@127.0.0.1:{proxy.port}",
+                    "tls-server-name": "localhost",
+                }
+                session = await Session.from_kubeconfig(config)
+                assert (await session.request("POST", "/x", body=b"{}")).status == 200
+                async with aclosing(session.stream("/y", read_timeout_seconds=5)) as stream:
+                    assert await anext(stream) == b""
+                await session.close()
+                told = [(one[0], one[1], one[3]["Authorization"]) for one in script.asked]
+                assert told == [("POST", "/x", "Bearer t"), ("GET", "/y", "Bearer t")]
+                first, *_ = proxy.heads
+                line = "CONNECT api.invalid:6443" if secure else "POST http://api.invalid:6443/x"
+                assert first.startswith(line)
+                assert f"Proxy-Authorization: Basic {b64encode(b'me:pw').decode()}" in first
+
+        asyncio.run(run())
+
     @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
     def test_loopback_is_never_proxied(self, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
@@ -795,6 +898,36 @@ class TestConfiguration:
                 "there is no user 'u', whom the context names",
             ),
             (yaml.safe_dump(through("socks5://h:1")), "proxy-url 'socks5://h:1' is not an http"),
+            (
+                yaml.safe_dump(through("http://a:s3cret@h:99999")),
+                "proxy-url 'http://h:99999' is no",
+            ),
+            (yaml.safe_dump(kubeconfig("https://h:99999")), "server 'https://h:99999' is not an"),
+            (yaml.safe_dump(kubeconfig("https://[::1:6443")), "server 'https://[::1:6443' is not"),
+            ("", "it is no kubeconfig, which has clusters, users and contexts"),
+            ("- a", "it is no kubeconfig"),
+            ("a", "it is no kubeconfig"),
+            (
+                yaml.safe_dump(kubeconfig("https://h", token="t", **{"as": "a", "as-groups": []})),
+                "its user has as, as-groups, and Berth speaks as nobody else",
+            ),
+            (
+                yaml.safe_dump(kubeconfig("https://h", **{"auth-provider": {"name": "azure"}})),
+                "its user has auth-provider, which gives no credentials: write token",
+            ),
+            (
+                yaml.safe_dump(kubeconfig("https://h", exec={"command": "sh"})),
+                "exec sh: its apiVersion is missing",
+            ),
+            (
+                yaml.safe_dump(
+                    kubeconfig(
+                        "https://h",
+                        exec={"apiVersion": "v1", "command": "/no/such", "installHint": "get\nit"},
+                    )
+                ),
+                "No such file or directory: '/no/such'; get it",
+            ),
         ],
     )
     def test_a_wrong_kubeconfig_is_one_line(
@@ -816,6 +949,45 @@ class TestConfiguration:
     def test_no_service_account(self) -> None:
         with pytest.raises(ConfigError, match="service account"):
             asyncio.run(Session.in_cluster())
+
+    @pytest.fixture
+    def account(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """The folder of the service account of this pod."""
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        for name, file in (("TOKEN", "token"), ("CERT", "ca.crt")):
+            constant = f"{incluster_config.__name__}.SERVICE_{name}_FILENAME"
+            monkeypatch.setattr(constant, str(tmp_path / file))
+        (tmp_path / "token").write_text("old")
+        (tmp_path / "ca.crt").write_bytes(Authority(tmp_path).certificate.read_bytes())
+        return tmp_path
+
+    def test_the_token_of_a_service_account_is_read_again_after_a_401(
+        self, account: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def check(request: web.Request) -> web.StreamResponse:
+            good = request.headers["Authorization"].endswith(" new")
+            (account / "token").write_text("new")
+            return web.Response(status=200 if good else 401)
+
+        async def run() -> None:
+            pair = Authority(account).server("api")
+            tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            tls.load_cert_chain(pair.certificate, pair.key)
+            async with serving(check, tls=tls) as script:
+                monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(script.port))
+                session = await Session.connect()
+                assert (await session.request("GET", "/x")).status == 200
+                await session.close()
+
+        asyncio.run(run())
+
+    @pytest.mark.parametrize("port", ["99999", "https"])
+    def test_a_port_of_the_environment_that_is_none_is_told(
+        self, account: Path, port: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+        with pytest.raises(ConfigError, match=f"_PORT: 'https://127.0.0.1:{port}' is not an http"):
+            asyncio.run(Session.connect())
 
     def test_unreachable_is_one_line(self) -> None:
         async def run() -> None:

@@ -92,7 +92,7 @@ def test_only_the_rejecting_plugins_hints_are_asked(queue: SchedulingQueue) -> N
     fit, taint = fail(queue, waiting("fit"), FIT), fail(queue, waiting("taint"), TAINT)
     assert queue.move(NODE_ADD) == 1
     assert (fit.where, taint.where) == (SubQueue.BACKOFF, SubQueue.UNSCHEDULABLE)
-    assert queue.incoming[SubQueue.BACKOFF, "Node/Add"] == 1
+    assert queue.incoming[SubQueue.BACKOFF, "NodeAdd"] == 1
     assert queue.rejected_by() == {"Taint": 1}
 
 
@@ -359,7 +359,7 @@ def test_a_rejected_pod_wakes_when_the_clock_turns_a_rule(
     clock.advance(0.1)
     queue.flush()
     assert soon.where is SubQueue.ACTIVE
-    assert queue.incoming[SubQueue.ACTIVE, "Time/Turn"] == 1
+    assert queue.incoming[SubQueue.ACTIVE, "TimeTurn"] == 1
     assert later.where is never.where is SubQueue.UNSCHEDULABLE
     assert queue.next_deadline() == pytest.approx(clock.monotonic() + 19.5)
     clock.advance(30.0)
@@ -392,7 +392,7 @@ def test_a_gated_pod_is_asked_again_when_its_gate_turns(
     clock.advance(5.0)
     queue.flush()
     assert queued.where is SubQueue.GATED
-    assert queue.incoming[SubQueue.GATED, "Time/Turn"] == 1
+    assert queue.incoming[SubQueue.GATED, "TimeTurn"] == 1
     assert queue.next_deadline() == clock.monotonic() + 7.0
 
 
@@ -454,3 +454,16 @@ def test_gates_that_look_at_more_than_the_pod_are_asked_again_for_each_that_is_p
         queue.done(queued.pod.uid)
     assert started == (["a"] if moves else ["a", "b", "c"])
     assert queue.counts()[SubQueue.GATED] == (2 if moves else 0)
+
+
+@pytest.mark.parametrize(
+    ("event", "label"),
+    [
+        (ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD), "UnscheduledPodAdd"),
+        (ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT), "NodeUpdateNodeTaint"),
+        (ClusterEvent(Resource.CSI_NODE, Action.ADD), "storage.k8s.io/CSINodeAdd"),
+    ],
+)
+def test_events_are_called_as_in_metrics_of_kube_scheduler(event: ClusterEvent, label: str) -> None:
+    """Source: kubernetes pkg/scheduler/framework/types.go, ClusterEvent.Label."""
+    assert event.label == label
