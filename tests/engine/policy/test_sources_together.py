@@ -339,28 +339,3 @@ def test_the_order_of_the_queue_is_of_all_profiles():
     assert isinstance(made, Refusal)
     assert "P501" in made.text
     assert "are for one only" in made.text
-
-
-@pytest.mark.parametrize(
-    ("profiles", "codes"),
-    [
-        ((["one"], ["two"]), []),
-        ((["one"], ["one", "two"]), ["P302"]),
-        ((["one"], []), ["P302"]),
-        (([], []), ["P302"]),
-    ],
-)
-def test_rules_of_sources_for_other_profiles_do_not_contradict_each_other(profiles, codes):
-    sources = [
-        {"configMap": f"x/{name}", "profiles": own}
-        for name, own in zip("ab", profiles, strict=True)
-    ]
-    both = {
-        "x/a/t.policy": "filter: node.label test=test\nbind: dry run\n",
-        "x/b/u.policy": "filter: node.label test=other\nbind: default\n",
-    }
-    settings = compile_settings(BerthDocument(policies={"sources": sources}))
-    made = compile_at_once(compiler(), both, settings)
-    found = made.warnings if isinstance(made, Bundle) else made.diagnostics
-    assert [one.code for one in found if one.code in ("P302", "P304")] == codes
-    assert isinstance(made, Refusal) == bool(codes), "P504: another binds all of the pods, too"
