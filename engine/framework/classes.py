@@ -100,9 +100,6 @@ class Classes:
         # Those that were new last, with the use that made them.
         self._new: deque[tuple[ClassName, int]] = deque()
 
-    def __len__(self) -> int:
-        return len(self._classes)
-
     def key(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Hashable, ...] | None:
         """What tells the pod's class: pods with equal keys get equal answers. None: unlike any.
 
