@@ -229,66 +229,6 @@ def test_what_is_wrong_with_a_profile_is_told_with_its_place(profile, said):
     assert str(error.value) == f"f.yaml: profiles.1: {said}"
 
 
-def spread(*constraints):
-    return {"defaultingType": "List", "defaultConstraints": list(constraints)}
-
-
-def constraint(**fields):
-    return {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", **fields}
-
-
-def strategy(**fields):
-    return {"scoringStrategy": {"type": "LeastAllocated", **fields}}
-
-
-def ratio(*shape):
-    points = [dict(zip(("utilization", "score"), one, strict=True)) for one in shape]
-    return strategy(type="RequestedToCapacityRatio", requestedToCapacityRatio={"shape": points})
-
-
-FIT, BALANCED, SPREAD = "NodeResourcesFit", "NodeResourcesBalancedAllocation", "PodTopologySpread"
-AFFINITY, PREEMPTION, BINDING = "InterPodAffinity", "DefaultPreemption", "VolumeBinding"
-
-
-@pytest.mark.parametrize(
-    ("plugin", "args", "said"),
-    [
-        (FIT, strategy(type="Most"), "'Most' is not"),
-        (FIT, strategy(resources=[{"name": "cpu", "weight": 101}]), "weight of cpu: 101 is not in"),
-        (FIT, strategy(requestedToCapacityRatio={"shape": []}), "only for the strategy so named"),
-        (FIT, strategy(type="RequestedToCapacityRatio"), "requestedToCapacityRatio"),
-        (FIT, ratio(), "shape: at least one point must be specified"),
-        (FIT, ratio((101, 1)), "shape: utilization 101 is not in 0..100"),
-        (FIT, ratio((0, 11)), "shape: score 11 is not in 0..10"),
-        (FIT, ratio((0, 0), (0, 10)), "must be sorted in increasing order"),
-        (BALANCED, {"resources": [{"name": "cpu", "weight": 2}]}, "resources[0].weight: 2 is not"),
-        (BALANCED, {"resources": [{"name": "cpu"}, {"name": "cpu"}]}, "a name stands there twice"),
-        (SPREAD, {"defaultingType": "Lists"}, "defaultingType: 'Lists' is not System or List"),
-        (SPREAD, {"defaultConstraints": [constraint()]}, "only with defaultingType List"),
-        (SPREAD, spread(constraint(maxSkew=0)), "defaultConstraints[0].maxSkew: must be above 0"),
-        (SPREAD, spread(constraint(topologyKey="a b")), "topologyKey: 'a b' is not a label key"),
-        (SPREAD, spread(constraint(whenUnsatisfiable="No")), "must be DoNotSchedule or Schedule"),
-        (SPREAD, spread(constraint(labelSelector={})), "labelSelector: is worked out for each pod"),
-        (SPREAD, spread(constraint(), constraint()), "[1]: repeats another one's topologyKey"),
-        (AFFINITY, {"hardPodAffinityWeight": 101}, "not in valid range [0, 100]"),
-        (PREEMPTION, {"minCandidateNodesPercentage": 101}, "not in valid range [0, 100]"),
-        (PREEMPTION, {"minCandidateNodesAbsolute": -1}, "not in valid range [0, inf)"),
-        (
-            PREEMPTION,
-            {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 0},
-            "cannot be zero at the same time as minCandidateNodesAbsolute",
-        ),
-        (BINDING, {"bindTimeoutSeconds": -1}, "bindTimeoutSeconds"),
-    ],
-)
-def test_arguments_that_a_plugin_cannot_take_are_told_with_the_field(plugin, args, said):
-    given = settings({"schedulerName": "a", "pluginConfig": [{"name": plugin, "args": args}]})
-    with pytest.raises(ConfigError) as error:
-        make_profiles(given, "f.yaml")
-    assert str(error.value).startswith(f"f.yaml: profiles.0: plugin '{plugin}': ")
-    assert said in str(error.value)
-
-
 def test_a_section_for_no_profile_is_refused():
     with pytest.raises(
         ConfigError, match=r"^profiles.bert: no such profile; did you mean berth\?$"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -144,42 +145,74 @@ def test_capacities_beyond_64_bits_are_an_error_and_no_crash() -> None:
     assert "too large" in decision.error.reasons[0]
 
 
+def spread(*constraints: Any) -> dict[str, Any]:
+    return {"defaultingType": "List", "defaultConstraints": list(constraints)}
+
+
+def constraint(**fields: Any) -> dict[str, Any]:
+    return {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", **fields}
+
+
+def strategy(**fields: Any) -> dict[str, Any]:
+    return {"scoringStrategy": {"type": "LeastAllocated", **fields}}
+
+
+def ratio(*shape: tuple[int, int]) -> dict[str, Any]:
+    points = [dict(zip(("utilization", "score"), one, strict=True)) for one in shape]
+    return strategy(type="RequestedToCapacityRatio", requestedToCapacityRatio={"shape": points})
+
+
+FIT, BALANCED, SPREAD = "NodeResourcesFit", "NodeResourcesBalancedAllocation", "PodTopologySpread"
+AFFINITY, PREEMPTION, BINDING = "InterPodAffinity", "DefaultPreemption", "VolumeBinding"
+
+
+UNKNOWN = {"key": "a", "operator": "Is"}
+ADDED = {"nodeSelectorTerms": [{"matchExpressions": [UNKNOWN]}]}
+
+
 @pytest.mark.parametrize(
     ("name", "args", "message"),
     [
         ("Nope", {}, "no plugin is named 'Nope'"),
         ("NodeName", {"x": 1}, "takes no arguments"),
-        ("NodeResourcesFit", {"unknown": 1}, "unknown"),
-        ("NodeResourcesFit", {"scoringStrategy": {"type": "Best"}}, "'Best' is not supported"),
-        (
-            "NodeResourcesFit",
-            {"scoringStrategy": {"type": "RequestedToCapacityRatio"}},
-            "needed by the strategy",
-        ),
-        (
-            "NodeResourcesFit",
-            {"scoringStrategy": {"resources": [{"name": "cpu", "weight": 101}]}},
-            "not in 1..100",
-        ),
         (
             "NodeAffinity",
-            {
-                "addedAffinity": {
-                    "requiredDuringSchedulingIgnoredDuringExecution": {
-                        "nodeSelectorTerms": [
-                            {"matchExpressions": [{"key": "a", "operator": "Is"}]}
-                        ]
-                    }
-                }
-            },
+            {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": ADDED}},
             "'Is' is not supported",
         ),
+        (FIT, {"unknown": 1}, "unknown"),
+        (FIT, strategy(type="Best"), "'Best' is not supported"),
+        (FIT, strategy(resources=[{"name": "cpu", "weight": 101}]), "weight of cpu: 101 is not in"),
+        (FIT, strategy(requestedToCapacityRatio={"shape": []}), "only for the strategy so named"),
+        (FIT, strategy(type="RequestedToCapacityRatio"), "needed by the strategy"),
+        (FIT, ratio(), "shape: at least one point must be specified"),
+        (FIT, ratio((101, 1)), "shape: utilization 101 is not in 0..100"),
+        (FIT, ratio((0, 11)), "shape: score 11 is not in 0..10"),
+        (FIT, ratio((0, 0), (0, 10)), "must be sorted in increasing order"),
+        (BALANCED, {"resources": [{"name": "cpu", "weight": 2}]}, "resources[0].weight: 2 is not"),
+        (BALANCED, {"resources": [{"name": "cpu"}, {"name": "cpu"}]}, "a name stands there twice"),
+        (SPREAD, {"defaultingType": "Lists"}, "defaultingType: 'Lists' is not System or List"),
+        (SPREAD, {"defaultConstraints": [constraint()]}, "only with defaultingType List"),
+        (SPREAD, spread(constraint(maxSkew=0)), "defaultConstraints[0].maxSkew: must be above 0"),
+        (SPREAD, spread(constraint(topologyKey="a b")), "topologyKey: 'a b' is not a label key"),
+        (SPREAD, spread(constraint(whenUnsatisfiable="No")), "must be DoNotSchedule or Schedule"),
+        (SPREAD, spread(constraint(labelSelector={})), "labelSelector: is worked out for each pod"),
+        (SPREAD, spread(constraint(), constraint()), "[1]: repeats another one's topologyKey"),
+        (AFFINITY, {"hardPodAffinityWeight": 101}, "not in valid range [0, 100]"),
+        (PREEMPTION, {"minCandidateNodesPercentage": 101}, "not in valid range [0, 100]"),
+        (PREEMPTION, {"minCandidateNodesAbsolute": -1}, "not in valid range [0, inf)"),
+        (
+            PREEMPTION,
+            {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 0},
+            "cannot be zero at the same time as minCandidateNodesAbsolute",
+        ),
+        (BINDING, {"bindTimeoutSeconds": -1}, "bindTimeoutSeconds"),
     ],
 )
 def test_arguments_that_are_not_valid_are_refused(
     name: str, args: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         make_plugin(name, args)
 
 
