@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine.cycle import decide
-from engine.framework.events import QueueingHint
+from engine.framework.events import QueueingHint, Resource
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.framework.status import Code, Status
@@ -118,6 +118,88 @@ def test_a_preference_that_cannot_be_parsed_is_an_error() -> None:
     )
     found = NodeAffinityPlugin().points().pre_score(pod, make_cache().snapshot(0.0))
     assert found.status.code is Code.ERROR
+
+
+TERM = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b c"}}}
+ASKED = {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}
+CONSTRAINT = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **TERM}
+
+
+@pytest.mark.parametrize(
+    ("selector", "wrong"),
+    [
+        ({"matchLabels": {"a": "b c"}}, "'b c' is not a label value"),
+        ({"matchExpressions": [{"key": "a b", "operator": "Exists"}]}, "'a b' is not a label key"),
+        (
+            {"matchExpressions": [{"key": "a", "operator": "Is"}]},
+            "'Is' is not a valid label selector operator",
+        ),
+        ({"matchExpressions": [{"key": "a", "operator": "In"}]}, "In needs a value"),
+        (
+            {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]},
+            "Exists takes no value",
+        ),
+    ],
+)
+def test_a_selector_that_cannot_be_parsed_is_told_to_its_pod_alone(
+    selector: dict[str, Any], wrong: str
+) -> None:
+    term = {"topologyKey": "zone", "labelSelector": selector}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    liked = [{"weight": 1, "podAffinityTerm": term}]
+    constraint = {"maxSkew": 1, **term}
+    spread = f"running {{}} plugin 'PodTopologySpread': {wrong}"
+    cache = make_cache(make_node("a"), make_node("b"))
+    framework = Framework(Profile("berth", default_plugins()))
+    for spec, said in (
+        ({"affinity": {"podAffinity": required}}, f"parsing pod: requiredAffinityTerms: {wrong}."),
+        (
+            {"affinity": {"podAntiAffinity": required}},
+            f"parsing pod: requiredAntiAffinityTerms: {wrong}.",
+        ),
+        (
+            {
+                "affinity": {
+                    "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": liked}
+                }
+            },
+            f"parsing pod: preferredAffinityTerms: {wrong}.",
+        ),
+        (
+            {"topologySpreadConstraints": [{**constraint, "whenUnsatisfiable": "DoNotSchedule"}]},
+            spread.format("PreFilter"),
+        ),
+        (
+            {"topologySpreadConstraints": [{**constraint, "whenUnsatisfiable": "ScheduleAnyway"}]},
+            spread.format("PreScore"),
+        ),
+    ):
+        decision = decide(make_pod(**spec), cache.snapshot(0.0), framework)
+        assert decision.message.removeprefix("0/2 nodes are available: ") == said
+        pod = make_pod("there", nodeName="a", **spec)
+        cache.add_pod(pod, "a")
+        assert decide(make_pod(), cache.snapshot(0.0), framework).node is not None
+        cache.remove_pod(pod.uid)
+
+
+@pytest.mark.parametrize(
+    ("name", "spec"),
+    [
+        ("InterPodAffinity", {"affinity": {"podAffinity": ASKED}}),
+        ("PodTopologySpread", {"topologySpreadConstraints": [CONSTRAINT]}),
+    ],
+)
+def test_whatever_happens_wakes_a_pod_whose_selector_cannot_be_parsed(
+    name: str, spec: dict[str, Any]
+) -> None:
+    pod, snapshot = make_pod(**spec), make_cache(make_node("a")).snapshot(0.0)
+    seen = {Resource.NODE: make_node("a"), Resource.ASSIGNED_POD: make_pod("b", nodeName="a").pod}
+    seen[Resource.TARGET_POD] = pod.pod
+    for one in make_plugin(name).points().events:
+        there = seen[one.event.resource]
+        assert one.hint is not None
+        assert one.hint(pod, there, there, snapshot) is QueueingHint.QUEUE
+        assert one.hint(pod, there, None, snapshot) is QueueingHint.QUEUE
 
 
 def test_many_resources_are_told_apart() -> None:
