@@ -56,7 +56,7 @@ class Notices:
 
     def still_gated(self, queued: QueuedPod) -> None:
         """The same where we begin to lead: nothing if the condition says so already."""
-        if not _says(queued.pod, "SchedulingGated", _why_gated(queued)):
+        if not _says_gated(queued.pod, _why_gated(queued)):
             self.gated(queued)
 
     def waits(self, pod: PodInfo, node: str, why: str) -> None:
@@ -80,9 +80,9 @@ def _why_gated(queued: QueuedPod) -> str:
     return plain(" ".join(queued.gating_reasons), _MESSAGE)
 
 
-def _says(pod: PodInfo, reason: str, message: str) -> bool:
+def _says_gated(pod: PodInfo, why: str) -> bool:
     """True if the pod's condition says exactly this already."""
-    known = "False", reason, message
+    known = "False", "SchedulingGated", why
     return any(
         (one.status, one.reason, one.message) == known
         for one in pod.pod.status.conditions or ()
