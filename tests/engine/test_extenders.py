@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import json
 import ssl
 from contextlib import suppress
@@ -15,6 +16,7 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.cache import Cache
 from engine.channels import load_pair
 from engine.config import ConfigError, SchedulerDocument, Settings, parse
 from engine.cycle import conclude, decide, feasible
@@ -677,6 +679,39 @@ def test_an_opinion_is_one_more_input_of_the_same_cycle():
     assert (moved.scores[-1].plugin, moved.scores[-1].normalized) == ("http://x", 50)
     late = conclude(pod, snapshot, framework, Opinion(asked=["a"], failed={"a": "no"}))
     assert late.fit_error.reasons == {"no": 1, NOT_ASKED: 2}
+
+
+def test_scores_are_normalised_over_the_nodes_that_extenders_leave():
+    disliked = [{"key": "k", "effect": "PreferNoSchedule"}]
+    nodes = {
+        name: make_node(name, cpu=cpu, labels={"w": name}, taints=disliked if name < "c" else [])
+        for name, cpu in zip("abcd", "2468", strict=True)
+    }
+    weights = {"a": 100, "b": 60, "c": 30}
+    liked = [
+        {
+            "weight": weight,
+            "preference": {"matchExpressions": [{"key": "w", "operator": "In", "values": [name]}]},
+        }
+        for name, weight in weights.items()
+    ]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": liked}}
+    pod = make_pod("p", cpu="1", spec={"affinity": affinity})
+
+    def world(names):
+        cache = Cache()
+        for name in names:
+            cache.add_node(nodes[name])
+        return cache.snapshot(0.0), Framework(*make_profiles(Settings()))
+
+    snapshot, framework = world("abcd")
+    for size in range(2, 5):
+        for left in itertools.combinations("abcd", size):
+            alone = decide(pod, *world(left))
+            said = Opinion(asked=list("abcd"), passed=left)
+            found = conclude(pod, snapshot, framework, said)
+            assert (found.node, found.total, found.feasible) == (alone.node, alone.total, size)
+            assert found.scores == alone.scores
 
 
 def test_a_journal_line_holds_an_opinion_and_gives_it_back():
