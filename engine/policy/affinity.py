@@ -179,7 +179,7 @@ def _terms(node: ir.Expr, *, holds: bool) -> Terms:
         case ir.Compare():
             return _compare(node, holds=holds)
         case ir.Member(items=ir.Const(value=tuple() as items)):
-            return _in(node, _label(node.item), items, holds=holds)
+            return _in(_label(node.item), items, holds=holds)
         case _:
             raise CannotSay(node.span, _why(node))
 
@@ -206,7 +206,7 @@ def _compare(node: ir.Compare, *, holds: bool) -> Terms:
         operator, left, right = _TURNED[operator], right, left
     match left, right:
         case _, ir.Const(value=str() as text):
-            return _in(node, _label(left), (text,), holds=holds)
+            return _in(_label(left), (text,), holds=holds)
         case ir.Func(name="number", args=(read,)), ir.Const(value=float() as number):
             low, high = _bounds(operator, number)
             return _range(node, _label(read), low, high, holds=holds)
@@ -256,7 +256,7 @@ def _one(requirement: Requirement) -> Terms:
     return ((requirement,),)
 
 
-def _in(node: ir.Expr, key: str, items: Sequence[object], *, holds: bool) -> Terms:
+def _in(key: str, items: Sequence[object], *, holds: bool) -> Terms:
     values = tuple(dict.fromkeys(one for one in items if isinstance(one, str)))
     if key == NAME_FIELD:
         # A field takes one value.
@@ -267,8 +267,6 @@ def _in(node: ir.Expr, key: str, items: Sequence[object], *, holds: bool) -> Ter
     values = tuple(value for value in values if _VALUE.fullmatch(value))
     if not values:
         return NOWHERE if holds else EVERYWHERE
-    if not _KEY.fullmatch(key):
-        raise CannotSay(node.span, f"{key!r} is no key that a label can have")
     return _one(Requirement(key, "In" if holds else "NotIn", values))
 
 
