@@ -162,11 +162,10 @@ def _terms(node: ir.Expr, *, holds: bool) -> Terms:
     Raises:
         CannotSay: no affinity says that.
     """
+    node = _bare(node)
     match node:
         case ir.Const() if isinstance(node.value, bool):
             return EVERYWHERE if node.value is holds else NOWHERE
-        case ir.Named():
-            return _terms(node.body, holds=holds)
         case ir.Not():
             return _terms(node.operand, holds=not holds)
         case ir.Logical():
@@ -201,7 +200,7 @@ def _logical(node: ir.Logical, *, holds: bool) -> Terms:
 
 
 def _compare(node: ir.Compare, *, holds: bool) -> Terms:
-    operator, left, right = node.operator, node.left, node.right
+    operator, left, right = node.operator, _bare(node.left), _bare(node.right)
     if isinstance(left, ir.Const):
         operator, left, right = _TURNED[operator], right, left
     match left, right:
@@ -270,15 +269,21 @@ def _in(key: str, items: Sequence[object], *, holds: bool) -> Terms:
     return _one(Requirement(key, "In" if holds else "NotIn", values))
 
 
+def _bare(node: ir.Expr) -> ir.Expr:
+    """What stands behind a name."""
+    while isinstance(node, ir.Named):
+        node = node.body
+    return node
+
+
 def _label(node: ir.Expr) -> str:
     """The key of the label that is read; that of the field of names.
 
     Raises:
         CannotSay: it is something else.
     """
+    node = _bare(node)
     match node:
-        case ir.Named():
-            return _label(node.body)
         case ir.Read(field="node.label", key=str() as key):
             if not _KEY.fullmatch(key):
                 raise CannotSay(node.span, f"{key!r} is no key that a label can have")
