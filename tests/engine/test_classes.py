@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache import Cache
 from engine.cycle import decide
 from engine.framework.interface import (
     UNSHARED,
@@ -28,7 +27,7 @@ from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Cause
 from engine.framework.status import Status, unschedulable
-from tests.builders import default_plugins, make_node, make_pod
+from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.effort import examples
 
 ZONES = ("a", "b", "c")

@@ -16,7 +16,6 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache import Cache
 from engine.channels import load_pair
 from engine.config import ConfigError, SchedulerDocument, Settings, parse
 from engine.cycle import conclude, decide, feasible
@@ -34,7 +33,7 @@ from engine.plugins.profiles import make_profiles
 from engine.queue import SubQueue
 from engine.serving.selfmade import SelfMade
 from engine.telemetry import EXTENDER_REQUESTS, EXTENDER_SECONDS, Telemetry
-from tests.builders import make_node, make_pod, pod_object
+from tests.builders import Cache, make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.fake_extender import FakeExtender
 from tests.engine.test_scheduler import World, in_a_loop

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from engine.cache import Cache
 from engine.cache.beside import FINISHED, HEARTBEATS, NOMINATED, PREVIOUS, QUEUE, TIMES
 from engine.cli.replay import command as replay
 from engine.clock import SystemClock
@@ -28,7 +27,7 @@ from engine.signals.store import SignalStore
 from engine.telemetry import Telemetry
 from engine.watching.objects import ObjectSource, struct_of
 from engine.watching.usage import UsageSource
-from tests.builders import make_node, make_pod
+from tests.builders import Cache, make_node, make_pod
 from tests.engine.test_app import Process, embedded, process, run, settings_of
 from tests.engine.test_reads import OWNED, OWNER, furnish, named
 

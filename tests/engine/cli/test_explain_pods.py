@@ -8,13 +8,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from engine.cache import Cache
 from engine.cli import main
 from engine.explain.pods import explain
 from engine.framework.podinfo import make_pod_info
 from engine.framework.snapshot import QueueTimes
 from engine.objects import Pod, from_builtins
-from tests.builders import make_node, make_pod
+from tests.builders import Cache, make_node, make_pod
 from tests.engine.policy.builders import NOW, chain, compiler
 from tests.engine.test_simulate import Recording
 

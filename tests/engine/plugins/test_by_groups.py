@@ -10,7 +10,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from engine.cache import Cache
 from engine.cycle import decide
 from engine.framework import grouped
 from engine.framework.interface import Verdicts
@@ -21,7 +20,7 @@ from engine.framework.status import Status
 from engine.objects import Namespace, Service, from_builtins
 from engine.plugins import groups, inter_pod_affinity, pod_topology_spread
 from engine.plugins.registry import make_plugin
-from tests.builders import default_plugins, make_node, make_pod, pod_object
+from tests.builders import Cache, default_plugins, make_node, make_pod, pod_object
 from tests.effort import examples
 
 LEADERS = grouped.LEADERS

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from engine.cache import Cache
 from engine.cycle import decide
 from engine.framework.effects import AssumeObject, Await, Patch
 from engine.framework.podinfo import PodInfo
@@ -26,7 +25,7 @@ from engine.plugins.registry import make_plugin
 from engine.plugins.volumes.migration import csi_affinity, csi_handle, migration_of
 from engine.plugins.volumes.restrictions import Alone
 from engine.plugins.volumes.topology import of_labels
-from tests.builders import default_plugins, make_pod
+from tests.builders import Cache, default_plugins, make_pod
 from tests.engine.plugins.volumes import builders as make
 
 
