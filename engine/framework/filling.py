@@ -60,10 +60,10 @@ class ColumnOf(Protocol):
 class Filling:
     """See the module."""
 
-    def __init__(self, asking: Asking, sharing: Sharing, columns: ColumnOf) -> None:
+    def __init__(self, asking: Asking, columns: ColumnOf) -> None:
         """Takes the columns of classes from `columns`."""
         self._asking = asking
-        self._sharing = sharing
+        self._sharing = Sharing()
         self._columns = columns
         self._recent: deque[GroupedChoice] = deque()
         self._ties = Ties()
