@@ -156,6 +156,8 @@ def test_all_rows_and_single_rows_get_the_same_answer(data: st.DataObject) -> No
     plugins: list[Any] = [weighted.plugin for weighted in default_plugins()]
     for strategy in STRATEGIES:
         plugins.append(make_plugin("NodeResourcesFit", {"scoringStrategy": strategy}))
+    three = [{"name": name} for name in ("cpu", "memory", "example.com/gpu")]
+    plugins.append(make_plugin("NodeResourcesBalancedAllocation", {"resources": three}))
     cache = make_cache(*[data.draw(nodes(f"n{i}")) for i in range(data.draw(st.integers(1, 5)))])
     pod = data.draw(pods("new"))
     for step in range(3):
