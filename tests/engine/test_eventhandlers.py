@@ -209,6 +209,8 @@ def test_a_node_change_without_a_name_of_its_own_is_for_policies(world: World) -
     assert world.told() == ["Node/Update"]
     world.nodes.on_update(cordoned, node())
     assert world.told() == ["Node/UpdateNodeTaint", "Node/Update"]
+    world.nodes.on_update(node(), node(declaredFeatures=["A"]))
+    assert world.told() == ["Node/UpdateNodeDeclaredFeature"]
 
 
 def test_a_heartbeat_is_no_change(world: World) -> None:
