@@ -478,7 +478,7 @@ class App:
     def _tell_shadow(self, line: str) -> None:
         log.info("%s", line)
         if self._in_force is not None:
-            self._in_force.note("PolicyShadow", line)
+            self._in_force.tell_shadow(line)
 
     def _plugin_failed(self, fault: PluginError) -> None:
         self.telemetry.add(Count.PLUGIN_ERRORS)

@@ -55,7 +55,7 @@ POD_FREED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 POD_OTHERWISE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_OTHER)
 
 _TERMINAL: Final = frozenset({"Succeeded", "Failed"})
-_NODE_STATUS_WITH_EVENTS: Final = frozenset({"allocatable", "conditions"})
+_NODE_STATUS_WITH_EVENTS: Final = frozenset({"allocatable", "conditions", "declared_features"})
 _NODE_SPEC_WITH_EVENTS: Final = frozenset({"taints"})
 
 _METADATA: Final = frozenset({"metadata"})

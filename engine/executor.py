@@ -19,7 +19,7 @@ from typing import Final, assert_never
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.framework.edge import EffectWriter, EventSink
-from engine.framework.effects import AssumeObject, Await, Effect, Emit, Evict, Patch
+from engine.framework.effects import AssumeObject, Await, Effect, Emit, Patch
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
 
@@ -131,8 +131,6 @@ class Executor:
                 if outcome.ok and effect.undo is not None:
                     self._written.append(effect)
                 return outcome
-            case Evict():
-                return _outcome(await self.writer.evict(effect))
             case Await():
                 return await self._wait(effect)
             case Emit():

@@ -242,9 +242,7 @@ class InForce:
         self.reloader.leave(Source(gone.title))
         self._ears.wake()
 
-    def _offer(
-        self, source: Source, files: Texts | None, passed_over: tuple[str, ...] = ()
-    ) -> None:
+    def _offer(self, source: Source, files: Texts | None, passed_over: tuple[str, ...]) -> None:
         self.reloader.offer(source, files, passed_over)
         self._ears.wake()
 
@@ -426,10 +424,10 @@ class InForce:
     def _has_parts(self, tenant: str) -> bool:
         return self._tenants is not None and tenant in self._tenants.parts
 
-    def note(self, reason: str, text: str) -> None:
-        """Says something of policies to the owners of all sources."""
+    def tell_shadow(self, line: str) -> None:
+        """Says what policies in shadow have come to, to the owners of all sources."""
         for source in self.reloader.sources:
-            self._tell(source, "Normal", reason, text)
+            self._tell(source, "Normal", "PolicyShadow", line)
 
     # ---- telling -----------------------------------------------------------------------------
 

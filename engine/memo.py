@@ -47,7 +47,3 @@ class Memo(Generic[_K, _V]):
             self._young[key] = value, size
             self._bytes += size
         return value
-
-    def clear(self) -> None:
-        """Forgets everything."""
-        self._young, self._old, self._bytes = {}, {}, 0

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from engine.cache import cache
 from engine.config import ProfileDocument
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.profile import Weighted
+from engine.framework.snapshot import Signals
 from engine.objects import Node, Pod, from_builtins
 from engine.plugins.profiles import make_profile
+from engine.simulate.samples import Samples
+
+
+class Cache(cache.Cache):
+    """A cache whose snapshots have no metrics, unless somebody gives them."""
+
+    def snapshot(self, now: float, signals: Signals | None = None) -> cache.CacheSnapshot:
+        return super().snapshot(now, signals or Samples().view(self, now))
 
 
 def default_plugins() -> tuple[Weighted, ...]:

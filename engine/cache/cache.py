@@ -35,10 +35,6 @@ from engine.cache.pods import PodTable
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import (
     Cause,
-    CodeColumn,
-    Dictionary,
-    FloatColumn,
-    PodColumns,
     QueueTimes,
     Signals,
     Waiting,
@@ -64,47 +60,6 @@ _OF_STATUS: Final = {
     "images": int(Cause.IMAGES),
     "conditions": int(Cause.CONDITIONS),
 }
-
-
-class NoSignals:
-    """No metrics at all: every value is missing."""
-
-    def __init__(self, nodes: NodeTable) -> None:
-        self._nodes = nodes
-
-    @property
-    def version(self) -> int:
-        """Never changes."""
-        return 0
-
-    def column(self, metric: str) -> FloatColumn:  # noqa: ARG002 - the protocol's
-        """All missing."""
-        return np.full(self._nodes.size, np.nan)
-
-    def age(self, metric: str) -> FloatColumn:
-        """All missing."""
-        return self.column(metric)
-
-    def value(self, metric: str, key: tuple[str, ...]) -> float:  # noqa: ARG002 - the protocol's
-        """Missing."""
-        return math.nan
-
-    def values(self, metric: str) -> Mapping[tuple[str, ...], float]:  # noqa: ARG002 - see above
-        """None."""
-        return {}
-
-    def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:  # noqa: ARG002 - see above
-        """All missing."""
-        return np.full(pods.size, np.nan)
-
-    def pairs(
-        self,
-        metric: str,  # noqa: ARG002 - see above
-        ends: tuple[CodeColumn, CodeColumn],
-        dictionary: Dictionary,  # noqa: ARG002 - see above
-    ) -> FloatColumn:
-        """All missing."""
-        return np.full(ends[0].shape, np.nan)
 
 
 class CacheSnapshot:
@@ -250,13 +205,12 @@ class Cache:
         # Far below every generation of the cache, so that its log never reaches back to one.
         self.what_ifs = count(-(1 << 62))
         """Generations of overlays."""
-        self._no_signals = NoSignals(self.nodes)
 
     # ---- reading ---------------------------------------------------------------------------
 
-    def snapshot(self, now: float, signals: Signals | None = None) -> CacheSnapshot:
+    def snapshot(self, now: float, signals: Signals) -> CacheSnapshot:
         """The cluster as of now, for one cycle. Costs nothing: it is a view."""
-        return CacheSnapshot(self, now, signals or self._no_signals)
+        return CacheSnapshot(self, now, signals)
 
     @property
     def layout(self) -> int:

@@ -304,8 +304,7 @@ class TopologyCounts:
         self, tally: Tally, key: str, eligible: Eligibility | None = None, *, fold: bool = False
     ) -> Table:
         """See `Topology.table`."""
-        if not isinstance(tally, Counts):
-            raise TypeError("only what this cache counts has domains here")
+        assert isinstance(tally, Counts)  # no other cache's
         grouping = self._grouping((key, eligible, fold))
         table: Table | None = tally.tables.get(grouping)
         if table is None:

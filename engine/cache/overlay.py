@@ -41,14 +41,9 @@ class NodesOver(NodeTable):
         # Shares every column of the base.
         self.__dict__.update(base.__dict__)
         self._ports_over = ports
-        self._base = base.beneath if isinstance(base, NodesOver) else base
+        self._base = base
         self._differences = differences
         self._copies: dict[str, IntColumn] = {}
-
-    @property
-    def beneath(self) -> NodeTable:
-        """The table without any differences."""
-        return self._base
 
     def with_moves(self, moves: Moves) -> NodesOver:
         """The same with pods taken off rows and added to them."""

@@ -68,20 +68,14 @@ class SelectorIndex(Generic[_T]):
 
     def __init__(self) -> None:
         self._things: dict[_Pair, dict[int, tuple[Selector, _T]]] = {}
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
 
     def put(self, namespaces: frozenset[str] | None, selector: Selector, thing: _T) -> None:
         """Adds a thing (by identity) of these namespaces (None: any)."""
-        self._count += 1
         for pair in _pairs(namespaces, selector):
             self._things.setdefault(pair, {})[id(thing)] = selector, thing
 
     def remove(self, namespaces: frozenset[str] | None, selector: Selector, thing: _T) -> None:
         """Takes the thing out again."""
-        self._count -= 1
         for pair in _pairs(namespaces, selector):
             things = self._things[pair]
             del things[id(thing)]

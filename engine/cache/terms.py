@@ -36,9 +36,6 @@ class TermIndex:
         self._index: SelectorIndex[Term] = SelectorIndex()
         self._serial = 0
 
-    def __len__(self) -> int:
-        return len(self._terms)
-
     def change(self, terms: Iterable[PodTerm], row: int, sign: int) -> int:
         """A pod with these terms came to a row (sign 1) or went from it (sign -1).
 

@@ -354,4 +354,4 @@ def command(svg: str | None, *, plain: bool) -> None:
         click.echo(f"The demo did not do what it promises: {broken}", err=True)
         sys.exit(1)
     if svg is not None:
-        Path(svg).write_text(drawn(shown, "make demo"), "utf-8")
+        Path(svg).write_text(drawn(shown), "utf-8")

@@ -123,6 +123,6 @@ def recording_console() -> Console:
     )
 
 
-def drawn(console: Console, title: str) -> str:
+def drawn(console: Console) -> str:
     """What a recording console was shown, as SVG; fonts are the viewer's, nothing is fetched."""
-    return _FONT_FACE.sub("", console.export_svg(title=title, unique_id="berth"))
+    return _FONT_FACE.sub("", console.export_svg(title="make demo", unique_id="berth"))

@@ -300,7 +300,7 @@ def _priority(name: str, spec: Object, priorities: Mapping[str, Object]) -> Obje
     if wanted:
         found = priorities.get(wanted)
         if found is None:
-            raise forbidden("pods", name, f"no PriorityClass with name {wanted} was found")
+            raise forbidden(name, f"no PriorityClass with name {wanted} was found")
     else:
         defaults = (item for item in priorities.values() if item.get("globalDefault"))
         found = next(defaults, _NO_CLASS)
@@ -312,7 +312,7 @@ def _priority(name: str, spec: Object, priorities: Mapping[str, Object]) -> Obje
             f"spec; priority admission controller computed {value} from the given PriorityClass "
             "name"
         )
-        raise forbidden("pods", name, why)
+        raise forbidden(name, why)
     policy = spec.get("preemptionPolicy") or found.get("preemptionPolicy", "PreemptLowerPriority")
     result: Object = {"priority": value, "preemptionPolicy": policy}
     return result | ({"priorityClassName": wanted} if wanted else {})

@@ -67,7 +67,7 @@ class EmbeddedCluster:
         clock = clock if clock is not None else SystemClock()
         random = Random(seed)
         self.api = Api(clock=clock, random=random)
-        self.nodes = SimulatedNodes(self.api, count=nodes, clock=clock, random=random)
+        self.nodes = SimulatedNodes(self.api, count=nodes, random=random)
         self.volumes = SimulatedVolumes(self.api)
         prometheus = PrometheusApi(self.nodes, clock)
         self._server = ApiServer(

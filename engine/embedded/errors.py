@@ -109,10 +109,10 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
-def forbidden(plural: str, name: str, why: str) -> ApiError:
-    """Admission refuses the object."""
-    message = f'{plural} "{name}" is forbidden: {why}'
-    return ApiError(403, "Forbidden", message, _details(name, "", plural))
+def forbidden(pod: str, why: str) -> ApiError:
+    """Admission refuses the pod."""
+    message = f'pods "{pod}" is forbidden: {why}'
+    return ApiError(403, "Forbidden", message, _details(pod, "", "pods"))
 
 
 def not_allowed() -> ApiError:

@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from engine.clock import Clock
 from engine.embedded.api import Api
 from engine.embedded.errors import ApiError
 from engine.embedded.resources import BY_PLURAL
@@ -63,9 +62,8 @@ class Walk(msgspec.Struct):
 class SimulatedNodes:
     """The nodes of the embedded cluster and everything that would run on them."""
 
-    def __init__(self, api: Api, *, count: int, clock: Clock, random: Random) -> None:
+    def __init__(self, api: Api, *, count: int, random: Random) -> None:
         self._api = api
-        self._clock = clock
         self._random = random
         self._seen = api.store.revision
         self._addresses = 0

@@ -274,7 +274,6 @@ class ApiServer:
     def _list(self, request: web.BaseRequest, target: Target) -> web.Response:
         view = _view(request, target)
         query = request.query
-        _check_list_options(query)
         self._check_revision(query)
         limit = _whole(query.get("limit", "0"), "limit")
         revision, start = self._api.store.revision, ("", "")
@@ -550,18 +549,6 @@ def _revision_of(query: Mapping[str, str]) -> int:
 def _check_strictly(request: web.BaseRequest, target: Target, item: Object) -> None:
     if request.query.get("fieldValidation") == "Strict":
         check_fields(target.resource, item)
-
-
-def _check_list_options(query: Mapping[str, str]) -> None:
-    causes: list[errors.Cause] = []
-    if "resourceVersionMatch" in query and not query.get("resourceVersion"):
-        text = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
-        causes.append(("resourceVersionMatch", "FieldValueForbidden", text))
-    if "sendInitialEvents" in query:
-        text = "Forbidden: sendInitialEvents is forbidden for list"
-        causes.append(("sendInitialEvents", "FieldValueForbidden", text))
-    if causes:
-        raise errors.invalid("meta.k8s.io", "ListOptions", "", causes)
 
 
 def _check_watch_options(query: Mapping[str, str]) -> None:

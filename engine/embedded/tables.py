@@ -56,7 +56,7 @@ def _column(name: str) -> Object:
     plain = name.rstrip("*")
     return {
         "name": plain,
-        "type": "integer" if plain in {"Data", "Value"} else "string",
+        "type": "integer" if plain == "Data" else "string",
         "format": "name" if plain == "Name" else "",
         "description": "",
         "priority": 1 if name.endswith("*") else 0,
@@ -148,17 +148,6 @@ def _namespace(item: Object, now: float) -> list[Any]:
     return [item["metadata"]["name"], phase, _created(item, now)]
 
 
-def _lease(item: Object, now: float) -> list[Any]:
-    holder = (item.get("spec") or {}).get("holderIdentity") or ""
-    return [item["metadata"]["name"], holder, _created(item, now)]
-
-
-def _priority_class(item: Object, now: float) -> list[Any]:
-    is_default = str(bool(item.get("globalDefault"))).lower()
-    policy = item.get("preemptionPolicy", "")
-    return [item["metadata"]["name"], item.get("value", 0), is_default, _created(item, now), policy]
-
-
 def _plain(item: Object, now: float) -> list[Any]:
     return [item["metadata"]["name"], _created(item, now)]
 
@@ -182,9 +171,4 @@ _LAYOUTS: dict[str, tuple[tuple[str, ...], Cells]] = {
     ),
     "configmaps": (("Name", "Data", "Age"), _config_map),
     "namespaces": (("Name", "Status", "Age"), _namespace),
-    "leases": (("Name", "Holder", "Age"), _lease),
-    "priorityclasses": (
-        ("Name", "Value", "Global-Default", "Age", "PreemptionPolicy"),
-        _priority_class,
-    ),
 }

@@ -136,6 +136,7 @@ def misses(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Misses:
     policies = {one.name: one for one in policies_of(framework)}
     seen = snapshot.nodes.present
     walls: list[_Wall] = []
+    by_filter = ~seen
     for filtering in trial.filters:
         policy = policies.get(filtering.name)
         if filtering.name == VIEW:
@@ -148,8 +149,10 @@ def misses(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Misses:
             walls += [_amount(filtering.name, room) for room in rooms]
         else:
             walls.append(_other(trial, filtering, seen))
+            if filtering.name in trial.allowed_by:
+                by_filter |= ~walls[-1].passed
     if trial.allowed is not None:
-        walls.append(_left_out(trial, seen))
+        walls.append(_left_out(trial, by_filter))
     promised = _promised(trial, walls, seen)
     walls += [] if promised is None else [promised]
     return Misses(snapshot, _ordered(walls, seen), walls)
@@ -248,11 +251,12 @@ def _other(trial: Trials, filtering: Filtering, seen: BoolColumn) -> _Wall:
     return _Wall(passed, near, tell)
 
 
-def _left_out(trial: Trials, seen: BoolColumn) -> _Wall:
+def _left_out(trial: Trials, by_filter: BoolColumn) -> _Wall:
+    """Nodes that a PreFilter has left out, but for those that its filter rejects, too."""
     assert trial.allowed is not None
     by = " ".join(sorted(trial.allowed_by))
     miss = Miss(by, "the pod asks for other nodes by name")
-    return _Wall(trial.allowed, np.full(len(seen), _NEVER), lambda _: miss)
+    return _Wall(trial.allowed | by_filter, np.full(len(by_filter), _NEVER), lambda _: miss)
 
 
 def _promised(trial: Trials, walls: Sequence[_Wall], seen: BoolColumn) -> _Wall | None:

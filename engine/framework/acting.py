@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Final, assert_never
 
 from engine.framework.decision import Decision
-from engine.framework.effects import AssumeObject, Await, Effect, Emit, Evict, Patch, set_on_pod
+from engine.framework.effects import AssumeObject, Await, Effect, Emit, Patch, set_on_pod
 from engine.framework.interface import Binding, Permitted, Points
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
@@ -97,8 +97,6 @@ def _named(effect: Effect) -> str:
             return f"event {effect.reason}: {effect.note}"
         case Await():
             return f"await {effect.what}"
-        case Evict():
-            return f"evict {effect.pod.key}"
         case _:
             assert_never(effect)
 

@@ -39,10 +39,13 @@ PreFilter = Callable[[PodInfo, Snapshot], PreFilterResult]
 
 
 class PluginError(Exception):
-    """A plugin raised; `status` is what the pod is told."""
+    """A plugin raised, or says itself that it cannot; `status` is what the pod is told."""
 
-    def __init__(self, plugin: str, point: str, cause: Exception) -> None:
-        super().__init__(f"running {point} plugin {plugin!r}: {type(cause).__name__}: {cause}")
+    def __init__(self, plugin: str, point: str, cause: Exception | Status) -> None:
+        said = f"{type(cause).__name__}: {cause}"
+        if isinstance(cause, Status):
+            said = " ".join(cause.reasons)
+        super().__init__(f"running {point} plugin {plugin!r}: {said}")
         self.status = Status(Code.ERROR, (str(self),), plugin)
 
 
@@ -226,7 +229,7 @@ class Asking:
 
     def _end(self, status: Status, snapshot: Snapshot, plugins: Sequence[str] = ()) -> Exception:
         if status.code is Code.ERROR:
-            return PluginError(status.plugin, "PreFilter", RuntimeError(" ".join(status.reasons)))
+            return PluginError(status.plugin, "PreFilter", status)
         message = ", ".join(status.reasons)
         never = status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         by = frozenset(plugins or (status.plugin,))
@@ -277,8 +280,7 @@ class Asking:
             if result.version is not None:
                 self.keep_version(versions, name, result.version, snapshot)
             if not result.status.ok and result.status.code is not Code.SKIP:
-                cannot = RuntimeError(" ".join(result.status.reasons))
-                raise PluginError(name, "PreScore", cannot)
+                raise PluginError(name, "PreScore", result.status)
             scoring = None
             if result.status.ok and points.score is not None:  # else only its score is off
                 scoring = Scoring(name, points, weight, result)

@@ -18,7 +18,6 @@ from engine.framework.asking import Asking
 from engine.framework.interface import SILENT, UNSHARED, Points, Version
 from engine.framework.podclass import KeyColumn, PodClass
 from engine.framework.podinfo import PodInfo
-from engine.framework.sharing import Sharing
 from engine.framework.snapshot import Snapshot
 from engine.framework.ties import turn_of
 
@@ -70,14 +69,12 @@ class Classes:
         self,
         plugins: Sequence[tuple[str, Points]],
         asking: Asking,
-        sharing: Sharing,
         *,
         seed: int,
         most_bytes: int,
     ) -> None:
         keyed = [(name, p) for name, p in plugins if p.filter or p.pre_filter or p.score]
         self._asking = asking
-        self._sharing = sharing
         self._keys = [(name, p.class_key) for name, p in keyed]
         asking.has_keys([name for name, _ in keyed])
         self._by_row = [number for number, (_, p) in enumerate(keyed) if not p.wide_key]
@@ -99,9 +96,6 @@ class Classes:
         self._uses = 0
         # Those that were new last, with the use that made them.
         self._new: deque[tuple[ClassName, int]] = deque()
-
-    def __len__(self) -> int:
-        return len(self._classes)
 
     def key(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Hashable, ...] | None:
         """What tells the pod's class: pods with equal keys get equal answers. None: unlike any.
@@ -203,4 +197,3 @@ class Classes:
         by_use = sorted(self._classes, key=lambda name: self._classes[name].used)
         for old in by_use[: len(by_use) - most_classes + 1 + most_classes // 8]:
             del self._classes[old]
-        self._sharing.keep(s for one in self._classes.values() for s in one.keys.shared())

@@ -225,11 +225,6 @@ class Decision(msgspec.Struct, eq=False):
         return self.fit_error.told("" if self.rescue is None else self.rescue.message)
 
     @property
-    def placed(self) -> bool:
-        """True if a node was found."""
-        return self.node is not None
-
-    @property
     def details(self) -> Details:
         """What is worked out on demand."""
         if self.known is None:

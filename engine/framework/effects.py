@@ -127,7 +127,8 @@ class Await:
     timeout_seconds: float
 
 
-Effect = Evict | AssumeObject | Patch | Await | Emit
+Effect = AssumeObject | Patch | Await | Emit
+"""What `reserve` and `pre_bind` may want done; who is to be evicted, `post_filter` says."""
 
 
 def set_on_pod(

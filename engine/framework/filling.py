@@ -60,10 +60,10 @@ class ColumnOf(Protocol):
 class Filling:
     """See the module."""
 
-    def __init__(self, asking: Asking, sharing: Sharing, columns: ColumnOf) -> None:
+    def __init__(self, asking: Asking, columns: ColumnOf) -> None:
         """Takes the columns of classes from `columns`."""
         self._asking = asking
-        self._sharing = sharing
+        self._sharing = Sharing()
         self._columns = columns
         self._recent: deque[GroupedChoice] = deque()
         self._ties = Ties()
@@ -135,6 +135,9 @@ class Filling:
     def _caught_up(self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Brings the keys up to the snapshot; false if plugins have to be asked about all rows."""
         place = keys.place
+        if keys.bad is not None:  # who has raised may have an answer now
+            place.forget()
+            return False
         try:
             if place.layout != snapshot.layout and not self._relaid(keys, snapshot):
                 return False
@@ -182,8 +185,6 @@ class Filling:
             return False
         if not union & keys.causes and union != _ANY:
             return True
-        if keys.bad is not None:
-            return False
         keys.unfit = None
         try:
             if isinstance(rows, tuple):
@@ -249,7 +250,7 @@ class Filling:
         INVARIANT: rows that came, went or were used again are among the changes since.
         """
         new = snapshot.nodes.size - len(keys.column)
-        if keys.place.layout < 0 or keys.allowed is not None or keys.lookups or keys.bad:
+        if keys.place.layout < 0 or keys.allowed is not None or keys.lookups:
             return False
         ties = self._ties.of(snapshot)
         column = keys.column

@@ -21,7 +21,6 @@ class Membership:
         lacks: what should have said so and is not there.
         shortage: of what its group asks for the cluster has less; empty if of nothing.
         wait_seconds: how long members that have a node wait for the others.
-        backoff_seconds: how long the gang rests after it failed.
         rests_until: seconds since the epoch before which it is not tried again; NaN: it may be.
         tolerance: the share of the minimum that may be missing for the others to wait.
         since: seconds since the epoch; of two gangs in each other's way the later gives way.
@@ -40,7 +39,6 @@ class Membership:
     lacks: str
     shortage: Callable[[], str]
     wait_seconds: float
-    backoff_seconds: float
     rests_until: float
     tolerance: float
     since: float

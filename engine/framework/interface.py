@@ -322,9 +322,6 @@ class Joint(Protocol):
 class _Unshared:
     """The type of `UNSHARED`."""
 
-    def __repr__(self) -> str:
-        return "UNSHARED"
-
 
 UNSHARED: Final = _Unshared()
 

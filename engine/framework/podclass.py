@@ -26,7 +26,6 @@ from engine.framework.derived import Place
 from engine.framework.interface import MAX_SCORE, Joint, Scores
 from engine.framework.log import Log
 from engine.framework.podinfo import PodInfo
-from engine.framework.sharing import Shared
 from engine.framework.snapshot import IntColumn, Snapshot
 
 if TYPE_CHECKING:
@@ -180,10 +179,6 @@ class KeyColumn:
     def asked(self) -> list[Filtering | Scoring]:
         """Who answers by row."""
         return [*self.by_row, *self.baked()]
-
-    def shared(self) -> list[Shared]:
-        """What it keeps together with other classes."""
-        return [one.shared for one in self.asked() if one.shared is not None]
 
     def stamp(self) -> int:
         """Changes when all keys have to be made anew for what it shares with other classes."""

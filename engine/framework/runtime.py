@@ -27,7 +27,6 @@ from engine.framework.interface import MAX_SCORE, UNSHARED, Points, Scores
 from engine.framework.podclass import NOWHERE, UNIT, PodClass, steps_of
 from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile
-from engine.framework.sharing import Sharing
 from engine.framework.snapshot import BoolColumn, IntColumn, Snapshot
 from engine.framework.status import Code, Status, unschedulable
 from engine.framework.trials import Trials
@@ -108,11 +107,8 @@ class Framework:
         self.sorter = next(w.plugin for w in profile.plugins if w.plugin.name == sorters[0][0])
         """The plugin that sorts the queue; keys of one plugin compare with each other."""
         self._sort_key = sorters[0][1].sort_key
-        sharing = Sharing()
-        self._classes = Classes(
-            plugins, self._asking, sharing, seed=profile.seed, most_bytes=memo_bytes
-        )
-        self._filling = Filling(self._asking, sharing, self._classes.column)
+        self._classes = Classes(plugins, self._asking, seed=profile.seed, most_bytes=memo_bytes)
+        self._filling = Filling(self._asking, self._classes.column)
         self.keys_move = self._classes.keys_move
         """Whether what tells a pod's class is more than the pod."""
 

@@ -5,8 +5,9 @@ Knows keys and columns; asks nobody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ _MOST_OF_A_SET: Final = 16
 class Shared(Derived):
     """A mask or raw scores of all rows, for all classes with the plugin's `shared` key."""
 
-    __slots__ = ("answers", "normal", "uniform")
+    __slots__ = ("__weakref__", "answers", "normal", "uniform")
 
     def __init__(self, causes: Cause) -> None:
         super().__init__(causes)
@@ -65,7 +66,8 @@ class Sharing:
     """What is shared, by plugin and its key."""
 
     def __init__(self) -> None:
-        self._shared: dict[Hashable, Shared] = {}
+        # As long as a class has them: most classes of pods that no other is like leave soon.
+        self._shared: WeakValueDictionary[Hashable, Shared] = WeakValueDictionary()
         self._sets: dict[bytes, FeasibleSet] = {}
 
     def of(self, name: str, point: str, key: Hashable, causes: Cause) -> Shared:
@@ -85,8 +87,3 @@ class Sharing:
             found = FeasibleSet(passed)
         self._sets[key] = found
         return found
-
-    def keep(self, used: Iterable[Shared]) -> None:
-        """Forgets what none of these is."""
-        in_use = {id(one) for one in used}
-        self._shared = {key: one for key, one in self._shared.items() if id(one) in in_use}

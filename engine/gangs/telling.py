@@ -8,12 +8,12 @@ Source: kubernetes pkg/scheduler/schedule_one_podgroup.go, updatePodGroupConditi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
 from engine.basis import Basis
+from engine.clock import stamp
 from engine.display import plain
 from engine.framework.edge import EffectWriter
 from engine.framework.effects import Patch
@@ -67,8 +67,7 @@ class Telling:
             self._written.clear()
         self._written[meta.uid] = now_said
         if known.status != status or since is None:
-            now = datetime.fromtimestamp(self.basis.clock.time(), UTC)
-            since = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+            since = stamp(self.basis.clock.time())
         new = GroupCondition(SCHEDULED, status, reason, message, since, meta.generation)
         conditions: list[Any] = [one for one in each if one.type != SCHEDULED]
         body = {

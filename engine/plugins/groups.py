@@ -21,8 +21,8 @@ from engine.framework.selectors import NOTHING
 from engine.framework.snapshot import Rows, Snapshot
 from engine.framework.topology import Domains, DomainTable, Tally
 
-_FEW_DOMAINS: Final = 64
-_NODES_A_DOMAIN: Final = 16
+FEW_DOMAINS: Final = 64
+NODES_A_DOMAIN: Final = 16
 _FEW_CHANGES: Final = 64
 _FEW_ROWS: Final = 8
 _MEMOS: Final = 4
@@ -36,7 +36,10 @@ Counts = NDArray[np.float64]
 
 
 class Part:
-    """Counts by one label: the sum of tables, or (`by_row`) of the rows alone."""
+    """Counts by one label: the sum of tables, or (`by_row`) of the rows alone.
+
+    `apart`: answers depend on which domains there are, and not on what is counted in them alone.
+    """
 
     def __init__(
         self,
@@ -44,8 +47,10 @@ class Part:
         *,
         by_row: Tally | None = None,
         otherwise: Mapping[int, int] | None = None,
+        apart: bool = False,
     ) -> None:
         self._tables = tables
+        self._apart = apart
         self.domains: Domains = tables[0][1].domains
         self.by_row = by_row
         self._logs: Sequence[DomainTable | Tally] = [table for _, table in tables]
@@ -79,7 +84,8 @@ class Part:
         if self.by_row is not None:
             return True
         most = self.domains.most
-        return most > _FEW_DOMAINS and most * _NODES_A_DOMAIN > len(self.domains.domain)
+        many = most > FEW_DOMAINS and most * NODES_A_DOMAIN > len(self.domains.domain)
+        return many and not self._apart
 
     def dense(self) -> Counts:
         """By domain; the last is for rows without one."""

@@ -283,7 +283,8 @@ class Evenness(Groups):
         if key == HOSTNAME:
             return Part(((1, no_pods(snapshot, key)),), by_row=tally)
         eligible, fold = self._spread.eligible(constraint, self._keys), not self._spread.every_key
-        return Part(((1, snapshot.topology.table(tally, key, eligible, fold=fold)),))
+        table = snapshot.topology.table(tally, key, eligible, fold=fold)
+        return Part(((1, table),), apart=True)  # their number is a part of the score
 
 
 class PodTopologySpread:

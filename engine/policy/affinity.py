@@ -162,11 +162,10 @@ def _terms(node: ir.Expr, *, holds: bool) -> Terms:
     Raises:
         CannotSay: no affinity says that.
     """
+    node = _bare(node)
     match node:
         case ir.Const() if isinstance(node.value, bool):
             return EVERYWHERE if node.value is holds else NOWHERE
-        case ir.Named():
-            return _terms(node.body, holds=holds)
         case ir.Not():
             return _terms(node.operand, holds=not holds)
         case ir.Logical():
@@ -179,7 +178,7 @@ def _terms(node: ir.Expr, *, holds: bool) -> Terms:
         case ir.Compare():
             return _compare(node, holds=holds)
         case ir.Member(items=ir.Const(value=tuple() as items)):
-            return _in(node, _label(node.item), items, holds=holds)
+            return _in(_label(node.item), items, holds=holds)
         case _:
             raise CannotSay(node.span, _why(node))
 
@@ -201,12 +200,12 @@ def _logical(node: ir.Logical, *, holds: bool) -> Terms:
 
 
 def _compare(node: ir.Compare, *, holds: bool) -> Terms:
-    operator, left, right = node.operator, node.left, node.right
+    operator, left, right = node.operator, _bare(node.left), _bare(node.right)
     if isinstance(left, ir.Const):
         operator, left, right = _TURNED[operator], right, left
     match left, right:
         case _, ir.Const(value=str() as text):
-            return _in(node, _label(left), (text,), holds=holds)
+            return _in(_label(left), (text,), holds=holds)
         case ir.Func(name="number", args=(read,)), ir.Const(value=float() as number):
             low, high = _bounds(operator, number)
             return _range(node, _label(read), low, high, holds=holds)
@@ -256,7 +255,7 @@ def _one(requirement: Requirement) -> Terms:
     return ((requirement,),)
 
 
-def _in(node: ir.Expr, key: str, items: Sequence[object], *, holds: bool) -> Terms:
+def _in(key: str, items: Sequence[object], *, holds: bool) -> Terms:
     values = tuple(dict.fromkeys(one for one in items if isinstance(one, str)))
     if key == NAME_FIELD:
         # A field takes one value.
@@ -267,9 +266,14 @@ def _in(node: ir.Expr, key: str, items: Sequence[object], *, holds: bool) -> Ter
     values = tuple(value for value in values if _VALUE.fullmatch(value))
     if not values:
         return NOWHERE if holds else EVERYWHERE
-    if not _KEY.fullmatch(key):
-        raise CannotSay(node.span, f"{key!r} is no key that a label can have")
     return _one(Requirement(key, "In" if holds else "NotIn", values))
+
+
+def _bare(node: ir.Expr) -> ir.Expr:
+    """What stands behind a name."""
+    while isinstance(node, ir.Named):
+        node = node.body
+    return node
 
 
 def _label(node: ir.Expr) -> str:
@@ -278,9 +282,8 @@ def _label(node: ir.Expr) -> str:
     Raises:
         CannotSay: it is something else.
     """
+    node = _bare(node)
     match node:
-        case ir.Named():
-            return _label(node.body)
         case ir.Read(field="node.label", key=str() as key):
             if not _KEY.fullmatch(key):
                 raise CannotSay(node.span, f"{key!r} is no key that a label can have")

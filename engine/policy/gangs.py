@@ -112,7 +112,6 @@ def _membership(
         lacks=_lacks(pod, snapshot, name) if np.isnan(terms.minimum) else "",
         shortage=lambda: _shortage(pod, snapshot) if group_of(pod) == name else "",
         wait_seconds=terms.wait_seconds,
-        backoff_seconds=terms.backoff_seconds,
         rests_until=failed + terms.backoff_seconds if terms.backoff_seconds else MISSING,
         tolerance=terms.tolerance,
         since=own if np.isnan(created) else created,

@@ -195,8 +195,6 @@ class FolderSource:
     """A folder of NAME.policy files, looked at every so often."""
 
     def __init__(self, folder: Path, offer: Offer, clock: Clock) -> None:
-        self.title = f"folder {folder}"
-        """How the source is called in messages."""
         self._folder = folder
         self._offer = offer
         self._clock = clock

@@ -18,7 +18,6 @@ from zoneinfo import ZoneInfo
 
 from dsl.compiler import Compiler
 from engine.app import signal_spec
-from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.config import BerthDocument
 from engine.cycle import decide
@@ -33,7 +32,7 @@ from engine.signals.samples import Series
 from engine.signals.spec import Question
 from engine.signals.store import SignalStore
 from tests.bench.measure import Measurement, quantile, resident_mib
-from tests.builders import default_plugins, make_node, make_pod
+from tests.builders import Cache, default_plugins, make_node, make_pod
 
 FILTER_LINE = "filter: pod.name contains nginx -> node.label test=test"
 SCORE_LINE = "score: 100 - bandwidth/max*100"

@@ -17,7 +17,6 @@ from datetime import UTC
 import click
 
 from engine.basis import rules_of
-from engine.cache import Cache
 from engine.clock import SystemClock
 from engine.config import Settings
 from engine.cycle import decide
@@ -33,7 +32,7 @@ from engine.policy.plugin import Worlds
 from engine.queue import SchedulingQueue
 from engine.scheduler import SLICE_SECONDS
 from engine.telemetry import Telemetry
-from tests.builders import make_node, make_pod
+from tests.builders import Cache, make_node, make_pod
 
 CLASSES = 20
 LINES = """\

@@ -25,7 +25,6 @@ from rich.console import Console
 from rich.table import Table
 
 from engine.basis import rules_of
-from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.cycle import decide
 from engine.framework.podinfo import PodInfo
@@ -33,7 +32,7 @@ from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.queue import SchedulingQueue
 from tests.bench import yardstick
-from tests.builders import default_plugins, make_node, make_pod
+from tests.builders import Cache, default_plugins, make_node, make_pod
 
 BOUNDS = {"identical": 2.2, "100 classes": 1.8, "new class": 1.3}
 FIRST = frozenset(

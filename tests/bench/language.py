@@ -14,7 +14,6 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dsl.compiler import Compiler
-from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.config import BerthDocument
 from engine.cycle import decide
@@ -27,7 +26,7 @@ from engine.policy.plugin import PolicyPlugin, Worlds
 from engine.simulate.journal import Recorder
 from tests.bench import decisions
 from tests.bench.measure import Measurement, seconds_each
-from tests.builders import make_pod
+from tests.builders import Cache, make_pod
 
 
 @dataclass(frozen=True)

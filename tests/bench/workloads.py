@@ -20,7 +20,6 @@ from typing import Any, Final
 import click
 
 from engine.basis import rules_of
-from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.collector import collecting, sweep
 from engine.cycle import conclude, decide
@@ -31,7 +30,7 @@ from engine.kube.sharing import PodSharing
 from engine.objects import Pod, PodDisruptionBudget, Service, from_builtins
 from engine.queue import SchedulingQueue
 from tests.bench.measure import quantile
-from tests.builders import default_plugins, make_node
+from tests.builders import Cache, default_plugins, make_node
 
 Json = dict[str, Any]
 _NUMBER: Final = re.compile(r"\{(?:(\d+)\+)?i(?:/(\d+))?(?:%(\d+))?\}")

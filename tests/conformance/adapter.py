@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from engine.cache import Cache
 from engine.config import ProfileDocument
 from engine.cycle import decide
 from engine.framework.decision import NO_NODES
@@ -31,6 +30,7 @@ from engine.framework.status import Code, Status
 from engine.kube.resources import STRUCTS
 from engine.objects import Namespace, Node, ObjectMeta, Pod, from_builtins
 from engine.plugins.profiles import make_profile
+from tests.builders import Cache
 from tests.conformance.events import moves, read_object
 from tests.conformance.preempting import preempt
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from engine.cache import Cache
 from engine.cycle import decide
 from engine.framework.podclass import FRACTION, TIE_BITS
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
+from tests.builders import Cache
 from tests.conformance.adapter import build, framework_of, place, read_pod
 
 STRANGER = {

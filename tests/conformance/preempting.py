@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from engine.cache import Cache
 from engine.cycle import conclude
 from engine.framework.decision import NO_NODES, PostFilterResult
 from engine.framework.podinfo import PodInfo
@@ -20,6 +19,7 @@ from engine.plugins.default_preemption import (
     ineligible,
     potential_rows,
 )
+from tests.builders import Cache
 
 Answer = dict[str, Any]
 

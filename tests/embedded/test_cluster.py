@@ -55,7 +55,7 @@ def bind(api: Api, name: str, node: str) -> None:
 def simulated(count: int = 6, seed: int = 1) -> tuple[Api, SimulatedNodes]:
     clock, random = ManualClock(), Random(seed)
     api = Api(clock=clock, random=random)
-    return api, SimulatedNodes(api, count=count, clock=clock, random=random)
+    return api, SimulatedNodes(api, count=count, random=random)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import yaml
 from msgspec.structs import replace
 
 from engine.app import App, Hooks, RunOptions
+from engine.cli.replay import frameworks_of
 from engine.clock import SystemClock
 from engine.comparing import Holdings, differences
 from engine.config import Settings
@@ -23,6 +24,7 @@ from engine.kube.session import Session
 from engine.kube.wiring import Wiring
 from engine.queue import SubQueue
 from engine.sections import LeaderElection
+from engine.simulate.journal import replay
 from engine.telemetry import Count, Telemetry
 
 NAMESPACE = "rules"
@@ -128,9 +130,9 @@ def settings_of(cluster=None, *, config_map=True, folder=None, **berth):
 
 
 @asynccontextmanager
-async def process(cluster, settings=None, kubeconfig=None):
+async def process(cluster, settings=None, kubeconfig=None, journal=None):
     settings = settings_of(cluster) if settings is None else settings
-    made = Process(cluster, settings, kubeconfig or cluster.kubeconfig())
+    made = Process(cluster, settings, kubeconfig or cluster.kubeconfig(), journal)
     try:
         yield made
         made.stop.set()
@@ -178,6 +180,23 @@ def test_two_policies_in_a_config_map_place_our_pods_and_no_others():
             assert (berth.node_of(theirs), berth.condition(theirs)) == (None, None)
 
     run(main)
+
+
+@pytest.mark.parametrize("files", [None, TWO])
+def test_a_journal_gives_the_same_decisions_with_policies_and_without(files, tmp_path):
+    path = tmp_path / "journal"
+
+    async def main():
+        with path.open("wb") as journal:
+            async with embedded(files=files) as cluster:
+                settings = settings_of(cluster, config_map=files is not None)
+                async with process(cluster, settings, journal=journal) as berth:
+                    for name in ("nginx", "redis"):
+                        await berth.lands(berth.pod(name))
+
+    run(main)
+    report = replay(path, frameworks_of())
+    assert (report.decisions, report.equal) == (2, 2)
 
 
 def test_the_event_about_policies_in_force_has_the_first_of_their_warnings():

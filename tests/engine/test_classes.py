@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache import Cache
 from engine.cycle import decide
+from engine.framework.classes import _LEAST_CLASSES, _MOST_NEW
 from engine.framework.interface import (
     UNSHARED,
     Normalization,
@@ -28,7 +28,7 @@ from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Cause
 from engine.framework.status import Status, unschedulable
-from tests.builders import default_plugins, make_node, make_pod
+from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.effort import examples
 
 ZONES = ("a", "b", "c")
@@ -310,6 +310,46 @@ def test_a_class_takes_a_key_a_node():
     finally:
         tracemalloc.stop()
     assert (after - before) / classes <= 8 * nodes + (8 << 10)
+
+
+def test_classes_that_are_forgotten_leave_nothing_behind():
+    """Whoever makes pods that no other is like, say each with an image of its own."""
+    nodes, classes = 1_000, 100
+    cache, framework, _ = known_class(nodes)
+    snapshot = cache.snapshot(0.0)
+
+    def unlike(number):
+        container = {"name": "c", "image": f"example.com/{number}"}
+        tolerates = {"key": f"k{number}", "operator": "Exists"}
+        return make_pod(f"u{number}", spec={"containers": [container], "tolerations": [tolerates]})
+
+    tracemalloc.start()
+    try:
+        for number in range(_MOST_NEW):
+            framework.known(unlike(number), snapshot)
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(_MOST_NEW, _MOST_NEW + classes):
+            framework.known(unlike(number), snapshot)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before <= classes * (8 << 10)
+
+
+def test_beyond_their_bytes_those_classes_are_kept_that_were_asked_for_last():
+    cache = Cache()
+    cache.add_node(make_node("n", cpu="64"))
+    framework = Framework(Profile("berth", default_plugins()), memo_bytes=1)
+    pods = [make_pod(f"p{number}", cpu=f"{number + 1}m") for number in range(3 * _LEAST_CLASSES)]
+    snapshot, seen = cache.snapshot(0.0), []
+    for pod in pods:
+        seen.append(framework.known(pod, snapshot))
+        assert framework.known(pod, snapshot) is seen[-1]
+        assert framework.known(pods[0], snapshot) is seen[0]
+    kept = [framework.known(pod, snapshot) is one for pod, one in zip(pods, seen, strict=True)]
+    assert sum(kept) < _LEAST_CLASSES
+    assert kept[0]
+    assert not any(kept[1:-_LEAST_CLASSES])
 
 
 def test_classes_that_only_differ_in_what_looks_further_have_one_column_and_each_its_choice():

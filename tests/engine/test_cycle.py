@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache import Cache
 from engine.cycle import decide
 from engine.framework.interface import (
     ALL_PASS,
@@ -20,7 +19,7 @@ from engine.framework.interface import (
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.framework.status import Code, unresolvable, unschedulable
-from tests.builders import default_plugins, make_node, make_pod
+from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.effort import examples
 
 SIZES = ("100m", "1", "3", "4", "5")

@@ -10,14 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsl.compiler import Compiler
-from engine.cache import Cache
 from engine.config import BerthDocument
 from engine.cycle import decide
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.plugin import PolicyPlugin, Worlds
-from tests.builders import default_plugins, make_node, make_pod
+from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.effort import examples
 
 POLICIES = (

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache.cache import Cache
 from engine.clock import ManualClock
 from engine.eventhandlers import POD_OTHERWISE, EventHandlers, Place, place_of
 from engine.framework.events import (
@@ -38,6 +37,7 @@ from engine.objects import (
 )
 from engine.queue import QueuedPod, Rules, SchedulingQueue, SubQueue
 from engine.telemetry import Count, Telemetry
+from tests.builders import Cache
 from tests.effort import examples
 from tests.engine.queue.builders import nothing
 
@@ -209,6 +209,8 @@ def test_a_node_change_without_a_name_of_its_own_is_for_policies(world: World) -
     assert world.told() == ["Node/Update"]
     world.nodes.on_update(cordoned, node())
     assert world.told() == ["Node/UpdateNodeTaint", "Node/Update"]
+    world.nodes.on_update(node(), node(declaredFeatures=["A"]))
+    assert world.told() == ["Node/UpdateNodeDeclaredFeature"]
 
 
 def test_a_heartbeat_is_no_change(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import json
 import ssl
 from contextlib import suppress
@@ -29,12 +30,15 @@ from engine.framework.podinfo import make_pod_info
 from engine.framework.runtime import Framework
 from engine.objects import Node, Pod, from_builtins
 from engine.plugins.profiles import make_profiles
+from engine.policy.chain import frameworks_of
+from engine.policy.plugin import Worlds
 from engine.queue import SubQueue
 from engine.serving.selfmade import SelfMade
 from engine.telemetry import EXTENDER_REQUESTS, EXTENDER_SECONDS, Telemetry
-from tests.builders import make_node, make_pod, pod_object
+from tests.builders import Cache, make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.fake_extender import FakeExtender
+from tests.engine.policy.builders import compiled
 from tests.engine.test_scheduler import World, in_a_loop
 
 GPU = "example.com/gpu"
@@ -75,10 +79,12 @@ def _whole_node(name):
     return {"metadata": {"name": name}, "spec": {"providerID": f"id-{name}"}}
 
 
-def world(*extenders, nodes=("n1", "n2", "n3")):
+def world(*extenders, nodes=("n1", "n2", "n3"), policy=""):
     documents = tuple(one for each in extenders for one in each)
-    [profile] = make_profiles(Settings(extenders=documents))
-    made = World(rules=Framework(profile), nodes=nodes)
+    profiles = make_profiles(Settings(extenders=documents))
+    files = {"p.policy": policy} if policy else {}
+    [framework] = frameworks_of(profiles, compiled(files), worlds=Worlds(UTC, ()))
+    made = World(rules=framework, nodes=nodes)
     made.server = Server(made)
     made.extenders = Extenders(documents)
     made.scheduler.extend(made.extenders, made.server)
@@ -612,6 +618,37 @@ async def test_an_extender_that_agrees_to_nothing_lets_nobody_be_evicted(answer,
     assert said in made.edge.conditions[0][2]
 
 
+@pytest.mark.parametrize(
+    ("answer", "evicted"), [(meta(n1=["uid-default-v1"]), ["v1"]), (meta(), [])]
+)
+@in_a_loop
+async def test_a_policy_finds_one_way_to_make_room_which_extenders_take_or_leave(answer, evicted):
+    async with FakeExtender(preempt=answer) as fake:
+        policy = "preempt: victims where it.priority < pod.priority\n"
+        made = world(document(fake.url, preemptVerb="preempt"), nodes=("n1",), policy=policy)
+        full(made, ("v1", "n1", 0))
+        made.comes(cpu="2", priority=10)
+        await settle(made, lambda: made.edge.conditions)
+    [(_, asked)] = fake.asked
+    assert list(asked["NodeNameToMetaVictims"]) == ["n1"]
+    assert made.edge.evictions == evicted
+    assert (LEFT_OUT in made.edge.conditions[0][2]) is not bool(evicted)
+
+
+@in_a_loop
+async def test_a_pod_of_a_gang_that_extenders_have_a_say_about_is_told_that_this_does_not_go():
+    async with FakeExtender(filter=only("n1")) as fake:
+        policy = "gang: by pod.label[gang] min 1\n"
+        made = world(document(fake.url, filterVerb="filter"), policy=policy)
+        made.comes(labels={"gang": "g"})
+        made.comes("alone")
+        await settle(made, lambda: made.edge.conditions and made.edge.binds)
+    assert made.edge.binds == [("alone", "n1")]
+    [(_, reason, message)] = [one[:3] for one in made.edge.conditions]
+    assert reason == "SchedulerError"
+    assert "extenders are not asked about gangs" in message
+
+
 # ---- binding
 
 
@@ -677,6 +714,39 @@ def test_an_opinion_is_one_more_input_of_the_same_cycle():
     assert (moved.scores[-1].plugin, moved.scores[-1].normalized) == ("http://x", 50)
     late = conclude(pod, snapshot, framework, Opinion(asked=["a"], failed={"a": "no"}))
     assert late.fit_error.reasons == {"no": 1, NOT_ASKED: 2}
+
+
+def test_scores_are_normalised_over_the_nodes_that_extenders_leave():
+    disliked = [{"key": "k", "effect": "PreferNoSchedule"}]
+    nodes = {
+        name: make_node(name, cpu=cpu, labels={"w": name}, taints=disliked if name < "c" else [])
+        for name, cpu in zip("abcd", "2468", strict=True)
+    }
+    weights = {"a": 100, "b": 60, "c": 30}
+    liked = [
+        {
+            "weight": weight,
+            "preference": {"matchExpressions": [{"key": "w", "operator": "In", "values": [name]}]},
+        }
+        for name, weight in weights.items()
+    ]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": liked}}
+    pod = make_pod("p", cpu="1", spec={"affinity": affinity})
+
+    def world(names):
+        cache = Cache()
+        for name in names:
+            cache.add_node(nodes[name])
+        return cache.snapshot(0.0), Framework(*make_profiles(Settings()))
+
+    snapshot, framework = world("abcd")
+    for size in range(2, 5):
+        for left in itertools.combinations("abcd", size):
+            alone = decide(pod, *world(left))
+            said = Opinion(asked=list("abcd"), passed=left)
+            found = conclude(pod, snapshot, framework, said)
+            assert (found.node, found.total, found.feasible) == (alone.node, alone.total, size)
+            assert found.scores == alone.scores
 
 
 def test_a_journal_line_holds_an_opinion_and_gives_it_back():

@@ -297,3 +297,27 @@ async def test_so_many_domains_are_tried_those_with_most_room_first():
             low(made, name, 5 if name[0] != names[-3][0] else 0)
     await gang(made, "g", 2, size=2, priority=10)
     assert await evicted(made) == [f"low-{last}1"]
+
+
+# ---- what may be missing -------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_gang_that_may_wait_waits_in_one_domain_and_tries_another_after_its_time():
+    made = world(
+        "a1", "a2", "b1", "b2", text=f"{GANG} wait 60s reject above 34% missing within zone\n"
+    )
+    for number in range(3):
+        member(made, "g", number, size=3)
+    await made.turn()
+    assert binds(made) == {}
+    [zone] = {node[0] for node, _ in made.cache.assigned().values()}
+    assert len(made.cache.assigned()) == 2
+    other = "ab".replace(zone, "")
+    made.handlers.nodes.on_add(node(f"{other}3"))
+    await made.turn()
+    assert {node[0] for node, _ in made.cache.assigned().values()} == {zone}
+    made.clock.advance(61.0)
+    await made.turn()
+    await made.turn()
+    assert sorted(binds(made).values()) == [f"{other}{number}" for number in (1, 2, 3)]

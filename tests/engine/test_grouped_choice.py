@@ -8,12 +8,12 @@ from collections import deque
 import numpy as np
 import pytest
 
-from engine.cache import Cache
 from engine.framework import grouped
 from engine.framework.grouped import GroupedChoice
 from engine.framework.interface import Moved
 from engine.framework.podclass import NOWHERE, UNIT, KeyColumn
 from engine.framework.snapshot import Snapshot
+from tests.builders import Cache
 from tests.effort import examples
 
 ROWS, GROUPS = 24, 4

@@ -16,6 +16,7 @@ from engine.framework.podinfo import make_pod_info
 from engine.objects import from_builtins
 from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, SnapshotWorld
 from engine.signals.samples import Series
+from engine.simulate.samples import Samples
 from tests.builders import make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.test_simulate import FRAMEWORKS_OF, Recording
@@ -150,7 +151,7 @@ def test_a_pod_has_the_values_of_its_own_namespace_and_workload():
     assert world.pair_column(ids["rtt"], *ends).tolist() == pytest.approx(
         [5, math.nan, math.nan, math.nan, math.nan], nan_ok=True
     )
-    bare = levels.cache.snapshot(0.0)
+    bare = levels.cache.snapshot(0.0, Samples().view(levels.cache, 0.0))
     assert math.isnan(bare.signals.value(ids["spent"], ("s0",)))
     assert math.isnan(bare.signals.of_pods(ids["heat"], bare.pods)[0])
 

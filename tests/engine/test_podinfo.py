@@ -124,6 +124,10 @@ def test_equal_pods_have_equal_keys() -> None:
             "spec.initContainers[1].resources.requests.memory",
         ),
         ({"resources": {"requests": {"cpu": ""}}}, "spec.resources.requests.cpu"),
+        (
+            {"status": {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "x"}}]}},
+            "status.containerStatuses[0].allocatedResources.cpu",
+        ),
     ],
 )
 def test_an_unreadable_quantity_is_named(spec: dict[str, object], path: str) -> None:

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsl.collective import Evictions
-from engine.cache import Cache
 from engine.collective import search as searching
 from engine.collective.search import search
 from engine.framework.interface import Points, PreFilterResult, Scope, Verdicts
@@ -18,7 +17,7 @@ from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.framework.status import unschedulable
 from engine.plugins.priority_sort import PrioritySort
-from tests.builders import make_node, make_pod, pod_object
+from tests.builders import Cache, make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.policy.builders import compiled
 from tests.engine.test_preemption import settle

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.executor import Changes, Executor
 from engine.framework.effects import AssumeObject, Await, Emit, Patch
@@ -18,7 +17,7 @@ from engine.framework.profile import Weighted
 from engine.framework.status import Status, unschedulable
 from engine.objects import ObjectMeta, PersistentVolume, PersistentVolumeSpec
 from engine.queue import SubQueue
-from tests.builders import default_plugins, make_pod, pod_object
+from tests.builders import Cache, default_plugins, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.test_scheduler import World, in_a_loop, until
 

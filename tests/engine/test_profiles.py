@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner
 
 from engine.basis import rules_of
-from engine.cache import Cache
 from engine.cli import main as berth_main
 from engine.config import BerthDocument, ConfigError, ProfileDocument, Settings
 from engine.cycle import conclude, decide
@@ -17,7 +16,7 @@ from engine.framework.events import QueueingHint
 from engine.plugins.profiles import make_profiles
 from engine.policy.chain import frameworks_of
 from engine.policy.plugin import Worlds
-from tests.builders import make_node, make_pod
+from tests.builders import Cache, make_node, make_pod
 from tests.engine.policy.builders import compiled
 from tests.engine.test_app import Process, embedded, run, settings_of
 
@@ -238,6 +237,10 @@ def test_a_node_that_comes_into_sight_wakes():
         (
             {"plugins": {"multiPoint": {"disabled": [{"name": "DefaultBinder"}]}}},
             "at least one bind plugin is needed",
+        ),
+        (
+            {"plugins": {"score": {"enabled": [{"name": "ImageLocality"}] * 2}}},
+            "plugins.score: a plugin is enabled twice",
         ),
     ],
 )

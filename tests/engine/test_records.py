@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 
-from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.cycle import conclude
 from engine.framework.decision import Placed
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind
 from engine.records import Records
-from tests.builders import make_node, make_pod
+from tests.builders import Cache, make_node, make_pod
 from tests.engine.policy.builders import NOW, chain
 
 FILES = {

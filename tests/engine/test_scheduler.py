@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.framework.edge import BindOutcome, Edge
 from engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
@@ -28,7 +27,7 @@ from engine.queue import SubQueue
 from engine.scheduler import MOST_IN_FLIGHT
 from engine.simulate.lab import Lab
 from engine.telemetry import ATTEMPTS, Count
-from tests.builders import default_plugins, make_node, make_pod, pod_object
+from tests.builders import Cache, default_plugins, make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.policy.builders import Samples, chain, policies
 

@@ -9,13 +9,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache import Cache
 from engine.collective.ranking import Ranking
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.objects import PodDisruptionBudget, from_builtins
 from engine.plugins.default_preemption import DefaultPreemption, best_of
-from tests.builders import default_plugins, make_node, make_pod
+from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.effort import examples
 
 NODES = ("n0", "n1", "n2", "n3")

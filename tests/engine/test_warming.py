@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from types import SimpleNamespace
 
-from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.cycle import conclude
 from engine.framework.interface import Points
@@ -15,7 +14,7 @@ from engine.framework.runtime import Framework
 from engine.plugins.volumes.matching import _OPEN_VOLUMES
 from engine.plugins.volumes.pools import Pools
 from engine.warming import Warming
-from tests.builders import default_plugins, make_node, make_pod
+from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.engine.plugins.volumes import builders as volumes
 
 

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from engine.cache import Cache
 from engine.cache.beside import FINISHED, HEARTBEATS, NOMINATED, PREVIOUS, QUEUE, TIMES
 from engine.cli.replay import command as replay
 from engine.clock import SystemClock
@@ -29,7 +28,7 @@ from engine.signals.store import SignalStore
 from engine.telemetry import Telemetry
 from engine.watching.objects import ObjectSource, struct_of
 from engine.watching.usage import UsageSource
-from tests.builders import make_node, make_pod
+from tests.builders import Cache, make_node, make_pod
 from tests.engine.test_app import Process, embedded, process, run, settings_of
 from tests.engine.test_reads import OWNED, OWNER, furnish, named
 
@@ -196,6 +195,59 @@ def test_secrets_are_not_read():
     assert source.awaited() == ""
 
 
+class EndedError(Exception):
+    """The test has seen enough."""
+
+
+def test_a_kind_is_looked_for_until_the_server_tells_where_it_is():
+    """The bundle waits while that cannot be told, and not for a kind that is not there."""
+    answers = [
+        Response(403, {}, b'{"message": "no access"}'),
+        Response(200, {}, b'{"preferredVersion": {}}'),
+        Response(404, {}, b'{"message": "no such group"}'),
+        Response(200, {}, b'{"preferredVersion": {"version": "v2"}}'),
+    ]
+    asked, slept, awaited = [], [], []
+
+    class Client:
+        async def request(self, method, path, **options):
+            asked.append(path)
+            if not answers:
+                raise EndedError
+            return answers.pop(0)
+
+    async def sleep(seconds):
+        slept.append(seconds)
+        awaited.append(source.awaited())
+
+    came = []
+    wiring = Wiring(SystemClock(), Telemetry(), sleep=sleep)
+    source = ObjectSource("a.b/cs", {"d"}, Client(), None, wiring, came=lambda: came.append(1))
+    with pytest.raises(EndedError):
+        asyncio.run(source.run())
+    assert asked == ["/apis/a.b"] * 4 + ["/apis/a.b/v2/cs"]
+    assert awaited[:2] == [
+        "a.b/cs (403: no access)",
+        "a.b/cs (a group of the API without a version)",
+    ]
+    assert awaited[2:] == [""]
+    assert slept[0] == slept[1] < slept[2]
+    assert len(came) == 3
+
+
+@pytest.mark.parametrize("kind", ["core/things", "v1/things"])
+def test_a_kind_of_the_core_is_where_it_always_was(kind):
+    class Client:
+        async def request(self, method, path, **options):
+            assert path == "/api/v1/things"
+            raise EndedError
+
+    wiring = Wiring(SystemClock(), Telemetry())
+    source = ObjectSource(kind, {"d"}, Client(), None, wiring, came=lambda: None)
+    with pytest.raises(EndedError):
+        asyncio.run(source.run())
+
+
 # ---- tables beside nodes -------------------------------------------------------------------------
 
 
@@ -291,6 +343,9 @@ def test_what_nobody_reads_any_more_is_not_watched():
                 cache = berth.app.cache
                 assert cache.store("DeploymentScale").objects
                 assert cache.beside.pods("finished").size == 1
+                [done] = [one.pod.metadata for one in [cache.beside.pods("finished").pod(0)]]
+                cluster.delete("pods", done.name, namespace=done.namespace)
+                await berth.until(lambda: cache.beside.pods("finished").size == 0)
                 berth.rules({"r.policy": "score: 100*node.cpu.free/node.cpu.allocatable\n"})
                 await berth.until(lambda: len(berth.bundles) == 2)
                 assert not cache.store("DeploymentScale").objects

@@ -14,7 +14,6 @@ from pydantic.alias_generators import to_camel
 
 from dsl.parser import Parser
 from engine import telemetry
-from engine.cache import Cache
 from engine.cli import main
 from engine.config import (
     BerthDocument,
@@ -31,7 +30,7 @@ from engine.policy.findings import new_compiler
 from engine.policysections import PolicyOverride
 from engine.policytests.running import Runner
 from engine.telemetry import Count
-from tests.builders import default_plugins, make_node, make_pod
+from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.conformance.compare import DATA, read
 from tests.conformance.test_conformance import RESTRICTED
 

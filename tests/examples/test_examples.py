@@ -13,7 +13,6 @@ import yaml
 from click.testing import CliRunner
 
 from engine.app import App, Hooks, RunOptions
-from engine.cache import Cache
 from engine.cli import main
 from engine.clock import SystemClock
 from engine.config import Settings, load
@@ -27,7 +26,7 @@ from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.chain import framework_of
 from engine.policy.findings import new_compiler
 from engine.policy.plugin import Worlds
-from tests.builders import default_plugins, make_node, pod_object
+from tests.builders import Cache, default_plugins, make_node, pod_object
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 #: Those of the cookbook have a test of their own.
@@ -106,8 +105,8 @@ def test_the_configuration_loads_and_means_what_it_says():
     assert settings.berth.time_zone == "Europe/Berlin"
     assert bundle_of("night-batch", settings).plans[0].mode == "off"
     node, big = make_node("n", memory="10Gi"), pod(memory="8500Mi")
-    assert not tried("memory-headroom", big, [node]).placed
-    assert tried("memory-headroom", big, [node], settings=settings).placed
+    assert not tried("memory-headroom", big, [node]).node
+    assert tried("memory-headroom", big, [node], settings=settings).node
 
 
 # ---- one by one ----------------------------------------------------------------------------------
@@ -115,7 +114,7 @@ def test_the_configuration_loads_and_means_what_it_says():
 
 def test_dedicated_nodes():
     nodes = [make_node("ml", labels={"dedicated": "ml"})]
-    assert tried("dedicated-nodes", pod(labels={"team": "ml"}), nodes).placed
+    assert tried("dedicated-nodes", pod(labels={"team": "ml"}), nodes).node
     refused = tried("dedicated-nodes", pod(labels={"team": "web"}), nodes)
     assert refused.fit_error is not None
     assert refused.fit_error.message() == (
@@ -127,7 +126,7 @@ def test_dedicated_nodes():
 def test_gpu_nodes():
     nodes = [make_node("gpu", **{GPU: "4"}), make_node("plain")]
     assert tried("gpu-nodes", pod(), nodes).node == "plain"
-    assert not tried("gpu-nodes", pod(), nodes[:1]).placed
+    assert not tried("gpu-nodes", pod(), nodes[:1]).node
     asks = pod(spec={"containers": [{"name": "c", "resources": {"requests": {GPU: "1"}}}]})
     assert tried("gpu-nodes", asks, nodes).node == "gpu"
 
@@ -136,24 +135,24 @@ def test_home_zone():
     nodes = [make_node(name, labels={ZONE: name}) for name in ("a", "b", "c")]
     for zone in "abc":
         assert tried("home-zone", pod(labels={"zone": zone}), nodes).node == zone
-    assert tried("home-zone", pod(labels={"zone": "d"}), nodes).placed
+    assert tried("home-zone", pod(labels={"zone": "d"}), nodes).node
     names = [score.plugin for score in tried("home-zone", pod(), nodes).scores]
     assert "home-zone" not in names
 
 
 def test_memory_headroom():
     node = make_node("n", memory="10Gi")
-    assert tried("memory-headroom", pod(memory="8Gi"), [node]).placed
+    assert tried("memory-headroom", pod(memory="8Gi"), [node]).node
     assert not tried("memory-headroom", pod(memory="8Gi"), [node], [
         pod("other", memory="1Mi", node="n"),
-    ]).placed  # fmt: skip
+    ]).node  # fmt: skip
 
 
 def test_night_batch():
     night, node = pod(labels={"batch": "night"}), make_node("n")
-    assert tried("night-batch", night, [node], now=NIGHT).placed
-    assert not tried("night-batch", night, [node], now=NOON).placed
-    assert tried("night-batch", pod(), [node], now=NOON).placed
+    assert tried("night-batch", night, [node], now=NIGHT).node
+    assert not tried("night-batch", night, [node], now=NOON).node
+    assert tried("night-batch", pod(), [node], now=NOON).node
 
 
 def test_pack():
@@ -183,11 +182,11 @@ def test_spread():
 def test_team_limit():
     node = make_node("n", cpu="64")
     there = [pod(f"p{i}", cpu="3", node="n", labels={"team": "a"}) for i in range(2)]
-    assert tried("team-limit", pod(cpu="2", labels={"team": "a"}), [node], there).placed
+    assert tried("team-limit", pod(cpu="2", labels={"team": "a"}), [node], there).node
     refused = tried("team-limit", pod(cpu="3", labels={"team": "a"}), [node], there)
     assert refused.fit_error is not None
     assert "team a may ask for 8 cores" in refused.fit_error.message()
-    assert tried("team-limit", pod(cpu="3", labels={"team": "b"}), [node], there).placed
+    assert tried("team-limit", pod(cpu="3", labels={"team": "b"}), [node], there).node
 
 
 # ---- two lines, end to end -----------------------------------------------------------------------

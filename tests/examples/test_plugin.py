@@ -10,13 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engine.cache import Cache
 from engine.config import EnabledPlugin, PluginConfig, PluginsDocument, PluginSet, ProfileDocument
 from engine.cycle import decide
 from engine.framework.podinfo import make_pod_info
 from engine.framework.runtime import Framework
 from engine.plugins.profiles import make_profile
-from tests.builders import make_node, pod_object
+from tests.builders import Cache, make_node, pod_object
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
 LABEL = "example.com/rack"

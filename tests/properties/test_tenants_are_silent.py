@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from dsl.compiler import Compiler
 from dsl.plan import effects_of, stop_by
 from dsl.tenants import Tenant
-from engine.cache import Cache
 from engine.config import BerthDocument, Settings
 from engine.cycle import conclude, decide
 from engine.framework.status import Status
@@ -19,7 +18,7 @@ from engine.policy.bundle import Refusal, compile_at_once, compile_settings
 from engine.policy.chain import frameworks_of
 from engine.policy.findings import new_compiler
 from engine.policy.plugin import Worlds
-from tests.builders import make_node, make_pod
+from tests.builders import Cache, make_node, make_pod
 from tests.effort import examples
 from tests.properties import policies as p
 from tests.properties import test_language_evaluators as evaluators

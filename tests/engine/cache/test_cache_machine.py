@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from engine.cache import Cache
 from engine.framework.snapshot import Cause
-from tests.builders import make_node, make_pod
+from tests.builders import Cache, make_node, make_pod
 
 NODES = [f"n{i}" for i in range(4)]
 PODS = [f"p{i}" for i in range(6)]

@@ -6,10 +6,9 @@ import random
 
 import msgspec
 
-from engine.cache import Cache
 from engine.framework.podinfo import make_pod_info
 from engine.framework.selectors import Requirement, Selector
-from tests.builders import make_node, make_pod
+from tests.builders import Cache, make_node, make_pod
 
 LABELS = [{"app": f"a{i}", "team": "t"} for i in range(3)]
 

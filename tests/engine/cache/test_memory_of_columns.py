@@ -8,12 +8,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from engine.cache import Cache, columns
 from engine.cache import cache as cache_module
+from engine.cache import columns
 from engine.cache import nodes as nodes_module
 from engine.framework.snapshot import label_column
 from engine.objects import Taint
-from tests.builders import make_node, make_pod
+from tests.builders import Cache, make_node, make_pod
 from tests.effort import examples
 
 NAMES = [f"example.com/r{i}" for i in range(6)]

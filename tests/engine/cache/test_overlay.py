@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache import Cache
 from engine.framework.podinfo import NONZERO_CPU
 from engine.framework.snapshot import Cause, Snapshot
-from tests.builders import make_node, make_pod
+from tests.builders import Cache, make_node, make_pod
 from tests.effort import examples
 
 NODES = ("a", "b", "gone", "c")

@@ -9,12 +9,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from engine.cache import Cache, podsets
+from engine.cache import podsets
 from engine.framework.podterms import terms_of
 from engine.framework.selectors import EVERYTHING, parse_selector
 from engine.framework.snapshot import label_column
 from engine.objects import LabelSelector, from_builtins
-from tests.builders import make_node, make_pod
+from tests.builders import Cache, make_node, make_pod
 
 NODES = [f"n{i}" for i in range(5)]
 PODS = [f"p{i}" for i in range(7)]

@@ -8,13 +8,14 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from engine.cache import Cache
 from engine.cli import main
 from engine.explain.pods import explain
 from engine.framework.podinfo import make_pod_info
+from engine.framework.profile import Profile
+from engine.framework.runtime import Framework
 from engine.framework.snapshot import QueueTimes
 from engine.objects import Pod, from_builtins
-from tests.builders import make_node, make_pod
+from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.engine.policy.builders import NOW, chain, compiler
 from tests.engine.test_simulate import Recording
 
@@ -192,6 +193,43 @@ def test_pods_that_wait_in_permit_are_named_as_what_they_take_is_not_known(tmp_p
     words = "these wait on nodes that they were given, and what they take there is not counted"
     assert f"{words}: default/held" in notes("web")
     assert not any(words in one for one in notes("held"))
+
+
+def missed(pod, cache, **profile):
+    """What is in the way of the pod, by node."""
+    framework = Framework(Profile("berth", default_plugins(), **profile))
+    found = explain(pod, cache.snapshot(0.0), framework).misses
+    return {
+        node.name: [(one.plugin, one.reason) for one in node.misses] for node in found.nearest(9)
+    }
+
+
+def test_a_node_that_a_pod_does_not_name_is_told_once():
+    cache, in_ = Cache(), {"key": "metadata.name", "operator": "In", "values": ["a"]}
+    for name in "ab":
+        cache.add_node(make_node(name, cpu="1"))
+    terms = {"nodeSelectorTerms": [{"matchFields": [in_]}]}
+    named = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    cpu = ("NodeResourcesFit", "Insufficient cpu")
+    words = "node(s) didn't match Pod's node affinity/selector (it wants metadata.name In [a])"
+    found = missed(make_pod("p", cpu="2", spec={"affinity": named}), cache)
+    assert found == {"a": [cpu], "b": [("NodeAffinity", words), cpu]}
+
+
+def test_nodes_that_a_profile_does_not_see_are_not_told():
+    cache = Cache()
+    for name in "ab":
+        cache.add_node(make_node(name, cpu="1", labels={"pool": name}))
+    found = missed(make_pod("p", cpu="2"), cache, node_selector={"pool": "b"})
+    assert found == {"b": [("NodeResourcesFit", "Insufficient cpu")]}
+
+
+def test_room_that_is_promised_to_others_is_told():
+    cache = Cache()
+    cache.add_node(make_node("a", cpu="1"))
+    cache.nominate(make_pod("first", cpu="1", priority=9), "a")
+    words = "the room is promised to pods that preempted others for it"
+    assert missed(make_pod("p", cpu="1"), cache) == {"a": [("nominated pods", words)]}
 
 
 def test_a_node_that_is_asked_about_is_told_wherever_it_comes(explained):

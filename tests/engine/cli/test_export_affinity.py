@@ -60,6 +60,15 @@ def terms(text):
         ("filter: node.label a=b and pod.cpu > 1", "`pod.cpu > 1`: it reads the pod or the time"),
         ("filter: count(node.pods where it.label a) < 2", "it looks at other pods or nodes"),
         ('filter: node.zone == "a b"', "it leaves no node, which affinity has no word for"),
+        ("filter: number(node.name) > 3", "a name is no number to affinity"),
+        ("filter: number(node.label[a]) > 99999999999999999999", "the number is too large for"),
+        ("filter: node.images contains nginx", "it reads node.images, and affinity reads labels"),
+        ("filter: node.label[a] == node.label[b]", "affinity has no word for it: it knows in,"),
+        (
+            "filter: cpu_usage is missing or cpu_usage < 50%",
+            "it reads a metric, which affinity does not know",
+        ),
+        ('filter: node.label["a b"] is "x"', "'a b' is no key that a label can have"),
         ("score: 50", "a score forbids no node"),
         ("gate: pod.label go", "it is about when a pod may go"),
     ],
@@ -72,11 +81,20 @@ def test_what_cannot_be_said_is_named_with_its_line_and_why(run, line, said):
     assert "key: k" in done.stdout
 
 
+def test_a_name_is_what_it_stands_for(run):
+    done = run("let size = number(node.label[gen])\nfilter: size > 2\n")
+    assert terms(done.stdout) == [
+        {"matchExpressions": [{"key": "gen", "operator": "Gt", "values": ["2"]}]}
+    ]
+
+
 def test_too_many_terms_and_broken_policies(run):
     many = " and ".join(f"(node.label a{n}=x or node.label b{n}=x)" for n in range(6))
     done = run(f"filter: {many}\n")
     assert done.exit_code == 1
     assert f"written out that is more than {MOST_TERMS} terms" in done.stderr
+    done = run("filter: " + " or ".join(f"node.label a{n}=x" for n in range(MOST_TERMS + 1)))
+    assert f"that is more than {MOST_TERMS} alternatives" in done.stderr
     lines = [f"filter: node.label a{n}=x or node.label b{n}=x" for n in range(6)]
     done = run("\n".join(lines) + "\n")
     assert done.exit_code == 1
@@ -125,7 +143,15 @@ _TEST = st.one_of(
         st.sampled_from(["<", "<=", ">", ">=", "==", "!="]),
         _NUMBER,
     ),
-    st.builds("number(node.label[gen]) between {0} and {0}".format, _NUMBER),
+    st.builds(
+        "{} {} number(node.label[gen])".format,
+        _NUMBER,
+        st.sampled_from(["<", "<=", ">", ">=", "==", "!="]),
+    ),
+    st.builds("number(node.label[gen]) in {}..{}".format, _NUMBER, _NUMBER),
+    st.sampled_from(
+        ["true", "node.name is present", "node.name is missing", "named", "text is y", "size > 2"]
+    ),
     st.builds('node.zone == "{}"'.format, _VALUE),
     st.builds('node.name in ["n0", "n{}"]'.format, st.integers(0, 30)),
     st.builds('node.name != "n{}"'.format, st.integers(0, 30)),
@@ -153,6 +179,11 @@ def _nodes():
     return [make_node(f"n{number}", labels=labels) for number, labels in enumerate(found)]
 
 
+LETS = """\
+let named = node.label[a] == "x"
+let text = node.label[b]
+let size = number(node.label[gen])
+"""
 WORLD = World(nodes=())
 WORLD.add(_nodes())
 ROWS = np.flatnonzero(WORLD.snapshot().nodes.present)
@@ -161,12 +192,13 @@ ROWS = np.flatnonzero(WORLD.snapshot().nodes.present)
 @given(test=_RULE)
 @settings(max_examples=examples(300))
 def test_the_affinity_leaves_the_nodes_that_the_rule_leaves(test):
-    compiled = new_compiler().compile({"t.policy": f"filter: {test}\n"})
+    text = f"{LETS}filter: {test}\n"
+    compiled = new_compiler().compile({"t.policy": text})
     if not compiled.plans:
         return  # it can never be met, or is otherwise refused
     [rule] = compiled.plans[0].filters
     found, snapshot = said(rule), WORLD.snapshot()
-    by_rule = chain({"t.policy": f"filter: {test}\n"}).verdicts(make_pod("p"), snapshot, ROWS)
+    by_rule = chain({"t.policy": text}).verdicts(make_pod("p"), snapshot, ROWS)
     if not isinstance(found, Said):
         assert not by_rule.any() or "terms" in found.why or "alternatives" in found.why
         return

@@ -6,7 +6,6 @@ import gc
 import json
 import sys
 
-from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.eventhandlers import EventHandlers
 from engine.framework.status import Status
@@ -15,7 +14,7 @@ from engine.kube.sharing import PodSharing
 from engine.objects import Pod, object_key
 from engine.queue import Rules, SchedulingQueue
 from tests.bench.measure import resident_mib
-from tests.builders import make_node
+from tests.builders import Cache, make_node
 
 NODES, PAGE = 5_000, 500
 

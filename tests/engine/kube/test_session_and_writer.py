@@ -27,6 +27,7 @@ from engine.kube.credentials import ProgramLimits
 from engine.kube.errors import (
     ConfigError,
     Expired,
+    Fenced,
     Interrupted,
     Timeout,
     Unreachable,
@@ -1011,6 +1012,26 @@ class TestConfiguration:
         said = "cannot reach https://h.invalid through the proxy http://127.0.0.1:1: connection"
         with pytest.raises(Unreachable, match=said):
             asyncio.run(run())
+
+    def test_all_goes_through_a_proxy_and_nothing_that_may_not_leave(self) -> None:
+        async def run() -> None:
+            async with serving(*[reply(200, b"{}")] * 3) as script:
+                config = kubeconfig("http://h.invalid")
+                config["clusters"][0]["cluster"]["proxy-url"] = f"http://127.0.0.1:{script.port}"
+                session = await Session.from_kubeconfig(config)
+                assert (await session.request("GET", "/a", params={"b": "c"})).body == b"{}"
+                async with aclosing(session.stream("/s", read_timeout_seconds=9.0)) as stream:
+                    assert [chunk async for chunk in stream] == [b"", b"{}"]
+                put = await session.request("PUT", "/x", body=b"[]", may_leave=lambda: True)
+                assert put.status == 200
+                with pytest.raises(Fenced):
+                    await session.request("PUT", "/y", body=b"[]", may_leave=lambda: False)
+                await session.close()
+            asked = [(method, path, body) for method, path, body, _ in script.asked]
+            assert asked == [("GET", "/a?b=c", b""), ("GET", "/s", b""), ("PUT", "/x", b"[]")]
+            assert {headers["Host"] for *_, headers in script.asked} == {"h.invalid"}
+
+        asyncio.run(run())
 
     def test_a_context_without_a_user_is_nobodys(self) -> None:
         async def run() -> None:

@@ -10,7 +10,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from engine.cache import Cache
 from engine.cycle import decide
 from engine.framework import grouped
 from engine.framework.interface import Verdicts
@@ -21,10 +20,11 @@ from engine.framework.status import Status
 from engine.objects import Namespace, Service, from_builtins
 from engine.plugins import groups, inter_pod_affinity, pod_topology_spread
 from engine.plugins.registry import make_plugin
-from tests.builders import default_plugins, make_node, make_pod, pod_object
+from tests.builders import Cache, default_plugins, make_node, make_pod, pod_object
 from tests.effort import examples
 
 LEADERS = grouped.LEADERS
+FEW_DOMAINS, NODES_A_DOMAIN = groups.FEW_DOMAINS, groups.NODES_A_DOMAIN
 NODES = [f"n{i}" for i in range(6)]
 PODS = [f"p{i}" for i in range(8)]
 OTHERS = ["NodeAffinity", "TaintToleration", "NodeResourcesFit"]
@@ -94,11 +94,14 @@ class GroupsMachine(RuleBasedStateMachine):
 
     @initialize(
         few=st.sampled_from([0, groups.FEW_GROUPS]),
+        sparse=st.booleans(),
         leaders=st.sampled_from([1, 2, LEADERS]),
         off=st.sets(st.sampled_from(OTHERS)),
     )
-    def groups_are_few_or_many(self, few, leaders, off):
-        """One by one or as columns; what others reject may be left to those who tell groups."""
+    def groups_are_few_or_many(self, few, sparse, leaders, off):
+        """One by one or as columns, of domains or of counts; what others reject may be left out."""
+        groups.FEW_DOMAINS = 0 if sparse else FEW_DOMAINS
+        groups.NODES_A_DOMAIN = 1_000 if sparse else NODES_A_DOMAIN
         grouped.LEADERS = leaders
         for plugin in (pod_topology_spread, inter_pod_affinity):
             plugin.FEW_GROUPS = few
@@ -106,7 +109,7 @@ class GroupsMachine(RuleBasedStateMachine):
         self.framework = Framework(Profile("p", plugins), on_fault=fail)
 
     def teardown(self):
-        self.groups_are_few_or_many(groups.FEW_GROUPS, LEADERS, ())
+        self.groups_are_few_or_many(groups.FEW_GROUPS, False, LEADERS, ())
 
     @rule(
         name=st.sampled_from(NODES),
@@ -251,6 +254,32 @@ def fail(fault: Exception) -> None:
 
 GroupsMachine.TestCase.settings = settings(stateful_step_count=20, max_examples=examples(40))
 TestGroups = GroupsMachine.TestCase
+
+
+def test_a_soft_spread_weighs_by_how_many_domains_there_are_however_many():
+    """More than are worth a group each: what counts is how many of them have feasible nodes."""
+    cache = Cache()
+    for number in range(150):
+        rack, zone = f"r{number // 2}", "abc"[number % 3]
+        cache.add_node(make_node(f"n{number}", labels={"rack": rack, ZONE: zone}))
+        if number % 7:
+            pod = make_pod(f"p{number}", uid=f"p{number}", labels={"app": "x"})
+            cache.add_pod(pod, f"n{number * number % 150}")
+    soft = {"whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": {"app": "x"}}}
+    each = [{"maxSkew": 1, "topologyKey": key, **soft} for key in ("rack", ZONE)]
+    near = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["a"]}]}
+    affinity = {"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": near}]}}
+    spec = {"topologySpreadConstraints": each, "affinity": affinity}
+    profile, everywhere = Profile("p", default_plugins()), np.arange(150)
+    kept, fresh = (Framework(profile, on_fault=fail), Framework(profile, memo_bytes=0))
+    for number in range(30):
+        pod = make_pod(f"w{number}", cpu="500m", labels={"app": "x"}, spec=spec)
+        snapshot = cache.snapshot(0.0)
+        decision = decide(pod, snapshot, kept)
+        scores = fresh.scores(pod, snapshot, everywhere)
+        totals = sum(normal * weight for _, weight, _, normal in scores)
+        assert (decision.total, totals[decision.row]) == (totals.max(), totals.max())
+        cache.assume(pod, decision.node)
 
 
 def test_what_classes_share_is_noticed_by_each_of_them():

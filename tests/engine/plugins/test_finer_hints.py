@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from engine.cache import Cache
 from engine.framework.events import QueueingHint
 from engine.objects import Pod
 from engine.plugins.node_resources_fit import NodeResourcesFit
-from tests.builders import make_node, make_pod
+from tests.builders import Cache, make_node, make_pod
 
 
 def _finer(pod, gone, cache):

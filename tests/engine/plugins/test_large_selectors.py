@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from engine.cache import Cache
 from engine.framework.events import QueueingHint
 from engine.framework.podinfo import PodInfo
 from engine.objects import NodeSelector, from_builtins
@@ -15,7 +14,7 @@ from engine.plugins.eligibility import eligibility_key, eligible
 from engine.plugins.node_affinity import NodeAffinityPlugin
 from engine.plugins.node_selector import parse_selector
 from engine.plugins.taint_toleration import TaintToleration
-from tests.builders import make_node, make_pod
+from tests.builders import Cache, make_node, make_pod
 
 ROWS = slice(None)
 

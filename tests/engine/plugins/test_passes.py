@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache import Cache
 from engine.framework.interface import Plugin, Points, PreFilterResult, PreScoreResult
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Rows, Snapshot
 from engine.framework.status import Code
 from engine.objects import Node
 from engine.plugins.registry import make_plugin
-from tests.builders import default_plugins
+from tests.builders import Cache, default_plugins
 from tests.effort import examples
 from tests.engine.plugins.builders import make_cache, make_node, make_pod
 
@@ -157,6 +156,8 @@ def test_all_rows_and_single_rows_get_the_same_answer(data: st.DataObject) -> No
     plugins: list[Any] = [weighted.plugin for weighted in default_plugins()]
     for strategy in STRATEGIES:
         plugins.append(make_plugin("NodeResourcesFit", {"scoringStrategy": strategy}))
+    three = [{"name": name} for name in ("cpu", "memory", "example.com/gpu")]
+    plugins.append(make_plugin("NodeResourcesBalancedAllocation", {"resources": three}))
     cache = make_cache(*[data.draw(nodes(f"n{i}")) for i in range(data.draw(st.integers(1, 5)))])
     pod = data.draw(pods("new"))
     for step in range(3):

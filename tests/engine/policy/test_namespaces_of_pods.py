@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache import Cache
 from engine.cycle import decide
 from engine.objects import Namespace, from_builtins
 from engine.policy.plugin import PolicyPlugin
 from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, SnapshotWorld
-from tests.builders import make_node, make_pod
+from tests.builders import Cache, make_node, make_pod
 from tests.dsl import oracle
 from tests.effort import examples
 from tests.engine.policy.builders import NOW, chain, policies

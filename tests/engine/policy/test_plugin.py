@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsl.schema import FIELDS
-from engine.cache import Cache
 from engine.cycle import decide
 from engine.explain.rules import rules_of
 from engine.framework.decision import Placed
@@ -18,7 +17,7 @@ from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.status import Code
 from engine.objects import Namespace, from_builtins
 from engine.policy.waking import events_of_reads
-from tests.builders import make_node, make_pod
+from tests.builders import Cache, make_node, make_pod
 from tests.effort import examples
 from tests.engine.policy.builders import NOW, Samples, chain, policies
 

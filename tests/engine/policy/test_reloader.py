@@ -492,7 +492,6 @@ def test_a_folder_is_looked_at_every_so_often(tmp_path):
     (tmp_path / "notes.txt").write_text("x", "utf-8")
     (tmp_path / "sub.policy").mkdir()
     source, clock, offers = folder(tmp_path)
-    assert source.title == f"folder {tmp_path}"
     assert source.due == clock.monotonic()
     source.step(clock.monotonic())
     assert offers == [{"a.policy": b"score: 1\n"}]

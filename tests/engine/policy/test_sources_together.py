@@ -7,7 +7,6 @@ from datetime import UTC
 
 import pytest
 
-from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.config import BerthDocument, Settings
 from engine.framework.status import Code, Status
@@ -20,7 +19,7 @@ from engine.policy.plugin import Worlds
 from engine.policy.reloader import Kept, Listener, Reloader
 from engine.policy.sources import Source
 from engine.policysections import GuardSection
-from tests.builders import make_node, make_pod
+from tests.builders import Cache, make_node, make_pod
 from tests.engine.policy.builders import compiler
 
 A, B = Source("ConfigMap x/a", "x/a/"), Source("ConfigMap x/b", "x/b/")

@@ -11,7 +11,6 @@ import pytest
 
 from dsl.schema import FIELDS, NODE_SETS, RESULTS
 from dsl.types import Kind, Level
-from engine.cache import Cache
 from engine.framework.podinfo import make_pod_info
 from engine.framework.workloads import owned_by, workload_of
 from engine.objects import Namespace, Node, OwnerReference, Pod, from_builtins
@@ -25,7 +24,7 @@ from engine.policy.world import (
     SnapshotWorld,
     epoch_seconds,
 )
-from tests.builders import make_node, make_pod, pod_object
+from tests.builders import Cache, make_node, make_pod, pod_object
 
 #: What is known of the outcome is given to actions, not read of the world.
 AVAILABLE = {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from engine.cache import Cache
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.snapshot import Snapshot
 from engine.objects import ObjectMeta, Pod, PodSpec
+from tests.builders import Cache
 
 
 def waiting(name: str, *, priority: int = 0, labels: dict[str, str] | None = None) -> PodInfo:

@@ -21,7 +21,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.config import PrometheusSection
 from engine.objects import Node, ObjectMeta
@@ -29,6 +28,7 @@ from engine.signals.prometheus import PrometheusRefresher, parse_vector
 from engine.signals.spec import SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Count, Telemetry
+from tests.builders import Cache
 from tests.cluster.certificates import Authority
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from dsl.plan import DOMAINS
 from dsl.schema import WELL_KNOWN_LABELS
-from engine.cache import Cache
 from engine.cache.columns import TextDictionary
 from engine.clock import ManualClock
 from engine.framework.snapshot import Signals
@@ -20,7 +19,7 @@ from engine.signals.directory import NodeDirectory, without_port
 from engine.signals.samples import Series
 from engine.signals.spec import DOMAIN_LABELS, SignalSpec
 from engine.signals.store import SignalStore
-from tests.builders import make_pod
+from tests.builders import Cache, make_pod
 from tests.effort import examples
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.cache import Cache
 from engine.framework.podinfo import PodInfo
 from engine.objects import (
     CSINode,
@@ -14,7 +13,7 @@ from engine.objects import (
     VolumeAttachment,
     from_builtins,
 )
-from tests.builders import make_node, make_pod
+from tests.builders import Cache, make_node, make_pod
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.cache import Cache
+from engine.config import ProfileDocument
 from engine.cycle import decide
 from engine.framework.effects import AssumeObject, Await, Patch
 from engine.framework.podinfo import PodInfo
@@ -22,11 +22,12 @@ from engine.objects import (
     PersistentVolume,
     from_builtins,
 )
+from engine.plugins.profiles import make_profile
 from engine.plugins.registry import make_plugin
 from engine.plugins.volumes.migration import csi_affinity, csi_handle, migration_of
 from engine.plugins.volumes.restrictions import Alone
 from engine.plugins.volumes.topology import of_labels
-from tests.builders import default_plugins, make_pod
+from tests.builders import Cache, default_plugins, make_pod
 from tests.engine.plugins.volumes import builders as make
 
 
@@ -62,6 +63,20 @@ def test_plain_pods_are_nobodys_business() -> None:
         assert points.class_key(plain, cache.snapshot(0.0)) is None
         assert points.pre_filter is not None
         assert points.pre_filter(plain, cache.snapshot(0.0)).status.code is Code.SKIP
+
+
+def test_a_profile_without_the_filter_finds_no_volume_and_takes_none() -> None:
+    off = {"plugins": {"filter": {"disabled": [{"name": "VolumeBinding"}]}}}
+    without = Framework(make_profile(ProfileDocument.model_validate(off)))
+    cache = make.cluster("n1", "n2")
+    make.volume(cache, "there", on={make.HOST: "n2"})
+    make.claim(cache, "data")
+    pod = make.pod("p", "data")
+    decision = decide(pod, cache.snapshot(0.0), without)
+    assert decision.feasible == 2
+    cache.assume(pod, str(decision.node))
+    leave = without.reserve(pod, cache.snapshot(0.0), str(decision.node))
+    assert (leave.status.ok, leave.reserved, leave.pre_bind) == (True, (), ())
 
 
 # ---- volumes that exist ----------------------------------------------------------------------

@@ -1,0 +1,102 @@
+"""What is in force when a process starts: the last good texts, as far as they can be had."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+
+import pytest
+
+from engine.clock import ManualClock
+from engine.config import BerthDocument, Settings
+from engine.inforce import Ears, InForce
+from engine.kube.errors import Unreachable, status_error
+from engine.objects import ConfigMap, ObjectMeta
+from engine.plugins.profiles import make_profiles
+from engine.policy import keeping
+from engine.policy.guard import Load
+from engine.policy.reloader import Kept
+from engine.telemetry import Telemetry
+
+TITLE = "ConfigMap berth/policies"
+GOOD, BROKEN = {"own.policy": "filter: node.label a\n"}, {"own.policy": "filter: node.lable a\n"}
+KEPT = keeping.pack({TITLE: Kept(GOOD)})
+
+
+class Keeper:
+    """What is kept of policies, or why it cannot be had; remembers what it is told."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.kept = []
+
+    async def load(self):
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def keep(self, data):
+        self.kept.append(keeping.unpack(data))
+
+    def tell(self, text):
+        pass
+
+
+def started(keeper, files):
+    """The names of the policies in force, and how often somebody waited for the server."""
+    bundles, slept, clock = [], [], ManualClock()
+    in_force = InForce(
+        Settings(berth=BerthDocument.model_validate({"policies": {"configMap": "berth/policies"}})),
+        Ears(lambda bundle, _: bundles.append(bundle), lambda *_: (), lambda: None),
+        make_profiles(Settings()),
+        clock=clock,
+        telemetry=Telemetry(),
+        there=lambda: (3, 10),
+        load=lambda: Load(0, 0),
+    )
+    in_force.connect(None, keeper, lambda: True)
+
+    async def sleep(seconds):
+        slept.append(seconds)
+
+    def work():
+        for _ in range(3):
+            while sum(one.step(1e9) for one in in_force.background):
+                pass
+            clock.advance(1.0)
+
+    [(_, source)] = in_force.watched
+    source.on_add(ConfigMap(ObjectMeta(name="policies", namespace="berth", uid="u"), data=files))
+    work()
+    asyncio.run(in_force.restore(sleep))
+    work()
+    return [plan.name for bundle in bundles for plan in bundle.plans], len(slept), in_force
+
+
+@pytest.mark.parametrize("before", [Unreachable("no route"), status_error(503, b"")])
+def test_the_last_good_texts_are_waited_for_while_the_server_does_not_answer(before):
+    keeper = Keeper(before, before, KEPT)
+    names, slept, in_force = started(keeper, BROKEN)
+    assert (names, slept) == (["own"], 2)
+    assert in_force.stale() == {(TITLE,): 1.0}
+    assert keeper.kept[-1][TITLE].files == GOOD
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (status_error(403, b""), "What was kept of policies cannot be read"),
+        (b"no bytes of ours", "What was kept of policies is of no use"),
+        (zlib.compress(b'{"format": 2, "sources": {}}'), "its format is 2"),
+        (KEPT[:-4], "it is cut off, or too large"),
+        (None, ""),
+    ],
+)
+def test_without_them_a_good_source_is_in_force_and_a_broken_one_is_not(answer, said, caplog):
+    names, slept, _ = started(Keeper(answer), GOOD)
+    assert (names, slept) == (["own"], 0)
+    assert said in caplog.text
+    names, _, in_force = started(Keeper(answer), BROKEN)
+    assert names == []
+    assert "no pod is scheduled: " in in_force.not_ready
