@@ -387,7 +387,7 @@ def test_run_refuses_a_configuration_before_it_overwrites_a_journal(text, args, 
     [
         ("here", "has no file whose name ends in .policy"),
         ("nowhere", "is not there"),
-        ("here/a.txt", "is no folder"),
+        ("here/a.txt", "cannot be read ("),
     ],
 )
 def test_run_says_at_once_that_a_folder_holds_no_policy(folder, said, tmp_path):
@@ -401,7 +401,8 @@ def test_run_says_at_once_that_a_folder_holds_no_policy(folder, said, tmp_path):
         line = run.stderr.readline()
         run.terminate()
         run.stderr.read()
-    assert f"W engine folder {tmp_path / folder} {said}: no pod is scheduled until it has" in line
+    assert f"W engine folder {tmp_path / folder} {said}" in line
+    assert ": no pod is scheduled until it has" in line
 
 
 # ---- the demo ------------------------------------------------------------------------------------
