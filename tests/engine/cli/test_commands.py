@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import shlex
@@ -426,3 +427,17 @@ def test_the_demo_does_what_it_promises():
     assert str(ROOT) not in shown
     assert "Traceback" not in shown
     assert not re.search(r"/(home|root|tmp|usr|work)\b", shown)
+
+
+@pytest.mark.parametrize("words", [("check",), ("fmt",), ("test",), ("export-affinity",)])
+def test_a_place_that_may_not_be_looked_at_is_one_line(words, monkeypatch):
+    looked_at = Path.stat
+
+    def refuse(path, **more):
+        if path.name == "x.policy":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return looked_at(path, **more)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    done = berth(*words, "there/x.policy")
+    assert (done.exit_code, done.stderr) == (1, "Error: there/x.policy: Permission denied\n")
