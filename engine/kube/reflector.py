@@ -56,7 +56,7 @@ _AHEAD = "Too large resource version"
 """What a server says that has not come as far as the version asked for (504 Timeout)."""
 _FORBIDDEN = 403
 _NO_API_SERVER: Final = (
-    "; does another server answer at this address? Every API server has kinds of this group"
+    "; every API server has them: does another one answer there, or is the address wrong?"
 )
 _WATCH_SECONDS: Final = 8.0, 11.0
 """The server is asked to end each watch after a random time in this range.
