@@ -339,6 +339,19 @@ def trusting(
     return context
 
 
+def certificates_in(file: Path) -> bytes:
+    """The text of a file with certificates that others are to trust.
+
+    Raises:
+        OSError: it cannot be read, or there is none; who is given such a text takes it as it is.
+    """
+    try:
+        trusting(str(file))
+    except ssl.SSLError as error:
+        raise OSError(f"{file}: there is no certificate in PEM") from error
+    return file.read_bytes()
+
+
 def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     """Puts a pair (PEM) into a context, whole or not at all.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -61,6 +61,15 @@ class _Lazy(click.Group):
         command = import_module(f"engine.cli.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
+        """See `click.Group.invoke`; a place that may not even be looked at is no traceback."""
+        try:
+            return super().invoke(ctx)
+        except PermissionError as refused:
+            if refused.filename is None:
+                raise
+            raise click.ClickException(f"{refused.filename}: {refused.strerror}") from refused
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """See `click.Group.format_commands`."""

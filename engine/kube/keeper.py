@@ -53,10 +53,11 @@ class Keeper:
         self._name = name
         self._wanted: dict[str, bytes] = {}
         self._written: dict[str, bytes] = {}
-        self._slot = 0
+        self._slot: int | None = None
+        """Which place the index names; None: it has to be asked."""
         self._news = asyncio.Event()
         self._turn = asyncio.Lock()
-        self._told = ""
+        self._told: dict[str, tuple[type[KubeError], int]] = {}
 
     def keep(self, data: bytes) -> None:
         """These bytes are the newest."""
@@ -81,7 +82,6 @@ class Keeper:
         slot = data.get("slot", "")
         if slot not in _SLOTS:
             return None
-        self._slot = _SLOTS.index(slot)
         found = b""
         for number in range(MOST_CHUNKS):
             if str(number) == data.get("chunks"):
@@ -131,7 +131,7 @@ class Keeper:
         except Fenced:
             return False
         except KubeError as failed:
-            self._tell_failure(failed)
+            self._tell_failure(what, failed)
             return False
         self._written[what] = data
         return True
@@ -141,19 +141,25 @@ class Keeper:
         if len(chunks) > MOST_CHUNKS:
             _LOG.error("The policies in force are too large to be kept: %d bytes", len(data))
             return
-        self._slot = 1 - self._slot
-        slot = _SLOTS[self._slot]
+        if self._slot is None:
+            named = (await self._read("last-good")).data or {}
+            self._slot = int(named.get("slot") == _SLOTS[1])
+        # INVARIANT: nothing is written where the index points; a write of it may have any outcome.
+        other, self._slot = 1 - self._slot, None
+        slot = _SLOTS[other]
         for number, chunk in enumerate(chunks):
             body = {"binaryData": {_BYTES: chunk}}
             await self._write(f"last-good-{slot}-{number}", body)
         digest = hashlib.sha256(data).hexdigest()
         index = {"slot": slot, "chunks": str(len(chunks)), "digest": digest}
         await self._write("last-good", {"data": index})
+        self._slot = other
 
-    def _tell_failure(self, failed: KubeError) -> None:
-        """Once for each reason."""
-        if str(failed) != self._told:
-            self._told = str(failed)
+    def _tell_failure(self, what: str, failed: KubeError) -> None:
+        """Once for each reason, whichever of the ConfigMaps it names."""
+        reason = type(failed), getattr(failed, "code", 0)
+        if reason != self._told.get(what):
+            self._told[what] = reason
             _LOG.warning("ConfigMaps of %s cannot be written: %s", self._full("*"), failed)
 
     async def _read(self, what: str) -> _ConfigMap:

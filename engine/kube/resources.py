@@ -47,11 +47,30 @@ class KubeObject(Protocol):
 
 T = TypeVar("T", bound=KubeObject)
 _NAMED: Final = "metadata.name="
-_EVERYWHERE: Final = (
-    "/api/v1/",
-    *(f"/apis/{one}/v1/" for one in ("apps", "batch", "policy", "storage.k8s.io")),
-    "/apis/coordination.k8s.io/v1/",
-)
+_EVERYWHERE: Final = {
+    "": (
+        "configmaps",
+        "namespaces",
+        "nodes",
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "pods",
+        "replicationcontrollers",
+        "services",
+    ),
+    "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
+    "batch": ("cronjobs", "jobs"),
+    "coordination.k8s.io": ("leases",),
+    "policy": ("poddisruptionbudgets",),
+    "storage.k8s.io": (
+        "csidrivers",
+        "csinodes",
+        "csistoragecapacities",
+        "storageclasses",
+        "volumeattachments",
+    ),
+}
+"""Kinds that every API server has, by group."""
 
 
 class Resource(msgspec.Struct, Generic[T], frozen=True):
@@ -82,7 +101,8 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
     @property
     def everywhere(self) -> bool:
         """Whether every API server has it, so that a 404 is no API server's answer."""
-        return self.path.startswith(_EVERYWHERE)
+        plural, _, group = self.name.partition(" ")[0].partition(".")
+        return plural in _EVERYWHERE.get(group, ())
 
     def params(self) -> dict[str, str]:
         """The selectors as query parameters."""

@@ -75,6 +75,7 @@ _BAD_CONFIG = (
     KeyError,
     TypeError,
     AttributeError,
+    RuntimeError,  # nobody knows where the home of this user is
 )
 
 
@@ -263,7 +264,7 @@ class Session:
         if kubeconfig is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
             return await cls.in_cluster(clock=clock)
         if kubeconfig is None:
-            kubeconfig = os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config"
+            kubeconfig = os.environ.get("KUBECONFIG") or "~/.kube/config"
         return await cls.from_kubeconfig(kubeconfig, clock=clock)
 
     @classmethod

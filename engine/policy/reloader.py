@@ -161,10 +161,11 @@ class Reloader:
                 self._states[title].barred = one.barred
         self._begin()
 
-    def offer(self, source: Source, files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:
+    def offer(self, source: Source, files: Texts | None, noted: tuple[str, ...] = ()) -> None:
         """The source's files are these now. Takes note; the work is done by `step`.
 
-        None: the source is gone. `passed_over` names what is there and is no policy by its name.
+        None: the source is gone, or cannot be read. `noted` says then why; else it names what is
+        there and is no policy by its name.
         """
         state = self._states.setdefault(source.title, _State(source))
         state.spoken = True
@@ -173,7 +174,9 @@ class Reloader:
             text = f"{source.title} is not there"
             if files is not None:
                 text = f"{source.title} has no file whose name ends in .policy"
-                text += f"; it has {', '.join(passed_over)}" if passed_over else ""
+                text += f"; it has {', '.join(noted)}" if noted else ""
+            elif noted:
+                text = f"{source.title} cannot be read: {'; '.join(noted)}"
             self._refuse(state, Refusal(text, text))
         self._begin()
 

@@ -214,7 +214,7 @@ class FolderSource:
         files = policies_in(self._folder)
         if files != self._last:
             self._last = files
-            self._offer(files, ())
+            self._offer(files, () if files is not None else why_unread(self._folder))
 
 
 def policies_in(folder: Path) -> dict[str, str | bytes] | None:
@@ -236,6 +236,19 @@ def policies_in(folder: Path) -> dict[str, str | bytes] | None:
         except OSError:
             return None
     return None
+
+
+def why_unread(folder: Path) -> tuple[str, ...]:
+    """What the system says where policies cannot be read; empty: the folder is not there (yet)."""
+    try:
+        for path in folder.iterdir():
+            if is_policy(path.name) and path.is_file():
+                path.read_bytes()
+    except FileNotFoundError:
+        return ()
+    except OSError as failed:
+        return (f"{failed.filename}: {failed.strerror}",)
+    return ()
 
 
 def _version(folder: Path) -> tuple[Path, Path]:

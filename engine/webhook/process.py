@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from engine import wire
+from engine.channels import certificates_in
 from engine.clock import Clock
 from engine.config import Settings
 from engine.inforce import Ears, InForce
@@ -186,7 +187,7 @@ class Webhook:
 
         async def apply() -> None:
             trusted = self._options.trusted
-            await registration.apply(None if trusted is None else trusted.read_bytes())
+            await registration.apply(None if trusted is None else certificates_in(trusted))
 
         holder = Certificates(files, self._clock, host=place.host, sleep=wiring.sleep)
         return holder, [repeated("the registration is not in order", apply, wiring.sleep)]

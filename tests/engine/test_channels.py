@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.channels import Answer, Broken, Channels, NotConnected, head_of
+from engine.channels import Answer, Broken, Channels, NotConnected, certificates_in, head_of
+from tests.cluster.certificates import Authority
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Id: 7\r\n\r\nhi"
 CHUNKED = (
@@ -214,3 +215,14 @@ def test_nobody_listens() -> None:
 def test_headers_have_no_line_breaks() -> None:
     with pytest.raises(ValueError, match="line break"):
         head_of("GET", "/", "host", {"Authorization": "Bearer a\r\nX: y"}, 0)
+
+
+def test_a_file_without_a_certificate_is_none_to_be_trusted(tmp_path):
+    path = tmp_path / "ca.crt"
+    with pytest.raises(OSError, match="No such file"):
+        certificates_in(path)
+    path.write_text("a host's name")
+    with pytest.raises(OSError, match="there is no certificate in PEM"):
+        certificates_in(path)
+    authority = Authority(tmp_path).certificate
+    assert certificates_in(authority) == authority.read_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import shlex
@@ -387,7 +388,7 @@ def test_run_refuses_a_configuration_before_it_overwrites_a_journal(text, args, 
     [
         ("here", "has no file whose name ends in .policy"),
         ("nowhere", "is not there"),
-        ("here/a.txt", "is no folder"),
+        ("here/a.txt", "cannot be read ("),
     ],
 )
 def test_run_says_at_once_that_a_folder_holds_no_policy(folder, said, tmp_path):
@@ -401,7 +402,8 @@ def test_run_says_at_once_that_a_folder_holds_no_policy(folder, said, tmp_path):
         line = run.stderr.readline()
         run.terminate()
         run.stderr.read()
-    assert f"W engine folder {tmp_path / folder} {said}: no pod is scheduled until it has" in line
+    assert f"W engine folder {tmp_path / folder} {said}" in line
+    assert ": no pod is scheduled until it has" in line
 
 
 # ---- the demo ------------------------------------------------------------------------------------
@@ -425,3 +427,17 @@ def test_the_demo_does_what_it_promises():
     assert str(ROOT) not in shown
     assert "Traceback" not in shown
     assert not re.search(r"/(home|root|tmp|usr|work)\b", shown)
+
+
+@pytest.mark.parametrize("words", [("check",), ("fmt",), ("test",), ("export-affinity",)])
+def test_a_place_that_may_not_be_looked_at_is_one_line(words, monkeypatch):
+    looked_at = Path.stat
+
+    def refuse(path, **more):
+        if path.name == "x.policy":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return looked_at(path, **more)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    done = berth(*words, "there/x.policy")
+    assert (done.exit_code, done.stderr) == (1, "Error: there/x.policy: Permission denied\n")

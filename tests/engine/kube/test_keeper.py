@@ -9,7 +9,7 @@ import json
 import pytest
 
 from engine.clock import ManualClock
-from engine.kube.errors import Unreachable
+from engine.kube.errors import StatusError, Timeout, Unreachable
 from engine.kube.keeper import CHUNK, MOST_CHUNKS, Keeper
 from engine.kube.session import Response
 from engine.kube.wiring import Wiring
@@ -92,6 +92,36 @@ def test_a_process_that_ends_while_it_writes_leaves_the_older_or_the_newer(write
     assert loaded(server) == (LARGE if writes == 4 else b"old")
 
 
+@pytest.mark.parametrize("written", [False, True])
+def test_after_a_write_that_failed_the_place_that_is_named_is_not_written_over(written):
+    """The index has a write whose answer is lost; then newer bytes come, and the process ends."""
+    server = Server()
+    kept(server, b"older")
+    right, lost = server.request, [True]
+
+    async def losing(method, path, **more):
+        if method == "PATCH" and path.endswith("-last-good") and lost:
+            lost.clear()
+            if written:
+                await right(method, path, **more)
+            raise Timeout("no answer")
+        return await right(method, path, **more)
+
+    async def main():
+        one = keeper(server)
+        await one.load()
+        one.keep(b"old")
+        assert not await one.flush()
+        one.keep(b"newer")
+        server.ends_after = server.writes + 1
+        with pytest.raises(asyncio.CancelledError):
+            await one.flush()
+
+    server.request = losing
+    asyncio.run(main())
+    assert loaded(server) == (b"old" if written else b"older")
+
+
 def test_policies_are_kept_before_it_is_told_how_they_stand():
     """Whoever reads that they are in force may end the process: the next one has them."""
     server = Server()
@@ -141,3 +171,24 @@ def test_a_write_that_fails_is_told_once_and_tried_again(caplog):
     assert server.there["berth-status"]["data"] == {"status.json": '{"bundle": "1"}'}
     (told,) = caplog.messages
     assert "connection refused" in told
+
+
+def test_what_a_role_does_not_allow_is_told_once_for_both(caplog):
+    server = Server()
+
+    async def refusing(method, path, **more):
+        if method == "GET":
+            return Response(404, {}, b"{}")
+        name = path.rpartition("/")[2]
+        raise StatusError(403, "Forbidden", f'configmaps "{name}" is forbidden')
+
+    async def main():
+        one = keeper(server)
+        one.keep(b"rules")
+        one.tell(b"{}")
+        for _ in range(4):
+            assert not await one.flush()
+
+    server.request = refusing
+    asyncio.run(main())
+    assert [one.getMessage().count("cannot be written") for one in caplog.records] == [1, 1]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from engine.embedded.resources import BY_PATH
 from engine.framework.events import Resource as Wakes
@@ -70,6 +71,18 @@ def test_what_is_watched_when_a_policy_reads_it_may_be_watched(kind: Kind) -> No
 )
 def test_what_is_watched_has_a_name_of_its_own(resource: Resource[Any], name: str) -> None:
     assert resource.name == name
+
+
+def test_every_api_server_has_all_but_the_groups_of_pods_and_quotas() -> None:
+    kinds = [kind.resource() for kind in (*KINDS, *WORKLOAD_KINDS, LEASES)]
+    lacking = {one.name for one in kinds if not one.everywhere}
+    assert lacking == {
+        "elasticquotas.scheduling.x-k8s.io",
+        "podgroups.scheduling.x-k8s.io",
+        "podgroups.scheduling.k8s.io",
+    }
+    assert all(one.everywhere for one in (pods(), nodes(), namespaces(), config_maps("a", "b")))
+    assert not replace(pods(), path="/apis/apps/v1/deploymentz").everywhere
 
 
 def test_no_two_kinds_have_one_name() -> None:

@@ -947,6 +947,14 @@ class TestConfiguration:
         assert str(path) in str(caught.value)
         assert text in str(caught.value)
 
+    def test_who_has_no_home_is_told_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def nowhere(path: str) -> str:
+            return path
+
+        monkeypatch.setattr("os.path.expanduser", nowhere)
+        with pytest.raises(ConfigError, match="kubeconfig: Could not determine home directory"):
+            asyncio.run(Session.connect())
+
     def test_no_service_account(self) -> None:
         with pytest.raises(ConfigError, match="service account"):
             asyncio.run(Session.in_cluster())

@@ -487,6 +487,19 @@ def look(source, clock):
     assert source.step(clock.monotonic()) is False
 
 
+def test_a_folder_that_cannot_be_read_says_why(tmp_path):
+    told = []
+    path = tmp_path / "a.txt"
+    path.write_text("no folder")
+    clock = ManualClock()
+    source = FolderSource(path, lambda files, why: told.append((files, why)), clock)
+    source.step(clock.monotonic())
+    assert told == [(None, (f"{path}: Not a directory",))]
+    world = World()
+    world.reloader.offer(ONLY, *told[0])
+    assert world.reloader.refusal_of(ONLY).text == f"folder x cannot be read: {told[0][1][0]}"
+
+
 def test_a_folder_is_looked_at_every_so_often(tmp_path):
     (tmp_path / "a.policy").write_text("score: 1\n", "utf-8")
     (tmp_path / "notes.txt").write_text("x", "utf-8")
