@@ -140,13 +140,12 @@ class Grouping:
         return np.where(there, domain, np.int32(-1))
 
 
-class Table(Log):
+class Table:
     """A tally by domain; see `framework.topology.DomainTable`."""
 
     __slots__ = ("_grouped", "_often", "_seen", "counts", "domains", "tally")
 
     def __init__(self, tally: Counts, domains: Grouping) -> None:
-        super().__init__()
         self.tally = tally
         self.domains = domains
         self.counts: dict[int, int] = {}
@@ -164,12 +163,8 @@ class Table(Log):
                 return
             entries = tally.since(self._seen)
             if entries is not None:
-                group = domains.group
-                for entry in entries:
-                    domain = group.item(entry if entry >= 0 else ~entry)
-                    if domain >= 0:
-                        self._count(domain, 1 if entry >= 0 else -1)
                 self._seen = tally.end
+                self._count(entries)
                 return
         self._rebuild()
 
@@ -212,21 +207,24 @@ class Table(Log):
             if domain >= 0:
                 self.counts[domain] = self.counts.get(domain, 0) + count
         self._seen, self._grouped = self.tally.end, self.domains.version
-        self.forget()
 
-    def _count(self, domain: int, sign: int) -> None:
-        before = self.counts.get(domain, 0)
-        after = before + sign
-        if after:
-            self.counts[domain] = after
-        else:
-            del self.counts[domain]
-        if self._often is not None:
-            if before:
-                add(self._often, before, -1)
+    def _count(self, entries: Sequence[int]) -> None:
+        group, counts, often = self.domains.group, self.counts, self._often
+        for entry in entries:
+            domain = group.item(entry if entry >= 0 else ~entry)
+            if domain < 0:
+                continue
+            before = counts.get(domain, 0)
+            after = before + 1 if entry >= 0 else before - 1
             if after:
-                add(self._often, after, 1)
-        self.append(domain)
+                counts[domain] = after
+            else:
+                del counts[domain]
+            if often is not None:
+                if before:
+                    add(often, before, -1)
+                if after:
+                    add(often, after, 1)
 
 
 class TopologyCounts:

@@ -14,7 +14,8 @@ from __future__ import annotations
 from bisect import insort
 from collections import deque
 from collections.abc import Mapping, Sequence
-from operator import add
+from itertools import repeat
+from operator import add, lshift, mul
 from typing import Any, Final
 
 import numpy as np
@@ -57,16 +58,14 @@ class _Together:
             if moved is None:
                 self.column, self.cells = members[0].column, members[0].column.data
             return moved
-        every = [member.sync(snapshot) for member in members]
-        rows: set[int] = set()
-        for some in every:
+        found: dict[int, int] = {}
+        for some in [member.sync(snapshot) for member in members]:
             if some is None or len(self) > _MOST_GROUPS:
                 self._rebuild()
                 return None
-            rows.update([row for row, _ in some])
-        found = []
-        for row in rows:
-            found.append((row, self.cells[row]))
+            found.update(some)
+        for row in found:
+            found[row] = self.cells[row]
             self.cells[row] = self._number(tuple([int(one.column[row]) for one in members]))
         return found
 
@@ -240,9 +239,9 @@ class GroupedChoice:
                 scores = [score if n else 0 for score, n in zip(scores, live, strict=True)]
             if min(scores) < 0 or max(scores) > MAX_SCORE:
                 raise ValueError("a score is outside 0..100")
-            weighed = [weight * score for score in scores]
-            totals = [*map(add, totals, weighed)] if totals else weighed
-        steps = [int(total * FRACTION) << TIE_BITS for total in totals or [0.0] * len(live)]
+            weighed = map(mul, scores, repeat(weight * FRACTION))
+            totals = [*map(add, totals, weighed)] if totals else [*weighed]
+        steps = [*map(lshift, map(int, totals or [0.0] * len(live)), repeat(TIE_BITS))]
         if full:
             return steps
         return [step if n else NOWHERE for step, n in zip(steps, live, strict=True)]
@@ -261,13 +260,10 @@ class GroupedChoice:
             groups = groups[column >= 0]
         self._live = np.bincount(groups, minlength=len(self._together)).tolist()
 
-    def _count(
-        self, keys: KeyColumn, moved: Sequence[tuple[int, int]], touched: Sequence[int]
-    ) -> None:
-        """Brings `_live` and the leaders up to the column."""
+    def _count(self, keys: KeyColumn, before: dict[int, int], touched: Sequence[int]) -> None:
+        """Brings `_live` and the leaders up to the column; `before` are the rows that moved."""
         groups, cells, live = self._together.cells, keys.cells, self._live
         live += [0] * (len(self._together) - len(live))
-        before = dict(moved)
         flipped: set[int] = set()
         for row in touched:
             if row < 0:

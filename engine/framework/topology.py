@@ -115,15 +115,6 @@ class DomainTable(Protocol):
         """Domain -> how many; domains without any are left out."""
         ...
 
-    @property
-    def end(self) -> int:
-        """The position after the last change of a domain."""
-        ...
-
-    def since(self, position: int) -> Sequence[int] | None:
-        """The domains whose count changed after a position; None: all may have."""
-        ...
-
     def sync(self, snapshot: Snapshot) -> None:
         """Catches up. Linear in the changes; in the tally's rows when nodes changed."""
         ...

@@ -10,8 +10,10 @@ Says nothing of what counts mean.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
+from operator import add
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,12 +47,10 @@ class Part:
         by_row: Tally | None = None,
         otherwise: Mapping[int, int] | None = None,
     ) -> None:
-        self._tables = tables
+        self._tables = tables if by_row is None else ()
         self.domains: Domains = tables[0][1].domains
         self.by_row = by_row
-        self._logs: Sequence[DomainTable | Tally] = [table for _, table in tables]
-        if by_row is not None:
-            self._tables, self._logs = (), (by_row,)
+        self._tallies = [table.tally for _, table in tables] if by_row is None else [by_row]
         self._seen: list[int] = []
         self.otherwise = otherwise or {}
         """Domain -> how many are counted besides."""
@@ -117,9 +117,10 @@ class Part:
         """Of some domains, without what is counted besides."""
         found: list[int] = []
         for weight, table in self._tables:
-            count = table.counts.get
-            each = [weight * count(domain, 0) for domain in domains]
-            found = [n + more for n, more in zip(found, each, strict=True)] if found else each
+            each: Iterable[int] = map(table.counts.get, domains, repeat(0))
+            if weight != 1:
+                each = [weight * n for n in each]
+            found = [*map(add, found, each)] if found else [*each]
         return found
 
     def minimum(self) -> int | None:
@@ -139,25 +140,26 @@ class Part:
 
     def catch_up(self) -> None:
         """All that changed by now is known."""
-        self._seen = [log.end for log in self._logs]
+        self._seen = [tally.end for tally in self._tallies]
 
     def changed(self) -> Sequence[int] | None:
         """The rows whose value may have changed since what is known; None if they are many."""
-        rows: list[int] = []
-        for at, log in enumerate(self._logs):
+        found: list[int] = []
+        for at, tally in enumerate(self._tallies):
             since = self._seen[at]
-            if log.end == since:
+            if tally.end == since:
                 continue
-            self._seen[at] = log.end
-            entries = log.since(since)
+            self._seen[at] = tally.end
+            entries = tally.since(since)
             if entries is None or len(entries) > _FEW_CHANGES:
                 return None
+            rows = [entry if entry >= 0 else ~entry for entry in entries]
             if self.by_row is None:
-                for domain in entries:
-                    rows += np.flatnonzero(self.domains.domain == domain).tolist()
-            else:
-                rows += [entry if entry >= 0 else ~entry for entry in entries]
-        return rows
+                domain, group = self.domains.domain, self.domains.group
+                counted = {group.item(row) for row in rows} - {-1}
+                rows = [row for one in counted for row in np.flatnonzero(domain == one).tolist()]
+            found += rows
+        return found
 
 
 def no_pods(snapshot: Snapshot, key: str) -> DomainTable:
@@ -203,14 +205,18 @@ class Groups(ABC):
     def __init__(self) -> None:
         self._parts: Sequence[Part] = ()
         self._sparse: list[bool] = []
-        self._stamp: tuple[int, ...] = ()
-        """What the groups were made at; empty: they are to be made anew."""
+        self._version = -1
+        """Of all domains, when the groups were made; -1: they are to be made anew."""
+        self._watched: list[tuple[int, Part]] = []
+        """The sparse parts, and where their values are in keys."""
         self._group_of: dict[tuple[int, ...], int] = {}
         self._numbers: list[tuple[int, ...]] = []
         self._by_part: list[tuple[list[int], list[int]]] = []
         """For each part what stands of it in the keys of all groups."""
         self._table: NDArray[np.int64] | None = None
         self.column: GroupColumn = np.empty(0, np.int16)
+        self.cells: memoryview[Any] = self.column.data
+        """The column, for single rows."""
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -225,30 +231,31 @@ class Groups(ABC):
         for part in self._parts:
             kept &= part.sync(snapshot)
         if not kept:
-            self._parts, self._stamp = self._recount(snapshot), ()
+            self._parts, self._version = self._recount(snapshot), -1
             for part in self._parts:
                 part.sync(snapshot)
         return self._parts
 
     def sync(self, snapshot: Snapshot) -> Moved:
         """See `Grouped.sync`."""
-        parts = self.parts(snapshot)
-        stamp = (snapshot.nodes.size, *[part.domains.version for part in parts])
-        if stamp != self._stamp or len(self._numbers) > _MOST_GROUPS:
-            self._rebuild(parts, stamp)
-            return None
-        moved: set[int] = set()
-        for part, sparse in zip(parts, self._sparse, strict=True):
-            rows = part.changed() if sparse else ()
+        parts, size, cells = self.parts(snapshot), snapshot.nodes.size, self.cells
+        # No version ever falls.
+        version = sum([part.domains.version for part in parts])
+        fresh = version == self._version and len(cells) == size and len(self) <= _MOST_GROUPS
+        moved: dict[int, int] = {}
+        for _, part in self._watched if fresh else ():
+            rows = part.changed()
             if rows is None or len(rows) > _FEW_CHANGES:
-                self._rebuild(parts, stamp)
-                return None
-            moved.update(rows)
-        found = []
-        for row in moved:
-            found.append((row, self.column.item(row)))
-            self.column[row] = self._number(tuple(self._key(row)))
-        return found
+                fresh = False
+                break
+            for row in rows:
+                moved[row] = cells[row]
+        if not fresh:
+            self._rebuild(parts, version, size)
+            return None
+        for row, group in moved.items():
+            cells[row] = self._regrouped(row, group)
+        return moved
 
     def by_part(self) -> list[tuple[list[int], list[int]]]:
         """For each part the domains of all groups, and what was counted there."""
@@ -276,7 +283,12 @@ class Groups(ABC):
             self._table = np.array(self._numbers, np.int64).reshape(len(self), -1)
         return self._table
 
-    def _number(self, key: tuple[int, ...]) -> int:
+    def _regrouped(self, row: int, group: int) -> int:
+        """The group of a row of which something else was counted in a group."""
+        values = [*self._numbers[group]]
+        for at, part in self._watched:
+            values[at] = part.value(row)
+        key = tuple(values)
         number = self._group_of.get(key)
         if number is None:
             number = self._group_of[key] = len(self._numbers)
@@ -287,16 +299,10 @@ class Groups(ABC):
             self._table = None
         return number
 
-    def _key(self, row: int) -> list[int]:
-        key: list[int] = []
-        for part, sparse in zip(self._parts, self._sparse, strict=True):
-            domain = part.domains.domain.item(row)
-            key += (min(domain, 0), part.value(row)) if sparse else (domain, 0)
-        return key
-
-    def _rebuild(self, parts: Sequence[Part], stamp: tuple[int, ...]) -> None:
-        self._stamp, size = stamp, stamp[0]
+    def _rebuild(self, parts: Sequence[Part], version: int, size: int) -> None:
+        self._version = version
         self._sparse = sparse = [part.sparse for part in parts]
+        self._watched = [(2 * i + 1, part) for i, part in enumerate(parts) if sparse[i]]
         counted: set[int] | None = set()
         for part, one in zip(parts, sparse, strict=True):
             part.catch_up()
@@ -307,18 +313,19 @@ class Groups(ABC):
             return
         # Where little was counted, the groups are those of any pods of which nothing was.
         memo = parts[0].domains.memo
-        key = (stamp, *sparse, *[part.domains for part in parts])
+        key = (version, size, *sparse, *[part.domains for part in parts])
         if key not in memo:
             if len(memo) >= _MEMOS:
                 memo.clear()
             memo[key] = _grouped(parts, sparse, size, counted=False)
         self._take(memo[key])
         for row in counted:
-            self.column[row] = self._number(tuple(self._key(row)))
+            self.cells[row] = self._regrouped(row, self.cells[row])
 
     def _take(self, made: tuple[GroupColumn, NDArray[np.int64]]) -> None:
         column, self._table = made
         self.column = column.copy()
+        self.cells = self.column.data
         self._numbers = [tuple(key) for key in self._table.tolist()]
         each = self._table.T.tolist()
         self._by_part = list(zip(each[::2], each[1::2], strict=True))

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from itertools import compress
-from operator import add
+from itertools import compress, repeat
+from operator import add, mul
 from typing import Final
 
 import numpy as np
@@ -56,8 +56,6 @@ SYSTEM: Final = (
     TopologySpreadConstraint(3, HOSTNAME, SOFT),
     TopologySpreadConstraint(5, ZONE, SOFT),
 )
-_HALF: Final = 0.5
-"""Scores are rounded half away from zero; none is a half, as counts are times a logarithm."""
 _NO_DOMAIN: Final = (1 << 31) - 1
 
 
@@ -220,21 +218,19 @@ class Evenness(Groups):
             else:  # a node without the label is in the domain of the empty value
                 there = set(domains if every else compress(domains, counted))
                 size = len(there) - (-1 in there and 0 in there)
-            weight, skew = math.log(size + 2), constraint.max_skew - 1
-            shares = [n * weight + skew for n in counts]
+            near = map(mul, counts, repeat(math.log(size + 2)))
+            shares = [*map(add, near, repeat(constraint.max_skew - 1))]
             if -1 in domains:
                 shares = [s if d >= 0 else 0.0 for s, d in zip(shares, domains, strict=True)]
             totals = [*map(add, totals, shares)] if totals else shares
-        raw = [math.floor(total + _HALF) for total in totals]
+        raw = [*map(round, totals)]  # none is a half: counts are times a logarithm
         among = raw if every else [*compress(raw, counted)] or [0]
         highest = max(among)
         if not highest:
             return [MAX_SCORE if n else 0 for n in counted]
         most = MAX_SCORE * (highest + min(among))
-        return [
-            (most - MAX_SCORE * one) // highest if n else 0
-            for one, n in zip(raw, counted, strict=True)
-        ]
+        scores = [(most - MAX_SCORE * one) // highest for one in raw]
+        return scores if every else [s if n else 0 for s, n in zip(scores, counted, strict=True)]
 
     def score(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
         """See `Points.score`; the rows are the feasible ones."""
@@ -264,7 +260,7 @@ class Evenness(Groups):
             share = entities.count(i) * math.log(size + 2) + (constraint.max_skew - 1)
             total += np.where(domains[i] >= 0, share, 0.0)
         total[ignored] = 0.0
-        return np.floor(total + _HALF)
+        return np.rint(total)
 
     def normalize(self, scores: Scores) -> Scores:
         """See `Points.normalize`: the fewest near becomes about 100, nodes without a label 0."""

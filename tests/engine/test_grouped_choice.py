@@ -32,7 +32,7 @@ class Scored:
         return self.size
 
     def sync(self, snapshot: Snapshot) -> Moved:
-        moved, self.moved = self.moved, []
+        moved, self.moved = self.moved, {}
         return moved
 
     def scores(self, feasible):
@@ -64,7 +64,7 @@ def change(chance: random.Random, keys: KeyColumn, member: Scored) -> None:
                 member.points.append(chance.randrange(101))
             member.column[row] = chance.randrange(member.size)
     if member.moved is not None:
-        member.moved = list(moved.items())
+        member.moved = moved
     if chance.random() < 0.7:
         member.points[chance.randrange(member.size)] = chance.randrange(101)
 

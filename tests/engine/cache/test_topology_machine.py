@@ -168,15 +168,16 @@ class TopologyMachine(RuleBasedStateMachine):
             self.follow(table, snapshot)
 
     def follow(self, table, snapshot):
-        """What the log of a table says of another's place is what changed."""
-        for other, position, before in self.tables:
-            if other is table:
-                changed = table.since(position)
-                if changed is not None:
-                    keys = {*before, *table.counts}
-                    told = {k for k in keys if before.get(k) != table.counts.get(k)}
-                    assert told <= set(changed)
-        self.tables = [(table, table.end, dict(table.counts)), *self.tables[:3]]
+        """What the log of a set says of another's place is what changed, of its tables, too."""
+        tally, version = table.tally, table.domains.version
+        for other, then, position, before in self.tables:
+            changed = tally.since(position) if other is table else None
+            if changed is not None and then == version:
+                rows = [entry if entry >= 0 else ~entry for entry in changed]
+                keys = {*before, *table.counts}
+                told = {k for k in keys if before.get(k) != table.counts.get(k)}
+                assert told <= set(table.domains.group[rows].tolist())
+        self.tables = [(table, version, tally.end, dict(table.counts)), *self.tables[:3]]
 
     @invariant()
     def terms_are_exact(self):
