@@ -36,28 +36,21 @@ MOST_CHOICES: Final = _MOST_CHANGES  # who comes again after more others has mor
 
 
 class _Together:
-    """The groups of several members as one: rows that no member tells apart."""
+    """The groups of several members as one: rows that none of them tells apart."""
 
     def __init__(self, members: Sequence[Grouped]) -> None:
         self._members = members
         self._numbers: dict[tuple[int, ...], int] = {}
-        self.column: NDArray[Any] = np.empty(0, np.int32)
-        self.cells: memoryview[Any] = self.column.data
-        """The column, for single rows."""
+        self.column: NDArray[np.int32] = np.empty(0, np.int32)
         self.keys: list[tuple[int, ...]] = []
-        """For each group, that of each member; none with one member, whose groups it has."""
+        """For each group, that of each member."""
 
     def __len__(self) -> int:
-        return len(self.keys) if len(self._members) > 1 else len(self._members[0])
+        return len(self.keys)
 
     def sync(self, snapshot: Snapshot) -> Moved:
         """See `Grouped.sync`."""
-        members = self._members
-        if len(members) == 1:
-            moved = members[0].sync(snapshot)
-            if moved is None:
-                self.column, self.cells = members[0].column, members[0].column.data
-            return moved
+        members, column = self._members, self.column
         found: dict[int, int] = {}
         for some in [member.sync(snapshot) for member in members]:
             if some is None or len(self) > _MOST_GROUPS:
@@ -65,8 +58,8 @@ class _Together:
                 return None
             found.update(some)
         for row in found:
-            found[row] = self.cells[row]
-            self.cells[row] = self._number(tuple([int(one.column[row]) for one in members]))
+            found[row] = column.item(row)
+            column[row] = self._number(tuple([int(one.column[row]) for one in members]))
         return found
 
     def _number(self, key: tuple[int, ...]) -> int:
@@ -84,9 +77,8 @@ class _Together:
                 number * len(member) + member.column, return_index=True, return_inverse=True
             )
         self.column = number.astype(np.int32)
-        self.cells = self.column.data
         columns = [member.column[first].tolist() for member in self._members]
-        self.keys = list(zip(*columns, strict=True))
+        self.keys[:] = zip(*columns, strict=True)
         self._numbers = {key: i for i, key in enumerate(self.keys)}
 
 
@@ -97,9 +89,10 @@ class _Leaders:
     Entries that hold no more are in it until they are its last.
     """
 
-    def __init__(self, keys: KeyColumn, groups: _Together) -> None:
-        size, highest = len(groups), int(keys.column.max(initial=NOWHERE))
-        self._cells, self._groups = keys.cells, groups
+    def __init__(self, column: IntColumn, groups: Grouped) -> None:
+        size, highest = len(groups), int(column.max(initial=NOWHERE))
+        self._column, self._cells = column, column.data
+        self._groups, self._group_of = groups.column, groups.column.data
         self._lists: list[list[tuple[int, int]]] = [[] for _ in range(size)]
         self._floors = [highest + 1] * size
         self._tops = [highest] * size
@@ -108,31 +101,34 @@ class _Leaders:
     def follow(self, before: Mapping[int, int], size: int) -> None:
         """The keys or groups of rows changed: row -> its group before. There are `size` groups."""
         lists, floors, tops = self._lists, self._floors, self._tops
-        for _ in range(size - len(lists)):
-            lists.append([])
-            floors.append(0)
-            tops.append(-1)
-        cells, group_of = self._cells, self._groups.cells
-        groups = {*before.values()}
+        cells, groups = self._cells, self._group_of
+        if size > len(lists):
+            more = size - len(lists)
+            lists += [[] for _ in range(more)]
+            floors += [0] * more
+            tops += [-1] * more
+        changed = {*before.values()}
         for row in before:
-            key, group = cells[row], group_of[row]
-            groups.add(group)
+            key, group = cells[row], groups[row]
+            changed.add(group)
             if key >= floors[group]:
                 known = lists[group]
                 insort(known, (key, row))
                 if len(known) > 2 * LEADERS:
                     del known[:LEADERS]
                     floors[group] = known[0][0]
-        for group in groups:
+        for group in changed:
             known = lists[group]
             while known:
                 key, row = known[-1]
-                if cells[row] == key and group_of[row] == group:
+                if cells[row] == key and groups[row] == group:
+                    tops[group] = key
                     break
-                known.pop()
-            tops[group] = known[-1][0] if known else floors[group] - 1
+                del known[-1]
+            else:
+                tops[group] = floors[group] - 1
 
-    def best(self, steps: Sequence[int], column: IntColumn) -> int:
+    def best(self, steps: Sequence[int]) -> int:
         """The row with the highest sum of its key and the steps of its group; some are feasible."""
         lists, tops = self._lists, self._tops
         while True:
@@ -140,11 +136,12 @@ class _Leaders:
             group = sums.index(max(sums))
             if lists[group]:
                 return lists[group][-1][1]
-            self._look(group, column)
+            self._look(group)
 
-    def _look(self, group: int, column: IntColumn) -> None:
+    def _look(self, group: int) -> None:
         """Finds the best rows of a group that has feasible ones."""
-        rows = np.flatnonzero((self._groups.column == group) & (column >= 0))
+        column = self._column
+        rows = np.flatnonzero((self._groups == group) & (column >= 0))
         keys, floor = column[rows], 0
         if len(rows) > LEADERS:
             few = keys.argpartition(-LEADERS)[-LEADERS:]
@@ -165,7 +162,12 @@ class GroupedChoice:
         """`recent` are those that may know the best rows of their groups."""
         self._filters = filters
         self._scorers = scorers
-        self._together = _Together([*filters, *(scorer for _, scorer in scorers)])
+        members = [*filters, *(scorer for _, scorer in scorers)]
+        together = _Together(members) if len(members) > 1 else None
+        self._several: Sequence[tuple[int, ...]] = () if together is None else together.keys
+        """For each group, that of each member, if there are several."""
+        self._groups: Grouped = members[0] if together is None else together
+        self._group_of: memoryview[Any] = self._groups.column.data
         self._recent = recent
         self._column: IntColumn | None = None
         self._seen = 0
@@ -179,7 +181,7 @@ class GroupedChoice:
         Raises:
             ValueError: a score of a feasible node is outside 0..100.
         """
-        moved = self._together.sync(snapshot)
+        moved = self._groups.sync(snapshot)
         column, log = keys.column, keys.log
         if log is None:
             log = keys.log = Log()
@@ -190,7 +192,7 @@ class GroupedChoice:
             self._recount(column, keys.feasible)
         else:
             self._count(keys, moved, touched)
-        live = self._passing()
+        live = self._passing() if self._filters else self._live
         feasible = sum(live)
         self._steps = steps = self._steps_of(live) if feasible else []
         self._column = column
@@ -198,7 +200,7 @@ class GroupedChoice:
             return -1, 0
         if self._leaders is None:
             return int(self.every(column).argmax()), feasible
-        return self._leaders.best(steps, column), feasible
+        return self._leaders.best(steps), feasible
 
     def forget(self) -> None:
         """The best rows have to be found again."""
@@ -206,18 +208,18 @@ class GroupedChoice:
 
     def key(self, keys: KeyColumn, row: int) -> int:
         """The key of a row, with what was answered by groups last."""
-        key: int = self._steps[self._together.cells[row]] + keys.cells[row]
+        key: int = self._steps[self._group_of[row]] + keys.cells[row]
         return key
 
     def every(self, column: IntColumn) -> IntColumn:
         """(N,) the keys of all rows, with what was answered by groups last."""
-        keys = np.array(self._steps, np.int64).take(self._together.column, mode="clip")
+        keys = np.array(self._steps, np.int64).take(self._groups.column, mode="clip")
         keys += column
         return keys
 
     def _passing(self) -> list[int]:
         """How many feasible nodes each group has after all filters."""
-        live, several = self._live, self._together.keys
+        live, several = self._live, self._several
         for i, one in enumerate(self._filters):
             passes = one.passes()
             if several:
@@ -227,7 +229,7 @@ class GroupedChoice:
 
     def _steps_of(self, live: list[int]) -> list[int]:
         """What each group adds to the keys of its rows."""
-        several = self._together.keys
+        several = self._several
         full, totals = all(live), list[float]()
         for i, (weight, scorer) in enumerate(self._scorers, len(self._filters)):
             if several:
@@ -249,27 +251,31 @@ class GroupedChoice:
     def _by_member(self, live: list[int], member: Grouped, at: int) -> list[int]:
         """How many feasible nodes the groups of one of several members have."""
         found = [0] * len(member)
-        for key, n in zip(self._together.keys, live, strict=True):
+        for key, n in zip(self._several, live, strict=True):
             found[key[at]] += n
         return found
 
     def _recount(self, column: IntColumn, feasible: int) -> None:
         """Counts `_live`, the feasible nodes of each group."""
-        groups = self._together.column
+        groups = self._groups.column
+        self._group_of = groups.data
         if feasible < len(column):
             groups = groups[column >= 0]
-        self._live = np.bincount(groups, minlength=len(self._together)).tolist()
+        self._live = np.bincount(groups, minlength=len(self._groups)).tolist()
 
     def _count(self, keys: KeyColumn, before: dict[int, int], touched: Sequence[int]) -> None:
         """Brings `_live` and the leaders up to the column; `before` are the rows that moved."""
-        groups, cells, live = self._together.cells, keys.cells, self._live
-        live += [0] * (len(self._together) - len(live))
+        groups, cells, live = self._group_of, keys.cells, self._live
+        more = len(self._groups) - len(live)
+        if more:
+            live += [0] * more
         flipped: set[int] = set()
         for row in touched:
             if row < 0:
                 row = ~row
                 flipped ^= {row}
-            before.setdefault(row, groups[row])
+            if row not in before:
+                before[row] = groups[row]
         for row, group in before.items():
             feasible = cells[row] >= 0
             live[group] -= feasible is not (row in flipped)
@@ -279,7 +285,7 @@ class GroupedChoice:
         elif self._leaders is not None:
             self._leaders.follow(before, len(live))
         else:
-            self._leaders = _Leaders(keys, self._together)
+            self._leaders = _Leaders(keys.column, self._groups)
             self._recent.append(self)
             if len(self._recent) > MOST_CHOICES:
                 self._recent.popleft().forget()

@@ -98,7 +98,10 @@ class Domains(Protocol):
 
 
 class DomainTable(Protocol):
-    """A tally by domain. `sync` brings it up to the snapshot, then all else may be asked."""
+    """A tally by domain. `sync` brings it up to the nodes, then all else may be asked.
+
+    It follows the tally by itself, and needs no `sync` while `Topology.moves` stays.
+    """
 
     @property
     def tally(self) -> Tally:
@@ -115,8 +118,13 @@ class DomainTable(Protocol):
         """Domain -> how many; domains without any are left out."""
         ...
 
+    @property
+    def live(self) -> bool:
+        """See `Tally.live`."""
+        ...
+
     def sync(self, snapshot: Snapshot) -> None:
-        """Catches up. Linear in the changes; in the tally's rows when nodes changed."""
+        """Catches up. Linear in the tally's rows when the domains of nodes changed."""
         ...
 
     def minimum(self, otherwise: Mapping[int, int]) -> int | None:
@@ -182,6 +190,11 @@ class Topology(Protocol):
 
         And when a namespace comes, goes or changes.
         """
+        ...
+
+    @property
+    def moves(self) -> int:
+        """Changes when a node's domain may have, and when a tally or a table lives no longer."""
         ...
 
     def pod_set(

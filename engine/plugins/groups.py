@@ -30,6 +30,8 @@ _FEW_ROWS: Final = 8
 _MEMOS: Final = 4
 _SPARSE: Final = 4
 _MOST_GROUPS: Final = 4096
+_GONE: Final = -(1 << 62)
+"""Instead of a version; no sum of versions makes up for it."""
 FEW_GROUPS: Final = 48
 """Fewer are faster one by one than as columns."""
 
@@ -55,16 +57,16 @@ class Part:
         self.otherwise = otherwise or {}
         """Domain -> how many are counted besides."""
 
-    def sync(self, snapshot: Snapshot) -> bool:
-        """Catches up; false if a tally is no longer kept."""
+    def sync(self, snapshot: Snapshot) -> int:
+        """Catches up; the version of the domains, or `_GONE` if a tally is no longer kept."""
         if self.by_row is not None:
             self.domains.sync(snapshot)
-            return self.by_row.live
+            return self.domains.version if self.by_row.live else _GONE
         live = True
         for _, table in self._tables:
             table.sync(snapshot)
-            live &= table.tally.live
-        return live
+            live &= table.live
+        return self.domains.version if live else _GONE
 
     @property
     def any(self) -> bool:
@@ -205,14 +207,19 @@ class Groups(ABC):
     def __init__(self) -> None:
         self._parts: Sequence[Part] = ()
         self._sparse: list[bool] = []
-        self._version = -1
-        """Of all domains, when the groups were made; -1: they are to be made anew."""
+        self._version = self._made_at = 0
+        """Of all domains together, of which none ever falls: now, and when the groups were made."""
+        self._caught_up = -1
+        """Those of the topology with which the parts caught up."""
         self._watched: list[tuple[int, Part]] = []
         """The sparse parts, and where their values are in keys."""
+        self._dense: list[tuple[int, Part]] = []
+        """The others by number."""
         self._group_of: dict[tuple[int, ...], int] = {}
         self._numbers: list[tuple[int, ...]] = []
-        self._by_part: list[tuple[list[int], list[int]]] = []
-        """For each part what stands of it in the keys of all groups."""
+        self._domains: list[list[int]] = []
+        self._counts: list[list[int]] = []
+        """For each part, of all groups; see `by_part`."""
         self._table: NDArray[np.int64] | None = None
         self.column: GroupColumn = np.empty(0, np.int16)
         self.cells: memoryview[Any] = self.column.data
@@ -227,44 +234,40 @@ class Groups(ABC):
 
     def parts(self, snapshot: Snapshot) -> Sequence[Part]:
         """What was counted. Catches up."""
-        kept = bool(self._parts)
-        for part in self._parts:
-            kept &= part.sync(snapshot)
-        if not kept:
-            self._parts, self._version = self._recount(snapshot), -1
-            for part in self._parts:
-                part.sync(snapshot)
+        moves = snapshot.topology.moves
+        if moves != self._caught_up:
+            version = sum([part.sync(snapshot) for part in self._parts])
+            if version <= 0:
+                self._parts, self._made_at = self._recount(snapshot), 0
+                version = sum([part.sync(snapshot) for part in self._parts])
+            self._version, self._caught_up = version, moves
         return self._parts
 
     def sync(self, snapshot: Snapshot) -> Moved:
         """See `Grouped.sync`."""
-        parts, size, cells = self.parts(snapshot), snapshot.nodes.size, self.cells
-        # No version ever falls.
-        version = sum([part.domains.version for part in parts])
-        fresh = version == self._version and len(cells) == size and len(self) <= _MOST_GROUPS
+        self.parts(snapshot)
+        cells, size = self.cells, snapshot.nodes.size
+        if self._version != self._made_at or len(cells) != size:
+            self._rebuild(size)
+            return None
         moved: dict[int, int] = {}
-        for _, part in self._watched if fresh else ():
+        for _, part in self._watched:
             rows = part.changed()
-            if rows is None or len(rows) > _FEW_CHANGES:
-                fresh = False
-                break
+            if rows is None or len(rows) > _FEW_CHANGES or len(self._numbers) > _MOST_GROUPS:
+                self._rebuild(size)
+                return None
             for row in rows:
                 moved[row] = cells[row]
-        if not fresh:
-            self._rebuild(parts, version, size)
-            return None
         for row, group in moved.items():
             cells[row] = self._regrouped(row, group)
         return moved
 
-    def by_part(self) -> list[tuple[list[int], list[int]]]:
+    def by_part(self) -> tuple[Sequence[list[int]], Sequence[list[int]]]:
         """For each part the domains of all groups, and what was counted there."""
-        return [
-            (domains, counts if sparse else part.totals(domains))
-            for part, sparse, (domains, counts) in zip(
-                self._parts, self._sparse, self._by_part, strict=True
-            )
-        ]
+        domains, counts = self._domains, self._counts
+        for number, part in self._dense:
+            counts[number] = part.totals(domains[number])
+        return domains, counts
 
     def domain(self, part: int) -> NDArray[np.integer]:
         """See `ByRow.domain`."""
@@ -293,16 +296,18 @@ class Groups(ABC):
         if number is None:
             number = self._group_of[key] = len(self._numbers)
             self._numbers.append(key)
-            for at, (domains, counts) in enumerate(self._by_part):
-                domains.append(key[2 * at])
-                counts.append(key[2 * at + 1])
+            for domains, domain in zip(self._domains, key[::2], strict=True):
+                domains.append(domain)
+            for counts, count in zip(self._counts, key[1::2], strict=True):
+                counts.append(count)
             self._table = None
         return number
 
-    def _rebuild(self, parts: Sequence[Part], version: int, size: int) -> None:
-        self._version = version
+    def _rebuild(self, size: int) -> None:
+        parts, self._made_at = self._parts, self._version
         self._sparse = sparse = [part.sparse for part in parts]
         self._watched = [(2 * i + 1, part) for i, part in enumerate(parts) if sparse[i]]
+        self._dense = [(i, part) for i, part in enumerate(parts) if not sparse[i]]
         counted: set[int] | None = set()
         for part, one in zip(parts, sparse, strict=True):
             part.catch_up()
@@ -313,7 +318,7 @@ class Groups(ABC):
             return
         # Where little was counted, the groups are those of any pods of which nothing was.
         memo = parts[0].domains.memo
-        key = (version, size, *sparse, *[part.domains for part in parts])
+        key = (self._version, size, *sparse, *[part.domains for part in parts])
         if key not in memo:
             if len(memo) >= _MEMOS:
                 memo.clear()
@@ -328,7 +333,7 @@ class Groups(ABC):
         self.cells = self.column.data
         self._numbers = [tuple(key) for key in self._table.tolist()]
         each = self._table.T.tolist()
-        self._by_part = list(zip(each[::2], each[1::2], strict=True))
+        self._domains, self._counts = each[::2], each[1::2]
         self._group_of = {key: number for number, key in enumerate(self._numbers)}
 
 

@@ -145,8 +145,8 @@ class Skews(Groups):
             found: list[bool] = passed.tolist()
             return found
         passes = [True] * len(self)
-        for top, part in zip(self._most(), self.by_part(), strict=True):
-            each = zip(passes, *part, strict=True)
+        for top, domains, counts in zip(self._most(), *self.by_part(), strict=True):
+            each = zip(passes, domains, counts, strict=True)
             passes = [so_far and domain >= 0 and n <= top for so_far, domain, n in each]
         return passes
 
@@ -209,10 +209,10 @@ class Evenness(Groups):
             return found
         parts = self.by_part()
         counted = feasible
-        for domains, _ in parts if self._spread.every_key else ():
+        for domains in parts[0] if self._spread.every_key else ():
             counted = [n if domain >= 0 else 0 for n, domain in zip(counted, domains, strict=True)]
         every, totals = all(counted), list[float]()
-        for constraint, (domains, counts) in zip(self._spread.soft, parts, strict=True):
+        for constraint, domains, counts in zip(self._spread.soft, *parts, strict=True):
             if constraint.topology_key == HOSTNAME:
                 size = sum(counted)
             else:  # a node without the label is in the domain of the empty value
