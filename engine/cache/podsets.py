@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 
 class Counts(Log):
-    """Counts by node row, with a log of rows counted up, and of those counted down as ~row."""
+    """Counts by node row, with a log of rows whose count changed."""
 
     __slots__ = ("counts", "live", "tables")
 
@@ -47,7 +47,7 @@ class Counts(Log):
             counts[row] = count
         else:
             del counts[row]
-        self.append(row if sign > 0 else ~row)
+        self.append(row)
         for table in self.tables.values():
             table.count(row, sign)
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Mapping, Sequence
-from itertools import repeat
-from operator import add, lshift, mul
+from collections.abc import Iterable, Sequence
+from operator import add
 from typing import Any, Final
 
 import numpy as np
@@ -94,39 +93,37 @@ class _Leaders:
         self._column, self._cells = column, column.data
         self._groups, self._group_of = groups.column, groups.column.data
         self._lists: list[list[tuple[int, int]]] = [[] for _ in range(size)]
-        self._floors = [highest + 1] * size
+        self.floors = [highest + 1] * size
         self._tops = [highest] * size
         """The highest key of each group; if the list is empty, none is higher."""
 
-    def follow(self, before: Mapping[int, int], size: int) -> None:
-        """The keys or groups of rows changed: row -> its group before. There are `size` groups."""
-        lists, floors, tops = self._lists, self._floors, self._tops
-        cells, groups = self._cells, self._group_of
-        if size > len(lists):
-            more = size - len(lists)
-            lists += [[] for _ in range(more)]
-            floors += [0] * more
-            tops += [-1] * more
-        changed = {*before.values()}
-        for row in before:
-            key, group = cells[row], groups[row]
-            changed.add(group)
-            if key >= floors[group]:
-                known = lists[group]
-                insort(known, (key, row))
-                if len(known) > 2 * LEADERS:
-                    del known[:LEADERS]
-                    floors[group] = known[0][0]
+    def grow(self, more: int) -> None:
+        """There are more groups; nothing was in them."""
+        self._lists += [[] for _ in range(more)]
+        self.floors += [0] * more
+        self._tops += [-1] * more
+
+    def put(self, key: int, row: int, group: int) -> None:
+        """A row got this key, not below the floor of its group, or came to the group."""
+        known = self._lists[group]
+        insort(known, (key, row))
+        if len(known) > 2 * LEADERS:
+            del known[:LEADERS]
+            self.floors[group] = known[0][0]
+
+    def settle(self, changed: Iterable[int]) -> None:
+        """Rows of these groups changed, were put in or went."""
+        lists, cells, groups = self._lists, self._cells, self._group_of
         for group in changed:
             known = lists[group]
             while known:
                 key, row = known[-1]
                 if cells[row] == key and groups[row] == group:
-                    tops[group] = key
+                    self._tops[group] = key
                     break
                 del known[-1]
             else:
-                tops[group] = floors[group] - 1
+                self._tops[group] = self.floors[group] - 1
 
     def best(self, steps: Sequence[int]) -> int:
         """The row with the highest sum of its key and the steps of its group; some are feasible."""
@@ -147,7 +144,7 @@ class _Leaders:
             few = keys.argpartition(-LEADERS)[-LEADERS:]
             rows, keys, floor = rows[few], keys[few], int(keys[few[0]])
         self._lists[group] = sorted(zip(keys.tolist(), rows.tolist(), strict=True))
-        self._floors[group], self._tops[group] = floor, self._lists[group][-1][0]
+        self.floors[group], self._tops[group] = floor, self._lists[group][-1][0]
 
 
 class GroupedChoice:
@@ -161,7 +158,10 @@ class GroupedChoice:
     ) -> None:
         """`recent` are those that may know the best rows of their groups."""
         self._filters = filters
-        self._scorers = scorers
+        self._scorers = [
+            (number, weight * FRACTION, scorer)
+            for number, (weight, scorer) in enumerate(scorers, len(filters))
+        ]
         members = [*filters, *(scorer for _, scorer in scorers)]
         together = _Together(members) if len(members) > 1 else None
         self._several: Sequence[tuple[int, ...]] = () if together is None else together.keys
@@ -230,8 +230,8 @@ class GroupedChoice:
     def _steps_of(self, live: list[int]) -> list[int]:
         """What each group adds to the keys of its rows."""
         several = self._several
-        full, totals = all(live), list[float]()
-        for i, (weight, scorer) in enumerate(self._scorers, len(self._filters)):
+        full, totals = all(live), None
+        for i, unit, scorer in self._scorers:
             if several:
                 scores = scorer.scores(self._by_member(live, scorer, i))
                 scores = [scores[key[i]] for key in several]
@@ -241,9 +241,9 @@ class GroupedChoice:
                 scores = [score if n else 0 for score, n in zip(scores, live, strict=True)]
             if min(scores) < 0 or max(scores) > MAX_SCORE:
                 raise ValueError("a score is outside 0..100")
-            weighed = map(mul, scores, repeat(weight * FRACTION))
-            totals = [*map(add, totals, weighed)] if totals else [*weighed]
-        steps = [*map(lshift, map(int, totals or [0.0] * len(live)), repeat(TIE_BITS))]
+            weighed = [unit * score for score in scores]
+            totals = weighed if totals is None else [*map(add, totals, weighed)]
+        steps = [int(total) << TIE_BITS for total in totals or [0] * len(live)]
         if full:
             return steps
         return [step if n else NOWHERE for step, n in zip(steps, live, strict=True)]
@@ -266,9 +266,11 @@ class GroupedChoice:
     def _count(self, keys: KeyColumn, before: dict[int, int], touched: Sequence[int]) -> None:
         """Brings `_live` and the leaders up to the column; `before` are the rows that moved."""
         groups, cells, live = self._group_of, keys.cells, self._live
-        more = len(self._groups) - len(live)
+        leaders, more = self._leaders, len(self._groups) - len(live)
         if more:
             live += [0] * more
+            if leaders is not None:
+                leaders.grow(more)
         flipped: set[int] = set()
         for row in touched:
             if row < 0:
@@ -276,16 +278,24 @@ class GroupedChoice:
                 flipped ^= {row}
             if row not in before:
                 before[row] = groups[row]
-        for row, group in before.items():
-            feasible = cells[row] >= 0
-            live[group] -= feasible is not (row in flipped)
-            live[groups[row]] += feasible
+        changed = {*before.values()}
+        for row, was in before.items():
+            key, group = cells[row], groups[row]
+            live[was] -= (key >= 0) is not (row in flipped)
+            live[group] += key >= 0
+            changed.add(group)
+            if leaders is not None and key >= leaders.floors[group]:
+                leaders.put(key, row, group)
         if len(before) > _MOST_CHANGES or len(live) > _FEW_GROUPS:
             self._leaders = None
-        elif self._leaders is not None:
-            self._leaders.follow(before, len(live))
+        elif leaders is not None:
+            leaders.settle(changed)
         else:
-            self._leaders = _Leaders(keys.column, self._groups)
-            self._recent.append(self)
-            if len(self._recent) > MOST_CHOICES:
-                self._recent.popleft().forget()
+            self._lead(keys.column)
+
+    def _lead(self, column: IntColumn) -> None:
+        """The best rows are known from now on, and no longer of who chose longest ago."""
+        self._leaders = _Leaders(column, self._groups)
+        self._recent.append(self)
+        if len(self._recent) > MOST_CHOICES:
+            self._recent.popleft().forget()

@@ -37,10 +37,7 @@ class Tally(Protocol):
         ...
 
     def since(self, position: int) -> Sequence[int] | None:
-        """The rows counted up, and those counted down as ~row, after a position of the log.
-
-        None if the log does not reach back.
-        """
+        """The rows whose count changed after a position of the log; None: it is too short."""
         ...
 
     @property

@@ -152,10 +152,9 @@ class Part:
             if tally.end == since:
                 continue
             self._seen[at] = tally.end
-            entries = tally.since(since)
-            if entries is None or len(entries) > _FEW_CHANGES:
+            rows = tally.since(since)
+            if rows is None or len(rows) > _FEW_CHANGES:
                 return None
-            rows = [entry if entry >= 0 else ~entry for entry in entries]
             if self.by_row is None:
                 domain, group = self.domains.domain, self.domains.group
                 counted = {group.item(row) for row in rows} - {-1}

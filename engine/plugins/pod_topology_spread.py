@@ -8,10 +8,10 @@ Source: kubernetes plugins/podtopologyspread (filtering.go, scoring.go, plugin.g
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Sequence
-from itertools import compress, repeat
-from operator import add, mul
+from itertools import compress
+from math import floor, log
+from operator import add
 from typing import Final
 
 import numpy as np
@@ -56,6 +56,8 @@ SYSTEM: Final = (
     TopologySpreadConstraint(3, HOSTNAME, SOFT),
     TopologySpreadConstraint(5, ZONE, SOFT),
 )
+_HALF: Final = 0.5
+"""Scores are rounded half away from zero; none is a half, as counts are times a logarithm."""
 _NO_DOMAIN: Final = (1 << 31) - 1
 
 
@@ -195,6 +197,11 @@ class Evenness(Groups):
         self._namespace = pod.namespace
         keys = {c.topology_key for c in spread.soft} if spread.every_key else ()
         self._keys = tuple(sorted(keys))
+        self._measures = [
+            (number, one.topology_key == HOSTNAME, one.max_skew - 1)
+            for number, one in enumerate(spread.soft)
+        ]
+        """For each constraint: whether each node is a domain of its own, what every one counts."""
         self._ignored: NDArray[np.bool_] = np.empty(0, np.bool_)
 
     def _recount(self, snapshot: Snapshot) -> Sequence[Part]:
@@ -207,23 +214,24 @@ class Evenness(Groups):
             live = np.array(feasible, np.int64)
             found: list[float] = self._normal(self.raw(self, live), live > 0).tolist()
             return found
-        parts = self.by_part()
+        every_domain, every_count = self.by_part()
         counted = feasible
-        for domains in parts[0] if self._spread.every_key else ():
+        for domains in every_domain if self._spread.every_key else ():
             counted = [n if domain >= 0 else 0 for n, domain in zip(counted, domains, strict=True)]
-        every, totals = all(counted), list[float]()
-        for constraint, domains, counts in zip(self._spread.soft, *parts, strict=True):
-            if constraint.topology_key == HOSTNAME:
+        every, totals = all(counted), None
+        for number, by_host, skew in self._measures:
+            domains = every_domain[number]
+            if by_host:
                 size = sum(counted)
             else:  # a node without the label is in the domain of the empty value
                 there = set(domains if every else compress(domains, counted))
                 size = len(there) - (-1 in there and 0 in there)
-            near = map(mul, counts, repeat(math.log(size + 2)))
-            shares = [*map(add, near, repeat(constraint.max_skew - 1))]
+            weight = log(size + 2)
+            shares = [n * weight + skew for n in every_count[number]]
             if -1 in domains:
                 shares = [s if d >= 0 else 0.0 for s, d in zip(shares, domains, strict=True)]
-            totals = [*map(add, totals, shares)] if totals else shares
-        raw = [*map(round, totals)]  # none is a half: counts are times a logarithm
+            totals = shares if totals is None else [*map(add, totals, shares)]
+        raw = [floor(total + _HALF) for total in totals or ()]
         among = raw if every else [*compress(raw, counted)] or [0]
         highest = max(among)
         if not highest:
@@ -257,10 +265,10 @@ class Evenness(Groups):
             else:
                 # A node without the label is in the domain of the empty value, but not scored.
                 size = len(set(np.maximum(domains[i][counted], 0).tolist()))
-            share = entities.count(i) * math.log(size + 2) + (constraint.max_skew - 1)
+            share = entities.count(i) * log(size + 2) + (constraint.max_skew - 1)
             total += np.where(domains[i] >= 0, share, 0.0)
         total[ignored] = 0.0
-        return np.rint(total)
+        return np.floor(total + _HALF)
 
     def normalize(self, scores: Scores) -> Scores:
         """See `Points.normalize`: the fewest near becomes about 100, nodes without a label 0."""
