@@ -288,16 +288,17 @@ class NodeTable:
 
     def add_pod(self, row: int, pod: PodInfo, sign: int) -> None:
         """Adds (sign 1) or takes off (sign -1) a pod's requests."""
+        sums = self._sums
         for name, amount in pod.readings.sums.items():
-            column = self._sums.get(name)
-            if column is None:
+            if name not in sums:
                 self._add_sparse(name, row, sign * amount)
                 continue
-            total = column.cell[row] + sign * amount
+            cell = sums[name].cell
+            total = cell[row] + sign * amount
             try:
-                column.cell[row] = total
+                cell[row] = total
             except ValueError:  # no 64 bits: Go's wrap
-                column.cell[row] = wrap_int64(total)
+                cell[row] = wrap_int64(total)
         ports = host_ports(pod.pod)
         if ports:
             change = self._ports.add if sign > 0 else self._ports.remove

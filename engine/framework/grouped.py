@@ -125,14 +125,15 @@ class _Leaders:
             else:
                 self._tops[group] = self.floors[group] - 1
 
-    def best(self, steps: Sequence[int]) -> int:
-        """The row with the highest sum of its key and the steps of its group; some are feasible."""
+    def best(self, steps: Sequence[int]) -> tuple[int, int]:
+        """The row whose key and steps of its group come to most, and that; some are feasible."""
         lists, tops = self._lists, self._tops
         while True:
             sums = [*map(add, steps, tops)]
-            group = sums.index(max(sums))
+            highest = max(sums)
+            group = sums.index(highest)
             if lists[group]:
-                return lists[group][-1][1]
+                return lists[group][-1][1], highest
             self._look(group)
 
     def _look(self, group: int) -> None:
@@ -175,8 +176,8 @@ class GroupedChoice:
         self._steps: list[int] = []
         self._leaders: _Leaders | None = None
 
-    def choose(self, keys: KeyColumn, snapshot: Snapshot) -> tuple[int, int]:
-        """The best row of the class, -1 if none is feasible, and how many are.
+    def choose(self, keys: KeyColumn, snapshot: Snapshot) -> tuple[int, int, int]:
+        """The best row of the class and its key, -1 if none is feasible; how many are.
 
         Raises:
             ValueError: a score of a feasible node is outside 0..100.
@@ -197,10 +198,12 @@ class GroupedChoice:
         self._steps = steps = self._steps_of(live) if feasible else []
         self._column = column
         if not feasible:
-            return -1, 0
+            return -1, NOWHERE, 0
         if self._leaders is None:
-            return int(self.every(column).argmax()), feasible
-        return self._leaders.best(steps), feasible
+            every = self.every(column)
+            row = int(every.argmax())
+            return row, every.item(row), feasible
+        return *self._leaders.best(steps), feasible
 
     def forget(self) -> None:
         """The best rows have to be found again."""

@@ -235,7 +235,7 @@ class Framework:
 
     # ---- choosing ----------------------------------------------------------------------------
 
-    def choose(self, known: PodClass, snapshot: Snapshot) -> tuple[int, int]:
+    def choose(self, known: PodClass, snapshot: Snapshot) -> tuple[int, int, int]:
         """See `GroupedChoice.choose`, for a class that has one.
 
         Raises:
