@@ -87,6 +87,8 @@ class NodeTable:
         """Changes when a row or a column stands for something else."""
         capacity = self._rows.capacity
         self._ports = PortTable()
+        self.ports: Ports = self._ports
+        """See `NodeColumns.ports`."""
         self.images = ImageTable()
         """See `NodeColumns.images`."""
         self._present = Column(np.bool_, capacity)
@@ -101,7 +103,8 @@ class NodeTable:
         self._sparse: dict[str, _Sparse] = {}
         # How many nodes name a resource, those that always have columns once more.
         self._naming = Counter(_ALWAYS)
-        self._taint_sets: list[tuple[Taint, ...]] = [_NO_TAINTS]
+        self.taint_sets: list[tuple[Taint, ...]] = [_NO_TAINTS]
+        """See `NodeColumns.taint_sets`."""
         self._taint_set_of: dict[tuple[Taint, ...], int] = {_NO_TAINTS: 0}
         self._taint_users = Counter((0,))
         self._derived: Derived[Node] = Derived(_DERIVED_BYTES)
@@ -119,11 +122,6 @@ class NodeTable:
         return len(self._row_of)
 
     @property
-    def ports(self) -> Ports:
-        """See `NodeColumns.ports`."""
-        return self._ports
-
-    @property
     def present(self) -> BoolColumn:
         """See `NodeColumns.present`."""
         return self._present.view(self._rows.size)
@@ -131,17 +129,17 @@ class NodeTable:
     @property
     def pod_count(self) -> IntColumn:
         """See `NodeColumns.pod_count`."""
-        return self._sums[PODS_THERE].view(self._rows.size)
+        return self.requested(PODS_THERE)
 
     @property
     def nonzero_cpu(self) -> IntColumn:
         """See `NodeColumns.nonzero_cpu`."""
-        return self._sums[NONZERO_CPU].view(self._rows.size)
+        return self.requested(NONZERO_CPU)
 
     @property
     def nonzero_memory(self) -> IntColumn:
         """See `NodeColumns.nonzero_memory`."""
-        return self._sums[NONZERO_MEMORY].view(self._rows.size)
+        return self.requested(NONZERO_MEMORY)
 
     @property
     def unschedulable(self) -> BoolColumn:
@@ -152,11 +150,6 @@ class NodeTable:
     def taint_set(self) -> CodeColumn:
         """See `NodeColumns.taint_set`."""
         return self._taint_set.view(self._rows.size)
-
-    @property
-    def taint_sets(self) -> Sequence[tuple[Taint, ...]]:
-        """See `NodeColumns.taint_sets`."""
-        return self._taint_sets
 
     @property
     def tie_keys(self) -> NDArray[np.uint64]:
@@ -415,8 +408,8 @@ class NodeTable:
         """Numbers are given once; when most have no node, all are given anew in another list."""
         number = self._taint_set_of.get(taints)
         if number is None:
-            number = self._taint_set_of[taints] = len(self._taint_sets)
-            self._taint_sets.append(taints)
+            number = self._taint_set_of[taints] = len(self.taint_sets)
+            self.taint_sets.append(taints)
         before: int = self._taint_set.cell[row]
         self._taint_set.cell[row] = number
         if before == number:
@@ -427,16 +420,16 @@ class NodeTable:
                 del self._taint_users[before]
         if number:
             self._taint_users[number] += 1
-        if len(self._taint_sets) > _FEW_SETS + 2 * len(self._taint_users):
+        if len(self.taint_sets) > _FEW_SETS + 2 * len(self._taint_users):
             self._renumber_taints()
 
     def _renumber_taints(self) -> None:
         kept = sorted(self._taint_users)
-        place = np.zeros(len(self._taint_sets), np.int32)
+        place = np.zeros(len(self.taint_sets), np.int32)
         place[kept] = np.arange(len(kept))
         self._taint_users = Counter({i: self._taint_users[old] for i, old in enumerate(kept)})
-        self._taint_sets = [self._taint_sets[old] for old in kept]
-        self._taint_set_of = {taints: i for i, taints in enumerate(self._taint_sets)}
+        self.taint_sets = [self.taint_sets[old] for old in kept]
+        self._taint_set_of = {taints: i for i, taints in enumerate(self.taint_sets)}
         for row in self._row_of.values():
             self._taint_set.cell[row] = int(place[self._taint_set.cell[row]])
         self.layout += 1

@@ -162,10 +162,6 @@ class PodTable:
         self._ledgers[name] = found  # the last to go from now on
         return found
 
-    def ledgers(self) -> list[Ledger]:
-        """All that are kept up to date."""
-        return list(self._ledgers.values())
-
     def add(self, pod: PodInfo, node_row: int) -> int:
         """Gives the pod a row."""
         row = len(self._pods)

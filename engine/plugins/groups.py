@@ -134,7 +134,6 @@ class Part:
         if self.by_row is not None:
             return list(self.by_row.counts) if len(self.by_row.counts) <= _FEW_CHANGES else None
         domains = {domain for _, table in self._tables for domain in table.counts}
-        domains.update(self.otherwise)
         if len(domains) > _FEW_ROWS:
             return None
         of = self.domains.domain
@@ -205,15 +204,13 @@ class Groups(ABC):
 
     def __init__(self) -> None:
         self._parts: Sequence[Part] = ()
-        self._sparse: list[bool] = []
         self._version = self._made_at = 0
         """Of all domains together, of which none ever falls: now, and when the groups were made."""
         self._caught_up = -1
         """Those of the topology with which the parts caught up."""
-        self._watched: list[tuple[int, Part]] = []
-        """The sparse parts, and where their values are in keys."""
-        self._dense: list[tuple[int, Part]] = []
-        """The others by number."""
+        self._sparse: dict[int, Part] = {}
+        self._dense: dict[int, Part] = {}
+        """By number, parts whose counts stand in keys of groups, and the others."""
         self._group_of: dict[tuple[int, ...], int] = {}
         self._numbers: list[tuple[int, ...]] = []
         self._domains: list[list[int]] = []
@@ -250,7 +247,7 @@ class Groups(ABC):
             self._rebuild(size)
             return None
         moved: dict[int, int] = {}
-        for _, part in self._watched:
+        for part in self._sparse.values():
             rows = part.changed()
             if rows is None or len(rows) > _FEW_CHANGES or len(self._numbers) > _MOST_GROUPS:
                 self._rebuild(size)
@@ -264,7 +261,7 @@ class Groups(ABC):
     def by_part(self) -> tuple[Sequence[list[int]], Sequence[list[int]]]:
         """For each part the domains of all groups, and what was counted there."""
         domains, counts = self._domains, self._counts
-        for number, part in self._dense:
+        for number, part in self._dense.items():
             counts[number] = part.totals(domains[number])
         return domains, counts
 
@@ -275,7 +272,7 @@ class Groups(ABC):
     def count(self, part: int) -> Counts:
         """See `ByRow.count`."""
         one = self._parts[part]
-        if self._sparse[part]:
+        if part in self._sparse:
             return self._columns()[:, 2 * part + 1].astype(np.float64)
         counts: Counts = one.dense()[self.domain(part)]
         return counts
@@ -288,8 +285,8 @@ class Groups(ABC):
     def _regrouped(self, row: int, group: int) -> int:
         """The group of a row of which something else was counted in a group."""
         values = [*self._numbers[group]]
-        for at, part in self._watched:
-            values[at] = part.value(row)
+        for at, part in self._sparse.items():
+            values[2 * at + 1] = part.value(row)
         key = tuple(values)
         number = self._group_of.get(key)
         if number is None:
@@ -304,13 +301,12 @@ class Groups(ABC):
 
     def _rebuild(self, size: int) -> None:
         parts, self._made_at = self._parts, self._version
-        self._sparse = sparse = [part.sparse for part in parts]
-        self._watched = [(2 * i + 1, part) for i, part in enumerate(parts) if sparse[i]]
-        self._dense = [(i, part) for i, part in enumerate(parts) if not sparse[i]]
+        self._sparse = sparse = {i: part for i, part in enumerate(parts) if part.sparse}
+        self._dense = {i: part for i, part in enumerate(parts) if i not in sparse}
         counted: set[int] | None = set()
-        for part, one in zip(parts, sparse, strict=True):
+        for part in sparse.values():
             part.catch_up()
-            rows = part.counted() if one else ()
+            rows = part.counted()
             counted = None if counted is None or rows is None else counted.union(rows)
         if counted is None or len(counted) > _FEW_CHANGES:
             self._take(_grouped(parts, sparse, size, counted=True))
@@ -341,15 +337,15 @@ Entities = ByRow | Groups
 
 
 def _grouped(
-    parts: Sequence[Part], sparse: Sequence[bool], size: int, *, counted: bool
+    parts: Sequence[Part], sparse: Mapping[int, Part], size: int, *, counted: bool
 ) -> tuple[GroupColumn, NDArray[np.int64]]:
     """The group of each row, and the key of each group; not `counted`: as if nothing was."""
     columns: list[NDArray[np.int64]] = []
-    for part, one in zip(parts, sparse, strict=True):
+    for i, part in enumerate(parts):
         domain = part.domains.domain[:size].astype(np.int64)
-        columns.append(np.minimum(domain, 0) if one else domain)
-        counts = part.column(size).astype(np.int64) if one and counted else np.zeros(size, np.int64)
-        columns.append(counts)
+        columns.append(np.minimum(domain, 0) if i in sparse else domain)
+        by_row = part.column(size) if i in sparse and counted else np.zeros(size)
+        columns.append(by_row.astype(np.int64))
     number, first = np.zeros(size, np.int64), np.zeros(min(size, 1), np.int64)
     for column in columns:
         low = int(column.min(initial=0))

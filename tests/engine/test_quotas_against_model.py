@@ -254,7 +254,7 @@ class Model(RuleBasedStateMachine):
         for one in self.pods():
             own = naive.setdefault(one.namespace, Counter())
             own.update(one.requests)
-        for account in self.world.cache.pods.ledgers():
+        for account in self.world.cache.pods._ledgers.values():
             assert {k: Counter(v) for k, v in account.used.items()} == naive
             if account.limits is not None:
                 pool = Counter()
