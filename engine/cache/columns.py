@@ -127,8 +127,6 @@ class Derived(Generic[_T]):
 class RowAllocator:
     """Row numbers of a table: freed rows are used again, the table grows by doubling."""
 
-    __slots__ = ("_free", "capacity", "size")
-
     def __init__(self) -> None:
         self._free: list[int] = []
         self.capacity = FIRST_CAPACITY

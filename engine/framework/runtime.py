@@ -112,7 +112,7 @@ class Framework:
         self._classes = Classes(
             plugins, self._asking, sharing, seed=profile.seed, most_bytes=memo_bytes
         )
-        self._filling = Filling(self._asking, sharing, self._classes.column)
+        self._filling = Filling(self._asking, sharing, self._classes)
         self.keys_move = self._classes.keys_move
         """Whether what tells a pod's class is more than the pod."""
 
