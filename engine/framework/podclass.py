@@ -88,6 +88,39 @@ class Lookup:
 class KeyColumn:
     """What plugins answer by row for some classes, as a sort key for every node; see the module."""
 
+    __slots__ = (
+        "__weakref__",
+        "allowed",
+        "bad",
+        "base",
+        "by_row",
+        "causes",
+        "cells",
+        "column",
+        "feasible",
+        "fills",
+        "filters",
+        "joint",
+        "joint_filters",
+        "joint_scorers",
+        "late",
+        "log",
+        "lookups",
+        "offset",
+        "place",
+        "row",
+        "scorers",
+        "shared_causes",
+        "shared_stamp",
+        "ties",
+        "told",
+        "touched",
+        "unfit",
+        "uniform",
+        "versions",
+        "whole",
+    )
+
     def __init__(self, offset: int) -> None:
         self.offset = offset
         """How it turns the order of ties."""
@@ -165,6 +198,18 @@ _NO_KEYS: Final = KeyColumn(0)
 
 class PodClass:
     """Pods that no plugin can tell apart: their keys, and who looks further than a row."""
+
+    __slots__ = (
+        "fills",
+        "filters",
+        "grouped",
+        "keys",
+        "name",
+        "scorers",
+        "used",
+        "versions",
+        "wide",
+    )
 
     def __init__(self, name: ClassName | None) -> None:
         self.name = name

@@ -40,6 +40,8 @@ def comparable(key: object) -> tuple[int, Any]:
 class PodHeap:
     """Pods by key, smallest first. `next_ticket` may be shared by heaps."""
 
+    __slots__ = ("_entries", "_line", "_next_ticket", "_tickets")
+
     def __init__(self, next_ticket: Callable[[], int]) -> None:
         self._entries: list[_Entry] = []
         self._line: deque[_Entry] = deque()
