@@ -145,7 +145,7 @@ class Part:
 
     def changed(self) -> Sequence[int] | None:
         """The rows whose value may have changed since what is known; None if they are many."""
-        found: list[int] = []
+        found: Sequence[int] = ()
         for at, tally in enumerate(self._tallies):
             since = self._seen[at]
             if tally.end == since:
@@ -158,7 +158,7 @@ class Part:
                 domain, group = self.domains.domain, self.domains.group
                 counted = {group.item(row) for row in rows} - {-1}
                 rows = [row for one in counted for row in np.flatnonzero(domain == one).tolist()]
-            found += rows
+            found = [*found, *rows] if found else rows
         return found
 
 
