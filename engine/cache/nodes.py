@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cache.columns import Column, Derived, RowAllocator, TextDictionary
+from engine.cache.columns import Column, Derived, ReadOff, RowAllocator, TextDictionary
 from engine.cache.images import ImageTable
 from engine.cache.ports import PortTable
 from engine.framework.podinfo import (
@@ -27,7 +27,7 @@ from engine.framework.podinfo import (
     PodInfo,
     host_ports,
 )
-from engine.framework.snapshot import BoolColumn, CodeColumn, FloatColumn, IntColumn, Ports
+from engine.framework.snapshot import BoolColumn, CodeColumn, IntColumn, Ports
 from engine.objects import ContainerImage, Node, Quantity, ResourceList, Taint
 from engine.quantity import resource_amount, wrap_int64
 
@@ -71,7 +71,7 @@ class _Sparse:
         return self.allocatable, self.capacity, self.requested
 
 
-class NodeTable:
+class NodeTable(ReadOff[Node]):
     """One row a node; see `NodeColumns` for what readers may ask.
 
     A resource has columns while a node names it. What only pods on nodes ask for, and what passes
@@ -189,23 +189,6 @@ class NodeTable:
         named = np.zeros(self._rows.size, np.bool_)
         named[list(sparse.allocatable)] = True
         return named
-
-    def text(self, column: str, of: Callable[[Node], str | None]) -> CodeColumn:
-        """See `NodeColumns.text`."""
-
-        def code(node: Node) -> int:
-            text = of(node)
-            return -1 if text is None else self._dictionary.code(text)
-
-        return self.derived(f"text {column}", np.int32, -1, code)
-
-    def number(self, column: str, of: Callable[[Node], float]) -> FloatColumn:
-        """See `NodeColumns.number`."""
-        return self.derived(f"number {column}", np.float64, np.nan, of)
-
-    def flag(self, column: str, of: Callable[[Node], bool]) -> BoolColumn:
-        """See `NodeColumns.flag`."""
-        return self.derived(f"flag {column}", np.bool_, 0, of)
 
     def row(self, name: str) -> int:
         """See `NodeColumns.row`."""
@@ -437,7 +420,7 @@ class NodeTable:
     def derived(
         self, name: str, dtype: type, default: object, of: Callable[[Node], object]
     ) -> NDArray[Any]:
-        """(N,) a column of any kind, built on first use; its name says its kind, too."""
+        """See `ReadOff.derived`."""
         known = self._derived.get(name)
         if known is None:
             known = Column(dtype, self._rows.capacity, default)
