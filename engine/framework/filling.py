@@ -192,7 +192,7 @@ class Filling:
         row = keys.row
         if row is None:
             row = keys.row = row_of(keys, pod, snapshot, self._ties.of(snapshot))
-        cells = keys.cells
+        cells, keys.now = keys.cells, snapshot
         old, new = cells[r], row(r)
         if old != new:
             cells[r] = new
