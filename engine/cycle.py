@@ -110,7 +110,7 @@ def _choose_by_groups(
     pod: PodInfo, snapshot: Snapshot, framework: Framework, known: PodClass
 ) -> Decision:
     """The choice where a plugin looks further than a row, but tells few groups of rows apart."""
-    row, feasible = framework.choose(known, snapshot)
+    row, key, feasible = framework.choose(known, snapshot)
     choice, keys = known.grouped, known.keys
     assert choice is not None
     if not feasible:
@@ -130,7 +130,7 @@ def _choose_by_groups(
         candidates = np.flatnonzero(every >= 0)
         return _details(pod, snapshot, framework, row, candidates, every[candidates])
 
-    total = (choice.key(keys, row) >> TIE_BITS) / FRACTION + keys.base
+    total = (key >> TIE_BITS) / FRACTION + keys.base
     return _decision(pod, snapshot, framework, row, feasible, total, work_out)
 
 

@@ -5,6 +5,7 @@ Source of the memoryview habit: writing one item through it costs a third of Num
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
@@ -124,10 +125,37 @@ class Derived(Generic[_T]):
         return True
 
 
+class ReadOff(ABC, Generic[_T]):
+    """A table with columns of what is read off its objects, built when first asked for."""
+
+    _dictionary: TextDictionary
+
+    @abstractmethod
+    def derived(
+        self, name: str, dtype: type, default: object, of: Callable[[_T], object]
+    ) -> NDArray[Any]:
+        """A column of any kind, an entry a row; its name says its kind, too."""
+
+    def text(self, column: str, of: Callable[[_T], str | None]) -> NDArray[np.int32]:
+        """See `NodeColumns.text` and `PodColumns.text`."""
+
+        def code(one: _T) -> int:
+            text = of(one)
+            return -1 if text is None else self._dictionary.code(text)
+
+        return self.derived(f"text {column}", np.int32, -1, code)
+
+    def number(self, column: str, of: Callable[[_T], float]) -> NDArray[np.float64]:
+        """See `NodeColumns.number` and `PodColumns.number`."""
+        return self.derived(f"number {column}", np.float64, np.nan, of)
+
+    def flag(self, column: str, of: Callable[[_T], bool]) -> NDArray[np.bool_]:
+        """See `NodeColumns.flag` and `PodColumns.flag`."""
+        return self.derived(f"flag {column}", np.bool_, 0, of)
+
+
 class RowAllocator:
     """Row numbers of a table: freed rows are used again, the table grows by doubling."""
-
-    __slots__ = ("_free", "capacity", "size")
 
     def __init__(self) -> None:
         self._free: list[int] = []

@@ -26,7 +26,7 @@ from engine.objects import Node
 GROUPING_BYTES: Final = 16 << 20
 _LEAST_GROUPINGS: Final = 16
 _MOST_COLUMNS: Final = 64
-_MOST_TABLES: Final = 8
+_MOST_TABLES: Final = 16
 _NODE_LOG: Final = 4096
 _BYTES_A_ROW: Final = 4
 _SPARE: Final = 64
@@ -140,38 +140,53 @@ class Grouping:
         return np.where(there, domain, np.int32(-1))
 
 
-class Table(Log):
+class Table:
     """A tally by domain; see `framework.topology.DomainTable`."""
 
-    __slots__ = ("_grouped", "_often", "_seen", "counts", "domains", "tally")
+    __slots__ = ("_often", "_version", "counts", "domains", "kept", "tally")
 
     def __init__(self, tally: Counts, domains: Grouping) -> None:
-        super().__init__()
         self.tally = tally
         self.domains = domains
         self.counts: dict[int, int] = {}
         self._often: Counter[int] | None = None
         """Count above 0 -> domains that have it, once somebody asks for the least."""
-        self._seen = self._grouped = -1
+        self.kept = True
+        """See `DomainTable.live`."""
+        self._version = -1
+        """Of the domains by which it counts; -1: has to count anew."""
+
+    @property
+    def live(self) -> bool:
+        """See `DomainTable.live`."""
+        return self.kept and self.tally.live
 
     def sync(self, snapshot: Snapshot) -> None:
         """See `DomainTable.sync`."""
-        domains, tally = self.domains, self.tally
+        self.domains.sync(snapshot)
+        if self._version != self.domains.version:
+            self._rebuild()
+
+    def count(self, row: int, sign: int) -> None:
+        """One more or one less of the tally on a row."""
+        domains, counts, often = self.domains, self.counts, self._often
         if domains.seen != domains.log.end:
-            domains.sync(snapshot)
-        if self._grouped == domains.version:
-            if self._seen == tally.end:
-                return
-            entries = tally.since(self._seen)
-            if entries is not None:
-                group = domains.group
-                for entry in entries:
-                    domain = group.item(entry if entry >= 0 else ~entry)
-                    if domain >= 0:
-                        self._count(domain, 1 if entry >= 0 else -1)
-                self._seen = tally.end
-                return
-        self._rebuild()
+            self._version = -1
+            return
+        domain = domains.group.item(row)
+        if domain < 0:
+            return
+        before = counts.get(domain, 0)
+        after = before + sign
+        if after:
+            counts[domain] = after
+        else:
+            del counts[domain]
+        if often is not None:
+            if before:
+                add(often, before, -1)
+            if after:
+                add(often, after, 1)
 
     def minimum(self, otherwise: Mapping[int, int]) -> int | None:
         """See `DomainTable.minimum`."""
@@ -211,22 +226,7 @@ class Table(Log):
             domain = int(group[row])
             if domain >= 0:
                 self.counts[domain] = self.counts.get(domain, 0) + count
-        self._seen, self._grouped = self.tally.end, self.domains.version
-        self.forget()
-
-    def _count(self, domain: int, sign: int) -> None:
-        before = self.counts.get(domain, 0)
-        after = before + sign
-        if after:
-            self.counts[domain] = after
-        else:
-            del self.counts[domain]
-        if self._often is not None:
-            if before:
-                add(self._often, before, -1)
-            if after:
-                add(self._often, after, 1)
-        self.append(domain)
+        self._version = self.domains.version
 
 
 class TopologyCounts:
@@ -241,8 +241,8 @@ class TopologyCounts:
         self._log = Log(_NODE_LOG)
         self._none = Counts()
         self._rows = 0
-        self.version = 0
-        """See `Topology.version`."""
+        self.version = self.moves = 0
+        """See `Topology.version` and `Topology.moves`."""
 
     # ---- writers (Cache) -------------------------------------------------------------------
 
@@ -255,7 +255,9 @@ class TopologyCounts:
         if known.spec.affinity is not None:
             demands = terms_of(known).demands
             if demands:
-                self.version += self._terms.change(demands, row, sign)
+                changed = self._terms.change(demands, row, sign)
+                self.version += changed
+                self.moves += changed
 
     def recount(self, old: PodInfo, new: PodInfo, row: int) -> None:
         """The pod on a row changed."""
@@ -279,6 +281,7 @@ class TopologyCounts:
         ):
             self._rows = max(self._rows, row + 1)
             self._log.append(row)
+            self.moves += 1
 
     def namespace_changed(self) -> None:
         """A namespace came, went or changed."""
@@ -292,7 +295,10 @@ class TopologyCounts:
         """See `Topology.pod_set`."""
         if selector == NOTHING or (namespaces is not None and not namespaces):
             return self._none
-        return self._sets.get(namespaces, selector, terminating=terminating)
+        before = self._sets.dropped
+        found = self._sets.get(namespaces, selector, terminating=terminating)
+        self.moves += self._sets.dropped - before
+        return found
 
     def terms_on(
         self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]
@@ -310,7 +316,8 @@ class TopologyCounts:
         if table is None:
             table = tally.tables[grouping] = Table(tally, grouping)
             if len(tally.tables) > _MOST_TABLES:
-                tally.tables.popitem(last=False)
+                tally.tables.popitem(last=False)[1].kept = False
+                self.moves += 1
         return table
 
     def _grouping(self, key: _Key) -> Grouping:

@@ -54,10 +54,8 @@ class ImageTable:
     def __init__(self) -> None:
         self._images: dict[str, Image] = {}
         self._version = 0
-
-    def find(self, name: str) -> Image | None:
-        """The image of that full name; None if no node has it."""
-        return self._images.get(name)
+        self.find = self._images.get
+        """The image of a full name; None if no node has it."""
 
     def replace(
         self, row: int, before: Sequence[ContainerImage], after: Sequence[ContainerImage]

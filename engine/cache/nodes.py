@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cache.columns import Column, Derived, RowAllocator, TextDictionary
+from engine.cache.columns import Column, Derived, ReadOff, RowAllocator, TextDictionary
 from engine.cache.images import ImageTable
 from engine.cache.ports import PortTable
 from engine.framework.podinfo import (
@@ -27,7 +27,7 @@ from engine.framework.podinfo import (
     PodInfo,
     host_ports,
 )
-from engine.framework.snapshot import BoolColumn, CodeColumn, FloatColumn, IntColumn, Ports
+from engine.framework.snapshot import BoolColumn, CodeColumn, IntColumn, Ports
 from engine.objects import ContainerImage, Node, Quantity, ResourceList, Taint
 from engine.quantity import resource_amount, wrap_int64
 
@@ -71,7 +71,7 @@ class _Sparse:
         return self.allocatable, self.capacity, self.requested
 
 
-class NodeTable:
+class NodeTable(ReadOff[Node]):
     """One row a node; see `NodeColumns` for what readers may ask.
 
     A resource has columns while a node names it. What only pods on nodes ask for, and what passes
@@ -87,6 +87,8 @@ class NodeTable:
         """Changes when a row or a column stands for something else."""
         capacity = self._rows.capacity
         self._ports = PortTable()
+        self.ports: Ports = self._ports
+        """See `NodeColumns.ports`."""
         self.images = ImageTable()
         """See `NodeColumns.images`."""
         self._present = Column(np.bool_, capacity)
@@ -101,7 +103,8 @@ class NodeTable:
         self._sparse: dict[str, _Sparse] = {}
         # How many nodes name a resource, those that always have columns once more.
         self._naming = Counter(_ALWAYS)
-        self._taint_sets: list[tuple[Taint, ...]] = [_NO_TAINTS]
+        self.taint_sets: list[tuple[Taint, ...]] = [_NO_TAINTS]
+        """See `NodeColumns.taint_sets`."""
         self._taint_set_of: dict[tuple[Taint, ...], int] = {_NO_TAINTS: 0}
         self._taint_users = Counter((0,))
         self._derived: Derived[Node] = Derived(_DERIVED_BYTES)
@@ -119,11 +122,6 @@ class NodeTable:
         return len(self._row_of)
 
     @property
-    def ports(self) -> Ports:
-        """See `NodeColumns.ports`."""
-        return self._ports
-
-    @property
     def present(self) -> BoolColumn:
         """See `NodeColumns.present`."""
         return self._present.view(self._rows.size)
@@ -131,17 +129,17 @@ class NodeTable:
     @property
     def pod_count(self) -> IntColumn:
         """See `NodeColumns.pod_count`."""
-        return self._sums[PODS_THERE].view(self._rows.size)
+        return self.requested(PODS_THERE)
 
     @property
     def nonzero_cpu(self) -> IntColumn:
         """See `NodeColumns.nonzero_cpu`."""
-        return self._sums[NONZERO_CPU].view(self._rows.size)
+        return self.requested(NONZERO_CPU)
 
     @property
     def nonzero_memory(self) -> IntColumn:
         """See `NodeColumns.nonzero_memory`."""
-        return self._sums[NONZERO_MEMORY].view(self._rows.size)
+        return self.requested(NONZERO_MEMORY)
 
     @property
     def unschedulable(self) -> BoolColumn:
@@ -152,11 +150,6 @@ class NodeTable:
     def taint_set(self) -> CodeColumn:
         """See `NodeColumns.taint_set`."""
         return self._taint_set.view(self._rows.size)
-
-    @property
-    def taint_sets(self) -> Sequence[tuple[Taint, ...]]:
-        """See `NodeColumns.taint_sets`."""
-        return self._taint_sets
 
     @property
     def tie_keys(self) -> NDArray[np.uint64]:
@@ -196,23 +189,6 @@ class NodeTable:
         named = np.zeros(self._rows.size, np.bool_)
         named[list(sparse.allocatable)] = True
         return named
-
-    def text(self, column: str, of: Callable[[Node], str | None]) -> CodeColumn:
-        """See `NodeColumns.text`."""
-
-        def code(node: Node) -> int:
-            text = of(node)
-            return -1 if text is None else self._dictionary.code(text)
-
-        return self.derived(f"text {column}", np.int32, -1, code)
-
-    def number(self, column: str, of: Callable[[Node], float]) -> FloatColumn:
-        """See `NodeColumns.number`."""
-        return self.derived(f"number {column}", np.float64, np.nan, of)
-
-    def flag(self, column: str, of: Callable[[Node], bool]) -> BoolColumn:
-        """See `NodeColumns.flag`."""
-        return self.derived(f"flag {column}", np.bool_, 0, of)
 
     def row(self, name: str) -> int:
         """See `NodeColumns.row`."""
@@ -288,16 +264,17 @@ class NodeTable:
 
     def add_pod(self, row: int, pod: PodInfo, sign: int) -> None:
         """Adds (sign 1) or takes off (sign -1) a pod's requests."""
+        sums = self._sums
         for name, amount in pod.readings.sums.items():
-            column = self._sums.get(name)
-            if column is None:
+            if name not in sums:
                 self._add_sparse(name, row, sign * amount)
                 continue
-            total = column.cell[row] + sign * amount
+            cell = sums[name].cell
+            total = cell[row] + sign * amount
             try:
-                column.cell[row] = total
+                cell[row] = total
             except ValueError:  # no 64 bits: Go's wrap
-                column.cell[row] = wrap_int64(total)
+                cell[row] = wrap_int64(total)
         ports = host_ports(pod.pod)
         if ports:
             change = self._ports.add if sign > 0 else self._ports.remove
@@ -414,8 +391,8 @@ class NodeTable:
         """Numbers are given once; when most have no node, all are given anew in another list."""
         number = self._taint_set_of.get(taints)
         if number is None:
-            number = self._taint_set_of[taints] = len(self._taint_sets)
-            self._taint_sets.append(taints)
+            number = self._taint_set_of[taints] = len(self.taint_sets)
+            self.taint_sets.append(taints)
         before: int = self._taint_set.cell[row]
         self._taint_set.cell[row] = number
         if before == number:
@@ -426,16 +403,16 @@ class NodeTable:
                 del self._taint_users[before]
         if number:
             self._taint_users[number] += 1
-        if len(self._taint_sets) > _FEW_SETS + 2 * len(self._taint_users):
+        if len(self.taint_sets) > _FEW_SETS + 2 * len(self._taint_users):
             self._renumber_taints()
 
     def _renumber_taints(self) -> None:
         kept = sorted(self._taint_users)
-        place = np.zeros(len(self._taint_sets), np.int32)
+        place = np.zeros(len(self.taint_sets), np.int32)
         place[kept] = np.arange(len(kept))
         self._taint_users = Counter({i: self._taint_users[old] for i, old in enumerate(kept)})
-        self._taint_sets = [self._taint_sets[old] for old in kept]
-        self._taint_set_of = {taints: i for i, taints in enumerate(self._taint_sets)}
+        self.taint_sets = [self.taint_sets[old] for old in kept]
+        self._taint_set_of = {taints: i for i, taints in enumerate(self.taint_sets)}
         for row in self._row_of.values():
             self._taint_set.cell[row] = int(place[self._taint_set.cell[row]])
         self.layout += 1
@@ -443,7 +420,7 @@ class NodeTable:
     def derived(
         self, name: str, dtype: type, default: object, of: Callable[[Node], object]
     ) -> NDArray[Any]:
-        """(N,) a column of any kind, built on first use; its name says its kind, too."""
+        """See `ReadOff.derived`."""
         known = self._derived.get(name)
         if known is None:
             known = Column(dtype, self._rows.capacity, default)

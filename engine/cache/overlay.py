@@ -15,13 +15,10 @@ from engine.cache.nodes import NodeTable
 from engine.cache.pods import PodTable
 from engine.cache.ports import PortsOver
 from engine.framework.podinfo import (
-    NONZERO_CPU,
-    NONZERO_MEMORY,
-    PODS_THERE,
     PodInfo,
     host_ports,
 )
-from engine.framework.snapshot import CodeColumn, IntColumn, Ports
+from engine.framework.snapshot import CodeColumn, IntColumn
 from engine.objects import Node
 from engine.quantity import wrap_int64
 
@@ -42,6 +39,7 @@ class NodesOver(NodeTable):
         self.__dict__.update(base.__dict__)
         self._ports_over = ports
         self._base = base
+        self.ports = ports or base.ports
         self._differences = differences
         self._copies: dict[str, IntColumn] = {}
 
@@ -73,26 +71,6 @@ class NodesOver(NodeTable):
                 more = {row: before.get(row, 0) + amount * n for row, n in rows.items()}
                 differences[name] = before | more
         return NodesOver(self._base, differences, ports)
-
-    @property
-    def ports(self) -> Ports:
-        """See `NodeColumns.ports`."""
-        return self._ports_over or self._base.ports
-
-    @property
-    def pod_count(self) -> IntColumn:
-        """See `NodeColumns.pod_count`."""
-        return self._over(PODS_THERE, self._base.pod_count)
-
-    @property
-    def nonzero_cpu(self) -> IntColumn:
-        """See `NodeColumns.nonzero_cpu`."""
-        return self._over(NONZERO_CPU, self._base.nonzero_cpu)
-
-    @property
-    def nonzero_memory(self) -> IntColumn:
-        """See `NodeColumns.nonzero_memory`."""
-        return self._over(NONZERO_MEMORY, self._base.nonzero_memory)
 
     def requested(self, resource: str) -> IntColumn:
         """See `NodeColumns.requested`."""

@@ -8,18 +8,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cache.columns import FIRST_CAPACITY, Column, Derived, TextDictionary
+from engine.cache.columns import FIRST_CAPACITY, Column, Derived, ReadOff, TextDictionary
 from engine.cache.kinds import Kinds
 from engine.framework.podinfo import PodInfo
 from engine.framework.selectors import Selector
-from engine.framework.snapshot import BoolColumn, CodeColumn, FloatColumn, IntColumn, Ledger
+from engine.framework.snapshot import CodeColumn, IntColumn, Ledger
 
 _DERIVED_BYTES: Final = 128 << 20
 _MOST_LEDGERS: Final = 64
 _MOST_BEHIND: Final = 256
 
 
-class PodTable:
+class PodTable(ReadOff[PodInfo]):
     """One row a pod that is bound or assumed and not finished; see `PodColumns`.
 
     Rows stay dense: the last one moves to where one was removed, so that a pass over all pods need
@@ -106,19 +106,6 @@ class PodTable:
             f"request {resource}", np.int64, 0, lambda pod: pod.readings.requests.get(resource, 0)
         )
 
-    def number(self, column: str, of: Callable[[PodInfo], float]) -> FloatColumn:
-        """See `PodColumns.number`."""
-        return self.derived(f"number {column}", np.float64, np.nan, of)
-
-    def text(self, column: str, of: Callable[[PodInfo], str | None]) -> CodeColumn:
-        """See `PodColumns.text`."""
-
-        def code(pod: PodInfo) -> int:
-            text = of(pod)
-            return -1 if text is None else self._dictionary.code(text)
-
-        return self.derived(f"text {column}", np.int32, -1, code)
-
     def namespace_text(self, column: str, of: Callable[[PodInfo], str | None]) -> CodeColumn:
         """See `PodColumns.namespace_text`."""
         self._of_namespaces.add(f"text {column}")
@@ -145,10 +132,6 @@ class PodTable:
             otherwise |= column.view(self.size)[there] != before
         rows = self.node[there[otherwise]]
         return np.unique(rows[rows >= 0]).astype(np.intp)
-
-    def flag(self, column: str, of: Callable[[PodInfo], bool]) -> BoolColumn:
-        """See `PodColumns.flag`."""
-        return self.derived(f"flag {column}", np.bool_, 0, of)
 
     def ledger(self, name: str, make: Callable[[], Ledger]) -> Ledger:
         """See `PodColumns.ledger`."""
@@ -260,7 +243,7 @@ class PodTable:
     def derived(
         self, name: str, dtype: type, default: object, of: Callable[[PodInfo], object]
     ) -> NDArray[Any]:
-        """(P,) a column of any kind, built on first use; its name says its kind, too."""
+        """See `ReadOff.derived`."""
         self._derive()
         known = self._derived.get(name)
         if known is None:

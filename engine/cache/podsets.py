@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 
 class Counts(Log):
-    """Counts by node row, with a log of rows counted up, and of those counted down as ~row."""
+    """Counts by node row, with a log of rows whose count changed."""
 
     __slots__ = ("counts", "live", "tables")
 
@@ -37,7 +37,7 @@ class Counts(Log):
         self.counts: dict[int, int] = {}
         self.live = True
         self.tables: OrderedDict[Any, Any] = OrderedDict()
-        """What `domains` made of it, by grouping."""
+        """What `domains` made of it, by grouping; they are told of each change."""
 
     def count(self, row: int, sign: int) -> None:
         """One more or one less on a row."""
@@ -47,7 +47,9 @@ class Counts(Log):
             counts[row] = count
         else:
             del counts[row]
-        self.append(row if sign > 0 else ~row)
+        self.append(row)
+        for table in self.tables.values():
+            table.count(row, sign)
 
 
 def add(counts: dict[int, int], key: int, amount: int) -> None:
@@ -167,6 +169,8 @@ class PodSetIndex:
         self._named: dict[str, int] = {}  # label key -> sets that name it
         self._weight = 0
         """Counts that there may be: no fewer than there are."""
+        self.dropped = 0
+        """How many sets are no longer counted."""
 
     def get(
         self, namespaces: frozenset[str] | None, selector: Selector, *, terminating: bool
@@ -219,6 +223,7 @@ class PodSetIndex:
 
     def _drop_set(self, one: _Set) -> None:
         one.live = False
+        self.dropped += 1
         del self.sets[one.key]
         self._index.remove(one.key.namespaces, one.key.selector, one)
         self._sets_of.clear()

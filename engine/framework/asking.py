@@ -103,8 +103,6 @@ class Terms:
 class _Said(Generic[_T]):
     """What comes of a plugin for parts of class keys, whatever the cluster is like."""
 
-    __slots__ = ("parts", "place")
-
     def __init__(self) -> None:
         self.place = -1
         """Where its part is in a key, -1: it has none, and there are no `parts`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from engine.framework.asking import (
     by_top,
     count_of,
 )
+from engine.framework.classes import Classes
 from engine.framework.derived import concerned
 from engine.framework.grouped import GroupedChoice
 from engine.framework.interface import MAX_SCORE, Normalization, Scope, Scores
@@ -49,22 +50,14 @@ _ANY: Final = int(Cause.ANY)
 _TO_HIGHEST: Final = (1 << 63) - 1
 
 
-class ColumnOf(Protocol):
-    """See `Classes.column`."""
-
-    def __call__(self, of: PodClass, *, wide: bool, alone: bool) -> KeyColumn:
-        """The column of a class."""
-        ...
-
-
 class Filling:
     """See the module."""
 
-    def __init__(self, asking: Asking, columns: ColumnOf) -> None:
-        """Takes the columns of classes from `columns`."""
+    def __init__(self, asking: Asking, classes: Classes) -> None:
+        """Fills the columns of these classes."""
         self._asking = asking
         self._sharing = Sharing()
-        self._columns = columns
+        self._classes = classes
         self._recent: deque[GroupedChoice] = deque()
         self._ties = Ties()
         # Used again: the operating system takes large arrays back each time.
@@ -106,7 +99,7 @@ class Filling:
             scorings = self._asking.scorings(pod, snapshot, versions, key)
         except PluginError as error:  # is raised if it comes to scoring
             scorings, bad = [], error
-        keys = self._columns(known, wide=bool(terms.wide), alone=bad is not None)
+        keys = self._classes.column(known, wide=bool(terms.wide), alone=bad is not None)
         if not self._caught_up(keys, pod, snapshot):
             self._fill(keys, terms, scorings, pod, snapshot)
             keys.bad = keys.bad if bad is None else bad
@@ -200,7 +193,7 @@ class Filling:
         row = keys.row
         if row is None:
             row = keys.row = row_of(keys, pod, snapshot, self._ties.of(snapshot))
-        cells = keys.cells
+        cells, keys.now = keys.cells, snapshot
         old, new = cells[r], row(r)
         if old != new:
             cells[r] = new

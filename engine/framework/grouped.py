@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from operator import add
 from typing import Any, Final
 
@@ -35,39 +35,30 @@ MOST_CHOICES: Final = _MOST_CHANGES  # who comes again after more others has mor
 
 
 class _Together:
-    """The groups of several members as one: rows that no member tells apart."""
+    """The groups of several members as one: rows that none of them tells apart."""
 
     def __init__(self, members: Sequence[Grouped]) -> None:
         self._members = members
         self._numbers: dict[tuple[int, ...], int] = {}
-        self.column: NDArray[Any] = np.empty(0, np.int32)
-        self.cells: memoryview[Any] = self.column.data
-        """The column, for single rows."""
+        self.column: NDArray[np.int32] = np.empty(0, np.int32)
         self.keys: list[tuple[int, ...]] = []
-        """For each group, that of each member; none with one member, whose groups it has."""
+        """For each group, that of each member."""
 
     def __len__(self) -> int:
-        return len(self.keys) if len(self._members) > 1 else len(self._members[0])
+        return len(self.keys)
 
     def sync(self, snapshot: Snapshot) -> Moved:
         """See `Grouped.sync`."""
-        members = self._members
-        if len(members) == 1:
-            moved = members[0].sync(snapshot)
-            if moved is None:
-                self.column, self.cells = members[0].column, members[0].column.data
-            return moved
-        every = [member.sync(snapshot) for member in members]
-        rows: set[int] = set()
-        for some in every:
+        members, column = self._members, self.column
+        found: dict[int, int] = {}
+        for some in [member.sync(snapshot) for member in members]:
             if some is None or len(self) > _MOST_GROUPS:
                 self._rebuild()
                 return None
-            rows.update([row for row, _ in some])
-        found = []
-        for row in rows:
-            found.append((row, self.cells[row]))
-            self.cells[row] = self._number(tuple([int(one.column[row]) for one in members]))
+            found.update(some)
+        for row in found:
+            found[row] = column.item(row)
+            column[row] = self._number(tuple([int(one.column[row]) for one in members]))
         return found
 
     def _number(self, key: tuple[int, ...]) -> int:
@@ -85,9 +76,8 @@ class _Together:
                 number * len(member) + member.column, return_index=True, return_inverse=True
             )
         self.column = number.astype(np.int32)
-        self.cells = self.column.data
         columns = [member.column[first].tolist() for member in self._members]
-        self.keys = list(zip(*columns, strict=True))
+        self.keys[:] = zip(*columns, strict=True)
         self._numbers = {key: i for i, key in enumerate(self.keys)}
 
 
@@ -98,60 +88,64 @@ class _Leaders:
     Entries that hold no more are in it until they are its last.
     """
 
-    def __init__(self, keys: KeyColumn, groups: _Together) -> None:
-        size, highest = len(groups), int(keys.column.max(initial=NOWHERE))
-        self._cells, self._groups = keys.cells, groups
+    def __init__(self, column: IntColumn, groups: Grouped) -> None:
+        size, highest = len(groups), int(column.max(initial=NOWHERE))
+        self._column, self._cells = column, column.data
+        self._groups, self._group_of = groups.column, groups.column.data
         self._lists: list[list[tuple[int, int]]] = [[] for _ in range(size)]
-        self._floors = [highest + 1] * size
+        self.floors = [highest + 1] * size
         self._tops = [highest] * size
         """The highest key of each group; if the list is empty, none is higher."""
 
-    def follow(self, before: Mapping[int, int], size: int) -> None:
-        """The keys or groups of rows changed: row -> its group before. There are `size` groups."""
-        lists, floors, tops = self._lists, self._floors, self._tops
-        for _ in range(size - len(lists)):
-            lists.append([])
-            floors.append(0)
-            tops.append(-1)
-        cells, group_of = self._cells, self._groups.cells
-        groups = {*before.values()}
-        for row in before:
-            key, group = cells[row], group_of[row]
-            groups.add(group)
-            if key >= floors[group]:
-                known = lists[group]
-                insort(known, (key, row))
-                if len(known) > 2 * LEADERS:
-                    del known[:LEADERS]
-                    floors[group] = known[0][0]
-        for group in groups:
+    def grow(self, more: int) -> None:
+        """There are more groups; nothing was in them."""
+        self._lists += [[] for _ in range(more)]
+        self.floors += [0] * more
+        self._tops += [-1] * more
+
+    def put(self, key: int, row: int, group: int) -> None:
+        """A row got this key, not below the floor of its group, or came to the group."""
+        known = self._lists[group]
+        insort(known, (key, row))
+        if len(known) > 2 * LEADERS:
+            del known[:LEADERS]
+            self.floors[group] = known[0][0]
+
+    def settle(self, changed: Iterable[int]) -> None:
+        """Rows of these groups changed, were put in or went."""
+        lists, cells, groups = self._lists, self._cells, self._group_of
+        for group in changed:
             known = lists[group]
             while known:
                 key, row = known[-1]
-                if cells[row] == key and group_of[row] == group:
+                if cells[row] == key and groups[row] == group:
+                    self._tops[group] = key
                     break
-                known.pop()
-            tops[group] = known[-1][0] if known else floors[group] - 1
+                del known[-1]
+            else:
+                self._tops[group] = self.floors[group] - 1
 
-    def best(self, steps: Sequence[int], column: IntColumn) -> int:
-        """The row with the highest sum of its key and the steps of its group; some are feasible."""
+    def best(self, steps: Sequence[int]) -> tuple[int, int]:
+        """The row whose key and steps of its group come to most, and that; some are feasible."""
         lists, tops = self._lists, self._tops
         while True:
             sums = [*map(add, steps, tops)]
-            group = sums.index(max(sums))
+            highest = max(sums)
+            group = sums.index(highest)
             if lists[group]:
-                return lists[group][-1][1]
-            self._look(group, column)
+                return lists[group][-1][1], highest
+            self._look(group)
 
-    def _look(self, group: int, column: IntColumn) -> None:
+    def _look(self, group: int) -> None:
         """Finds the best rows of a group that has feasible ones."""
-        rows = np.flatnonzero((self._groups.column == group) & (column >= 0))
+        column = self._column
+        rows = np.flatnonzero((self._groups == group) & (column >= 0))
         keys, floor = column[rows], 0
         if len(rows) > LEADERS:
             few = keys.argpartition(-LEADERS)[-LEADERS:]
             rows, keys, floor = rows[few], keys[few], int(keys[few[0]])
         self._lists[group] = sorted(zip(keys.tolist(), rows.tolist(), strict=True))
-        self._floors[group], self._tops[group] = floor, self._lists[group][-1][0]
+        self.floors[group], self._tops[group] = floor, self._lists[group][-1][0]
 
 
 class GroupedChoice:
@@ -165,8 +159,16 @@ class GroupedChoice:
     ) -> None:
         """`recent` are those that may know the best rows of their groups."""
         self._filters = filters
-        self._scorers = scorers
-        self._together = _Together([*filters, *(scorer for _, scorer in scorers)])
+        self._scorers = [
+            (number, weight * FRACTION, scorer)
+            for number, (weight, scorer) in enumerate(scorers, len(filters))
+        ]
+        members = [*filters, *(scorer for _, scorer in scorers)]
+        together = _Together(members) if len(members) > 1 else None
+        self._several: Sequence[tuple[int, ...]] = () if together is None else together.keys
+        """For each group, that of each member, if there are several."""
+        self._groups: Grouped = members[0] if together is None else together
+        self._group_of: memoryview[Any] = self._groups.column.data
         self._recent = recent
         self._column: IntColumn | None = None
         self._seen = 0
@@ -174,13 +176,13 @@ class GroupedChoice:
         self._steps: list[int] = []
         self._leaders: _Leaders | None = None
 
-    def choose(self, keys: KeyColumn, snapshot: Snapshot) -> tuple[int, int]:
-        """The best row of the class, -1 if none is feasible, and how many are.
+    def choose(self, keys: KeyColumn, snapshot: Snapshot) -> tuple[int, int, int]:
+        """The best row of the class and its key, -1 if none is feasible; how many are.
 
         Raises:
             ValueError: a score of a feasible node is outside 0..100.
         """
-        moved = self._together.sync(snapshot)
+        moved = self._groups.sync(snapshot)
         column, log = keys.column, keys.log
         if log is None:
             log = keys.log = Log()
@@ -191,15 +193,17 @@ class GroupedChoice:
             self._recount(column, keys.feasible)
         else:
             self._count(keys, moved, touched)
-        live = self._passing()
+        live = self._passing() if self._filters else self._live
         feasible = sum(live)
         self._steps = steps = self._steps_of(live) if feasible else []
         self._column = column
         if not feasible:
-            return -1, 0
+            return -1, NOWHERE, 0
         if self._leaders is None:
-            return int(self.every(column).argmax()), feasible
-        return self._leaders.best(steps, column), feasible
+            every = self.every(column)
+            row = int(every.argmax())
+            return row, every.item(row), feasible
+        return *self._leaders.best(steps), feasible
 
     def forget(self) -> None:
         """The best rows have to be found again."""
@@ -207,18 +211,18 @@ class GroupedChoice:
 
     def key(self, keys: KeyColumn, row: int) -> int:
         """The key of a row, with what was answered by groups last."""
-        key: int = self._steps[self._together.cells[row]] + keys.cells[row]
+        key: int = self._steps[self._group_of[row]] + keys.cells[row]
         return key
 
     def every(self, column: IntColumn) -> IntColumn:
         """(N,) the keys of all rows, with what was answered by groups last."""
-        keys = np.array(self._steps, np.int64).take(self._together.column, mode="clip")
+        keys = np.array(self._steps, np.int64).take(self._groups.column, mode="clip")
         keys += column
         return keys
 
     def _passing(self) -> list[int]:
         """How many feasible nodes each group has after all filters."""
-        live, several = self._live, self._together.keys
+        live, several = self._live, self._several
         for i, one in enumerate(self._filters):
             passes = one.passes()
             if several:
@@ -228,9 +232,9 @@ class GroupedChoice:
 
     def _steps_of(self, live: list[int]) -> list[int]:
         """What each group adds to the keys of its rows."""
-        several = self._together.keys
-        full, totals = all(live), list[float]()
-        for i, (weight, scorer) in enumerate(self._scorers, len(self._filters)):
+        several = self._several
+        full, totals = all(live), None
+        for i, unit, scorer in self._scorers:
             if several:
                 scores = scorer.scores(self._by_member(live, scorer, i))
                 scores = [scores[key[i]] for key in several]
@@ -240,9 +244,9 @@ class GroupedChoice:
                 scores = [score if n else 0 for score, n in zip(scores, live, strict=True)]
             if min(scores) < 0 or max(scores) > MAX_SCORE:
                 raise ValueError("a score is outside 0..100")
-            weighed = [weight * score for score in scores]
-            totals = [*map(add, totals, weighed)] if totals else weighed
-        steps = [int(total * FRACTION) << TIE_BITS for total in totals or [0.0] * len(live)]
+            weighed = [unit * score for score in scores]
+            totals = weighed if totals is None else [*map(add, totals, weighed)]
+        steps = [int(total) << TIE_BITS for total in totals or [0] * len(live)]
         if full:
             return steps
         return [step if n else NOWHERE for step, n in zip(steps, live, strict=True)]
@@ -250,40 +254,51 @@ class GroupedChoice:
     def _by_member(self, live: list[int], member: Grouped, at: int) -> list[int]:
         """How many feasible nodes the groups of one of several members have."""
         found = [0] * len(member)
-        for key, n in zip(self._together.keys, live, strict=True):
+        for key, n in zip(self._several, live, strict=True):
             found[key[at]] += n
         return found
 
     def _recount(self, column: IntColumn, feasible: int) -> None:
         """Counts `_live`, the feasible nodes of each group."""
-        groups = self._together.column
+        groups = self._groups.column
+        self._group_of = groups.data
         if feasible < len(column):
             groups = groups[column >= 0]
-        self._live = np.bincount(groups, minlength=len(self._together)).tolist()
+        self._live = np.bincount(groups, minlength=len(self._groups)).tolist()
 
-    def _count(
-        self, keys: KeyColumn, moved: Sequence[tuple[int, int]], touched: Sequence[int]
-    ) -> None:
-        """Brings `_live` and the leaders up to the column."""
-        groups, cells, live = self._together.cells, keys.cells, self._live
-        live += [0] * (len(self._together) - len(live))
-        before = dict(moved)
+    def _count(self, keys: KeyColumn, before: dict[int, int], touched: Sequence[int]) -> None:
+        """Brings `_live` and the leaders up to the column; `before` are the rows that moved."""
+        groups, cells, live = self._group_of, keys.cells, self._live
+        leaders, more = self._leaders, len(self._groups) - len(live)
+        if more:
+            live += [0] * more
+            if leaders is not None:
+                leaders.grow(more)
         flipped: set[int] = set()
         for row in touched:
             if row < 0:
                 row = ~row
                 flipped ^= {row}
-            before.setdefault(row, groups[row])
-        for row, group in before.items():
-            feasible = cells[row] >= 0
-            live[group] -= feasible is not (row in flipped)
-            live[groups[row]] += feasible
+            if row not in before:
+                before[row] = groups[row]
+        changed = {*before.values()}
+        for row, was in before.items():
+            key, group = cells[row], groups[row]
+            live[was] -= (key >= 0) is not (row in flipped)
+            live[group] += key >= 0
+            changed.add(group)
+            if leaders is not None and key >= leaders.floors[group]:
+                leaders.put(key, row, group)
         if len(before) > _MOST_CHANGES or len(live) > _FEW_GROUPS:
             self._leaders = None
-        elif self._leaders is not None:
-            self._leaders.follow(before, len(live))
+        elif leaders is not None:
+            leaders.settle(changed)
         else:
-            self._leaders = _Leaders(keys, self._together)
-            self._recent.append(self)
-            if len(self._recent) > MOST_CHOICES:
-                self._recent.popleft().forget()
+            self._lead(keys.column)
+
+    def _lead(self, column: IntColumn) -> None:
+        """The best rows are known from now on, and no longer of who chose longest ago."""
+        self._leaders = _Leaders(column, self._groups)
+        self._recent.append(self)
+        if len(self._recent) > MOST_CHOICES:
+            self._recent.popleft().forget()

@@ -78,8 +78,8 @@ class Normalization(Enum):
 
 GroupColumn = NDArray[np.int16] | NDArray[np.int32]
 
-Moved = Sequence[tuple[int, int]] | None
-"""Rows that may have changed their group, each once with the group before; None: all are new."""
+Moved = dict[int, int] | None
+"""Rows that may have changed their group, each with the group before; None: all are new."""
 
 
 class Grouped(Protocol):

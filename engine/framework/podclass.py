@@ -105,6 +105,7 @@ class KeyColumn:
         "late",
         "log",
         "lookups",
+        "now",
         "offset",
         "place",
         "row",
@@ -170,6 +171,8 @@ class KeyColumn:
         """What is to be raised if it comes to scoring."""
         self.row: Callable[[int], int] | None = None
         """The key of a single row; None: to be made."""
+        self.now: Snapshot | None = None
+        """With which `row` asks who answers about rows, and not about a single one."""
 
     def baked(self) -> list[Scoring]:
         """The scores that are in the keys."""
@@ -240,8 +243,8 @@ def row_of(
     It is good while `layout`, what is shared and the look-ups stay.
     """
     masks = _masks(keys, snapshot)
-    checks = [_check(f, pod, snapshot) for f in keys.filters if f.shared is None]
-    scores = [_weighed(s, pod, snapshot) for s in keys.scorers]
+    checks = [_check(keys, f, pod, snapshot) for f in keys.filters if f.shared is None]
+    scores = [_weighed(keys, s, pod, snapshot) for s in keys.scorers]
     lookups = [(one.weight, one.cells) for one in keys.lookups]
     turn, places = keys.offset, ties.data
     apart = _apart(keys, pod, snapshot)
@@ -270,9 +273,9 @@ def row_of(
 
 def total_of(keys: KeyColumn, pod: PodInfo, snapshot: Snapshot, row: int) -> float:
     """The exact total score of a feasible row."""
-    total = keys.base
+    total, keys.now = keys.base, snapshot
     for scoring in (*keys.joint_scorers, *keys.scorers):
-        total += scoring.weight * _score(scoring, pod, snapshot)(row)
+        total += scoring.weight * _score(keys, scoring, pod, snapshot)(row)
     for lookup in keys.lookups:
         total += lookup.weight * lookup.cells[row]
     return total
@@ -291,8 +294,8 @@ def _masks(keys: KeyColumn, snapshot: Snapshot) -> list[memoryview[Any]]:
 
 def _apart(keys: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], float]:
     """What the joint stands for, each asked alone: below zero where one does not pass."""
-    checks = [_check(one, pod, snapshot) for one in keys.joint_filters]
-    scores = [_weighed(one, pod, snapshot) for one in keys.joint_scorers]
+    checks = [_check(keys, one, pod, snapshot) for one in keys.joint_filters]
+    scores = [_weighed(keys, one, pod, snapshot) for one in keys.joint_scorers]
 
     def total(row: int) -> float:
         if not all(check(row) for check in checks):
@@ -303,11 +306,11 @@ def _apart(keys: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> Callable[[int],
 
 
 def _weighed(
-    scoring: Scoring, pod: PodInfo, snapshot: Snapshot
+    keys: KeyColumn, scoring: Scoring, pod: PodInfo, snapshot: Snapshot
 ) -> tuple[float, Callable[[int], float]]:
     """The weight, as a whole number if it is one: sums of these are quicker."""
     weight = scoring.weight
-    return int(weight) if weight == int(weight) else weight, _score(scoring, pod, snapshot)
+    return int(weight) if weight == int(weight) else weight, _score(keys, scoring, pod, snapshot)
 
 
 def _inside(score: float) -> float:
@@ -316,7 +319,9 @@ def _inside(score: float) -> float:
     return score
 
 
-def _check(filtering: Filtering, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], bool]:
+def _check(
+    keys: KeyColumn, filtering: Filtering, pod: PodInfo, snapshot: Snapshot
+) -> Callable[[int], bool]:
     points, state = filtering.points, filtering.result.state
     if points.filter_row is not None:
         return points.filter_row(state, pod, snapshot)
@@ -324,13 +329,16 @@ def _check(filtering: Filtering, pod: PodInfo, snapshot: Snapshot) -> Callable[[
     assert ask is not None
 
     def check(r: int) -> bool:
-        passed = ask(state, pod, snapshot, np.array([r], dtype=np.intp)).passed
+        assert keys.now is not None
+        passed = ask(state, pod, keys.now, np.array([r], dtype=np.intp)).passed
         return passed is None or bool(passed[0])
 
     return check
 
 
-def _score(scoring: Scoring, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], float]:
+def _score(
+    keys: KeyColumn, scoring: Scoring, pod: PodInfo, snapshot: Snapshot
+) -> Callable[[int], float]:
     points, state = scoring.points, scoring.result.state
     if scoring.shared is not None:
         return scoring.shared.cells.__getitem__
@@ -340,7 +348,8 @@ def _score(scoring: Scoring, pod: PodInfo, snapshot: Snapshot) -> Callable[[int]
     assert ask is not None
 
     def score(r: int) -> float:
-        scores = ask(state, pod, snapshot, np.array([r], dtype=np.intp))
+        assert keys.now is not None
+        scores = ask(state, pod, keys.now, np.array([r], dtype=np.intp))
         return 0.0 if scores is None else float(scores[0])
 
     return score

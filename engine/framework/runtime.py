@@ -108,7 +108,7 @@ class Framework:
         """The plugin that sorts the queue; keys of one plugin compare with each other."""
         self._sort_key = sorters[0][1].sort_key
         self._classes = Classes(plugins, self._asking, seed=profile.seed, most_bytes=memo_bytes)
-        self._filling = Filling(self._asking, self._classes.column)
+        self._filling = Filling(self._asking, self._classes)
         self.keys_move = self._classes.keys_move
         """Whether what tells a pod's class is more than the pod."""
 
@@ -231,7 +231,7 @@ class Framework:
 
     # ---- choosing ----------------------------------------------------------------------------
 
-    def choose(self, known: PodClass, snapshot: Snapshot) -> tuple[int, int]:
+    def choose(self, known: PodClass, snapshot: Snapshot) -> tuple[int, int, int]:
         """See `GroupedChoice.choose`, for a class that has one.
 
         Raises:

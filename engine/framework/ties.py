@@ -23,8 +23,6 @@ _PLAIN = frozenset((str, int, type(None), bool, float, bytes))
 class Ties:
     """(N,) places of the rows; `version` counts changes for rows that were there before."""
 
-    __slots__ = ("_stamp", "places", "version")
-
     def __init__(self) -> None:
         self.places: IntColumn = np.empty(0, dtype=np.int64)
         self.version = 0

@@ -37,10 +37,7 @@ class Tally(Protocol):
         ...
 
     def since(self, position: int) -> Sequence[int] | None:
-        """The rows counted up, and those counted down as ~row, after a position of the log.
-
-        None if the log does not reach back.
-        """
+        """The rows whose count changed after a position of the log; None: it is too short."""
         ...
 
     @property
@@ -98,7 +95,10 @@ class Domains(Protocol):
 
 
 class DomainTable(Protocol):
-    """A tally by domain. `sync` brings it up to the snapshot, then all else may be asked."""
+    """A tally by domain. `sync` brings it up to the nodes, then all else may be asked.
+
+    It follows the tally by itself, and needs no `sync` while `Topology.moves` stays.
+    """
 
     @property
     def tally(self) -> Tally:
@@ -116,16 +116,12 @@ class DomainTable(Protocol):
         ...
 
     @property
-    def end(self) -> int:
-        """The position after the last change of a domain."""
-        ...
-
-    def since(self, position: int) -> Sequence[int] | None:
-        """The domains whose count changed after a position; None: all may have."""
+    def live(self) -> bool:
+        """See `Tally.live`."""
         ...
 
     def sync(self, snapshot: Snapshot) -> None:
-        """Catches up. Linear in the changes; in the tally's rows when nodes changed."""
+        """Catches up. Linear in the tally's rows when the domains of nodes changed."""
         ...
 
     def minimum(self, otherwise: Mapping[int, int]) -> int | None:
@@ -191,6 +187,11 @@ class Topology(Protocol):
 
         And when a namespace comes, goes or changes.
         """
+        ...
+
+    @property
+    def moves(self) -> int:
+        """Changes when a node's domain may have, and when a tally or a table lives no longer."""
         ...
 
     def pod_set(

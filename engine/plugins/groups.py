@@ -10,8 +10,10 @@ Says nothing of what counts mean.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
+from operator import add
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +30,8 @@ _FEW_ROWS: Final = 8
 _MEMOS: Final = 4
 _SPARSE: Final = 4
 _MOST_GROUPS: Final = 4096
+_GONE: Final = -(1 << 62)
+"""Instead of a version; no sum of versions makes up for it."""
 FEW_GROUPS: Final = 48
 """Fewer are faster one by one than as columns."""
 
@@ -49,27 +53,25 @@ class Part:
         otherwise: Mapping[int, int] | None = None,
         apart: bool = False,
     ) -> None:
-        self._tables = tables
+        self._tables = tables if by_row is None else ()
         self._apart = apart
         self.domains: Domains = tables[0][1].domains
         self.by_row = by_row
-        self._logs: Sequence[DomainTable | Tally] = [table for _, table in tables]
-        if by_row is not None:
-            self._tables, self._logs = (), (by_row,)
+        self._tallies = [table.tally for _, table in tables] if by_row is None else [by_row]
         self._seen: list[int] = []
         self.otherwise = otherwise or {}
         """Domain -> how many are counted besides."""
 
-    def sync(self, snapshot: Snapshot) -> bool:
-        """Catches up; false if a tally is no longer kept."""
+    def sync(self, snapshot: Snapshot) -> int:
+        """Catches up; the version of the domains, or `_GONE` if a tally is no longer kept."""
         if self.by_row is not None:
             self.domains.sync(snapshot)
-            return self.by_row.live
+            return self.domains.version if self.by_row.live else _GONE
         live = True
         for _, table in self._tables:
             table.sync(snapshot)
-            live &= table.tally.live
-        return live
+            live &= table.live
+        return self.domains.version if live else _GONE
 
     @property
     def any(self) -> bool:
@@ -123,9 +125,10 @@ class Part:
         """Of some domains, without what is counted besides."""
         found: list[int] = []
         for weight, table in self._tables:
-            count = table.counts.get
-            each = [weight * count(domain, 0) for domain in domains]
-            found = [n + more for n, more in zip(found, each, strict=True)] if found else each
+            each: Iterable[int] = map(table.counts.get, domains, repeat(0))
+            if weight != 1:
+                each = [weight * n for n in each]
+            found = [*map(add, found, each)] if found else [*each]
         return found
 
     def minimum(self) -> int | None:
@@ -137,7 +140,6 @@ class Part:
         if self.by_row is not None:
             return list(self.by_row.counts) if len(self.by_row.counts) <= _FEW_CHANGES else None
         domains = {domain for _, table in self._tables for domain in table.counts}
-        domains.update(self.otherwise)
         if len(domains) > _FEW_ROWS:
             return None
         of = self.domains.domain
@@ -145,25 +147,25 @@ class Part:
 
     def catch_up(self) -> None:
         """All that changed by now is known."""
-        self._seen = [log.end for log in self._logs]
+        self._seen = [tally.end for tally in self._tallies]
 
     def changed(self) -> Sequence[int] | None:
         """The rows whose value may have changed since what is known; None if they are many."""
-        rows: list[int] = []
-        for at, log in enumerate(self._logs):
+        found: Sequence[int] = ()
+        for at, tally in enumerate(self._tallies):
             since = self._seen[at]
-            if log.end == since:
+            if tally.end == since:
                 continue
-            self._seen[at] = log.end
-            entries = log.since(since)
-            if entries is None or len(entries) > _FEW_CHANGES:
+            self._seen[at] = tally.end
+            rows = tally.since(since)
+            if rows is None or len(rows) > _FEW_CHANGES:
                 return None
             if self.by_row is None:
-                for domain in entries:
-                    rows += np.flatnonzero(self.domains.domain == domain).tolist()
-            else:
-                rows += [entry if entry >= 0 else ~entry for entry in entries]
-        return rows
+                domain, group = self.domains.domain, self.domains.group
+                counted = {group.item(row) for row in rows} - {-1}
+                rows = [row for one in counted for row in np.flatnonzero(domain == one).tolist()]
+            found = [*found, *rows] if found else rows
+        return found
 
 
 def no_pods(snapshot: Snapshot, key: str) -> DomainTable:
@@ -208,15 +210,22 @@ class Groups(ABC):
 
     def __init__(self) -> None:
         self._parts: Sequence[Part] = ()
-        self._sparse: list[bool] = []
-        self._stamp: tuple[int, ...] = ()
-        """What the groups were made at; empty: they are to be made anew."""
+        self._version = self._made_at = 0
+        """Of all domains together, of which none ever falls: now, and when the groups were made."""
+        self._caught_up = -1
+        """Those of the topology with which the parts caught up."""
+        self._sparse: dict[int, Part] = {}
+        self._dense: dict[int, Part] = {}
+        """By number, parts whose counts stand in keys of groups, and the others."""
         self._group_of: dict[tuple[int, ...], int] = {}
         self._numbers: list[tuple[int, ...]] = []
-        self._by_part: list[tuple[list[int], list[int]]] = []
-        """For each part what stands of it in the keys of all groups."""
+        self._domains: list[list[int]] = []
+        self._counts: list[list[int]] = []
+        """For each part, of all groups; see `by_part`."""
         self._table: NDArray[np.int64] | None = None
         self.column: GroupColumn = np.empty(0, np.int16)
+        self.cells: memoryview[Any] = self.column.data
+        """The column, for single rows."""
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -227,43 +236,40 @@ class Groups(ABC):
 
     def parts(self, snapshot: Snapshot) -> Sequence[Part]:
         """What was counted. Catches up."""
-        kept = bool(self._parts)
-        for part in self._parts:
-            kept &= part.sync(snapshot)
-        if not kept:
-            self._parts, self._stamp = self._recount(snapshot), ()
-            for part in self._parts:
-                part.sync(snapshot)
+        moves = snapshot.topology.moves
+        if moves != self._caught_up:
+            version = sum([part.sync(snapshot) for part in self._parts])
+            if version <= 0:
+                self._parts, self._made_at = self._recount(snapshot), 0
+                version = sum([part.sync(snapshot) for part in self._parts])
+            self._version, self._caught_up = version, moves
         return self._parts
 
     def sync(self, snapshot: Snapshot) -> Moved:
         """See `Grouped.sync`."""
-        parts = self.parts(snapshot)
-        stamp = (snapshot.nodes.size, *[part.domains.version for part in parts])
-        if stamp != self._stamp or len(self._numbers) > _MOST_GROUPS:
-            self._rebuild(parts, stamp)
+        self.parts(snapshot)
+        cells, size = self.cells, snapshot.nodes.size
+        if self._version != self._made_at or len(cells) != size:
+            self._rebuild(size)
             return None
-        moved: set[int] = set()
-        for part, sparse in zip(parts, self._sparse, strict=True):
-            rows = part.changed() if sparse else ()
-            if rows is None or len(rows) > _FEW_CHANGES:
-                self._rebuild(parts, stamp)
+        moved: dict[int, int] = {}
+        for part in self._sparse.values():
+            rows = part.changed()
+            if rows is None or len(rows) > _FEW_CHANGES or len(self._numbers) > _MOST_GROUPS:
+                self._rebuild(size)
                 return None
-            moved.update(rows)
-        found = []
-        for row in moved:
-            found.append((row, self.column.item(row)))
-            self.column[row] = self._number(tuple(self._key(row)))
-        return found
+            for row in rows:
+                moved[row] = cells[row]
+        for row, group in moved.items():
+            cells[row] = self._regrouped(row, group)
+        return moved
 
-    def by_part(self) -> list[tuple[list[int], list[int]]]:
+    def by_part(self) -> tuple[Sequence[list[int]], Sequence[list[int]]]:
         """For each part the domains of all groups, and what was counted there."""
-        return [
-            (domains, counts if sparse else part.totals(domains))
-            for part, sparse, (domains, counts) in zip(
-                self._parts, self._sparse, self._by_part, strict=True
-            )
-        ]
+        domains, counts = self._domains, self._counts
+        for number, part in self._dense.items():
+            counts[number] = part.totals(domains[number])
+        return domains, counts
 
     def domain(self, part: int) -> NDArray[np.integer]:
         """See `ByRow.domain`."""
@@ -272,7 +278,7 @@ class Groups(ABC):
     def count(self, part: int) -> Counts:
         """See `ByRow.count`."""
         one = self._parts[part]
-        if self._sparse[part]:
+        if part in self._sparse:
             return self._columns()[:, 2 * part + 1].astype(np.float64)
         counts: Counts = one.dense()[self.domain(part)]
         return counts
@@ -282,52 +288,53 @@ class Groups(ABC):
             self._table = np.array(self._numbers, np.int64).reshape(len(self), -1)
         return self._table
 
-    def _number(self, key: tuple[int, ...]) -> int:
+    def _regrouped(self, row: int, group: int) -> int:
+        """The group of a row of which something else was counted in a group."""
+        values = [*self._numbers[group]]
+        for at, part in self._sparse.items():
+            values[2 * at + 1] = part.value(row)
+        key = tuple(values)
         number = self._group_of.get(key)
         if number is None:
             number = self._group_of[key] = len(self._numbers)
             self._numbers.append(key)
-            for at, (domains, counts) in enumerate(self._by_part):
-                domains.append(key[2 * at])
-                counts.append(key[2 * at + 1])
+            for domains, domain in zip(self._domains, key[::2], strict=True):
+                domains.append(domain)
+            for counts, count in zip(self._counts, key[1::2], strict=True):
+                counts.append(count)
             self._table = None
         return number
 
-    def _key(self, row: int) -> list[int]:
-        key: list[int] = []
-        for part, sparse in zip(self._parts, self._sparse, strict=True):
-            domain = part.domains.domain.item(row)
-            key += (min(domain, 0), part.value(row)) if sparse else (domain, 0)
-        return key
-
-    def _rebuild(self, parts: Sequence[Part], stamp: tuple[int, ...]) -> None:
-        self._stamp, size = stamp, stamp[0]
-        self._sparse = sparse = [part.sparse for part in parts]
+    def _rebuild(self, size: int) -> None:
+        parts, self._made_at = self._parts, self._version
+        self._sparse = sparse = {i: part for i, part in enumerate(parts) if part.sparse}
+        self._dense = {i: part for i, part in enumerate(parts) if i not in sparse}
         counted: set[int] | None = set()
-        for part, one in zip(parts, sparse, strict=True):
+        for part in sparse.values():
             part.catch_up()
-            rows = part.counted() if one else ()
+            rows = part.counted()
             counted = None if counted is None or rows is None else counted.union(rows)
         if counted is None or len(counted) > _FEW_CHANGES:
             self._take(_grouped(parts, sparse, size, counted=True))
             return
         # Where little was counted, the groups are those of any pods of which nothing was.
         memo = parts[0].domains.memo
-        key = (stamp, *sparse, *[part.domains for part in parts])
+        key = (self._version, size, *sparse, *[part.domains for part in parts])
         if key not in memo:
             if len(memo) >= _MEMOS:
                 memo.clear()
             memo[key] = _grouped(parts, sparse, size, counted=False)
         self._take(memo[key])
         for row in counted:
-            self.column[row] = self._number(tuple(self._key(row)))
+            self.cells[row] = self._regrouped(row, self.cells[row])
 
     def _take(self, made: tuple[GroupColumn, NDArray[np.int64]]) -> None:
         column, self._table = made
         self.column = column.copy()
+        self.cells = self.column.data
         self._numbers = [tuple(key) for key in self._table.tolist()]
         each = self._table.T.tolist()
-        self._by_part = list(zip(each[::2], each[1::2], strict=True))
+        self._domains, self._counts = each[::2], each[1::2]
         self._group_of = {key: number for number, key in enumerate(self._numbers)}
 
 
@@ -336,15 +343,15 @@ Entities = ByRow | Groups
 
 
 def _grouped(
-    parts: Sequence[Part], sparse: Sequence[bool], size: int, *, counted: bool
+    parts: Sequence[Part], sparse: Mapping[int, Part], size: int, *, counted: bool
 ) -> tuple[GroupColumn, NDArray[np.int64]]:
     """The group of each row, and the key of each group; not `counted`: as if nothing was."""
     columns: list[NDArray[np.int64]] = []
-    for part, one in zip(parts, sparse, strict=True):
+    for i, part in enumerate(parts):
         domain = part.domains.domain[:size].astype(np.int64)
-        columns.append(np.minimum(domain, 0) if one else domain)
-        counts = part.column(size).astype(np.int64) if one and counted else np.zeros(size, np.int64)
-        columns.append(counts)
+        columns.append(np.minimum(domain, 0) if i in sparse else domain)
+        by_row = part.column(size) if i in sparse and counted else np.zeros(size)
+        columns.append(by_row.astype(np.int64))
     number, first = np.zeros(size, np.int64), np.zeros(min(size, 1), np.int64)
     for column in columns:
         low = int(column.min(initial=0))

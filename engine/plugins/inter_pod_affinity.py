@@ -242,7 +242,7 @@ class Places(Groups):
             found: list[bool] = passed.tolist()
             return found
         first, passes = self._first, [True] * len(self)
-        for kind, (domains, counts) in zip(self._kinds, self.by_part(), strict=True):
+        for kind, domains, counts in zip(self._kinds, *self.by_part(), strict=True):
             each = zip(passes, domains, counts, strict=True)
             if kind == _NEAR:
                 passes = [so_far and d >= 0 and (first or n > 0) for so_far, d, n in each]
@@ -307,7 +307,7 @@ class Liking(Groups):
             found: list[float] = _by_range(raw, raw[np.array(feasible) > 0]).tolist()
             return found
         totals = [0] * len(self)
-        for domains, counts in self.by_part():
+        for domains, counts in zip(*self.by_part(), strict=True):
             each = zip(totals, domains, counts, strict=True)
             totals = [total + n if d >= 0 else total for total, d, n in each]
         among = [total for total, n in zip(totals, feasible, strict=True) if n]

@@ -8,9 +8,9 @@ Source: kubernetes plugins/podtopologyspread (filtering.go, scoring.go, plugin.g
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Sequence
 from itertools import compress
+from math import floor, log
 from operator import add
 from typing import Final
 
@@ -147,8 +147,8 @@ class Skews(Groups):
             found: list[bool] = passed.tolist()
             return found
         passes = [True] * len(self)
-        for top, part in zip(self._most(), self.by_part(), strict=True):
-            each = zip(passes, *part, strict=True)
+        for top, domains, counts in zip(self._most(), *self.by_part(), strict=True):
+            each = zip(passes, domains, counts, strict=True)
             passes = [so_far and domain >= 0 and n <= top for so_far, domain, n in each]
         return passes
 
@@ -197,6 +197,11 @@ class Evenness(Groups):
         self._namespace = pod.namespace
         keys = {c.topology_key for c in spread.soft} if spread.every_key else ()
         self._keys = tuple(sorted(keys))
+        self._measures = [
+            (number, one.topology_key == HOSTNAME, one.max_skew - 1)
+            for number, one in enumerate(spread.soft)
+        ]
+        """For each constraint: whether each node is a domain of its own, what every one counts."""
         self._ignored: NDArray[np.bool_] = np.empty(0, np.bool_)
 
     def _recount(self, snapshot: Snapshot) -> Sequence[Part]:
@@ -209,32 +214,31 @@ class Evenness(Groups):
             live = np.array(feasible, np.int64)
             found: list[float] = self._normal(self.raw(self, live), live > 0).tolist()
             return found
-        parts = self.by_part()
+        every_domain, every_count = self.by_part()
         counted = feasible
-        for domains, _ in parts if self._spread.every_key else ():
+        for domains in every_domain if self._spread.every_key else ():
             counted = [n if domain >= 0 else 0 for n, domain in zip(counted, domains, strict=True)]
-        every, totals = all(counted), list[float]()
-        for constraint, (domains, counts) in zip(self._spread.soft, parts, strict=True):
-            if constraint.topology_key == HOSTNAME:
+        every, totals = all(counted), None
+        for number, by_host, skew in self._measures:
+            domains = every_domain[number]
+            if by_host:
                 size = sum(counted)
             else:  # a node without the label is in the domain of the empty value
                 there = set(domains if every else compress(domains, counted))
                 size = len(there) - (-1 in there and 0 in there)
-            weight, skew = math.log(size + 2), constraint.max_skew - 1
-            shares = [n * weight + skew for n in counts]
+            weight = log(size + 2)
+            shares = [n * weight + skew for n in every_count[number]]
             if -1 in domains:
                 shares = [s if d >= 0 else 0.0 for s, d in zip(shares, domains, strict=True)]
-            totals = [*map(add, totals, shares)] if totals else shares
-        raw = [math.floor(total + _HALF) for total in totals]
+            totals = shares if totals is None else [*map(add, totals, shares)]
+        raw = [floor(total + _HALF) for total in totals or ()]
         among = raw if every else [*compress(raw, counted)] or [0]
         highest = max(among)
         if not highest:
             return [MAX_SCORE if n else 0 for n in counted]
         most = MAX_SCORE * (highest + min(among))
-        return [
-            (most - MAX_SCORE * one) // highest if n else 0
-            for one, n in zip(raw, counted, strict=True)
-        ]
+        scores = [(most - MAX_SCORE * one) // highest for one in raw]
+        return scores if every else [s if n else 0 for s, n in zip(scores, counted, strict=True)]
 
     def score(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
         """See `Points.score`; the rows are the feasible ones."""
@@ -261,7 +265,7 @@ class Evenness(Groups):
             else:
                 # A node without the label is in the domain of the empty value, but not scored.
                 size = len(set(np.maximum(domains[i][counted], 0).tolist()))
-            share = entities.count(i) * math.log(size + 2) + (constraint.max_skew - 1)
+            share = entities.count(i) * log(size + 2) + (constraint.max_skew - 1)
             total += np.where(domains[i] >= 0, share, 0.0)
         total[ignored] = 0.0
         return np.floor(total + _HALF)

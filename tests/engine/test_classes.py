@@ -283,6 +283,38 @@ def test_a_known_class_with_one_changed_row_takes_few_calls():
     assert len(names) <= 24, names
 
 
+def test_a_single_row_is_asked_about_with_the_snapshot_of_its_cycle():
+    asked = []
+
+    class Rows:
+        """What it keeps between cycles may be told by the snapshot's generation."""
+
+        name = "rows"
+
+        def points(self):
+            return Points(class_key=lambda pod, snapshot: 0, filter=self.filter, score=self.score)
+
+        def filter(self, state, pod, snapshot, rows):
+            asked.append(snapshot.generation)
+            return Verdicts.uniform(np.ones(3, np.bool_)[rows], unschedulable(""))
+
+        def score(self, state, pod, snapshot, rows):
+            asked.append(snapshot.generation)
+            return np.zeros(3)[rows]
+
+    cache = Cache()
+    for i in range(3):
+        cache.add_node(make_node(f"n{i}"))
+    plugins = [*default_plugins(), Weighted(Rows())]
+    framework = Framework(Profile("default-scheduler", tuple(plugins)))
+    for i in range(4):
+        asked.clear()
+        pod, snapshot = make_pod(f"p{i}"), cache.snapshot(0.0)
+        decision = decide(pod, snapshot, framework)
+        assert asked == [snapshot.generation] * 2
+        cache.assume(pod, decision.node)
+
+
 def test_a_known_class_with_one_changed_row_allocates_nothing_of_the_size_of_the_cluster():
     nodes = 20_000
     cache, framework, pod = known_class(nodes)

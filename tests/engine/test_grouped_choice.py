@@ -32,7 +32,7 @@ class Scored:
         return self.size
 
     def sync(self, snapshot: Snapshot) -> Moved:
-        moved, self.moved = self.moved, []
+        moved, self.moved = self.moved, {}
         return moved
 
     def scores(self, feasible):
@@ -64,7 +64,7 @@ def change(chance: random.Random, keys: KeyColumn, member: Scored) -> None:
                 member.points.append(chance.randrange(101))
             member.column[row] = chance.randrange(member.size)
     if member.moved is not None:
-        member.moved = list(moved.items())
+        member.moved = moved
     if chance.random() < 0.7:
         member.points[chance.randrange(member.size)] = chance.randrange(101)
 
@@ -85,13 +85,13 @@ def test_what_is_kept_finds_the_row_that_a_look_at_all_finds(monkeypatch, seed, 
     member, keys = Scored(chance), column(chance)
     choice = GroupedChoice([], [(2, member)], deque())
     for _ in range(100):
-        row, feasible = choice.choose(keys, snapshot)
+        row, key, feasible = choice.choose(keys, snapshot)
         assert feasible == keys.feasible
         steps = 2 * np.array(member.points)[member.column] * UNIT
         sums = np.where(keys.column >= 0, keys.column + steps, NOWHERE)
         assert row == (sums.argmax() if feasible else -1)
         if feasible:
-            assert choice.key(keys, row) == sums[row]
+            assert choice.key(keys, row) == key == sums[row]
             assert (choice.every(keys.column) >= 0).tolist() == (sums >= 0).tolist()
         change(chance, keys, member)
 

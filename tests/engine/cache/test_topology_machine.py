@@ -71,7 +71,7 @@ class TopologyMachine(RuleBasedStateMachine):
         self.nodes: dict[str, dict[str, str]] = {}
         self.pods: dict[str, tuple] = {}
         self.asked: list[tuple] = []
-        self.tables: list[tuple] = []
+        self.synced: dict[int, tuple] = {}
 
     @rule(name=st.sampled_from(NODES), given=node_labels)
     def node_comes(self, name, given):
@@ -141,7 +141,11 @@ class TopologyMachine(RuleBasedStateMachine):
             assert found.counts == {row(node): count for node, count in want.items()}
             eligible = None if rack is None else NotIn(rack)
             table = topology.table(found, "zone", eligible, fold=fold)
+            followed = self.synced.get(id(table)) == (table, topology.moves)
+            told = dict(table.counts)
             table.sync(snapshot)
+            assert not followed or told == table.counts
+            self.synced[id(table)] = table, topology.moves
             value = {
                 node: given.get("zone", "" if fold else None)
                 for node, given in self.nodes.items()
@@ -165,18 +169,6 @@ class TopologyMachine(RuleBasedStateMachine):
             assert table.dense().tolist()[:-1] == [
                 table.counts.get(domain, 0) for domain in range(table.domains.most)
             ]
-            self.follow(table, snapshot)
-
-    def follow(self, table, snapshot):
-        """What the log of a table says of another's place is what changed."""
-        for other, position, before in self.tables:
-            if other is table:
-                changed = table.since(position)
-                if changed is not None:
-                    keys = {*before, *table.counts}
-                    told = {k for k in keys if before.get(k) != table.counts.get(k)}
-                    assert told <= set(changed)
-        self.tables = [(table, table.end, dict(table.counts)), *self.tables[:3]]
 
     @invariant()
     def terms_are_exact(self):
