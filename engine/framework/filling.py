@@ -185,7 +185,7 @@ class Filling:
             return False
         if not union & keys.causes and union != _ANY:
             return True
-        keys.unfit = None
+        keys.unfit, keys.at = None, snapshot
         try:
             if isinstance(rows, tuple):
                 return self._update_row(keys, pod, snapshot, rows[0])

@@ -18,6 +18,7 @@ from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.plugin import PolicyPlugin, Worlds
 from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.effort import examples
+from tests.engine.policy.builders import chain
 
 POLICIES = (
     "filter: pod.name contains nginx -> node.label test=test\nscore: 100 - bandwidth/max*100\n",
@@ -150,3 +151,24 @@ def test_each_pod_is_told_of_itself(rule, words):
     happenings = [("node", 0, False, "4"), *[("schedule", "redis", "100m")] * 2]
     messages = [one[-2] for one in run(happenings, f"filter: {rule}\n", 1 << 20)]
     assert [words.format(number) in one for number, one in enumerate(messages, 1)] == [True, True]
+
+
+def test_a_row_is_asked_about_as_it_is_whoever_was_asked_meanwhile():
+    """A class of pods keeps how to ask about a row; what that says is of now."""
+    cache = Cache()
+    for name in ("n0", "n1"):
+        cache.add_node(make_node(name))
+    framework = chain({"p.policy": "filter: count(node.pods where it.label[app] is red) < 2\n"})
+
+    def red(name, cpu="100m"):
+        return make_pod(name, cpu=cpu, labels={"app": "red"})
+
+    def feasible(pod):
+        return decide(pod, cache.snapshot(1e9), framework).feasible
+
+    assert feasible(red("first")) == 2
+    cache.assume(red("first"), "n0")
+    assert feasible(red("second")) == 2
+    assert feasible(red("of another class", "200m")) == 2
+    cache.assume(red("second"), "n0")
+    assert feasible(red("third")) == 1
