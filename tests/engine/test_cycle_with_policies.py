@@ -39,13 +39,14 @@ events = st.one_of(
     st.tuples(st.just("time"), st.sampled_from((1.0, 30.0, 50.0))),
     *[
         st.tuples(
-            st.just("schedule"),
+            st.sampled_from(("schedule", "schedule", "ask")),
             st.sampled_from(("nginx", "redis")),
             st.sampled_from(("100m", "1")),
         )
     ]
     * 3,
 )
+"""Of pods that are only asked about, as one that is held or taken back, nothing is left."""
 
 
 class Signals:
@@ -97,7 +98,7 @@ def run(happenings, text, memo_bytes):
                 signals.version += 1
             case ("time", seconds):
                 signals.now += seconds
-            case ("schedule", name, cpu):
+            case ("schedule" | "ask" as how, name, cpu):
                 pod = make_pod(f"{name}-{number}", cpu=cpu)
                 decision = decide(pod, cache.snapshot(signals.now, signals), framework)
                 decisions.append(
@@ -111,7 +112,7 @@ def run(happenings, text, memo_bytes):
                         decision.error,
                     )
                 )
-                if decision.node:
+                if decision.node and how == "schedule":
                     cache.assume(pod, decision.node)
     return decisions
 
