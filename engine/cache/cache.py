@@ -259,13 +259,6 @@ class Cache:
         """The row of the pod, -1 if it is not known."""
         return self._rows.get(uid, NOWHERE)
 
-    def pods_on(self, node_name: str) -> list[PodInfo]:
-        """The pods that are bound to or assumed on the node."""
-        row = self.nodes.row(node_name)
-        if row == NOWHERE:
-            return [self.pods.pod(self._rows[uid]) for uid in self._strays_on.get(node_name, ())]
-        return [self.pods.pod(place) for place in self.pods.on(row).tolist()]
-
     def assigned(self) -> dict[str, tuple[str, bool]]:
         """All pods: uid -> (node name, assumed); to compare with the server's state."""
         return {uid: (self.node_of(uid) or "", uid in self._assumed) for uid in self._rows}
@@ -273,10 +266,11 @@ class Cache:
     # ---- nodes -----------------------------------------------------------------------------
 
     def add_node(self, node: Node) -> None:
-        """A node came, or came again."""
+        """A node came, or its API object changed; in nothing that is read: no row did."""
         name = node.metadata.name
-        if self.nodes.row(name) != NOWHERE:
-            self.update_node(node)
+        row = self.nodes.row(name)
+        if row != NOWHERE:
+            self._update_node(row, node)
             return
         row = self.nodes.add(node)
         self.topology.node_changed(row, None, node)
@@ -288,12 +282,7 @@ class Cache:
             self.pods.move(place, row)
         self._changed(row, _ANY)
 
-    def update_node(self, node: Node) -> None:
-        """The node's API object changed; in nothing that is read: no row did."""
-        row = self.nodes.row(node.metadata.name)
-        if row == NOWHERE:
-            self.add_node(node)
-            return
+    def _update_node(self, row: int, node: Node) -> None:
         causes = _causes(self.nodes.node(row), node)
         self.topology.node_changed(row, self.nodes.node(row), node)
         self.nodes.fill(row, node)

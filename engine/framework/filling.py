@@ -178,7 +178,7 @@ class Filling:
             return False
         if not union & keys.causes and union != _ANY:
             return True
-        keys.unfit = None
+        keys.unfit, keys.at = None, snapshot
         try:
             if isinstance(rows, tuple):
                 return self._update_row(keys, pod, snapshot, rows[0])
@@ -193,7 +193,7 @@ class Filling:
         row = keys.row
         if row is None:
             row = keys.row = row_of(keys, pod, snapshot, self._ties.of(snapshot))
-        cells, keys.now = keys.cells, snapshot
+        cells = keys.cells
         old, new = cells[r], row(r)
         if old != new:
             cells[r] = new

@@ -84,12 +84,17 @@ class Lookup:
         return self.many > 0 or top == 0.0
 
 
+At = Callable[[], Snapshot]
+"""The snapshot of the cycle that asks."""
+
+
 class KeyColumn:
     """What plugins answer by row for some classes, as a sort key for every node; see the module."""
 
     __slots__ = (
         "__weakref__",
         "allowed",
+        "at",
         "bad",
         "base",
         "by_row",
@@ -105,7 +110,6 @@ class KeyColumn:
         "late",
         "log",
         "lookups",
-        "now",
         "offset",
         "place",
         "row",
@@ -171,8 +175,13 @@ class KeyColumn:
         """What is to be raised if it comes to scoring."""
         self.row: Callable[[int], int] | None = None
         """The key of a single row; None: to be made."""
-        self.now: Snapshot | None = None
-        """With which `row` asks who answers about rows, and not about a single one."""
+        self.at: Snapshot | None = None
+        """What plugins without an answer by row are asked about then: never one of before."""
+
+    def now(self) -> Snapshot:
+        """The snapshot to which it is brought up."""
+        assert self.at is not None
+        return self.at
 
     def baked(self) -> list[Scoring]:
         """The scores that are in the keys."""
@@ -243,11 +252,11 @@ def row_of(
     It is good while `layout`, what is shared and the look-ups stay.
     """
     masks = _masks(keys, snapshot)
-    checks = [_check(keys, f, pod, snapshot) for f in keys.filters if f.shared is None]
-    scores = [_weighed(keys, s, pod, snapshot) for s in keys.scorers]
+    checks = [_check(f, pod, keys.now) for f in keys.filters if f.shared is None]
+    scores = [_weighed(s, pod, keys.now) for s in keys.scorers]
     lookups = [(one.weight, one.cells) for one in keys.lookups]
     turn, places = keys.offset, ties.data
-    apart = _apart(keys, pod, snapshot)
+    apart = _apart(keys, pod)
     at_once = apart if keys.joint is None else keys.joint.row(snapshot)
 
     def row(r: int) -> int:
@@ -273,9 +282,9 @@ def row_of(
 
 def total_of(keys: KeyColumn, pod: PodInfo, snapshot: Snapshot, row: int) -> float:
     """The exact total score of a feasible row."""
-    total, keys.now = keys.base, snapshot
+    total = keys.base
     for scoring in (*keys.joint_scorers, *keys.scorers):
-        total += scoring.weight * _score(keys, scoring, pod, snapshot)(row)
+        total += scoring.weight * _score(scoring, pod, lambda: snapshot)(row)
     for lookup in keys.lookups:
         total += lookup.weight * lookup.cells[row]
     return total
@@ -292,10 +301,10 @@ def _masks(keys: KeyColumn, snapshot: Snapshot) -> list[memoryview[Any]]:
     return masks
 
 
-def _apart(keys: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], float]:
+def _apart(keys: KeyColumn, pod: PodInfo) -> Callable[[int], float]:
     """What the joint stands for, each asked alone: below zero where one does not pass."""
-    checks = [_check(keys, one, pod, snapshot) for one in keys.joint_filters]
-    scores = [_weighed(keys, one, pod, snapshot) for one in keys.joint_scorers]
+    checks = [_check(one, pod, keys.now) for one in keys.joint_filters]
+    scores = [_weighed(one, pod, keys.now) for one in keys.joint_scorers]
 
     def total(row: int) -> float:
         if not all(check(row) for check in checks):
@@ -305,12 +314,10 @@ def _apart(keys: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> Callable[[int],
     return total
 
 
-def _weighed(
-    keys: KeyColumn, scoring: Scoring, pod: PodInfo, snapshot: Snapshot
-) -> tuple[float, Callable[[int], float]]:
+def _weighed(scoring: Scoring, pod: PodInfo, at: At) -> tuple[float, Callable[[int], float]]:
     """The weight, as a whole number if it is one: sums of these are quicker."""
     weight = scoring.weight
-    return int(weight) if weight == int(weight) else weight, _score(keys, scoring, pod, snapshot)
+    return int(weight) if weight == int(weight) else weight, _score(scoring, pod, at)
 
 
 def _inside(score: float) -> float:
@@ -319,37 +326,31 @@ def _inside(score: float) -> float:
     return score
 
 
-def _check(
-    keys: KeyColumn, filtering: Filtering, pod: PodInfo, snapshot: Snapshot
-) -> Callable[[int], bool]:
+def _check(filtering: Filtering, pod: PodInfo, at: At) -> Callable[[int], bool]:
     points, state = filtering.points, filtering.result.state
     if points.filter_row is not None:
-        return points.filter_row(state, pod, snapshot)
+        return points.filter_row(state, pod, at())
     ask = points.filter
     assert ask is not None
 
     def check(r: int) -> bool:
-        assert keys.now is not None
-        passed = ask(state, pod, keys.now, np.array([r], dtype=np.intp)).passed
+        passed = ask(state, pod, at(), np.array([r], dtype=np.intp)).passed
         return passed is None or bool(passed[0])
 
     return check
 
 
-def _score(
-    keys: KeyColumn, scoring: Scoring, pod: PodInfo, snapshot: Snapshot
-) -> Callable[[int], float]:
+def _score(scoring: Scoring, pod: PodInfo, at: At) -> Callable[[int], float]:
     points, state = scoring.points, scoring.result.state
     if scoring.shared is not None:
         return scoring.shared.cells.__getitem__
     if points.score_row is not None:
-        return points.score_row(state, pod, snapshot)
+        return points.score_row(state, pod, at())
     ask = points.score
     assert ask is not None
 
     def score(r: int) -> float:
-        assert keys.now is not None
-        scores = ask(state, pod, keys.now, np.array([r], dtype=np.intp))
+        scores = ask(state, pod, at(), np.array([r], dtype=np.intp))
         return 0.0 if scores is None else float(scores[0])
 
     return score

@@ -245,7 +245,6 @@ class RecordingCache(Cache):
         super().__init__()
         self.write = write
 
-    update_node = _written("node", Cache.update_node, _NODE)
     add_node = _written("node", Cache.add_node, _NODE)
     remove_node = _written("node gone", Cache.remove_node, _NAME)
     set_namespace = _written("namespace", Cache.set_namespace, _NAMESPACE)

@@ -24,7 +24,6 @@ from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status
 from engine.objects import Namespace, Node, Pod
 from engine.queue import SchedulingQueue
-from engine.signals.store import SignalStore
 from engine.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class Lab:
         frameworks: Frameworks | Framework,
         *,
         clock: ManualClock,
-        signals: SignalSource | None = None,
+        signals: SignalSource,
         cache: Cache | None = None,
         edge: Edge | None = None,
     ) -> None:
@@ -100,7 +99,7 @@ class Lab:
         self.frameworks = frameworks
         self.written = Written()
         self.decisions: list[Decision] = []
-        self._signals: SignalSource = SignalStore(clock) if signals is None else signals
+        self._signals = signals
         self._edge = edge
         self.telemetry = Telemetry()
         self._others: dict[str, Any] = {}

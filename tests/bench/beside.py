@@ -24,6 +24,7 @@ from engine.collector import collecting, sweep
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.objects import Node, Pod, from_builtins
+from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
 from tests.bench.measure import quantile
 from tests.bench.workloads import HOST, HOST_ANTI, OLD, SOFT, ZONE, Json, pod, written_out
@@ -74,7 +75,8 @@ class World:
 
     def __init__(self, beside: Beside, nodes: int) -> None:
         self.beside, self.nodes = beside, nodes
-        self.lab = Lab(Framework(PROFILE), clock=_CpuClock())
+        clock = _CpuClock()
+        self.lab = Lab(Framework(PROFILE), clock=clock, signals=SignalStore(clock))
         self.numbers = count()
         self.longest: list[float] = []
         for number in range(nodes):

@@ -24,6 +24,7 @@ from engine.framework.runtime import Framework
 from engine.policy.plugin import Worlds
 from engine.policy.shadow import Shadow
 from engine.records import Records
+from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
 from engine.telemetry import Telemetry
 from tests.bench.decisions import bundle_of_lines, framework_with
@@ -81,7 +82,7 @@ def measure(sizes: Sizes) -> Iterator[Measurement]:
 
 
 def _lab(text: str, sizes: Sizes, clock: ManualClock) -> Lab:
-    lab = Lab(framework_with(bundle_of_lines(f"{text}\n")), clock=clock)
+    lab = Lab(framework_with(bundle_of_lines(f"{text}\n")), clock=clock, signals=SignalStore(clock))
     lab.add(
         make_node(
             f"node-{i:05}", cpu="16", memory="64Gi", labels={ZONE: f"zone-{i % sizes.domains}"}

@@ -388,7 +388,7 @@ def test_classes_that_only_differ_in_what_looks_further_have_one_column_and_each
     cache, framework, _ = known_class(9)
     for number in range(9):
         node = make_node(f"n{number}", cpu="64", memory="256Gi", labels={"zone": f"{number % 3}"})
-        cache.update_node(node)
+        cache.add_node(node)
     hard = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     apps = ("a", "b", "c")
 
@@ -452,8 +452,8 @@ def test_two_scores_that_move_at_once_are_both_noticed():
     kept = Framework(profile)
     assert decide(pod, cache.snapshot(0.0), kept).node == "n0"
     taint = {"key": "k", "effect": "PreferNoSchedule"}
-    cache.update_node(make_node("n0", labels={"z": "a"}, taints=[taint]))
-    cache.update_node(make_node("n1", labels={"z": "a"}))
+    cache.add_node(make_node("n0", labels={"z": "a"}, taints=[taint]))
+    cache.add_node(make_node("n1", labels={"z": "a"}))
     snapshot = cache.snapshot(0.0)
     fresh = Framework(profile, memo_bytes=0)
     assert told(decide(pod, snapshot, kept)) == told(decide(pod, snapshot, fresh))

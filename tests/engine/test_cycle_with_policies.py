@@ -18,6 +18,7 @@ from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.plugin import PolicyPlugin, Worlds
 from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.effort import examples
+from tests.engine.policy.builders import chain
 
 POLICIES = (
     "filter: pod.name contains nginx -> node.label test=test\nscore: 100 - bandwidth/max*100\n",
@@ -38,13 +39,14 @@ events = st.one_of(
     st.tuples(st.just("time"), st.sampled_from((1.0, 30.0, 50.0))),
     *[
         st.tuples(
-            st.just("schedule"),
+            st.sampled_from(("schedule", "schedule", "ask")),
             st.sampled_from(("nginx", "redis")),
             st.sampled_from(("100m", "1")),
         )
     ]
     * 3,
 )
+"""Of pods that are only asked about, as one that is held or taken back, nothing is left."""
 
 
 class Signals:
@@ -96,7 +98,7 @@ def run(happenings, text, memo_bytes):
                 signals.version += 1
             case ("time", seconds):
                 signals.now += seconds
-            case ("schedule", name, cpu):
+            case ("schedule" | "ask" as how, name, cpu):
                 pod = make_pod(f"{name}-{number}", cpu=cpu)
                 decision = decide(pod, cache.snapshot(signals.now, signals), framework)
                 decisions.append(
@@ -110,7 +112,7 @@ def run(happenings, text, memo_bytes):
                         decision.error,
                     )
                 )
-                if decision.node:
+                if decision.node and how == "schedule":
                     cache.assume(pod, decision.node)
     return decisions
 
@@ -150,3 +152,24 @@ def test_each_pod_is_told_of_itself(rule, words):
     happenings = [("node", 0, False, "4"), *[("schedule", "redis", "100m")] * 2]
     messages = [one[-2] for one in run(happenings, f"filter: {rule}\n", 1 << 20)]
     assert [words.format(number) in one for number, one in enumerate(messages, 1)] == [True, True]
+
+
+def test_a_row_is_asked_about_as_it_is_whoever_was_asked_meanwhile():
+    """A class of pods keeps how to ask about a row; what that says is of now."""
+    cache = Cache()
+    for name in ("n0", "n1"):
+        cache.add_node(make_node(name))
+    framework = chain({"p.policy": "filter: count(node.pods where it.label[app] is red) < 2\n"})
+
+    def red(name, cpu="100m"):
+        return make_pod(name, cpu=cpu, labels={"app": "red"})
+
+    def feasible(pod):
+        return decide(pod, cache.snapshot(1e9), framework).feasible
+
+    assert feasible(red("first")) == 2
+    cache.assume(red("first"), "n0")
+    assert feasible(red("second")) == 2
+    assert feasible(red("of another class", "200m")) == 2
+    cache.assume(red("second"), "n0")
+    assert feasible(red("third")) == 1

@@ -73,7 +73,7 @@ class Levels(Recording):
 
     def node(self, name, zone):
         node = make_node(name, labels={ZONE: zone})
-        (self.cache.update_node if name in self.zones else self.cache.add_node)(node)
+        self.cache.add_node(node)
         self.store.nodes_changed(None, node)
         self.zones[name] = zone
 

@@ -33,7 +33,7 @@ from engine.objects import (
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.signals.samples import Series
 from engine.signals.store import SignalStore
-from engine.simulate.journal import Recorder, replay
+from engine.simulate.journal import Recorder, RecordingCache, replay
 from engine.simulate.lab import Lab
 from tests.builders import make_node, make_pod, pod_object
 from tests.effort import examples
@@ -129,12 +129,20 @@ def recorded():
     recording.clock.advance(200.0)  # the samples are stale now
     recording.pod("redis")
     recording.rules(OTHER)
-    recording.cache.update_node(make_node("n3", cpu="64"))
+    recording.cache.add_node(make_node("n3", cpu="64"))
     recording.cache.add_pod(make_pod("theirs", cpu="3", node="n3"), "n3")
     recording.pod("redis")
     recording.cache.remove_pod("uid-default-theirs")
     recording.pod("redis")
     return recording
+
+
+def test_a_node_that_changes_is_written_once():
+    lines = []
+    cache = RecordingCache(lines.append)
+    for cpu in "123":
+        cache.add_node(make_node("n1", cpu=cpu))
+    assert len(lines) == 3
 
 
 def test_decisions_come_out_the_same(tmp_path):
@@ -252,7 +260,7 @@ def test_decisions_by_metrics_of_zones_come_out_the_same(tmp_path):
         recording.pod()
         recording.clock.advance(20.0)
     for zone in ("z2", "z9"):
-        recording.cache.update_node(in_zone("n1", zone))
+        recording.cache.add_node(in_zone("n1", zone))
         recording.store.nodes_changed(None, in_zone("n1", zone))
         recording.pod()
     chosen = [one.node for one in recording.decisions]
@@ -530,7 +538,12 @@ def acted(tmp_path):
     recording.rules({"p.policy": ACTING.encode()})
 
     async def run():
-        lab = Lab(recording.framework, clock=recording.clock, cache=recording.cache)
+        lab = Lab(
+            recording.framework,
+            clock=recording.clock,
+            signals=recording.store,
+            cache=recording.cache,
+        )
         lab.scheduler.observe(recording.recorder.placed)
         lab.scheduler.observe_acts(recording.recorder.acted)
         lab.add([make_node("n1", cpu="4")])

@@ -150,9 +150,9 @@ def happens(cache, number, what, node, how):
     if what == "comes":
         cache.add_pod(make_pod(f"q{number}", node=node, **how), node)
     elif what == "goes":
-        there = cache.pods_on(node)
+        there = [uid for uid, (place, _) in cache.assigned().items() if place == node]
         if there:
-            cache.remove_pod(there[number % len(there)].uid)
+            cache.remove_pod(there[number % len(there)])
     elif cache.nodes.row(node) >= 0:
         cache.remove_node(node)
     else:

@@ -368,14 +368,16 @@ def test_an_edit_that_reads_what_was_not_kept_of_pods_has_them_listed_once_more(
             async with process(cluster, settings_of()) as berth:
                 await berth.until(lambda: berth.bundles)
                 cache = berth.app.cache
-                (kept,) = cache.pods_on(first)
+                (place,) = cache.pods.on(cache.nodes.row(first)).tolist()
+                kept = cache.pods.pod(place)
                 assert (kept.pod.metadata.annotations, kept.pod.metadata.labels) == (
                     None,
                     {"a": "b"},
                 )
                 berth.rules({"r.policy": held})
                 await berth.until(lambda: len(berth.bundles) == 2)
-                (kept,) = cache.pods_on(first)
+                (place,) = cache.pods.on(cache.nodes.row(first)).tolist()
+                kept = cache.pods.pod(place)
                 assert kept.pod.metadata.annotations == {"lonely": "yes"}
                 assert await berth.lands(berth.pod("p")) == second
                 notes = [note for reason, note in berth.events("ConfigMap")

@@ -123,7 +123,7 @@ def test_columns_built_on_demand_follow_every_change():
     assert [cache.dictionary.texts[c] for c in cache.nodes.text(*read)] == ["z1"]
     cache.add_node(make_node("b"))
     assert cache.nodes.text(*read).tolist()[1] == -1
-    cache.update_node(make_node("b", labels={"zone": "z2"}))
+    cache.add_node(make_node("b", labels={"zone": "z2"}))
     cache.remove_node("a")
     cache.add_node(make_node("c", labels={"zone": "z3"}))
     row = cache.nodes.row("c")
@@ -148,7 +148,7 @@ def test_the_log_gives_up_when_it_does_not_reach_back():
         cache.add_node(make_node(f"n{i}"))
     start = cache.generation
     for i in range(101):
-        cache.update_node(make_node("n0", unschedulable=i % 2 == 0))
+        cache.add_node(make_node("n0", unschedulable=i % 2 == 0))
     assert cache.changes_since(start) is None
     assert cache.changes_since(cache.generation - 2)[0].tolist() == [0]
 

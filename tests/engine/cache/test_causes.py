@@ -54,7 +54,7 @@ def of_meta(node: Node, **fields: object) -> Node:
 )
 def test_an_update_of_a_node_is_told_with_its_causes(cache, after, causes):
     before = cache.generation
-    cache.update_node(after)
+    cache.add_node(after)
     assert told(cache, before) == ([] if causes is None else [(1, causes)])
     assert cache.nodes.node(1) is after
 
@@ -62,8 +62,8 @@ def test_an_update_of_a_node_is_told_with_its_causes(cache, after, causes):
 def test_causes_of_a_row_add_up(cache):
     before = cache.generation
     cache.add_pod(make_pod("p", cpu="1"), "b")
-    cache.update_node(make_node("a", cpu="9"))
-    cache.update_node(make_node("b", unschedulable=True))
+    cache.add_node(make_node("a", cpu="9"))
+    cache.add_node(make_node("b", unschedulable=True))
     assert told(cache, before) == [(0, Cause.ALLOCATABLE), (1, Cause.POD | Cause.TAINTS)]
     cache.remove_node("a")
     cache.remove_pod("uid-default-p")
@@ -94,7 +94,7 @@ def test_the_log_is_read_across_its_end(cache):
         cache._changed(0, Cause.OTHER)
     before = cache.generation
     for name, cpu in (("a", "1"), ("b", "1"), ("a", "2"), ("b", "2"), ("b", "3")):
-        cache.update_node(make_node(name, cpu=cpu))
+        cache.add_node(make_node(name, cpu=cpu))
         cache.add_pod(make_pod(f"{name}{cpu}"), "a")
     assert told(cache, before) == [(0, Cause.ALLOCATABLE | Cause.POD), (1, Cause.ALLOCATABLE)]
     assert cache.changes_since(0) is None

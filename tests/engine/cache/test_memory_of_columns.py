@@ -128,7 +128,7 @@ def test_taints_that_come_and_go_are_forgotten():
     seen = {id(cache.nodes.taint_sets)}
     for stamp in range(1_000):
         taints = [{"key": "autoscaler", "value": str(stamp)}]
-        cache.update_node(make_node("a", taints=taints))
+        cache.add_node(make_node("a", taints=taints))
         sets, numbers = cache.nodes.taint_sets, cache.nodes.taint_set
         assert sets[numbers[0]] == (Taint("autoscaler", str(stamp)),)
         assert sets[numbers[1]] == (Taint("own", "b"),)

@@ -295,9 +295,9 @@ def test_what_classes_share_is_noticed_by_each_of_them():
 
     assert chosen() == ["a", "a", "a"]
     taints = [{"key": "k", "effect": "PreferNoSchedule"}]
-    cache.update_node(make_node("a", labels={"rack": "x"}, taints=taints))
+    cache.add_node(make_node("a", labels={"rack": "x"}, taints=taints))
     assert chosen() == ["b", "b", "b"], "all nodes had the same taints until now"
-    cache.update_node(make_node("b", labels={"rack": "y"}, memory="4Gi"))
+    cache.add_node(make_node("b", labels={"rack": "y"}, memory="4Gi"))
     assert chosen() == ["a", "a", "a"], "all nodes had matched until now"
 
 
@@ -313,5 +313,5 @@ def test_a_node_that_does_not_count_may_still_lose_its_domain():
     spec = {"nodeSelector": {"rack": "x"}, "topologySpreadConstraints": [hard]}
     pod = make_pod("p", spec=spec)
     assert decide(pod, cache.snapshot(0.0), framework).feasible == 2
-    cache.update_node(make_node("b"))
+    cache.add_node(make_node("b"))
     assert decide(pod, cache.snapshot(0.0), framework).feasible == 1

@@ -91,8 +91,8 @@ def test_tolerations_are_judged_once_and_leave_little_behind(cache: Cache, monke
         "all_tolerated",
         lambda own, taints: asked.append(len(own)) or real(own, taints),
     )
-    cache.update_node(make_node("n1", taints=[{"key": "k40", "effect": "NoSchedule"}]))
-    cache.update_node(make_node("n2", taints=[{"key": "no", "effect": "NoSchedule"}]))
+    cache.add_node(make_node("n1", taints=[{"key": "k40", "effect": "NoSchedule"}]))
+    cache.add_node(make_node("n2", taints=[{"key": "no", "effect": "NoSchedule"}]))
     wanted = [{"key": f"k{i % 50}", "operator": "Exists"} for i in range(5_000)]
     points, snapshot = TaintToleration().points(), cache.snapshot(0.0)
     pods = [make_pod(name, spec={"tolerations": wanted}) for name in ("p", "q")]

@@ -570,7 +570,7 @@ def test_a_node_is_told_of_by_the_others_of_its_zone():
     pod = make_pod("p")
     assert cluster.decide(pod).feasible == 2
     labels = {"topology.kubernetes.io/zone": "z2"}
-    cluster.cache.update_node(make_node("a", labels=labels))
+    cluster.cache.add_node(make_node("a", labels=labels))
     assert [cluster.decide(pod).node for _ in range(4)].count("b") == 0
     assert cluster.passing(pod) == ["a", "c"]
     cluster.cache.remove_node("c")

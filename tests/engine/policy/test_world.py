@@ -488,7 +488,7 @@ def test_columns_follow_the_cache(cache):
     world.pod_text("it.label", "app")
     world.node_text("node.label", "disk")
     cache.update_pod(make_pod_info(pod_object("runs", namespace="prod", node="big")), "big")
-    cache.update_node(node("big", meta={"labels": {"disk": "hdd"}}))
+    cache.add_node(node("big", meta={"labels": {"disk": "hdd"}}))
     after = world_of(cache)
     assert text(after, after.node_text("node.label", "disk")[cache.nodes.row("big")]) == "hdd"
     assert set(after.pod_text("it.label", "app").tolist()) == {-1}
@@ -549,7 +549,7 @@ def test_images_are_lists_of_names_kept_between_snapshots(rich):
     index = ImageLists()
     first = index.of(rich.snapshot(NOON))
     assert index.of(rich.snapshot(NOON)) is first
-    rich.update_node(node("b", status={"images": [{"names": ["redis"], "sizeBytes": 7}]}))
+    rich.add_node(node("b", status={"images": [{"names": ["redis"], "sizeBytes": 7}]}))
     starts, codes = index.of(rich.snapshot(NOON))
     assert starts.tolist() == [0, 3, 4, 4]
     rich.remove_node("a")
@@ -650,7 +650,7 @@ def test_a_pod_knows_its_containers_volumes_tolerations_and_times():
 def test_metrics_from_annotations(rich):
     now = datetime(2025, 3, 1, 12, 34, tzinfo=ZoneInfo("UTC")).timestamp()
     for name, value in (("a", "0.5,2025-03-01T12:33:00Z"), ("b", "40%"), ("c", "1,soon")):
-        rich.update_node(node(name, meta={"annotations": {"cpu:avg": value}}))
+        rich.add_node(node(name, meta={"annotations": {"cpu:avg": value}}))
     world = world_of(rich, now=now)
     assert world.metric("annotation:120.0:1.0:cpu:avg")[:2].tolist() == [0.5, 0.4]
     assert np.isnan(world.metric("annotation:120.0:1.0:cpu:avg")[2])

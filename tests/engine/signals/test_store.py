@@ -286,10 +286,7 @@ def test_columns_equal_a_naive_model(ops: list[tuple[str, int, int]]) -> None:
             case "put" | "readdress" if op == "put" or name in known:
                 old, new = known.get(name), node(name, f"10.0.{number}.{which}")
                 known[name] = new
-                if old is None:
-                    bench.cache.add_node(new)
-                else:
-                    bench.cache.update_node(new)
+                bench.cache.add_node(new)
                 bench.store.nodes_changed(old, new)
             case "drop" if name in known:
                 bench.cache.remove_node(name)
@@ -387,7 +384,7 @@ def test_a_node_that_moves_has_the_value_of_its_new_zone(bench: Bench) -> None:
     assert bench.read("price") == {"a": 3, "b": 3}
     for old, new in ((in_zone("a", "z1"), in_zone("a", "z2")), (None, in_zone("c", "z1"))):
         version = bench.view().version
-        (bench.cache.update_node if old else bench.cache.add_node)(new)
+        bench.cache.add_node(new)
         bench.store.nodes_changed(old, new)
         assert bench.view().version != version
     assert bench.read("carbon") == {"a": 2, "c": 1}
@@ -735,7 +732,7 @@ def test_columns_of_domains_equal_a_naive_model(ops: list[tuple[str, int, int]])
         match op:
             case "put":
                 old = in_zone(name, zones[name]) if name in zones else None
-                (bench.cache.update_node if old else bench.cache.add_node)(in_zone(name, zone))
+                bench.cache.add_node(in_zone(name, zone))
                 bench.store.nodes_changed(old, in_zone(name, zone))
                 zones[name] = zone
             case "drop" if name in zones:
