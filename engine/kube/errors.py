@@ -87,6 +87,11 @@ class StatusError(KubeError):
         self.retry_after_seconds = retry_after_seconds
 
     @property
+    def may_pass(self) -> bool:
+        """Whether the same request may be answered well later."""
+        return self.server_fault or self.code in (_UNAUTHORIZED, _TOO_MANY)
+
+    @property
     def server_fault(self) -> bool:
         """True for 5xx: a write may have been carried out all the same."""
         return self.code >= _SERVER_ERRORS
