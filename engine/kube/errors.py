@@ -100,6 +100,11 @@ class StatusError(KubeError):
 class NotFound(StatusError):
     """There is no such object, or no such kind of object."""
 
+    @property
+    def of_object(self) -> bool:
+        """Whether an API server says it of an object: it gives a reason then, and others do not."""
+        return bool(self.reason)
+
 
 class Conflict(StatusError):
     """The object is not in the state that the request takes for granted."""
