@@ -83,7 +83,8 @@ class Evictions:
                 return False
             self._cache.carry(going(victim.pod, effect.message, self.basis.clock.time()))
         log.info('Evicted pod="%s" for="%s" node="%s"', victim.key, effect.preemptor.key, node)
-        self.edge.events.emit(pod_event(victim, "Normal", "Preempted", "Preempting", note))
+        told = pod_event(victim, "Normal", "Preempted", "Preempting", note, effect.preemptor)
+        self.edge.events.emit(told)
         return True
 
 

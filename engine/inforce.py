@@ -267,7 +267,7 @@ class InForce:
                 data = await self._keeper.load()
                 kept = {} if data is None else keeping.unpack(data)
             except KubeError as failed:
-                if not isinstance(failed, StatusError) or failed.server_fault:
+                if not isinstance(failed, StatusError) or failed.may_pass:
                     await sleep(_AGAIN_SECONDS)
                     continue
                 log.warning("What was kept of policies cannot be read: %s", failed)

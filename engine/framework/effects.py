@@ -71,6 +71,8 @@ class Emit:
     reason: str
     action: str
     note: str
+    by: str = ""
+    """The schedulerName of the profile that says it; empty: that of the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,12 @@ def set_on_pod(
     return Patch("Pod", pod.namespace, pod.name, body, undo=back)
 
 
-def pod_event(pod: PodInfo, kind: str, reason: str, action: str, note: str) -> Emit:
-    """An Event about a pod; `kind` is Normal or Warning."""
-    return Emit("Pod", pod.namespace, pod.name, pod.uid, kind, reason, action, note)
+def pod_event(
+    pod: PodInfo, kind: str, reason: str, action: str, note: str, by: PodInfo | None = None
+) -> Emit:
+    """An Event about a pod; `kind` is Normal or Warning.
+
+    As kube-scheduler's it comes from the profile of the pod that is placed: `by`, or this one.
+    """
+    profile = (by or pod).pod.spec.scheduler_name
+    return Emit("Pod", pod.namespace, pod.name, pod.uid, kind, reason, action, note, profile)

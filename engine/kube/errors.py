@@ -87,6 +87,11 @@ class StatusError(KubeError):
         self.retry_after_seconds = retry_after_seconds
 
     @property
+    def may_pass(self) -> bool:
+        """Whether the same request may be answered well later."""
+        return self.server_fault or self.code in (_UNAUTHORIZED, _TOO_MANY)
+
+    @property
     def server_fault(self) -> bool:
         """True for 5xx: a write may have been carried out all the same."""
         return self.code >= _SERVER_ERRORS
@@ -94,6 +99,11 @@ class StatusError(KubeError):
 
 class NotFound(StatusError):
     """There is no such object, or no such kind of object."""
+
+    @property
+    def of_object(self) -> bool:
+        """Whether an API server says it of an object: it gives a reason then, and others do not."""
+        return bool(self.reason)
 
 
 class Conflict(StatusError):

@@ -96,7 +96,7 @@ class KubeEventSink:
         self._sleep = wiring.sleep
         self._reach = wiring.reach
         self._controller = controller
-        self._instance = f"{controller}-{host or socket.gethostname()}"
+        self._host = host or socket.gethostname()
         self._settings = settings or EventSettings()
         self._queue: deque[_Record] = deque()
         self._known: OrderedDict[Emit, _Record] = OrderedDict()
@@ -269,6 +269,7 @@ class KubeEventSink:
 
     def _event(self, record: _Record, namespace: str, count: int) -> dict[str, object]:
         emit = record.emit
+        by = emit.by or self._controller
         regarding = {"kind": emit.kind, "name": emit.name, "uid": emit.uid}
         if emit.namespace:
             regarding["namespace"] = emit.namespace
@@ -279,8 +280,8 @@ class KubeEventSink:
             "kind": "Event",
             "metadata": {"name": record.name, "namespace": namespace},
             "eventTime": stamp(record.first, micro=True),
-            "reportingController": self._controller,
-            "reportingInstance": self._instance,
+            "reportingController": by,
+            "reportingInstance": f"{by}-{self._host}",
             "action": emit.action,
             "reason": emit.reason,
             "regarding": regarding,

@@ -106,9 +106,9 @@ class KubeBinder:
         try:
             answer = await self._lane.request("GET", path, timeout_seconds=self._timeout)
             pod = answer.decoded(_pod.decode, f"pod {effect.pod.key}")
-        except NotFound:
-            return BindOutcome.GONE, "the pod is not found"
         except KubeError as error:
+            if isinstance(error, NotFound) and error.of_object:
+                return BindOutcome.GONE, "the pod is not found"
             return BindOutcome.UNKNOWN, str(error)
         if pod.metadata.uid != effect.pod.uid:
             return BindOutcome.GONE, "another pod has its name"
@@ -127,7 +127,8 @@ def _refused(effect: Bind, error: StatusError) -> Answer:
     if error.server_fault or error.code < _BAD_REQUEST:
         outcome = BindOutcome.UNKNOWN
     elif isinstance(error, NotFound):
-        outcome = BindOutcome.GONE
+        # A pod that is dropped comes back with a change only: another's 404 does not do.
+        outcome = BindOutcome.GONE if error.of_object else BindOutcome.REFUSED
     elif not isinstance(error, Conflict):
         pass
     elif any(text in error.message for text in _NEVER_BOUND_AGAIN):

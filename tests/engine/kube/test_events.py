@@ -9,13 +9,15 @@ from typing import Any
 
 from engine.clock import ManualClock
 from engine.framework.edge import EventSink
-from engine.framework.effects import Emit
+from engine.framework.effects import Emit, pod_event
+from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.kube.errors import Unreachable
 from engine.kube.events import EventSettings, KubeEventSink, cut_note
 from engine.kube.gate import Gate, Priority
 from engine.kube.limiter import AdaptiveLimit
 from engine.kube.session import Response
 from engine.kube.wiring import Wiring
+from engine.objects import ObjectMeta, Pod, PodSpec
 from engine.telemetry import Count, Telemetry
 
 
@@ -118,6 +120,28 @@ def test_an_event_on_the_wire() -> None:
             "note": "no room",
         }
         assert bench.telemetry[Count.EVENTS_WRITTEN] == 1
+
+    asyncio.run(run())
+
+
+def test_an_event_comes_from_the_profile_of_the_pod_that_is_placed() -> None:
+    """Source: kubernetes pkg/scheduler/profile, NewMap: each has a recorder of its own."""
+
+    def of(profile: str) -> PodInfo:
+        return make_pod_info(Pod(ObjectMeta("p", "d", "u"), PodSpec(scheduler_name=profile)))
+
+    async def run() -> None:
+        bench = Bench()
+        narrow, victim = of("narrow"), of("default-scheduler")
+        bench.sink.emit(pod_event(narrow, "Warning", "FailedScheduling", "Scheduling", "no room"))
+        bench.sink.emit(pod_event(victim, "Normal", "Preempted", "Preempting", "gone", narrow))
+        bench.sink.emit(emit())
+        await bench.write()
+        told = [
+            (body["reportingController"], body["reportingInstance"])
+            for _, _, body in bench.server.got
+        ]
+        assert told == [("narrow", "narrow-h"), ("narrow", "narrow-h"), ("berth", "berth-h")]
 
     asyncio.run(run())
 

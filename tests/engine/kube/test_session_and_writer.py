@@ -221,6 +221,18 @@ OUTCOMES: Mapping[str, tuple[list[Answer], BindOutcome, str, str]] = {
         "schedulingGates",
     ),
     "not found": ([refusal(404, 'pods "p" not found')], B.GONE, "POST", "not found"),
+    "404 of another": (
+        [reply(404, b"404 page not found")],
+        B.REFUSED,
+        "POST",
+        "404 page not found",
+    ),
+    "504, and 404 of another": (
+        [refusal(504, "late"), reply(404, b"default backend")],
+        B.UNKNOWN,
+        "POST GET",
+        "backend",
+    ),
     "forbidden": ([refusal(403, "no")], B.REFUSED, "POST", "no"),
     "invalid": ([refusal(422, "no")], B.REFUSED, "POST", "no"),
     "slow down, then created": (

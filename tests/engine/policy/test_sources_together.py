@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import UTC
 
@@ -10,6 +11,9 @@ import pytest
 from engine.clock import ManualClock
 from engine.config import BerthDocument, Settings
 from engine.framework.status import Code, Status
+from engine.inforce import Ears, InForce
+from engine.kube.errors import StatusError
+from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
 from engine.policy import keeping
 from engine.policy.bundle import Bundle, Refusal, compile_at_once, compile_settings
@@ -19,6 +23,7 @@ from engine.policy.plugin import Worlds
 from engine.policy.reloader import Kept, Listener, Reloader
 from engine.policy.sources import Source
 from engine.policysections import GuardSection
+from engine.telemetry import Telemetry
 from tests.builders import Cache, make_node, make_pod
 from tests.engine.policy.builders import compiler
 
@@ -338,3 +343,64 @@ def test_the_order_of_the_queue_is_of_all_profiles():
     assert isinstance(made, Refusal)
     assert "P501" in made.text
     assert "are for one only" in made.text
+
+
+@pytest.mark.parametrize(
+    ("profiles", "codes"),
+    [
+        ((["one"], ["two"]), []),
+        ((["one"], ["one", "two"]), ["P302"]),
+        ((["one"], []), ["P302"]),
+        (([], []), ["P302"]),
+    ],
+)
+def test_rules_of_sources_for_other_profiles_do_not_contradict_each_other(profiles, codes):
+    sources = [
+        {"configMap": f"x/{name}", "profiles": own}
+        for name, own in zip("ab", profiles, strict=True)
+    ]
+    both = {
+        "x/a/t.policy": "filter: node.label test=test\nbind: dry run\n",
+        "x/b/u.policy": "filter: node.label test=other\nbind: default\n",
+    }
+    settings = compile_settings(BerthDocument(policies={"sources": sources}))
+    made = compile_at_once(compiler(), both, settings)
+    found = made.warnings if isinstance(made, Bundle) else made.diagnostics
+    assert [one.code for one in found if one.code in ("P302", "P304")] == codes
+    assert isinstance(made, Refusal) == bool(codes), "P504: another binds all of the pods, too"
+
+
+@pytest.mark.parametrize(
+    ("code", "restored"), [(429, True), (401, True), (503, True), (403, False)]
+)
+def test_what_was_kept_is_asked_for_until_the_server_gives_it_or_will_not(code, restored):
+    data = keeping.pack({"ConfigMap x/a": Kept(TEST)})
+    answers = [StatusError(code, "", "no"), data]
+    put, slept = [], []
+
+    class Asked:
+        async def load(self):
+            answer = answers.pop(0)
+            if isinstance(answer, StatusError):
+                raise answer
+            return answer
+
+    async def sleep(seconds):
+        slept.append(seconds)
+
+    in_force = InForce(
+        Settings(berth=BerthDocument(policies={"configMap": "x/a", "state": "x/state"})),
+        Ears(lambda bundle, _: put.append(bundle), lambda _, __: (), lambda: None),
+        make_profiles(Settings()),
+        clock=ManualClock(),
+        telemetry=Telemetry(),
+        there=lambda: (3, 10),
+        load=lambda: Load(0, 0),
+    )
+    in_force.connect(None, Asked(), lambda: False)
+    [(_, source)] = in_force.watched
+    source.on_add(ConfigMap(ObjectMeta(name="a", namespace="x", uid="u"), data=BROKEN))
+    asyncio.run(in_force.restore(sleep))
+    while any(one.step(1e9) for one in in_force.background):
+        pass
+    assert bool(put) == bool(slept) == restored
