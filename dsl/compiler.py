@@ -42,6 +42,7 @@ class Options(TypedDict, total=False):
         stock: what the cluster has, to compare with what the policies ask for.
         bundled: texts of the policies that `use` may name besides those of the files.
         tenant: whose namespace the files are about, if not about all.
+        chains: names of the files that are asked about one pod, if not all are.
     """
 
     params: Params | None
@@ -50,6 +51,7 @@ class Options(TypedDict, total=False):
     stock: Inventory | None
     bundled: Mapping[str, str] | None
     tenant: Tenant | None
+    chains: Sequence[Collection[str]]
 
 
 class CompileResult(Struct, frozen=True):
@@ -118,10 +120,11 @@ class Compiler:
             plans = [replace(plan, name=tenant.own(plan.name)) for plan in plans]
         found.extend(_same_names(plans))
         found.extend(_two_sorts(plans))
-        for one in analyse(load.facts, size, options.get("stock")):
-            if one is not None and one not in found:
-                found.append(one)
-            yield
+        for names in options.get("chains") or [files]:
+            chain = [one for one in load.facts if (one.used or one).source.name in names]
+            for one in analyse(chain, size, options.get("stock")):
+                found.extend([] if one is None or one in found else [one])
+                yield
         diagnostics = tuple(sorted(found, key=sort_key))
         refused = any(one.is_error for one in diagnostics)
         ordered = tuple(sorted(plans, key=lambda one: (one.order, one.name, one.source.name)))

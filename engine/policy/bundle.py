@@ -125,13 +125,25 @@ class CompileSettings:
 
     def profiles_of(self, plans: Sequence[Plan]) -> dict[str, frozenset[str]]:
         """See `Bundle.profiles`."""
+        own = {plan.name: self._profiles(file_of(plan)) for plan in plans}
+        return {name: profiles for name, profiles in own.items() if profiles}
+
+    def chains_of(self, files: Iterable[str]) -> list[list[str]]:
+        """The files that are asked about pods of one profile, for each; none: all files are."""
+        own = {name: self._profiles(name) for name in files}
+        each = sorted(frozenset().union(*own.values()))
+        chains = [[name for name, of in own.items() if not of or one in of] for one in each]
+        return [[name for name, of in own.items() if not of], *chains] if chains else []
+
+    def _profiles(self, file: str) -> frozenset[str]:
+        """The names of the only profiles that a file is for; empty: it is for all."""
         apart = self.policies.in_folders
-        return {
-            plan.name: frozenset(source.profiles)
-            for plan in plans
+        own = [
+            source.profiles
             for source in self.policies.all_sources
-            if source.profiles and file_of(plan).startswith(source.folder if apart else "")
-        }
+            if source.profiles and file.startswith(source.folder if apart else "")
+        ]
+        return frozenset(own[-1] if own else ())
 
 
 def compile_settings(
@@ -207,6 +219,7 @@ def steps_of(
         size=size,
         bundled=_bundled(),
         tenant=settings.tenant,
+        chains=settings.chains_of(files),
     )
     return _outcome(result, files, settings, title)
 
