@@ -122,7 +122,7 @@ class Claims(Struct, frozen=True, eq=False, kw_only=True):
         keys: whose quotas they are of; None stands for none.
         key: (n,) which of `keys` each has.
         less: (n,) those that are less important than the pod.
-        leaving: (n,) those that are being deleted: they are used up to the end, and go anyway.
+        leaving: (n,) those that are being deleted, and go anyway.
         amounts: resource -> (n,) what each asks for, of the resources that quotas name.
         ranks: as of `Evictions`.
     """

@@ -6,7 +6,7 @@ stop for long.
 
 import hashlib
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from typing import Final, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from dsl import tenants
 from dsl.analysis import FileFacts, Inventory, RuleFacts, Size, analyse
 from dsl.assembly import assembled
-from dsl.checker import CheckedPolicy, FileChecker, ParamValue, policy_name
+from dsl.checker import LANGUAGE, CheckedPolicy, FileChecker, ParamValue, policy_name
 from dsl.diagnostics import Diagnostic, sort_key
 from dsl.files import read_source
 from dsl.lower import Memo
@@ -29,20 +29,18 @@ from dsl.usage import Instance, Library, Parsed
 Params = Mapping[str, Mapping[str, ParamValue]]
 Files = Mapping[str, str | bytes]
 
-_LANGUAGE: Final = "1"
-
 
 class Options(TypedDict, total=False):
     """What a compile may be told.
 
     Attributes:
-        params: values of parameters by policy name, from the configuration.
+        params: values of parameters by policy name.
         metrics: metrics of the configuration, beside or instead of the bundled ones.
         size: the cluster that the cost of the policies is bounded for.
         stock: what the cluster has, to compare with what the policies ask for.
         bundled: texts of the policies that `use` may name besides those of the files.
         tenant: whose namespace the files are about, if not about all.
-        chains: names of the files that are asked about one pod, if not all are.
+        chains: names of files asked about one pod, if not all are.
     """
 
     params: Params | None
@@ -264,14 +262,12 @@ def _two_sorts(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
 
 
 def _digest(files: Files, params: Params, metrics: Mapping[str, MetricDefinition]) -> str:
-    state = hashlib.sha256(_LANGUAGE.encode())
+    state = hashlib.sha256(b"%d" % LANGUAGE)
     for name in sorted(files):
         data = files[name]
         raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
         state.update(f"\0{name}\0{len(raw)}\0".encode("utf-8", "surrogatepass"))
         state.update(raw)
     given = sorted((name, sorted(values.items())) for name, values in params.items())
-    state.update(repr(given).encode())
-    for name in sorted(metrics):
-        state.update(f"\0{name}={metrics[name]!r}".encode())
+    state.update(repr((given, sorted(metrics.items()))).encode())
     return state.hexdigest()

@@ -1,6 +1,6 @@
 """Which of several names a name is close to: the distance and its limit.
 
-Knows no names itself; what is then suggested says whoever asks.
+What is then suggested says whoever asks.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""The text of one file, and places in it as code points. Knows quotes and comments only."""
+"""The text of one file, and places in it as code points."""
 
 import re
 from bisect import bisect_right

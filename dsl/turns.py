@@ -1,8 +1,8 @@
 """When the clock alone changes what a rule says: comparisons with `now` turn by themselves.
 
 `now - pod.created >= 90s` turns 90 seconds after the pod was created. Each such comparison becomes
-an expression for the seconds that are left until then, so that nobody has to ask again and again.
-Conservative: a rule may say the same after a turn, but never anything else before the first.
+an expression for the seconds that are left until then. A rule may say the same after a turn, but
+never anything else before the first.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +37,7 @@ def turns(*roots: ir.Expr | None) -> tuple[ir.Expr, ...] | None:
     """Returns expressions of the seconds until something below the roots may say something else.
 
     Of a value that is missing or below zero nothing is to be expected; zero says at once. One at
-    the level of nodes has a value for each. Nothing turns if there are none.
+    the level of nodes has a value for each.
 
     Returns:
         None where no such expressions exist: `now` is read in another way than in comparisons of

@@ -34,6 +34,7 @@ _CALLED: Final = {
 }  # fmt: skip
 #: A text between signs of SQL, of globs or of regular expressions.
 _ENDS: Final = re.compile(r"([%*^$]?)([\w./:@-]+)([%*$]?)")
+_NOT: Final = re.compile(r"(\bnot|!=)\s*$")
 _PATTERNS: Final = (
     "patterns are  like 'web*'   and  matches 'web-[0-9]+',  several texts  in [a, b]"
 )
@@ -59,7 +60,7 @@ def odd_texts(rule: RuleFacts) -> Iterator[Diagnostic]:
         if operator in _SIGNS and _SIGNS[operator].search(text) is None:
             message = f"`{text}` has no sign of a pattern: only this whole text fits it"
             help_ = f"write  contains {text}   for a part of the text, or  is {text}"
-            yield _finding(rule, right, message, *_without_signs(operator, right) or (help_,))
+            yield _finding(rule, right, message, *_without_signs(rule, operator, right) or (help_,))
             continue
         if operator == "matches" and "*" in text and ".*" not in text and _PLAIN.fullmatch(text):
             message = "in a regular expression `*` repeats what stands before it"
@@ -91,7 +92,7 @@ def _odd_text(
         return
     elif sign := _PATTERN.search(re.sub(r"[*?]", "", value) if operator == "like" else value):
         message = f"`{sign[0]}` stands for itself here, and `{text}` never holds it"
-        yield _finding(rule, right, message, *_without_signs(operator, right) or (_PATTERNS,))
+        yield _finding(rule, right, message, *_without_signs(rule, operator, right) or (_PATTERNS,))
     elif _may_be(form, operator, low):
         message = f"`{text}` has no capitals, so this never holds"
         yield _finding(rule, right, message, f"write  {low}", low)
@@ -114,7 +115,7 @@ def _may_be(form: Form | None, operator: str, value: str) -> bool:
     return any(re.fullmatch(form.pattern, one, re.ASCII) for one in tried)
 
 
-def _without_signs(operator: str, right: ir.Const) -> tuple[str, ...]:
+def _without_signs(rule: RuleFacts, operator: str, right: ir.Const) -> tuple[str, ...]:
     """Returns how a text is asked for whose signs are at its ends: `^web` and `web%` start so."""
     found = _ENDS.fullmatch(str(right.value))
     front, plain, back = found.groups() if found is not None else ("", "", "")
@@ -125,7 +126,8 @@ def _without_signs(operator: str, right: ir.Const) -> tuple[str, ...]:
     anchored = front == "^" or back == "$"
     before, behind = (front != "^", back != "$") if anchored else (front != "", back != "")
     word = ("is", "starts with", "ends with", "contains")[2 * before + behind]
-    return f"write  {word} {plain}", plain if word == operator else ""
+    no = "not ... " if _NOT.search(rule.source.text[: right.span.start]) else ""
+    return f"write  {no}{word} {plain}", plain if word == operator else ""
 
 
 def _finding(

@@ -252,7 +252,8 @@ P014: signs of other languages
   ||  or
   !  not
   ===  ==
-  !==|<>|!~  !=
+  A !~ B  not A matches B
+  !==|<>  !=
   => << N  >=
   =>|==>|-->|->>|=>>  ->
   - >  ->

@@ -1,8 +1,7 @@
-"""Rules as understood become closures over NumPy columns; no code is generated.
+"""Rules as understood become closures over NumPy columns.
 
 Knows columns and the meaning of each node; not how rules are written or explained. Filters, scores
-and tiers are asked of rows of nodes; gates, orders, permits and actions of one pod, or of it on one
-node.
+and tiers are asked of rows of nodes; gates, orders, permits and actions of a pod, or it on a node.
 """
 
 import math

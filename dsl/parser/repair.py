@@ -2,7 +2,7 @@
 
 Edits are rows of `dsl.foreign` that touch the place and changes of one word or sign to what the
 grammar would have taken. That with which reading gets farthest is told; it is a fix only where the
-row says so, or where letters, their case or a sign were wrong. Knows no schema and no functions.
+row says so, or where letters, their case or a sign were wrong.
 """
 
 import re

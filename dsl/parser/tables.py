@@ -2,7 +2,7 @@
 
 Building takes half a second, reading a twentieth of that. The file is made when the package is
 installed (`python -m dsl.parser.tables`), by the same Lark from the same grammar, or it is not
-used. It is a pickle, which is code: it is read from the package's own folder only, beside the code.
+used. It is a pickle, which is code: only the one beside this file is read.
 """
 
 import functools
