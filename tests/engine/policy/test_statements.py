@@ -320,6 +320,19 @@ async def test_a_pod_that_was_only_pretended_to_be_bound_is_when_no_rule_says_so
     assert sorted(made.edge.binds) == [("a", "n1"), ("b", "n1")]
 
 
+@in_a_loop
+async def test_a_pod_that_is_only_pretended_to_be_bound_is_promised_no_node():
+    made = world("bind: pod.label sandbox -> dry run\n")
+    low = made.comes("low", node="n1", cpu="2")
+    made.comes("high", cpu="2", priority=10, labels={"sandbox": "yes"})
+    await settle(made)
+    assert made.edge.nominations == [("high", "n1")]
+    made.handlers.pods.on_delete(low)
+    made.clock.advance(11.0)
+    await made.turn()
+    assert made.edge.nominations == [("high", "n1"), ("high", "")]
+
+
 class Remote:
     """Hands pods over by an annotation, to somebody who may bind them."""
 
