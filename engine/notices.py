@@ -70,7 +70,7 @@ class Notices:
         """A rule says that the pod is not bound."""
         words = f"Would assign {pod.namespace}/{pod.name} to {node}; dry run, nothing was bound"
         note = pod_event(pod, "Normal", "DryRun", "Binding", words)
-        self._tell(note, SetUnschedulable(pod, "DryRun", words))
+        self._tell(note, SetUnschedulable(pod, "DryRun", words, nominated=""))
 
     def _tell(self, note: Emit, condition: SetUnschedulable) -> None:
         self.events.emit(note)

@@ -232,11 +232,10 @@ class PolicyPlugin:
         """Whether what the rules read of the pod depends on more than the pod."""
         plan = self.plan
         own = {spec.name for spec in plan.metrics if spec.of in OF_NODES}
-        return not all(
-            is_still(read, own)
-            for rule in (*plan.filters, *plan.scores, *plan.prefilters)
-            for read in rule.reads
-        )
+        rules = (*plan.filters, *plan.scores)
+        still = all(is_still(read, own) for rule in rules for read in rule.reads)
+        # What a prefilter reads of nodes decides about the pod, and is in the key as its verdict.
+        return not (still and of_pod_alone(plan.prefilters))
 
     def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """What the rules read of the pod, as their verdicts."""

@@ -274,6 +274,20 @@ async def test_what_postbind_sets_is_written_when_the_pod_is_bound_and_only_then
     assert made.edge.patches == [("a", {"metadata": {"uid": "uid-default-a", **meta}})]
 
 
+@pytest.mark.parametrize("together", [True, False])
+@in_a_loop
+async def test_a_prefilter_over_nodes_is_asked_with_the_pods_that_were_placed_before(together):
+    made = world(
+        "prefilter: count(nodes where node.cpu.free >= pod.cpu) >= 2\n", nodes=("n1", "n2")
+    )
+    for name in ("a", "b"):
+        made.comes(name, cpu="2")
+        if not together:
+            await made.turn()
+    await made.turn()
+    assert [name for name, _ in made.edge.binds] == ["a"]
+
+
 @in_a_loop
 async def test_a_dry_run_binds_nothing_and_says_so():
     made = world("bind: pod.label sandbox -> dry run\nbind: default\n")
@@ -304,6 +318,19 @@ async def test_a_pod_that_was_only_pretended_to_be_bound_is_when_no_rule_says_so
     made.clock.advance(61.0 if how == "time" else 11.0)
     await made.turn()
     assert sorted(made.edge.binds) == [("a", "n1"), ("b", "n1")]
+
+
+@in_a_loop
+async def test_a_pod_that_is_only_pretended_to_be_bound_is_promised_no_node():
+    made = world("bind: pod.label sandbox -> dry run\n")
+    low = made.comes("low", node="n1", cpu="2")
+    made.comes("high", cpu="2", priority=10, labels={"sandbox": "yes"})
+    await settle(made)
+    assert made.edge.nominations == [("high", "n1")]
+    made.handlers.pods.on_delete(low)
+    made.clock.advance(11.0)
+    await made.turn()
+    assert made.edge.nominations == [("high", "n1"), ("high", "")]
 
 
 class Remote:
