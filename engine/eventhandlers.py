@@ -6,7 +6,7 @@ first, then the queue, so that a pod that wakes finds what woke it.
 
 What a pod is to us, and what each change does (`A` in the cache, `P` in the queue, `-` neither):
 
-    - ─▶ A   cache.add_pod, AssignedPod/Add        A ─▶ A   cache.update_pod, AssignedPod/Update...
+    - ─▶ A   cache.add_pod, AssignedPod/Add        A ─▶ A   cache.add_pod, AssignedPod/Update...
     P ─▶ A   the same, and out of the queue        A ─▶ -   cache.remove_pod, AssignedPod/Delete
     - ─▶ P   queue.add                             P ─▶ P   queue.update with TargetPod/...
     P ─▶ -   out of the queue; if it was assumed: cache.forget, AssignedPod/Delete
@@ -312,7 +312,7 @@ class PodHandler(_Handler):
 
     def _still_assigned(self, old: Pod, new: Pod) -> None:
         if _changed(old, new):
-            self.cache.update_pod(self._as_far_as_legible(new), new.node_name)
+            self.cache.add_pod(self._as_far_as_legible(new), new.node_name)
         for event in pod_events(old, new):
             self.queue.move(event, old, new)
 

@@ -2,9 +2,9 @@
 
 A pod goes through these states; whatever the order of events, sums over pods are exact:
 
-    (unknown) ── assume ──▶ assumed ── add_pod / update_pod (the watch confirms) ──▶ bound
+    (unknown) ── assume ──▶ assumed ── add_pod (the watch confirms) ───────────────▶ bound
         ▲  ▲                   │                                                      │  ▲
-        │  └───── forget ──────┘                              update_pod (other node) ┘──┘
+        │  └───── forget ──────┘                              add_pod (other node) ────┘──┘
         └──────────────────────────── remove_pod ─────────────────────────────────────┘
 
     `add_pod` of an unknown pod makes it bound at once. An assumed pod never expires by itself: only
@@ -372,7 +372,7 @@ class Cache:
         return True
 
     def add_pod(self, pod: PodInfo, node_name: str) -> None:
-        """The server says that the pod is bound to the node."""
+        """The server says that the pod is bound to the node; it may have said so before."""
         row = self._rows.get(pod.uid)
         if row is not None and self.node_of(pod.uid) == node_name:
             self._replace(row, pod)
@@ -380,10 +380,6 @@ class Cache:
         if row is not None:
             self._drop(pod.uid)
         self._put(pod.uid, pod, node_name)
-
-    def update_pod(self, pod: PodInfo, node_name: str) -> None:
-        """The server's pod changed; it is on that node."""
-        self.add_pod(pod, node_name)
 
     def remove_pod(self, uid: str) -> None:
         """The pod is gone or finished."""

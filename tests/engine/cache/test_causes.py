@@ -74,7 +74,7 @@ def test_causes_of_a_row_add_up(cache):
 def test_a_change_of_a_pod_is_told_where_somebody_reads_it(cache):
     def update(**how):
         before = cache.generation
-        cache.update_pod(make_pod_info(pod_object("p", node="b", **how)), "b")
+        cache.add_pod(make_pod_info(pod_object("p", node="b", **how)), "b")
         return told(cache, before)
 
     cache.add_pod(make_pod("p", cpu="1", node="b"), "b")

@@ -101,7 +101,7 @@ def test_numbers_of_kinds_are_given_again():
     cache.add_node(make_node("n"))
     for i in range(3000):
         cache.add_pod(pod(i, {"app": f"a{i}"}), "n")
-        cache.update_pod(pod(i, {"app": "b"}), "n")
+        cache.add_pod(pod(i, {"app": "b"}), "n")
         cache.remove_pod(pod(i, None).uid)
     assert cache.pods.size == 0
     assert len(cache.pods._kinds._each) < 2200

@@ -487,7 +487,7 @@ def test_columns_follow_the_cache(cache):
     world = world_of(cache)
     world.pod_text("it.label", "app")
     world.node_text("node.label", "disk")
-    cache.update_pod(make_pod_info(pod_object("runs", namespace="prod", node="big")), "big")
+    cache.add_pod(make_pod_info(pod_object("runs", namespace="prod", node="big")), "big")
     cache.add_node(node("big", meta={"labels": {"disk": "hdd"}}))
     after = world_of(cache)
     assert text(after, after.node_text("node.label", "disk")[cache.nodes.row("big")]) == "hdd"
