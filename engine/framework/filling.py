@@ -467,7 +467,7 @@ class Filling:
             # that says so, or nobody would notice that the top is another one now.
             fresh = np.clip(by_top(how, raw, top), 0.0, MAX_SCORE)
             if shared is not None:
-                shared.normal[top] = fresh
+                shared.keep(top, fresh)
         many = int(np.count_nonzero(among == top))
         keys.lookups.append(Lookup(scoring, fresh, scoring.weight, raw, top, many))
 

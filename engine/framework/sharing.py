@@ -18,6 +18,7 @@ from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 
 _MOST_SETS: Final = 64
 _MOST_OF_A_SET: Final = 16
+_BYTES_OF_SETS: Final = 32 << 20
 
 
 class Shared(Derived):
@@ -32,7 +33,7 @@ class Shared(Derived):
         self.answers = 0
         """Counts changes of any answer."""
         self.normal: dict[float, Scores] = {}
-        """Normalised by an extremum."""
+        """Normalised by an extremum; see `keep`."""
 
     def refresh(self, snapshot: Snapshot, ask: Callable[[Rows], NDArray[Any]]) -> bool:
         """See `Derived.refresh`."""
@@ -43,6 +44,12 @@ class Shared(Derived):
             is_mask = self.column.dtype == np.bool_
             self.uniform = bool(self.column.all()) if is_mask else not self.column.any()
         return moved
+
+    def keep(self, extremum: float, column: Scores) -> None:
+        """Keeps what the raw scores are by an extremum: of a few, as each pod may have its own."""
+        if len(self.normal) >= _MOST_OF_A_SET:
+            self.normal.clear()
+        self.normal[extremum] = column
 
 
 class FeasibleSet:
@@ -82,7 +89,8 @@ class Sharing:
         key = passed.tobytes()
         found = self._sets.pop(key, None)
         if found is None:
-            if len(self._sets) >= _MOST_SETS:
+            full = _MOST_OF_A_SET * np.float64().nbytes * max(len(passed), 1)
+            while len(self._sets) >= min(_MOST_SETS, max(_BYTES_OF_SETS // full, 1)):
                 del self._sets[next(iter(self._sets))]
             found = FeasibleSet(passed)
         self._sets[key] = found

@@ -26,6 +26,7 @@ from engine.framework.interface import (
 )
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
+from engine.framework.sharing import Shared, Sharing
 from engine.framework.snapshot import Cause
 from engine.framework.status import Status, unschedulable
 from tests.builders import Cache, default_plugins, make_node, make_pod
@@ -366,6 +367,24 @@ def test_classes_that_are_forgotten_leave_nothing_behind():
     finally:
         tracemalloc.stop()
     assert after - before <= classes * (8 << 10)
+
+
+def test_scores_of_sets_of_nodes_and_by_extrema_are_bounded_by_their_bytes():
+    nodes, bound = 50_000, 32 << 20
+    sharing, shared = Sharing(), Shared(Cause.LABELS)
+    column = np.zeros(nodes)
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            passed = np.arange(nodes) % 101 != number
+            for plugin in range(20):
+                sharing.feasible(passed).keep(plugin, column.copy(), 1.0)
+            shared.keep(float(number), column.copy())
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept <= bound + 16 * column.nbytes + 100 * nodes
+    assert sharing.feasible(passed).scores
 
 
 def test_beyond_their_bytes_those_classes_are_kept_that_were_asked_for_last():
