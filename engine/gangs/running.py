@@ -95,7 +95,10 @@ class Gangs:
     def next(self) -> QueuedPod | None:
         """A member of another gang that was popped meanwhile: its turn is now."""
         queued, self._next = self._next, None
-        return queued if queued is not None and queued.pod.uid in self.queue else None
+        if queued is None or queued.pod.uid in self.queue:
+            return queued
+        self.queue.done(queued.pod.uid)  # it went while it waited for its turn
+        return None
 
     def begin(self, queued: QueuedPod) -> bool:
         """The pod was popped; False: it is to be scheduled like any other."""

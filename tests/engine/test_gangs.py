@@ -623,6 +623,20 @@ async def test_a_member_deleted_while_its_gang_is_being_tried():
 
 
 @in_a_loop
+async def test_a_member_deleted_while_another_gang_is_being_tried():
+    made = world()
+    for name in ("a", "b"):
+        pods = [member(made, name, number) for number in range(3)]
+    made.scheduler.schedule_one(made.queue.pop())
+    other = made.queue.pop()
+    assert other.pod.name.startswith("b-")
+    made.scheduler.schedule_one(other)
+    deleted(made, next(pod for pod in pods if pod.metadata.name == other.pod.name))
+    await made.turn()
+    assert other.pod.uid not in made.queue.uids()
+
+
+@in_a_loop
 async def test_a_node_that_goes_while_a_gang_is_being_tried_takes_no_member_of_a_whole_gang():
     made = world(nodes=("n1", "n2", "n3", "n4"))
     for number in range(3):
