@@ -14,7 +14,7 @@ import yaml
 
 from engine.cli.refusals import reported, written
 from engine.config import BerthDocument, ConfigError, SchedulerDocument, parse, settings_of
-from engine.plugins.conversions import Converted, convert
+from engine.conversions import Converted, convert
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
 from engine.policy.bundle import Refusal, compile_at_once, compile_settings, in_a_line

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
+from engine.conversions import convert
 from engine.framework.interface import Plugin
 from engine.plugins import out_of_tree
 from engine.plugins.balanced_allocation import BalancedAllocation, BalancedAllocationArgs
-from engine.plugins.conversions import convert
 from engine.plugins.default_binder import DefaultBinder
 from engine.plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
 from engine.plugins.dynamic_resources import DynamicResources
