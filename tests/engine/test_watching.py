@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from engine.cache.beside import FINISHED, HEARTBEATS, NOMINATED, PREVIOUS, QUEUE, TIMES
+from engine.cli import main as berth_main
 from engine.clock import SystemClock
 from engine.framework.podinfo import make_pod_info
 from engine.framework.snapshot import QueueTimes
@@ -416,6 +417,6 @@ def test_a_journal_holds_what_such_rules_read(tmp_path):
     run(main)
     journal = tmp_path / "journal.jsonl"
     journal.write_bytes(out.getvalue())
-    result = CliRunner().invoke(main, ["replay", str(journal)])
+    result = CliRunner().invoke(berth_main, ["replay", str(journal)])
     assert result.exit_code == 0, result.output
     assert "decisions replayed" in result.output
