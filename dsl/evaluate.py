@@ -49,11 +49,7 @@ class Understood(Struct, frozen=True):
 
 
 def understand(
-    parser: Parser,
-    text: str,
-    *,
-    declarations: str = "",
-    name: str = "expression",
+    parser: Parser, text: str, *, declarations: str = "", name: str = "expression"
 ) -> tuple[Understood | None, _Findings]:
     """Reads an expression; `declarations` are lines that it may use, each ends with a line end."""
     source, problems = read_source(name, declarations + text.rstrip())

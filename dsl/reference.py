@@ -243,8 +243,7 @@ _MEANINGS: Final[Mapping[type, Callable[[Any, View], Value]]] = {
     ),
     ir.Item: lambda _, view: view.item,
     ir.ItemAggregate: lambda node, view: _reduce(
-        node,
-        (replace(view, item=one) for one in (evaluate(node.items, view) or ())[: node.most]),
+        node, (replace(view, item=one) for one in (evaluate(node.items, view) or ())[: node.most])
     ),
     ir.Rank: _rank,
     ir.Coalesce: _first,

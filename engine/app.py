@@ -109,13 +109,7 @@ class Hooks(msgspec.Struct):
 class App:
     """One scheduler process."""
 
-    def __init__(
-        self,
-        options: RunOptions,
-        *,
-        clock: Clock,
-        hooks: Hooks | None = None,
-    ) -> None:
+    def __init__(self, options: RunOptions, *, clock: Clock, hooks: Hooks | None = None) -> None:
         """Makes the plugins of all profiles.
 
         Raises:
@@ -197,12 +191,7 @@ class App:
             self._front.joined(session, elector)
             gate = elector.gate
             statuses = KubePodStatusWriter(gate, wiring)
-            events = KubeEventSink(
-                gate,
-                wiring,
-                controller=self.settings.scheduler_name,
-                host=host,
-            )
+            events = KubeEventSink(gate, wiring, controller=self.settings.scheduler_name, host=host)
             whole = WholeObjects(gate.lane(Priority.BINDING))
             binder = ExtenderBinder(self._extenders, KubeBinder(gate), gate.may_write)
             self.scheduler = self._make_scheduler(
@@ -253,8 +242,7 @@ class App:
                     await asyncio.gather(self._confirmed(), statuses.flush(_HAND_OVER_SECONDS))
                     await elector.resign()
                 await asyncio.gather(
-                    statuses.flush(_FLUSH_SECONDS),
-                    events.flush(_FLUSH_SECONDS, _EVENTS_SECONDS),
+                    statuses.flush(_FLUSH_SECONDS), events.flush(_FLUSH_SECONDS, _EVENTS_SECONDS)
                 )
                 for task in running:
                     task.cancel()

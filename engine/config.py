@@ -45,12 +45,7 @@ SCHEDULER_API: Final = "kubescheduler.config.k8s.io/v1"
 BERTH_API: Final = "berth.dev/v1"
 DEFAULT_NAME: Final = "berth"
 _SHARE: Final = ("percentage_of_nodes_to_score",)
-_UNUSED: Final = (
-    "parallelism",
-    "enable_profiling",
-    "enable_contention_profiling",
-    *_SHARE,
-)
+_UNUSED: Final = ("parallelism", "enable_profiling", "enable_contention_profiling", *_SHARE)
 _UNUSED_OF_CLIENT: Final = ("accept_content_types", "content_type", "qps", "burst")
 """Fields that are read and checked, and do not act yet."""
 _UNIT: Final = matching(

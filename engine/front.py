@@ -107,11 +107,7 @@ class Front:
             Check("policies", self._no_rules),
             Check("shutdown", lambda: "the process is ending" if self.ending() else ""),
         )
-        checks = {
-            "livez": ping,
-            "healthz": ping + elects,
-            "readyz": ping + elects + ready,
-        }
+        checks = {"livez": ping, "healthz": ping + elects, "readyz": ping + elects + ready}
         pages = {
             "/metrics": Page(CONTENT_TYPE, lambda _: exposition(self.telemetry.families())),
             "/configz": Page(_JSON, lambda _: _json(configuration(self.settings))),

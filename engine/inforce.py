@@ -26,14 +26,7 @@ from engine.kube.keeper import MOST_BYTES, Keeper
 from engine.kube.resources import Resource, config_maps
 from engine.objects import ConfigMap, ObjectMeta
 from engine.policy import keeping
-from engine.policy.bundle import (
-    Bundle,
-    Refusal,
-    compile_settings,
-    file_of,
-    in_a_line,
-    together,
-)
+from engine.policy.bundle import Bundle, Refusal, compile_settings, file_of, in_a_line, together
 from engine.policy.findings import new_compiler
 from engine.policy.guard import Guard, Load
 from engine.policy.reloader import Kept, Listener, Reloader

@@ -78,10 +78,7 @@ class Records:
     """See the module. `placed` is an observer of decisions, `ended` of what became of bindings."""
 
     def __init__(
-        self,
-        rulers: Callable[[], Framework | Frameworks | None],
-        clock: Clock,
-        most: int = MOST,
+        self, rulers: Callable[[], Framework | Frameworks | None], clock: Clock, most: int = MOST
     ) -> None:
         """Keeps `most` records; `rulers` gives what has just decided."""
         self._rulers = rulers
@@ -212,11 +209,7 @@ def as_object(record: Record) -> dict[str, Any]:
 
 
 def _placed(record: Record) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "node": record.node,
-        "feasible": record.feasible,
-        "total": record.total,
-    }
+    told: dict[str, Any] = {"node": record.node, "feasible": record.feasible, "total": record.total}
     if record.outcome:
         why = {"why": record.outcome_why} if record.outcome_why else {}
         told["binding"] = {"outcome": record.outcome, **why}

@@ -149,10 +149,7 @@ LEADER: Final = Metric(
     "leader_election_master_status", _G, "1 while this replica holds the lease.", ("name",)
 )
 REQUESTS: Final = Metric(
-    "rest_client_requests_total",
-    _C,
-    "Requests to the API server.",
-    ("code", "method", "host"),
+    "rest_client_requests_total", _C, "Requests to the API server.", ("code", "method", "host")
 )
 REQUEST_SECONDS: Final = Metric(
     "rest_client_request_duration_seconds",
@@ -178,10 +175,7 @@ BUILD: Final = Metric("berth_build_info", _G, "1; the version is a label.", ("ve
 BUNDLE: Final = Metric("berth_policy_bundle_info", _G, "1 for the bundle in force.", ("bundle",))
 POLICIES_LOADED: Final = Metric("berth_policies", _G, "Policies in force.")
 POLICIES_REFUSED: Final = Metric(
-    "berth_policy_source_refused",
-    _G,
-    "1 while what the source holds is not in force.",
-    ("source",),
+    "berth_policy_source_refused", _G, "1 while what the source holds is not in force.", ("source",)
 )
 POLICIES_AWAITED: Final = Metric(
     "berth_policy_bundle_awaits", _G, "What a bundle waits for that reads what is not listed yet."

@@ -13,8 +13,5 @@ def examples(usual: int) -> int:
     return max(10, int(usual * float(os.environ.get("EFFORT", "0.2"))))
 
 
-EVERY: Final = (
-    pytest.param(16, id="some"),
-    pytest.param(1, id="all", marks=pytest.mark.slow),
-)
+EVERY: Final = (pytest.param(16, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow))
 """Steps through a long list: each sixteenth in `make check`, all in `make test`."""

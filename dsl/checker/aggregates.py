@@ -127,10 +127,7 @@ def _no_set(typer: Typer, over: s.Expr) -> Refused:
 
 
 def _over(
-    typer: Typer,
-    node: s.Aggregate,
-    of: Set,
-    parts: tuple[ir.Expr | None, ir.Expr | None],
+    typer: Typer, node: s.Aggregate, of: Set, parts: tuple[ir.Expr | None, ir.Expr | None]
 ) -> ir.Expr:
     """Returns the aggregate of a value and a condition, each of which may be left out."""
     read = [one for one in parts if one is not None]

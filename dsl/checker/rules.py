@@ -21,10 +21,7 @@ from dsl.reads import Reads
 from dsl.types import DURATION, NUMBER, PLAIN, SECONDS, Kind, Level
 
 MAX_WEIGHT: Final = 1_000_000.0
-_STATUS: Final = {
-    "unschedulable": "Unschedulable",
-    "unresolvable": "UnschedulableAndUnresolvable",
-}
+_STATUS: Final = {"unschedulable": "Unschedulable", "unresolvable": "UnschedulableAndUnresolvable"}
 _FULL: Final = 100.0
 
 #: What a statement is understood as, and the expressions in it.

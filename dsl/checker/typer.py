@@ -306,12 +306,7 @@ class Typer(Scope, kw_only=True):
     # ---- names
 
     def sample(
-        self,
-        entry: MetricEntry,
-        span: Span,
-        *,
-        age: bool = False,
-        pair: tuple[ir.Expr, ...] = (),
+        self, entry: MetricEntry, span: Span, *, age: bool = False, pair: tuple[ir.Expr, ...] = ()
     ) -> ir.Expr:
         """Returns a read of a metric with its default put in."""
         spec, name = entry.spec, entry.name

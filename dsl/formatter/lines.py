@@ -73,10 +73,7 @@ def _broken(line: _Line, width: int) -> list[_Line]:
     if rank == CLAUSE:
         return [_Line(head, line.indent, line.further), *(_start(one) for one in others)]
     deeper = min(line.further + STEP, _MAX_INDENT)
-    return [
-        _Line(head, line.indent, deeper),
-        *(_Line(one, line.further, deeper) for one in others),
-    ]
+    return [_Line(head, line.indent, deeper), *(_Line(one, line.further, deeper) for one in others)]
 
 
 def _full(line: _Line, places: Sequence[int], width: int) -> list[int]:

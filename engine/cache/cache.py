@@ -33,12 +33,7 @@ from engine.cache.objects import Objects, ObjectStore, TextOf
 from engine.cache.overlay import Moves, NodesOver, PodsOver
 from engine.cache.pods import PodTable
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import (
-    Cause,
-    QueueTimes,
-    Signals,
-    Waiting,
-)
+from engine.framework.snapshot import Cause, QueueTimes, Signals, Waiting
 from engine.objects import Namespace, Node, Pod
 
 LOG_ROWS: Final = 1 << 16

@@ -27,13 +27,7 @@ from dsl.source import SourceFile, Span, make_source
 from dsl.tenants import Tenant
 from engine.cli.formats import to_github, to_sarif
 from engine.cli.refusals import reported
-from engine.policy.findings import (
-    at_load,
-    installed,
-    new_compiler,
-    place_in,
-    without_policy,
-)
+from engine.policy.findings import at_load, installed, new_compiler, place_in, without_policy
 
 if TYPE_CHECKING:
     from engine.policy.bundle import CompileSettings

@@ -74,8 +74,5 @@ async def _up(
 
 def options_of(cluster: EmbeddedCluster, config_map: str) -> RunOptions:
     """For a scheduler on an embedded cluster, with the policies of a ConfigMap."""
-    berth = {
-        "policies": {"configMap": config_map},
-        "prometheus": {"url": cluster.prometheus_url},
-    }
+    berth = {"policies": {"configMap": config_map}, "prometheus": {"url": cluster.prometheus_url}}
     return RunOptions(Settings.model_validate({"berth": berth}), cluster.kubeconfig())

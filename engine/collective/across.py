@@ -24,15 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsl.collective import Evictions
-from engine.collective.victims import (
-    Budget,
-    Hunt,
-    Plans,
-    Together,
-    give_back,
-    protect,
-    without,
-)
+from engine.collective.victims import Budget, Hunt, Plans, Together, give_back, protect, without
 from engine.framework.interface import Room, Trial
 from engine.framework.snapshot import BoolColumn
 

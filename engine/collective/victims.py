@@ -330,11 +330,7 @@ def _at_once(plans: Plans, rooms: Rooms, quick: BoolColumn) -> list[IntColumn]:
 
 
 def _tell_rooms(
-    plans: Plans,
-    trial: Trial,
-    rooms: Rooms,
-    spare: Sequence[IntColumn],
-    some: NDArray[np.intp],
+    plans: Plans, trial: Trial, rooms: Rooms, spare: Sequence[IntColumn], some: NDArray[np.intp]
 ) -> None:
     """Why nothing helps: by the first filter that rejects the node without its pods."""
     others: Mapping[int, tuple[bool, tuple[str, ...]]] = {}

@@ -158,15 +158,9 @@ _LAYOUTS: dict[str, tuple[tuple[str, ...], Cells]] = {
         ("Name", "Ready", "Status", "Restarts", "Age", "IP*", "Node*", "Nominated Node*"),
         _pod,
     ),
-    "nodes": (
-        ("Name", "Status", "Roles", "Age", "Version", "Internal-IP*", "OS-Image*"),
-        _node,
-    ),
+    "nodes": (("Name", "Status", "Roles", "Age", "Version", "Internal-IP*", "OS-Image*"), _node),
     "events": (
-        (
-            *("Last Seen", "Type", "Reason", "Object", "Source*", "Message", "Count*"),
-            "Name*",
-        ),
+        (*("Last Seen", "Type", "Reason", "Object", "Source*", "Message", "Count*"), "Name*"),
         _event,
     ),
     "configmaps": (("Name", "Data", "Age"), _config_map),

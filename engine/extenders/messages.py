@@ -243,9 +243,7 @@ def victims_of(body: bytes) -> tuple[Question, dict[str, tuple[list[str], int]]]
     return Question(_pod_of(fields), list(found), None), found
 
 
-def _nodes_of(
-    fields: Mapping[str, msgspec.Raw],
-) -> tuple[list[str], dict[str, msgspec.Raw] | None]:
+def _nodes_of(fields: Mapping[str, msgspec.Raw]) -> tuple[list[str], dict[str, msgspec.Raw] | None]:
     """The names of the nodes that are named or sent, and what was sent of each."""
     names = _read(fields, "nodenames", _names)
     if names is not None:

@@ -249,11 +249,7 @@ class Asking:
         return frozenset(map(snapshot.nodes.name, result.rows))
 
     def scorings(
-        self,
-        pod: PodInfo,
-        snapshot: Snapshot,
-        versions: list[Depends],
-        key: Key | None = None,
+        self, pod: PodInfo, snapshot: Snapshot, versions: list[Depends], key: Key | None = None
     ) -> list[Scoring]:
         """Asks PreScore: those with a say, in order. What they depend on goes to `versions`.
 
@@ -287,11 +283,7 @@ class Asking:
         return found
 
     def keep_version(
-        self,
-        versions: list[Depends],
-        name: str,
-        version: Version,
-        snapshot: Snapshot,
+        self, versions: list[Depends], name: str, version: Version, snapshot: Snapshot
     ) -> None:
         """Remembers what of the cluster an answer depends on."""
         value = self.guard(name, "PreFilter", version, snapshot)

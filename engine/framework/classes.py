@@ -66,12 +66,7 @@ class Classes:
     """The classes of one profile, least recently used ones leave first."""
 
     def __init__(
-        self,
-        plugins: Sequence[tuple[str, Points]],
-        asking: Asking,
-        *,
-        seed: int,
-        most_bytes: int,
+        self, plugins: Sequence[tuple[str, Points]], asking: Asking, *, seed: int, most_bytes: int
     ) -> None:
         keyed = [(name, p) for name, p in plugins if p.filter or p.pre_filter or p.score]
         self._asking = asking

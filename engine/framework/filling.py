@@ -302,12 +302,7 @@ class Filling:
         keys.place.layout, keys.place.generation = snapshot.layout, snapshot.generation
 
     def _write(
-        self,
-        keys: KeyColumn,
-        snapshot: Snapshot,
-        rows: Rows,
-        passed: BoolColumn,
-        totals: Scores,
+        self, keys: KeyColumn, snapshot: Snapshot, rows: Rows, passed: BoolColumn, totals: Scores
     ) -> None:
         """The keys of all rows."""
         size, count = snapshot.nodes.size, len(passed)
@@ -575,12 +570,7 @@ class Filling:
         return totals
 
     def _baked(
-        self,
-        scoring: Scoring,
-        pod: PodInfo,
-        snapshot: Snapshot,
-        rows: Rows,
-        passed: BoolColumn,
+        self, scoring: Scoring, pod: PodInfo, snapshot: Snapshot, rows: Rows, passed: BoolColumn
     ) -> Scores | None:
         raw: Scores | None
         shared = scoring.shared

@@ -26,14 +26,7 @@ from engine.framework.effects import Effect, Emit, Patch
 from engine.framework.events import ClusterEvent, ClusterEventWithHint
 from engine.framework.gang import Membership
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import (
-    BoolColumn,
-    Cause,
-    IntColumn,
-    PodColumns,
-    Rows,
-    Snapshot,
-)
+from engine.framework.snapshot import BoolColumn, Cause, IntColumn, PodColumns, Rows, Snapshot
 from engine.framework.status import Status
 
 State = Any

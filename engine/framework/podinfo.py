@@ -83,13 +83,7 @@ class UnreadablePod(ValueError):  # noqa: N818 - what it is, not that it is an e
 class Readings:
     """What a pod asks for, worked out; one for all pods that ask for the same."""
 
-    __slots__ = (
-        "filter_requests",
-        "requests",
-        "requests_key",
-        "score_requests",
-        "sums",
-    )
+    __slots__ = ("filter_requests", "requests", "requests_key", "score_requests", "sums")
 
     def __init__(
         self, requests: Amounts, nonzero: Amounts, filtered: Amounts, scored: Amounts

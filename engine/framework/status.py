@@ -41,11 +41,7 @@ class Status:
     @property
     def rejected(self) -> bool:
         """True if the pod does not fit, as opposed to success or an error of ours."""
-        return self.code in (
-            Code.UNSCHEDULABLE,
-            Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
-            Code.PENDING,
-        )
+        return self.code in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING)
 
     def by(self, plugin: str) -> Status:
         """The same answer with its author."""

@@ -136,11 +136,7 @@ class Reflector(Generic[T]):
     """
 
     def __init__(
-        self,
-        client: KubeClient,
-        resource: Resource[T],
-        handler: Handler[T],
-        wiring: Wiring,
+        self, client: KubeClient, resource: Resource[T], handler: Handler[T], wiring: Wiring
     ) -> None:
         self._client = client
         self._resource = resource

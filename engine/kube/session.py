@@ -456,11 +456,7 @@ class Session:
 
     def _headers(self, body: bytes | _Fenced | None, kind: str) -> dict[str, str]:
         # As kube-scheduler does: no compression, it costs both sides more than the network saves.
-        headers = {
-            "Accept": JSON,
-            "Accept-Encoding": "identity",
-            "User-Agent": self._user_agent,
-        }
+        headers = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": self._user_agent}
         authorization = self._authorization()
         if authorization is not None:
             headers["Authorization"] = authorization

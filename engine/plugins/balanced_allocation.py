@@ -66,10 +66,7 @@ class BalancedAllocation:
     def points(self) -> Points:
         """Real requests count, those of the pod level included."""
         return Points(
-            class_key=_key,
-            pre_score=self._pre_score,
-            score=self._score,
-            score_row=self._score_row,
+            class_key=_key, pre_score=self._pre_score, score=self._score, score_row=self._score_row
         )
 
     def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:

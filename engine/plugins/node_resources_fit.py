@@ -81,8 +81,7 @@ class NodeResourcesFit:
         self._scorer = Scorer(strategy)
         self._shares = Shares()
         self._said = PreScoreResult(
-            state=Part.LEAST if strategy.is_default else None,
-            causes=Cause.POD | Cause.ALLOCATABLE,
+            state=Part.LEAST if strategy.is_default else None, causes=Cause.POD | Cause.ALLOCATABLE
         )
 
     name: Final = NAME

@@ -369,10 +369,7 @@ class PodTopologySpread:
             return SKIP_SCORE
         evenness = Evenness(spread, pod)
         return PreScoreResult(
-            state=evenness,
-            scope=Scope.ALL,
-            normalization=Normalization.CUSTOM,
-            grouped=evenness,
+            state=evenness, scope=Scope.ALL, normalization=Normalization.CUSTOM, grouped=evenness
         )
 
     # ---- hints -------------------------------------------------------------------------------

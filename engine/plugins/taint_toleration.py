@@ -135,9 +135,7 @@ def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
 def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
     """Never skipped; the fewer the better: 100 without any, 0 for the most."""
     return PreScoreResult(
-        causes=Cause.TAINTS,
-        shared=_key(pod, snapshot),
-        normalization=Normalization.BY_MAX_REVERSED,
+        causes=Cause.TAINTS, shared=_key(pod, snapshot), normalization=Normalization.BY_MAX_REVERSED
     )
 
 

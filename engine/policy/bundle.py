@@ -24,12 +24,7 @@ from dsl.tenants import Tenant
 from dsl.types import PLAIN, SECONDS
 from engine.collective.packing import at_once
 from engine.framework.profile import Profile
-from engine.policy.findings import (
-    at_load,
-    binders_of,
-    installed,
-    without_policy,
-)
+from engine.policy.findings import at_load, binders_of, installed, without_policy
 from engine.policy.preempting import preempts
 from engine.policy.sources import Texts
 

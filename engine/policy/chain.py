@@ -33,8 +33,7 @@ def frameworks_of(
         ValueError: see `Framework`.
     """
     enforced = sorted(
-        filter(None, map(in_force, bundle.plans)),
-        key=lambda plan: (plan.order, plan.name),
+        filter(None, map(in_force, bundle.plans)), key=lambda plan: (plan.order, plan.name)
     )
     policies = {plan.name: Weighted(plugin_of(plan, worlds), plan.weight) for plan in enforced}
 

@@ -91,11 +91,7 @@ class GangRules:
 
 
 def _membership(
-    rule: GangRule,
-    terms: GangTerms,
-    pod: PodInfo,
-    snapshot: Snapshot,
-    asked: tuple[Subject, World],
+    rule: GangRule, terms: GangTerms, pod: PodInfo, snapshot: Snapshot, asked: tuple[Subject, World]
 ) -> Membership:
     subject, world = asked
     name = gang_name(terms.key)

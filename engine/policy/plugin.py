@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 from dsl.plan import OF_NODES, FilterRule, Plan, RuleBase, ScoreRule, Stop, stop_by
 from dsl.reference import View
 from dsl.world import Parts
-from engine.framework.events import (
-    ClusterEventWithHint,
-)
+from engine.framework.events import ClusterEventWithHint
 from engine.framework.interface import (
     ALL_PASS,
     SILENT,
@@ -39,13 +37,7 @@ from engine.framework.snapshot import BoolColumn, Cause, QueueTimes, Rows, Snaps
 from engine.framework.status import Code, Status
 from engine.policy import gangs
 from engine.policy.acting import ActingRules, place_of, status_of
-from engine.policy.waking import (
-    causes_of,
-    is_of_version,
-    is_still,
-    of_pod_alone,
-    sorted_events,
-)
+from engine.policy.waking import causes_of, is_of_version, is_still, of_pod_alone, sorted_events
 from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, SnapshotWorld
 
 _R = TypeVar("_R", bound=RuleBase)
@@ -339,13 +331,7 @@ class PolicyPlugin:
             )
         return PreScoreResult(state=asked.scores, scope=Scope.ALL)
 
-    def _score(
-        self,
-        state: State,
-        pod: PodInfo,
-        snapshot: Snapshot,
-        rows: Rows,
-    ) -> Scores | None:
+    def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores | None:
         """The weighted mean of the rules that do not abstain, 0..100."""
         if not isinstance(rows, slice) and len(rows) == snapshot.nodes.size:
             # Rows ascend, so these are all: their columns need no copy.

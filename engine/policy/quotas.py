@@ -116,11 +116,7 @@ class Quota:
         return found
 
     def _are_of(
-        self,
-        owners: Collection[Key],
-        pods: PodColumns,
-        rows: NDArray[np.intp],
-        snapshot: Snapshot,
+        self, owners: Collection[Key], pods: PodColumns, rows: NDArray[np.intp], snapshot: Snapshot
     ) -> BoolColumn:
         """Which of some pods are of one of some owners."""
         owner = self.owner(snapshot)

@@ -18,13 +18,7 @@ from typing import Final
 from engine.clock import Clock
 from engine.policy.bundle import Bundle
 from engine.policy.reloader import Kept, Reloader
-from engine.policy.sources import (
-    ConfigMapSource,
-    SelectedSources,
-    Source,
-    Texts,
-    title_of,
-)
+from engine.policy.sources import ConfigMapSource, SelectedSources, Source, Texts, title_of
 from engine.policysections import PoliciesSection
 
 _LOG = logging.getLogger(__name__)

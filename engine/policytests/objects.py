@@ -87,12 +87,7 @@ _WIRES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
 
 
 _STRUCTS: Final[Mapping[str, type[msgspec.Struct]]] = MappingProxyType(
-    {
-        "namespace": Namespace,
-        "pdb": PodDisruptionBudget,
-        "group": PodGroup,
-        "quota": ElasticQuota,
-    }
+    {"namespace": Namespace, "pdb": PodDisruptionBudget, "group": PodGroup, "quota": ElasticQuota}
 )
 
 

@@ -15,25 +15,14 @@ from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, render
 from dsl.parser import Parser
 from dsl.plan import SortRule
-from dsl.policytest import (
-    NOT_FOUND,
-    Case,
-    Expected,
-    Suite,
-    read_suite,
-)
+from dsl.policytest import NOT_FOUND, Case, Expected, Suite, read_suite
 from dsl.source import MAX_BYTES, Span
 from engine.framework.runtime import PluginError
 from engine.policy.podreads import UnreadFieldError
 from engine.policytests.answers import Answers
 from engine.policytests.judging import CannotJudgeError, judge
 from engine.policytests.objects import FixtureError
-from engine.policytests.policies import (
-    Found,
-    Library,
-    Used,
-    unknown_parameter,
-)
+from engine.policytests.policies import Found, Library, Used, unknown_parameter
 from engine.policytests.rules import RuleCoverage, values_of_rules
 from engine.policytests.samples import unread_metrics
 from engine.policytests.scene import Scene

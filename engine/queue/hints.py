@@ -12,13 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 
-from engine.framework.events import (
-    ClusterEvent,
-    ClusterEventWithHint,
-    QueueingHint,
-    Resource,
-    Seen,
-)
+from engine.framework.events import ClusterEvent, ClusterEventWithHint, QueueingHint, Resource, Seen
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
 
@@ -44,9 +38,7 @@ class Registrations:
     """The plugins' registrations of one set of rules."""
 
     def __init__(
-        self,
-        hints: Mapping[str, Sequence[ClusterEventWithHint]],
-        snapshot: Callable[[], Snapshot],
+        self, hints: Mapping[str, Sequence[ClusterEventWithHint]], snapshot: Callable[[], Snapshot]
     ) -> None:
         self._snapshot = snapshot
         self._hints = {plugin: tuple(registered) for plugin, registered in hints.items()}

@@ -42,28 +42,14 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter, deque
-from collections.abc import (
-    Callable,
-    Collection,
-    Hashable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 from typing import Final, assert_never
 
 from engine.clock import Clock
 from engine.display import but_digits
-from engine.framework.events import (
-    EVERYTHING,
-    Action,
-    ClusterEvent,
-    Resource,
-    Seen,
-)
+from engine.framework.events import EVERYTHING, Action, ClusterEvent, Resource, Seen
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
 from engine.queue.asked import Asked

@@ -284,10 +284,7 @@ class SignalStore:
         return samples.match(answer, pause)
 
     def ingest(
-        self,
-        question: Question,
-        answer: Sequence[Series],
-        matched: Match | None = None,
+        self, question: Question, answer: Sequence[Series], matched: Match | None = None
     ) -> None:
         """Takes in an answer: who it does not name keeps the sample until it is stale.
 

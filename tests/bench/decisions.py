@@ -79,9 +79,7 @@ def new_classes(count: int) -> list[PodInfo]:
     """Every pod requests something else; half of them are nginx."""
     return [
         make_pod(
-            f"{('nginx', 'redis')[i % 2]}-{i}",
-            cpu=f"{50 + i % 100}m",
-            memory=f"{64 + i // 100}Mi",
+            f"{('nginx', 'redis')[i % 2]}-{i}", cpu=f"{50 + i % 100}m", memory=f"{64 + i // 100}Mi"
         )
         for i in range(count)
     ]
@@ -91,9 +89,7 @@ def hundred_classes(count: int) -> list[PodInfo]:
     """A hundred templates, interleaved; half of them are nginx."""
     return [
         make_pod(
-            f"{('nginx', 'redis')[i % 2]}-{i}",
-            cpu=f"{50 + i % 100}m",
-            memory=f"{64 + i % 100}Mi",
+            f"{('nginx', 'redis')[i % 2]}-{i}", cpu=f"{50 + i % 100}m", memory=f"{64 + i % 100}Mi"
         )
         for i in range(count)
     ]

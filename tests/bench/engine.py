@@ -85,9 +85,7 @@ class Berth:
         plugins = [one for one in default_plugins() if every or one.plugin.name in FIRST]
         self.framework = Framework(Profile("berth", tuple(plugins)))
         self.queue = SchedulingQueue(
-            clock=self.clock,
-            rules=rules_of(self.framework, self.snapshot),
-            snapshot=self.snapshot,
+            clock=self.clock, rules=rules_of(self.framework, self.snapshot), snapshot=self.snapshot
         )
 
     def snapshot(self) -> Any:
@@ -174,12 +172,7 @@ def measure(nodes: int, sizes: Sizes, *, every: bool, oracle: str | None = None)
 
 
 def _row(
-    nodes: int,
-    workload: str,
-    runs: list[tuple[float, float, float]],
-    *,
-    every: bool,
-    real: bool,
+    nodes: int, workload: str, runs: list[tuple[float, float, float]], *, every: bool, real: bool
 ) -> Row:
     ours, least, theirs = (1e6 * min(each) for each in zip(*runs, strict=True))
     return Row(nodes, workload, every, ours, least, ours / least, theirs if real else None)

@@ -180,9 +180,7 @@ def prometheus(prometheus_server: Prometheus) -> Iterator[Prometheus]:
     prometheus_server.exporter.clear()
 
 
-@pytest.fixture(
-    params=["embedded", pytest.param("real", marks=pytest.mark.cluster)],
-)
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])
 def api(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Wire]:
     """One client, first of the embedded cluster, then of the real API server."""
     with asyncio.Runner() as runner:

@@ -94,10 +94,7 @@ def test_a_pod_that_does_not_start_is_told_what_comes_nearest(cluster):
 
     told = json.loads(cluster.explained("node", "large", "--format", "json"))
     [waiting] = [one for one in told["pods"] if one["pod"] == f"{cluster.namespace}/web-next"]
-    assert (waiting["verdict"], waiting["nearly"]) == (
-        "cannot",
-        "would fit with 1600m more cpu",
-    )
+    assert (waiting["verdict"], waiting["nearly"]) == ("cannot", "would fit with 1600m more cpu")
 
 
 def test_a_pod_that_went_elsewhere_is_told_who_outvoted_the_policy(cluster):

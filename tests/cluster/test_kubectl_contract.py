@@ -115,7 +115,7 @@ def test_wrong_fields_are_told(run: Run) -> None:
 def test_tables_of_the_cluster(run: Run, api: Wire) -> None:
     api.create_node("kubectl-node")
     assert run("get", "node", "kubectl-node").splitlines()[0].split() == [
-        *("NAME", "STATUS", "ROLES", "AGE", "VERSION"),
+        *("NAME", "STATUS", "ROLES", "AGE", "VERSION")
     ]
     assert run("get", "namespace", "default").splitlines()[1].split()[:2] == ["default", "Active"]
     run("create", "-f", "-", stdin=CONFIG % "one")

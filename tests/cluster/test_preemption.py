@@ -43,10 +43,7 @@ class Cluster:
         body["spec"]["terminationGracePeriodSeconds"] = grace
         body["metadata"]["labels"] = labels or {}
         self._kubectl(
-            "create",
-            "-f",
-            "-",
-            stdin=yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", **body}),
+            "create", "-f", "-", stdin=yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", **body})
         )
 
     def deletes(self, name):

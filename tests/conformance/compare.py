@@ -59,10 +59,7 @@ def read(suite: str) -> Iterator[dict[str, Any]]:
 
 
 def check(
-    suite: str,
-    kinds: Sequence[str] = ("cycle", "hint", "preempt", "sequence"),
-    *,
-    every: int = 1,
+    suite: str, kinds: Sequence[str] = ("cycle", "hint", "preempt", "sequence"), *, every: int = 1
 ) -> Report:
     """Asks our side about every case of the suite that is of these kinds, or each so many."""
     report = Report(suite)
@@ -225,10 +222,7 @@ def compare_sequence(
 
 
 def compare_preempt(
-    case: Mapping[str, Any],
-    want: Mapping[str, Any],
-    got: Mapping[str, Any],
-    report: Report,
+    case: Mapping[str, Any], want: Mapping[str, Any], got: Mapping[str, Any], report: Report
 ) -> Iterator[Difference]:
     report.values += leaves(dict(want))
     yield from preempting.compare_preempt(dict(want), dict(got))

@@ -14,9 +14,7 @@ from engine.kube.resources import STRUCTS
 from engine.objects import Node, from_builtins
 from engine.quantity import parse
 
-CLUSTER_WIDE = {
-    *("PersistentVolume", "StorageClass", "CSINode", "CSIDriver", "VolumeAttachment"),
-}
+CLUSTER_WIDE = {*("PersistentVolume", "StorageClass", "CSINode", "CSIDriver", "VolumeAttachment")}
 Move = tuple[ClusterEvent, Seen, Seen]
 _ACTIONS = {"Add": Action.ADD, "Update": Action.UPDATE, "Delete": Action.DELETE}
 

@@ -36,11 +36,7 @@ HOST: Final = "kubernetes.io/hostname"
 PODS: Final = "/api/v1/namespaces/default/pods"
 QUIET_SECONDS: Final = 20.0
 """So long nothing has moved when a run is over: twice the longest wait between two tries."""
-EVICTED: Final = {
-    "type": "DisruptionTarget",
-    "status": "True",
-    "reason": "PreemptionByScheduler",
-}
+EVICTED: Final = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
 MORE: Final = 0.02
 """Of a kind's pods, and one: so many more may be pending than two runs of the other differ by."""
 

@@ -13,12 +13,7 @@ from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code
-from engine.plugins.default_preemption import (
-    DefaultPreemption,
-    best_of,
-    ineligible,
-    potential_rows,
-)
+from engine.plugins.default_preemption import DefaultPreemption, best_of, ineligible, potential_rows
 from tests.builders import Cache
 
 Answer = dict[str, Any]

@@ -144,8 +144,7 @@ def test_a_list_that_is_known_is_looked_at_to_its_end(words):
 
 
 @pytest.mark.parametrize(
-    "asked",
-    ["any(node.pods where it.name is a)", "max(node.gpu.free over nodes) > 1"],
+    "asked", ["any(node.pods where it.name is a)", "max(node.gpu.free over nodes) > 1"]
 )
 def test_each_list_has_the_limit_of_what_is_asked_of_its_items(asked):
     """One list, of which fewer items are looked at where each is asked of pods or nodes."""

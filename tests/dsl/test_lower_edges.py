@@ -7,17 +7,7 @@ import pytest
 
 from dsl.plan import stop_by
 from tests.dsl import oracle
-from tests.dsl.bothways import (
-    HEADER,
-    HOSTS,
-    SET,
-    SET_PAIRS,
-    passing,
-    plan_of,
-    raw,
-    same,
-    subject,
-)
+from tests.dsl.bothways import HEADER, HOSTS, SET, SET_PAIRS, passing, plan_of, raw, same, subject
 from tests.dsl.worlds import FakeWorld
 
 
@@ -133,10 +123,7 @@ ZONES = [
         ("sum(rtt(node.zone, it.label[app]) over region.pods)", [1.0, 7.0, 0.0, 0.0]),
         ("sum(rtt(node.zone, it.label[app]) over cluster.pods)", [2.0, 9.0, 0.0, 0.0]),
         ("sum(rtt(it.label[app], node.zone) over cluster.pods)", [14.0, 0.0, 0.0, 0.0]),
-        (
-            "sum(rtt(node.zone, it.label[app]) ?? 3 over region.pods)",
-            [7.0, 10.0, 0.0, 0.0],
-        ),
+        ("sum(rtt(node.zone, it.label[app]) ?? 3 over region.pods)", [7.0, 10.0, 0.0, 0.0]),
     ],
 )
 def test_a_metric_of_pairs_over_the_pods_of_a_domain(value, expected):
@@ -157,10 +144,7 @@ BETWEEN = {"rtt": {("a", "n0"): 4.0, ("b", "n1"): 6.0, ("c", "n1"): 50.0}}
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (
-            "count(cluster.pods where it.label[(it.name)] is present and it.gpu <= pod.gpu)",
-            2,
-        ),
+        ("count(cluster.pods where it.label[(it.name)] is present and it.gpu <= pod.gpu)", 2),
         ("sum(rtt(it.name, it.node) over cluster.pods where it.priority < pod.priority)", 10),
         ("sum(-it.priority over cluster.pods where it.priority < pod.priority)", -3),
     ],

@@ -292,10 +292,7 @@ def test_pods_on_their_way_to_a_node_count_before():
 
 def test_quotas_of_the_policy_itself():
     text = "quota: by pod.label[team] min cpu 4 max cpu 8 elastic"
-    pods = [
-        running(0, **{"label[team]": "x"}, **asks(6000.0)),
-        running(0, **asks(50000.0)),
-    ]
+    pods = [running(0, **{"label[team]": "x"}, **asks(6000.0)), running(0, **asks(50000.0))]
     world = FakeWorld(NODES, pods, tables={"nominated": []})
     y = pod(**{"label[team]": "y"}, **asks(3000.0))
     rule, use = use_of(text, y, world)
@@ -329,8 +326,7 @@ def test_a_resource_counts_where_a_quota_names_it():
 
 
 PODS = st.lists(
-    st.tuples(st.sampled_from(["a", "b", "none"]), st.integers(0, 9), st.integers(0, 3)),
-    max_size=8,
+    st.tuples(st.sampled_from(["a", "b", "none"]), st.integers(0, 9), st.integers(0, 3)), max_size=8
 )
 
 

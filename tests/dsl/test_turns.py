@@ -54,10 +54,7 @@ def turns(text):
         ("gate: 30s + now > time('2025-03-01T10:00:45Z')", 15.0),
         ("gate: 90s - (now - pod.created) < 30s", 40.0),
         ("gate: ((now - pod.queued_at) ?? (now - pod.created)) > 30s", 10.0),
-        (
-            "gate: (if pod.priority > 2 then now - pod.created else now - pod.queued_at) > 30s",
-            10.0,
-        ),
+        ("gate: (if pod.priority > 2 then now - pod.created else now - pod.queued_at) > 30s", 10.0),
         ("gate: now - pod.created in 30..60", 10.0),
         ("gate: now - pod.created in 5..60", 40.0),
         ("gate: now - pod.created > 20s", 0.0),

@@ -269,10 +269,7 @@ def test_one_line_says_where_and_what(line, said, refused):
             "profiles: [{plugins: {placementScore: {enabled: [{name: NodeResourcesFit}]}}}]",
             "profiles.0.plugins.placementScore: Berth has no plugins for groups of pods: its own",
         ),
-        (
-            "leaderElection: {leaderElect: 1s}",
-            "leaderElection.leaderElect: must be a valid bool",
-        ),
+        ("leaderElection: {leaderElect: 1s}", "leaderElection.leaderElect: must be a valid bool"),
         (
             "leaderElection: {leaseDuration: 10s}",
             "leaderElection: leaseDuration 10s must be longer than renewDeadline 10s",
@@ -285,10 +282,7 @@ def test_one_line_says_where_and_what(line, said, refused):
             "leaderElection: {leaseDuration: 10500ms}",
             "leaderElection: leaseDuration 10500ms must be in whole seconds",
         ),
-        (
-            "leaderElection: {resourceName: ''}",
-            "leaderElection.resourceName: must not be empty",
-        ),
+        ("leaderElection: {resourceName: ''}", "leaderElection.resourceName: must not be empty"),
         (
             "leaderElection: {resourceLock: endpoints}",
             "leaderElection.resourceLock: must be 'leases'",
@@ -391,10 +385,7 @@ def test_without_flags_the_file_holds(load_text):
 
 def test_flags_win_over_the_file(load_text):
     settings = flags(
-        load_text(ALL),
-        policies="rules",
-        scheduler_name="theirs",
-        prometheus_url="https://metrics",
+        load_text(ALL), policies="rules", scheduler_name="theirs", prometheus_url="https://metrics"
     )
     assert settings.scheduler_name == "theirs"
     assert (settings.berth.policies.dir, settings.berth.policies.config_map) == ("rules", None)

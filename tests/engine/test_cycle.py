@@ -138,9 +138,7 @@ def test_reasons_are_counted_by_the_first_plugin_that_rejects():
     cache.add_node(make_node("t", taints=[{"key": "a", "value": "", "effect": "NoSchedule"}]))
     cache.add_node(make_node("c", unschedulable=True))
     decision = decide(
-        make_pod("p", cpu="2"),
-        cache.snapshot(0.0),
-        Framework(Profile("berth", default_plugins())),
+        make_pod("p", cpu="2"), cache.snapshot(0.0), Framework(Profile("berth", default_plugins()))
     )
     assert decision.fit_error is not None
     assert decision.fit_error.message() == (

@@ -9,14 +9,7 @@ from engine.gangs.rescue import MOST_DOMAINS
 from engine.objects import PodDisruptionBudget, from_builtins
 from engine.queue import SubQueue
 from tests.builders import make_node
-from tests.engine.test_gangs import (
-    GANG,
-    condition,
-    deleted,
-    evicted,
-    gang,
-    member,
-)
+from tests.engine.test_gangs import GANG, condition, deleted, evicted, gang, member
 from tests.engine.test_preemption import being_deleted
 from tests.engine.test_scheduler import World, in_a_loop
 

@@ -594,10 +594,7 @@ def test_manifests_that_are_none(content, said):
     if said is None:
         assert node_of(thing('n from "n.yaml"'), lambda _: content).metadata.name == "n"
         return
-    with pytest.raises(
-        FixtureError,
-        match=said.replace("`", "."),
-    ):
+    with pytest.raises(FixtureError, match=said.replace("`", ".")):
         node_of(thing('n from "n.yaml"'), lambda _: content)
 
 

@@ -54,8 +54,7 @@ def cluster(*nodes):
 
 
 TWO = settings(
-    {"schedulerName": "a"},
-    {"schedulerName": "b", "pluginConfig": [GOLD, PACKS], "plugins": ALONE},
+    {"schedulerName": "a"}, {"schedulerName": "b", "pluginConfig": [GOLD, PACKS], "plugins": ALONE}
 )
 
 

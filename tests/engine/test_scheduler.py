@@ -1155,8 +1155,7 @@ class NotYet:
 
 @pytest.mark.parametrize("point", ["pre_filter", "filter", "permit"])
 @pytest.mark.parametrize(
-    ("code", "then"),
-    [(Code.PENDING, SubQueue.ACTIVE), (Code.UNSCHEDULABLE, SubQueue.BACKOFF)],
+    ("code", "then"), [(Code.PENDING, SubQueue.ACTIVE), (Code.UNSCHEDULABLE, SubQueue.BACKOFF)]
 )
 @in_a_loop
 async def test_who_is_pending_is_tried_without_a_backoff_when_what_it_waits_for_comes(

@@ -23,13 +23,7 @@ from engine.cycle import conclude
 from engine.evictions import going
 from engine.framework.decision import Placed
 from engine.framework.opinion import Opinion, Scored
-from engine.objects import (
-    ElasticQuota,
-    Namespace,
-    PersistentVolume,
-    StorageClass,
-    from_builtins,
-)
+from engine.objects import ElasticQuota, Namespace, PersistentVolume, StorageClass, from_builtins
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.signals.samples import Series
 from engine.signals.store import SignalStore

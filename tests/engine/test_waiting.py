@@ -170,10 +170,7 @@ async def test_members_of_a_group_wait_for_each_other_by_a_rule():
 @pytest.mark.parametrize(
     ("files", "binds"),
     [
-        (
-            {"p.policy": GO.replace("annotation go=yes", "label held")},
-            1,
-        ),
+        ({"p.policy": GO.replace("annotation go=yes", "label held")}, 1),
         ({"p.policy": "filter: node.ready or true\n"}, 1),
         ({}, 1),
         ({"p.policy": GO.replace("60s", "2m")}, 0),

@@ -15,13 +15,7 @@ from pydantic.alias_generators import to_camel
 from dsl.parser import Parser
 from engine import telemetry
 from engine.cli import main
-from engine.config import (
-    BerthDocument,
-    MetricSection,
-    SchedulerDocument,
-    Settings,
-    load,
-)
+from engine.config import BerthDocument, MetricSection, SchedulerDocument, Settings, load
 from engine.cycle import decide
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework

@@ -62,11 +62,7 @@ def check(
 @click.option("--tests", multiple=True, default=TESTS, hidden=True)
 @click.option("--equivalent", type=click.Path(path_type=Path), default=EQUIVALENT, hidden=True)
 def main(
-    files: tuple[str, ...],
-    argued: bool,
-    root: Path,
-    tests: tuple[str, ...],
-    equivalent: Path,
+    files: tuple[str, ...], argued: bool, root: Path, tests: tuple[str, ...], equivalent: Path
 ) -> None:
     root = root.resolve()
     usual = [str(one.relative_to(root)) for each in TARGETS for one in sorted(root.glob(each))]

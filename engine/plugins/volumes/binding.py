@@ -145,14 +145,10 @@ class VolumeBinding:
             AssumeObject(type(new).__name__, object_key(new.metadata), new) for _, new in changes
         ]
         wait = Await(
-            "volumes to be bound",
-            binding.check,
-            frozenset({CLAIMS, VOLUMES}),
-            self._timeout,
+            "volumes to be bound", binding.check, frozenset({CLAIMS, VOLUMES}), self._timeout
         )
         return Reserved(
-            effects=tuple(assumed),
-            pre_bind=(*[_patch(old, new) for old, new in changes], wait),
+            effects=tuple(assumed), pre_bind=(*[_patch(old, new) for old, new in changes], wait)
         )
 
 

@@ -127,10 +127,7 @@ class Pool(Generic[T]):
     """Objects of one class in order. One that is gone leaves its place empty."""
 
     def __init__(
-        self,
-        objects: Mapping[str, T],
-        describe: Callable[[str, T], Described],
-        words: Dictionary,
+        self, objects: Mapping[str, T], describe: Callable[[str, T], Described], words: Dictionary
     ) -> None:
         self._describe = describe
         described = {key: describe(key, one) for key, one in objects.items()}
@@ -145,11 +142,7 @@ class Pool(Generic[T]):
         self._trait_of = np.array([self._trait(one.traits) for one in each], dtype=np.intp)
 
     def first(
-        self,
-        least: int,
-        suits: Callable[[Any], bool],
-        reach: Reach,
-        avoid: Sequence[Chosen] = (),
+        self, least: int, suits: Callable[[Any], bool], reach: Reach, avoid: Sequence[Chosen] = ()
     ) -> Chosen:
         """(n,) the number of the first item not below `least` in order, whose traits suit."""
         good = np.array([suits(traits) for traits in self._traits], dtype=np.bool_)

@@ -18,12 +18,7 @@ from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Disk, Pod
 from engine.plugins.hints import gone, on
-from engine.plugins.volumes.attached import (
-    NodeVolumes,
-    concerns,
-    is_stored,
-    volumes_key,
-)
+from engine.plugins.volumes.attached import NodeVolumes, concerns, is_stored, volumes_key
 from engine.plugins.volumes.claims import CLAIMS, find_claim, is_one_of, named_claims, not_found
 from engine.plugins.volumes.csi_nodes import CsiNodes
 

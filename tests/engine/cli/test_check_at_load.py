@@ -184,10 +184,7 @@ def test_values_of_a_configuration_are_shown_there(file):
 
 def test_what_is_wrong_in_the_file_stays_there(file):
     file("rules/first.policy", "param n: number = 5 from 9 to 1\nprefer: node.pods.free > $n\n")
-    config = file(
-        "config.yaml",
-        CONFIG.partition("    first")[0] + "    first: {params: {n: 6}}\n",
-    )
+    config = file("config.yaml", CONFIG.partition("    first")[0] + "    first: {params: {n: 6}}\n")
     result = check("--config", config)
     assert re.findall(r"--> (\S+):\d+:\d+", result.stdout) == ["rules/first.policy"]
 

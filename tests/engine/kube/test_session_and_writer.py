@@ -24,22 +24,11 @@ from engine.framework.edge import Binder, BindOutcome, EffectWriter, PodStatusWr
 from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.kube.credentials import ProgramLimits
-from engine.kube.errors import (
-    ConfigError,
-    Expired,
-    Fenced,
-    Interrupted,
-    Timeout,
-    Unreachable,
-)
+from engine.kube.errors import ConfigError, Expired, Fenced, Interrupted, Timeout, Unreachable
 from engine.kube.gate import Gate, Priority
 from engine.kube.session import Session
 from engine.kube.wiring import Wiring
-from engine.kube.writer import (
-    KubeBinder,
-    KubeEffectWriter,
-    KubePodStatusWriter,
-)
+from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
 from engine.objects import Condition, ObjectMeta, Pod, PodStatus
 from engine.telemetry import Count, Telemetry
 from tests.cluster.certificates import Authority
@@ -364,10 +353,7 @@ class TestFence:
         async def run() -> None:
             async with serving(pod_json(), reply(200)) as script, session_to(script) as session:
                 gate = Gate(session, wiring(), may_write=lambda: False)
-                assert await KubeBinder(gate).resolve(BIND) == (
-                    B.REFUSED,
-                    "it is not bound",
-                )
+                assert await KubeBinder(gate).resolve(BIND) == (B.REFUSED, "it is not bound")
                 await gate.lane(Priority.LEASE).request("PUT", "/lease", body=b"{}")
                 assert script.calls == "GET PUT"
 

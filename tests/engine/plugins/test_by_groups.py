@@ -61,11 +61,7 @@ terms = st.fixed_dictionaries(
 )
 weighted = st.fixed_dictionaries({"weight": st.integers(1, 100), "podAffinityTerm": terms})
 sides = st.fixed_dictionaries(
-    {},
-    optional={
-        REQUIRED: st.lists(terms, max_size=2),
-        PREFERRED: st.lists(weighted, max_size=2),
-    },
+    {}, optional={REQUIRED: st.lists(terms, max_size=2), PREFERRED: st.lists(weighted, max_size=2)}
 )
 specs = st.fixed_dictionaries(
     {},

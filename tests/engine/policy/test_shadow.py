@@ -134,7 +134,7 @@ async def test_gates_permits_reserves_and_dry_runs_only_count():
         "permit: wait 60s until pod.annotation go=yes\n"
         "reserve: count(node.pods) < 1\n"
         "bind: dry run\n"
-        'prebind: label a.b/c = "d"\n',
+        'prebind: label a.b/c = "d"\n'
     )
     await made.places("a")
     tally = made.tally()
@@ -146,10 +146,7 @@ async def test_gates_permits_reserves_and_dry_runs_only_count():
 
 @in_a_loop
 async def test_what_is_known_is_told_soon_and_then_each_minute_if_it_has_changed():
-    made = Tried(
-        "mode: shadow\nfilter: node.label zone=z1\n",
-        "first: node.label zone=z3\n",
-    )
+    made = Tried("mode: shadow\nfilter: node.label zone=z1\n", "first: node.label zone=z3\n")
     await made.places("a")
     assert (made.told, made.shadow.due) == ([], 5.0)
     made.world.clock.advance(5.0)

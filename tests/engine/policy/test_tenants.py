@@ -179,10 +179,7 @@ def test_the_status_has_those_namespaces_whose_texts_are_refused():
     world = started({"team-a": {"a.policy": LABEL}, "team-b": {"b.policy": BROKEN * 200}})
     status = world.in_force.status(world.in_force.bundle)
     assert status["cluster"] == {"nodes": 3, "pods": 10}
-    assert [one["source"] for one in status["sources"]] == [
-        "ConfigMap berth-system/policies",
-        B,
-    ]
+    assert [one["source"] for one in status["sources"]] == ["ConfigMap berth-system/policies", B]
     assert (status["tenants"], status["tenantsRefused"], status["inForce"]) == (2, 1, ["own"])
     assert len(json.dumps(status)) < 3000
 

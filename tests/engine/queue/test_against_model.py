@@ -99,9 +99,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.model: dict[str, Model] = {}
         self.named = 0
         self.queue = SchedulingQueue(
-            clock=self.clock,
-            rules=Rules(self.by_priority, self.gate, self.hints),
-            snapshot=nothing,
+            clock=self.clock, rules=Rules(self.by_priority, self.gate, self.hints), snapshot=nothing
         )
 
     # ---- the rules in force
@@ -248,18 +246,9 @@ class QueueMachine(RuleBasedStateMachine):
             self.queue.done(queued.pod.uid)
             del self.model[queued.pod.uid]
 
-    @rule(
-        queued=consumes(flying),
-        plugins=REJECTING,
-        broken=BROKEN,
-        pending=st.booleans(),
-    )
+    @rule(queued=consumes(flying), plugins=REJECTING, broken=BROKEN, pending=st.booleans())
     def requeue(
-        self,
-        queued: QueuedPod | None,
-        plugins: frozenset[str],
-        broken: bool,
-        pending: bool,
+        self, queued: QueuedPod | None, plugins: frozenset[str], broken: bool, pending: bool
     ) -> None:
         if queued is None:
             return

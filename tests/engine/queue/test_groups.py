@@ -346,8 +346,4 @@ class Sleepers(RuleBasedStateMachine):
 
 
 TestSleepers = Sleepers.TestCase
-TestSleepers.settings = settings(
-    max_examples=examples(200),
-    stateful_step_count=30,
-    deadline=None,
-)
+TestSleepers.settings = settings(max_examples=examples(200), stateful_step_count=30, deadline=None)
