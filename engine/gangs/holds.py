@@ -21,7 +21,8 @@ from engine.framework.interface import Permitted
 from engine.framework.runtime import PluginError
 from engine.framework.status import Code, Status, unschedulable
 from engine.gangs.turn import Hold, Turn
-from engine.objects import GangFailure, Identity
+from engine.objects import Identity
+from engine.objects.workloads import GangFailure
 from engine.placement import Placement
 from engine.queue import SchedulingQueue
 from engine.waiting import Held

@@ -20,7 +20,7 @@ from engine.framework.effects import Patch
 from engine.framework.gang import Membership
 from engine.framework.podinfo import PodInfo
 from engine.inflight import InFlight, patch
-from engine.objects import GroupCondition, SchedulingPodGroup
+from engine.objects.workloads import GroupCondition, SchedulingPodGroup
 
 KIND: Final = "SchedulingPodGroup"
 SCHEDULED: Final = "PodGroupInitiallyScheduled"

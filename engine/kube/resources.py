@@ -10,19 +10,19 @@ import msgspec
 from engine.framework.events import Resource as Wakes
 from engine.kube.session import segment
 from engine.kube.sharing import PodSharing
-from engine.objects import (
-    ConfigMap,
+from engine.objects import ConfigMap, Identity, Namespace, Node, Pod
+from engine.objects.storage import (
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
-    ElasticQuota,
-    GangFailure,
-    Identity,
-    Namespace,
-    Node,
     PersistentVolume,
     PersistentVolumeClaim,
-    Pod,
+    StorageClass,
+    VolumeAttachment,
+)
+from engine.objects.workloads import (
+    ElasticQuota,
+    GangFailure,
     PodDisruptionBudget,
     PodGroup,
     ReplicaSet,
@@ -30,8 +30,6 @@ from engine.objects import (
     SchedulingPodGroup,
     Service,
     StatefulSet,
-    StorageClass,
-    VolumeAttachment,
 )
 from engine.ondemand import WORKLOADS, FinishedPod, Lease
 

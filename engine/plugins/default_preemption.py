@@ -29,7 +29,8 @@ from engine.framework.selectors import NOTHING, Selector, SelectorError, parse_s
 from engine.framework.snapshot import PodColumns, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
 from engine.framework.trials import nominated_node
-from engine.objects import LabelSelector, Pod, PodDisruptionBudget
+from engine.objects import LabelSelector, Pod
+from engine.objects.workloads import PodDisruptionBudget
 from engine.plugins.hints import on
 
 NAME: Final = "DefaultPreemption"

@@ -11,7 +11,7 @@ from dsl.types import MISSING
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import FloatColumn, Snapshot
 from engine.framework.workloads import top_owner
-from engine.objects import CSINode
+from engine.objects.storage import CSINode
 from engine.ondemand import Lease, Workload, scale_kind
 from engine.policy.podreads import epoch_seconds, number_of
 

@@ -23,7 +23,8 @@ from engine.framework.events import Action, ClusterEvent, QueueingHint, Resource
 from engine.framework.gang import Membership
 from engine.framework.podinfo import PODS, PodInfo, make_pod_info
 from engine.framework.snapshot import PodColumns, Snapshot
-from engine.objects import GangFailure, Pod, PodGroup
+from engine.objects import Pod
+from engine.objects.workloads import GangFailure, PodGroup
 from engine.policy.accounts import amounts_of
 from engine.policy.podreads import epoch_seconds, group_of, number_of
 

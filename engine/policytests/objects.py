@@ -25,18 +25,9 @@ from engine.framework.podinfo import (
     make_pod_info,
 )
 from engine.framework.workloads import TEMPLATES, pod_of_manifest, top_owner
-from engine.objects import (
-    CSINode,
-    ElasticQuota,
-    GangFailure,
-    Identity,
-    Namespace,
-    Node,
-    Pod,
-    PodDisruptionBudget,
-    PodGroup,
-    from_builtins,
-)
+from engine.objects import Identity, Namespace, Node, Pod, from_builtins
+from engine.objects.storage import CSINode
+from engine.objects.workloads import ElasticQuota, GangFailure, PodDisruptionBudget, PodGroup
 from engine.ondemand import WORKLOADS, FinishedPod, Lease, Workload, scale_kind
 from engine.policy.elsewhere import LEASES
 

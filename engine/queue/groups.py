@@ -11,10 +11,17 @@ the pods.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import islice
+from typing import Final
 
+from engine.display import but_digits
+from engine.framework.podinfo import PodInfo
 from engine.queue.heap import PodHeap
 from engine.queue.hints import Only
 from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey
+
+MOST_TOLD: Final = 256
+"""Pods whose owners are told what one of their class was rejected for."""
 
 
 class Group:
@@ -38,6 +45,18 @@ class Group:
         if queued is None or only is None or only(queued.pod):
             return queued
         return next((one for one in self.parked if only(one.pod)), None)
+
+    def news(self, rejected: QueuedPod, words: str) -> list[PodInfo]:
+        """The pods whose owners are to be told, too, why one of the group was rejected.
+
+        Where the words differ in digits only they are the same; `MOST_TOLD` pods at most. A pod
+        that is new speaks for itself alone: of a burst each might tell all before it.
+        """
+        words = but_digits(words)
+        if self.told == words or (self.told and rejected.rejections == 1):
+            return []
+        self.told = words
+        return [one.pod for one in islice(self.parked, MOST_TOLD) if one is not rejected]
 
 
 class Groups:

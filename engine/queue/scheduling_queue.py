@@ -44,11 +44,10 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import count
 from typing import Final, assert_never
 
 from engine.clock import Clock
-from engine.display import but_digits
 from engine.framework.events import EVERYTHING, Action, ClusterEvent, Resource, Seen
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
@@ -83,8 +82,6 @@ ASKING_SECONDS: Final = 0.002
 """How long hints are asked on end; what is left is asked in the next `flush`."""
 MOST_ASKING: Final = 256
 """Events that may wait to be asked about."""
-MOST_TOLD: Final = 256
-"""Pods whose owners are told what one of their class was rejected for."""
 
 _TELL_GATED_AGAIN: Final = 30.0
 
@@ -340,17 +337,9 @@ class SchedulingQueue:
         return True
 
     def alike(self, queued: QueuedPod, words: str) -> list[PodInfo]:
-        """Pods of the class of one that was rejected, whose owners were told of other reasons.
-
-        Where the words differ in digits only they are the same; `MOST_TOLD` pods at most. A pod
-        that is new speaks for itself alone: of a burst each might tell all before it.
-        """
+        """Pods of the class of one that was rejected, whose owners were told of other reasons."""
         group = self._parked.rejected.get(queued)
-        words = but_digits(words)
-        if group is None or group.told == words or (group.told and queued.rejections == 1):
-            return []
-        group.told = words
-        return [one.pod for one in islice(group.parked, MOST_TOLD) if one is not queued]
+        return [] if group is None else group.news(queued, words)
 
     def requeue_error(self, queued: QueuedPod) -> bool:
         """Something broke: the pod backs off and is tried again, whatever happens.

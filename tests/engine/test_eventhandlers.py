@@ -25,16 +25,9 @@ from engine.framework.events import (
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status
-from engine.objects import (
-    Namespace,
-    Node,
-    ObjectMeta,
-    PersistentVolume,
-    Pod,
-    Service,
-    ServiceSpec,
-    from_builtins,
-)
+from engine.objects import Namespace, Node, ObjectMeta, Pod, from_builtins
+from engine.objects.storage import PersistentVolume
+from engine.objects.workloads import Service, ServiceSpec
 from engine.queue import QueuedPod, Rules, SchedulingQueue, SubQueue
 from engine.telemetry import Count, Telemetry
 from tests.builders import Cache

@@ -12,7 +12,9 @@ from engine.cli.replay import frameworks_of
 from engine.config import Settings
 from engine.framework.events import Resource
 from engine.framework.runtime import Framework
-from engine.objects import PodGroup, SchedulingPodGroup, StorageClass, from_builtins
+from engine.objects import from_builtins
+from engine.objects.storage import StorageClass
+from engine.objects.workloads import PodGroup, SchedulingPodGroup
 from engine.queue import SubQueue
 from engine.simulate.journal import Recorder, replay
 from tests.builders import make_node

@@ -6,7 +6,8 @@ import pytest
 
 from engine.clock import ManualClock
 from engine.gangs.rescue import MOST_DOMAINS
-from engine.objects import PodDisruptionBudget, from_builtins
+from engine.objects import from_builtins
+from engine.objects.workloads import PodDisruptionBudget
 from engine.queue import SubQueue
 from tests.builders import make_node
 from tests.engine.test_gangs import GANG, condition, deleted, evicted, gang, member

@@ -16,7 +16,8 @@ import msgspec
 import pytest
 
 from engine.framework.events import Resource
-from engine.objects import ElasticQuota, Pod, from_builtins
+from engine.objects import Pod, from_builtins
+from engine.objects.workloads import ElasticQuota
 from engine.simulate.lab import Lab
 from tests.builders import make_node, pod_object
 from tests.effort import examples

@@ -15,7 +15,8 @@ from engine.framework.effects import AssumeObject, Await, Emit, Patch
 from engine.framework.interface import Points, PreBound, Reserved
 from engine.framework.profile import Weighted
 from engine.framework.status import Status, unschedulable
-from engine.objects import ObjectMeta, PersistentVolume, PersistentVolumeSpec
+from engine.objects import ObjectMeta
+from engine.objects.storage import PersistentVolume, PersistentVolumeSpec
 from engine.queue import SubQueue
 from tests.builders import Cache, default_plugins, make_pod, pod_object
 from tests.effort import examples

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from engine.framework.events import Resource
-from engine.objects import ElasticQuota, Namespace, from_builtins
+from engine.objects import Namespace, from_builtins
+from engine.objects.workloads import ElasticQuota
 from engine.queue import SubQueue
 from tests.builders import make_node, pod_object
 from tests.engine.policy.builders import chain

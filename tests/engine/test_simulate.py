@@ -23,7 +23,9 @@ from engine.cycle import conclude
 from engine.evictions import going
 from engine.framework.decision import Placed
 from engine.framework.opinion import Opinion, Scored
-from engine.objects import ElasticQuota, Namespace, PersistentVolume, StorageClass, from_builtins
+from engine.objects import Namespace, from_builtins
+from engine.objects.storage import PersistentVolume, StorageClass
+from engine.objects.workloads import ElasticQuota
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.signals.samples import Series
 from engine.signals.store import SignalStore

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from engine.collective.ranking import Ranking
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
-from engine.objects import PodDisruptionBudget, from_builtins
+from engine.objects import from_builtins
+from engine.objects.workloads import PodDisruptionBudget
 from engine.plugins.default_preemption import DefaultPreemption, best_of
 from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.effort import examples

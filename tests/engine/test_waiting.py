@@ -12,7 +12,9 @@ from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.interface import Permitted, Points, Reserved
 from engine.framework.profile import Weighted
 from engine.framework.status import Code, Status, unschedulable
-from engine.objects import PersistentVolume, PodGroup, from_builtins
+from engine.objects import from_builtins
+from engine.objects.storage import PersistentVolume
+from engine.objects.workloads import PodGroup
 from engine.queue import SubQueue
 from engine.telemetry import PERMIT_SECONDS, Count
 from engine.waiting import MOST_WAITING, TESTS_A_SLICE

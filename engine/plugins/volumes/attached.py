@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from engine.framework.interface import UNSHARED, State
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import IntColumn, Snapshot
-from engine.objects import PersistentVolumeClaim, Pod, Volume, VolumeAttachment
+from engine.objects import Pod, Volume
+from engine.objects.storage import PersistentVolumeClaim, VolumeAttachment
 from engine.plugins.volumes.claims import (
     CLAIMS,
     CLASSES,

@@ -31,7 +31,8 @@ from engine.framework.interface import (
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
-from engine.objects import (
+from engine.objects import object_key
+from engine.objects.storage import (
     ClaimReference,
     CSIDriver,
     CSINode,
@@ -39,7 +40,6 @@ from engine.objects import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
-    object_key,
 )
 from engine.plugins.allocation import ShapePoint, broken_line
 from engine.plugins.hints import changed, differs, on

@@ -13,7 +13,8 @@ from typing import Final
 from engine.framework.events import HintFn
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
-from engine.objects import PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, Volume
+from engine.objects import Pod, Volume
+from engine.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from engine.plugins.hints import now
 
 CLAIMS: Final = "PersistentVolumeClaim"

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from engine.framework.snapshot import BoolColumn, CodeColumn, IntColumn, Snapshot
-from engine.objects import CSINode
+from engine.objects.storage import CSINode
 from engine.plugins.volumes.migration import MIGRATED
 
 CSI_NODES: Final = "CSINode"

@@ -17,7 +17,8 @@ from engine.framework.interface import SKIP_FILTER, Points, PreFilterResult, Sta
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
-from engine.objects import CSINode, Pod, VolumeAttachment
+from engine.objects import Pod
+from engine.objects.storage import CSINode, VolumeAttachment
 from engine.plugins.hints import changed, gone, on, placed
 from engine.plugins.volumes.attached import (
     KINDS,

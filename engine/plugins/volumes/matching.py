@@ -18,16 +18,13 @@ from numpy.typing import NDArray
 from engine.framework.interface import Scores, StatusGroups
 from engine.framework.snapshot import BoolColumn, IntColumn, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
-from engine.objects import (
+from engine.objects import Node, ObjectMeta, Quantity, ResourceList
+from engine.objects.storage import (
     CSIStorageCapacity,
-    Node,
-    ObjectMeta,
     PersistentVolume,
     PersistentVolumeClaim,
     PersistentVolumeClaimSpec,
     PersistentVolumeSpec,
-    Quantity,
-    ResourceList,
     StorageClass,
 )
 from engine.plugins.node_selector import Selector

@@ -16,14 +16,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from engine.objects import (
-    Disk,
-    DiskSources,
-    NodeSelector,
-    NodeSelectorTerm,
-    PersistentVolume,
-    SelectorRequirement,
-)
+from engine.objects import Disk, DiskSources, NodeSelector, NodeSelectorTerm, SelectorRequirement
+from engine.objects.storage import PersistentVolume
 
 MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 ZONE: Final = "topology.kubernetes.io/zone"

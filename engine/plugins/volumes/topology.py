@@ -15,13 +15,8 @@ from typing import Final
 import numpy as np
 
 from engine.framework.snapshot import BoolColumn, CodeColumn, Rows, Snapshot, label_column
-from engine.objects import (
-    LabelSelector,
-    NodeSelector,
-    NodeSelectorTerm,
-    SelectorRequirement,
-    TopologyTerm,
-)
+from engine.objects import LabelSelector, NodeSelector, NodeSelectorTerm, SelectorRequirement
+from engine.objects.storage import TopologyTerm
 from engine.plugins.node_selector import Selector, parse_selector
 
 _OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})

@@ -14,7 +14,7 @@ from engine.framework.interface import SKIP_FILTER, Points, PreFilterResult, Sta
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Cause, Rows, Snapshot, label_column
 from engine.framework.status import Status, unresolvable
-from engine.objects import PersistentVolume, StorageClass
+from engine.objects.storage import PersistentVolume, StorageClass
 from engine.plugins.hints import differs, now, on
 from engine.plugins.volumes.attached import is_stored, volumes_key
 from engine.plugins.volumes.claims import (

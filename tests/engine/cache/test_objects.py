@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from engine.cache.objects import ObjectStore
-from engine.objects import ObjectMeta, PersistentVolume, PersistentVolumeSpec, object_key
+from engine.objects import ObjectMeta, object_key
+from engine.objects.storage import PersistentVolume, PersistentVolumeSpec
 
 NAMES = st.sampled_from(["a", "b", "c"])
 CLASSES = st.sampled_from(["fast", "slow", ""])

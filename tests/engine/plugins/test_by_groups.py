@@ -17,7 +17,8 @@ from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework, Unfit
 from engine.framework.status import Status
-from engine.objects import Namespace, Service, from_builtins
+from engine.objects import Namespace, from_builtins
+from engine.objects.workloads import Service
 from engine.plugins import groups, inter_pod_affinity, pod_topology_spread
 from engine.plugins.registry import make_plugin
 from tests.builders import Cache, default_plugins, make_node, make_pod, pod_object

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from engine.framework.podinfo import PodInfo
-from engine.objects import (
+from engine.objects import from_builtins
+from engine.objects.storage import (
     CSINode,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
     VolumeAttachment,
-    from_builtins,
 )
 from tests.builders import Cache, make_node, make_pod
 

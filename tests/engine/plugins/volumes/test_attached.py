@@ -6,7 +6,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from engine.objects import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+from engine.objects.storage import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from engine.plugins.volumes.attached import NodeVolumes
 from engine.plugins.volumes.csi_nodes import CsiNodes
 from tests.builders import make_node

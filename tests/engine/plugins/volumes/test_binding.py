@@ -13,15 +13,8 @@ from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.framework.status import Code
-from engine.objects import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    DiskSources,
-    LabelSelector,
-    PersistentVolume,
-    from_builtins,
-)
+from engine.objects import DiskSources, LabelSelector, from_builtins
+from engine.objects.storage import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolume
 from engine.plugins.profiles import make_profile
 from engine.plugins.registry import make_plugin
 from engine.plugins.volumes.migration import csi_affinity, csi_handle, migration_of

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.objects import PersistentVolume
+from engine.objects.storage import PersistentVolume
 from engine.plugins.volumes.matching import Storage
 from engine.plugins.volumes.topology import Reach, of_volume
 from tests.effort import examples

@@ -1,6 +1,7 @@
 """API objects as the engine reads them: JSON bytes in, frozen structs with the fields we use out.
 
-Nothing here decides anything. A field that no room reads is not decoded: a pod of 6 KB costs about
+Nothing here decides anything. Pods, nodes and what all objects share stand here, the others by what
+they are about beside it. A field that no room reads is not decoded: a pod of 6 KB costs about
 5 microseconds and half a kilobyte. Lists and maps may be `null` on the wire, so they are optional
 here and readers write `x or ()`.
 """
@@ -57,7 +58,7 @@ class Known(Part, frozen=True):
     metadata: Identity = Identity()
 
 
-class _Object(Part, frozen=True):
+class Described(Part, frozen=True):
     """An object with all of its metadata that is read of any."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -340,7 +341,7 @@ class PodStatus(Part, frozen=True):
     resources: ResourceRequirements | None = None
 
 
-class Pod(_Object, frozen=True):
+class Pod(Described, frozen=True):
     """A pod."""
 
     spec: PodSpec = PodSpec()
@@ -398,14 +399,14 @@ class NodeStatus(Part, frozen=True):
     images: list[ContainerImage] | None = None
 
 
-class Node(_Object, frozen=True):
+class Node(Described, frozen=True):
     """A node."""
 
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 
-class Namespace(_Object, frozen=True):
+class Namespace(Described, frozen=True):
     """A namespace, read for its labels and annotations."""
 
 
@@ -416,306 +417,7 @@ class LabelSelector(Part, frozen=True):
     match_expressions: list[SelectorRequirement] | None = None
 
 
-class ServiceSpec(Part, frozen=True):
-    """`spec` of a service."""
-
-    selector: dict[str, str] | None = None
-
-
-class Service(Known, frozen=True):
-    """A service, read for the pods that it selects."""
-
-    spec: ServiceSpec = ServiceSpec()
-
-
-class ReplicationController(Known, frozen=True):
-    """A replication controller, read for the pods that it selects."""
-
-    spec: ServiceSpec = ServiceSpec()
-
-
-class WorkloadSpec(Part, frozen=True):
-    """`spec` of a workload, as far as it is read."""
-
-    selector: LabelSelector | None = None
-
-
-class ReplicaSet(Known, frozen=True):
-    """A replica set, read for the pods that it selects."""
-
-    spec: WorkloadSpec = WorkloadSpec()
-
-
-class StatefulSet(Known, frozen=True):
-    """A stateful set, read for the pods that it selects."""
-
-    spec: WorkloadSpec = WorkloadSpec()
-
-
-class PodDisruptionBudgetStatus(Part, frozen=True):
-    """`status` of a budget; `disrupted_pods` are those whose eviction was allowed already."""
-
-    disruptions_allowed: int = 0
-    disrupted_pods: dict[str, str | None] | None = None
-
-
-class PodDisruptionBudget(Known, frozen=True):
-    """How many of the pods that it selects may be evicted."""
-
-    spec: WorkloadSpec = WorkloadSpec()
-    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
-
-
-class ElasticQuotaSpec(Part, frozen=True):
-    """`spec` of a quota: what the pods of its namespace are guaranteed, and may use at most."""
-
-    min: ResourceList | None = None
-    max: ResourceList | None = None
-
-
-class ElasticQuota(Known, frozen=True):
-    """scheduling.x-k8s.io/v1alpha1: a namespace's quota that others may borrow from."""
-
-    spec: ElasticQuotaSpec = ElasticQuotaSpec()
-
-
-class PodGroupSpec(Part, frozen=True):
-    """`spec` of a PodGroup of scheduling.x-k8s.io."""
-
-    min_member: int | None = None
-    min_resources: ResourceList | None = None
-    schedule_timeout_seconds: int | None = None
-
-
-class PodGroup(_Object, frozen=True):
-    """A group of pods, of the CRD that the scheduler-plugins project has."""
-
-    spec: PodGroupSpec = PodGroupSpec()
-
-    @property
-    def minimum(self) -> int | None:
-        """How many of its pods start together."""
-        return self.spec.min_member
-
-    @property
-    def timeout_seconds(self) -> int | None:
-        """How long they wait for each other."""
-        return self.spec.schedule_timeout_seconds
-
-
-class GroupCondition(Condition, frozen=True):
-    """A condition of a PodGroup of Kubernetes itself."""
-
-    observed_generation: int | None = None
-
-
-class GangSchedulingPolicy(Part, frozen=True):
-    """How many pods of a group start together."""
-
-    min_count: int | None = None
-
-
-class PodGroupSchedulingPolicy(Part, frozen=True):
-    """`spec.schedulingPolicy` of a group: without `gang` its pods start one by one."""
-
-    gang: GangSchedulingPolicy | None = None
-
-
-class TopologyConstraint(Part, frozen=True):
-    """A label of nodes: the pods of a group have all one value of it."""
-
-    key: str = ""
-
-
-class PodGroupSchedulingConstraints(Part, frozen=True):
-    """`spec.schedulingConstraints` of a group; the API takes one of topology at most."""
-
-    topology: list[TopologyConstraint] | None = None
-
-
-class SchedulingPodGroupSpec(Part, frozen=True):
-    """`spec` of a PodGroup of scheduling.k8s.io."""
-
-    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
-    scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
-
-
-class SchedulingPodGroupStatus(Part, frozen=True):
-    """`status` of a PodGroup of scheduling.k8s.io."""
-
-    conditions: list[GroupCondition] | None = None
-
-
-class SchedulingPodGroup(_Object, frozen=True):
-    """A PodGroup of Kubernetes itself (scheduling.k8s.io), which a Workload may have made."""
-
-    spec: SchedulingPodGroupSpec = SchedulingPodGroupSpec()
-    status: SchedulingPodGroupStatus = SchedulingPodGroupStatus()
-
-    @property
-    def topology_key(self) -> str | None:
-        """The label by which its pods are together; None: they need not be."""
-        topology = self.spec.scheduling_constraints.topology
-        return topology[0].key if topology else None
-
-    @property
-    def minimum(self) -> int | None:
-        """How many of its pods start together: one, where they need not."""
-        gang = self.spec.scheduling_policy.gang
-        return 1 if gang is None else gang.min_count
-
-    @property
-    def timeout_seconds(self) -> int | None:
-        """It has none."""
-        return None
-
-
-class GangFailure(Known, frozen=True):
-    """Our own word, of no API: when a gang, named as it is told by, failed last (epoch seconds)."""
-
-    at: float = 0.0
-
-
-class ClaimReference(Part, frozen=True):
-    """The claim that a persistent volume is meant for."""
-
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-
-
-class VolumeNodeAffinity(Part, frozen=True):
-    """The nodes from which a persistent volume can be reached."""
-
-    required: NodeSelector | None = None
-
-
-class PersistentVolumeSpec(DiskSources, frozen=True):
-    """`spec` of a persistent volume."""
-
-    capacity: ResourceList | None = None
-    access_modes: list[str] | None = None
-    claim_ref: ClaimReference | None = None
-    storage_class_name: str = ""
-    volume_mode: str | None = None
-    volume_attributes_class_name: str | None = None
-    node_affinity: VolumeNodeAffinity | None = None
-
-
-class PersistentVolumeStatus(Part, frozen=True):
-    """`status` of a persistent volume or claim."""
-
-    phase: str = ""
-
-
-class PersistentVolume(_Object, frozen=True):
-    """A persistent volume."""
-
-    spec: PersistentVolumeSpec = PersistentVolumeSpec()
-    status: PersistentVolumeStatus = PersistentVolumeStatus()
-
-
-class PersistentVolumeClaimSpec(Part, frozen=True):
-    """`spec` of a claim."""
-
-    access_modes: list[str] | None = None
-    selector: LabelSelector | None = None
-    resources: ResourceRequirements | None = None
-    volume_name: str = ""
-    storage_class_name: str | None = None
-    volume_mode: str | None = None
-    volume_attributes_class_name: str | None = None
-
-
-class PersistentVolumeClaim(_Object, frozen=True):
-    """A claim on storage."""
-
-    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
-    status: PersistentVolumeStatus = PersistentVolumeStatus()
-
-
-class TopologyTerm(Part, frozen=True):
-    """Requirements that are AND-ed: labels with one of some values each, without an operator."""
-
-    match_label_expressions: list[SelectorRequirement] | None = None
-
-
-class StorageClass(_Object, frozen=True):
-    """How volumes of a class come to be; `allowed_topologies` are OR-ed."""
-
-    provisioner: str = ""
-    volume_binding_mode: str | None = None
-    allowed_topologies: list[TopologyTerm] | None = None
-
-
-class VolumeNodeResources(Part, frozen=True):
-    """How many volumes of a driver a node can have."""
-
-    count: int | None = None
-
-
-class CSINodeDriver(Part, frozen=True):
-    """A driver on a node."""
-
-    name: str = ""
-    allocatable: VolumeNodeResources | None = None
-
-
-class CSINodeSpec(Part, frozen=True):
-    """`spec` of a CSINode."""
-
-    drivers: list[CSINodeDriver] | None = None
-
-
-class CSINode(_Object, frozen=True):
-    """The storage drivers of the node of that name."""
-
-    spec: CSINodeSpec = CSINodeSpec()
-
-
-class CSIDriverSpec(Part, frozen=True):
-    """`spec` of a CSIDriver."""
-
-    storage_capacity: bool | None = None
-    prevent_pod_scheduling_if_missing: bool | None = None
-
-
-class CSIDriver(Known, frozen=True):
-    """What a storage driver does."""
-
-    spec: CSIDriverSpec = CSIDriverSpec()
-
-
-class CSIStorageCapacity(Known, frozen=True):
-    """How much storage of a class can be made for a part of the nodes."""
-
-    node_topology: LabelSelector | None = None
-    storage_class_name: str = ""
-    capacity: Quantity | None = None
-    maximum_volume_size: Quantity | None = None
-
-
-class VolumeAttachmentSource(Part, frozen=True):
-    """What is attached: a persistent volume by name; one of a pod's own is not read."""
-
-    persistent_volume_name: str | None = None
-
-
-class VolumeAttachmentSpec(Part, frozen=True):
-    """`spec` of an attachment."""
-
-    attacher: str = ""
-    node_name: str = ""
-    source: VolumeAttachmentSource = VolumeAttachmentSource()
-
-
-class VolumeAttachment(Known, frozen=True):
-    """A volume that is or will be attached to a node."""
-
-    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
-
-
-class ConfigMap(_Object, frozen=True):
+class ConfigMap(Described, frozen=True):
     """A ConfigMap, read as a source of policies."""
 
     data: dict[str, str] | None = None
