@@ -1,7 +1,6 @@
-"""Which node a label of a series means: names, host names and addresses in, slots out.
+"""Which node a label of a series means: names, host names and addresses in, a node's name out.
 
-Knows nothing of metrics. A slot is a node's place in the arrays of this room; unlike rows of the
-node table it stays when the table changes. Reading (`find`) is safe from another thread.
+Knows nothing of metrics. Reading (`find`) is safe from another thread.
 """
 
 from __future__ import annotations
@@ -13,84 +12,61 @@ from engine.signals.spec import DOMAIN_LABELS
 
 _HOSTNAME_LABEL = "kubernetes.io/hostname"
 _ADDRESSES = frozenset({"InternalIP", "Hostname", "InternalDNS"})
+_Known = tuple[tuple[str, ...], tuple[str | None, ...]]
+"""Other names of a node, and in which zone, region and rack it is."""
 
 
 class NodeDirectory:
-    """Slots of nodes by any of their names; `version` counts changes."""
+    """Nodes by any of their names; `version` counts changes."""
 
     def __init__(self) -> None:
-        self._slots: dict[str, int] = {}
-        self._others: dict[str, int] = {}
-        self._aliases: dict[str, tuple[str, ...]] = {}
-        self._domains: dict[str, tuple[str | None, ...]] = {}
-        self._free: list[int] = []
+        self._nodes: dict[str, _Known] = {}
+        self._aliases: dict[str, str] = {}
         self.version = 0
-        self.capacity = 0
-        """Slots ever used: what arrays must hold."""
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._nodes)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._nodes
 
     def names(self) -> Iterable[str]:
         """The names of all nodes."""
-        return self._slots.keys()
-
-    def slot(self, name: str) -> int:
-        """The slot of the node of that name, -1 if there is none."""
-        return self._slots.get(name, -1)
+        return self._nodes.keys()
 
     def domains(self, of: str) -> Iterable[str | None]:
         """In which zone, region or rack each node is."""
         place = tuple(DOMAIN_LABELS).index(of)
-        return (one[place] for one in self._domains.values())
+        return (domains[place] for _, domains in self._nodes.values())
 
     def put(self, node: Node) -> None:
         """A node is there, or its names or domains may have changed."""
-        name = node.metadata.name
-        aliases = tuple(_aliases(node))
-        labels = node.metadata.labels or {}
-        domains = tuple(map(labels.get, DOMAIN_LABELS.values()))
-        slot = self._slots.get(name)
-        if slot is not None and (self._aliases[name], self._domains[name]) == (aliases, domains):
+        name, labels = node.metadata.name, node.metadata.labels or {}
+        known = tuple(_aliases(node)), tuple(map(labels.get, DOMAIN_LABELS.values()))
+        if self._nodes.get(name) == known:
             return
-        self._domains[name] = domains
-        if slot is None:
-            slot = self._free.pop() if self._free else self.capacity
-            self.capacity = max(self.capacity, slot + 1)
-            self._slots[name] = slot
-        else:
-            self._drop_aliases(name, slot)
-        self._aliases[name] = aliases
-        for alias in aliases:
-            self._others.setdefault(alias, slot)
+        self.remove(name)
+        self._nodes[name] = known
+        for alias in known[0]:
+            self._aliases.setdefault(alias, name)
         self.version += 1
 
-    def remove(self, name: str) -> int:
-        """A node is gone; returns the slot it had, which may be used again, or -1."""
-        slot = self._slots.pop(name, -1)
-        if slot >= 0:
-            self._drop_aliases(name, slot)
-            del self._aliases[name], self._domains[name]
-            self._free.append(slot)
-            self.version += 1
-        return slot
+    def remove(self, name: str) -> None:
+        """A node is gone; nothing happens if it was not there."""
+        if name not in self._nodes:
+            return
+        for alias in self._nodes.pop(name)[0]:
+            if self._aliases.get(alias) == name:
+                del self._aliases[alias]
+        self.version += 1
 
-    def find(self, text: str) -> int:
-        """The slot of the node that `text` means, a port at its end left aside; -1 if none."""
-        slot = self._exact(text)
-        if slot >= 0:
-            return slot
-        host = without_port(text)
-        return self._exact(host) if host != text else -1
-
-    def _exact(self, text: str) -> int:
-        slot = self._slots.get(text)
-        return slot if slot is not None else self._others.get(text, -1)
-
-    def _drop_aliases(self, name: str, slot: int) -> None:
-        for alias in self._aliases[name]:
-            if self._others.get(alias) == slot:
-                del self._others[alias]
+    def find(self, text: str) -> str | None:
+        """The name of the node that `text` means, a port at its end left aside."""
+        for one in (text, without_port(text)):
+            name = one if one in self._nodes else self._aliases.get(one)
+            if name is not None:
+                return name
+        return None
 
 
 def _aliases(node: Node) -> Iterable[str]:

@@ -1,15 +1,14 @@
-"""Samples kept by slot, and slots by what the series of an answer are of: answers in, values out.
+"""Samples by whose they are: answers of a source in, values and columns of values out.
 
-Nodes have many names, so their slots are those of `NodeDirectory`. All else is found by the texts
-of its labels: one for a domain, a namespace, a workload or a pod, two for a pair. There may be as
-many pairs as the square of the nodes, so that nothing here goes through them one by one but the
-thread that reads an answer.
+Everything is found by texts: one for a node (which has many names, so that `NodeDirectory` says
+which), a domain, a namespace, a workload or a pod, two for a pair. There may be as many pairs as
+the square of the nodes, so that nothing here goes through them one by one but the thread that reads
+an answer.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -19,17 +18,18 @@ from numpy.typing import NDArray
 
 from engine.framework.snapshot import CodeColumn, Dictionary, FloatColumn
 from engine.signals.directory import NodeDirectory
-from engine.signals.spec import CLUSTER, PAIR, Question
+from engine.signals.spec import CLUSTER, NODE, PAIR, Question
 
 Key = tuple[str, ...]
 """Whose a value is: nobody's for the cluster, a domain or namespace, namespace and name, a pair."""
 Slots = NDArray[np.int64]
+"""Places in the arrays of a metric's samples, -1 for none."""
 Pause = Callable[[], None]
 
 _PAUSE_EVERY: Final = 256
 _NAMED: Final = frozenset({"workload", "pod"})
 _BESIDE: Final = 20_000
-"""Samples that the newest answer does not have are kept beside it."""
+"""Samples that the newest answer does not have are kept beside it; of nodes all there are."""
 _LEFT_KEPT: Final = 20_000
 _NAN: Final = math.nan
 _HALF: Final = 32
@@ -47,11 +47,11 @@ class Series(NamedTuple):
 class Match(msgspec.Struct, frozen=True):
     """An answer with its series assigned, as long as the `basis` is what it was.
 
-    Of nodes `keys` are slots, and `left` series that name none. Of all else they are numbers of
-    texts, a pair's left one in the upper half; those of `new` texts follow the known ones.
+    `keys` are numbers of texts, a pair's left one in the upper half; those of `new` texts follow
+    the known ones. `left` are series that name no node yet.
     """
 
-    basis: tuple[object, int]
+    basis: tuple[object, int, int]
     keys: Slots
     values: FloatColumn
     times: FloatColumn
@@ -67,122 +67,23 @@ def missing(size: int) -> FloatColumn:
     return np.full(size, _NAN)
 
 
-class Samples(ABC):
-    """The newest sample of each slot. The last element is always NaN: it stands for slot -1.
+class Samples:
+    """The newest sample of whatever texts name, in the order of their numbers.
+
+    A workload or pod is one text, `NAMESPACE/NAME`; the cluster has the empty one. The last element
+    of all arrays is always NaN: it stands for slot -1.
 
     Single owner: the event loop; only `match` may run in another thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, question: Question, directory: NodeDirectory) -> None:
         self.values = missing(1)
         self.times = missing(1)
         self.series = self.unmatched = self.duplicates = 0
         self.error = ""
-
-    @property
-    @abstractmethod
-    def basis(self) -> tuple[object, int]:
-        """What a match is made of; one that was made of something else does not hold."""
-
-    @abstractmethod
-    def match(self, answer: Sequence[Series], pause: Pause) -> Match:
-        """Finds whose each series is; of several for one the largest value counts."""
-
-    @abstractmethod
-    def take(self, match: Match, now: float) -> None:
-        """Stores an answer: who it does not have keeps the sample until it is stale."""
-
-    def holds(self, match: Match) -> bool:
-        """Whether a match was made of what is known now."""
-        (of, version), (now_of, now_version) = match.basis, self.basis
-        return of is now_of and version == now_version
-
-    def fresh(self, slots: Slots, since: float) -> FloatColumn:
-        """The values of slots, NaN where there is none or only one from before `since`."""
-        return np.where(self.times[slots] >= since, self.values[slots], _NAN)
-
-
-class NodeSamples(Samples):
-    """The samples of a metric of nodes, and series that had no node yet."""
-
-    def __init__(self, directory: NodeDirectory) -> None:
-        super().__init__()
-        self._directory = directory
-        self._left: Sequence[Series] = ()
-        self._matched_at = -1
-
-    @property
-    def basis(self) -> tuple[object, int]:
-        """A slot may be another node's in the next version of the directory."""
-        return self._directory, self._directory.version
-
-    def match(self, answer: Sequence[Series], pause: Pause) -> Match:
-        """See `Samples`."""
-        basis, find = self.basis, self._directory.find
-        best: dict[int, Series] = {}
-        left: list[Series] = []
-        duplicates = 0
-        for number, series in enumerate(answer):
-            if not number % _PAUSE_EVERY:
-                pause()
-            slot = next((found for name in series.names if (found := find(name)) >= 0), -1)
-            known = best.get(slot)
-            if slot < 0:
-                left.append(series)
-                continue
-            duplicates += known is not None
-            if known is None or known.value < series.value:
-                best[slot] = series
-        count = len(best)
-        return Match(
-            basis,
-            np.fromiter(best, np.int64, count),
-            np.fromiter((one.value for one in best.values()), np.float64, count),
-            np.fromiter((one.time for one in best.values()), np.float64, count),
-            len(answer),
-            min(len(left), _LEFT_KEPT),
-            duplicates,
-            left=left[:_LEFT_KEPT],
-        )
-
-    def take(self, match: Match, now: float) -> None:
-        """See `Samples`."""
-        self.grow()
-        self.values[match.keys] = match.values
-        # Our clock decides how old a sample is; one from the future is from now.
-        self.times[match.keys] = np.minimum(match.times, now)
-        self._left, self.unmatched = match.left, match.unmatched
-        self._matched_at = self._directory.version
-
-    def look_again(self, now: float) -> None:
-        """Nodes came or got addresses since the answer: looks at what had no node."""
-        if self._left and self._matched_at != self._directory.version:
-            self.take(self.match(self._left, lambda: None), now)
-        self.grow()
-
-    def forget(self, slot: int) -> None:
-        """The node of a slot is gone."""
-        if slot < self.values.size - 1:
-            self.values[slot] = self.times[slot] = _NAN
-
-    def grow(self) -> None:
-        """Makes room for all slots and the one after."""
-        have, capacity = self.values.size, self._directory.capacity
-        if have <= capacity:
-            more = missing(max(capacity + 1, 2 * have) - have)
-            self.values = np.concatenate((self.values, more))
-            self.times = np.concatenate((self.times, more))
-
-
-class NamedSamples(Samples):
-    """The newest sample of whatever texts name, in the order of their numbers.
-
-    A workload or pod is one text, `NAMESPACE/NAME`; the cluster has the empty one.
-    """
-
-    def __init__(self, question: Question) -> None:
-        super().__init__()
         self._question = question
+        self._directory = directory
+        self._of_nodes = question.of == NODE
         self._of_pairs = question.of == PAIR
         self.ends: dict[str, int] = {}
         """The number of each text. Another object after numbers were given anew."""
@@ -194,22 +95,34 @@ class NamedSamples(Samples):
         self._numbers: Slots = np.full(1, -1, np.int64)
         self._coded_in: Dictionary | None = None
         self._coded = 0
+        self._left: Sequence[Series] = ()
+        self._matched_at = -1
 
     @property
-    def basis(self) -> tuple[object, int]:
-        """See `Samples`."""
-        return self.ends, len(self.ends)
+    def basis(self) -> tuple[object, int, int]:
+        """What a match is made of; one that was made of something else does not hold."""
+        return self.ends, len(self.ends), self._directory.version if self._of_nodes else 0
+
+    def holds(self, match: Match) -> bool:
+        """Whether a match was made of what is known now."""
+        ends, *rest = self.basis
+        return match.basis[0] is ends and [*match.basis[1:]] == rest
 
     def match(self, answer: Sequence[Series], pause: Pause) -> Match:
-        """See `Samples`; the cluster has one value: of several series none is it."""
+        """Finds whose each series is; of several for one the largest value counts.
+
+        The cluster has one value: of several series none is it.
+        """
+        basis = self.basis
         ends, first = self.ends, len(self.ends)
         new: dict[str, int] = {}
-        keys, values, times = [], [], []
+        keys, values, times, left = [], [], [], []
         for number, series in enumerate(answer):
             if not number % _PAUSE_EVERY:
                 pause()
-            texts = _texts(self._question, series.names)
+            texts = self._texts(series.names)
             if texts is None:
+                left.append(series)
                 continue
             key = 0
             for text in texts:
@@ -229,30 +142,33 @@ class NamedSamples(Samples):
         if self._question.of == CLUSTER and duplicates:
             worth, when = missing(len(found)), missing(len(found))
         return Match(
-            (ends, first),
+            basis,
             found[last],
             worth[last],
             when[last],
             len(answer),
-            len(answer) - len(found),
+            len(left),
             duplicates,
             list(new),
+            left[:_LEFT_KEPT] if self._of_nodes else (),
         )
 
     def take(self, match: Match, now: float) -> None:
-        """See `Samples`."""
+        """Stores an answer: who it does not have keeps the sample until it is stale."""
         # INVARIANT: `holds(match)`.
         for end, text in enumerate(match.new, len(self.ends)):
             self.ends[text] = end
             self.without_namespace |= self._question.of in _NAMED and text.startswith("/")
         # Our clock decides how old a sample is; one from the future is from now.
         values, times = match.values, np.minimum(match.times, now)
-        self.unmatched = match.unmatched
+        self.unmatched, self._left = match.unmatched, match.left
+        self._matched_at = self._directory.version
         if np.array_equal(self._keys, match.keys):
             self.values, self.times = np.append(values, _NAN), np.append(times, _NAN)
             return
-        old = np.flatnonzero(~np.isin(self._keys, match.keys, assume_unique=True))
-        if len(old) > _BESIDE:
+        gone = np.isin(self._keys, match.keys, assume_unique=True) | np.isnan(self.times[:-1])
+        old = np.flatnonzero(~gone)
+        if len(old) > _BESIDE and not self._of_nodes:
             old = old[np.argpartition(-self.times[old], _BESIDE // 2)[: _BESIDE // 2]]
         keys = np.concatenate((self._keys[old], match.keys))
         order = np.argsort(keys)
@@ -263,6 +179,17 @@ class NamedSamples(Samples):
         if not self._of_pairs:
             self._places = np.full(len(self.ends) + 1, -1, np.int64)
             self._places[self._keys] = np.arange(len(self._keys))
+
+    def look_again(self, now: float) -> None:
+        """Nodes came or got addresses since the answer: looks at what had no node."""
+        if self._left and self._matched_at != self._directory.version:
+            self.take(self.match(self._left, lambda: None), now)
+
+    def forget(self, node: str) -> None:
+        """A node is gone; whoever has its name later is another one."""
+        if self._of_nodes:
+            slot = self._places[self.ends.get(node, -1)]
+            self.values[slot] = self.times[slot] = _NAN
 
     def _forget_ends(self) -> None:
         """Numbers the texts anew if most of them name nothing any more."""
@@ -276,6 +203,10 @@ class NamedSamples(Samples):
         left, right = places.reshape(halves.shape)
         self._keys = left.astype(np.int64) << _HALF | right
         self._coded_in = None
+
+    def fresh(self, slots: Slots, since: float) -> FloatColumn:
+        """The values of slots, NaN where there is none or only one from before `since`."""
+        return np.where(self.times[slots] >= since, self.values[slots], _NAN)
 
     def slots(self, dictionary: Dictionary, *codes: CodeColumn) -> Slots:
         """The slots of texts, or of pairs of them, given by their codes, -1 for no text."""
@@ -344,12 +275,15 @@ class NamedSamples(Samples):
             self._numbers, self._coded = numbers, len(self.ends)
         return self._numbers
 
-
-def _texts(question: Question, names: Key) -> Key | None:
-    """The texts that name what a series with these labels is of; None where a label is missing."""
-    if question.any_label:
-        return names[:1] or None
-    # Names are unique within a namespace; a query may have left it out.
-    if not (names[-1] if question.of in _NAMED else all(names)):
-        return None
-    return names if question.of == PAIR else ("/".join(names),)
+    def _texts(self, names: Key) -> Key | None:
+        """The texts that name what a series with these labels is of; None: they name nothing."""
+        question = self._question
+        if self._of_nodes:
+            found = filter(None, map(self._directory.find, names))
+            return next(((name,) for name in found), None)
+        if question.any_label:
+            return names[:1] or None
+        # Names are unique within a namespace; a query may have left it out.
+        if not (names[-1] if question.of in _NAMED else all(names)):
+            return None
+        return names if self._of_pairs else ("/".join(names),)

@@ -28,17 +28,7 @@ from engine.framework.snapshot import (
 )
 from engine.objects import Node
 from engine.signals.directory import NodeDirectory
-from engine.signals.samples import (
-    Key,
-    Match,
-    NamedSamples,
-    NodeSamples,
-    Pause,
-    Samples,
-    Series,
-    Slots,
-    missing,
-)
+from engine.signals.samples import Key, Match, Pause, Samples, Series, Slots, missing
 from engine.signals.spec import (
     CLUSTER,
     DOMAIN_LABELS,
@@ -76,7 +66,6 @@ class _Epoch(msgspec.Struct):
     dictionary: Dictionary
     nodes: NodeColumns
     layout: int
-    slots: Slots
     metrics: Mapping[str, tuple[SignalSpec, Samples]]
     version: int
     changes: int
@@ -164,7 +153,7 @@ class SignalView:
         """What no node has a value of is missing everywhere."""
         found, slots = self._epoch.metrics.get(metric), self._slots(metric)
         if found is None or slots is None:
-            return missing(self._epoch.slots.size)
+            return missing(self._epoch.nodes.size)
         spec, samples = found
         column = self._fresh(spec, samples, slots)
         if spec.default is not None:
@@ -174,28 +163,30 @@ class SignalView:
     def _times(self, metric: str) -> FloatColumn:
         slots = self._slots(metric)
         if slots is None:
-            return missing(self._epoch.slots.size)
+            return missing(self._epoch.nodes.size)
         return self._epoch.metrics[metric][1].times[slots]
 
     def _slots(self, metric: str) -> Slots | None:
         """(N,) the slot of each row's node or of its domain; None: nodes have no values."""
         epoch = self._epoch
-        spec, samples = epoch.metrics.get(metric, (None, None))
-        if isinstance(samples, NodeSamples):
-            return epoch.slots
-        if spec is None or spec.of not in DOMAIN_LABELS or not isinstance(samples, NamedSamples):
+        found = epoch.metrics.get(metric)
+        if found is None or not found[0].question.any_label:
             return None
-        codes = epoch.nodes.text(*label_column(DOMAIN_LABELS[spec.of]))
+        spec, samples = found
+        if spec.of == NODE:
+            codes = epoch.nodes.name_codes()
+        else:
+            codes = epoch.nodes.text(*label_column(DOMAIN_LABELS[spec.of]))
         return samples.slots(epoch.dictionary, codes)
 
     def _fresh(self, spec: SignalSpec, samples: Samples, slots: Slots) -> FloatColumn:
         found = samples.fresh(slots, self._now - spec.stale_seconds)
         return found if spec.scale == 1.0 else found * spec.scale
 
-    def _named(self, metric: str) -> tuple[SignalSpec, NamedSamples] | None:
+    def _named(self, metric: str) -> tuple[SignalSpec, Samples] | None:
         """A metric that has values by name and its samples; None of any other."""
-        spec, samples = self._epoch.metrics.get(metric, (None, None))
-        return (spec, samples) if spec and isinstance(samples, NamedSamples) else None
+        found = self._epoch.metrics.get(metric)
+        return None if found is None or found[0].of == NODE else found
 
 
 class SignalStore:
@@ -259,16 +250,12 @@ class SignalStore:
             self._remove(old.metadata.name)
 
     def _remove(self, name: str) -> None:
-        slot = self._directory.remove(name)
-        if slot < 0:
-            return
+        self._directory.remove(name)
         for samples in (*self._entries.values(), *self._retired.values()):
-            if isinstance(samples, NodeSamples):
-                samples.forget(slot)
+            samples.forget(name)
 
     def _samples_of(self, question: Question) -> Samples:
-        named = question.of != NODE
-        return NamedSamples(question) if named else NodeSamples(self._directory)
+        return Samples(question, self._directory)
 
     # --- samples
 
@@ -339,25 +326,21 @@ class SignalStore:
         return SignalView(epoch, now)
 
     def _renew(self, cache: Cache, now: float) -> _Epoch:
-        old, version = self._epoch, self._directory.version
+        old = self._epoch
         if (
-            old is not None
-            and old.layout == cache.layout
-            and old.nodes is cache.nodes
-            and old.directory_version == version
+            old is None
+            or old.layout != cache.layout
+            or old.nodes is not cache.nodes
+            or old.directory_version != self._directory.version
         ):
-            slots = old.slots
-        else:
-            slots = self._align(cache.nodes)
+            self._meet(cache.nodes)
         for samples in self._entries.values():
-            if isinstance(samples, NodeSamples):
-                samples.look_again(self._clock.time())
+            samples.look_again(self._clock.time())
         self._version += 1
         self._epoch = _Epoch(
             dictionary=cache.dictionary,
             nodes=cache.nodes,
             layout=cache.layout,
-            slots=slots,
             metrics={key: (one, self._entries[one.question]) for key, one in self._specs.items()},
             version=self._version,
             changes=self._changes,
@@ -366,22 +349,16 @@ class SignalStore:
         )
         return self._epoch
 
-    def _align(self, nodes: NodeColumns) -> Slots:
-        """(N,) the slot of each row, -1 where it holds no node."""
+    def _meet(self, nodes: NodeColumns) -> None:
+        """Takes in the nodes that nobody told of, and forgets those that are there no longer."""
         directory = self._directory
-        slots = np.full(nodes.size, -1, np.int64)
         rows = np.flatnonzero(nodes.present).tolist()
         for row in rows:
-            name = nodes.name(row)
-            slot = directory.slot(name)
-            if slot < 0:
+            if nodes.name(row) not in directory:
                 directory.put(nodes.node(row))
-                slot = directory.slot(name)
-            slots[row] = slot
         if len(directory) > 2 * len(rows) + _RETIRED:
             for name in [n for n in directory.names() if nodes.row(n) < 0]:
                 self._remove(name)
-        return slots
 
     def _next_stale(self, now: float) -> float:
         """When the first of the samples that are good now turns stale."""
@@ -404,7 +381,7 @@ class SignalStore:
         samples = self._entries[spec.question]
         known = samples.times[~np.isnan(samples.times)]
         matched = int(known.size)
-        if spec.of in DOMAIN_LABELS and isinstance(samples, NamedSamples):
+        if spec.of in DOMAIN_LABELS:
             domains = filter(None, self._directory.domains(spec.of))
             matched = sum(map(samples.names, domains))
         return SignalStatus(
