@@ -348,10 +348,7 @@ class App:
             return ()
         keeper, state = None, self.settings.berth.policies.state
         if state is not None:
-            namespace, _, name = state.partition("/")
-            keeper = self._keeper = Keeper(
-                gate.lane(Priority.EVENT), wiring, namespace=namespace, name=name
-            )
+            keeper = self._keeper = Keeper(gate.lane(Priority.EVENT), wiring, state)
         self._in_force.connect(events, keeper, lambda: self._leads)
         return () if keeper is None else (keeper.run(), self._in_force.restore(wiring.sleep))
 

@@ -58,9 +58,9 @@ class Ears(msgspec.Struct):
     `missing` says what one reads and is not known yet; the text says who asks.
     """
 
-    put: Callable[[Bundle, frozenset[str] | None], None]
-    missing: Callable[[Bundle, str], tuple[str, ...]]
-    wake: Callable[[], None]
+    put: Callable[[Bundle, frozenset[str] | None], None] = lambda _bundle, _changed: None
+    missing: Callable[[Bundle, str], tuple[str, ...]] = lambda _bundle, _asker: ()
+    wake: Callable[[], None] = lambda: None
     accepted: list[Callable[[Bundle], None]] = []
     refused: list[Callable[[Refusal], None]] = []
 
@@ -77,7 +77,7 @@ class InForce:
         clock: Clock,
         telemetry: Telemetry,
         there: Callable[[], tuple[int, int]],
-        load: Callable[[], Load],
+        load: Callable[[], Load] = lambda: Load(0, 0),
     ) -> None:
         """Builds sources, reloader and guard as the configuration has them.
 

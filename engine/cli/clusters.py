@@ -32,7 +32,6 @@ from engine.plugins.profiles import make_profiles
 from engine.policy import chain
 from engine.policy.bundle import Bundle
 from engine.policy.findings import new_compiler
-from engine.policy.guard import Load
 from engine.policy.sources import Texts, policies_in
 from engine.signals.prometheus import PrometheusRefresher
 from engine.signals.store import SignalStore
@@ -146,12 +145,11 @@ async def _rules(
     profiles = make_profiles(settings)
     in_force = InForce(
         settings,
-        Ears(lambda _, __: None, lambda _, __: (), lambda: None),
+        Ears(),
         profiles,
         clock=SystemClock(),
         telemetry=Telemetry(),
         there=lambda: there,
-        load=lambda: Load(0, 0),
     )
     await _fed(in_force, session, policies.state)
     bundle = in_force.bundle
@@ -173,9 +171,7 @@ async def _fed(in_force: InForce, session: Session, state: str | None) -> None:
     """Gives it what the sources have now, and what was kept of them; nothing is written."""
     keeper = None
     if state is not None:
-        namespace, _, name = state.partition("/")
-        wiring = Wiring(SystemClock(), Telemetry(), Random())
-        keeper = Keeper(session, wiring, namespace=namespace, name=name)
+        keeper = Keeper(session, Wiring(SystemClock(), Telemetry(), Random()), state)
     in_force.connect(None, keeper, lambda: False)
     for resource, handler in in_force.watched:
         for one in await list_all(session, resource):

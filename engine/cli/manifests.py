@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,10 +41,17 @@ class Objects:
         Raises:
             click.ClickException: the file cannot be read or used.
         """
-        found = 0
-        for tree in _documents(path):
-            found += self._add(tree, path)
-        if not found:
+        from engine.documents import objects_in
+
+        try:
+            trees = objects_in(path.read_text("utf-8"))
+        except OSError as failed:
+            raise click.ClickException(f"{path}: cannot be read: {failed.strerror}") from failed
+        except UnicodeDecodeError as failed:
+            raise click.ClickException(f"{path} is not YAML: {failed}") from failed
+        except ValueError as failed:
+            raise click.ClickException(f"{path} {failed}") from failed
+        if not sum([self._add(tree, path) for tree in trees]):
             raise click.ClickException(f"{path} holds no Node, Pod, Namespace or workload")
 
     def cache(self) -> Cache:
@@ -90,31 +96,6 @@ class Objects:
     def _add_pod(self, pod: PodInfo) -> None:
         self.pods = [one for one in self.pods if one.key != pod.key]
         self.pods.append(pod)
-
-
-def _documents(path: Path) -> Iterator[dict[str, Any]]:
-    import yaml
-
-    try:
-        documents = list(yaml.safe_load_all(path.read_text("utf-8")))
-    except OSError as failed:
-        raise click.ClickException(f"{path}: cannot be read: {failed.strerror}") from failed
-    except (yaml.YAMLError, UnicodeDecodeError) as failed:
-        text = " ".join(str(failed).split())
-        raise click.ClickException(f"{path} is not YAML: {text}") from failed
-    for one in documents:
-        yield from _flat(one)
-
-
-def _flat(document: object) -> Iterator[dict[str, Any]]:
-    if not isinstance(document, dict):
-        return
-    items = document.get("items")
-    if str(document.get("kind", "")).endswith("List") and isinstance(items, Iterable):
-        for one in items:
-            yield from _flat(one)
-    else:
-        yield document
 
 
 def _pod(tree: dict[str, Any]) -> dict[str, Any]:

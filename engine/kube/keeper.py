@@ -45,12 +45,14 @@ class Keeper:
     Run `run` as a task. Only a leader's writes leave, by the fence of its client.
     """
 
-    def __init__(self, client: KubeClient, wiring: Wiring, *, namespace: str, name: str) -> None:
-        """Keeps in ConfigMaps NAME-status, NAME-last-good and NAME-last-good-{a,b}-{0..3}."""
+    def __init__(self, client: KubeClient, wiring: Wiring, state: str) -> None:
+        """Keeps in ConfigMaps NAME-status, NAME-last-good and NAME-last-good-{a,b}-{0..3}.
+
+        `state` is NAMESPACE/NAME.
+        """
         self._client = client
         self._sleep = wiring.sleep
-        self._namespace = namespace
-        self._name = name
+        self._namespace, _, self._name = state.partition("/")
         self._wanted: dict[str, bytes] = {}
         self._written: dict[str, bytes] = {}
         self._slot: int | None = None

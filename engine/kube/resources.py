@@ -45,30 +45,6 @@ class KubeObject(Protocol):
 
 T = TypeVar("T", bound=KubeObject)
 _NAMED: Final = "metadata.name="
-_EVERYWHERE: Final = {
-    "": (
-        "configmaps",
-        "namespaces",
-        "nodes",
-        "persistentvolumeclaims",
-        "persistentvolumes",
-        "pods",
-        "replicationcontrollers",
-        "services",
-    ),
-    "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
-    "batch": ("cronjobs", "jobs"),
-    "coordination.k8s.io": ("leases",),
-    "policy": ("poddisruptionbudgets",),
-    "storage.k8s.io": (
-        "csidrivers",
-        "csinodes",
-        "csistoragecapacities",
-        "storageclasses",
-        "volumeattachments",
-    ),
-}
-"""Kinds that every API server has, by group."""
 
 
 class Resource(msgspec.Struct, Generic[T], frozen=True):
@@ -99,8 +75,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
     @property
     def everywhere(self) -> bool:
         """Whether every API server has it, so that a 404 is no API server's answer."""
-        plural, _, group = self.name.partition(" ")[0].partition(".")
-        return plural in _EVERYWHERE.get(group, ())
+        return self.name.partition(" ")[0] in _EVERYWHERE
 
     def params(self) -> dict[str, str]:
         """The selectors as query parameters."""
@@ -206,6 +181,13 @@ LEASES: Final = Kind(
     Lease, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", Wakes.LEASE
 )
 """Watched only where a policy reads them, as is `pods_finished`."""
+
+_OWN_HANDLERS: Final[tuple[Resource[Any], ...]] = pods(), nodes(), namespaces(), config_maps("")
+_STABLE: Final = [
+    kind.resource() for kind in (*KINDS, *WORKLOAD_KINDS, LEASES) if "/v1/" in kind.path
+]
+_EVERYWHERE: Final = {one.name.partition(" ")[0] for one in (*_OWN_HANDLERS, *_STABLE)}
+"""What every API server has: the kinds whose version is v1."""
 
 
 def pods_finished(phase: str) -> Resource[FinishedPod]:

@@ -9,12 +9,12 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from dsl.policytest import Cluster, Thing, pod_names
 from dsl.quantities import parse_quantity, parse_time
 from dsl.schema import FIELDS
 from dsl.types import is_missing
+from engine.documents import objects_in
 from engine.framework.podinfo import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -86,16 +86,6 @@ class FixtureError(Exception):
     """A fixture cannot be made into an object; the message says why, in the user's words."""
 
 
-class _Loader(yaml.SafeLoader):
-    """Leaves times the texts that they are in JSON."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [one for one in tags if not one[0].endswith(":timestamp")]
-    for first, tags in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
 # ---- manifests -------------------------------------------------------------------------------
 
 
@@ -105,24 +95,14 @@ def _manifest(thing: Thing, kinds: Sequence[str], read: ReadText) -> Tree:
     if not path:
         return {}
     try:
-        documents = list(yaml.load_all(read(path), Loader=_Loader))
-    except (yaml.YAMLError, ValueError) as failed:
-        raise FixtureError(f"{path} is not YAML: {' '.join(str(failed).split())}") from failed
-    objects = [
-        one
-        for document in documents
-        if isinstance(document, dict)
-        for one in (document.get("items") or [] if _is_list(document) else [document])
-    ]
+        objects = objects_in(read(path))
+    except ValueError as failed:
+        raise FixtureError(f"{path} {failed}") from failed
     for one in objects:
-        if isinstance(one, dict) and one.get("kind") in kinds:
+        if one.get("kind") in kinds:
             return one
-    found = ", ".join(sorted({str(one.get("kind")) for one in objects if isinstance(one, dict)}))
+    found = ", ".join(sorted({str(one.get("kind")) for one in objects}))
     raise FixtureError(f"{path} holds no {' or '.join(kinds[:2])}, but {found or 'nothing'}")
-
-
-def _is_list(document: Tree) -> bool:
-    return str(document.get("kind", "")).endswith("List") and "items" in document
 
 
 def _items(tree: Tree, name: str) -> list[Tree]:

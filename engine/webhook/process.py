@@ -29,7 +29,6 @@ from engine.kube.session import KubeClient, Session
 from engine.kube.wiring import Wiring, keep_asking
 from engine.plugins.profiles import make_profiles
 from engine.policy import keeping
-from engine.policy.guard import Load
 from engine.policy.reloader import Kept
 from engine.serving import process
 from engine.serving.certificates import Certificates, repeated
@@ -96,12 +95,11 @@ class Webhook:
         process.measure(self.telemetry)
         self.in_force = InForce(
             options.settings,
-            Ears(lambda _, __: None, lambda _, __: (), self._work.set),
+            Ears(wake=self._work.set),
             make_profiles(options.settings),
             clock=clock,
             telemetry=self.telemetry,
             there=lambda: (self._cluster.nodes, self._cluster.pods),
-            load=lambda: Load(0, 0),
         )
         self.in_force.connect(None, None, lambda: False)
         self._reflectors: Sequence[Reflector[Any]] = ()
@@ -224,8 +222,7 @@ class Webhook:
         state = self._options.settings.berth.policies.state
         if state is None:
             return _nothing
-        namespace, _, name = state.partition("/")
-        keeper = Keeper(client, wiring, namespace=namespace, name=name)
+        keeper = Keeper(client, wiring, state)
 
         async def remembered() -> Mapping[str, Kept]:
             try:

@@ -120,6 +120,14 @@ def test_values_of_the_pod_and_the_cycle(nodes, pod, expression, value):
     assert result.stdout.splitlines()[-1] == f"value  {value}"
 
 
+def test_a_time_without_quotes_is_the_text_that_it_is(tmp_path):
+    file = tmp_path / "node.yaml"
+    meta = "{name: a, creationTimestamp: 2025-03-01T10:00:00Z}"
+    file.write_text(f"kind: Node\nmetadata: {meta}\n", encoding="utf-8")
+    result = evaluate("node.created", "--node", file)
+    assert result.stdout.splitlines()[-1] == "value  a  2025-03-01T10:00:00Z"
+
+
 @pytest.mark.parametrize(
     ("expression", "option"), [("pod.cpu", "--pod"), ("node.cpu.free", "--node")]
 )

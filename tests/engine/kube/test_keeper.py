@@ -47,7 +47,7 @@ def keeper(server):
         await asyncio.sleep(0)
 
     wiring = Wiring(ManualClock(), Telemetry(), sleep=sleep)
-    return Keeper(server, wiring, namespace="berth-system", name="berth")
+    return Keeper(server, wiring, "berth-system/berth")
 
 
 def kept(server, *values):
