@@ -25,6 +25,7 @@ from dsl.diagnostics import Diagnostic, Severity, render, sort_key, to_json
 from dsl.plan import Plan
 from dsl.source import SourceFile, Span, make_source
 from dsl.tenants import Tenant
+from engine.cli import options
 from engine.cli.formats import to_github, to_sarif
 from engine.cli.refusals import reported
 from engine.policy.findings import at_load, installed, new_compiler, place_in, without_policy
@@ -71,24 +72,17 @@ class _Job:
     show_default=True,
     help="How to print diagnostics.",
 )
-@click.option(
-    "--deny-warnings", is_flag=True, help="Exit 1 on warnings, too; notes are none.",
-)  # fmt: skip
+@click.option("--deny-warnings", is_flag=True, help="Exit 1 on warnings, too; notes are none.")
 @click.option("--chain", is_flag=True, help="The files work together in one scheduler.")
 @click.option("--tenant", "namespace", metavar="NAMESPACE",
               help="The files are the policies of this namespace about its own pods.")  # fmt: skip
-@click.option("--config", "config_file", type=click.Path(path_type=Path), metavar="FILE",
+@click.option("--config", "config_file", type=options.FILE,
               help="Metrics, parameters and overrides of a BerthConfiguration; without FILES also"
                    " its folder of policies.")  # fmt: skip
 @click.option("--nodes", type=click.IntRange(1), help="Nodes to bound the cost for.")
 @click.option("--pods", type=click.IntRange(1), help="Running pods to bound the cost for.")
-@click.option(
-    "--inventory",
-    "stock_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="What the cluster has, as `berth inventory` writes it.",
-)
+@click.option("--inventory", "stock_file", type=options.FILE,
+              help="What the cluster has, as `berth inventory` writes it.")  # fmt: skip
 @click.option(
     "--autoscaler",
     is_flag=True,
@@ -96,8 +90,7 @@ class _Job:
 )
 @click.option("--prometheus-url", "url", metavar="URL",
               help="Ask Prometheus now whether it has the metrics.")  # fmt: skip
-@click.option("--journal", type=click.Path(path_type=Path, exists=True, dir_okay=False),
-              metavar="FILE",
+@click.option("--journal", type=options.READABLE,
               help="Say where pods of a journal (`berth run --record`) would have gone by these"
                    " files instead of its policies.")  # fmt: skip
 def command(  # noqa: PLR0913 - click's signature

@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 import yaml
 
+from engine.cli import options
 from engine.cli.refusals import reported, written
 from engine.config import BerthDocument, ConfigError, SchedulerDocument, parse, settings_of
 from engine.conversions import Converted, convert
@@ -42,7 +43,7 @@ class _Found:
 
 
 @click.command("convert", help="Turn a KubeSchedulerConfiguration into one for Berth.")
-@click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("source", type=options.FILE)
 @click.option(
     "-o", "output", metavar="DIR", type=click.Path(path_type=Path),
     help="Write config.yaml and the policies there instead of printing them.",

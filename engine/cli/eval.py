@@ -146,9 +146,9 @@ def value_lines(understood: Understood, values: Values | str) -> Iterator[str]:
 
 @click.command("eval", help="Evaluate an expression of the policy language.")
 @click.argument("expression")
-@click.option("--pod", "pods", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
+@click.option("--pod", "pods", multiple=True, type=options.FILE,
               help="A manifest of pods; each of those without a node is to be placed.")  # fmt: skip
-@click.option("--node", "nodes", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
+@click.option("--node", "nodes", multiple=True, type=options.FILE,
               help="Manifests of nodes, of the pods on them, of namespaces.")  # fmt: skip
 @click.option("--metric", "metrics", multiple=True, metavar="NAME[@NODE]=VALUE",
               help="A sample of a metric, of one node or of all.")  # fmt: skip

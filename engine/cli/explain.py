@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import click
@@ -39,10 +38,9 @@ last, over a port-forward to the replica that leads, for instance.
 
 @click.command("explain", help=_HELP)
 @click.argument("words", nargs=-1, required=True, metavar="CODE | WORD | pod NS/NAME | node NAME")
-@click.option("-f", "--filename", "paths", multiple=True, metavar="FILE",
-              type=click.Path(path_type=Path), help="Manifests instead of a cluster.")  # fmt: skip
-@click.option("--journal", metavar="FILE", help="A journal of `berth run --record`.",
-              type=click.Path(path_type=Path, exists=True, dir_okay=False))  # fmt: skip
+@click.option("-f", "--filename", "paths", multiple=True, type=options.FILE,
+              help="Manifests instead of a cluster.")  # fmt: skip
+@click.option("--journal", type=options.READABLE, help="A journal of `berth run --record`.")
 @click.option("--kubeconfig", metavar="FILE", help="Cluster to ask; else the one it runs in.")
 @click.option("--config", metavar="FILE", help="Configuration file, as for berth run.")
 @click.option("--policies", metavar="PATH", help="Folder of policies in force, or one file.")
@@ -57,10 +55,9 @@ last, over a port-forward to the replica that leads, for instance.
 @click.option("--most", type=click.IntRange(1), default=10, show_default=True,
               help="So many of the nodes that cannot take the pod.")  # fmt: skip
 @click.option("--scheduler", metavar="URL", help="What that one remembers of a pod.")
-@click.option("--token-file", metavar="FILE", help="With --scheduler: who asks.",
-              type=click.Path(path_type=Path, exists=True, dir_okay=False))  # fmt: skip
-@click.option("--ca-file", metavar="FILE", help="With --scheduler: whose certificate it has.",
-              type=click.Path(path_type=Path, exists=True, dir_okay=False))  # fmt: skip
+@click.option("--token-file", type=options.READABLE, help="With --scheduler: who asks.")
+@click.option("--ca-file", type=options.READABLE,
+              help="With --scheduler: whose certificate it has.")  # fmt: skip
 @click.option("--insecure", is_flag=True, help="With --scheduler: any certificate will do.")
 @options.FORMAT
 def command(words: tuple[str, ...], style: str, now: str | None, **given: Any) -> None:  # noqa: ANN401 - click's options by name

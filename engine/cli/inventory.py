@@ -39,9 +39,7 @@ _FINISHED: Final = ("Succeeded", "Failed")
 
 @click.command("inventory", help="Write down labels, namespaces and images of a cluster.")
 @options.KUBECONFIG
-@click.option(
-    "-o", "output", metavar="FILE", type=click.Path(path_type=Path), help="Where to write it."
-)
+@click.option("-o", "output", type=options.FILE, help="Where to write it.")
 @click.option("--prometheus-url", "url", metavar="URL", help="Ask for the bundled metrics, too.")
 @click.option(
     "--policies", "files", metavar="PATH", multiple=True, type=click.Path(path_type=Path),

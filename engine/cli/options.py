@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -12,6 +13,20 @@ from engine.cli.logs import level_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+class _File(click.Path):
+    """A path that help calls FILE."""
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:  # noqa: ARG002 - click's signature
+        """See `click.Path.get_metavar`."""
+        return "FILE"
+
+
+FILE: Final = _File(path_type=Path)
+READABLE: Final = _File(path_type=Path, exists=True, dir_okay=False)
+"""A file that is there."""
+WRITTEN: Final = _File(path_type=Path, dir_okay=False)
+"""A file that is made, or written anew."""
 KUBECONFIG: Final = click.option(
     "--kubeconfig",
     metavar="FILE",

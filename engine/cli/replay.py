@@ -10,6 +10,7 @@ import click
 
 from dsl.compiler import Compiler
 from engine.app import NO_POLICIES, settings_worlds
+from engine.cli import options
 from engine.cli.refusals import reported
 from engine.config import ConfigError, Settings
 from engine.display import plain
@@ -56,7 +57,7 @@ def ruled(settings: Settings, files: Texts | None, compiler: Compiler) -> tuple[
 
 
 @click.command("replay", help="Make the decisions of a journal again and compare.")
-@click.argument("journal", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("journal", type=options.READABLE, metavar="JOURNAL")
 @reported(ValueError)
 def command(journal: Path) -> None:
     """Exit 1 if any decision comes out differently."""

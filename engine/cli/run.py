@@ -50,12 +50,7 @@ _LOG = logging.getLogger("engine")
 @click.option("--scheduler-name", metavar="NAME", help="Name that pods ask for.  [default: berth]")
 @runflags.ELECTION
 @options.PROMETHEUS_URL
-@click.option(
-    "--record",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Write a journal that `berth replay` can check.",
-)
+@click.option("--record", type=options.FILE, help="Write a journal that `berth replay` can check.")
 @runflags.SERVING
 @click.option(
     "--pod-max-in-unschedulable-pods-duration",
@@ -63,12 +58,7 @@ _LOG = logging.getLogger("engine")
     default="5m",
     help="After so long a pod that fits nowhere is tried again all the same.  [default: 5m]",
 )
-@click.option(
-    "--write-config-to",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Write the configuration, and end.",
-)
+@click.option("--write-config-to", type=options.FILE, help="Write the configuration, and end.")
 @options.LOGGING_FORMAT
 @options.VERBOSITY
 @runflags.STOCK

@@ -31,12 +31,7 @@ def bundled_policies() -> Path | None:
 )
 @click.option("--coverage", is_flag=True, help="Say which rules rejected, passed, scored.")
 @options.FORMAT
-@click.option(
-    "--junit",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the results as JUnit XML, too.",
-)
+@click.option("--junit", type=options.WRITTEN, help="Write the results as JUnit XML, too.")
 def command(
     paths: tuple[Path, ...], style: str, junit: Path | None, *, coverage: bool, deny_skipped: bool
 ) -> None:

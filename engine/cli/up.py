@@ -13,6 +13,7 @@ import click
 import yaml
 
 from engine.app import App, RunOptions
+from engine.cli import options
 from engine.cli.logs import log_to_stderr
 from engine.cli.loop import run_until_told
 from engine.cli.private import write_private
@@ -27,11 +28,8 @@ _CONFIG_MAP = "policies"
 @click.command("up", help="Keep an embedded cluster running to play with.")
 @click.option("--nodes", type=click.IntRange(1, 5000), default=12, show_default=True)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Default: a free one.")
-@click.option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Where to write the kubeconfig.  [default: a temporary file]",
-)
+@click.option("--kubeconfig", type=options.WRITTEN,
+              help="Where to write the kubeconfig.  [default: a temporary file]")  # fmt: skip
 @click.option("--scheduler/--no-scheduler", default=True, help="Run Berth on it too.")
 def command(nodes: int, port: int, kubeconfig: Path | None, *, scheduler: bool) -> None:
     """Runs until SIGTERM or SIGINT."""

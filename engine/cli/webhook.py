@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -44,8 +43,7 @@ from engine.webhook.registration import Place, webhooks
 )
 @click.option(
     "--ca-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
+    type=options.FILE,
     help="Whom the API server is to trust then; without it others write that.",
 )
 @options.LOGGING_FORMAT
