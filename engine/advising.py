@@ -23,11 +23,11 @@ from engine.extenders.client import MOST_BYTES
 from engine.extenders.messages import BadAnswer, Question, asked_of, victims_of
 from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import SCALE
-from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.runtime import Framework, PluginError, Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code
 from engine.objects import Pod
+from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.policy.bundle import Bundle
 from engine.policy.plugin import Worlds
 from engine.policy.preempting import PolicyPreemption

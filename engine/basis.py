@@ -9,10 +9,10 @@ from typing import Protocol
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.framework.frameworks import Frameworks
-from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Signals, Snapshot
 from engine.framework.trials import nominated_node
+from engine.pods.podinfo import PodInfo
 from engine.queue import Rules
 
 

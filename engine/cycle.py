@@ -25,11 +25,11 @@ from engine.framework.decision import (
 from engine.framework.opinion import LEFT_OUT, SCALE, Opinion
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.podclass import FRACTION, NOWHERE, TIE_BITS, TIE_MASK, PodClass, total_of
-from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Candidates, Framework, PluginError, Unfit
 from engine.framework.snapshot import IntColumn, Snapshot
 from engine.framework.status import Code, Status, unschedulable
 from engine.framework.trials import nominated_node
+from engine.pods.podinfo import PodInfo
 
 
 def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:

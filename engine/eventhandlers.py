@@ -32,8 +32,8 @@ import msgspec
 
 from engine.cache import Cache
 from engine.framework.events import Action, ClusterEvent, Resource, Seen
-from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.objects import Identity, Namespace, Node, Pod, Quantity, ResourceList, object_key
+from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.quantity import parse
 from engine.queue import SchedulingQueue
 from engine.telemetry import Count, Telemetry

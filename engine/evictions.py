@@ -13,12 +13,12 @@ from engine.clock import stamp
 from engine.framework.decision import PostFilterResult
 from engine.framework.edge import Edge
 from engine.framework.effects import Evict, SetUnschedulable, pod_event
-from engine.framework.podinfo import PodInfo
 from engine.inflight import InFlight
 from engine.measures import Measures
 from engine.notices import log
 from engine.objects import Condition, Pod
 from engine.plugins.default_preemption import BY_SCHEDULER, DISRUPTION_TARGET
+from engine.pods.podinfo import PodInfo
 from engine.queue import SchedulingQueue, SubQueue
 
 

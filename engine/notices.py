@@ -10,7 +10,7 @@ from typing import Final
 from engine.display import plain
 from engine.framework.edge import EventSink, PodStatusWriter
 from engine.framework.effects import POD_SCHEDULED, Emit, SetUnschedulable, condition, pod_event
-from engine.framework.podinfo import PodInfo
+from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod
 
 log = logging.getLogger("engine.scheduler")

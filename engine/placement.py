@@ -21,12 +21,12 @@ from engine.framework.acting import Acted, Point
 from engine.framework.decision import Decision, Placed, PostFilterResult, Rejections
 from engine.framework.interface import Permitted
 from engine.framework.opinion import Opinion
-from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status, unschedulable
 from engine.measures import Measures
 from engine.notices import Notices
+from engine.pods.podinfo import PodInfo
 from engine.queue import NO_PLUGINS, QueuedPod, SchedulingQueue
 from engine.setbacks import Setbacks
 from engine.waiting import Held, Permits

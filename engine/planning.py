@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from engine.cache import Cache
 from engine.collective.packing import Alike, Budget, Packing, Search, Steps, pack
 from engine.framework.interface import Room
-from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework, Unfit
 from engine.framework.snapshot import CodeColumn, Snapshot
+from engine.pods.podinfo import PodInfo
 
 FrameworkOf = Callable[[PodInfo], Framework]
 

@@ -34,13 +34,13 @@ from engine.clock import Clock
 from engine.evictions import Evictions
 from engine.framework.edge import Edge
 from engine.framework.events import Action, ClusterEvent, Resource
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
 from engine.gangs import Gangs, Telling
 from engine.inflight import InFlight
 from engine.measures import Measures
 from engine.notices import Notices
 from engine.placement import ActsObserver, Observer, Placement
+from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod, SchedulingQueue, SubQueue
 from engine.setbacks import Setbacks
 from engine.telemetry import Telemetry

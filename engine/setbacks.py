@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from engine.cache import Cache
 from engine.eventhandlers import POD_FREED, on_node
-from engine.framework.podinfo import PodInfo
 from engine.framework.status import Code, Status
 from engine.measures import Measures, Result
 from engine.notices import Notices
+from engine.pods.podinfo import PodInfo
 from engine.queue import NO_PLUGINS, QueuedPod, SchedulingQueue
 
 

@@ -28,9 +28,9 @@ from engine.framework.acting import Acted, Leave, Point
 from engine.framework.decision import Decision
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.interface import Permitted
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Waiting
 from engine.framework.status import Code, Status, unschedulable
+from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod, SchedulingQueue
 
 MOST_WAITING: Final = 5_000

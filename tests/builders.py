@@ -6,11 +6,11 @@ from typing import Any
 
 from engine.cache import cache
 from engine.config import ProfileDocument
-from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.profile import Weighted
 from engine.framework.snapshot import Signals
 from engine.objects import Node, Pod, from_builtins
 from engine.plugins.profiles import make_profile
+from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.simulate.samples import Samples
 
 

@@ -21,9 +21,9 @@ from engine.cache.columns import TextDictionary
 from engine.cache.nodes import NodeTable
 from engine.cache.nominations import Nominations
 from engine.cache.pods import PodTable
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import PodColumns, QueueTimes
-from engine.framework.workloads import top_owner
+from engine.pods.podinfo import PodInfo
+from engine.pods.workloads import top_owner
 
 QUEUE: Final = "queue"
 TIMES: Final = "times"

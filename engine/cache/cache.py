@@ -32,9 +32,9 @@ from engine.cache.nominations import Nominations
 from engine.cache.objects import Objects, ObjectStore, TextOf
 from engine.cache.overlay import Moves, NodesOver, PodsOver
 from engine.cache.pods import PodTable
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Cause, QueueTimes, Signals, Waiting
 from engine.objects import Namespace, Node, Pod
+from engine.pods.podinfo import PodInfo
 
 LOG_ROWS: Final = 1 << 16
 MOST_TEXTS: Final = 1 << 20

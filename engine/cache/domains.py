@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from engine.cache.podsets import Counts, Pods, PodSetIndex, add
 from engine.cache.terms import TermIndex
-from engine.framework.log import Log
-from engine.framework.podinfo import PodInfo
-from engine.framework.podterms import terms_of
-from engine.framework.selectors import NOTHING, Selector
 from engine.framework.snapshot import NodeColumns, Snapshot
 from engine.framework.topology import CountedTerm, Eligibility, Tally
+from engine.log import Log
 from engine.objects import Node
+from engine.pods.podinfo import PodInfo
+from engine.pods.podterms import terms_of
+from engine.pods.selectors import NOTHING, Selector
 
 GROUPING_BYTES: Final = 16 << 20
 _LEAST_GROUPINGS: Final = 16

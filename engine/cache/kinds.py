@@ -18,8 +18,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.podinfo import PodInfo
-from engine.framework.selectors import Requirement, Selector
+from engine.pods.podinfo import PodInfo
+from engine.pods.selectors import Requirement, Selector
 
 Kind = tuple[str, Mapping[str, str], bool]
 """Namespace, labels, whether the pod is being deleted."""

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from engine.cache.columns import Column, Derived, ReadOff, RowAllocator, TextDictionary
 from engine.cache.images import ImageTable
 from engine.cache.ports import PortTable
-from engine.framework.podinfo import (
+from engine.framework.snapshot import BoolColumn, CodeColumn, IntColumn, Ports
+from engine.objects import ContainerImage, Node, Quantity, ResourceList, Taint
+from engine.pods.podinfo import (
     CPU,
     EPHEMERAL_STORAGE,
     MEMORY,
@@ -27,8 +29,6 @@ from engine.framework.podinfo import (
     PodInfo,
     host_ports,
 )
-from engine.framework.snapshot import BoolColumn, CodeColumn, IntColumn, Ports
-from engine.objects import ContainerImage, Node, Quantity, ResourceList, Taint
 from engine.quantity import resource_amount, wrap_int64
 
 _NO_TAINTS: Final[tuple[Taint, ...]] = ()

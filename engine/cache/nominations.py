@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import NodeColumns, Snapshot
+from engine.pods.podinfo import PodInfo
 
 NOBODY: Mapping[str, PodInfo] = {}
 

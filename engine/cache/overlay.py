@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from engine.cache.nodes import NodeTable
 from engine.cache.pods import PodTable
 from engine.cache.ports import PortsOver
-from engine.framework.podinfo import PodInfo, host_ports
 from engine.framework.snapshot import CodeColumn, IntColumn
 from engine.objects import Node
+from engine.pods.podinfo import PodInfo, host_ports
 from engine.quantity import wrap_int64
 
 Differences = dict[str, dict[int, int]]

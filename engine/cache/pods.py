@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from engine.cache.columns import FIRST_CAPACITY, Column, Derived, ReadOff, TextDictionary
 from engine.cache.kinds import Kinds
-from engine.framework.podinfo import PodInfo
-from engine.framework.selectors import Selector
 from engine.framework.snapshot import CodeColumn, IntColumn, Ledger
+from engine.pods.podinfo import PodInfo
+from engine.pods.selectors import Selector
 
 _DERIVED_BYTES: Final = 128 << 20
 _MOST_LEDGERS: Final = 64

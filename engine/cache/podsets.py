@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from engine.cache.kinds import Kind
-from engine.framework.log import Log
-from engine.framework.selectors import Selector
+from engine.log import Log
+from engine.pods.selectors import Selector
 
 MOST_SETS: Final = 8192
 MOST_COUNTS: Final = 1 << 20

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from engine.framework.podinfo import ANY_ADDRESS, HostPort
 from engine.framework.snapshot import Ports
+from engine.pods.podinfo import ANY_ADDRESS, HostPort
 
 _NONE: Final[frozenset[HostPort]] = frozenset()
 

@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Iterable
 
 from engine.cache.podsets import Counts, Labels, SelectorIndex
-from engine.framework.selectors import NOTHING
-from engine.framework.topology import PodTerm
+from engine.pods.podterms import PodTerm
+from engine.pods.selectors import NOTHING
 
 _DIGEST = 8
 

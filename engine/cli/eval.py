@@ -24,8 +24,8 @@ from engine.cli import options
 from engine.cli.manifests import Objects
 from engine.clock import SystemClock
 from engine.display import LINE, plain
-from engine.framework.podinfo import make_pod_info
 from engine.objects import ObjectMeta, Pod
+from engine.pods.podinfo import make_pod_info
 from engine.policy.plugin import Worlds
 from engine.policy.world import DEFAULT_GPUS, PodSubject
 from engine.simulate.samples import Samples

@@ -10,9 +10,9 @@ import click
 import msgspec
 
 from engine.cache import Cache
-from engine.framework.podinfo import PodInfo, UnreadablePod, make_pod_info
-from engine.framework.workloads import TEMPLATES, pod_of_manifest
 from engine.objects import Namespace, Node, Pod, from_builtins
+from engine.pods.podinfo import PodInfo, UnreadablePod, make_pod_info
+from engine.pods.workloads import TEMPLATES, pod_of_manifest
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from engine.cli.run import with_flags
 from engine.cli.runflags import certificate_files
 from engine.clock import SystemClock
 from engine.config import ConfigError, load
-from engine.framework.selectors import SelectorError
+from engine.pods.selectors import SelectorError
 from engine.sections import is_address
 from engine.serving.certificates import CertificateError
 from engine.serving.server import ListenError, ServerOptions

@@ -22,9 +22,9 @@ from engine.cycle import decide
 from engine.display import plain
 from engine.framework.decision import FitError
 from engine.framework.frameworks import Frameworks
-from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot
+from engine.pods.podinfo import PodInfo
 from engine.simulate.journal import replay
 
 _RULE: Final = re.compile(r"\((\S+):(\d+)\)$")

@@ -23,11 +23,11 @@ from engine.display import plain
 from engine.explain.gangs import group_of, start_of
 from engine.explain.pods import Explanation, Guest, explain, guests
 from engine.explain.told import lines_of, lines_of_node, object_of, object_of_node
-from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
 from engine.kube.errors import KubeError
 from engine.objects import Pod
+from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.simulate.journal import replay
 
 _NAMES: Final = 4

@@ -20,8 +20,8 @@ from engine.collective.ranking import Ranking
 from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan, starts_of
 from engine.framework.decision import Rank
 from engine.framework.interface import Trial
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, PodColumns, Snapshot
+from engine.pods.podinfo import PodInfo
 
 #: Dry runs that one search makes at most; a node, or a set of nodes, that was begun is finished.
 MOST_RUNS: Final = 1_000

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from engine.collective.ranking import Ranking, Reads
 from engine.framework.interface import Rooms, Stand, Trial
-from engine.framework.podinfo import PodInfo, host_ports
-from engine.framework.selectors import Selector
 from engine.framework.snapshot import BoolColumn, IntColumn, PodColumns, Snapshot
+from engine.pods.podinfo import PodInfo, host_ports
+from engine.pods.selectors import Selector
 
 Numbers = NDArray[Any]
 _SEVERAL: Final = -2

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.embedded.errors import bad_request
-from engine.framework.selectors import SelectorError
 from engine.framework.selectortext import read_selector
+from engine.pods.selectors import SelectorError
 
 Object = dict[str, Any]
 Predicate = Callable[[Object], bool]

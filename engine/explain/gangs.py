@@ -15,10 +15,10 @@ from engine.cache import Cache
 from engine.collective.gangs import why_stopped, why_unfit
 from engine.collective.packing import at_once
 from engine.framework.gang import Membership
-from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import CodeColumn, Snapshot
 from engine.planning import Rehearsal, plan
+from engine.pods.podinfo import PodInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,12 @@ from engine.explain.plugins import details
 from engine.explain.rules import policies_of
 from engine.framework.asking import Filtering
 from engine.framework.interface import Room
-from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import BoolColumn, Snapshot
 from engine.framework.status import Code
 from engine.framework.trials import Trials
 from engine.framework.view import NAME as VIEW
+from engine.pods.podinfo import PodInfo
 from engine.policy.plugin import PolicyPlugin
 
 _LONGEST: Final = 200

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from engine.framework.podinfo import PodInfo
 from engine.objects import Node, NodeSelectorTerm, SelectorRequirement
 from engine.plugins.tolerations import NO_EXECUTE, NO_SCHEDULE, tolerates
+from engine.pods.podinfo import PodInfo
 
 Telling = Callable[[PodInfo, Node], Iterator[str]]
 

@@ -10,9 +10,9 @@ from engine.cycle import conclude
 from engine.explain.misses import Miss, Misses, misses, stopped
 from engine.explain.scores import Ranking, Scored, ranking
 from engine.framework.decision import Decision
-from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework, PluginError, Unfit
 from engine.framework.snapshot import Snapshot
+from engine.pods.podinfo import PodInfo
 
 _DIGITS: Final = 6
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from engine.explain.rules import policies_of
 from engine.framework.interface import Scores
 from engine.framework.podclass import TIE_BITS
-from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Candidates, Framework
 from engine.framework.snapshot import Snapshot
+from engine.pods.podinfo import PodInfo
 from engine.policy.acting import place_of
 
 

@@ -18,7 +18,7 @@ from engine.extenders.client import Client, ExtenderError
 from engine.extenders.messages import Victims
 from engine.extendersections import ExtenderDocument
 from engine.framework.opinion import Opinion, Scored
-from engine.framework.podinfo import PodInfo
+from engine.pods.podinfo import PodInfo
 from engine.telemetry import Telemetry
 
 log = logging.getLogger(__name__)

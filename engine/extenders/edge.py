@@ -21,13 +21,13 @@ from engine.extenders.client import ExtenderError
 from engine.extenders.messages import Whole
 from engine.framework.edge import Binder, BindOutcome
 from engine.framework.effects import Bind
-from engine.framework.podinfo import PodInfo
 from engine.kube.errors import KubeError, NotFound
 from engine.kube.reflector import Handler
 from engine.kube.resources import Resource
 from engine.kube.session import KubeClient
 from engine.kube.writer import pod_path
 from engine.objects import Identity
+from engine.pods.podinfo import PodInfo
 
 log = logging.getLogger(__name__)
 

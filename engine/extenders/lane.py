@@ -26,12 +26,12 @@ from engine.extenders.asking import Extenders
 from engine.extenders.messages import Victims
 from engine.framework.decision import PostFilterResult
 from engine.framework.opinion import Opinion
-from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework, PluginError, Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.trials import nominated_node
 from engine.inflight import InFlight
 from engine.placement import Placement
+from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod, SchedulingQueue
 from engine.queue.heap import PodHeap
 from engine.setbacks import Setbacks

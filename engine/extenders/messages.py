@@ -16,8 +16,8 @@ import msgspec
 from engine import wire
 from engine.display import one_line
 from engine.framework.opinion import LEFT_OUT, MOST, SCALE
-from engine.framework.podinfo import PodInfo
 from engine.objects import Identity
+from engine.pods.podinfo import PodInfo
 
 T = TypeVar("T")
 Failed = dict[str, str]

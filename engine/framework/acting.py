@@ -13,9 +13,9 @@ from typing import Any, Final, assert_never
 from engine.framework.decision import Decision
 from engine.framework.effects import AssumeObject, Await, Effect, Emit, Patch, set_on_pod
 from engine.framework.interface import Binding, Permitted, Points
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
+from engine.pods.podinfo import PodInfo
 
 #: Calls a plugin's function by (name, point, function, arguments); a fault becomes the framework's.
 Guard = Callable[..., Any]

@@ -23,11 +23,11 @@ from engine.framework.interface import (
     Scores,
     Version,
 )
-from engine.framework.podinfo import PodInfo
 from engine.framework.sharing import Shared
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
 from engine.framework.trials import Trials
+from engine.pods.podinfo import PodInfo
 
 _MOST_PARTS: Final = 4096
 _P = ParamSpec("_P")

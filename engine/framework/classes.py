@@ -17,9 +17,9 @@ from weakref import WeakValueDictionary, ref
 from engine.framework.asking import Asking
 from engine.framework.interface import SILENT, UNSHARED, Points, Version
 from engine.framework.podclass import KeyColumn, PodClass
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
 from engine.framework.ties import turn_of
+from engine.pods.podinfo import PodInfo
 
 _LEAST_CLASSES: Final = 16
 _MOST_CLASSES: Final = 4096

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from engine.framework.effects import Evict
 from engine.framework.opinion import Opinion
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Snapshot
 from engine.framework.status import Code, Status
+from engine.pods.podinfo import PodInfo
 
 NO_NODES: Final = "no nodes available to schedule pods"
 

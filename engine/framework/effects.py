@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status
 from engine.objects import Condition
+from engine.pods.podinfo import PodInfo
 
 POD_SCHEDULED: Final = "PodScheduled"
 

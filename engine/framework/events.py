@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, Flag, auto
 
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
+from engine.pods.podinfo import PodInfo
 
 
 class Resource(Enum):

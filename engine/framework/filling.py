@@ -40,10 +40,10 @@ from engine.framework.podclass import (
     row_of,
     steps_of,
 )
-from engine.framework.podinfo import PodInfo
 from engine.framework.sharing import Shared, Sharing
 from engine.framework.snapshot import BoolColumn, Cause, IntColumn, Rows, Snapshot
 from engine.framework.ties import Ties
+from engine.pods.podinfo import PodInfo
 
 _FEW_ROWS: Final = 16
 _ANY: Final = int(Cause.ANY)

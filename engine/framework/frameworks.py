@@ -9,10 +9,10 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from engine.framework.events import ClusterEventWithHint, HintFn, QueueingHint, Seen
-from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status
+from engine.pods.podinfo import PodInfo
 
 
 class Frameworks:

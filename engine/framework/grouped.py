@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.interface import MAX_SCORE, Grouped, GroupedFilter, GroupedScore, Moved
-from engine.framework.log import Log
 from engine.framework.podclass import FRACTION, NOWHERE, TIE_BITS, KeyColumn
 from engine.framework.snapshot import IntColumn, Snapshot
+from engine.log import Log
 
 _MOST_GROUPS: Final = 1 << 14
 LEADERS: Final = 128

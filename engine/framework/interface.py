@@ -25,9 +25,9 @@ from engine.framework.decision import Decision, PostFilterResult, Rejections
 from engine.framework.effects import Effect, Emit, Patch
 from engine.framework.events import ClusterEvent, ClusterEventWithHint
 from engine.framework.gang import Membership
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, IntColumn, PodColumns, Rows, Snapshot
 from engine.framework.status import Status
+from engine.pods.podinfo import PodInfo
 
 State = Any
 """What a plugin worked out before the nodes and wants back with each question; its own business."""

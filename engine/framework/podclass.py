@@ -24,9 +24,9 @@ from engine.framework.asking import Depends, Filtering, Scoring
 from engine.framework.decision import Rejections
 from engine.framework.derived import Place
 from engine.framework.interface import MAX_SCORE, Joint, Scores
-from engine.framework.log import Log
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import IntColumn, Snapshot
+from engine.log import Log
+from engine.pods.podinfo import PodInfo
 
 if TYPE_CHECKING:
     from engine.framework.classes import ClassName

@@ -25,13 +25,13 @@ from engine.framework.filling import Filling
 from engine.framework.gang import Membership
 from engine.framework.interface import MAX_SCORE, UNSHARED, Points, Scores
 from engine.framework.podclass import NOWHERE, UNIT, PodClass, steps_of
-from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile
 from engine.framework.snapshot import BoolColumn, IntColumn, Snapshot
 from engine.framework.status import Code, Status, unschedulable
 from engine.framework.trials import Trials
 from engine.framework.view import NAME as VIEW
 from engine.framework.view import View
+from engine.pods.podinfo import PodInfo
 
 __all__ = ["MEMO_BYTES", "Candidates", "Framework", "PluginError", "Unfit"]
 

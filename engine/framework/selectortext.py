@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from engine.framework.selectors import Requirement, Selector, SelectorError
+from engine.pods.selectors import Requirement, Selector, SelectorError
 
 _TOKEN: Final = re.compile(r"\s*(?:(?P<symbol>==|!=|[=!(),<>])|(?P<word>[^\s=!(),<>]+))")
 _OPERATORS: Final = {

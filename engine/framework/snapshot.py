@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.podinfo import HostPort, PodInfo
 from engine.framework.topology import Topology
 from engine.objects import Namespace, Node, Taint
+from engine.pods.podinfo import HostPort, PodInfo
 
 Rows = slice | NDArray[np.intp]
 """Which rows a plugin is asked about: a slice for the full pass, an index array otherwise."""

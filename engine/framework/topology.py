@@ -8,19 +8,16 @@ nodes that share the value of a label. Everything here is borrowed and follows t
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.selectors import Labels, Selector
+from engine.pods.podterms import PodTerm
+from engine.pods.selectors import Labels, Selector
 
 if TYPE_CHECKING:
     from engine.framework.snapshot import BoolColumn, Rows, Snapshot
-
-HOSTNAME = "kubernetes.io/hostname"
-ZONE = "topology.kubernetes.io/zone"
 
 
 class Tally(Protocol):
@@ -131,37 +128,6 @@ class DomainTable(Protocol):
     def dense(self) -> NDArray[np.float64]:
         """(most + 1,) counts by domain, made anew; the last is 0, for rows without a domain."""
         ...
-
-
-class AffinityTerm(NamedTuple):
-    """Pods that a selector finds in namespaces, by name or by their labels, and a domain."""
-
-    namespaces: frozenset[str]
-    namespace_selector: Selector
-    selector: Selector
-    topology_key: str
-
-    def matches(self, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
-        """Whether it finds pods with these labels in a namespace with those."""
-        if namespace in self.namespaces or self.namespace_selector.matches(namespace_labels):
-            return self.selector.matches(labels)
-        return False
-
-
-class Demand(Enum):
-    """What a pod wants of others in its domains."""
-
-    NEAR = "required affinity"
-    FAR = "required anti-affinity"
-    PREFERRED = "preferred"
-
-
-class PodTerm(NamedTuple):
-    """A term of an existing pod; the weight of a preferred one is negative if it is against."""
-
-    demand: Demand
-    weight: int
-    term: AffinityTerm
 
 
 class CountedTerm(Tally, Protocol):

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from engine.framework.decision import Rejection, Rejections
 from engine.framework.interface import Room, Rooms, Scope, Verdicts
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
+from engine.pods.podinfo import PodInfo
 
 if TYPE_CHECKING:
     from engine.framework.asking import Filtering

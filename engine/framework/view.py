@@ -21,10 +21,10 @@ from engine.framework.events import (
     Seen,
 )
 from engine.framework.interface import Points, PreFilterResult, State, Verdicts
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot, label_column
 from engine.framework.status import unresolvable
 from engine.objects import Node
+from engine.pods.podinfo import PodInfo
 
 NAME: Final = "nodeSelector of the profile"
 _NODES: Final = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)

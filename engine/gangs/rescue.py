@@ -22,13 +22,13 @@ from engine.collective.packing import Steps
 from engine.collective.search import cheapest
 from engine.collective.victims import started_at
 from engine.framework.decision import PostFilterResult, Rejections
-from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import PluginError, Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import unschedulable
 from engine.gangs.slices import Absent
 from engine.gangs.turn import Turn
 from engine.placement import Placement
+from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod
 
 MOST_DOMAINS: Final = 16

@@ -41,7 +41,6 @@ from engine.eventhandlers import POD_FREED, on_node
 from engine.evictions import Evictions
 from engine.framework.decision import Decision
 from engine.framework.gang import Membership
-from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import CodeColumn, Snapshot
 from engine.gangs.holds import Holds
@@ -52,6 +51,7 @@ from engine.gangs.turn import Hold, Turn, rank_of
 from engine.notices import said
 from engine.placement import Placement
 from engine.planning import Rehearsal, emptiest, plan
+from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod, SchedulingQueue, SubQueue
 from engine.setbacks import Setbacks
 

@@ -18,9 +18,9 @@ from engine.display import plain
 from engine.framework.edge import EffectWriter
 from engine.framework.effects import Patch
 from engine.framework.gang import Membership
-from engine.framework.podinfo import PodInfo
 from engine.inflight import InFlight, patch
 from engine.objects.workloads import GroupCondition, SchedulingPodGroup
+from engine.pods.podinfo import PodInfo
 
 KIND: Final = "SchedulingPodGroup"
 SCHEDULED: Final = "PodGroupInitiallyScheduled"

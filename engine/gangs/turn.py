@@ -12,7 +12,7 @@ from datetime import datetime
 
 from engine.choice import Chosen, Refused
 from engine.framework.gang import Membership
-from engine.framework.podinfo import PodInfo
+from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod
 
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import force_setattr
 
-from engine.framework.podinfo import is_settled
 from engine.memo import Memo
 from engine.objects import Pod, Volume
+from engine.pods.podinfo import is_settled
 
 _SPEC = ("containers", "init_containers", "tolerations", "affinity", "node_selector", "volumes")
 _METADATA = ("labels", "owner_references")

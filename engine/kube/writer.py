@@ -28,7 +28,6 @@ import msgspec
 from engine.clock import stamp
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import POD_SCHEDULED, Bind, Evict, Patch, SetUnschedulable, condition
-from engine.framework.podinfo import PodInfo
 from engine.kube.errors import (
     Conflict,
     Fenced,
@@ -44,6 +43,7 @@ from engine.kube.resources import KINDS
 from engine.kube.session import MERGE_PATCH, STRATEGIC_MERGE_PATCH, KubeClient, segment
 from engine.kube.wiring import Wiring
 from engine.objects import Pod
+from engine.pods.podinfo import PodInfo
 from engine.telemetry import Count
 
 _LOG = logging.getLogger(__name__)

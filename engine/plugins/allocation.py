@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.interface import MAX_SCORE, Scores
-from engine.framework.podinfo import CPU, MEMORY, is_counted, is_scalar_resource
 from engine.framework.snapshot import BoolColumn, IntColumn, NodeColumns
 from engine.plugins.shares import EXACT
+from engine.pods.podinfo import CPU, MEMORY, is_counted, is_scalar_resource
 from engine.quantity import wrap_int64
 
 _MAX_SHAPE_SCORE: Final = 10

@@ -22,10 +22,10 @@ from engine.framework.interface import (
     Scores,
     State,
 )
-from engine.framework.podinfo import CPU, MEMORY, PodInfo
 from engine.framework.snapshot import Cause, IntColumn, Rows, Snapshot
 from engine.plugins.allocation import ResourceSpec, counting
 from engine.plugins.shares import HALF, Part
+from engine.pods.podinfo import CPU, MEMORY, PodInfo
 from engine.quantity import wrap_int64
 
 NAME: Final = "NodeResourcesBalancedAllocation"

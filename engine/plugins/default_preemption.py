@@ -24,14 +24,14 @@ from engine.framework.effects import Evict
 from engine.framework.events import Action, QueueingHint, Resource, Seen
 from engine.framework.interface import PluginArgs, Points, Trial, WhatIf
 from engine.framework.opinion import LEFT_OUT
-from engine.framework.podinfo import CPU, MEMORY, PodInfo
-from engine.framework.selectors import NOTHING, Selector, SelectorError, parse_selector
 from engine.framework.snapshot import PodColumns, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
 from engine.framework.trials import nominated_node
 from engine.objects import LabelSelector, Pod
 from engine.objects.workloads import PodDisruptionBudget
 from engine.plugins.hints import on
+from engine.pods.podinfo import CPU, MEMORY, PodInfo
+from engine.pods.selectors import NOTHING, Selector, SelectorError, parse_selector
 
 NAME: Final = "DefaultPreemption"
 DISRUPTION_TARGET: Final = "DisruptionTarget"

@@ -19,9 +19,9 @@ from engine.framework.interface import (
     State,
     WhatIf,
 )
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
+from engine.pods.podinfo import PodInfo
 
 NAME: Final = "DynamicResources"
 NOT_ALLOCATED: Final = PreFilterResult(

@@ -9,11 +9,11 @@ from typing import Final
 
 import msgspec
 
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Snapshot
 from engine.memo import Memo
 from engine.objects import Affinity, NodeSelector
 from engine.plugins.node_selector import Selector, matching, parse_required
+from engine.pods.podinfo import PodInfo
 
 _BYTES: Final = 2 << 20
 _BYTES_PER_BYTE: Final = 5

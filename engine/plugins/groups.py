@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.interface import GroupColumn, Moved
-from engine.framework.selectors import NOTHING
 from engine.framework.snapshot import Rows, Snapshot
 from engine.framework.topology import Domains, DomainTable, Tally
+from engine.pods.selectors import NOTHING
 
 FEW_DOMAINS: Final = 64
 NODES_A_DOMAIN: Final = 16

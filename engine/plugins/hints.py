@@ -18,9 +18,9 @@ from engine.framework.events import (
     Resource,
     Seen,
 )
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
 from engine.objects import Pod
+from engine.pods.podinfo import PodInfo
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from engine.framework.interface import MAX_SCORE, Points, PreScoreResult, Scores, State
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Cause, Rows, Snapshot
+from engine.pods.podinfo import PodInfo
 
 NAME: Final = "ImageLocality"
 _MIB: Final = 1 << 20

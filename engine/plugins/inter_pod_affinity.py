@@ -27,15 +27,15 @@ from engine.framework.interface import (
     Scores,
     Verdicts,
 )
-from engine.framework.podinfo import PodInfo
-from engine.framework.podterms import NO_TERMS, PodTerms, terms_of
-from engine.framework.selectors import EVERYTHING, NOTHING, Labels, Selector
 from engine.framework.snapshot import Rows, Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
-from engine.framework.topology import AffinityTerm, CountedTerm, Demand, DomainTable, Tally
+from engine.framework.topology import CountedTerm, DomainTable, Tally
 from engine.objects import Namespace, Node, Pod
 from engine.plugins.groups import FEW_GROUPS, ByRow, Entities, Groups, Part, no_pods
 from engine.plugins.hints import always, now, on, placed, queue_if
+from engine.pods.podinfo import PodInfo
+from engine.pods.podterms import NO_TERMS, AffinityTerm, Demand, PodTerms, terms_of
+from engine.pods.selectors import EVERYTHING, NOTHING, Labels, Selector
 
 NAME: Final = "InterPodAffinity"
 NOT_NEAR: Final = unresolvable("node(s) didn't match pod affinity rules")

@@ -25,7 +25,6 @@ from engine.framework.interface import (
     State,
     Verdicts,
 )
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
 from engine.memo import Memo
@@ -40,6 +39,7 @@ from engine.plugins.node_selector import (
     parse_required,
     scores,
 )
+from engine.pods.podinfo import PodInfo
 
 NAME: Final = "NodeAffinity"
 NO_MATCH: Final = unresolvable("node(s) didn't match Pod's node affinity/selector")

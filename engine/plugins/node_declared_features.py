@@ -11,11 +11,11 @@ from typing import Final
 
 from engine.framework.events import Action, Resource
 from engine.framework.interface import SKIP_FILTER, Points, PreFilterResult, State, Verdicts
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import unresolvable
 from engine.objects import Node, Pod
 from engine.plugins.hints import differs, on
+from engine.pods.podinfo import PodInfo
 
 NAME: Final = "NodeDeclaredFeatures"
 UNMET: Final = unresolvable("node(s) didn't match Pod's required features")

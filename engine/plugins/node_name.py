@@ -12,10 +12,10 @@ import numpy as np
 
 from engine.framework.events import Action, Resource
 from engine.framework.interface import PASS, Points, PreFilterResult, State, Verdicts
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import unresolvable
 from engine.plugins.hints import on
+from engine.pods.podinfo import PodInfo
 
 WRONG_NODE: Final = unresolvable("node(s) didn't match the requested node name")
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from engine.framework.events import Action, Resource
 from engine.framework.interface import SKIP_FILTER, Points, PreFilterResult, State, Verdicts
-from engine.framework.podinfo import ANY_ADDRESS, HostPort, PodInfo, host_ports
 from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import unschedulable
 from engine.objects import Pod
 from engine.plugins.hints import gone, on, placed
+from engine.pods.podinfo import ANY_ADDRESS, HostPort, PodInfo, host_ports
 
 NAME: Final = "NodePorts"
 NO_FREE_PORTS: Final = unschedulable("node(s) didn't have free ports for the requested pod ports")

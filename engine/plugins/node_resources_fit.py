@@ -28,7 +28,13 @@ from engine.framework.interface import (
     StatusGroups,
     Verdicts,
 )
-from engine.framework.podinfo import (
+from engine.framework.snapshot import BoolColumn, Cause, NodeColumns, Rows, Snapshot
+from engine.framework.status import Status, unresolvable, unschedulable
+from engine.objects import Node, Pod
+from engine.plugins.allocation import Scorer, ScoringStrategy, Usage, counting, used_of
+from engine.plugins.hints import always, changed, gone, now, on, placed
+from engine.plugins.shares import Part, Shares, Together
+from engine.pods.podinfo import (
     CPU,
     EPHEMERAL_STORAGE,
     MEMORY,
@@ -37,12 +43,6 @@ from engine.framework.podinfo import (
     is_extended_resource,
     make_pod_info,
 )
-from engine.framework.snapshot import BoolColumn, Cause, NodeColumns, Rows, Snapshot
-from engine.framework.status import Status, unresolvable, unschedulable
-from engine.objects import Node, Pod
-from engine.plugins.allocation import Scorer, ScoringStrategy, Usage, counting, used_of
-from engine.plugins.hints import always, changed, gone, now, on, placed
-from engine.plugins.shares import Part, Shares, Together
 from engine.quantity import resource_amount, wrap_int64
 
 NAME: Final = "NodeResourcesFit"

@@ -16,7 +16,6 @@ from typing import Final
 import numpy as np
 
 from engine.framework.interface import Scores
-from engine.framework.selectors import Requirement, is_label_key, is_label_value, parse_int64
 from engine.framework.snapshot import BoolColumn, CodeColumn, Rows, Snapshot, label_column
 from engine.objects import (
     Node,
@@ -25,6 +24,7 @@ from engine.objects import (
     PreferredSchedulingTerm,
     SelectorRequirement,
 )
+from engine.pods.selectors import Requirement, is_label_key, is_label_value, parse_int64
 
 NODE_NAME_FIELD: Final = "metadata.name"
 _LOW_BITS: Final = 32

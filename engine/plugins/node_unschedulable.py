@@ -10,12 +10,12 @@ from typing import Final
 
 from engine.framework.events import Action, Resource
 from engine.framework.interface import PASS, Points, PreFilterResult, State, Verdicts
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import unresolvable
 from engine.objects import Node, Pod, Taint
 from engine.plugins.hints import now, on
 from engine.plugins.tolerations import NO_SCHEDULE, tolerates
+from engine.pods.podinfo import PodInfo
 
 NAME: Final = "NodeUnschedulable"
 UNSCHEDULABLE: Final = unresolvable("node(s) were unschedulable")

@@ -31,11 +31,9 @@ from engine.framework.interface import (
     Scores,
     Verdicts,
 )
-from engine.framework.podinfo import PodInfo
-from engine.framework.selectors import NOTHING, is_label_key
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
-from engine.framework.topology import HOSTNAME, ZONE, Tally
+from engine.framework.topology import Tally
 from engine.objects import Node, Pod, TopologySpreadConstraint
 from engine.plugins.groups import FEW_GROUPS, ByRow, Entities, Groups, Part, no_pods
 from engine.plugins.hints import on, placed, queue_if
@@ -48,6 +46,9 @@ from engine.plugins.spread_constraints import (
     self_matches,
     stamp,
 )
+from engine.pods.podinfo import PodInfo
+from engine.pods.podterms import HOSTNAME, ZONE
+from engine.pods.selectors import NOTHING, is_label_key
 
 NAME: Final = "PodTopologySpread"
 SKEWED: Final = unschedulable("node(s) didn't match pod topology spread constraints")

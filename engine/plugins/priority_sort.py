@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from engine.framework.interface import Points
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
+from engine.pods.podinfo import PodInfo
 
 
 class PrioritySort:

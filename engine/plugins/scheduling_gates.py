@@ -9,10 +9,10 @@ from typing import Final
 
 from engine.framework.events import Action, Resource
 from engine.framework.interface import Points
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status, unresolvable
 from engine.plugins.hints import always, on
+from engine.pods.podinfo import PodInfo
 
 
 class SchedulingGates:

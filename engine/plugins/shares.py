@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from engine.framework.derived import Place
 from engine.framework.interface import MAX_SCORE, Scores, State
-from engine.framework.podinfo import CPU, MEMORY, PODS, PodInfo
 from engine.framework.snapshot import BoolColumn, FloatColumn, NodeColumns, Rows, Snapshot
+from engine.pods.podinfo import CPU, MEMORY, PODS, PodInfo
 
 EXACT: Final = 1 << 45
 """200 times a whole number below it is exact as a float, and so is a quotient rounded down."""

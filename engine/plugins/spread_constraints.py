@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.framework.podinfo import PodInfo
-from engine.framework.selectors import Selector, SelectorError, parse_selector, select_labels
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot, label_column
 from engine.objects import OwnerReference, Toleration, TopologySpreadConstraint
 from engine.plugins.eligibility import eligibility_key, required
 from engine.plugins.node_selector import matching
 from engine.plugins.tolerations import all_tolerated
+from engine.pods.podinfo import PodInfo
+from engine.pods.selectors import Selector, SelectorError, parse_selector, select_labels
 
 HARD: Final = "DoNotSchedule"
 SOFT: Final = "ScheduleAnyway"

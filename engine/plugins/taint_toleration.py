@@ -27,12 +27,12 @@ from engine.framework.interface import (
     State,
     Verdicts,
 )
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import unresolvable
 from engine.objects import Node, Taint, Toleration
 from engine.plugins.hints import always, now, on
 from engine.plugins.tolerations import all_tolerated, intolerable_preferences
+from engine.pods.podinfo import PodInfo
 
 NAME: Final = "TaintToleration"
 UNTOLERATED: Final = unresolvable("node(s) had untolerated taint(s)")

@@ -21,10 +21,10 @@ from dsl.quantities import parse_quantity
 from dsl.schema import request_unit
 from dsl.types import is_missing, scale_of
 from engine.collective.quotas import is_over_minimum, over_maximum, over_minimum_with_pod
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
 from engine.objects import ResourceList
 from engine.objects.workloads import ElasticQuota
+from engine.pods.podinfo import PodInfo
 
 KIND: Final = ElasticQuota.__name__
 Key = str | float

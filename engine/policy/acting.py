@@ -12,9 +12,9 @@ from dsl.world import Subject, World
 from engine.framework.decision import Decision
 from engine.framework.effects import Emit, Patch, pod_event, set_on_pod
 from engine.framework.interface import Binding, Permitted, PreBound, Reserved
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
+from engine.pods.podinfo import PodInfo
 from engine.policy.waking import sorted_events
 
 Asked = Callable[[PodInfo, Snapshot], tuple[Subject, World]]

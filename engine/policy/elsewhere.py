@@ -8,11 +8,11 @@ from typing import Any, Final
 import numpy as np
 
 from dsl.types import MISSING
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import FloatColumn, Snapshot
-from engine.framework.workloads import top_owner
 from engine.objects.storage import CSINode
 from engine.ondemand import Lease, Workload, scale_kind
+from engine.pods.podinfo import PodInfo
+from engine.pods.workloads import top_owner
 from engine.policy.podreads import epoch_seconds, number_of
 
 

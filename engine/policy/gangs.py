@@ -21,10 +21,10 @@ from dsl.world import Subject, World
 from engine.collective.gangs import code_column, domain_words, gang_name, title
 from engine.framework.events import Action, ClusterEvent, QueueingHint, Resource, Seen
 from engine.framework.gang import Membership
-from engine.framework.podinfo import PODS, PodInfo, make_pod_info
 from engine.framework.snapshot import PodColumns, Snapshot
 from engine.objects import Pod
 from engine.objects.workloads import GangFailure, PodGroup
+from engine.pods.podinfo import PODS, PodInfo, make_pod_info
 from engine.policy.accounts import amounts_of
 from engine.policy.podreads import epoch_seconds, group_of, number_of
 

@@ -32,9 +32,9 @@ from engine.framework.interface import (
     StatusGroups,
     Verdicts,
 )
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, QueueTimes, Rows, Snapshot
 from engine.framework.status import Code, Status
+from engine.pods.podinfo import PodInfo
 from engine.policy import gangs
 from engine.policy.acting import ActingRules, place_of, status_of
 from engine.policy.waking import causes_of, is_of_version, is_still, of_pod_alone, sorted_events

@@ -27,7 +27,6 @@ from engine.framework.decision import PostFilterResult, Rejections
 from engine.framework.effects import Evict
 from engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
 from engine.framework.interface import UNSHARED, Points, Trial, WhatIf
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.framework.trials import nominated_node
@@ -40,6 +39,7 @@ from engine.plugins.default_preemption import (
     never_by_itself,
     potential_rows,
 )
+from engine.pods.podinfo import PodInfo
 from engine.policy.acting import place_of
 from engine.policy.plugin import Worlds
 from engine.policy.quotas import Quota

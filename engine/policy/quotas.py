@@ -38,10 +38,10 @@ from engine.framework.interface import (
     State,
     Verdicts,
 )
-from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.snapshot import BoolColumn, IntColumn, PodColumns, Rows, Snapshot
 from engine.framework.status import Code, Status
 from engine.objects import Pod
+from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.policy.accounts import BY_NAMESPACE, Book, Key, Owner, namespace_of
 from engine.policy.acting import place_of
 from engine.policy.plugin import PolicyPlugin, Worlds

@@ -18,7 +18,6 @@ from dsl.quantities import parse_number, parse_time
 from dsl.schema import AMOUNTS, FIELDS, OF_THE_QUEUE, WEEKDAYS, WELL_KNOWN_LABELS
 from dsl.types import MISSING, Kind, Level
 from dsl.world import Part
-from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo
 from engine.framework.snapshot import (
     BoolColumn,
     CodeColumn,
@@ -29,9 +28,10 @@ from engine.framework.snapshot import (
     annotation_column,
     label_column,
 )
-from engine.framework.workloads import workload_of
 from engine.objects import Node, ObjectMeta
 from engine.plugins.eligibility import eligibility_key, eligible
+from engine.pods.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo
+from engine.pods.workloads import workload_of
 from engine.policy.accounts import over_minimum, quota_amounts, quota_flag, quota_name
 from engine.policy.elsewhere import (
     LEASES,

@@ -21,9 +21,9 @@ from engine.explain.scores import Ranking, among
 from engine.framework.acting import Acts
 from engine.framework.decision import Decision, Details, PluginScore
 from engine.framework.effects import Emit, Patch
-from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Candidates, Unfit
 from engine.framework.status import Code, Status
+from engine.pods.podinfo import PodInfo
 from engine.policy.acting import place_of
 from engine.policy.world import PodSubject, SnapshotWorld
 from engine.policytests.judging import CannotJudgeError, Preempted, Rejection

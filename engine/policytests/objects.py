@@ -15,7 +15,11 @@ from dsl.quantities import parse_quantity, parse_time
 from dsl.schema import FIELDS
 from dsl.types import is_missing
 from engine.documents import objects_in
-from engine.framework.podinfo import (
+from engine.objects import Identity, Namespace, Node, Pod, from_builtins
+from engine.objects.storage import CSINode
+from engine.objects.workloads import ElasticQuota, GangFailure, PodDisruptionBudget, PodGroup
+from engine.ondemand import WORKLOADS, FinishedPod, Lease, Workload, scale_kind
+from engine.pods.podinfo import (
     CPU,
     EPHEMERAL_STORAGE,
     MEMORY,
@@ -24,11 +28,7 @@ from engine.framework.podinfo import (
     UnreadablePod,
     make_pod_info,
 )
-from engine.framework.workloads import TEMPLATES, pod_of_manifest, top_owner
-from engine.objects import Identity, Namespace, Node, Pod, from_builtins
-from engine.objects.storage import CSINode
-from engine.objects.workloads import ElasticQuota, GangFailure, PodDisruptionBudget, PodGroup
-from engine.ondemand import WORKLOADS, FinishedPod, Lease, Workload, scale_kind
+from engine.pods.workloads import TEMPLATES, pod_of_manifest, top_owner
 from engine.policy.elsewhere import LEASES
 
 Tree = dict[str, Any]

@@ -39,7 +39,7 @@ from dsl.types import NUMBER, number_of, show
 from engine.collective.quotas import coming
 from engine.explain.parts import asked, table
 from engine.explain.rules import policies_of
-from engine.framework.podinfo import PodInfo
+from engine.pods.podinfo import PodInfo
 from engine.policy import findings
 from engine.policy.acting import place_of, results_of
 from engine.policy.quotas import QuotaPlugin

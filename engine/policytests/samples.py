@@ -14,8 +14,8 @@ from dsl.quantities import parse_duration, parse_number
 from dsl.source import Span
 from dsl.types import is_missing
 from engine.clock import Clock
-from engine.framework.podinfo import PodInfo
 from engine.objects import Node
+from engine.pods.podinfo import PodInfo
 from engine.signals.samples import Series
 from engine.signals.spec import CLUSTER, PAIR, SignalSpec
 from engine.signals.store import SignalStore

@@ -25,8 +25,8 @@ from engine.cache.beside import (
     VOLUMES,
 )
 from engine.clock import ManualClock
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import QueueTimes, Signals, Snapshot, Waiting
+from engine.pods.podinfo import PodInfo
 from engine.policy.plugin import Worlds
 from engine.policytests.objects import (
     FixtureError,

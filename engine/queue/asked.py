@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Collection, Hashable
 from typing import TypeVar
 
-from engine.framework.podinfo import PodInfo
 from engine.framework.status import Code, Status
+from engine.pods.podinfo import PodInfo
 from engine.queue.heap import comparable
 from engine.queue.queued import SortKey
 from engine.queue.rules import Rules

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Final
 
 from engine.display import but_digits
-from engine.framework.podinfo import PodInfo
+from engine.pods.podinfo import PodInfo
 from engine.queue.heap import PodHeap
 from engine.queue.hints import Only
 from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey

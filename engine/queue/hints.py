@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 
 from engine.framework.events import ClusterEvent, ClusterEventWithHint, QueueingHint, Resource, Seen
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
+from engine.pods.podinfo import PodInfo
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from engine.framework.events import ClusterEvent, Seen
-from engine.framework.podinfo import PodInfo
+from engine.pods.podinfo import PodInfo
 from engine.queue.hints import Only
 from engine.queue.queued import QueuedPod
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable
 
-from engine.framework.podinfo import PodInfo
+from engine.pods.podinfo import PodInfo
 from engine.queue.queued import QueuedPod
 
 KinOf = Callable[[PodInfo], Collection[Hashable]]

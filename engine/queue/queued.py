@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import QueueTimes
+from engine.pods.podinfo import PodInfo
 
 NO_PLUGINS: Final[frozenset[str]] = frozenset()
 SortKey = tuple[Any, ...]

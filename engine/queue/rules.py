@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.framework.events import ClusterEventWithHint
-from engine.framework.podinfo import PodInfo
 from engine.framework.status import Status
+from engine.pods.podinfo import PodInfo
 from engine.queue.queued import SortKey
 
 Hints = Mapping[str, Sequence[ClusterEventWithHint]]

@@ -49,8 +49,8 @@ from typing import Final, assert_never
 
 from engine.clock import Clock
 from engine.framework.events import EVERYTHING, Action, ClusterEvent, Resource, Seen
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
+from engine.pods.podinfo import PodInfo
 from engine.queue.asked import Asked
 from engine.queue.backoff import NO_BACKOFF, Backoff, over_at
 from engine.queue.groups import Group

@@ -17,7 +17,6 @@ from cachetools import TTLCache
 
 from engine.cache import Cache
 from engine.clock import Clock
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import (
     CodeColumn,
     Dictionary,
@@ -27,6 +26,7 @@ from engine.framework.snapshot import (
     label_column,
 )
 from engine.objects import Node
+from engine.pods.podinfo import PodInfo
 from engine.signals.directory import NodeDirectory
 from engine.signals.samples import Key, Match, Pause, Samples, Series, Slots, missing
 from engine.signals.spec import (

@@ -24,12 +24,12 @@ from engine.framework.acting import Acted, Point
 from engine.framework.decision import Decision, Placed
 from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import Opinion
-from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import FloatColumn, QueueTimes, Snapshot, Waiting
 from engine.kube.resources import STRUCTS
 from engine.objects import Namespace, Node, Pod, from_builtins
 from engine.ondemand import FinishedPod
+from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.simulate.lab import Lab
 from engine.simulate.samples import Columns, Samples, Values
 

@@ -18,11 +18,11 @@ from engine.framework.decision import Decision
 from engine.framework.edge import BindOutcome, Edge
 from engine.framework.effects import Bind, Emit, Evict, Patch, SetUnschedulable
 from engine.framework.frameworks import Frameworks
-from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status
 from engine.objects import Namespace, Node, Pod
+from engine.pods.podinfo import PodInfo
 from engine.queue import SchedulingQueue
 from engine.telemetry import Telemetry
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.framework.selectors import Selector, SelectorError
 from engine.framework.selectortext import read_selector
 from engine.kube.errors import StatusError
 from engine.kube.session import KubeClient, segment
+from engine.pods.selectors import Selector, SelectorError
 from engine.policysections import PoliciesSection
 
 _LOG = logging.getLogger(__name__)

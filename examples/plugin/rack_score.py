@@ -20,10 +20,10 @@ from engine.framework.interface import (
     Scores,
     Verdicts,
 )
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Cause, Rows, Snapshot, label_column
 from engine.framework.status import unresolvable
 from engine.objects import Node
+from engine.pods.podinfo import PodInfo
 
 NODES = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
 NAMED = unresolvable("node(s) were in the rack that the pod named")

@@ -21,10 +21,10 @@ from engine.app import signal_spec
 from engine.clock import ManualClock
 from engine.config import BerthDocument
 from engine.cycle import decide
-from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.objects import Node
+from engine.pods.podinfo import PodInfo
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.chain import framework_of
 from engine.policy.plugin import Worlds

@@ -21,10 +21,10 @@ from engine.clock import SystemClock
 from engine.config import Settings
 from engine.cycle import decide
 from engine.framework.frameworks import Frameworks
-from engine.framework.podinfo import PodInfo
 from engine.inforce import Ears, InForce
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
+from engine.pods.podinfo import PodInfo
 from engine.policy.bundle import Bundle
 from engine.policy.chain import frameworks_of
 from engine.policy.guard import Load

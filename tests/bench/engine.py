@@ -27,9 +27,9 @@ from rich.table import Table
 from engine.basis import rules_of
 from engine.clock import ManualClock
 from engine.cycle import decide
-from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
+from engine.pods.podinfo import PodInfo
 from engine.queue import SchedulingQueue
 from tests.bench import yardstick
 from tests.builders import Cache, default_plugins, make_node, make_pod

@@ -18,9 +18,9 @@ from engine.clock import ManualClock
 from engine.config import BerthDocument
 from engine.cycle import decide
 from engine.framework.decision import Placed
-from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot, label_column
+from engine.pods.podinfo import PodInfo
 from engine.policy.bundle import compile_at_once, compile_settings
 from engine.policy.plugin import PolicyPlugin, Worlds
 from engine.simulate.journal import Recorder

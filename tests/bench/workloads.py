@@ -23,12 +23,12 @@ from engine.basis import rules_of
 from engine.clock import ManualClock
 from engine.collector import collecting, sweep
 from engine.cycle import conclude, decide
-from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.kube.sharing import PodSharing
 from engine.objects import Pod, from_builtins
 from engine.objects.workloads import PodDisruptionBudget, Service
+from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.queue import SchedulingQueue
 from tests.bench.measure import quantile
 from tests.builders import Cache, default_plugins, make_node

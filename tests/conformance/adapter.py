@@ -23,13 +23,13 @@ from engine.framework.decision import NO_NODES
 from engine.framework.effects import AssumeObject
 from engine.framework.events import ClusterEvent, QueueingHint, Resource
 from engine.framework.interface import Points, PreFilterResult, PreScoreResult
-from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.runtime import Framework, PluginError, Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
 from engine.kube.resources import STRUCTS
 from engine.objects import Namespace, Node, ObjectMeta, Pod, from_builtins
 from engine.plugins.profiles import make_profile
+from engine.pods.podinfo import PodInfo, make_pod_info
 from tests.builders import Cache
 from tests.conformance.events import moves, read_object
 from tests.conformance.preempting import preempt

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from engine.framework.events import Action, ClusterEvent, Resource, Seen
-from engine.framework.podinfo import PodInfo
 from engine.kube.resources import STRUCTS
 from engine.objects import Node, from_builtins
+from engine.pods.podinfo import PodInfo
 from engine.quantity import parse
 
 CLUSTER_WIDE = {*("PersistentVolume", "StorageClass", "CSINode", "CSIDriver", "VolumeAttachment")}

@@ -11,9 +11,9 @@ import numpy as np
 
 from engine.cycle import decide
 from engine.framework.podclass import FRACTION, TIE_BITS
-from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
+from engine.pods.podinfo import PodInfo
 from tests.builders import Cache
 from tests.conformance.adapter import build, framework_of, place, read_pod
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from engine.cycle import conclude
 from engine.framework.decision import NO_NODES, PostFilterResult
-from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code
 from engine.plugins.default_preemption import DefaultPreemption, best_of, ineligible, potential_rows
+from engine.pods.podinfo import PodInfo
 from tests.builders import Cache
 
 Answer = dict[str, Any]

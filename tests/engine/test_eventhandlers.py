@@ -22,12 +22,12 @@ from engine.framework.events import (
     QueueingHint,
     Resource,
 )
-from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status
 from engine.objects import Namespace, Node, ObjectMeta, Pod, from_builtins
 from engine.objects.storage import PersistentVolume
 from engine.objects.workloads import Service, ServiceSpec
+from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.queue import QueuedPod, Rules, SchedulingQueue, SubQueue
 from engine.telemetry import Count, Telemetry
 from tests.builders import Cache

@@ -26,10 +26,10 @@ from engine.extenders.edge import ExtenderBinder
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind
 from engine.framework.opinion import LEFT_OUT, NOT_ASKED, Opinion, Scored
-from engine.framework.podinfo import make_pod_info
 from engine.framework.runtime import Framework
 from engine.objects import Node, Pod, from_builtins
 from engine.plugins.profiles import make_profiles
+from engine.pods.podinfo import make_pod_info
 from engine.policy.chain import frameworks_of
 from engine.policy.plugin import Worlds
 from engine.queue import SubQueue

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.cycle import decide
-from engine.framework.podinfo import make_pod_info
 from engine.objects import from_builtins
+from engine.pods.podinfo import make_pod_info
 from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, SnapshotWorld
 from engine.signals.samples import Series
 from engine.simulate.samples import Samples

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.framework.podinfo import (
+from engine.pods.podinfo import (
     NONZERO_CPU,
     NONZERO_MEMORY,
     PodInfo,

@@ -16,8 +16,8 @@ from dsl.compiler import Compiler
 from dsl.parser import Parser
 from dsl.policytest import read_suite
 from dsl.policytest.attributes import ATTRIBUTES, EXPECTATIONS
-from engine.framework.podinfo import CPU, MEMORY
-from engine.framework.workloads import workload_of
+from engine.pods.podinfo import CPU, MEMORY
+from engine.pods.workloads import workload_of
 from engine.policy.findings import new_compiler
 from engine.policy.podreads import UnreadFieldError
 from engine.policytests.objects import FixtureError, node_of, pods_of

@@ -18,11 +18,11 @@ from engine.clock import ManualClock
 from engine.framework.edge import BindOutcome, Edge
 from engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
 from engine.framework.interface import SKIP_FILTER, Permitted, Points, PreFilterResult, Verdicts
-from engine.framework.podinfo import make_pod_info
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.framework.status import Code, Status
 from engine.objects import Condition
+from engine.pods.podinfo import make_pod_info
 from engine.queue import SubQueue
 from engine.scheduler import MOST_IN_FLIGHT
 from engine.simulate.lab import Lab

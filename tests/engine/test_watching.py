@@ -13,13 +13,13 @@ from click.testing import CliRunner
 from engine.cache.beside import FINISHED, HEARTBEATS, NOMINATED, PREVIOUS, QUEUE, TIMES
 from engine.cli import main as berth_main
 from engine.clock import SystemClock
-from engine.framework.podinfo import make_pod_info
 from engine.framework.snapshot import QueueTimes
 from engine.kube.errors import NotFound, StatusError
 from engine.kube.session import Response
 from engine.kube.wiring import Wiring
 from engine.objects import Pod, from_builtins
 from engine.ondemand import FinishedPod
+from engine.pods.podinfo import make_pod_info
 from engine.policy.findings import new_compiler
 from engine.policy.needs import Field, Needs, needs_of
 from engine.policy.podreads import finished_at

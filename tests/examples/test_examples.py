@@ -19,9 +19,9 @@ from engine.config import Settings, load
 from engine.cycle import decide
 from engine.embedded import EmbeddedCluster, Pace
 from engine.framework.decision import Decision, Placed
-from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.profile import Profile
 from engine.plugins.profiles import make_profiles
+from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.chain import framework_of
 from engine.policy.findings import new_compiler

@@ -12,9 +12,9 @@ import pytest
 
 from engine.config import EnabledPlugin, PluginConfig, PluginsDocument, PluginSet, ProfileDocument
 from engine.cycle import decide
-from engine.framework.podinfo import make_pod_info
 from engine.framework.runtime import Framework
 from engine.plugins.profiles import make_profile
+from engine.pods.podinfo import make_pod_info
 from tests.builders import Cache, make_node, pod_object
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.interface import UNSHARED, State
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import IntColumn, Snapshot
 from engine.objects import Pod, Volume
 from engine.objects.storage import PersistentVolumeClaim, VolumeAttachment
@@ -37,6 +36,7 @@ from engine.plugins.volumes.claims import (
 )
 from engine.plugins.volumes.csi_nodes import CSI_NODES, CsiNodes
 from engine.plugins.volumes.migration import BY_PLUGIN, csi_handle, migration_of
+from engine.pods.podinfo import PodInfo
 
 ATTACHMENTS: Final = "VolumeAttachment"
 KINDS: Final = (CLAIMS, VOLUMES, CLASSES, ATTACHMENTS, CSI_NODES)

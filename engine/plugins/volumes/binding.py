@@ -28,7 +28,6 @@ from engine.framework.interface import (
     State,
     Verdicts,
 )
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
 from engine.objects import object_key
@@ -64,6 +63,7 @@ from engine.plugins.volumes.claims import (
 from engine.plugins.volumes.csi_nodes import CSI_NODES, migrated_plugins
 from engine.plugins.volumes.matching import Storage, Wanted, scores, volume_limit
 from engine.plugins.volumes.topology import Reach
+from engine.pods.podinfo import PodInfo
 
 UNBOUND: Final = unresolvable("pod has unbound immediate PersistentVolumeClaims")
 _KINDS: Final = (CLAIMS, VOLUMES, CLASSES, CSI_NODES, "CSIDriver", "CSIStorageCapacity")

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from engine.framework.events import HintFn
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
 from engine.objects import Pod, Volume
 from engine.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from engine.plugins.hints import now
+from engine.pods.podinfo import PodInfo
 
 CLAIMS: Final = "PersistentVolumeClaim"
 VOLUMES: Final = "PersistentVolume"

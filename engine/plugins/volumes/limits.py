@@ -14,7 +14,6 @@ import numpy as np
 
 from engine.framework.events import Action, Resource
 from engine.framework.interface import SKIP_FILTER, Points, PreFilterResult, State, Verdicts
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
 from engine.objects import Pod
@@ -34,6 +33,7 @@ from engine.plugins.volumes.attached import (
 from engine.plugins.volumes.claims import claim_names, is_one_of
 from engine.plugins.volumes.csi_nodes import NO_LIMIT, CsiNodes, limits_of
 from engine.plugins.volumes.migration import migration_of
+from engine.pods.podinfo import PodInfo
 
 TOO_MANY: Final = unschedulable("node(s) exceed max volume count")
 _DRIVERS: Final = "CSIDriver"

@@ -13,7 +13,6 @@ import numpy as np
 
 from engine.framework.events import Action, Resource
 from engine.framework.interface import SKIP_FILTER, Points, PreFilterResult, State, Verdicts
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Disk, Pod
@@ -21,6 +20,7 @@ from engine.plugins.hints import gone, on
 from engine.plugins.volumes.attached import NodeVolumes, concerns, is_stored, volumes_key
 from engine.plugins.volumes.claims import CLAIMS, find_claim, is_one_of, named_claims, not_found
 from engine.plugins.volumes.csi_nodes import CsiNodes
+from engine.pods.podinfo import PodInfo
 
 DISK_CONFLICT: Final = unschedulable("node(s) had no available disk")
 CLAIM_CONFLICT: Final = unschedulable(

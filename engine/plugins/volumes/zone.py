@@ -11,7 +11,6 @@ import numpy as np
 
 from engine.framework.events import Action, Resource
 from engine.framework.interface import SKIP_FILTER, Points, PreFilterResult, State, Verdicts
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Cause, Rows, Snapshot, label_column
 from engine.framework.status import Status, unresolvable
 from engine.objects.storage import PersistentVolume, StorageClass
@@ -32,6 +31,7 @@ from engine.plugins.volumes.claims import (
     waits,
 )
 from engine.plugins.volumes.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONES_APART
+from engine.pods.podinfo import PodInfo
 
 CONFLICT: Final = unresolvable("node(s) had no available volume zone")
 _STABLE: Final = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}

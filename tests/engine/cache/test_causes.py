@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from engine.cache.cache import LOG_ROWS
-from engine.framework.podinfo import make_pod_info
 from engine.framework.snapshot import Cause
 from engine.objects import Condition, ContainerImage, Node
+from engine.pods.podinfo import make_pod_info
 from tests.builders import Cache, make_node, make_pod, pod_object
 
 replace = msgspec.structs.replace

@@ -6,8 +6,8 @@ import random
 
 import msgspec
 
-from engine.framework.podinfo import make_pod_info
-from engine.framework.selectors import Requirement, Selector
+from engine.pods.podinfo import make_pod_info
+from engine.pods.selectors import Requirement, Selector
 from tests.builders import Cache, make_node, make_pod
 
 LABELS = [{"app": f"a{i}", "team": "t"} for i in range(3)]

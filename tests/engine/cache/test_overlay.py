@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.framework.podinfo import NONZERO_CPU
 from engine.framework.snapshot import Cause, Snapshot
+from engine.pods.podinfo import NONZERO_CPU
 from tests.builders import Cache, make_node, make_pod
 from tests.effort import examples
 

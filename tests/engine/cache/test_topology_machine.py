@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from engine.cache import podsets
-from engine.framework.podterms import terms_of
-from engine.framework.selectors import EVERYTHING, parse_selector
 from engine.framework.snapshot import label_column
 from engine.objects import LabelSelector, from_builtins
+from engine.pods.podterms import terms_of
+from engine.pods.selectors import EVERYTHING, parse_selector
 from tests.builders import Cache, make_node, make_pod
 
 NODES = [f"n{i}" for i in range(5)]

@@ -10,11 +10,11 @@ from click.testing import CliRunner
 
 from engine.cli import main
 from engine.explain.pods import explain
-from engine.framework.podinfo import make_pod_info
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import QueueTimes
 from engine.objects import Pod, from_builtins
+from engine.pods.podinfo import make_pod_info
 from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.engine.policy.builders import NOW, chain, compiler
 from tests.engine.test_simulate import Recording

@@ -10,7 +10,6 @@ from typing import Any
 from engine.clock import ManualClock
 from engine.framework.edge import EventSink
 from engine.framework.effects import Emit, pod_event
-from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.kube.errors import Unreachable
 from engine.kube.events import EventSettings, KubeEventSink, cut_note
 from engine.kube.gate import Gate, Priority
@@ -18,6 +17,7 @@ from engine.kube.limiter import AdaptiveLimit
 from engine.kube.session import Response
 from engine.kube.wiring import Wiring
 from engine.objects import ObjectMeta, Pod, PodSpec
+from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.telemetry import Count, Telemetry
 
 

@@ -13,7 +13,6 @@ import pytest
 from engine.clock import ManualClock
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind, Emit, SetUnschedulable
-from engine.framework.podinfo import PodInfo
 from engine.kube.errors import Fenced, Timeout, Unreachable
 from engine.kube.events import KubeEventSink
 from engine.kube.gate import Gate, Priority, within
@@ -21,6 +20,7 @@ from engine.kube.limiter import AdaptiveLimit
 from engine.kube.session import Response
 from engine.kube.wiring import Wiring, keep_asking
 from engine.kube.writer import KubeBinder, KubePodStatusWriter
+from engine.pods.podinfo import PodInfo
 from engine.telemetry import Telemetry
 from tests.builders import make_pod
 from tests.scenarios.fake_server import status

@@ -22,7 +22,6 @@ from kubernetes.aio.config import incluster_config
 from engine.clock import ManualClock
 from engine.framework.edge import Binder, BindOutcome, EffectWriter, PodStatusWriter
 from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable
-from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.kube.credentials import ProgramLimits
 from engine.kube.errors import ConfigError, Expired, Fenced, Interrupted, Timeout, Unreachable
 from engine.kube.gate import Gate, Priority
@@ -30,6 +29,7 @@ from engine.kube.session import Session
 from engine.kube.wiring import Wiring
 from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
 from engine.objects import Condition, ObjectMeta, Pod, PodStatus
+from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.telemetry import Count, Telemetry
 from tests.cluster.certificates import Authority
 from tests.scenarios.fake_server import status

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engine.framework.podinfo import make_pod_info
 from engine.kube.sharing import EVERYTHING, PodSharing
 from engine.objects import Pod, from_builtins
 from engine.plugins.default_preemption import is_evicted
+from engine.pods.podinfo import make_pod_info
 
 ROOT = Path(__file__).parents[3]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.objects import Node, Pod, from_builtins
+from engine.pods.podinfo import PodInfo, make_pod_info
 from tests.builders import Cache
 
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "110"}

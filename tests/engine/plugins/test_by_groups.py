@@ -13,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from engine.cycle import decide
 from engine.framework import grouped
 from engine.framework.interface import Verdicts
-from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework, Unfit
 from engine.framework.status import Status
@@ -21,6 +20,7 @@ from engine.objects import Namespace, from_builtins
 from engine.objects.workloads import Service
 from engine.plugins import groups, inter_pod_affinity, pod_topology_spread
 from engine.plugins.registry import make_plugin
+from engine.pods.podinfo import PodInfo, make_pod_info
 from tests.builders import Cache, default_plugins, make_node, make_pod, pod_object
 from tests.effort import examples
 

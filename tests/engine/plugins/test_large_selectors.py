@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from engine.framework.events import QueueingHint
-from engine.framework.podinfo import PodInfo
 from engine.objects import NodeSelector, from_builtins
 from engine.plugins import node_selector, taint_toleration
 from engine.plugins.eligibility import eligibility_key, eligible
 from engine.plugins.node_affinity import NodeAffinityPlugin
 from engine.plugins.node_selector import parse_selector
 from engine.plugins.taint_toleration import TaintToleration
+from engine.pods.podinfo import PodInfo
 from tests.builders import Cache, make_node, make_pod
 
 ROWS = slice(None)

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.framework.interface import Plugin, Points, PreFilterResult, PreScoreResult
-from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Rows, Snapshot
 from engine.framework.status import Code
 from engine.objects import Node
 from engine.plugins.registry import make_plugin
+from engine.pods.podinfo import PodInfo
 from tests.builders import Cache, default_plugins
 from tests.effort import examples
 from tests.engine.plugins.builders import make_cache, make_node, make_pod

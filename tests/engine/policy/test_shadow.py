@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import ManualClock
-from engine.framework.podinfo import make_pod_info
 from engine.objects import OwnerReference
+from engine.pods.podinfo import make_pod_info
 from engine.policy.bundle import Refusal
 from engine.policy.plugin import Worlds
 from engine.policy.shadow import MOST_SAVED, SHARE, Shadow

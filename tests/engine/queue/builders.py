@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.snapshot import Snapshot
 from engine.objects import ObjectMeta, Pod, PodSpec
+from engine.pods.podinfo import PodInfo, make_pod_info
 from tests.builders import Cache
 
 

@@ -25,8 +25,8 @@ from engine.framework.events import (
     QueueingHint,
     Resource,
 )
-from engine.framework.podinfo import PodInfo
 from engine.framework.status import Status, unresolvable
+from engine.pods.podinfo import PodInfo
 from engine.queue.queued import QueuedPod, SubQueue
 from engine.queue.rules import Rules
 from engine.queue.scheduling_queue import SchedulingQueue

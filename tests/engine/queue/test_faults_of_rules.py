@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from engine.clock import ManualClock
-from engine.framework.podinfo import PodInfo
 from engine.framework.status import Status
+from engine.pods.podinfo import PodInfo
 from engine.queue import Rules, SchedulingQueue, SubQueue
 from tests.engine.queue.builders import nothing, waiting
 

@@ -19,8 +19,8 @@ from engine.framework.events import (
     QueueingHint,
     Resource,
 )
-from engine.framework.podinfo import PodInfo
 from engine.framework.status import Status, unresolvable
+from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod, Rules, SchedulingQueue, SubQueue, scheduling_queue
 from tests.effort import examples
 from tests.engine.queue.builders import nothing, waiting

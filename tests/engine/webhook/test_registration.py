@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 import pytest
 
 from engine.clock import ManualClock, SystemClock
-from engine.framework.selectors import SelectorError
 from engine.kube.errors import NotFound, StatusError, Unreachable
 from engine.kube.session import Response
+from engine.pods.selectors import SelectorError
 from engine.policysections import PoliciesSection
 from engine.serving.certificates import repeated
 from engine.serving.selfmade import SelfMade

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.framework.podinfo import PodInfo
 from engine.objects import from_builtins
 from engine.objects.storage import (
     CSINode,
@@ -13,6 +12,7 @@ from engine.objects.storage import (
     StorageClass,
     VolumeAttachment,
 )
+from engine.pods.podinfo import PodInfo
 from tests.builders import Cache, make_node, make_pod
 
 ZONE = "topology.kubernetes.io/zone"

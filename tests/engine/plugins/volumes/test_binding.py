@@ -9,7 +9,6 @@ import pytest
 from engine.config import ProfileDocument
 from engine.cycle import decide
 from engine.framework.effects import AssumeObject, Await, Patch
-from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.framework.status import Code
@@ -20,6 +19,7 @@ from engine.plugins.registry import make_plugin
 from engine.plugins.volumes.migration import csi_affinity, csi_handle, migration_of
 from engine.plugins.volumes.restrictions import Alone
 from engine.plugins.volumes.topology import of_labels
+from engine.pods.podinfo import PodInfo
 from tests.builders import Cache, default_plugins, make_pod
 from tests.engine.plugins.volumes import builders as make
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from engine.framework.podinfo import PodInfo
+from engine.pods.podinfo import PodInfo
 
 #: Of which kinds the objects have a template of pods.
 TEMPLATES: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob")

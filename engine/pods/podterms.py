@@ -10,19 +10,53 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from enum import Enum
+from typing import Final, NamedTuple
 
 import msgspec
 
-from engine.framework.selectors import SelectorError, parse_selector
-from engine.framework.topology import AffinityTerm, Demand, PodTerm
 from engine.memo import Memo
 from engine.objects import Affinity, Pod, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
+from engine.pods.selectors import Labels, Selector, SelectorError, parse_selector
+
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
 
 _PARSED: Final[Memo[tuple[str, bytes], PodTerms]] = Memo(4 << 20)
 _BYTES_A_BYTE: Final = 4
 _BYTES_A_POD: Final = 1024
 _NONE: Final = PodAffinity()
+
+
+class AffinityTerm(NamedTuple):
+    """Pods that a selector finds in namespaces, by name or by their labels, and a domain."""
+
+    namespaces: frozenset[str]
+    namespace_selector: Selector
+    selector: Selector
+    topology_key: str
+
+    def matches(self, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
+        """Whether it finds pods with these labels in a namespace with those."""
+        if namespace in self.namespaces or self.namespace_selector.matches(namespace_labels):
+            return self.selector.matches(labels)
+        return False
+
+
+class Demand(Enum):
+    """What a pod wants of others in its domains."""
+
+    NEAR = "required affinity"
+    FAR = "required anti-affinity"
+    PREFERRED = "preferred"
+
+
+class PodTerm(NamedTuple):
+    """A term of an existing pod; the weight of a preferred one is negative if it is against."""
+
+    demand: Demand
+    weight: int
+    term: AffinityTerm
 
 
 @dataclass(frozen=True, slots=True)
