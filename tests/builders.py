@@ -17,7 +17,7 @@ from engine.simulate.samples import Samples
 class Cache(cache.Cache):
     """A cache whose snapshots have no metrics, unless somebody gives them."""
 
-    def snapshot(self, now: float, signals: Signals | None = None) -> cache.CacheSnapshot:
+    def snapshot(self, now: float, signals: Signals | None = None) -> cache.Snapshot:
         return super().snapshot(now, signals or Samples().view(self, now))
 
 

@@ -1,5 +1,9 @@
-"""State: the cluster as columns, with assume and forget; snapshots are views of it."""
+"""State: the cluster as columns, with assume and forget; snapshots are views of it.
 
-from engine.cache.cache import Cache, CacheSnapshot
+Plugins see what reads of it, by the names in `engine.framework.snapshot`.
+"""
 
-__all__ = ["Cache", "CacheSnapshot"]
+from engine.cache.cache import Cache
+from engine.cache.snapshot import Snapshot
+
+__all__ = ["Cache", "Snapshot"]

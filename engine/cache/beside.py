@@ -15,13 +15,12 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Container
-from typing import Final
+from typing import Final, NamedTuple
 
-from engine.cache.columns import TextDictionary
-from engine.cache.nodes import NodeTable
+from engine.cache.columns import Dictionary
+from engine.cache.nodes import NodeColumns
 from engine.cache.nominations import Nominations
-from engine.cache.pods import PodTable
-from engine.framework.snapshot import PodColumns, QueueTimes
+from engine.cache.pods import PodColumns, PodTable
 from engine.pods.podinfo import PodInfo
 from engine.pods.workloads import top_owner
 
@@ -45,10 +44,18 @@ def _nobody() -> None:
     """Who is told where nobody is."""
 
 
+class QueueTimes(NamedTuple):
+    """What only the queue knows of a pod; times are seconds since the epoch, None: not yet."""
+
+    queued_at: float
+    first_attempt_at: float | None
+    attempts: int
+
+
 class _Table:
     """Pods by UID in a table of columns, each with the name of its node if it has one."""
 
-    def __init__(self, dictionary: TextDictionary) -> None:
+    def __init__(self, dictionary: Dictionary) -> None:
         self.pods = PodTable(dictionary)
         self.rows: dict[str, int] = {}
         self.nodes: dict[str, str] = {}
@@ -71,19 +78,22 @@ class _Table:
             self.rows[moved.uid] = row
         return self.nodes.pop(uid)
 
-    def align(self, nodes: NodeTable) -> None:
+    def align(self, nodes: NodeColumns) -> None:
         """Rows of nodes are others now."""
         for uid, row in self.rows.items():
             self.pods.move(row, nodes.row(self.nodes[uid]))
 
 
 class Beside:
-    """See the module; `framework.snapshot.Beside`, written by `cache.Cache` alone."""
+    """What stands beside nodes and the pods on them, as far as anybody attends to it.
+
+    This is what readers may ask; `BesideTable` has what writes.
+    """
 
     def __init__(
         self,
-        nodes: NodeTable,
-        dictionary: TextDictionary,
+        nodes: NodeColumns,
+        dictionary: Dictionary,
         nominations: Nominations,
         *,
         on_node: Container[str],
@@ -119,6 +129,51 @@ class Beside:
         self._promised: tuple[tuple[int, int], PodTable] | None = None
         self._left: OrderedDict[tuple[str, str, str], str] = OrderedDict()
 
+    def pods(self, table: str) -> PodColumns:
+        """Other pods: of the `queue`, `nominated` to a node, or `finished` in the last hour.
+
+        Those of the queue are on no node: their `node` is a row all the same, but for pods that
+        got a node meanwhile.
+        """
+        if table == QUEUE:
+            return self._queued.pods
+        if table == NOMINATED:
+            return self._nominated()
+        self._aligned()
+        return self._finished.pods
+
+    def row(self, uid: str) -> int:
+        """The row of a pod of the queue, -1 if it is not there."""
+        return self._queued.rows.get(uid, _NOWHERE)
+
+    def times(self, uid: str) -> QueueTimes | None:
+        """What the queue knows of a pod; None if it has no such pod."""
+        return self._times.get(uid)
+
+    def previous_node(self, pod: PodInfo) -> str | None:
+        """The node that the pod of its name, or else the last one of its workload, left."""
+        return next((self._left[key] for key in _names(pod) if key in self._left), None)
+
+    def _aligned(self) -> None:
+        if self._layout != self._nodes.layout:
+            self._layout = self._nodes.layout
+            self._finished.align(self._nodes)
+
+    def _nominated(self) -> PodTable:
+        """Promises are few and seldom: the table is made anew when one comes or goes."""
+        seen = self._nominations.version, self._nodes.layout
+        if self._promised is None or self._promised[0] != seen:
+            table = PodTable(self._dictionary)
+            for node, pods in self._nominations.each():
+                for pod in pods:
+                    table.add(pod, self._nodes.row(node))
+            self._promised = seen, table
+        return self._promised[1]
+
+
+class BesideTable(Beside):
+    """The same with what writes; `Cache` alone has it."""
+
     def attend(self, to: frozenset[str]) -> None:
         """From now on this is kept, and nothing else."""
         gone = self.attends - to
@@ -134,31 +189,6 @@ class Beside:
             self._left.clear()
         if gone:
             self.version += 1
-
-    # ---- reading ---------------------------------------------------------------------------
-
-    def pods(self, table: str) -> PodColumns:
-        """See `framework.snapshot.Beside.pods`."""
-        if table == QUEUE:
-            return self._queued.pods
-        if table == NOMINATED:
-            return self._nominated()
-        self._aligned()
-        return self._finished.pods
-
-    def row(self, uid: str) -> int:
-        """See `framework.snapshot.Beside.row`."""
-        return self._queued.rows.get(uid, _NOWHERE)
-
-    def times(self, uid: str) -> QueueTimes | None:
-        """See `framework.snapshot.Beside.times`."""
-        return self._times.get(uid)
-
-    def previous_node(self, pod: PodInfo) -> str | None:
-        """See `framework.snapshot.Beside.previous_node`."""
-        return next((self._left[key] for key in _names(pod) if key in self._left), None)
-
-    # ---- changes ---------------------------------------------------------------------------
 
     def set_queued(self, pod: PodInfo, times: QueueTimes) -> None:
         """The pod is in the queue, or is being tried."""
@@ -243,7 +273,7 @@ class Beside:
             self._changed(row)
         self._promised = None
 
-    def recode(self, dictionary: TextDictionary) -> None:
+    def recode(self, dictionary: Dictionary) -> None:
         """Codes all texts anew, in another dictionary."""
         self._dictionary = dictionary
         for table in (self._queued, self._finished):
@@ -255,22 +285,6 @@ class Beside:
     def _touch(self, uid: str) -> None:
         self.touched.add(uid)
         self.on_news()
-
-    def _aligned(self) -> None:
-        if self._layout != self._nodes.layout:
-            self._layout = self._nodes.layout
-            self._finished.align(self._nodes)
-
-    def _nominated(self) -> PodTable:
-        """Promises are few and seldom: the table is made anew when one comes or goes."""
-        seen = self._nominations.version, self._nodes.layout
-        if self._promised is None or self._promised[0] != seen:
-            table = PodTable(self._dictionary)
-            for node, pods in self._nominations.each():
-                for pod in pods:
-                    table.add(pod, self._nodes.row(node))
-            self._promised = seen, table
-        return self._promised[1]
 
     def _tell(self, *nodes: str) -> None:
         self.version += 1

@@ -17,34 +17,39 @@ Source: kubernetes pkg/scheduler/backend/cache/interface.go.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import count
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from engine.cache.beside import Beside
-from engine.cache.columns import TextDictionary
+from engine.cache.beside import BesideTable, QueueTimes
+from engine.cache.columns import Dictionary
 from engine.cache.domains import TopologyCounts
 from engine.cache.nodes import NodeTable
-from engine.cache.nominations import Nominations
-from engine.cache.objects import Objects, ObjectStore, TextOf
-from engine.cache.overlay import Moves, NodesOver, PodsOver
+from engine.cache.nominations import NominationTable
+from engine.cache.objects import ObjectStore
 from engine.cache.pods import PodTable
-from engine.framework.snapshot import Cause, QueueTimes, Signals, Waiting
+from engine.cache.snapshot import (
+    NO_CHANGES,
+    NOWHERE,
+    Cause,
+    Changes,
+    Signals,
+    Snapshot,
+    Waiting,
+    each_once,
+    firsts,
+)
 from engine.objects import Namespace, Node, Pod
 from engine.pods.podinfo import PodInfo
 
 LOG_ROWS: Final = 1 << 16
 MOST_TEXTS: Final = 1 << 20
 _FEW_ROWS: Final = 64
-NOWHERE: Final = -1
-Changes = tuple[NDArray[np.intp], NDArray[np.int64]]
 
 # Plain numbers: one of `Cause` costs more to combine than the change it is about.
 _POD: Final = int(Cause.POD)
-_NO_CHANGES: Final[Changes] = np.empty(0, np.intp), np.empty(0, np.int64)
 _OTHER: Final = int(Cause.OTHER)
 _ANY: Final = int(Cause.ANY)
 _OF_METADATA: Final = {"labels": int(Cause.LABELS), "resource_version": 0, "generation": 0}
@@ -57,120 +62,16 @@ _OF_STATUS: Final = {
 }
 
 
-class CacheSnapshot:
-    """A view of the cache for one cycle; see `framework.snapshot.Snapshot`.
-
-    INVARIANT: the cache does not change while anybody uses its snapshot; the core is synchronous.
-    """
-
-    __slots__ = (
-        "_cache",
-        "beside",
-        "dictionary",
-        "generation",
-        "last",
-        "layout",
-        "namespaces",
-        "nodes",
-        "nodes_generation",
-        "nominations",
-        "now",
-        "pods",
-        "signals",
-        "topology",
-        "waiting",
-    )
-
-    def __init__(self, cache: Cache, now: float, signals: Signals) -> None:
-        self._cache = cache
-        self.now = now
-        self.signals = signals
-        self.generation = cache.generation
-        self.last = cache.last
-        self.nodes_generation = cache.nodes_generation
-        self.nodes = nodes = cache.nodes
-        self.layout = nodes.layout
-        self.pods = cache.pods
-        self.namespaces: Mapping[str, Namespace] = cache.namespaces
-        self.dictionary = cache.dictionary
-        self.topology = cache.topology
-        self.nominations = cache.nominations
-        self.beside = cache.beside
-        self.waiting: Mapping[str, Waiting] = cache.waiting
-
-    def changes_since(self, generation: int) -> Changes | None:
-        """See `Snapshot.changes_since`."""
-        return self._cache.changes_since(generation)
-
-    def objects(self, kind: str) -> Objects:
-        """See `Snapshot.objects`."""
-        return self._cache.store(kind).objects
-
-    def objects_version(self, *kinds: str) -> int:
-        """See `Snapshot.objects_version`."""
-        known = self._cache.versions.get(kinds)
-        return self._cache.objects_version(kinds) if known is None else known
-
-    def objects_changed(self, kind: str, version: int) -> Sequence[str] | None:
-        """See `Snapshot.objects_changed`."""
-        return self._cache.store(kind).changed_since(version)
-
-    def objects_by(self, kind: str, index: str, of: TextOf) -> Mapping[str, Objects]:
-        """See `Snapshot.objects_by`."""
-        return self._cache.store(kind).by(index, of)
-
-    def overlay(
-        self, row: int, remove: Sequence[PodInfo] = (), add: Sequence[PodInfo] = ()
-    ) -> Overlay:
-        """See `Snapshot.overlay`."""
-        return Overlay(self, [(row, remove, add)])
-
-    def overlay_each(self, promises: Sequence[tuple[int, Sequence[PodInfo]]]) -> Overlay:
-        """See `Snapshot.overlay_each`."""
-        return Overlay(self, [(row, (), pods) for row, pods in promises])
-
-
-class Overlay(CacheSnapshot):
-    """A snapshot over another; see `Snapshot.overlay`."""
-
-    __slots__ = ("_over", "_rows")
-
-    def __init__(self, over: CacheSnapshot, moves: Moves) -> None:
-        for name in CacheSnapshot.__slots__:
-            setattr(self, name, getattr(over, name))
-        self._over = over
-        self._rows = [row for row, _, _ in moves]
-        self.generation = self.nodes_generation = next(self._cache.what_ifs)
-        one = len(moves) == 1
-        self.last = (over.generation, self._rows[0], _POD | _OTHER) if one else (-1, NOWHERE, 0)
-        pods = over.pods
-        if not isinstance(pods, PodsOver):
-            pods = PodsOver(pods, self._cache.pod_row, {}, ())
-        nodes = over.nodes if isinstance(over.nodes, NodesOver) else NodesOver(over.nodes, {})
-        self.pods = pods.with_moves(moves)
-        self.nodes = nodes.with_moves(moves)
-
-    def changes_since(self, generation: int) -> Changes | None:
-        """See `Snapshot.changes_since`."""
-        if generation == self.generation:
-            return _NO_CHANGES
-        before = self._over.changes_since(generation)
-        if before is None:
-            return None
-        rows = np.append(before[0], np.array(self._rows, np.intp))
-        return _each_once(rows, np.append(before[1], [_POD | _OTHER] * len(self._rows)))
-
-
 class Cache:
     """Node table, pod table and the log of changed rows."""
 
     def __init__(self) -> None:
-        self.dictionary = TextDictionary()
+        self.dictionary = Dictionary()
         self._most_texts = MOST_TEXTS
         self.nodes = NodeTable(self.dictionary)
         self.pods = PodTable(self.dictionary)
         self.namespaces: dict[str, Namespace] = {}
-        self.nominations = Nominations()
+        self.nominations = NominationTable()
         self.waiting: dict[str, Waiting] = {}
         self.stores: dict[str, ObjectStore] = {}
         self.versions: dict[tuple[str, ...], int] = {}
@@ -187,7 +88,7 @@ class Cache:
         # Pods by UID; a row is all that is known of most.
         self._rows: dict[str, int] = {}
         self._assumed: set[str] = set()
-        self.beside = Beside(
+        self.beside = BesideTable(
             self.nodes,
             self.dictionary,
             self.nominations,
@@ -203,9 +104,9 @@ class Cache:
 
     # ---- reading ---------------------------------------------------------------------------
 
-    def snapshot(self, now: float, signals: Signals) -> CacheSnapshot:
+    def snapshot(self, now: float, signals: Signals) -> Snapshot:
         """The cluster as of now, for one cycle. Costs nothing: it is a view."""
-        return CacheSnapshot(self, now, signals)
+        return Snapshot(self, now, signals)
 
     @property
     def layout(self) -> int:
@@ -218,21 +119,21 @@ class Cache:
         if behind > min(LOG_ROWS, max(_FEW_ROWS, self.nodes.size >> 1)):
             return None
         if behind <= 0:
-            return _NO_CHANGES
+            return NO_CHANGES
         start = generation % LOG_ROWS
         end = start + behind
         if end > LOG_ROWS:
             places = np.arange(start, end) % LOG_ROWS
-            return _each_once(self._log[places], self._log_causes[places])
+            return each_once(self._log[places], self._log_causes[places])
         rows, causes = self._log[start:end], self._log_causes[start:end]
         if behind == 1:
             return rows, causes
         if self.nodes_generation <= generation:  # pods alone, for which there is one cause
             rows = rows.copy()
             rows.sort()
-            rows = rows[_begins(rows)]
+            rows = rows[firsts(rows)]
             return rows, causes[: len(rows)]
-        return _each_once(rows, causes)
+        return each_once(rows, causes)
 
     def is_assumed(self, uid: str) -> bool:
         """True between `assume` and the watch's confirmation (or `forget`)."""
@@ -524,7 +425,7 @@ class Cache:
 
     def _renew_dictionary(self) -> None:
         """Forgets the texts that nothing has any more. Linear in all cells of texts."""
-        self.dictionary = TextDictionary()
+        self.dictionary = Dictionary()
         self.nodes.recode(self.dictionary)
         self.pods.recode(self.dictionary)
         self.beside.recode(self.dictionary)
@@ -547,21 +448,6 @@ class Cache:
         self.generation = generation + 1
         if causes != _POD:
             self.nodes_generation = self.generation
-
-
-def _each_once(rows: NDArray[np.intp], causes: NDArray[np.int64]) -> Changes:
-    order = rows.argsort(kind="stable")
-    rows = rows[order]
-    first = np.flatnonzero(_begins(rows))
-    return rows[first], np.bitwise_or.reduceat(causes[order], first)
-
-
-def _begins(rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Where another row begins among some in order."""
-    begins = np.empty(len(rows), np.bool_)
-    begins[:1] = True
-    np.not_equal(rows[1:], rows[:-1], out=begins[1:])
-    return begins
 
 
 def _causes(old: Node, new: Node) -> int:

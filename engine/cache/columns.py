@@ -14,11 +14,19 @@ from numpy.typing import DTypeLike, NDArray
 
 FIRST_CAPACITY: Final = 64
 
+Rows = slice | NDArray[np.intp]
+"""Which rows a plugin is asked about: a slice for the full pass, an index array otherwise."""
+
+BoolColumn = NDArray[np.bool_]
+IntColumn = NDArray[np.int64]
+FloatColumn = NDArray[np.float64]
+CodeColumn = NDArray[np.int32]
+
 _T = TypeVar("_T")
 
 
-class TextDictionary:
-    """Texts as int32 codes. It only grows; see `framework.snapshot.Dictionary`.
+class Dictionary:
+    """Texts as int32 codes. It only grows, and every column of texts shares it.
 
     A code may be kept by anybody for as long as the dictionary is the same, so none is freed: who
     owns the columns makes a new dictionary when too many texts are no more.
@@ -128,7 +136,7 @@ class Derived(Generic[_T]):
 class ReadOff(ABC, Generic[_T]):
     """A table with columns of what is read off its objects, built when first asked for."""
 
-    _dictionary: TextDictionary
+    _dictionary: Dictionary
 
     @abstractmethod
     def derived(
@@ -136,8 +144,13 @@ class ReadOff(ABC, Generic[_T]):
     ) -> NDArray[Any]:
         """A column of any kind, an entry a row; its name says its kind, too."""
 
-    def text(self, column: str, of: Callable[[_T], str | None]) -> NDArray[np.int32]:
-        """See `NodeColumns.text` and `PodColumns.text`."""
+    def text(self, column: str, of: Callable[[_T], str | None]) -> CodeColumn:
+        """Dictionary codes of a text of each, -1 = missing.
+
+        Built with `of` on first use under the name `column` and kept up to date; whoever uses a
+        name must always give the same function. `label_column` and `annotation_column` make such
+        pairs for nodes.
+        """
 
         def code(one: _T) -> int:
             text = of(one)
@@ -145,12 +158,12 @@ class ReadOff(ABC, Generic[_T]):
 
         return self.derived(f"text {column}", np.int32, -1, code)
 
-    def number(self, column: str, of: Callable[[_T], float]) -> NDArray[np.float64]:
-        """See `NodeColumns.number` and `PodColumns.number`."""
+    def number(self, column: str, of: Callable[[_T], float]) -> FloatColumn:
+        """Like `text`, for numbers; NaN = missing."""
         return self.derived(f"number {column}", np.float64, np.nan, of)
 
-    def flag(self, column: str, of: Callable[[_T], bool]) -> NDArray[np.bool_]:
-        """See `NodeColumns.flag` and `PodColumns.flag`."""
+    def flag(self, column: str, of: Callable[[_T], bool]) -> BoolColumn:
+        """Like `text`, for booleans."""
         return self.derived(f"flag {column}", np.bool_, 0, of)
 
 

@@ -1,5 +1,9 @@
 """Domains: nodes by the value of a label in, counts by domain out, and all that is counted.
 
+A *pod set* is the pods that a selector finds in some namespaces; a *term* is what existing pods
+demand of others in their domains. Both are counted by node row, and on demand by *domain*: the
+nodes that share the value of a label. What readers get is borrowed and follows the cluster.
+
 Everything is worked out when asked and then brought up to date from logs of what changed: of nodes
 whose labels, taints or cordon changed, and of each tally. Knows nothing of why it is counted.
 """
@@ -8,20 +12,24 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cache.podsets import Counts, Pods, PodSetIndex, add
-from engine.cache.terms import TermIndex
-from engine.framework.snapshot import NodeColumns, Snapshot
-from engine.framework.topology import CountedTerm, Eligibility, Tally
+from engine.cache.columns import BoolColumn, Rows
+from engine.cache.nodes import NodeColumns
+from engine.cache.pods import PodTable
+from engine.cache.podsets import Counts, PodSetIndex, Tally, add
+from engine.cache.terms import CountedTerm, TermIndex
 from engine.log import Log
 from engine.objects import Node
 from engine.pods.podinfo import PodInfo
 from engine.pods.podterms import terms_of
 from engine.pods.selectors import NOTHING, Selector
+
+if TYPE_CHECKING:
+    from engine.cache.snapshot import Snapshot
 
 GROUPING_BYTES: Final = 16 << 20
 _LEAST_GROUPINGS: Final = 16
@@ -32,6 +40,17 @@ _BYTES_A_ROW: Final = 4
 _SPARE: Final = 64
 EMPTY: Final = 0
 """The domain of the empty value."""
+
+
+class Eligibility(Protocol):
+    """Which nodes make up the domains; equal ones are hashed and compared as equal."""
+
+    def __hash__(self) -> int: ...
+
+    def mask(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+        """Of the rows, those that count. Depends on labels, taints and cordons alone."""
+        ...
+
 
 _Key = tuple[str, Eligibility | None, bool]
 
@@ -69,8 +88,8 @@ class _Column:
         self._seen = log.end
 
 
-class Grouping:
-    """The nodes that count, by domain; see `framework.topology.Domains`."""
+class Domains:
+    """What the nodes make of the values of one label: those that count, by domain."""
 
     def __init__(self, column: _Column, key: _Key, log: Log) -> None:
         self._column = column
@@ -80,17 +99,20 @@ class Grouping:
         """Where in the log it is; elsewhere than at its end, it has to catch up."""
         self._of = -1
         self.version = 0
-        """See `Domains.version`: moves also with a node that does not count."""
+        """Changes with any node's domain, also of one that does not count."""
         self.domain = column.domain
-        """See `Domains.domain`."""
+        """(at least N,) number of the node's domain, -1 without the label."""
         self.group = np.empty(0, np.int32)
+        """(at least N,) the same, -1 also where the node does not count."""
         self.sizes: dict[int, int] = {}
+        """Domain -> nodes that count; domains without any are left out."""
         self.memo: dict[Hashable, Any] = {}
+        """What others made of it at a version, which they keep and forget themselves."""
         self._moves = 0
 
     @property
     def most(self) -> int:
-        """See `Domains.most`."""
+        """One above the highest number of a domain."""
         return len(self._column.ids)
 
     def sync(self, snapshot: Snapshot) -> None:
@@ -140,56 +162,40 @@ class Grouping:
         return np.where(there, domain, np.int32(-1))
 
 
-class Table:
-    """A tally by domain; see `framework.topology.DomainTable`."""
+class DomainTable:
+    """A tally by domain. `sync` brings it up to the nodes, then all else may be asked.
+
+    It follows the tally by itself, and needs no `sync` while `Topology.moves` stays.
+    """
 
     __slots__ = ("_often", "_version", "counts", "domains", "kept", "tally")
 
-    def __init__(self, tally: Counts, domains: Grouping) -> None:
+    def __init__(self, tally: Tally, domains: Domains) -> None:
         self.tally = tally
+        """What is counted."""
         self.domains = domains
         self.counts: dict[int, int] = {}
+        """Domain -> how many; domains without any are left out."""
         self._often: Counter[int] | None = None
         """Count above 0 -> domains that have it, once somebody asks for the least."""
         self.kept = True
-        """See `DomainTable.live`."""
+        """False once the tally has too many tables."""
         self._version = -1
         """Of the domains by which it counts; -1: has to count anew."""
 
     @property
     def live(self) -> bool:
-        """See `DomainTable.live`."""
+        """See `Tally.live`."""
         return self.kept and self.tally.live
 
     def sync(self, snapshot: Snapshot) -> None:
-        """See `DomainTable.sync`."""
+        """Catches up. Linear in the tally's rows when the domains of nodes changed."""
         self.domains.sync(snapshot)
         if self._version != self.domains.version:
             self._rebuild()
 
-    def count(self, row: int, sign: int) -> None:
-        """One more or one less of the tally on a row."""
-        domains, counts, often = self.domains, self.counts, self._often
-        if domains.seen != domains.log.end:
-            self._version = -1
-            return
-        domain = domains.group.item(row)
-        if domain < 0:
-            return
-        before = counts.get(domain, 0)
-        after = before + sign
-        if after:
-            counts[domain] = after
-        else:
-            del counts[domain]
-        if often is not None:
-            if before:
-                add(often, before, -1)
-            if after:
-                add(often, after, 1)
-
     def minimum(self, otherwise: Mapping[int, int]) -> int | None:
-        """See `DomainTable.minimum`."""
+        """The least count of a domain, if some were counted otherwise by that much; None: none."""
         sizes = self.domains.sizes
         if self._often is None:
             self._often = Counter(self.counts.values())
@@ -212,7 +218,7 @@ class Table:
         return min([*found, *often])
 
     def dense(self) -> NDArray[np.float64]:
-        """See `DomainTable.dense`."""
+        """(most + 1,) counts by domain, made anew; the last is 0, for rows without a domain."""
         counts = np.zeros(self.domains.most + 1)
         for domain, count in self.counts.items():
             counts[domain] = count
@@ -229,22 +235,113 @@ class Table:
         self._version = self.domains.version
 
 
-class TopologyCounts:
-    """Pod sets, terms and domains of one cache; see `framework.topology.Topology`."""
+class _Table(DomainTable):
+    """The same with what writes; the tally alone has it."""
 
-    def __init__(self, pods: Pods) -> None:
+    __slots__ = ()
+
+    def count(self, row: int, sign: int) -> None:
+        """One more or one less of the tally on a row."""
+        domains, counts, often = self.domains, self.counts, self._often
+        if domains.seen != domains.log.end:
+            self._version = -1
+            return
+        domain = domains.group.item(row)
+        if domain < 0:
+            return
+        before = counts.get(domain, 0)
+        after = before + sign
+        if after:
+            counts[domain] = after
+        else:
+            del counts[domain]
+        if often is not None:
+            if before:
+                add(often, before, -1)
+            if after:
+                add(often, after, 1)
+
+
+class Topology:
+    """How many pods of a kind are where: pod sets, terms and domains of one cache.
+
+    This is what readers may ask; `TopologyCounts` has what writes.
+    """
+
+    def __init__(self, pods: PodTable) -> None:
         """Starts empty; for `pods` see `PodSetIndex`."""
         self._sets = PodSetIndex(pods)
         self._terms = TermIndex()
         self._columns: OrderedDict[str, _Column] = OrderedDict()
-        self._groupings: OrderedDict[_Key, Grouping] = OrderedDict()
+        self._groupings: OrderedDict[_Key, Domains] = OrderedDict()
         self._log = Log(_NODE_LOG)
         self._none = Counts()
         self._rows = 0
-        self.version = self.moves = 0
-        """See `Topology.version` and `Topology.moves`."""
+        self.version = 0
+        """Changes when a term comes that no pod had, or the last pod that had it goes.
 
-    # ---- writers (Cache) -------------------------------------------------------------------
+        And when a namespace comes, goes or changes.
+        """
+        self.moves = 0
+        """Changes when a node's domain may have, and when a tally or a table lives no longer."""
+
+    def pod_set(
+        self, namespaces: frozenset[str] | None, selector: Selector, *, terminating: bool
+    ) -> Tally:
+        """The pods that the selector finds in the namespaces (None: all).
+
+        Counted from then on; `terminating`: pods that are being deleted count too. The first time
+        it is linear in the pods that match, and in all pods if the selector names new labels.
+        """
+        if selector == NOTHING or (namespaces is not None and not namespaces):
+            return self._none
+        before = self._sets.dropped
+        found = self._sets.get(namespaces, selector, terminating=terminating)
+        self.moves += self._sets.dropped - before
+        return found
+
+    def terms_on(
+        self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]
+    ) -> Sequence[CountedTerm]:
+        """The terms of existing pods that find such a pod, in the order in which they came."""
+        return self._terms.on(namespace, namespace_labels, labels)
+
+    def table(
+        self, tally: Tally, key: str, eligible: Eligibility | None = None, *, fold: bool = False
+    ) -> DomainTable:
+        """The tally by the values of a node label.
+
+        Only nodes that are eligible count. `fold`: nodes without the label are in the domain of the
+        empty value.
+        """
+        assert isinstance(tally, Counts)  # no other cache's
+        grouping = self._grouping((key, eligible, fold))
+        table: DomainTable | None = tally.tables.get(grouping)
+        if table is None:
+            table = tally.tables[grouping] = _Table(tally, grouping)
+            if len(tally.tables) > _MOST_TABLES:
+                tally.tables.popitem(last=False)[1].kept = False
+                self.moves += 1
+        return table
+
+    def _grouping(self, key: _Key) -> Domains:
+        known = self._groupings.get(key)
+        if known is None:
+            column = self._columns.get(key[0])
+            if column is None:
+                column = self._columns[key[0]] = _Column(key[0])
+                if len(self._columns) > _MOST_COLUMNS:
+                    self._columns.popitem(last=False)
+            known = self._groupings[key] = Domains(column, key, self._log)
+            most = max(_LEAST_GROUPINGS, GROUPING_BYTES // (_BYTES_A_ROW * (self._rows + 1)))
+            if len(self._groupings) > most:
+                self._groupings.popitem(last=False)
+        self._groupings.move_to_end(key)
+        return known
+
+
+class TopologyCounts(Topology):
+    """The same with what writes; `Cache` alone has it."""
 
     def count(self, pod: PodInfo, row: int, sign: int) -> None:
         """A pod came to a row (sign 1) or went from it (sign -1)."""
@@ -286,54 +383,6 @@ class TopologyCounts:
     def namespace_changed(self) -> None:
         """A namespace came, went or changed."""
         self.version += 1
-
-    # ---- readers ---------------------------------------------------------------------------
-
-    def pod_set(
-        self, namespaces: frozenset[str] | None, selector: Selector, *, terminating: bool
-    ) -> Tally:
-        """See `Topology.pod_set`."""
-        if selector == NOTHING or (namespaces is not None and not namespaces):
-            return self._none
-        before = self._sets.dropped
-        found = self._sets.get(namespaces, selector, terminating=terminating)
-        self.moves += self._sets.dropped - before
-        return found
-
-    def terms_on(
-        self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]
-    ) -> Sequence[CountedTerm]:
-        """See `Topology.terms_on`."""
-        return self._terms.on(namespace, namespace_labels, labels)
-
-    def table(
-        self, tally: Tally, key: str, eligible: Eligibility | None = None, *, fold: bool = False
-    ) -> Table:
-        """See `Topology.table`."""
-        assert isinstance(tally, Counts)  # no other cache's
-        grouping = self._grouping((key, eligible, fold))
-        table: Table | None = tally.tables.get(grouping)
-        if table is None:
-            table = tally.tables[grouping] = Table(tally, grouping)
-            if len(tally.tables) > _MOST_TABLES:
-                tally.tables.popitem(last=False)[1].kept = False
-                self.moves += 1
-        return table
-
-    def _grouping(self, key: _Key) -> Grouping:
-        known = self._groupings.get(key)
-        if known is None:
-            column = self._columns.get(key[0])
-            if column is None:
-                column = self._columns[key[0]] = _Column(key[0])
-                if len(self._columns) > _MOST_COLUMNS:
-                    self._columns.popitem(last=False)
-            known = self._groupings[key] = Grouping(column, key, self._log)
-            most = max(_LEAST_GROUPINGS, GROUPING_BYTES // (_BYTES_A_ROW * (self._rows + 1)))
-            if len(self._groupings) > most:
-                self._groupings.popitem(last=False)
-        self._groupings.move_to_end(key)
-        return known
 
 
 def _room(size: int) -> int:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,12 @@ class Image:
             self._array = np.array(sorted(self._rows), dtype=np.intp)
         return self._array
 
+
+class _Listed(Image):
+    """The same with what writes."""
+
+    __slots__ = ()
+
     def put(self, row: int, version: int) -> None:
         """It is there from now on."""
         self._rows.add(row)
@@ -48,14 +54,18 @@ class Image:
         return bool(self._rows)
 
 
-class ImageTable:
-    """All images of all nodes by name."""
+class Images:
+    """The images of all nodes by name."""
 
     def __init__(self) -> None:
-        self._images: dict[str, Image] = {}
+        self._images: dict[str, _Listed] = {}
         self._version = 0
-        self.find = self._images.get
+        self.find: Callable[[str], Image | None] = self._images.get
         """The image of a full name; None if no node has it."""
+
+
+class ImageTable(Images):
+    """The same with what writes; `cache.nodes` alone has it."""
 
     def replace(
         self, row: int, before: Sequence[ContainerImage], after: Sequence[ContainerImage]
@@ -73,5 +83,5 @@ class ImageTable:
             for name in image.names or ():
                 known = self._images.get(name)
                 if known is None:
-                    known = self._images[name] = Image(image.size_bytes, self._version)
+                    known = self._images[name] = _Listed(image.size_bytes, self._version)
                 known.put(row, self._version)

@@ -1,4 +1,4 @@
-"""Nodes as columns: API objects and sums over their pods in, `framework.snapshot.NodeColumns` out.
+"""Nodes as columns: API objects and sums over their pods in, what plugins read of them out.
 
 Knows nothing of who is scheduled or why; `cache.Cache` is its only writer.
 """
@@ -13,10 +13,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cache.columns import Column, Derived, ReadOff, RowAllocator, TextDictionary
-from engine.cache.images import ImageTable
-from engine.cache.ports import PortTable
-from engine.framework.snapshot import BoolColumn, CodeColumn, IntColumn, Ports
+from engine.cache.columns import (
+    BoolColumn,
+    CodeColumn,
+    Column,
+    Derived,
+    Dictionary,
+    IntColumn,
+    ReadOff,
+    RowAllocator,
+)
+from engine.cache.images import Images, ImageTable
+from engine.cache.ports import Ports, PortTable
 from engine.objects import ContainerImage, Node, Quantity, ResourceList, Taint
 from engine.pods.podinfo import (
     CPU,
@@ -71,26 +79,28 @@ class _Sparse:
         return self.allocatable, self.capacity, self.requested
 
 
-class NodeTable(ReadOff[Node]):
-    """One row a node; see `NodeColumns` for what readers may ask.
+class NodeColumns(ReadOff[Node]):
+    """One row a node. Amounts are milli-cores for cpu, bytes for memory, counts otherwise.
 
-    A resource has columns while a node names it. What only pods on nodes ask for, and what passes
-    MOST_RESOURCES, is kept by row; what only waiting pods ask for is nowhere.
+    This is what readers may ask; `NodeTable` has what writes. A resource has columns while a node
+    names it. What only pods on nodes ask for, and what passes MOST_RESOURCES, is kept by row; what
+    only waiting pods ask for is nowhere.
     """
 
-    def __init__(self, dictionary: TextDictionary) -> None:
+    def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
         self._rows = RowAllocator()
         self._row_of: dict[str, int] = {}
         self._nodes: list[Node | None] = []
         self.layout = 0
-        """Changes when a row or a column stands for something else."""
+        """See `Snapshot.layout`."""
         capacity = self._rows.capacity
         self._ports = PortTable()
         self.ports: Ports = self._ports
-        """See `NodeColumns.ports`."""
-        self.images = ImageTable()
-        """See `NodeColumns.images`."""
+        """Ports of the nodes that are taken."""
+        self._images = ImageTable()
+        self.images: Images = self._images
+        """The images that nodes have."""
         self._present = Column(np.bool_, capacity)
         self._unschedulable = Column(np.bool_, capacity)
         self._taint_set = Column(np.int32, capacity)
@@ -104,16 +114,14 @@ class NodeTable(ReadOff[Node]):
         # How many nodes name a resource, those that always have columns once more.
         self._naming = Counter(_ALWAYS)
         self.taint_sets: list[tuple[Taint, ...]] = [_NO_TAINTS]
-        """See `NodeColumns.taint_sets`."""
+        """Every distinct list of taints seen; index 0 is the empty one."""
         self._taint_set_of: dict[tuple[Taint, ...], int] = {_NO_TAINTS: 0}
         self._taint_users = Counter((0,))
         self._derived: Derived[Node] = Derived(_DERIVED_BYTES)
 
-    # ---- readers (NodeColumns) -------------------------------------------------------------
-
     @property
     def size(self) -> int:
-        """See `NodeColumns.size`."""
+        """N: the length of every column. Rows without a node have `present` False."""
         return self._rows.size
 
     @property
@@ -123,66 +131,66 @@ class NodeTable(ReadOff[Node]):
 
     @property
     def present(self) -> BoolColumn:
-        """See `NodeColumns.present`."""
+        """(N,) the row holds a node."""
         return self._present.view(self._rows.size)
 
     @property
     def pod_count(self) -> IntColumn:
-        """See `NodeColumns.pod_count`."""
+        """(N,) pods bound or assumed, not finished."""
         return self.requested(PODS_THERE)
 
     @property
     def nonzero_cpu(self) -> IntColumn:
-        """See `NodeColumns.nonzero_cpu`."""
+        """(N,) requested milli-cores, containers without a request counted as 100m."""
         return self.requested(NONZERO_CPU)
 
     @property
     def nonzero_memory(self) -> IntColumn:
-        """See `NodeColumns.nonzero_memory`."""
+        """(N,) requested bytes, containers without a request counted as 200 MiB."""
         return self.requested(NONZERO_MEMORY)
 
     @property
     def unschedulable(self) -> BoolColumn:
-        """See `NodeColumns.unschedulable`."""
+        """(N,) cordoned."""
         return self._unschedulable.view(self._rows.size)
 
     @property
     def taint_set(self) -> CodeColumn:
-        """See `NodeColumns.taint_set`."""
+        """(N,) index into `taint_sets`."""
         return self._taint_set.view(self._rows.size)
 
     @property
     def tie_keys(self) -> NDArray[np.uint64]:
-        """See `NodeColumns.tie_keys`."""
+        """(N,) a hash of the node's name, the raw material of seeded ties."""
         return self._tie_keys.view(self._rows.size)
 
     def name_codes(self) -> CodeColumn:
-        """See `NodeColumns.name_codes`."""
+        """(N,) dictionary code of the node's name."""
         return self._names.view(self._rows.size)
 
     def allocatable(self, resource: str) -> IntColumn:
-        """See `NodeColumns.allocatable`."""
+        """(N,) amount of the resource, 0 where the node does not have it."""
         sparse = self._sparse.get(resource)
         if sparse is not None:
             return self._dense(sparse.allocatable)
         return self._resources.get(resource, self._nothing).allocatable.view(self._rows.size)
 
     def capacity(self, resource: str) -> IntColumn:
-        """See `NodeColumns.capacity`."""
+        """(N,) status.capacity of the resource."""
         sparse = self._sparse.get(resource)
         if sparse is not None:
             return self._dense(sparse.capacity)
         return self._resources.get(resource, self._nothing).capacity.view(self._rows.size)
 
     def requested(self, resource: str) -> IntColumn:
-        """See `NodeColumns.requested`."""
+        """(N,) sum of the requests of the node's pods."""
         sparse = self._sparse.get(resource)
         if sparse is not None:
             return self._dense(sparse.requested)
         return self._sums.get(resource, self._nothing.capacity).view(self._rows.size)
 
     def has_resource(self, resource: str) -> BoolColumn:
-        """See `NodeColumns.has_resource`."""
+        """(N,) the node's allocatable names the resource."""
         sparse = self._sparse.get(resource)
         if sparse is None:
             return self._resources.get(resource, self._nothing).named.view(self._rows.size)
@@ -191,16 +199,16 @@ class NodeTable(ReadOff[Node]):
         return named
 
     def row(self, name: str) -> int:
-        """See `NodeColumns.row`."""
+        """The row of the node, -1 if there is none."""
         return self._row_of.get(name, -1)
 
     def name(self, row: int) -> str:
-        """See `NodeColumns.name`."""
+        """The name of the node in a row that holds one."""
         node = self._nodes[row]
         return node.metadata.name if node is not None else self.node(row).metadata.name
 
     def node(self, row: int) -> Node:
-        """See `NodeColumns.node`.
+        """The API object of a row that holds one.
 
         Raises:
             LookupError: the row holds no node.
@@ -214,7 +222,16 @@ class NodeTable(ReadOff[Node]):
         """The names of all nodes, in the order in which they came."""
         return list(self._row_of)
 
-    # ---- writers (Cache) -------------------------------------------------------------------
+    def _dense(self, rows: dict[int, int]) -> IntColumn:
+        column = np.zeros(self._rows.size, np.int64)
+        for row, amount in rows.items():
+            column[row] = amount
+        column.flags.writeable = False
+        return column
+
+
+class NodeTable(NodeColumns):
+    """The same with what writes; `Cache` alone has it."""
 
     def add(self, node: Node) -> int:
         """Gives the node a row and fills it; its pods are added by the caller."""
@@ -241,7 +258,7 @@ class NodeTable(ReadOff[Node]):
         self._set_taints(row, tuple(node.spec.taints or ()))
         if before is None or _amounts(before) != _amounts(node):
             self._set_amounts(row, _NONE if before is None else _amounts(before), _amounts(node))
-        self.images.replace(row, _images(before), _images(node))
+        self._images.replace(row, _images(before), _images(node))
         for derived, of in self._derived:
             derived.cell[row] = of(node)
 
@@ -250,7 +267,7 @@ class NodeTable(ReadOff[Node]):
         row = self._row_of.pop(name)
         self._set_taints(row, _NO_TAINTS)
         self._set_amounts(row, _amounts(self.node(row)), _NONE)
-        self.images.replace(row, _images(self._nodes[row]), ())
+        self._images.replace(row, _images(self._nodes[row]), ())
         self._ports.clear(row)
         for resource in list(self._sparse):
             self._sparse[resource].requested.pop(row, None)
@@ -280,7 +297,7 @@ class NodeTable(ReadOff[Node]):
             change = self._ports.add if sign > 0 else self._ports.remove
             change(row, ports)
 
-    def recode(self, dictionary: TextDictionary) -> None:
+    def recode(self, dictionary: Dictionary) -> None:
         """Codes all texts anew, in another dictionary."""
         self._dictionary = dictionary
         for name, row in self._row_of.items():
@@ -304,13 +321,6 @@ class NodeTable(ReadOff[Node]):
             columns.extend(resource.columns())
         columns.extend(column for column, _ in self._derived)
         return columns
-
-    def _dense(self, rows: dict[int, int]) -> IntColumn:
-        column = np.zeros(self._rows.size, np.int64)
-        for row, amount in rows.items():
-            column[row] = amount
-        column.flags.writeable = False
-        return column
 
     # ---- inside: resources -----------------------------------------------------------------
 
@@ -441,3 +451,13 @@ def _amounts(node: Node) -> _Amounts:
 
 def _images(node: Node | None) -> Sequence[ContainerImage]:
     return () if node is None else node.status.images or ()
+
+
+def label_column(key: str) -> tuple[str, Callable[[Node], str | None]]:
+    """Name and reader of the column of a node label, for `NodeColumns.text`."""
+    return f"label:{key}", lambda node: (node.metadata.labels or {}).get(key)
+
+
+def annotation_column(key: str) -> tuple[str, Callable[[Node], str | None]]:
+    """Name and reader of the column of a node annotation, for `NodeColumns.text`."""
+    return f"annotation:{key}", lambda node: (node.metadata.annotations or {}).get(key)

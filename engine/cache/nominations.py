@@ -1,28 +1,37 @@
-"""Waiting pods that are promised a node: `framework.snapshot.Nominations`, written by `Cache`."""
+"""Waiting pods that are promised a node; written by `Cache` alone."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from engine.framework.snapshot import NodeColumns, Snapshot
+from engine.cache.nodes import NodeColumns
 from engine.pods.podinfo import PodInfo
+
+if TYPE_CHECKING:
+    from engine.cache.snapshot import Snapshot
 
 NOBODY: Mapping[str, PodInfo] = {}
 
 
 class Nominations:
-    """By node, and whose victims are being evicted; empty in a cluster where nobody preempts."""
+    """Waiting pods that are promised a node: preemption makes room for them there.
+
+    By node, and whose victims are being evicted; empty in a cluster where nobody preempts. This is
+    what readers may ask; `NominationTable` has what writes.
+    """
 
     def __init__(self) -> None:
         self.version = 0
+        """Changes with every promise."""
         self._on: dict[str, dict[str, PodInfo]] = {}
         self._priorities: Counter[int] = Counter()
         self.nodes: dict[str, str] = {}
         """The node that each pod is promised, by UID."""
         self._evicting: dict[str, Collection[str]] = {}
         self.leaving: dict[str, str] = {}
-        """See `framework.snapshot.Nominations`."""
+        """UIDs of pods whose deletion is being written, and their nodes."""
         self._about: tuple[int, int, int, str] | None = None
         self._before: Sequence[tuple[int, list[PodInfo]]] = ()
 
@@ -70,6 +79,10 @@ class Nominations:
             row = row_of(node) if ahead else -1
             if row >= 0:
                 yield row, ahead
+
+
+class NominationTable(Nominations):
+    """The same with what writes; `Cache` alone has it."""
 
     def put(self, pod: PodInfo, node: str) -> None:
         """The pod is promised this node and no other; none if it is empty."""

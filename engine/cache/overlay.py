@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cache.nodes import NodeTable
-from engine.cache.pods import PodTable
+from engine.cache.columns import CodeColumn, IntColumn
+from engine.cache.nodes import NodeColumns
+from engine.cache.pods import PodColumns
 from engine.cache.ports import PortsOver
-from engine.framework.snapshot import CodeColumn, IntColumn
 from engine.objects import Node
 from engine.pods.podinfo import PodInfo, host_ports
 from engine.quantity import wrap_int64
@@ -26,11 +26,11 @@ Moves = Sequence[tuple[int, Sequence[PodInfo], Sequence[PodInfo]]]
 """Rows of nodes, each with the pods that leave it and those that come then."""
 
 
-class NodesOver(NodeTable):
-    """The nodes, with sums that differ in a few rows; see `NodeColumns`."""
+class NodesOver(NodeColumns):
+    """The nodes, with sums that differ in a few rows."""
 
     def __init__(
-        self, base: NodeTable, differences: Differences, ports: PortsOver | None = None
+        self, base: NodeColumns, differences: Differences, ports: PortsOver | None = None
     ) -> None:
         # Shares every column of the base.
         self.__dict__.update(base.__dict__)
@@ -76,7 +76,7 @@ class NodesOver(NodeTable):
     def derived(
         self, name: str, dtype: type, default: object, of: Callable[[Node], object]
     ) -> NDArray[Any]:
-        """See `NodeTable.derived`."""
+        """See `ReadOff.derived`."""
         return self._base.derived(name, dtype, default, of)
 
     def _over(self, name: str, column: IntColumn) -> IntColumn:
@@ -99,12 +99,12 @@ def _wrapped(amounts: Collection[int]) -> IntColumn:
         return np.array([*map(wrap_int64, amounts)], dtype=np.int64)
 
 
-class PodsOver(PodTable):
-    """The pods, some of them hidden and some more behind them; see `PodColumns`."""
+class PodsOver(PodColumns):
+    """The pods, some of them hidden and some more behind them."""
 
     def __init__(
         self,
-        base: PodTable,
+        base: PodColumns,
         find: Callable[[str], int],
         hidden: Mapping[int, int],
         more: Sequence[tuple[PodInfo, int]],
@@ -192,7 +192,7 @@ class PodsOver(PodTable):
     def derived(
         self, name: str, dtype: type, default: object, of: Callable[[PodInfo], object]
     ) -> NDArray[Any]:
-        """See `PodTable.derived`."""
+        """See `ReadOff.derived`."""
         return self._with_more(name, self._base.derived(name, dtype, default, of), of)
 
     def _with_more(

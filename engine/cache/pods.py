@@ -1,16 +1,23 @@
-"""Assigned pods as columns: `framework.snapshot.PodColumns`, written by `cache.Cache` alone."""
+"""Assigned pods as columns, written by `cache.Cache` alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cache.columns import FIRST_CAPACITY, Column, Derived, ReadOff, TextDictionary
+from engine.cache.columns import (
+    FIRST_CAPACITY,
+    CodeColumn,
+    Column,
+    Derived,
+    Dictionary,
+    IntColumn,
+    ReadOff,
+)
 from engine.cache.kinds import Kinds
-from engine.framework.snapshot import CodeColumn, IntColumn, Ledger
 from engine.pods.podinfo import PodInfo
 from engine.pods.selectors import Selector
 
@@ -19,14 +26,29 @@ _MOST_LEDGERS: Final = 64
 _MOST_BEHIND: Final = 256
 
 
-class PodTable(ReadOff[PodInfo]):
-    """One row a pod that is bound or assumed and not finished; see `PodColumns`.
+class Ledger(Protocol):
+    """Sums over the pods that have a node, known or not, from being assumed to being gone."""
+
+    @property
+    def of_namespaces(self) -> bool:
+        """Whether what it counts depends on pods' namespaces too; then it is made anew for them."""
+        ...
+
+    def count(self, pod: PodInfo, sign: int) -> None:
+        """A pod came (1) or went (-1)."""
+        ...
+
+
+class PodColumns(ReadOff[PodInfo]):
+    """One row a pod that is bound or assumed and not finished.
+
+    This is what readers may ask; `PodTable` has what writes.
 
     Rows stay dense: the last one moves to where one was removed, so that a pass over all pods need
     not leave any out.
     """
 
-    def __init__(self, dictionary: TextDictionary) -> None:
+    def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
         self._capacity = FIRST_CAPACITY
         self._pods: list[PodInfo] = []
@@ -46,26 +68,21 @@ class PodTable(ReadOff[PodInfo]):
 
     @property
     def size(self) -> int:
-        """See `PodColumns.size`."""
+        """P: the length of every column."""
         return len(self._pods)
 
     @property
     def node(self) -> CodeColumn:
-        """See `PodColumns.node`."""
+        """(P,) row of the pod's node, -1 where the row is unused."""
         return self._node.view(len(self._pods))
 
     @property
     def priority(self) -> IntColumn:
-        """See `PodColumns.priority`."""
+        """(P,) spec.priority."""
         return self._priority.view(len(self._pods))
 
-    def node_row(self, row: int) -> int:
-        """The row of the node of one pod, -1 if its node is not known."""
-        found: int = self._node.cell[row]
-        return found
-
     def pod(self, row: int) -> PodInfo:
-        """See `PodColumns.pod`.
+        """The pod of a used row.
 
         Raises:
             LookupError: there is no such row.
@@ -73,7 +90,7 @@ class PodTable(ReadOff[PodInfo]):
         return self._pods[row]
 
     def on(self, node_row: int) -> NDArray[np.intp]:
-        """See `PodColumns.on`."""
+        """The rows of the pods on a node, ascending. Linear in their number."""
         found: list[int] = []
         first = row = self._first.get(node_row, -1)
         after = self._after.cell
@@ -83,6 +100,41 @@ class PodTable(ReadOff[PodInfo]):
             if row == first:
                 break
         return np.array(sorted(found), np.intp)
+
+    def request(self, resource: str) -> IntColumn:
+        """(P,) the pod's effective request of the resource."""
+        return self.derived(
+            f"request {resource}", np.int64, 0, lambda pod: pod.readings.requests.get(resource, 0)
+        )
+
+    def namespace_text(self, column: str, of: Callable[[PodInfo], str | None]) -> CodeColumn:
+        """(P,) like `text`, of what a pod's namespace says; follows changes of namespaces, too."""
+        self._of_namespaces.add(f"text {column}")
+        return self.text(column, of)
+
+    def ledger(self, name: str, make: Callable[[], Ledger]) -> Ledger:
+        """Sums over pods, made on first use and kept up to date; a name always has the same.
+
+        A what-if snapshot has those of the cluster.
+        """
+        found = self._ledgers.pop(name, None)
+        if found is None:
+            found = make()
+            for pod in self._pods:
+                found.count(pod, 1)
+            for oldest in list(self._ledgers)[: len(self._ledgers) - _MOST_LEDGERS + 1]:
+                del self._ledgers[oldest]
+        self._ledgers[name] = found  # the last to go from now on
+        return found
+
+
+class PodTable(PodColumns):
+    """The same with what writes, and what only the cache asks."""
+
+    def node_row(self, row: int) -> int:
+        """The row of the node of one pod, -1 if its node is not known."""
+        found: int = self._node.cell[row]
+        return found
 
     def counted(
         self, namespaces: frozenset[str] | None, selector: Selector, *, terminating: bool
@@ -99,51 +151,6 @@ class PodTable(ReadOff[PodInfo]):
     def forget_label(self, label: str) -> None:
         """Nobody counts by the values of this label any more."""
         self._kinds.forget(label)
-
-    def request(self, resource: str) -> IntColumn:
-        """See `PodColumns.request`."""
-        return self.derived(
-            f"request {resource}", np.int64, 0, lambda pod: pod.readings.requests.get(resource, 0)
-        )
-
-    def namespace_text(self, column: str, of: Callable[[PodInfo], str | None]) -> CodeColumn:
-        """See `PodColumns.namespace_text`."""
-        self._of_namespaces.add(f"text {column}")
-        return self.text(column, of)
-
-    def namespace_changed(self, name: str) -> NDArray[np.intp]:
-        """Asks again what the pods of a namespace have of it.
-
-        Returns:
-            The rows of the nodes with pods for which that is something else now.
-        """
-        for ledger in [one for one, it in self._ledgers.items() if it.of_namespaces]:
-            del self._ledgers[ledger]
-        columns = self._derived.named(self._of_namespaces)
-        if not columns:
-            return np.empty(0, np.intp)
-        own = self.text("namespace None", lambda pod: pod.namespace)
-        there = np.flatnonzero(own == self._dictionary.find(name))
-        otherwise = np.zeros(len(there), np.bool_)
-        for column, of in columns:
-            before = column.view(self.size)[there]
-            for row in there.tolist():
-                column.cell[row] = of(self._pods[row])
-            otherwise |= column.view(self.size)[there] != before
-        rows = self.node[there[otherwise]]
-        return np.unique(rows[rows >= 0]).astype(np.intp)
-
-    def ledger(self, name: str, make: Callable[[], Ledger]) -> Ledger:
-        """See `PodColumns.ledger`."""
-        found = self._ledgers.pop(name, None)
-        if found is None:
-            found = make()
-            for pod in self._pods:
-                found.count(pod, 1)
-            for oldest in list(self._ledgers)[: len(self._ledgers) - _MOST_LEDGERS + 1]:
-                del self._ledgers[oldest]
-        self._ledgers[name] = found  # the last to go from now on
-        return found
 
     def add(self, pod: PodInfo, node_row: int) -> int:
         """Gives the pod a row."""
@@ -236,6 +243,28 @@ class PodTable(ReadOff[PodInfo]):
         self._pods.pop()
         return moved
 
+    def namespace_changed(self, name: str) -> NDArray[np.intp]:
+        """Asks again what the pods of a namespace have of it.
+
+        Returns:
+            The rows of the nodes with pods for which that is something else now.
+        """
+        for ledger in [one for one, it in self._ledgers.items() if it.of_namespaces]:
+            del self._ledgers[ledger]
+        columns = self._derived.named(self._of_namespaces)
+        if not columns:
+            return np.empty(0, np.intp)
+        own = self.text("namespace None", lambda pod: pod.namespace)
+        there = np.flatnonzero(own == self._dictionary.find(name))
+        otherwise = np.zeros(len(there), np.bool_)
+        for column, of in columns:
+            before = column.view(self.size)[there]
+            for row in there.tolist():
+                column.cell[row] = of(self._pods[row])
+            otherwise |= column.view(self.size)[there] != before
+        rows = self.node[there[otherwise]]
+        return np.unique(rows[rows >= 0]).astype(np.intp)
+
     def _columns(self) -> list[Column]:
         own = self._node, self._priority, self._kind, self._after, self._ahead
         return [*own, *(column for column, _ in self._derived)]
@@ -252,7 +281,7 @@ class PodTable(ReadOff[PodInfo]):
             self._derived.put(name, known, of)
         return known.view(len(self._pods))
 
-    def recode(self, dictionary: TextDictionary) -> None:
+    def recode(self, dictionary: Dictionary) -> None:
         """Codes all texts anew, in another dictionary."""
         self._dictionary = dictionary
         for column, of in self._derived:

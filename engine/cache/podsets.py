@@ -9,10 +9,11 @@ of who asks.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from engine.cache.kinds import Kind
+from engine.cache.pods import PodTable
 from engine.log import Log
 from engine.pods.selectors import Selector
 
@@ -25,6 +26,29 @@ _MOST_PROFILES: Final = 1 << 16
 Labels = Mapping[str, str]
 _Pair = tuple[str | None, str | None, str | None]
 _T = TypeVar("_T")
+
+
+class Tally(Protocol):
+    """Counts by node row."""
+
+    @property
+    def counts(self) -> Mapping[int, int]:
+        """Node row -> how many; rows without any are left out."""
+        ...
+
+    @property
+    def live(self) -> bool:
+        """False once it is no longer kept up to date: ask for another."""
+        ...
+
+    def since(self, position: int) -> Sequence[int] | None:
+        """The rows whose count changed after a position of the log; None: it is too short."""
+        ...
+
+    @property
+    def end(self) -> int:
+        """The position after the last change."""
+        ...
 
 
 class Counts(Log):
@@ -144,22 +168,10 @@ _Profile = tuple[str, bool, tuple[tuple[str, str], ...]]
 """All that sets can tell of a pod: namespace, whether it is being deleted, labels they name."""
 
 
-class Pods(Protocol):
-    """The pods on known nodes."""
-
-    def counted(
-        self, namespaces: frozenset[str] | None, selector: Selector, *, terminating: bool
-    ) -> dict[int, int]:
-        """How many of a set are on each row."""
-
-    def forget_label(self, label: str) -> None:
-        """No set names the label any more."""
-
-
 class PodSetIndex:
     """All pod sets that are counted."""
 
-    def __init__(self, pods: Pods) -> None:
+    def __init__(self, pods: PodTable) -> None:
         """Starts with no sets; `pods` counts those that are there when a set is first asked for."""
         self._pods = pods
         self.sets: OrderedDict[_SetKey, _Set] = OrderedDict()

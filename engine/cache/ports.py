@@ -7,12 +7,23 @@ could have put there, the first to go frees it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
-from engine.framework.snapshot import Ports
 from engine.pods.podinfo import ANY_ADDRESS, HostPort
 
 _NONE: Final[frozenset[HostPort]] = frozenset()
+
+
+class Ports(Protocol):
+    """Ports of nodes that pods took."""
+
+    def of(self, row: int) -> frozenset[HostPort]:
+        """What is in use on a node."""
+        ...
+
+    def rows(self, wanted: HostPort) -> set[int]:
+        """The rows where the port cannot be had; 0.0.0.0 is in the way of every address."""
+        ...
 
 
 def taken(wanted: HostPort, used: Iterable[HostPort]) -> bool:

@@ -8,12 +8,27 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import Protocol
 
-from engine.cache.podsets import Counts, Labels, SelectorIndex
+from engine.cache.podsets import Counts, Labels, SelectorIndex, Tally
 from engine.pods.podterms import PodTerm
 from engine.pods.selectors import NOTHING
 
 _DIGEST = 8
+
+
+class CountedTerm(Tally, Protocol):
+    """A term, and how many pods on each row have it."""
+
+    @property
+    def term(self) -> PodTerm:
+        """The term."""
+        ...
+
+    @property
+    def identity(self) -> bytes:
+        """Equal for equal terms in every process."""
+        ...
 
 
 class Term(Counts):

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.interface import GroupColumn, Moved
-from engine.framework.snapshot import Rows, Snapshot
-from engine.framework.topology import Domains, DomainTable, Tally
+from engine.framework.snapshot import Domains, DomainTable, Rows, Snapshot, Tally
 from engine.pods.selectors import NOTHING
 
 FEW_DOMAINS: Final = 64

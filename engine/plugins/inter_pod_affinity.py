@@ -1,6 +1,6 @@
 """InterPodAffinity: near some pods, far from others, as the pod and those that are there want it.
 
-Counts come by domain from `framework.topology`; what is asked of nodes is a look-up of their
+Counts come by domain from `cache.domains`; what is asked of nodes is a look-up of their
 domain.
 
 Source: kubernetes plugins/interpodaffinity (filtering.go, scoring.go, plugin.go).
@@ -27,9 +27,8 @@ from engine.framework.interface import (
     Scores,
     Verdicts,
 )
-from engine.framework.snapshot import Rows, Snapshot
+from engine.framework.snapshot import CountedTerm, DomainTable, Rows, Snapshot, Tally
 from engine.framework.status import Status, unresolvable, unschedulable
-from engine.framework.topology import CountedTerm, DomainTable, Tally
 from engine.objects import Namespace, Node, Pod
 from engine.plugins.groups import FEW_GROUPS, ByRow, Entities, Groups, Part, no_pods
 from engine.plugins.hints import always, now, on, placed, queue_if

@@ -1,6 +1,6 @@
 """PodTopologySpread: pods of a kind evenly over the values of node labels.
 
-Counts come by domain from `framework.topology`; what is asked of nodes is a look-up of their
+Counts come by domain from `cache.domains`; what is asked of nodes is a look-up of their
 domain.
 
 Source: kubernetes plugins/podtopologyspread (filtering.go, scoring.go, plugin.go).
@@ -31,9 +31,8 @@ from engine.framework.interface import (
     Scores,
     Verdicts,
 )
-from engine.framework.snapshot import BoolColumn, Rows, Snapshot
+from engine.framework.snapshot import BoolColumn, Rows, Snapshot, Tally
 from engine.framework.status import Code, Status, unresolvable, unschedulable
-from engine.framework.topology import Tally
 from engine.objects import Node, Pod, TopologySpreadConstraint
 from engine.plugins.groups import FEW_GROUPS, ByRow, Entities, Groups, Part, no_pods
 from engine.plugins.hints import on, placed, queue_if

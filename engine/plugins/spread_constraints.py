@@ -47,7 +47,7 @@ class Constraint(NamedTuple):
 
 
 class Eligible(NamedTuple):
-    """The nodes that make up the domains of a constraint; see `framework.topology.Eligibility`."""
+    """The nodes that make up the domains of a constraint; see `framework.snapshot.Eligibility`."""
 
     keys: tuple[str, ...]
     affinity: bytes

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from dsl.plan import DOMAINS
 from dsl.schema import WELL_KNOWN_LABELS
-from engine.cache.columns import TextDictionary
 from engine.clock import ManualClock
-from engine.framework.snapshot import Signals
+from engine.framework.snapshot import Dictionary, Signals
 from engine.objects import Node, NodeAddress, NodeStatus, ObjectMeta
 from engine.signals.directory import NodeDirectory, without_port
 from engine.signals.samples import Series
@@ -575,7 +574,7 @@ def test_columns_of_pairs_are_found_by_codes(
     assert np.isnan(bench.view().pairs("rtt", (left[:2], none), dictionary)).all()
     assert np.isnan(bench.view().pairs("other", (left, right), dictionary)).all()
     # Another cluster has codes of its own.
-    other = TextDictionary()
+    other = Dictionary()
     ends = np.array([[other.code("c")], [other.code("c")]], np.int32)
     assert bench.view().pairs("rtt", (ends[0], ends[1]), other).tolist() == [4]
     assert column() == [None, 3, None, None, 4, None, None]

@@ -1,0 +1,289 @@
+"""The cluster as one cycle sees it: a borrowed, read-only view of columns, not a copy.
+
+Arrays are borrowed: nobody writes to them, and they are valid until the cycle ends. A row number
+names a node as long as `layout` stays the same. Methods that write are those of subclasses that the
+cache alone has (`NodeTable` of `NodeColumns`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntFlag, auto
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.cache.beside import Beside
+from engine.cache.columns import CodeColumn, Dictionary, FloatColumn
+from engine.cache.domains import Topology
+from engine.cache.nodes import NodeColumns
+from engine.cache.nominations import Nominations
+from engine.cache.objects import Objects, TextOf
+from engine.cache.overlay import Moves, NodesOver, PodsOver
+from engine.cache.pods import PodColumns
+from engine.objects import Namespace
+from engine.pods.podinfo import PodInfo
+
+if TYPE_CHECKING:
+    from engine.cache.cache import Cache
+
+NOWHERE: Final = -1
+Changes = tuple[NDArray[np.intp], NDArray[np.int64]]
+NO_CHANGES: Final[Changes] = np.empty(0, np.intp), np.empty(0, np.int64)
+
+
+class Cause(IntFlag):
+    """What of a row changed."""
+
+    POD = auto()
+    """Pods came to the node, left it, or hold something else."""
+    LABELS = auto()
+    TAINTS = auto()
+    """Taints or the cordon."""
+    ALLOCATABLE = auto()
+    IMAGES = auto()
+    CONDITIONS = auto()
+    OTHER = auto()
+    """Anything else of the API object; what of pods is read by derived columns."""
+    ANY = POD | LABELS | TAINTS | ALLOCATABLE | IMAGES | CONDITIONS | OTHER
+    """A node that came or went, too."""
+
+
+# A plain number: one of `Cause` costs more to combine than the change it is about.
+_MOVED: Final = int(Cause.POD | Cause.OTHER)
+
+
+class Signals(Protocol):
+    """Metrics: the last samples that came in, never a reason to wait."""
+
+    @property
+    def version(self) -> int:
+        """Changes whenever any column or value may have changed."""
+        ...
+
+    def column(self, metric: str) -> FloatColumn:
+        """(N,) the newest value a node, NaN where there is none or it is stale."""
+        ...
+
+    def age(self, metric: str) -> FloatColumn:
+        """(N,) seconds since the sample was taken, NaN without one."""
+        ...
+
+    def value(self, metric: str, key: tuple[str, ...]) -> float:
+        """The newest value of a metric that nodes have not, NaN if there is none or it is stale.
+
+        The key of the cluster is empty; a namespace's has its name, a workload's and a pod's the
+        namespace and the name, a pair's both ends.
+        """
+        ...
+
+    def values(self, metric: str) -> Mapping[tuple[str, ...], float]:
+        """All that `value` gives, by key; names whose namespace is not known have an empty one."""
+        ...
+
+    def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:
+        """(P,) the newest value of each pod; see `value`."""
+        ...
+
+    def pairs(
+        self, metric: str, ends: tuple[CodeColumn, CodeColumn], dictionary: Dictionary
+    ) -> FloatColumn:
+        """(n,) the newest value of each pair of texts, given by codes of equal shape."""
+        ...
+
+
+def value_of_each(signals: Signals, metric: str, pods: PodColumns) -> FloatColumn:
+    """(P,) what `Signals.of_pods` gives, one by one: for few pods."""
+    found = (pods.pod(row) for row in range(pods.size))
+    values = [signals.value(metric, (one.namespace, one.name)) for one in found]
+    return np.array(values, np.float64)
+
+
+def value_of_each_pair(
+    signals: Signals, metric: str, ends: tuple[CodeColumn, CodeColumn], dictionary: Dictionary
+) -> FloatColumn:
+    """(n,) what `Signals.pairs` gives, one by one: for few pairs."""
+    texts = dictionary.texts
+    codes = zip(*(each.tolist() for each in ends), strict=True)
+    values = [
+        np.nan if min(pair) < 0 else signals.value(metric, (texts[pair[0]], texts[pair[1]]))
+        for pair in codes
+    ]
+    return np.array(values, np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A pod that keeps its node and waits for leave to be bound.
+
+    `since` is when it got its node, in epoch seconds; `plugins` are those that hold it still.
+    """
+
+    pod: PodInfo
+    node: str
+    since: float
+    plugins: frozenset[str]
+
+
+class Snapshot:
+    """Everything a cycle may look at: a view of the cache.
+
+    INVARIANT: the cache does not change while anybody uses its snapshot; the core is synchronous.
+    """
+
+    __slots__ = (
+        "_cache",
+        "beside",
+        "dictionary",
+        "generation",
+        "last",
+        "layout",
+        "namespaces",
+        "nodes",
+        "nodes_generation",
+        "nominations",
+        "now",
+        "pods",
+        "signals",
+        "topology",
+        "waiting",
+    )
+
+    def __init__(self, cache: Cache, now: float, signals: Signals) -> None:
+        self._cache = cache
+        self.now = now
+        """Epoch seconds, frozen for the cycle."""
+        self.signals = signals
+        """The metric columns."""
+        self.generation = cache.generation
+        """Counts changes of rows; equal generations mean equal node and pod columns.
+
+        Below zero: a what-if snapshot, see `overlay`.
+        """
+        self.last = cache.last
+        """The generation before the last change, its row, and why (`Cause`)."""
+        self.nodes_generation = cache.nodes_generation
+        """The generation of the last change that was of more than a node's pods."""
+        self.nodes: NodeColumns = cache.nodes
+        """The node table."""
+        self.layout = cache.nodes.layout
+        """Changes when rows are added, freed or reused, or a column moves.
+
+        Row numbers, and cells of columns, hold within one.
+        """
+        self.pods: PodColumns = cache.pods
+        """The pod table."""
+        self.namespaces: Mapping[str, Namespace] = cache.namespaces
+        """Namespaces by name, as far as they are known."""
+        self.dictionary = cache.dictionary
+        """The dictionary of all text columns."""
+        self.topology: Topology = cache.topology
+        """How many pods of a kind are where."""
+        self.nominations: Nominations = cache.nominations
+        """The pods that are promised a node and are not on it yet."""
+        self.beside: Beside = cache.beside
+        """Pods that wait or have finished, and what they left behind."""
+        self.waiting: Mapping[str, Waiting] = cache.waiting
+        """The pods that wait in permit, by UID, in the order in which they came.
+
+        All are assumed on their node.
+        """
+
+    def changes_since(self, generation: int) -> Changes | None:
+        """The rows changed after `generation`, ascending, and for each all its causes (`Cause`).
+
+        None if the log does not reach back.
+        """
+        return self._cache.changes_since(generation)
+
+    def objects(self, kind: str) -> Objects:
+        """The objects of a kind (`Service`) by `namespace/name`, or name where there is none.
+
+        Structs of `engine.objects`. Of a kind that the server lacks, or does not let us see, none.
+        """
+        return self._cache.store(kind).objects
+
+    def objects_version(self, *kinds: str) -> int:
+        """Counts changes of the objects of these kinds."""
+        known = self._cache.versions.get(kinds)
+        return self._cache.objects_version(kinds) if known is None else known
+
+    def objects_changed(self, kind: str, version: int) -> Sequence[str] | None:
+        """The keys of the objects that changed after `version`; None if the log ends before it."""
+        return self._cache.store(kind).changed_since(version)
+
+    def objects_by(self, kind: str, index: str, of: TextOf) -> Mapping[str, Objects]:
+        """`objects` by a text of each object, then by key.
+
+        Built with `of` on first use under the name `index` and kept up to date; whoever uses a name
+        must always give the same function.
+        """
+        return self._cache.store(kind).by(index, of)
+
+    def overlay(
+        self, row: int, remove: Sequence[PodInfo] = (), add: Sequence[PodInfo] = ()
+    ) -> Overlay:
+        """What if these pods were not on the node of the row, and those were? In that order.
+
+        Takes time by the pods named, and copies a column when it is read. Pods that it adds have
+        rows behind all others; of those it takes away `pods.node` is -1. No other snapshot has its
+        generation, so nothing that is kept should be kept at it. A pod that stays on its node and
+        comes as another object counts as added.
+
+        Raises:
+            LookupError: one of `remove` is not on the node.
+        """
+        return Overlay(self, [(row, remove, add)])
+
+    def overlay_each(self, promises: Sequence[tuple[int, Sequence[PodInfo]]]) -> Overlay:
+        """`overlay` of several rows at once, to each of which pods come."""
+        return Overlay(self, [(row, (), pods) for row, pods in promises])
+
+
+class Overlay(Snapshot):
+    """A snapshot over another; see `Snapshot.overlay`."""
+
+    __slots__ = ("_over", "_rows")
+
+    def __init__(self, over: Snapshot, moves: Moves) -> None:
+        for name in Snapshot.__slots__:
+            setattr(self, name, getattr(over, name))
+        self._over = over
+        self._rows = [row for row, _, _ in moves]
+        self.generation = self.nodes_generation = next(self._cache.what_ifs)
+        one = len(moves) == 1
+        self.last = (over.generation, self._rows[0], _MOVED) if one else (-1, NOWHERE, 0)
+        pods = over.pods
+        if not isinstance(pods, PodsOver):
+            pods = PodsOver(pods, self._cache.pod_row, {}, ())
+        nodes = over.nodes if isinstance(over.nodes, NodesOver) else NodesOver(over.nodes, {})
+        self.pods = pods.with_moves(moves)
+        self.nodes = nodes.with_moves(moves)
+
+    def changes_since(self, generation: int) -> Changes | None:
+        """See `Snapshot.changes_since`."""
+        if generation == self.generation:
+            return NO_CHANGES
+        before = self._over.changes_since(generation)
+        if before is None:
+            return None
+        rows = np.append(before[0], np.array(self._rows, np.intp))
+        return each_once(rows, np.append(before[1], [_MOVED] * len(self._rows)))
+
+
+def each_once(rows: NDArray[np.intp], causes: NDArray[np.int64]) -> Changes:
+    """Each of the rows once, ascending, with all its causes."""
+    order = rows.argsort(kind="stable")
+    rows = rows[order]
+    first = np.flatnonzero(firsts(rows))
+    return rows[first], np.bitwise_or.reduceat(causes[order], first)
+
+
+def firsts(rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Where another row begins among some in order."""
+    begins = np.empty(len(rows), np.bool_)
+    begins[:1] = True
+    np.not_equal(rows[1:], rows[:-1], out=begins[1:])
+    return begins
