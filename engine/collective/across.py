@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 
 from dsl.collective import Evictions
 from engine.collective.victims import Budget, Hunt, Plans, Together, give_back, protect, without
-from engine.framework.interface import Room, Trial
+from engine.framework.interface import Room
 from engine.framework.snapshot import BoolColumn
+from engine.framework.trials import Trial
 
 #: Nodes from which pods may leave at once are looked for among so many.
 MOST_NODES: Final = 64

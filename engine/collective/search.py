@@ -19,8 +19,8 @@ from engine.collective.across import across, anywhere
 from engine.collective.ranking import Ranking
 from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan, starts_of
 from engine.framework.decision import Rank
-from engine.framework.interface import Trial
 from engine.framework.snapshot import BoolColumn, PodColumns, Snapshot
+from engine.framework.trials import Trial
 from engine.pods.podinfo import PodInfo
 
 #: Dry runs that one search makes at most; a node, or a set of nodes, that was begun is finished.

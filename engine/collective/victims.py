@@ -24,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.collective.ranking import Ranking, Reads
-from engine.framework.interface import Rooms, Stand, Trial
+from engine.framework.interface import Rooms
 from engine.framework.snapshot import BoolColumn, IntColumn, PodColumns, Snapshot
+from engine.framework.trials import Stand, Trial
 from engine.pods.podinfo import PodInfo, host_ports
 from engine.pods.selectors import Selector
 

@@ -27,7 +27,7 @@ from engine.framework.interface import Room
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import BoolColumn, Snapshot
 from engine.framework.status import Code
-from engine.framework.trials import Trials
+from engine.framework.trials import Trial
 from engine.framework.view import NAME as VIEW
 from engine.pods.podinfo import PodInfo
 from engine.policy.plugin import PolicyPlugin
@@ -231,7 +231,7 @@ def _amount(plugin: str, room: Room) -> _Wall:
     return _Wall(short <= 0, near, tell)
 
 
-def _other(trial: Trials, filtering: Filtering, seen: BoolColumn) -> _Wall:
+def _other(trial: Trial, filtering: Filtering, seen: BoolColumn) -> _Wall:
     """A plugin's own words: asked once for all rows, told for each group."""
     rows = np.flatnonzero(seen)
     passed = np.ones(len(seen), dtype=np.bool_)
@@ -251,7 +251,7 @@ def _other(trial: Trials, filtering: Filtering, seen: BoolColumn) -> _Wall:
     return _Wall(passed, near, tell)
 
 
-def _left_out(trial: Trials, by_filter: BoolColumn) -> _Wall:
+def _left_out(trial: Trial, by_filter: BoolColumn) -> _Wall:
     """Nodes that a PreFilter has left out, but for those that its filter rejects, too."""
     assert trial.allowed is not None
     by = " ".join(sorted(trial.allowed_by))
@@ -259,7 +259,7 @@ def _left_out(trial: Trials, by_filter: BoolColumn) -> _Wall:
     return _Wall(trial.allowed | by_filter, np.full(len(by_filter), _NEVER), lambda _: miss)
 
 
-def _promised(trial: Trials, walls: Sequence[_Wall], seen: BoolColumn) -> _Wall | None:
+def _promised(trial: Trial, walls: Sequence[_Wall], seen: BoolColumn) -> _Wall | None:
     """Where it would fit, were the room not promised to pods that come before it."""
     fits = seen.copy()
     for wall in walls:

@@ -26,7 +26,7 @@ from engine.framework.interface import (
 from engine.framework.sharing import Shared
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
-from engine.framework.trials import Trials
+from engine.framework.trials import Trial
 from engine.pods.podinfo import PodInfo
 
 _MOST_PARTS: Final = 4096
@@ -356,7 +356,7 @@ class Asking:
                 passed &= own
         return passed
 
-    def trial(self, pod: PodInfo, snapshot: Snapshot, *, what_if: bool = False) -> Trials:
+    def trial(self, pod: PodInfo, snapshot: Snapshot, *, what_if: bool = False) -> Trial:
         """Asks about rows as they are; with `what_if` also as they would be without some pods.
 
         Raises:
@@ -366,7 +366,7 @@ class Asking:
         terms = self.terms(pod, snapshot, what_if=what_if)
         filters = sorted((*terms.by_row, *terms.wide), key=lambda one: self._order[one.name])
         allowed, by = terms.allowed, terms.allowed_by
-        return Trials(pod, snapshot, filters, allowed, by, self.guard, self._counted)
+        return Trial(pod, snapshot, filters, allowed, by, self.guard, self._counted)
 
     def rejections(self, pod: PodInfo, snapshot: Snapshot) -> Rejections:
         """Why each node is rejected that is.

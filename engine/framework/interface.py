@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 import numpy as np
@@ -28,6 +28,9 @@ from engine.framework.gang import Membership
 from engine.framework.snapshot import BoolColumn, Cause, IntColumn, PodColumns, Rows, Snapshot
 from engine.framework.status import Status
 from engine.pods.podinfo import PodInfo
+
+if TYPE_CHECKING:
+    from engine.framework.trials import Trial
 
 State = Any
 """What a plugin worked out before the nodes and wants back with each question; its own business."""
@@ -248,47 +251,7 @@ class Rooms:
     """None: no pod does."""
 
 
-class Stand(Protocol):
-    """A row as it would be, for one pod: beside those to which it is promised before that."""
-
-    def move(self, pods: Sequence[PodInfo], sign: int, row: int | None = None) -> None:
-        """Pods come to it (1) or leave it (-1), or another row."""
-        ...
-
-    def fits(self) -> bool:
-        """Whether it takes the pod now."""
-        ...
-
-    def passes(self, rows: NDArray[np.intp]) -> BoolColumn:
-        """Which of some rows take the pod now."""
-        ...
-
-    def why(self) -> tuple[str, ...]:
-        """Why it does not, by the first filter that says so."""
-        ...
-
-
-class Trial(Protocol):
-    """The filters of a profile for one pod, asked about rows as they could be."""
-
-    def at(self, row: int) -> Stand:
-        """The row as it is, to begin with."""
-        ...
-
-    def rooms(self, rows: NDArray[np.intp]) -> Rooms | None:
-        """What decides on the rows as pods leave them, where amounts alone do; None: nowhere."""
-        ...
-
-    def spans(self) -> bool:
-        """Whether a filter says of a row what pods of other rows change."""
-        ...
-
-    def others(self, plugins: frozenset[str]) -> Mapping[int, tuple[bool, tuple[str, ...]]]:
-        """Rows rejected by other filters than these: if they are asked before these, and why."""
-        ...
-
-
-WhatIf = Callable[[PodInfo, Snapshot], Trial]
+WhatIf = Callable[[PodInfo, Snapshot], "Trial"]
 """Begins a trial. Nothing is kept of it."""
 
 

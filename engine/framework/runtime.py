@@ -28,7 +28,7 @@ from engine.framework.podclass import NOWHERE, UNIT, PodClass, steps_of
 from engine.framework.profile import Profile
 from engine.framework.snapshot import BoolColumn, IntColumn, Snapshot
 from engine.framework.status import Code, Status, unschedulable
-from engine.framework.trials import Trials
+from engine.framework.trials import Trial
 from engine.framework.view import NAME as VIEW
 from engine.framework.view import View
 from engine.pods.podinfo import PodInfo
@@ -316,11 +316,11 @@ class Framework:
         """See `Asking.verdicts`."""
         return self._asking.verdicts(pod, snapshot, rows)
 
-    def trial(self, pod: PodInfo, snapshot: Snapshot) -> Trials:
+    def trial(self, pod: PodInfo, snapshot: Snapshot) -> Trial:
         """See `Asking.trial`."""
         return self._asking.trial(pod, snapshot)
 
-    def what_if(self, pod: PodInfo, snapshot: Snapshot) -> Trials:
+    def what_if(self, pod: PodInfo, snapshot: Snapshot) -> Trial:
         """See `Asking.trial`; about rows as pods would leave them."""
         return self._asking.trial(pod, snapshot, what_if=True)
 

@@ -1,4 +1,4 @@
-"""The filters of a profile for one pod, asked about rows as they could be: `interface.Trial`.
+"""The filters of a profile for one pod, asked about rows as they could be.
 
 PreFilter is asked once, about the cluster as it is; pods that come to a row or leave it are seen in
 a what-if snapshot, and told to the states that count them. A plugin that had nothing
@@ -38,7 +38,7 @@ def nominated_node(pod: PodInfo, snapshot: Snapshot) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Trials:
+class Trial:
     """See the module. `filters` are in the order of plugins; what PreFilter left is `allowed`."""
 
     pod: PodInfo
@@ -125,18 +125,18 @@ class Trials:
     # ---- as it could be ------------------------------------------------------------------------
 
     def at(self, row: int) -> Stand:
-        """See `Trial.at`."""
+        """The row as it is, to begin with."""
         ahead = [pods for promised, pods in self.promises() if promised == row]
         return Stand(self, row, ahead[0] if ahead else ())
 
     def spans(self) -> bool:
-        """See `Trial.spans`."""
+        """Whether a filter says of a row what pods of other rows change."""
         return any(one.result.scope is not Scope.ROW for one in self.filters)
 
     # ---- where amounts alone decide ------------------------------------------------------------
 
     def rooms(self, rows: NDArray[np.intp]) -> Rooms | None:
-        """See `Trial.rooms`."""
+        """What decides on the rows as pods leave them, where amounts alone do; None: nowhere."""
         moving = [one for one in self.filters if _moves(one)]
         others = [one for one in moving if one.points.rooms is None]
         if any(one.points.concerns is None for one in others):
@@ -201,7 +201,7 @@ class Trials:
         return each
 
     def others(self, plugins: frozenset[str]) -> Mapping[int, tuple[bool, tuple[str, ...]]]:
-        """See `Trial.others`."""
+        """Rows rejected by other filters than these: if they are asked before these, and why."""
         names = [one.name for one in self.filters]
         first = min((names.index(name) for name in plugins), default=0)
         alone = replace(self, filters=[one for one in self.filters if one.name not in plugins])
@@ -221,11 +221,11 @@ class Trials:
 
 
 class Stand:
-    """A row and pods that come to it or leave it, in that order; see `interface.Stand`."""
+    """A row as it would be, for one pod: beside those to which it is promised before that."""
 
     __slots__ = ("_ahead", "_over", "_row", "_states", "_trial")
 
-    def __init__(self, trial: Trials, row: int, ahead: Sequence[PodInfo]) -> None:
+    def __init__(self, trial: Trial, row: int, ahead: Sequence[PodInfo]) -> None:
         self._trial = trial
         self._row = row
         self._ahead = ahead
@@ -233,7 +233,7 @@ class Stand:
         self._states = [one.result.state for one in trial.filters]
 
     def move(self, pods: Sequence[PodInfo], sign: int, row: int | None = None) -> None:
-        """See `Stand.move`."""
+        """Pods come to it (1) or leave it (-1), or another row."""
         trial, row = self._trial, self._row if row is None else row
         self._over = self._over.overlay(row, *((), pods) if sign > 0 else (pods, ()))
         for at, one in enumerate(trial.filters):
@@ -243,11 +243,11 @@ class Stand:
                 self._states[at] = trial.guard(one.name, "PreFilter", tell, *asked)
 
     def fits(self) -> bool:
-        """See `Stand.fits`."""
+        """Whether it takes the pod now."""
         return self.rejection() is None
 
     def passes(self, rows: NDArray[np.intp]) -> BoolColumn:
-        """See `Stand.passes`."""
+        """Which of some rows take the pod now."""
         trial = self._trial
         passed = self._over.nodes.present[rows].copy()
         if trial.allowed is not None:
@@ -268,7 +268,7 @@ class Stand:
         return other
 
     def why(self) -> tuple[str, ...]:
-        """See `Stand.why`."""
+        """Why it does not, by the first filter that says so."""
         first = self.rejection()
         return () if first is None else first.status.reasons
 

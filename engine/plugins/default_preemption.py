@@ -22,11 +22,11 @@ from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan, starts
 from engine.framework.decision import FitError, PostFilterResult, Rank, Rejections
 from engine.framework.effects import Evict
 from engine.framework.events import Action, QueueingHint, Resource, Seen
-from engine.framework.interface import PluginArgs, Points, Trial, WhatIf
+from engine.framework.interface import PluginArgs, Points, WhatIf
 from engine.framework.opinion import LEFT_OUT
 from engine.framework.snapshot import PodColumns, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
-from engine.framework.trials import nominated_node
+from engine.framework.trials import Trial, nominated_node
 from engine.objects import LabelSelector, Pod
 from engine.objects.workloads import PodDisruptionBudget
 from engine.plugins.hints import on

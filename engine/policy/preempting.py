@@ -26,10 +26,10 @@ from engine.framework.asking import Unfit
 from engine.framework.decision import PostFilterResult, Rejections
 from engine.framework.effects import Evict
 from engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
-from engine.framework.interface import UNSHARED, Points, Trial, WhatIf
+from engine.framework.interface import UNSHARED, Points, WhatIf
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
-from engine.framework.trials import nominated_node
+from engine.framework.trials import Trial, nominated_node
 from engine.plugins.default_preemption import (
     budgets_of,
     gate,
