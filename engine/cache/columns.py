@@ -6,7 +6,7 @@ Source of the memoryview habit: writing one item through it costs a third of Num
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -34,7 +34,8 @@ class Dictionary:
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
-        self.texts: list[str] = []
+        self._texts: list[str] = []
+        self.texts: Sequence[str] = self._texts
         """Code -> text."""
 
     def code(self, text: str) -> int:
@@ -42,7 +43,7 @@ class Dictionary:
         code = self._codes.get(text)
         if code is None:
             code = self._codes[text] = len(self.texts)
-            self.texts.append(text)
+            self._texts.append(text)
         return code
 
     def find(self, text: str) -> int:

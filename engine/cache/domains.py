@@ -104,7 +104,8 @@ class Domains:
         """(at least N,) number of the node's domain, -1 without the label."""
         self.group = np.empty(0, np.int32)
         """(at least N,) the same, -1 also where the node does not count."""
-        self.sizes: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
+        self.sizes: Mapping[int, int] = self._sizes
         """Domain -> nodes that count; domains without any are left out."""
         self.memo: dict[Hashable, Any] = {}
         """What others made of it at a version, which they keep and forget themselves."""
@@ -131,7 +132,8 @@ class Domains:
             self.group[:size] = self._ask(snapshot, np.arange(size))
             there = self.group[self.group >= 0]
             domains, counts = np.unique(there, return_counts=True)
-            self.sizes = dict(zip(domains.tolist(), counts.tolist(), strict=True))
+            self._sizes = dict(zip(domains.tolist(), counts.tolist(), strict=True))
+            self.sizes = self._sizes
         else:
             self.group = _grown(self.group, size)
             few = np.array(sorted(set(rows)), np.intp)
@@ -147,9 +149,9 @@ class Domains:
             self._moves += 1
             self.group[row] = new
             if old >= 0:
-                add(self.sizes, old, -1)
+                add(self._sizes, old, -1)
             if new >= 0:
-                add(self.sizes, new, 1)
+                add(self._sizes, new, 1)
 
     def _ask(self, snapshot: Snapshot, rows: NDArray[np.intp]) -> NDArray[np.int32]:
         """The groups of some rows."""
@@ -168,13 +170,14 @@ class DomainTable:
     It follows the tally by itself, and needs no `sync` while `Topology.moves` stays.
     """
 
-    __slots__ = ("_often", "_version", "counts", "domains", "kept", "tally")
+    __slots__ = ("_counts", "_often", "_version", "counts", "domains", "kept", "tally")
 
     def __init__(self, tally: Tally, domains: Domains) -> None:
         self.tally = tally
         """What is counted."""
         self.domains = domains
-        self.counts: dict[int, int] = {}
+        self._counts: dict[int, int] = {}
+        self.counts: Mapping[int, int] = self._counts
         """Domain -> how many; domains without any are left out."""
         self._often: Counter[int] | None = None
         """Count above 0 -> domains that have it, once somebody asks for the least."""
@@ -225,13 +228,13 @@ class DomainTable:
         return counts
 
     def _rebuild(self) -> None:
-        self.counts.clear()
+        self._counts.clear()
         self._often = None
         group = self.domains.group
         for row, count in self.tally.counts.items():
             domain = int(group[row])
             if domain >= 0:
-                self.counts[domain] = self.counts.get(domain, 0) + count
+                self._counts[domain] = self._counts.get(domain, 0) + count
         self._version = self.domains.version
 
 
@@ -242,7 +245,7 @@ class _Table(DomainTable):
 
     def count(self, row: int, sign: int) -> None:
         """One more or one less of the tally on a row."""
-        domains, counts, often = self.domains, self.counts, self._often
+        domains, counts, often = self.domains, self._counts, self._often
         if domains.seen != domains.log.end:
             self._version = -1
             return

@@ -113,7 +113,8 @@ class NodeColumns(ReadOff[Node]):
         self._sparse: dict[str, _Sparse] = {}
         # How many nodes name a resource, those that always have columns once more.
         self._naming = Counter(_ALWAYS)
-        self.taint_sets: list[tuple[Taint, ...]] = [_NO_TAINTS]
+        self._taint_sets = [_NO_TAINTS]
+        self.taint_sets: Sequence[tuple[Taint, ...]] = self._taint_sets
         """Every distinct list of taints seen; index 0 is the empty one."""
         self._taint_set_of: dict[tuple[Taint, ...], int] = {_NO_TAINTS: 0}
         self._taint_users = Counter((0,))
@@ -402,7 +403,7 @@ class NodeTable(NodeColumns):
         number = self._taint_set_of.get(taints)
         if number is None:
             number = self._taint_set_of[taints] = len(self.taint_sets)
-            self.taint_sets.append(taints)
+            self._taint_sets.append(taints)
         before: int = self._taint_set.cell[row]
         self._taint_set.cell[row] = number
         if before == number:
@@ -421,7 +422,7 @@ class NodeTable(NodeColumns):
         place = np.zeros(len(self.taint_sets), np.int32)
         place[kept] = np.arange(len(kept))
         self._taint_users = Counter({i: self._taint_users[old] for i, old in enumerate(kept)})
-        self.taint_sets = [self.taint_sets[old] for old in kept]
+        self.taint_sets = self._taint_sets = [self.taint_sets[old] for old in kept]
         self._taint_set_of = {taints: i for i, taints in enumerate(self.taint_sets)}
         for row in self._row_of.values():
             self._taint_set.cell[row] = int(place[self._taint_set.cell[row]])

@@ -27,10 +27,12 @@ class Nominations:
         """Changes with every promise."""
         self._on: dict[str, dict[str, PodInfo]] = {}
         self._priorities: Counter[int] = Counter()
-        self.nodes: dict[str, str] = {}
+        self._nodes: dict[str, str] = {}
+        self.nodes: Mapping[str, str] = self._nodes
         """The node that each pod is promised, by UID."""
         self._evicting: dict[str, Collection[str]] = {}
-        self.leaving: dict[str, str] = {}
+        self._leaving: dict[str, str] = {}
+        self.leaving: Mapping[str, str] = self._leaving
         """UIDs of pods whose deletion is being written, and their nodes."""
         self._about: tuple[int, int, int, str] | None = None
         self._before: Sequence[tuple[int, list[PodInfo]]] = ()
@@ -88,14 +90,14 @@ class NominationTable(Nominations):
         """The pod is promised this node and no other; none if it is empty."""
         self.drop(pod.uid)
         if node:
-            self.nodes[pod.uid] = node
+            self._nodes[pod.uid] = node
             self._on.setdefault(node, {})[pod.uid] = pod
             self._priorities[pod.priority] += 1
             self.version += 1
 
     def drop(self, uid: str) -> bool:
         """Takes the promise back; False if there was none."""
-        node = self.nodes.pop(uid, None)
+        node = self._nodes.pop(uid, None)
         if node is None:
             return False
         promised = self._on[node]
@@ -111,7 +113,7 @@ class NominationTable(Nominations):
     def evicts(self, uid: str, victims: Mapping[str, str]) -> None:
         """The pod's victims, with their nodes, are being deleted; no longer, if there are none."""
         for victim in self._evicting.pop(uid, ()):
-            del self.leaving[victim]
+            del self._leaving[victim]
         if victims:
             self._evicting[uid] = tuple(victims)
-            self.leaving.update(victims)
+            self._leaving.update(victims)
