@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.framework import podinfo
 from engine.memo import Memo
+from engine.pods import podinfo
 from tests.engine.plugins.builders import make_pod
 from tests.engine.test_podinfo import container
 
