@@ -6,10 +6,12 @@ Each is described where it is made. None of them writes.
 from engine.cache.beside import Beside, QueueTimes
 from engine.cache.columns import BoolColumn, CodeColumn, Dictionary, FloatColumn, IntColumn, Rows
 from engine.cache.domains import Domains, DomainTable, Eligibility, Topology
+from engine.cache.images import Image, Images
 from engine.cache.nodes import NodeColumns, annotation_column, label_column
 from engine.cache.nominations import Nominations
 from engine.cache.pods import Ledger, PodColumns
 from engine.cache.podsets import Tally
+from engine.cache.ports import Ports
 from engine.cache.snapshot import (
     Cause,
     Signals,
@@ -31,11 +33,14 @@ __all__ = [
     "Domains",
     "Eligibility",
     "FloatColumn",
+    "Image",
+    "Images",
     "IntColumn",
     "Ledger",
     "NodeColumns",
     "Nominations",
     "PodColumns",
+    "Ports",
     "QueueTimes",
     "Rows",
     "Signals",
