@@ -40,7 +40,7 @@ check: $(DEV) ## format, lint, types, import contracts, fast tests; under a minu
 	@$(BIN)/pytest -q -n $(WORKERS) -m "not cluster and not bench and not slow"
 
 test: check ## everything that gates, real API server and Prometheus included
-	@EFFORT=1 $(BIN)/pytest -q -n $(WORKERS) -m "slow and not cluster"
+	@EFFORT=1 $(BIN)/pytest -q -n $(WORKERS) -m "(slow or sized or hypothesis) and not cluster"
 	@$(BIN)/pytest -q -m cluster
 
 test-older: $(DEV) ## the tests on a real API server of the two minor versions before (OLDER, built first)

@@ -36,7 +36,7 @@ def spec_tests():
     for path in SPEC:
         blocks = re.findall(r"^```policytest\n(.*?)^```", path.read_text("utf-8"), re.M | re.S)
         for number, block in enumerate(blocks):
-            yield pytest.param(block, id=f"{path.stem}-{number}")
+            yield f"{path.stem}-{number}", block
 
 
 EXAMPLES = dict(examples())
@@ -75,8 +75,8 @@ def comments(text):
 # ---- examples
 
 
-@pytest.mark.parametrize("text", EXAMPLES.values(), ids=EXAMPLES)
-def test_examples_keep_their_tree(text):
+@effort.each("name, text", EXAMPLES.items())
+def test_examples_keep_their_tree(name, text):
     written = fmt(text)
     assert words(written) == words(text)
     assert [one.rstrip() for one in comments(written)] == [one.rstrip() for one in comments(text)]
@@ -104,8 +104,8 @@ def test_what_is_in_style_stays(text):
     assert fmt(text) == text
 
 
-@pytest.mark.parametrize("text", list(spec_tests()))
-def test_tests_of_the_specification_keep_their_words(text):
+@effort.each("block, text", spec_tests())
+def test_tests_of_the_specification_keep_their_words(block, text):
     written = fmt(text, tests=True)
     assert words(written, tests=True) == words(text, tests=True)
 
@@ -437,8 +437,7 @@ def test_narrow_lines_change_nothing_either(data, name, width, notes):
 @pytest.mark.parametrize("step", effort.EVERY)
 @pytest.mark.parametrize("width", [8, 20, 40, 60, 80])
 def test_narrow_lines_of_the_specifications_tests(width, step):
-    for one in list(spec_tests())[::step]:
-        (text,) = one.values
+    for _, text in list(spec_tests())[::step]:
         assert words(fmt(text, True, width), tests=True) == words(text, tests=True)
 
 
