@@ -74,8 +74,8 @@ def test_words_and_signs():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "fix"),
+@each(
+    "text, code, fix",
     [
         ("filter: node.ready adn pod.name is a", "P016", "and"),
         ("filter: NOT node.ready", "P016", "not"),

@@ -1,7 +1,7 @@
 """The formatter: one style, the same meaning, all comments, whatever it is given."""
 
 import re
-from functools import partial
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -42,9 +42,14 @@ def spec_tests():
 EXAMPLES = dict(examples())
 
 
+@lru_cache(maxsize=16)
+def lexemes(text, tests):
+    return PARSER.lexemes(make_source("a.policy", text), tests=tests)
+
+
 def outcome(text, tests=False, width=WIDTH):
-    read = partial(PARSER.lexemes, tests=tests)
-    return format_source(make_source("a.policy", text), read, width)
+    source = make_source("a.policy", text)
+    return format_source(source, lambda one: lexemes(one.text, tests), width)
 
 
 def fmt(text, tests=False, width=WIDTH):
@@ -57,7 +62,7 @@ def fmt(text, tests=False, width=WIDTH):
 
 def words(text, tests=False):
     """All words in the canonical spelling with their place in the grammar."""
-    statements, findings = PARSER.lexemes(make_source("a", text), tests=tests)
+    statements, findings = lexemes(text, tests)
     assert not findings
     return [
         [
@@ -221,9 +226,9 @@ GOLDEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", GOLDEN)
-def test_rule(case):
-    before, after = GOLDEN[case]
+@effort.each("case, texts", GOLDEN.items())
+def test_rule(case, texts):
+    before, after = texts
     assert fmt(before) == after + "\n"
 
 

@@ -8,7 +8,7 @@ from dsl.compiler import Compiler
 from dsl.diagnostics import render
 from dsl.files import read_source
 from dsl.source import SourceFile
-from tests.effort import sizes
+from tests.effort import each, sizes
 
 COMPILER = Compiler()
 
@@ -117,7 +117,7 @@ UNUSABLE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", UNUSABLE)
+@each("name", UNUSABLE)
 def test_what_is_wrong_is_said_clearly(name):
     text, code, words = UNUSABLE[name]
     found = COMPILER.compile({"a.policy": text}).diagnostics
