@@ -19,9 +19,10 @@ def examples(usual: int) -> int:
     return max(10, int(usual * float(os.environ.get("EFFORT", "0.1"))))
 
 
-def sizes(less: int, usual: int) -> tuple[Any, Any]:
-    """Parameters of a test: one size in `make check`, the other in `make test`."""
-    return pytest.param(less, id="some"), pytest.param(usual, id="all", marks=pytest.mark.slow)
+def sizes(less: Any, usual: Any) -> tuple[Any, Any]:
+    """Values of a parameter: less in `make check`, the usual size in `make test`."""
+    some, full = (one if isinstance(one, tuple) else (one,) for one in (less, usual))
+    return pytest.param(*some, id="some"), pytest.param(*full, id="all", marks=pytest.mark.slow)
 
 
 EVERY: Final = sizes(32, 1)
