@@ -35,6 +35,7 @@ def each(names: str, cases: Iterable[Any]) -> Callable[..., Callable[..., None]]
     All are tried; each that fails is named.
     """
     rows, own = list(cases), names.split(", ")
+    assert rows, f"no {names} to try"
 
     def decorated(test: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(test)
