@@ -60,7 +60,7 @@ mixed-parity: $(DEV) ## 2,000 mixed pods on a real API server, each decision aga
 	@ORACLE=$(ORACLE) $(BIN)/python -m tests.conformance.mixed $(FLAGS)
 
 mutants: $(DEV) ## would a test notice a small change of plan, lowering, turns or reference? an hour or more
-	@$(BIN)/python -m tests.mutants $(MUTANTS)
+	@EFFORT=0.2 $(BIN)/python -m tests.mutants $(MUTANTS)
 
 bench: $(DEV) ## how fast, as a table and JSON lines
 	@$(BIN)/python -m tests.bench
