@@ -40,7 +40,7 @@ check: $(DEV) ## format, lint, types, import contracts, fast tests; under a minu
 	@$(BIN)/pytest -q -n $(WORKERS) -m "not cluster and not bench and not slow"
 
 test: check ## everything that gates, real API server and Prometheus included
-	@EFFORT=1 $(BIN)/pytest -q -n $(WORKERS) -m "slow and not cluster"
+	@EFFORT=1 $(BIN)/pytest -q -n $(WORKERS) -m "(slow or sized or hypothesis) and not cluster"
 	@$(BIN)/pytest -q -m cluster
 
 test-older: $(DEV) ## the tests on a real API server of the two minor versions before (OLDER, built first)
@@ -60,7 +60,7 @@ mixed-parity: $(DEV) ## 2,000 mixed pods on a real API server, each decision aga
 	@ORACLE=$(ORACLE) $(BIN)/python -m tests.conformance.mixed $(FLAGS)
 
 mutants: $(DEV) ## would a test notice a small change of plan, lowering, turns or reference? an hour or more
-	@$(BIN)/python -m tests.mutants $(MUTANTS)
+	@EFFORT=0.2 $(BIN)/python -m tests.mutants $(MUTANTS)
 
 bench: $(DEV) ## how fast, as a table and JSON lines
 	@$(BIN)/python -m tests.bench

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from engine.cli.replay import command as replay_command
+from engine.cli import main
 from tests.cluster.berth import Berth, node, pod
 from tests.cluster.process import wait_until
 
@@ -175,7 +175,7 @@ def test_two_lines_place_200_pods_and_every_decision_can_be_replayed(
     assert len(decided) == made
     columns = [e["signals"] for e in entries if e["what"] == "signals"]
     assert len({json.dumps(c, sort_keys=True) for c in columns}) > 3, "bandwidths changed meanwhile"
-    result = CliRunner().invoke(replay_command, [str(journal)])
+    result = CliRunner().invoke(main, ["replay", str(journal)])
     assert result.exit_code == 0, result.output
     assert f"{made} decisions replayed, {made} the same" in result.output
     assert {e["pod"]["metadata"]["name"]: e["chosen"] for e in decided} == {

@@ -12,9 +12,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from engine.cli.check import command as check
-from engine.cli.inventory import command as inventory
-from engine.cli.replay import command as replay
+from engine.cli import main
 from tests.cluster.berth import Berth, node, pod
 from tests.cluster.process import wait_until
 
@@ -126,7 +124,7 @@ def cluster(control_plane, namespace, no_nodes, kubectl, tmp_path):
         made.berth.process.stop(seconds=5)
     made.release()
     if made.berth is not None:
-        again = CliRunner().invoke(replay, [str(made.berth.journal)])
+        again = CliRunner().invoke(main, ["replay", str(made.berth.journal)])
         assert again.exit_code == 0, again.output
 
 
@@ -150,10 +148,10 @@ def test_label_filter(cluster, control_plane, tmp_path):
     # The configuration's own spelling is a key here, and one that no node has.
     saved, rules = tmp_path / "cluster.json", tmp_path / "rules.policy"
     config = str(control_plane.kubeconfig_file())
-    result = CliRunner().invoke(inventory, ["--kubeconfig", config, "-o", str(saved)])
+    result = CliRunner().invoke(main, ["inventory", "--kubeconfig", config, "-o", str(saved)])
     assert result.exit_code == 0, result.output
     rules.write_text(LABEL_FILTER.format("test/test"))
-    result = CliRunner().invoke(check, ["--inventory", str(saved), str(rules)])
+    result = CliRunner().invoke(main, ["check", "--inventory", str(saved), str(rules)])
     assert "no node has the label test/test" in result.output
     assert "did you mean `test=test`?" in result.output
 

@@ -7,6 +7,7 @@ import pytest
 from tests.conformance.adapter import answer
 from tests.conformance.compare import DATA, check, read
 from tests.conformance.kept import check_kept
+from tests.effort import sizes
 
 OWN = {
     "nodename": 120,
@@ -30,9 +31,7 @@ RESTRICTED = {"adversarial": 1, "extra": 3}
 """Cases in which a missing plugin has a part. May only shrink."""
 
 
-@pytest.mark.parametrize(
-    "every", [pytest.param(4, id="each-4th"), pytest.param(1, id="all", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("every", sizes(8, 1))
 @pytest.mark.parametrize("suite", sorted(p.name.partition(".")[0] for p in DATA.glob("*.jsonl.gz")))
 def test_suite_has_no_differences(suite: str, every: int) -> None:
     report = check(suite, every=every)
@@ -43,9 +42,10 @@ def test_suite_has_no_differences(suite: str, every: int) -> None:
     assert report.cases == -(-OWN.get(suite, report.cases * every) // every)
 
 
+@pytest.mark.parametrize("every", sizes(40, 10))
 @pytest.mark.parametrize("suite", ["mix-1", "spread", "interpod", "nominated", "sequence", "found"])
-def test_memo_says_what_plugins_say(suite: str) -> None:
-    for vector in list(read(suite))[:: 10 if suite != "found" else 1]:
+def test_memo_says_what_plugins_say(suite: str, every: int) -> None:
+    for vector in read(suite, every if suite != "found" else 1):
         if vector["case"]["kind"] != "hint":
             check_kept(vector["case"])
 

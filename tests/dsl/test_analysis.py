@@ -11,6 +11,7 @@ from dsl.analysis import Size, read_inventory
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
 from engine.cli import main
+from tests.effort import each
 
 EXAMPLES = (Path(__file__).parent / "data" / "examples.txt").read_text(encoding="utf-8")
 COMPILER = Compiler()
@@ -37,8 +38,8 @@ def codes(text, **options):
     return [one.code for one in found(text, **options)]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each(
+    "text, expected",
     [
         ("filter: pod.priority > 5 and pod.priority < 3", ["P301"]),
         ("applies to: pod.namespace is b\nfilter: pod.namespace is a -> node.ready", ["P301"]),
@@ -98,7 +99,7 @@ def test_found(text, expected):
     assert codes(text + "\n") == expected, render(found(text + "\n"))
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "filter: pod.priority > 3 and pod.priority < 5",
@@ -270,7 +271,7 @@ def examples():
     return [part.partition("\n")[::2] for part in re.split(r"(?m)^=== ", EXAMPLES)[1:]]
 
 
-@pytest.mark.parametrize(("name", "text"), examples(), ids=[one[0] for one in examples()])
+@each("name, text", examples())
 def test_examples_give_no_false_alarm(name, text):
     assert {one for one in codes(text) if one[:2] in ("P3", "P4")} <= EXPECTED.get(name, set())
 

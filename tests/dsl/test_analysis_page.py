@@ -7,11 +7,10 @@ page in docs/errors, and its rendering.
 import re
 from pathlib import Path
 
-import pytest
-
 from dsl.analysis import read_inventory
 from dsl.diagnostics import render
 from engine.policy.findings import new_compiler
+from tests.effort import each
 
 ROOT = Path(__file__).parents[2] / "docs"
 PAGE = ROOT / "diagnostics.md"
@@ -115,10 +114,9 @@ def rewrite():
     PAGE.write_text(HEAD + "\n" + "\n".join(parts), encoding="utf-8")
 
 
-@pytest.mark.parametrize("code", sorted(sections()))
-def test_section_is_fresh(code):
-    written = sections()[code].rstrip()
-    assert written == section(code).rstrip(), "run: python -m tests.dsl.test_analysis_page"
+@each("code, written", sections().items())
+def test_section_is_fresh(code, written):
+    assert written.rstrip() == section(code).rstrip(), "run: python -m tests.dsl.test_analysis_page"
 
 
 def test_every_code_is_shown_or_its_absence_argued():

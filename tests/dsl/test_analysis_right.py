@@ -2,11 +2,10 @@
 
 import re
 
-import pytest
-
 from dsl.analysis import Size
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
+from tests.effort import each
 from tests.scoreboard.__main__ import right
 
 COMPILER = Compiler()
@@ -18,13 +17,13 @@ def test_there_are_many():
     assert len({name for name, _ in POLICIES}) == len(POLICIES)
 
 
-@pytest.mark.parametrize(("name", "text"), POLICIES, ids=[one[0] for one in POLICIES])
+@each("name, text", POLICIES)
 def test_silent(name, text):
     result = COMPILER.compile({f"{name}.policy": text})
     assert result.diagnostics == (), render(result.diagnostics)
 
 
-@pytest.mark.parametrize(("name", "text"), POLICIES, ids=[one[0] for one in POLICIES])
+@each("name, text", POLICIES)
 def test_no_rule_is_said_to_be_without_effect(name, text):
     """Each rule is needed: without it the others say nothing new, and it is not the others'."""
     lines = re.split(r"(?m)^(?=\S)", text)

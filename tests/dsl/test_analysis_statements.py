@@ -5,12 +5,13 @@ import pytest
 from dsl.analysis import Size
 from dsl.diagnostics import render
 from tests.dsl.test_analysis import COMPILER, codes, found
+from tests.effort import each
 
 OFTEN = "preempt: victims where it.priority < pod.priority"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each(
+    "text, expected",
     [
         # conditions of every statement
         ("gate: pod.priority > 5 and pod.priority < 3", ["P301"]),
@@ -44,7 +45,7 @@ def test_found(text, expected):
     assert codes(text) == expected, render(found(text))
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "permit: pod.gpu > 1 -> reject\npermit: pod.gpu > 0 -> allow\npermit: allow",

@@ -14,6 +14,7 @@ from dsl.files import read_source
 from dsl.parser import Parser
 from tests.dsl.bothways import passing, plan_of
 from tests.dsl.worlds import FakePod, FakeWorld
+from tests.effort import each
 
 PAGE = Path(__file__).parent / "data" / "refusals.txt"
 PARSER = Parser()
@@ -54,9 +55,8 @@ def findings(section):
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("title", read_page())
-def test_findings(title):
-    section = read_page()[title]
+@each("title, section", read_page().items())
+def test_findings(title, section):
     assert findings(section) == section
 
 

@@ -11,6 +11,7 @@ from dsl.policytest import read_suite
 from engine.cli import main
 from engine.policy.findings import new_compiler
 from tests.dsl.test_analysis_page import ABSENT, MORE
+from tests.effort import each
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "errors").glob("P*.md"))
@@ -36,7 +37,7 @@ def test_codes_that_are_no_longer_said_are_explained(code):
     assert (told.exit_code, GONE[code] in told.output) == (0, True)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda one: one.stem)
+@each("page", PAGES)
 def test_page(page):
     text = page.read_text(encoding="utf-8")
     assert text.startswith(f"# {page.stem}: ")

@@ -10,6 +10,7 @@ from dsl.foreign.forms import rows
 from dsl.foreign.matcher import Matcher, Row, tokens_of
 from dsl.nearest import closest, edit_distance
 from dsl.parser.statements import DECLARATIONS, STATEMENTS
+from tests.effort import each
 
 COMPILER = Compiler()
 ROWS = list(rows())
@@ -25,7 +26,7 @@ def matched(form, better, text, at):
     return [(one.start, one.end, one.better) for one in matcher.around(text, at, frozenset())]
 
 
-@pytest.mark.parametrize(("code", "row"), ROWS, ids=[row.form for _, row in ROWS])
+@each("code, row", ROWS)
 def test_a_row_is_sound(code, row):
     parts = [one.removeprefix("@") for one in row.form.split() if one not in ("@", ">>", "<<")]
     letters = {one for one in parts if LETTER.fullmatch(one)} | {"N"}
@@ -73,8 +74,8 @@ def test_words_and_signs():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "fix"),
+@each(
+    "text, code, fix",
     [
         ("filter: node.ready adn pod.name is a", "P016", "and"),
         ("filter: NOT node.ready", "P016", "not"),

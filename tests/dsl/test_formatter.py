@@ -1,7 +1,7 @@
 """The formatter: one style, the same meaning, all comments, whatever it is given."""
 
 import re
-from functools import partial
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -36,15 +36,20 @@ def spec_tests():
     for path in SPEC:
         blocks = re.findall(r"^```policytest\n(.*?)^```", path.read_text("utf-8"), re.M | re.S)
         for number, block in enumerate(blocks):
-            yield pytest.param(block, id=f"{path.stem}-{number}")
+            yield f"{path.stem}-{number}", block
 
 
 EXAMPLES = dict(examples())
 
 
+@lru_cache(maxsize=16)
+def lexemes(text, tests):
+    return PARSER.lexemes(make_source("a.policy", text), tests=tests)
+
+
 def outcome(text, tests=False, width=WIDTH):
-    read = partial(PARSER.lexemes, tests=tests)
-    return format_source(make_source("a.policy", text), read, width)
+    source = make_source("a.policy", text)
+    return format_source(source, lambda one: lexemes(one.text, tests), width)
 
 
 def fmt(text, tests=False, width=WIDTH):
@@ -57,7 +62,7 @@ def fmt(text, tests=False, width=WIDTH):
 
 def words(text, tests=False):
     """All words in the canonical spelling with their place in the grammar."""
-    statements, findings = PARSER.lexemes(make_source("a", text), tests=tests)
+    statements, findings = lexemes(text, tests)
     assert not findings
     return [
         [
@@ -75,8 +80,8 @@ def comments(text):
 # ---- examples
 
 
-@pytest.mark.parametrize("text", EXAMPLES.values(), ids=EXAMPLES)
-def test_examples_keep_their_tree(text):
+@effort.each("name, text", EXAMPLES.items())
+def test_examples_keep_their_tree(name, text):
     written = fmt(text)
     assert words(written) == words(text)
     assert [one.rstrip() for one in comments(written)] == [one.rstrip() for one in comments(text)]
@@ -104,8 +109,8 @@ def test_what_is_in_style_stays(text):
     assert fmt(text) == text
 
 
-@pytest.mark.parametrize("text", list(spec_tests()))
-def test_tests_of_the_specification_keep_their_words(text):
+@effort.each("block, text", spec_tests())
+def test_tests_of_the_specification_keep_their_words(block, text):
     written = fmt(text, tests=True)
     assert words(written, tests=True) == words(text, tests=True)
 
@@ -221,9 +226,9 @@ GOLDEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", GOLDEN)
-def test_rule(case):
-    before, after = GOLDEN[case]
+@effort.each("case, texts", GOLDEN.items())
+def test_rule(case, texts):
+    before, after = texts
     assert fmt(before) == after + "\n"
 
 
@@ -437,8 +442,7 @@ def test_narrow_lines_change_nothing_either(data, name, width, notes):
 @pytest.mark.parametrize("step", effort.EVERY)
 @pytest.mark.parametrize("width", [8, 20, 40, 60, 80])
 def test_narrow_lines_of_the_specifications_tests(width, step):
-    for one in list(spec_tests())[::step]:
-        (text,) = one.values
+    for _, text in list(spec_tests())[::step]:
         assert words(fmt(text, True, width), tests=True) == words(text, tests=True)
 
 

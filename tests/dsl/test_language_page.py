@@ -14,6 +14,7 @@ from dsl.compiler import Compiler
 from dsl.functions import FUNCTIONS
 from dsl.schema import CATALOGUE, FIELDS, RESULTS
 from dsl.types import Kind, Level
+from tests.effort import each
 
 PAGE = Path(__file__).parents[2] / "docs" / "language.md"
 KINDS = {Kind.BOOL: "condition", Kind.TEXT: "text", Kind.TIME: "time", Kind.LIST: "list of texts",
@@ -106,10 +107,10 @@ def recipes():
         what, _, code = row.strip("| ").partition(" | ")
         if "`" in code:
             policy = "".join(f"{one}\n" for one in re.findall("`([^`]+)`", code))
-            yield pytest.param(what, policy, id=what)
+            yield what, policy
 
 
-@pytest.mark.parametrize(("what", "policy"), list(recipes()))
+@each("what, policy", recipes())
 def test_every_recipe_is_a_policy(what, policy):
     assert policy
     result = COMPILER.compile({"a.policy": policy})

@@ -12,6 +12,7 @@ from dsl.files import read_source
 from dsl.parser import Parser
 from dsl.parser.tables import build_tables, grammar_text, load_tables, write_tables
 from dsl.source import make_source
+from tests.effort import each
 
 EXAMPLES = (Path(__file__).parent / "data" / "examples.txt").read_text(encoding="utf-8")
 PARSER = Parser()
@@ -20,7 +21,7 @@ PARSER = Parser()
 def examples():
     for part in re.split(r"^=== ", EXAMPLES, flags=re.MULTILINE)[1:]:
         name, _, text = part.partition("\n")
-        yield pytest.param(text, id=name)
+        yield name, text
 
 
 def read(text):
@@ -43,8 +44,8 @@ def test_there_are_81_examples():
     assert len(list(examples())) == 81
 
 
-@pytest.mark.parametrize("text", list(examples()))
-def test_examples_parse_whatever_the_line_ends(text):
+@each("name, text", examples())
+def test_examples_parse_whatever_the_line_ends(name, text):
     statements, findings = read(text)
     assert not findings
     for other in (text.replace("\n", "\r\n"), text.rstrip("\n"), "\ufeff" + text):

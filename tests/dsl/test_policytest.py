@@ -14,7 +14,7 @@ from dsl.policytest.attributes import ATTRIBUTES, EXPECTATIONS, KEYED
 from dsl.quantities import parse_time
 from dsl.source import make_source
 from engine.policytests.judging import Preempted, Rejection, judge
-from tests.effort import examples
+from tests.effort import each, examples
 
 READER = Parser()
 NODES = "use p\nnode: a  cpu 4\nnode: b\n"
@@ -97,7 +97,7 @@ WRONG_IN_TEST = [
 ]
 
 
-@pytest.mark.parametrize(("text", "code", "underlined", "help_"), WRONG)
+@each("text, code, underlined, help_", WRONG)
 def test_wrong_statements(text, code, underlined, help_):
     _check(NODES.replace("node: a  cpu 4\nnode: b\n", "") + text, code, underlined, help_, text)
 
@@ -361,7 +361,7 @@ JUDGED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "answers", "message"), JUDGED)
+@each("text, answers, message", JUDGED)
 def test_judging(text, answers, message):
     case = only_case(f"  given pod name p\n  given pod name q\n  expect {text}\n")
     failure = judge(case.expected[0], answers)

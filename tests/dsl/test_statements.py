@@ -3,9 +3,8 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from dsl.compiler import Compiler
+from tests.effort import each
 
 COMPILER = Compiler()
 
@@ -22,8 +21,8 @@ def examples():
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-@pytest.mark.parametrize("name", examples())
-def test_every_example_is_checked_without_errors(name):
-    found = COMPILER.compile({"p.policy": examples()[name]}).diagnostics
+@each("name, text", examples().items())
+def test_every_example_is_checked_without_errors(name, text):
+    found = COMPILER.compile({"p.policy": text}).diagnostics
     # P107: the policies that it uses are not there.
     assert {one.code for one in found if one.is_error} <= {"P107"}

@@ -11,6 +11,7 @@ from dsl.lower.texts import FLOAT, CodeTable, tables
 from tests.dsl import oracle
 from tests.dsl.bothways import POD, passing, plan_of, raw, subject
 from tests.dsl.worlds import FakePod, FakeWorld, Texts
+from tests.effort import each
 
 # ---- texts
 
@@ -139,8 +140,8 @@ def test_orders_end_with_the_uid_of_the_pod_if_it_has_one():
 # ---- patterns, versions, replacements: what comes from annotations takes no time and no room
 
 
-@pytest.mark.parametrize("text", ["", "a", "ab", "aab", "b*", "?", "aba\nb"])
-@pytest.mark.parametrize(
+@each("text", ["", "a", "ab", "aab", "b*", "?", "aba\nb"])
+@each(
     "pattern",
     ["", "*", "?", "a*", "*b", "a?b", "*a*b*", "**", "?*?", "a", "*?b", "[a]*", "b*", "?\n?"],
 )

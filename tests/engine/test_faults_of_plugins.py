@@ -95,6 +95,7 @@ def pod(name, draw):
     return make_pod(name, uid=name, priority=draw.choice([0, 5]), spec=draw.choice(SPECS), **how)
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("seed", range(examples(6)))
 @pytest.mark.parametrize("of_one", [0.02, 0.1, 0.3])
 def test_once_they_answer_again_all_is_as_if_they_always_had(seed, of_one):

@@ -78,6 +78,7 @@ def column(chance: random.Random) -> KeyColumn:
 
 
 @pytest.mark.parametrize("leaders", [1, 2, grouped.LEADERS])
+@pytest.mark.sized
 @pytest.mark.parametrize("seed", range(examples(50)))
 def test_what_is_kept_finds_the_row_that_a_look_at_all_finds(monkeypatch, seed, leaders):
     monkeypatch.setattr(grouped, "LEADERS", leaders)

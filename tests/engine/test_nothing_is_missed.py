@@ -184,6 +184,7 @@ class Cluster:
         self.world.clock.advance(self.chance.choice((0.2, 1.0, 12.0)))
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("seed", range(examples(100)))
 def test_a_scheduler_that_starts_finds_nobody_whom_the_running_one_left(seed: int) -> None:
     async def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import textwrap
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from engine.policysections import PolicyOverride
 from engine.policytests.running import Runner
 from engine.telemetry import Count
 from tests.builders import Cache, default_plugins, make_node, make_pod
-from tests.conformance.compare import DATA, read
+from tests.conformance.compare import DATA
 from tests.conformance.test_conformance import RESTRICTED
 
 ROOT = Path(__file__).parents[2]
@@ -155,9 +156,9 @@ def test_the_picture_shows_the_two_lines():
 
 
 def test_parity_counts_the_cases_as_they_are():
-    suites = {path.name.partition(".")[0] for path in DATA.glob("*.jsonl.gz")}
-    assert [suite for suite in suites if f"`{suite}`" not in PARITY] == []
-    total = sum(sum(1 for _ in read(suite)) for suite in suites)
+    paths = list(DATA.glob("*.jsonl.gz"))
+    assert [one.name for one in paths if f"`{one.name.partition('.')[0]}`" not in PARITY] == []
+    total = sum(gzip.decompress(one.read_bytes()).count(b"\n") for one in paths)
     assert f"{total:,} cases" in PARITY
     assert f"{sum(RESTRICTED.values())} cases" in PARITY
 

@@ -23,6 +23,11 @@ def language(tmp_path_factory):
     return Language(tmp_path_factory.mktemp("run"), seconds=20.0)
 
 
+@pytest.fixture(scope="module")
+def mutator():
+    return Mutator(SEEDS)
+
+
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.name)
 def test_what_was_found(path, language):
     language.check(path.read_bytes())
@@ -33,9 +38,10 @@ def test_five_thousand_unknown_names(language):
     language.check(NAMES)
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("seed", range(4))
-def test_changed_texts(seed, language):
-    rng, mutator = random.Random(f"{seed} {os.environ.get('EFFORT', '')}"), Mutator(SEEDS)
+def test_changed_texts(seed, mutator, language):
+    rng = random.Random(f"{seed} {os.environ.get('EFFORT', '')}")
     for _ in range(examples(100)):
         text = mutator.change(rng.choice(SEEDS), rng)
         try:
@@ -44,13 +50,15 @@ def test_changed_texts(seed, language):
             raise AssertionError(f"{wrong}; the input is {text!r}") from wrong
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("seed", range(2))
-def test_two_texts_in_one(seed, language):
-    rng, mutator = random.Random(seed), Mutator(SEEDS)
+def test_two_texts_in_one(seed, mutator, language):
+    rng = random.Random(seed)
     for _ in range(examples(40)):
         language.check(mutator.join(rng.choice(SEEDS), rng.choice(SEEDS), rng))
 
 
+@pytest.mark.sized
 def test_bytes(language):
     rng = random.Random(0)
     for _ in range(examples(100)):
@@ -63,9 +71,10 @@ def test_seeds_are_of_all_kinds():
     assert 20 < len(tests) < len(SEEDS)
 
 
-def test_the_same_numbers_make_the_same_change():
+def test_the_same_numbers_make_the_same_change(mutator):
     first, again = (
-        [Mutator(SEEDS).change(text, random.Random(1)) for text in SEEDS[:20]] for _ in range(2)
+        [each.change(text, random.Random(1)) for text in SEEDS[:20]]
+        for each in (mutator, Mutator(SEEDS))
     )
     assert first == again
     assert first != SEEDS[:20]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import each
 from tests.mutants.operators import mutants_of
 from tests.mutants.results import Equivalent
 from tests.mutants.sessions import compiled, put
@@ -105,8 +106,8 @@ def test_the_mutants_of_a_toy(toy):
     ]
 
 
-@pytest.mark.parametrize(
-    ("code", "changes"),
+@each(
+    "code, changes",
     [
         ("x = a + b // c", ["assigned None", "Add -> Sub", "FloorDiv -> Div"]),
         ("x += a @ b", ["statement removed", "aug Add -> Sub"]),

@@ -37,8 +37,8 @@ class Clause:
 
     number: str
     title: str
-    prose: str
-    cases: list[Case]
+    prose: str = field(repr=False)
+    cases: list[Case] = field(repr=False)
 
     @property
     def forbids(self) -> bool:

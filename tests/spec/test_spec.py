@@ -13,6 +13,7 @@ from dsl.parser import Parser
 from dsl.schema import FIELDS
 from engine.policy.findings import new_compiler
 from engine.policytests.running import Runner
+from tests.effort import each
 from tests.spec.cases import read_all
 
 CHAPTERS = read_all()
@@ -58,7 +59,7 @@ def test_chapters_and_clauses_are_numbered_through():
         assert chapter.path.name.startswith(f"{int(chapter.number):02}-")
 
 
-@pytest.mark.parametrize("clause", CLAUSES, ids=lambda one: one.number)
+@each("clause", CLAUSES)
 def test_a_clause_says_something_and_shows_it(clause):
     assert clause.prose.endswith("."), "a clause is a sentence or more"
     assert clause.cases
@@ -79,42 +80,21 @@ def words(cases):
     return "\n".join(bare(text) for case in cases for text in case.files.values())
 
 
-@pytest.mark.parametrize("keyword", STATEMENTS)
+WORDS = words(TESTED)
+
+
+@each("keyword", STATEMENTS)
 def test_every_statement_has_a_case(keyword):
-    there = words(CASES if keyword in SILENT else TESTED)
+    there = words(CASES) if keyword in SILENT else WORDS
     assert re.search(rf"^{keyword}\b", there, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_every_function_has_a_case(name):
-    assert re.search(rf"(?<![\w.]){name}\(", words(TESTED))
+@each("name", [*FUNCTIONS, *AGGREGATES])
+def test_every_function_and_aggregate_has_a_case(name):
+    assert re.search(rf"(?<![\w.]){name}\(", WORDS)
 
 
-@pytest.mark.parametrize("name", AGGREGATES)
-def test_every_aggregate_has_a_case(name):
-    assert re.search(rf"(?<![\w.]){name}\(", words(TESTED))
-
-
-def reads_of(cases):
-    read = set()
-    for case in cases:
-        for plan in COMPILER.compile(case.files).plans:
-            rules = [one for part in vars_of(plan) if isinstance(part, tuple) for one in part]
-            read |= {name for rule in rules for name in getattr(rule, "reads", ())}
-    return read
-
-
-def vars_of(plan):
-    return [getattr(plan, name) for name in plan.__struct_fields__]
-
-
-READ_IN_TESTS = reads_of(TESTED)
-
-
-@pytest.mark.parametrize("name", FIELDS)
+@each("name", FIELDS)
 def test_every_field_has_a_case(name):
-    there = words(TESTED)
-    dotted, shown = name.rpartition("."), re.escape(name)
-    if name.startswith("node.resource."):
-        shown = rf"node\.resource\[.*?\]\.{dotted[2]}"
-    assert name in READ_IN_TESTS or re.search(rf"(?<![\w.]){shown}\b", there)
+    shown = re.escape(name).replace(r"node\.resource\.", r"node\.resource\[.*?\]\.")
+    assert re.search(rf"(?<![\w.]){shown}\b", WORDS)
