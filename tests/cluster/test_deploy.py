@@ -13,6 +13,7 @@ import yaml
 
 import engine
 from engine.config import BerthDocument, SchedulerDocument, parse
+from engine.policy.findings import new_compiler
 from tests.cluster import binaries, manifests
 from tests.cluster.process import wait_until
 
@@ -155,6 +156,17 @@ def test_notes_say_what_is_there(flags, said, unsaid):
     notes = notes.partition("NOTES:")[2]
     assert all(one in notes for one in said), notes
     assert not any(one in notes for one in unsaid), notes
+
+
+def test_the_policies_of_a_fresh_install_come_into_force_without_a_warning():
+    [there] = [
+        one
+        for one in manifests.objects(manifests.template())
+        if "policies" in one["metadata"]["name"]
+    ]
+    found = new_compiler().compile({name: text.encode() for name, text in there["data"].items()})
+    assert not found.diagnostics
+    assert [one.mode for one in found.understood] == ["off"]
 
 
 def test_policies_that_were_edited_outlive_the_release_that_made_them(control_plane):
