@@ -55,7 +55,8 @@ Watched = tuple[Resource[ConfigMap], "ConfigMapSource | SelectedSources"]
 class Ears(msgspec.Struct):
     """Who hears of bundles: `put` puts one in force, and gets the names of changed policies.
 
-    `missing` says what one reads and is not known yet; the text says who asks.
+    `missing` says what one reads and is not known yet; the text says who asks. `without` says what
+    is so while there is none.
     """
 
     put: Callable[[Bundle, frozenset[str] | None], None]
@@ -63,6 +64,7 @@ class Ears(msgspec.Struct):
     wake: Callable[[], None]
     accepted: list[Callable[[Bundle], None]] = []
     refused: list[Callable[[Refusal], None]] = []
+    without: str = "nothing is scheduled"
 
 
 class InForce:
@@ -367,7 +369,7 @@ class InForce:
     def _awaiting(self, tenant: str, bundle: Bundle, missing: tuple[str, ...]) -> None:
         """The rules before it stay in force, and its owners should know what for."""
         kept = self.bundle
-        stay = "nothing is scheduled" if kept is None else f"bundle {kept.hash} stays in force"
+        stay = self._ears.without if kept is None else f"bundle {kept.hash} stays in force"
         note = f"bundle {bundle.hash} reads what has to be listed first; {stay} until there is: "
         log.info("%s%s", note, "; ".join(missing))
         for source in self.sources:
@@ -411,7 +413,7 @@ class InForce:
         if self.bundle is None:
             kept = self.reloader.awaited
             until = "what its last good texts read is listed" if kept else "it is mended"
-            return f"nothing is scheduled until {until}"
+            return f"{self._ears.without} until {until}"
         return f"bundle {self.bundle.hash} stays in force"
 
     def _has_parts(self, tenant: str) -> bool:

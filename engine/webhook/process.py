@@ -96,7 +96,12 @@ class Webhook:
         process.measure(self.telemetry)
         self.in_force = InForce(
             options.settings,
-            Ears(lambda _, __: None, lambda _, __: (), self._work.set),
+            Ears(
+                lambda _, __: None,
+                lambda _, __: (),
+                self._work.set,
+                without="changes are judged without it",
+            ),
             make_profiles(options.settings),
             clock=clock,
             telemetry=self.telemetry,
