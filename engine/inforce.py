@@ -94,6 +94,10 @@ class InForce:
         """
         policies = settings.berth.policies
         self._ears = ears
+        election = settings.election
+        self._lease = ""
+        if election.leader_elect:
+            self._lease = f"{election.resource_namespace}/{election.resource_name}"
         self._clock = clock
         self._telemetry = telemetry
         self._there = there
@@ -483,6 +487,7 @@ class InForce:
             "awaits": list(self.reloader.awaited),
             "cluster": dict(zip(("nodes", "pods"), self._there(), strict=True)),
             "since": datetime.fromtimestamp(self._since, UTC).isoformat(timespec="seconds"),
+            "lease": self._lease,
             "sources": [*standing, *refused[:_TENANTS_SHOWN]],
             "tenants": len(tenants),
             "tenantsRefused": len(refused),
