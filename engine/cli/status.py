@@ -134,16 +134,16 @@ async def _leader(client: KubeClient, lease: str) -> tuple[str, bool]:
         answer = await client.request("GET", f"{collection}/{segment(name)}")
         spec = answer.decoded(msgspec.json.Decoder(_Lease).decode, f"lease {lease}").spec
     except NotFound:
-        return f"No scheduler runs: there is no lease {lease}. {_BEFORE}", False
+        return f"No scheduler decides: there is no lease {lease}. {_BEFORE}", False
     except KubeError as failed:
-        return f"Whether a scheduler runs cannot be seen: {failed}", True
+        return f"Who decides cannot be seen: {failed}", True
     if not spec.holder_identity or spec.renew_time is None:
-        return f"No scheduler runs: nobody holds lease {lease}. {_BEFORE}", False
+        return f"No scheduler decides: nobody holds lease {lease}. {_BEFORE}", False
     ago = (_now(answer) - spec.renew_time).total_seconds()
     if ago > spec.lease_duration_seconds:
         last = spec.renew_time.isoformat(timespec="seconds")
         return (
-            f"No scheduler seems to run: {spec.holder_identity} held lease {lease}, and renewed it"
+            f"No scheduler seems to decide: {spec.holder_identity} held lease {lease}, and renewed it"
             f" last at {last}, {ago:.0f} s ago. Look at its pods and their logs. {_BEFORE}",
             False,
         )

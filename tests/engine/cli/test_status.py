@@ -69,11 +69,11 @@ PAST, FUTURE = "2026-01-02T03:04:05.000000Z", "2999-01-02T03:04:05.000000Z"
 @pytest.mark.parametrize(
     ("lease", "said", "code"),
     [
-        (None, "No scheduler runs: there is no lease x/berth. What follows was so before.\n", 1),
-        ({"leaseDurationSeconds": 1}, "No scheduler runs: nobody holds lease x/berth.", 1),
+        (None, "No scheduler decides: there is no lease x/berth. What follows was so before.\n", 1),
+        ({"leaseDurationSeconds": 1}, "No scheduler decides: nobody holds lease x/berth.", 1),
         (HELD | {"renewTime": PAST}, "renewed it last at 2026-01-02T03:04:05+00:00, ", 1),
         (HELD | {"renewTime": FUTURE}, "pod-a decides (lease x/berth).\nBundle abc", 0),
-        (HELD | {"renewTime": "yesterday"}, "Whether a scheduler runs cannot be seen: ", 0),
+        (HELD | {"renewTime": "yesterday"}, "Who decides cannot be seen: ", 0),
     ],
 )
 def test_whether_anybody_decides_by_it(tmp_path, lease, said, code):
