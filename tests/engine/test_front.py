@@ -13,6 +13,7 @@ from engine.app import App, Hooks, RunOptions
 from engine.clock import SystemClock
 from engine.config import load
 from engine.front import configuration
+from engine.kube.election import Elector
 from engine.queue import SubQueue
 from engine.serving.certificates import CertificateFiles
 from engine.serving.selfmade import SelfMade
@@ -194,6 +195,21 @@ def test_who_is_stopped_before_all_is_listed_does_not_say_that_it_was(caplog):
     with caplog.at_level("INFO"):
         run(main)
     assert "Caches are filled" not in caplog.text
+
+
+def test_who_is_stopped_before_all_is_listed_does_not_stand_for_election(monkeypatch):
+    """It would take the lease, and end before it knows that: nobody decides until it runs out."""
+    stood = []
+    monkeypatch.setattr(Elector, "start", lambda *_: stood.append(1))
+
+    async def main():
+        async with embedded() as cluster:
+            served = Served(cluster, elects(cluster), cluster.kubeconfig())
+            served.stop.set()
+            await served.task
+
+    run(main)
+    assert not stood
 
 
 def test_the_configuration_that_is_shown_is_one_that_can_be_read(tmp_path):
