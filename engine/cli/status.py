@@ -143,8 +143,8 @@ async def _leader(client: KubeClient, lease: str) -> tuple[str, bool]:
     if ago > spec.lease_duration_seconds:
         last = spec.renew_time.isoformat(timespec="seconds")
         return (
-            f"No scheduler seems to decide: {spec.holder_identity} held lease {lease}, and renewed it"
-            f" last at {last}, {ago:.0f} s ago. Look at its pods and their logs. {_BEFORE}",
+            f"No scheduler seems to decide: {spec.holder_identity} held lease {lease}, and renewed"
+            f" it last at {last}, {ago:.0f} s ago. Look at its pods and their logs. {_BEFORE}",
             False,
         )
     return f"{spec.holder_identity} decides (lease {lease}).", True

@@ -202,11 +202,15 @@ def test_who_is_stopped_before_all_is_listed_does_not_stand_for_election(monkeyp
     stood = []
     monkeypatch.setattr(Elector, "start", lambda *_: stood.append(1))
 
+    async def stopped(_reflectors, stop):
+        stop.set()
+        return False
+
+    monkeypatch.setattr("engine.app.synced", stopped)
+
     async def main():
         async with embedded() as cluster:
-            served = Served(cluster, elects(cluster), cluster.kubeconfig())
-            served.stop.set()
-            await served.task
+            await Served(cluster, elects(cluster), cluster.kubeconfig()).task
 
     run(main)
     assert not stood
