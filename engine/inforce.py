@@ -417,7 +417,8 @@ class InForce:
         if self.bundle is None:
             kept = self.reloader.awaited
             until = "what its last good texts read is listed" if kept else "it is mended"
-            return f"{self._ears.without} until {until}"
+            of = f" for {', '.join(sorted(source.profiles))}" if source.profiles else ""
+            return f"{self._ears.without}{of} until {until}"
         return f"bundle {self.bundle.hash} stays in force"
 
     def _has_parts(self, tenant: str) -> bool:
