@@ -204,6 +204,20 @@ def test_an_edit_in_the_cluster_neither_stops_an_upgrade_nor_is_undone_by_it(con
     manifests.helm("uninstall", "edited", *place)
 
 
+def test_an_upgrade_keeps_policies_that_an_older_chart_would_have_taken_along(control_plane):
+    place = ("--namespace=older", f"--kubeconfig={control_plane.kubeconfig_file()}")
+    manifests.helm("install", "older", manifests.CHART, "--create-namespace", *place)
+    path = "/api/v1/namespaces/older/configmaps/policies"
+    older = {"metadata": {"annotations": {"helm.sh/resource-policy": None}}}
+    edit = {"data": {"mine.policy": "# mine"}}
+    assert control_plane.request("PATCH", path, {**older, **edit})[0] == 200
+    for _ in range(2):
+        manifests.helm("upgrade", "older", manifests.CHART, *place)
+        assert control_plane.request("GET", path)[1]["data"]["mine.policy"] == "# mine"
+    manifests.helm("uninstall", "older", *place)
+    assert control_plane.request("GET", path)[0] == 200
+
+
 @pytest.mark.parametrize("name", ["base", *OVERLAYS])
 def test_an_overlay_has_all_that_is_needed_and_a_configuration_that_is_understood(name):
     found = manifests.objects(manifests.kustomize(name))
