@@ -222,7 +222,8 @@ class App:
                 if refresher is not None:
                     running.append(group.create_task(refresher.run()))
                 filled = await synced(reflectors, stop)
-                if not self.settings.delay_cache:
+                # Who is told to end by now would leave behind a lease that nobody renews.
+                if filled and not self.settings.delay_cache:
                     elector.start(group.create_task)
                 running.append(group.create_task(elector.hurry(stop)))
                 if elector.election.leader_elect:

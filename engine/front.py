@@ -223,16 +223,35 @@ class Front:
         pod = query.get("pod")
         if pod is None:
             return _json(self.records.newest(_NEWEST))
-        found = self.records.of(pod)
+        found, waits = self.records.of(pod), self._waits(pod)
+        if waits is not None:
+            # One that is gone may have had the same name.
+            same = found is not None and found["uid"] == waits["uid"]
+            found = {**(found if found is not None and same else {"pod": pod}), "waits": waits}
         if found is None:
             raise NoSuchPageError(f"no decision about {pod} (NAMESPACE/NAME) is kept{self._who()}")
         return _json(found)
+
+    def _waits(self, pod: str) -> dict[str, Any] | None:
+        """Where a pod waits and who holds it there; None: it does not wait, or not for us."""
+        scheduler = self.scheduler
+        queued = next((one for one in self.queue if one.pod.key == pod), None)
+        if queued is None or scheduler is None or not scheduler.leads:
+            return None
+        uid = queued.pod.uid
+        told = {"uid": uid, "queue": queued.where.value, "attempts": queued.attempts}
+        held = scheduler.permits.get(uid)
+        if held is not None:
+            told |= {"node": held.node, "since": _seconds(held.since_time), "for": held.why}
+        elif queued.gating_plugin:
+            told |= {"by": queued.gating_plugin, "for": "; ".join(queued.gating_reasons)}
+        return told
 
     def _who(self) -> str:
         """Where else to ask, if not here."""
         scheduler, elector = self.scheduler, self.elector
         if scheduler is None or scheduler.leads or elector is None:
-            return ""
+            return ", and it does not wait here; is it another scheduler's?"
         return f" here, where nothing is decided; {elector.holder or 'nobody'} leads"
 
     def status(self) -> dict[str, Any]:

@@ -55,7 +55,8 @@ Watched = tuple[Resource[ConfigMap], "ConfigMapSource | SelectedSources"]
 class Ears(msgspec.Struct):
     """Who hears of bundles: `put` puts one in force, and gets the names of changed policies.
 
-    `missing` says what one reads and is not known yet; the text says who asks.
+    `missing` says what one reads and is not known yet; the text says who asks. `without` says what
+    is so while there is none.
     """
 
     put: Callable[[Bundle, frozenset[str] | None], None] = lambda _bundle, _changed: None
@@ -63,6 +64,7 @@ class Ears(msgspec.Struct):
     wake: Callable[[], None] = lambda: None
     accepted: list[Callable[[Bundle], None]] = []
     refused: list[Callable[[Refusal], None]] = []
+    without: str = "nothing is scheduled"
 
 
 class InForce:
@@ -92,6 +94,10 @@ class InForce:
         """
         policies = settings.berth.policies
         self._ears = ears
+        election = settings.election
+        self._lease = ""
+        if election.leader_elect:
+            self._lease = f"{election.resource_namespace}/{election.resource_name}"
         self._clock = clock
         self._telemetry = telemetry
         self._there = there
@@ -367,7 +373,7 @@ class InForce:
     def _awaiting(self, tenant: str, bundle: Bundle, missing: tuple[str, ...]) -> None:
         """The rules before it stay in force, and its owners should know what for."""
         kept = self.bundle
-        stay = "nothing is scheduled" if kept is None else f"bundle {kept.hash} stays in force"
+        stay = self._ears.without if kept is None else f"bundle {kept.hash} stays in force"
         note = f"bundle {bundle.hash} reads what has to be listed first; {stay} until there is: "
         log.info("%s%s", note, "; ".join(missing))
         for source in self.sources:
@@ -411,7 +417,8 @@ class InForce:
         if self.bundle is None:
             kept = self.reloader.awaited
             until = "what its last good texts read is listed" if kept else "it is mended"
-            return f"nothing is scheduled until {until}"
+            of = f" for {', '.join(sorted(source.profiles))}" if source.profiles else ""
+            return f"{self._ears.without}{of} until {until}"
         return f"bundle {self.bundle.hash} stays in force"
 
     def _has_parts(self, tenant: str) -> bool:
@@ -481,6 +488,7 @@ class InForce:
             "awaits": list(self.reloader.awaited),
             "cluster": dict(zip(("nodes", "pods"), self._there(), strict=True)),
             "since": datetime.fromtimestamp(self._since, UTC).isoformat(timespec="seconds"),
+            "lease": self._lease,
             "sources": [*standing, *refused[:_TENANTS_SHOWN]],
             "tenants": len(tenants),
             "tenantsRefused": len(refused),

@@ -183,6 +183,10 @@ def expanded(paths: Iterable[Path]) -> Iterator[Path]:
             yield path
             continue
         inside = sorted(one for one in path.iterdir() if one.name.endswith(_ENDING))
+        for one in inside:
+            # A pipe would be waited for. Named by itself it is what the user wants read.
+            if one.exists() and not one.is_file():
+                raise click.ClickException(f"{one}: cannot be read: it is no regular file")
         if not inside:
             raise click.ClickException(f"{path}: has no file whose name ends in {_ENDING}")
         yield from inside

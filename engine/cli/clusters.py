@@ -38,8 +38,6 @@ from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
 from engine.telemetry import Telemetry
 
-# What it says of sources that are no good is among the notes.
-logging.getLogger("engine.inforce").addHandler(logging.NullHandler())
 _NO_POLICIES: Final = "no policies: name those in force with --policies or --policy-configmap"
 _IN_FORCE: Final = (
     "So a running scheduler goes by what was there before; ask it: --scheduler https://HOST:10259"
@@ -143,6 +141,8 @@ async def _rules(
         notes += [] if texts else [_NO_POLICIES]
         return ruled(settings, texts, new_compiler())
     profiles = make_profiles(settings)
+    # What it says of sources that are no good is among the notes.
+    logging.getLogger("engine.inforce").addHandler(logging.NullHandler())
     in_force = InForce(
         settings,
         Ears(),

@@ -13,13 +13,14 @@ from importlib.resources.abc import Traversable
 from typing import Any, Final
 
 import click
+import msgspec
 import yaml
 
 from engine.cli import options
 from engine.cli.refusals import reported
 from engine.clock import SystemClock
 from engine.kube.errors import KubeError, NotFound, StatusError
-from engine.kube.session import Session
+from engine.kube.session import KubeClient, Session
 
 _NAMESPACE: Final = "berth-system"
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -29,6 +30,19 @@ _APPLY: Final = "application/apply-patch+yaml"
 _FILES: Final = ("base/namespace.yaml", "base/berth.yaml")
 _MONITORING: Final = "components/prometheus-operator/monitoring.yaml"
 _WEBHOOK: Final = "components/webhook/webhook.yaml"
+
+
+class _Subject(msgspec.Struct):
+    namespace: str = ""
+
+
+class _Binding(msgspec.Struct):
+    """A ClusterRoleBinding, as far as it is read."""
+
+    subjects: list[_Subject] | None = None
+
+
+_binding: Final = msgspec.json.Decoder(_Binding)
 
 
 @click.command("install", help="Put Berth into a cluster, or print the manifests.")
@@ -89,8 +103,11 @@ def _folder() -> Traversable:
 
 async def _apply(text: str, kubeconfig: str | None) -> None:
     session = await Session.connect(kubeconfig, clock=SystemClock())
+    items = [one for one in yaml.safe_load_all(text) if one]
     try:
-        for item in filter(None, yaml.safe_load_all(text)):
+        for item in items:
+            await _check_whose(session, item)
+        for item in items:
             name = f"{item['kind'].lower()}/{item['metadata']['name']}"
             if _is_policies(item) and (await session.request("GET", _path(item))).ok:
                 click.echo(f"{name} is left as it is")
@@ -115,6 +132,27 @@ async def _apply(text: str, kubeconfig: str | None) -> None:
             click.echo(f"{name} applied")
     finally:
         await session.close()
+
+
+async def _check_whose(session: KubeClient, item: dict[str, Any]) -> None:
+    """What has no namespace may be that of an installation elsewhere, which would lose its rights.
+
+    Raises:
+        click.ClickException: it is.
+    """
+    if item["kind"] != "ClusterRoleBinding":
+        return
+    answer = await session.request("GET", _path(item))
+    [here] = [one["namespace"] for one in item["subjects"]]
+    there = answer.decoded(_binding.decode, _path(item)).subjects if answer.ok else None
+    others = [one.namespace for one in there or () if one.namespace not in ("", here)]
+    if others:
+        raise click.ClickException(
+            f"ClusterRoleBinding {item['metadata']['name']} gives its rights to the Berth in"
+            f" namespace {others[0]}, which would lose them; nothing was changed. Take that one"
+            f" away first (berth install --namespace {others[0]} --dry-run | kubectl delete -f -),"
+            " or install a second with Helm, under a name and with scheduler names of its own"
+        )
 
 
 def _is_policies(item: dict[str, Any]) -> bool:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
 
 import click
 import msgspec
@@ -14,8 +17,10 @@ from engine.cli.refusals import reported
 from engine.clock import SystemClock
 from engine.display import plain
 from engine.kube.errors import KubeError, NotFound
-from engine.kube.session import Session, segment
+from engine.kube.session import KubeClient, Response, Session, segment
 from engine.objects import ConfigMap
+
+_BEFORE: Final = "What follows was so before."
 
 
 class Standing(msgspec.Struct):
@@ -27,12 +32,27 @@ class Standing(msgspec.Struct):
     why: str
 
 
-class Status(msgspec.Struct):
+class Status(msgspec.Struct, rename="camel"):
     """What the scheduler writes into its status ConfigMap."""
 
     bundle: str | None
     since: str
     sources: list[Standing]
+    lease: str = ""
+    tenants: int = 0
+    tenants_refused: int = 0
+
+
+class _LeaseSpec(msgspec.Struct, rename="camel", frozen=True):
+    holder_identity: str | None = None
+    renew_time: datetime | None = None
+    lease_duration_seconds: int = 0
+
+
+class _Lease(msgspec.Struct):
+    """What is read of the lease by which replicas elect their leader."""
+
+    spec: _LeaseSpec = _LeaseSpec()
 
 
 @click.command("status", help="Show which policies are in force in a cluster.")
@@ -41,19 +61,24 @@ class Status(msgspec.Struct):
 @click.option("--json", "as_json", is_flag=True, help="What the ConfigMap says, as it is.")
 @reported(KubeError, ConnectionError)
 def command(state: str, kubeconfig: str | None, *, as_json: bool) -> None:
-    """STATE is `policies.state` of the configuration; exits with 1 if a source is not in force."""
+    """STATE is `policies.state` of the configuration.
+
+    Exits with 1 if a source is not in force, or no scheduler runs.
+    """
     if state.count("/") != 1 or not all(state.split("/")):
         raise click.UsageError(f"{state!r} is not NAMESPACE/NAME, as `policies.state` has it")
-    found = asyncio.run(_ask(state, kubeconfig))
+    text, found, leader, leads = asyncio.run(_ask(state, kubeconfig))
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=1))
+        click.echo(text)
     else:
-        _show(found)
-    if any(source.state != "InForce" for source in found.sources):
+        _show(found, leader)
+    if not leads or any(source.state != "InForce" for source in found.sources):
         sys.exit(1)
 
 
-def _show(found: Status) -> None:
+def _show(found: Status, leader: str) -> None:
+    if leader:
+        click.echo(plain(leader))
     if found.bundle is None:
         click.echo("Nothing is in force, and no pod is scheduled.")
     else:
@@ -64,14 +89,20 @@ def _show(found: Status) -> None:
         click.echo(f"\n{plain(source.source)}{plain(state)}: {plain(names)}")
         for line in source.why.splitlines():
             click.echo(f"  {plain(line)}")
+    if found.tenants:
+        refused = f"{found.tenants_refused} of them refused"
+        click.echo(f"\nNamespaces with policies of their own: {found.tenants}, {refused}.")
 
 
-async def _ask(state: str, kubeconfig: str | None) -> Status:
+async def _ask(state: str, kubeconfig: str | None) -> tuple[str, Status, str, bool]:
+    """The status as it is and as it is read; who leads, and whether anybody does."""
     namespace, _, name = state.partition("/")
     path = f"/api/v1/namespaces/{segment(namespace)}/configmaps/{segment(f'{name}-status')}"
     session = await Session.connect(kubeconfig, clock=SystemClock())
     try:
         answer = (await session.request("GET", path)).checked()
+        text, found = _read(answer, state)
+        leader, leads = await _leader(session, found.lease) if found.lease else ("", True)
     except NotFound as missing:
         raise click.ClickException(
             f"There is no ConfigMap {state}-status: a scheduler writes it where its configuration"
@@ -80,12 +111,48 @@ async def _ask(state: str, kubeconfig: str | None) -> Status:
         ) from missing
     finally:
         await session.close()
+    return text, found, leader, leads
+
+
+def _read(answer: Response, state: str) -> tuple[str, Status]:
     try:
         found = wire.decode(msgspec.json.Decoder(ConfigMap).decode, answer.body)
         text = (found.data or {}).get("status.json", "")
-        return wire.decode(msgspec.json.Decoder(Status).decode, text.encode())
+        return text, wire.decode(msgspec.json.Decoder(Status).decode, text.encode())
     except msgspec.DecodeError as wrong:
         raise click.ClickException(
             f"ConfigMap {state}-status is not what Berth writes; it is written anew with the next"
             " change of policies"
         ) from wrong
+
+
+async def _leader(client: KubeClient, lease: str) -> tuple[str, bool]:
+    """Who decides, by the lease; False: nobody does, as far as can be seen."""
+    namespace, _, name = lease.partition("/")
+    collection = f"/apis/coordination.k8s.io/v1/namespaces/{segment(namespace)}/leases"
+    try:
+        answer = await client.request("GET", f"{collection}/{segment(name)}")
+        spec = answer.decoded(msgspec.json.Decoder(_Lease).decode, f"lease {lease}").spec
+    except NotFound:
+        return f"No scheduler decides: there is no lease {lease}. {_BEFORE}", False
+    except KubeError as failed:
+        return f"Who decides cannot be seen: {failed}", True
+    if not spec.holder_identity or spec.renew_time is None:
+        return f"No scheduler decides: nobody holds lease {lease}. {_BEFORE}", False
+    ago = (_now(answer) - spec.renew_time).total_seconds()
+    if ago > spec.lease_duration_seconds:
+        last = spec.renew_time.isoformat(timespec="seconds")
+        return (
+            f"No scheduler seems to decide: {spec.holder_identity} held lease {lease}, and renewed"
+            f" it last at {last}, {ago:.0f} s ago. Look at its pods and their logs. {_BEFORE}",
+            False,
+        )
+    return f"{spec.holder_identity} decides (lease {lease}).", True
+
+
+def _now(answer: Response) -> datetime:
+    """By the server's clock: that of this machine may be another."""
+    said = [text for name, text in answer.headers.items() if name.lower() == "date"]
+    if said:
+        return parsedate_to_datetime(said[0])
+    return datetime.fromtimestamp(SystemClock().time(), UTC)

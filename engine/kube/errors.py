@@ -105,6 +105,11 @@ class NotFound(StatusError):
         """Whether an API server says it of an object: it gives a reason then, and others do not."""
         return bool(self.reason)
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether something else answers in the place of the API server."""
+        return not self.of_object
+
 
 class Conflict(StatusError):
     """The object is not in the state that the request takes for granted."""

@@ -169,8 +169,12 @@ class Keeper:
         answer = await self._client.request("GET", self._path(what))
         try:
             return answer.decoded(_decode, f"ConfigMap {self._full(what)}")
-        except (NotFound, Unreadable):
-            return _ConfigMap()
+        except NotFound as missing:
+            if missing.may_pass:
+                raise
+        except Unreadable:
+            pass
+        return _ConfigMap()
 
     async def _write(self, what: str, content: dict[str, Any]) -> None:
         answer = await self._client.request(

@@ -121,7 +121,9 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Waited(msgspec.Struct, frozen=True):
-    """The wait is over."""
+    """The wait is over; `back`: because the server, having been away, is back."""
+
+    back: bool = False
 
 
 Outcome = Listed | ListExpired | Missing | Failed | Ended | Waited
@@ -172,8 +174,8 @@ def step(state: State, outcome: Outcome) -> tuple[State, Action]:
             return state, Wait(_ABSENT, spread=0.2, gone=state.missed > 1 and not kept)
         case Failed(retry_after):
             return _back_off(state, retry_after)
-        case Waited():
-            return _resume(state)
+        case Waited(back):
+            return _resume(replace(state, delay=0.0) if back else state)
         case Ended():
             return _ended(state, outcome)
         case _:

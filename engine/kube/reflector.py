@@ -18,6 +18,7 @@ import msgspec
 from engine.kube.decoding import BadObject, Decoders, Event, EventType
 from engine.kube.errors import (
     Expired,
+    Interrupted,
     KubeError,
     NotFound,
     StatusError,
@@ -153,7 +154,6 @@ class Reflector(Generic[T]):
         self.failures = 0
         """Failures on end; 0 while all is well."""
         self.last_error = ""
-        self._unreached = False
         self.synced = asyncio.Event()
 
     @property
@@ -190,23 +190,22 @@ class Reflector(Generic[T]):
             case Watch(version):
                 return await self._watch(version)
             case Wait():
-                await self._wait(action)
-                return Waited()
+                return Waited(await self._wait(action))
             case _:
                 assert_never(action)
 
-    async def _wait(self, wait: Wait) -> None:
+    async def _wait(self, wait: Wait) -> bool:
+        """Whether it was cut short, as the server is back."""
         if wait.gone and self._objects:
             await self._replace({}, set())
         if self._state.phase is Phase.ABSENT:
             self._mark_synced()
         jitter = 1.0 + wait.spread * self._wiring.random.random()
         seconds = max(wait.seconds * jitter, wait.floor)
-        if self._unreached:
-            seconds = max(seconds, _AWAY_SECONDS)
-            await self._wiring.reach.rest(self._wiring.sleep, seconds)
-        else:
-            await self._wiring.sleep(seconds)
+        reach, sleep = self._wiring.reach, self._wiring.sleep
+        if reach.away and await reach.until_found(sleep, max(seconds, _AWAY_SECONDS)):
+            return not reach.away
+        return await reach.rest(sleep, seconds)
 
     # --- list
 
@@ -456,8 +455,7 @@ class Reflector(Generic[T]):
 
     def _failed(self, error: KubeError, hint: str = "") -> None:
         self._wiring.telemetry.add(Count.REFLECTOR_ERRORS)
-        self._unreached = isinstance(error, Unreachable | Timeout)
-        if self._unreached:
+        if isinstance(error, Unreachable | Interrupted):
             self._wiring.reach.lost()
         text = f"{error}{hint}"
         self.failures += 1

@@ -34,11 +34,15 @@ class Reach:
     def __init__(self) -> None:
         self.away = False
         """The last that is known is that the server did not answer."""
+        self.sure = False
+        """It did not answer when it was asked again, either: more than a connection is broken."""
         self._lost = asyncio.Event()
         self._found = asyncio.Event()
+        self._back = asyncio.Event()
 
-    def lost(self) -> None:
+    def lost(self, *, sure: bool = False) -> None:
         """A request had no answer."""
+        self.sure |= sure
         if not self.away:
             self.away = True
             self._found.clear()
@@ -46,21 +50,34 @@ class Reach:
 
     def found(self) -> None:
         """A request had an answer: all who wait go on."""
-        if self.away:
-            self.away = False
-            self._lost.clear()
-            self._found.set()
+        if not self.away:
+            return
+        self.away = False
+        self._lost.clear()
+        self._found.set()
+        if self.sure:
+            self.sure = False
+            self._back.set()
+            self._back = asyncio.Event()
 
     async def until_lost(self) -> None:
         """Waits until the server is away."""
         await self._lost.wait()
 
-    async def rest(self, sleep: Callable[[float], Awaitable[None]], seconds: float) -> None:
-        """Sleeps; if the server is away, no longer than until it is back."""
-        if not self.away:
-            await sleep(seconds)
-            return
+    async def until_found(self, sleep: Callable[[float], Awaitable[None]], seconds: float) -> bool:
+        """Waits while the server is away, so long at most; False: no more than a connection broke.
+
+        Whoever only has such connections would ask at once, and again, and again.
+        """
+        back = self._back
         await first(self._found.wait(), sleep(seconds))
+        return self.away or back.is_set()
+
+    async def rest(self, sleep: Callable[[float], Awaitable[None]], seconds: float) -> bool:
+        """Sleeps; True: no longer than until the server, having been away, was back."""
+        back = self._back
+        await first(back.wait(), sleep(seconds))
+        return back.is_set()
 
 
 class Wiring(msgspec.Struct, frozen=True):
@@ -78,13 +95,16 @@ async def keep_asking(client: KubeClient, wiring: Wiring) -> None:
     reach = wiring.reach
     while True:
         await reach.until_lost()
-        _LOG.warning("the API server does not answer")
         pause = _FIRST_SECONDS
         while reach.away and not await _answers(client):
+            if pause == _FIRST_SECONDS:
+                _LOG.warning("the API server does not answer")
+            reach.lost(sure=True)
             await wiring.sleep(pause * (1.0 + 0.2 * wiring.random.random()))
             pause = min(_MOST_SECONDS, pause * 2)
+        if pause > _FIRST_SECONDS:
+            _LOG.info("the API server answers")
         reach.found()
-        _LOG.info("the API server answers")
 
 
 async def _answers(client: KubeClient) -> bool:

@@ -92,7 +92,7 @@ def find_files(paths: Iterable[Path]) -> Iterator[Path]:
     """
     for path in paths:
         if path.is_dir():
-            yield from sorted(path.rglob(f"*{SUFFIX}"))
+            yield from sorted(one for one in path.rglob(f"*{SUFFIX}") if one.is_file())
         elif path.exists():
             yield path
         else:

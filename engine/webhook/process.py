@@ -95,7 +95,7 @@ class Webhook:
         process.measure(self.telemetry)
         self.in_force = InForce(
             options.settings,
-            Ears(wake=self._work.set),
+            Ears(wake=self._work.set, without="changes are judged without it"),
             make_profiles(options.settings),
             clock=clock,
             telemetry=self.telemetry,

@@ -13,6 +13,7 @@ import yaml
 
 import engine
 from engine.config import BerthDocument, SchedulerDocument, parse
+from engine.policy.findings import new_compiler
 from tests.cluster import binaries, manifests
 from tests.cluster.process import wait_until
 
@@ -157,6 +158,17 @@ def test_notes_say_what_is_there(flags, said, unsaid):
     assert not any(one in notes for one in unsaid), notes
 
 
+def test_the_policies_of_a_fresh_install_come_into_force_without_a_warning():
+    [there] = [
+        one
+        for one in manifests.objects(manifests.template())
+        if "policies" in one["metadata"]["name"]
+    ]
+    found = new_compiler().compile({name: text.encode() for name, text in there["data"].items()})
+    assert not found.diagnostics
+    assert [one.mode for one in found.understood] == ["off"]
+
+
 def test_policies_that_were_edited_outlive_the_release_that_made_them(control_plane):
     """Whoever takes them out of the values, so that upgrades leave them alone, keeps them."""
     place = ("--namespace=kept", f"--kubeconfig={control_plane.kubeconfig_file()}")
@@ -190,6 +202,20 @@ def test_an_edit_in_the_cluster_neither_stops_an_upgrade_nor_is_undone_by_it(con
     with_both = control_plane.request("GET", path)[1]["data"]
     assert with_both == {**mine, "a.policy": "# of the values"}
     manifests.helm("uninstall", "edited", *place)
+
+
+def test_an_upgrade_keeps_policies_that_an_older_chart_would_have_taken_along(control_plane):
+    place = ("--namespace=older", f"--kubeconfig={control_plane.kubeconfig_file()}")
+    manifests.helm("install", "older", manifests.CHART, "--create-namespace", *place)
+    path = "/api/v1/namespaces/older/configmaps/policies"
+    older = {"metadata": {"annotations": {"helm.sh/resource-policy": None}}}
+    edit = {"data": {"mine.policy": "# mine"}}
+    assert control_plane.request("PATCH", path, {**older, **edit})[0] == 200
+    for _ in range(2):
+        manifests.helm("upgrade", "older", manifests.CHART, *place)
+        assert control_plane.request("GET", path)[1]["data"]["mine.policy"] == "# mine"
+    manifests.helm("uninstall", "older", *place)
+    assert control_plane.request("GET", path)[0] == 200
 
 
 @pytest.mark.parametrize("name", ["base", *OVERLAYS])

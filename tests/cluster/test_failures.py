@@ -129,6 +129,17 @@ def test_the_server_is_away_and_is_not_hammered(world):
     print(f"back to bound: {world.lands('next'):.2f} s")
 
 
+def test_connections_are_cut_and_refused_again_and_again(world):
+    for _ in range(12):
+        world.proxy.refuse = True
+        world.proxy.cut()
+        time.sleep(0.3)
+        world.proxy.refuse = False
+        time.sleep(0.3)
+    world.create("next")
+    print(f"last cut to bound: {world.lands('next'):.2f} s")
+
+
 def test_what_a_watch_missed_was_forgotten_meanwhile(fresh_control_plane, tmp_path):
     """410: deletes are told by what is no longer there."""
     plane, namespace = fresh_control_plane, "gone"

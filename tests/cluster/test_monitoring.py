@@ -271,6 +271,7 @@ def check_panels(watching, deployed):
     queries = {
         f"{panel['title']}: {target['expr']}": target["expr"]
         .replace("$job", "berth")
+        .replace("$namespace", ".*")
         .replace("$__rate_interval", "10s")
         for panel in PANELS
         for target in panel["targets"]

@@ -501,7 +501,7 @@ def test_a_namespace_rules_its_own_pods_and_a_broken_one_stops_nobody():
     run(main)
 
 
-def test_only_the_pods_of_profiles_whose_source_is_no_good_wait():
+def test_only_the_pods_of_profiles_whose_source_is_no_good_wait(caplog):
     sources = [
         {"configMap": f"{NAMESPACE}/policies"},
         {"configMap": f"{NAMESPACE}/other", "profiles": ["other"]},
@@ -516,6 +516,8 @@ def test_only_the_pods_of_profiles_whose_source_is_no_good_wait():
             assert await berth.lands(berth.pod("goes"))
             await berth.until(lambda: berth.condition(waits))
             assert "ConfigMap rules/other" in berth.condition(waits)[2]
+            said = "ConfigMap rules/other is not there; nothing is scheduled for other until it is"
+            assert said in caplog.text
             assert berth.node_of(waits) is None
             data = {"metadata": {"name": "other"}, "data": {"a.policy": SCORE}}
             cluster.create("configmaps", data, namespace=NAMESPACE)

@@ -13,6 +13,8 @@ from engine.app import App, Hooks, RunOptions
 from engine.clock import SystemClock
 from engine.config import load
 from engine.front import configuration
+from engine.kube.election import Elector
+from engine.queue import SubQueue
 from engine.serving.certificates import CertificateFiles
 from engine.serving.selfmade import SelfMade
 from engine.serving.server import ServerOptions
@@ -122,11 +124,41 @@ def test_who_waits_in_permit_and_what_is_tried_in_shadow_are_shown():
             late = status["waitingInPermit"]["default/late"]
             assert late["for"] == "not yet (wait.policy:1)"
             assert late["node"] == served.app.cache.node_of(next(iter(served.app.cache.waiting)))
+            page = json.loads((await served.get("/debug/decisions?pod=default/late"))[1])
+            assert page["waits"]["for"] == "not yet (wait.policy:1)"
+            assert page["waits"]["node"] == page["node"] == late["node"]
             assert status["shadow"]["tried"].startswith("of 2 pods: would have rejected the node")
             lines = (await served.get("/metrics"))[1].splitlines()
             assert 'scheduler_pending_pods{queue="waiting"} 1' in lines
             shadow = 'outcome="rejected",policy="tried.policy",line="2"'
             assert f"berth_shadow_outcomes_total{{{shadow}}} 2" in lines
+            served.stop.set()
+            await served.task
+
+    run(main)
+
+
+def test_a_pod_that_is_gated_is_not_told_as_one_that_had_its_name():
+    path = "/debug/decisions?pod=default/redis"
+
+    async def main():
+        async with embedded(files=TWO) as cluster:
+            served = Served(cluster, settings_of(cluster), cluster.kubeconfig())
+            await served.until_told("/readyz", (200, "ok"))
+            await served.lands(served.pod("redis"))
+            cluster.delete("pods", "redis", namespace="default")
+            await served.until(lambda: not cluster.list("pods"))
+            assert "node" in json.loads((await served.get(path))[1]), "of one that is gone"
+            spec = {"schedulerName": "berth", "schedulingGates": [{"name": "x.dev/wait"}],
+                    "containers": [{"name": "c", "image": "i"}]}  # fmt: skip
+            cluster.create(
+                "pods", {"metadata": {"name": "redis"}, "spec": spec}, namespace="default"
+            )
+            await served.until(lambda: served.app.queue.counts()[SubQueue.GATED])
+            page = json.loads((await served.get(path))[1])
+            assert "node" not in page
+            assert page["waits"]["by"] == "SchedulingGates"
+            assert "x.dev/wait" in page["waits"]["for"]
             served.stop.set()
             await served.task
 
@@ -163,6 +195,25 @@ def test_who_is_stopped_before_all_is_listed_does_not_say_that_it_was(caplog):
     with caplog.at_level("INFO"):
         run(main)
     assert "Caches are filled" not in caplog.text
+
+
+def test_who_is_stopped_before_all_is_listed_does_not_stand_for_election(monkeypatch):
+    """It would take the lease, and end before it knows that: nobody decides until it runs out."""
+    stood = []
+    monkeypatch.setattr(Elector, "start", lambda *_: stood.append(1))
+
+    async def stopped(_reflectors, stop):
+        stop.set()
+        return False
+
+    monkeypatch.setattr("engine.app.synced", stopped)
+
+    async def main():
+        async with embedded() as cluster:
+            await Served(cluster, elects(cluster), cluster.kubeconfig()).task
+
+    run(main)
+    assert not stood
 
 
 def test_the_configuration_that_is_shown_is_one_that_can_be_read(tmp_path):

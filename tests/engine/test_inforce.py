@@ -74,7 +74,9 @@ def started(keeper, files):
     return [plan.name for bundle in bundles for plan in bundle.plans], len(slept), in_force
 
 
-@pytest.mark.parametrize("before", [Unreachable("no route"), status_error(503, b"")])
+@pytest.mark.parametrize(
+    "before", [Unreachable("no route"), status_error(503, b""), status_error(404, b"a gateway's")]
+)
 def test_the_last_good_texts_are_waited_for_while_the_server_does_not_answer(before):
     keeper = Keeper(before, before, KEPT)
     names, slept, in_force = started(keeper, BROKEN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -219,6 +220,16 @@ def test_check_of_what_cannot_be_read(name, said, file, tmp_path):
     result = berth("check", "a.policy", name)
     assert result.exit_code == 1
     assert result.stderr == f"Error: {name}: {said}\n"
+
+
+@pytest.mark.parametrize("what", ["folder", "pipe"])
+def test_check_of_a_folder_does_not_wait_for_what_is_no_file(what, file, tmp_path):
+    file("a.policy", GOOD)
+    path = tmp_path / "z.policy"
+    path.mkdir() if what == "folder" else os.mkfifo(path)
+    result = berth("check", ".")
+    assert result.exit_code == 1
+    assert result.stderr == "Error: z.policy: cannot be read: it is no regular file\n"
 
 
 @pytest.mark.parametrize("text", [b"\xff\xfe\x00", b"", b"\x00\x01", "filter: \u2192".encode()])

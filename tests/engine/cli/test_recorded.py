@@ -34,6 +34,24 @@ def test_a_pod_that_waits_for_others_to_go():
 
 
 @pytest.mark.parametrize(
+    ("waits", "said"),
+    [
+        ({"queue": "unschedulable", "attempts": 1}, "waits in the queue unschedulable, tried once"),
+        ({"queue": "gated", "attempts": 0, "by": "gate", "for": "not yet (gate.policy:1)"},
+         "is held by gate and not tried: not yet (gate.policy:1)"),
+        ({"queue": "waiting", "attempts": 2, "node": "n1", "since": "noon", "for": "go"},
+         "waits on node n1 since noon: go"),
+    ],
+)  # fmt: skip
+def test_a_pod_that_waits_says_where_first(waits, said):
+    assert list(lines_of({"pod": "shop/web", "waits": waits})) == [f"shop/web {said}"]
+    bound = {**HEAD, "node": "n1", "feasible": 3, "binding": {"outcome": "gone", "why": "404"}}
+    first, _, _, last = lines_of({**bound, "waits": waits})
+    assert first == f"shop/web {said}"
+    assert last == "  its binding: gone: 404"
+
+
+@pytest.mark.parametrize(
     ("words", "code", "said"),
     [
         (["pod", "a/b", "--scheduler", "http://x"], 1, "http://x is no address of a scheduler"),

@@ -19,12 +19,15 @@ BAD = {
 }  # fmt: skip
 
 
-def shown(tmp_path, text, *flags):
+def shown(tmp_path, text, *flags, lease=None):
     async def main_():
         async with EmbeddedCluster(nodes=0) as cluster:
             cluster.create("namespaces", {"metadata": {"name": "x"}})
             item = {"metadata": {"name": "berth-status"}, "data": {"status.json": text}}
             cluster.create("configmaps", item, namespace="x")
+            if lease is not None:
+                item = {"metadata": {"name": "berth"}, "spec": lease}
+                cluster.create("leases", item, namespace="x")
             kubeconfig = tmp_path / "kubeconfig"
             kubeconfig.write_text(yaml.safe_dump(cluster.kubeconfig()))
             words = ["status", "x/berth", "--kubeconfig", str(kubeconfig), *flags]
@@ -55,8 +58,33 @@ def test_nothing_in_force_is_said(tmp_path):
 
 
 def test_as_json(tmp_path):
-    done = shown(tmp_path, json.dumps(status(GOOD)), "--json")
-    assert json.loads(done.output) == status(GOOD)
+    text = json.dumps(status(GOOD) | {"awaits": ["jobs.batch"]})
+    assert shown(tmp_path, text, "--json").output == f"{text}\n", "all of it"
+
+
+HELD = {"holderIdentity": "pod-a", "leaseDurationSeconds": 15}
+PAST, FUTURE = "2026-01-02T03:04:05.000000Z", "2999-01-02T03:04:05.000000Z"
+
+
+@pytest.mark.parametrize(
+    ("lease", "said", "code"),
+    [
+        (None, "No scheduler decides: there is no lease x/berth. What follows was so before.\n", 1),
+        ({"leaseDurationSeconds": 1}, "No scheduler decides: nobody holds lease x/berth.", 1),
+        (HELD | {"renewTime": PAST}, "renewed it last at 2026-01-02T03:04:05+00:00, ", 1),
+        (HELD | {"renewTime": FUTURE}, "pod-a decides (lease x/berth).\nBundle abc", 0),
+        (HELD | {"renewTime": "yesterday"}, "Who decides cannot be seen: ", 0),
+    ],
+)
+def test_whether_anybody_decides_by_it(tmp_path, lease, said, code):
+    done = shown(tmp_path, json.dumps(status(GOOD) | {"lease": "x/berth"}), lease=lease)
+    assert said in done.output
+    assert done.exit_code == code
+
+
+def test_namespaces_with_policies_of_their_own_are_counted(tmp_path):
+    done = shown(tmp_path, json.dumps(status(GOOD) | {"tenants": 7, "tenantsRefused": 2}))
+    assert done.output.endswith("\nNamespaces with policies of their own: 7, 2 of them refused.\n")
 
 
 @pytest.mark.parametrize("state", ["berth", "berth/", "/berth", "a/b/c"])

@@ -299,7 +299,8 @@ async def test_a_server_that_is_away_for_a_while_costs_nothing(world):
     await world.advance(8.5)
     assert leads(one)
     world.leases.away = False
-    one.wiring.reach.found()  # as whoever asks for it does
+    one.wiring.reach.lost(sure=True)  # as whoever asks for it does
+    one.wiring.reach.found()
     await world.advance(8)
     assert leads(one)
     world.leases.away = True

@@ -268,6 +268,29 @@ async def test_the_probe_finds_the_server_back_and_wakes_who_rests(bench: Bench)
     assert len(bench.server.asked) == calls, "nothing is asked while it is there"
 
 
+@with_bench
+async def test_a_connection_that_breaks_hurries_nobody(bench: Bench) -> None:
+    """Else whoever only has such connections would ask as fast as the server answers."""
+    reach = bench.wiring.reach
+    bench.start(keep_asking(bench.server, bench.wiring))
+    rested = asyncio.create_task(reach.rest(bench.wiring.sleep, 30.0))
+    reach.lost()
+    asks = asyncio.create_task(reach.until_found(bench.wiring.sleep, 30.0))
+    await bench.advance(1.0)
+    assert not reach.away
+    assert asks.result() is False
+    assert not rested.done()
+    bench.server.away = True
+    reach.lost()
+    asks = asyncio.create_task(reach.until_found(bench.wiring.sleep, 30.0))
+    await bench.advance(2.0)
+    assert not asks.done()
+    bench.server.away = False
+    await bench.advance(1.3)
+    assert asks.result() is True
+    assert rested.result() is True, "also who went to rest before"
+
+
 # ---- conditions ----------------------------------------------------------------------------------
 
 

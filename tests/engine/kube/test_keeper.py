@@ -9,13 +9,14 @@ import json
 import pytest
 
 from engine.clock import ManualClock
-from engine.kube.errors import StatusError, Timeout, Unreachable
+from engine.kube.errors import NotFound, StatusError, Timeout, Unreachable
 from engine.kube.keeper import CHUNK, MOST_CHUNKS, Keeper
 from engine.kube.session import Response
 from engine.kube.wiring import Wiring
 from engine.telemetry import Telemetry
 
 COLLECTION = "/api/v1/namespaces/berth-system/configmaps"
+NOT_THERE = b'{"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}'
 
 
 class Server:
@@ -25,12 +26,15 @@ class Server:
         self.there = {}
         self.writes = 0
         self.ends_after = None
+        self.away = False
 
     async def request(self, method, path, *, body=None, content_type="", **_):
         name = path.removeprefix(COLLECTION).removeprefix("/")
         if method == "GET":
             found = self.there.get(name)
-            return Response(404 if found is None else 200, {}, json.dumps(found or {}).encode())
+            if found is None:
+                return Response(404, {}, b"no such page" if self.away else NOT_THERE)
+            return Response(200, {}, json.dumps(found).encode())
         if self.ends_after is not None and self.writes >= self.ends_after:
             raise asyncio.CancelledError
         if method == "PATCH" and name not in self.there:
@@ -62,6 +66,14 @@ def kept(server, *values):
 
 def loaded(server):
     return asyncio.run(keeper(server).load())
+
+
+def test_whoever_answers_in_the_place_of_the_server_does_not_say_that_nothing_was_kept():
+    server = Server()
+    server.away = True
+    with pytest.raises(NotFound) as refused:
+        loaded(server)
+    assert refused.value.may_pass
 
 
 LARGE = bytes(range(256)) * (2 * CHUNK // 256) + b"end"

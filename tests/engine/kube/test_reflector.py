@@ -82,6 +82,10 @@ class TestStep:
         seconds = [a.seconds for a in actions if isinstance(a, Wait)]
         assert seconds == [0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 10.0, 10.0]
 
+    def test_a_server_that_is_back_is_not_blamed_for_what_was_before(self) -> None:
+        _, actions = walk(*[Failed()] * 6, Waited(back=True), Failed())
+        assert actions[-1] == Wait(0.8)
+
     def test_retry_after_is_the_least(self) -> None:
         _, actions = walk(Failed(retry_after=12.0))
         assert actions == [Wait(0.8, floor=12.0)]
@@ -418,9 +422,11 @@ def test_a_down_server_is_not_hammered(bench: Bench) -> None:
     assert bench.reflector.phase is Phase.WATCHING or bench.reflector.failures > 0
 
 
-def test_a_server_that_is_found_back_ends_the_waits_of_all(bench: Bench) -> None:
+@pytest.mark.parametrize("fault", ["refused", "reset", "silent"])
+def test_a_server_that_is_found_back_ends_the_waits_of_all(bench: Bench, fault: str) -> None:
+    """Whatever takes its place meanwhile: a load balancer accepts connections, and ends them."""
     bench.settle()
-    bench.server.faults.extend(["refused"] * 8)
+    bench.server.faults.extend([fault] * 8)
     bench.server.cut("drop")
     forever = asyncio.Event()
 
@@ -434,7 +440,9 @@ def test_a_server_that_is_found_back_ends_the_waits_of_all(bench: Bench) -> None
         bench.spin(4)
     assert not bench.server.open_watches
     bench.server.faults.clear()
-    bench.reflector._wiring.reach.found()
+    reach = bench.reflector._wiring.reach
+    reach.lost(sure=True)  # as whoever asks for it does
+    reach.found()
     bench.settle()
     assert bench.telemetry[Count.REFLECTOR_LISTS] == 1
 

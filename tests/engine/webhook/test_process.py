@@ -11,6 +11,7 @@ from engine.clock import ManualClock
 from engine.config import BerthDocument, Settings
 from engine.kube.session import Response
 from engine.kube.wiring import Wiring
+from engine.objects import ConfigMap, ObjectMeta
 from engine.policy import keeping
 from engine.policy.reloader import Kept
 from engine.telemetry import Telemetry
@@ -28,8 +29,9 @@ class Server:
 
     async def request(self, method, path, **_):
         found = self.there.get(path.rpartition("/")[2])
-        code = 404 if found is None else 200
-        return Response(code, {}, json.dumps({"metadata": {}, **(found or {})}).encode())
+        if found is None:
+            return Response(404, {}, b'{"kind": "Status", "reason": "NotFound", "code": 404}')
+        return Response(200, {}, json.dumps({"metadata": {}, **found}).encode())
 
     def keep(self, data):
         self.there["berth-last-good-a-0"] = {
@@ -77,6 +79,17 @@ def test_what_is_spoilt_is_told_once_and_counts_as_nothing(caplog):
     server.tell("{}")
     server.keep(b"no zlib")
     assert remembered() == {}
+
+
+def test_a_source_that_is_broken_from_the_start_is_not_said_to_stop_a_scheduler(caplog):
+    process, _ = asked(Server())
+    [(_, source)] = process.in_force.watched
+    source.on_add(ConfigMap(ObjectMeta("b", "a"), {"x.policy": "filter: node.lable a\n"}))
+    for work in process.in_force.background:
+        while work.step(1e9):
+            pass
+    [told] = [one.getMessage() for one in caplog.records if "was refused" in one.getMessage()]
+    assert "; changes are judged without it until it is mended\n" in told
 
 
 def test_without_a_state_nothing_is_asked():
