@@ -376,7 +376,7 @@ CATALOGUE: Final[Mapping[str, MetricDefinition]] = {
 }
 
 
-#: Words of `unit`, their unit, and whether samples are percentages.
+#: Words of `unit`, and their unit.
 UNIT_WORDS: Final[Mapping[str, t.Unit]] = {
     "bytes": t.BYTES,
     "cores": t.CORES,
@@ -390,8 +390,7 @@ RESULTS: Final[Mapping[str, str]] = {
 }
 #: Fields with a key that is a resource, whose amounts have the resource's unit.
 AMOUNTS: Final = frozenset(
-    {"pod.request", "pod.limit", "it.request", "it.limit", "quota.min", "quota.max", "quota.used"}
-    | {f"node.resource.{part}" for part in ("capacity", "allocatable", "requested", "free")}
+    name for name, one in FIELDS.items() if one.keyed and one.type.is_number and name != "score"
 )
 #: Sets of pods: over which domain they run, and which pods they hold.
 POD_SETS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -295,7 +295,7 @@ class Clause(Node, frozen=True):
 class Key(Node, frozen=True):
     """One key of an order: `pod.priority desc`, `pod.qos [Guaranteed, Burstable]`.
 
-    `direction` is `ascending`, `descending` or `listed`.
+    `direction` is `asc`, `desc` or `listed`.
     """
 
     value: Expr

@@ -203,6 +203,8 @@ def _wrong_word(scope: Scope, span: Span, text: str, like: Typed) -> Refused:
         fix = Fix(Span(like.span.start, span.end), better)
     elif describe(like) == "a condition" and text.lower() in ("true", "false"):
         fix = Fix(span, text.lower())
+    elif like.type.is_number and ".." in text:
+        helps = (f"a range stands without brackets:  {scope.text(like)} in {text}",)
     elif like.type.kind is t.Kind.LIST:
         helps = (f"write  {scope.text(like)} contains {quoted_key(text)}",)
     labels = (Label(span, "a word"),)

@@ -6,7 +6,7 @@ for what may stand between:
     A B C D  a value, with its brackets      P  a path of a pod, a node ...    O  its labels
     N  a number      R  a percentage         T  a quoted text                  Q  any run of letters
     K  a word of letters, digits and -./     J  one with a dot or a slash         V  a word operator
-    W  a word
+    W  a word        E  a version
     L  values with commas, two or more       M  the same, or one               S  a statement's word
     X  anything, its brackets closed         Y  the same, no text at first     #x  a number of x
     Z  the rest of the line, from a word
@@ -42,6 +42,7 @@ _LETTERS: Final = {
     "W": re.compile(_NAME),
     "K": re.compile(r"[A-Za-z0-9$_](?:[\w./-]*\w)?"),
     "Q": re.compile(r"(?!->)[\w.-](?:[^\s\"'()\[\],#*%|{}$=]*[^\s\"'()\[\],#*%|{}$=;:])?"),
+    "E": re.compile(r"v\d[\w.-]*\w|\d+\.\d+\.\d[\w.-]*"),
     "J": re.compile(r"[\w-]+[./][\w./-]*\w"),
 }
 _COUNTED: Final = re.compile(r"(\d[\d_]*(?:\.\d+)?)([A-Za-z]*)\Z")

@@ -20,7 +20,7 @@ from dsl.parser.statements import DECLARATIONS, HEADS, STATEMENTS, known_word
 from dsl.parser.told import Refusal, closed, told
 
 #: Signs that may be too much.
-_SPARE: Final = {",": "P023", ";": "P023", ":": "P023", "=": "P023", ")": "P002", "]": "P002"}
+_SPARE: Final = {**dict.fromkeys(",;:=", "P023"), **dict.fromkeys(")]", "P002")}
 #: What is said of a row that says nothing itself.
 _SAYS: Final = {
     "P004": "there is no statement `{}`",
