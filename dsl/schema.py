@@ -23,7 +23,7 @@ class Form(NamedTuple):
 
 #: A form a line, by its name; two blanks part its parts.
 _FORM_LINES: Final = r"""
-name  (?![.-])[a-z0-9.-]+(?<![.-])  a0  small letters and digits, `-` and `.` between them
+name  (?![.-]|.*\.\.)[a-z0-9.-]+(?<![.-])  a0  small letters and digits, `-` and `.` between them
 word  (?![._-])[\w.-]*(?<![._-])  a0  letters and digits, `-`, `_` and `.` between them
 image  [\w./:@-]+  a0  letters, digits and `./:@-_`
 kernel  \d+\.\d+[.-].+  6.1.0-18-amd64
@@ -308,6 +308,8 @@ FIELDS: Final[Mapping[str, FieldSpec]] = {
     )
     for spec in table
 }
+#: What fields begin with.
+ROOTS: Final = frozenset(one.partition(".")[0] for one in FIELDS)
 WEEKDAYS: Final = FIELDS["time.weekday"].words
 QOS: Final = FIELDS["pod.qos"].words
 

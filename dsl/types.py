@@ -67,6 +67,10 @@ class Kind(Enum):
     NODES = "a set of nodes"
 
 
+#: Readers of the world by kind; of others `number`.
+READERS: Final = {Kind.TEXT: "text", Kind.BOOL: "flag"}
+
+
 class Level(IntEnum):
     """What a value may differ by; each level includes those before it."""
 

@@ -16,7 +16,7 @@ from dsl.foreign.fields import NOTHING, field_for, presence, quoted_key
 from dsl.nearest import closest
 from dsl.patterns import why_refused
 from dsl.quantities import parse_number
-from dsl.schema import FIELDS, WEEKDAYS, canonical
+from dsl.schema import FIELDS, ROOTS, WEEKDAYS, canonical
 from dsl.source import Span
 from dsl.types import BOOL, NUMBER, PLAIN, TEXT, Kind, Type, is_missing
 
@@ -27,8 +27,6 @@ _DAY_NUMBERS: Final = {str(i): one for i, one in enumerate((WEEKDAYS[-1], *WEEKD
 #: What may be missing, and may be one of several.
 _ORDERED: Final = "number or text or time"
 _EQUAL: Final = ("==", "!=")
-#: What words begin with that may be meant as a field.
-_OWNED: Final = ("pod.", "node.", "it.", "namespace.", "workload.")
 _KEY_TEST: Final = re.compile(r"(.*?)(!=|==?)(.*)", re.DOTALL)
 
 
@@ -116,7 +114,7 @@ def field_as_text(scope: Scope, node: s.Expr) -> None:
 def field_as_word(scope: Scope, node: s.Expr, severity: Severity) -> None:
     """Tells of `x is pod.namespace` and `x in [pod.label.team]`, where that is a word."""
     word = node.value if isinstance(node, s.Word) and "." in node.value else ""
-    better = field_for(word) if word.startswith(_OWNED) else None
+    better = field_for(word) if word.partition(".")[0] in ROOTS else None
     field = word if word in FIELDS else better.text if better is not None and better.sure else ""
     if field:
         message = f"`{word}` is a word here, not the field of that name"
@@ -356,7 +354,8 @@ def _in_bounds(scope: Scope, item: ir.Expr, place: Span, *values: ir.Expr) -> No
     fixed = [one.value for one in values if isinstance(one, ir.Const)]
     numbers = (one for one in fixed if isinstance(one, float))
     if spec is not None and not all(spec.low <= one <= spec.high for one in numbers):
-        message = f"`{spec.name}` is a number from {spec.low:g} to {spec.high:g}"
+        bounds = f"from {spec.low:g} to {spec.high:g}".removesuffix(" to inf")
+        message = f"`{spec.name}` is a number {bounds}"
         scope.warn("P210", message, place, "what is beyond it never occurs")
 
 

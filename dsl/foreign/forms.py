@@ -14,11 +14,11 @@ from functools import cache
 from typing import Final
 
 from dsl.foreign.matcher import Matcher, Row
+from dsl.syntax import HEADS, KEYED
 
 _SETS: Final = {
-    "keyed": "label|annotation|taint|toleration|condition|node_selector|resource"
-    "|request|limit|min|max|min_resources|image_size",
-    "head": "node|test|running|finished|pending|namespace|workload|group|quota|pdb|now",
+    "keyed": "|".join(KEYED),
+    "head": "|".join(HEADS),
     "labels": "label|labels|annotation|annotations",
     "clauses": "by|every|stale|default|unit|END",
     "behind": "message|status|weight|missing|normalize|END",
@@ -167,6 +167,10 @@ P007: numbers
   #Mi|MiB|mib|MB|mb|mi|Mb  {N}Mi
   #Ki|KiB|kib|KB|kb|ki|Kb  {N}Ki
   #Ti|TiB|tib|TB|tb|ti|Tb  {N}Ti
+  #mbit / s  ({N}e6/8)  8 bits are a byte
+  #gbit / s  ({N}e9/8)  8 bits are a byte
+  #mbit|mbps  ({N}e6/8)  8 bits are a byte
+  #gbit|gbps  ({N}e9/8)  8 bits are a byte
   #cores|core|c|vcpu|vcpus|cpus|cpu|u|f  N
   #m|min|mins|minute|minutes  {N}min
   #s|sec|secs|second|seconds  {N}s

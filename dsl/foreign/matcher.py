@@ -22,21 +22,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
-_QUOTED: Final = r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\''
+from dsl.schema import ROOTS
+from dsl.source import QUOTED
+
 _NAME: Final = r"\$?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 _TOKEN: Final = re.compile(
-    rf"{_QUOTED}|(?P<comment>#[^\n]*)|{_NAME}|\d\w*(?:\.\d+\w*)?%?"
+    rf"{QUOTED}|(?P<comment>#[^\n]*)|{_NAME}|\d\w*(?:\.\d+\w*)?%?"
     r"|->>|==>|-->|\.\.\.|===|!==|:=|\+=|\*\*|//|/\*|\*/|--|&&|\|\||[=!<>]=|=[>~]|!~|<>|->|<-|\.\."
     r"|\S"
-)
-_OWNERS: Final = frozenset(
-    {"pod", "node", "it", "namespace", "workload", "cluster", "group", "quota", "zone", "region"}
 )
 #: Letters for what has a form of its own, whole tokens of it.
 _LETTERS: Final = {
     "N": re.compile(r"\d+(?:\.\d+)?"),
     "R": re.compile(r"\d+(?:\.\d+)?%"),
-    "T": re.compile(_QUOTED),
+    "T": re.compile(QUOTED),
     "V": re.compile(r"(?i)is|contains|starts|ends|like|matches"),
     "O": re.compile(r"(?:pod|node|workload|it|(?:it\.)?namespace)\.(?:label|annotation|taint)s?"),
     "W": re.compile(_NAME),
@@ -281,7 +280,7 @@ class _Matching(NamedTuple):
         match letter:
             case "P":
                 owner, dot, _ = self.tokens[i].text.partition(".")
-                return self.value(i) if dot and owner in _OWNERS else None
+                return self.value(i) if dot and owner in ROOTS else None
             case "L" | "M":
                 return self.several(i, at_least=2 if letter == "L" else 1)
             case "Z":

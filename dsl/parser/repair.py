@@ -16,8 +16,9 @@ from dsl.foreign.forms import known_forms
 from dsl.foreign.matcher import Match
 from dsl.nearest import closest, edit_distance
 from dsl.parser.automaton import Automaton, Place, Stop
-from dsl.parser.statements import DECLARATIONS, HEADS, STATEMENTS, known_word
+from dsl.parser.statements import DECLARATIONS, STATEMENTS, known_word
 from dsl.parser.told import Refusal, closed, told
+from dsl.syntax import HEADS
 
 #: Signs that may be too much.
 _SPARE: Final = {**dict.fromkeys(",;:=", "P023"), **dict.fromkeys(")]", "P002")}

@@ -13,11 +13,7 @@ STATEMENTS: Final = (
     "quota", *SHORT_POINTS,
 )  # fmt: skip
 DECLARATIONS: Final = ("let", "param", "metric", "use")
-#: What lines of a test file start with, and what needs no name.
-HEADS: Final = (
-    "use", "now", "node", "running", "finished", "pending", "namespace", "workload", "group",
-    "quota", "pdb", "metric", "test",
-)  # fmt: skip
+#: What needs no name in a test file.
 UNNAMED: Final = ("pod", "pending")
 #: Words close to those of statements that mean something else.
 _OTHER: Final = frozenset(

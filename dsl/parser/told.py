@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.parser.automaton import Place
-from dsl.parser.statements import DECLARATIONS, HEADS, is_statement
+from dsl.parser.statements import DECLARATIONS, is_statement
 from dsl.source import QUOTED_OR_COMMENT, SourceFile, Span
-from dsl.syntax import SHORT_POINTS
+from dsl.syntax import HEADS, SHORT_POINTS
 
 _CLASSES: Final = {
     "_ARROW": "`->`", "RELOP": "a comparison", "STRING": "a quoted text", "WORD": "a word",
