@@ -216,21 +216,22 @@ def _listed(name: str) -> tuple[str, ...]:
 
 def no_name(scope: Typer, node: s.Name) -> Refused:
     """Refuses a name that nothing has."""
-    message = f"no metric, let or field is called `{node.name}`"
-    close = closest(node.name, scope.names()) if node.name not in scope.params else None
+    name = node.name
+    message = f"no metric, let or field is called `{name}`"
+    close = closest(name, scope.names()) if name not in scope.params else None
     if close is not None:
         bundled = close in CATALOGUE and close not in scope.metrics
         more = f" (bundled metric: {CATALOGUE[close].doc})" if bundled else ""
         return scope.refuse("P102", message, node, f"did you mean `{close}`?{more}", fix=close)
-    better = _meant(scope, node.name, in_pods=scope.place.pods)
+    better = _meant(scope, name, in_pods=scope.place.pods)
     if better is not None:
         return _refused(scope, "P102", message, (node.span, node.span), better)
     # A text would be the same for all, and all be of one group.
-    other = f"label, write  pod.label[{node.name}]"
-    other = other if scope.place.groups else f'text, write  "{node.name}"'
-    help_ = f"declare it:  let {node.name} = EXPRESSION   or, if it is a {other}"
-    series = f'a series of Prometheus is  metric {node.name} = promql "{node.name}" by instance'
-    return scope.refuse("P102", message, node, series if "_" in node.name else help_)
+    other = f"label, write  pod.label[{name}]"
+    other = other if scope.place.groups else f'text, write  "{name}"'
+    help_ = f"declare it:  let {name} = EXPRESSION   or, if it is a {other}"
+    series = f'a series of Prometheus is  metric {name} = promql "{name}" by instance'
+    return scope.refuse("P102", message, node, series if "_" in name else help_)
 
 
 def _meant(scope: Scope, name: str, *, in_pods: bool) -> Spelling | None:
