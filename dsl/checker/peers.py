@@ -87,8 +87,6 @@ def member(
     if isinstance(typed, Flex):
         raise _no_member(typer, typed, what)
     by = typer.want(typed, wants, f"`{what}`", helps=helps)
-    if isinstance(by, ir.Read) and by.field in ("pod.name", "pod.uid"):
-        typer.warn("P317", f"each pod has its own `{by.field}`", written, *helps)
     return by, _chosen(typer, guard, _lifted(typer, by, what))
 
 
