@@ -124,7 +124,7 @@ class RuleFacts(Struct, frozen=True, eq=False):
         return (self.source, span) if self.used is None else (self.used.source, self.used.span)
 
 
-#: What statements ask and compute as they are written, but for their guards, and their orders.
+#: What statements ask and compute, but for their guards; and their orders.
 _ASKED: Final = ("left", "right", "value", "until", "where", "by", "minimum", "wait")
 _ORDERS: Final = ("keys", "order", "pick", "reclaim")
 

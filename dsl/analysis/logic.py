@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dsl import ir
 from dsl.analysis.cubes import NEVER, Cube, Cubes, Unknown
-from dsl.analysis.facts import FileFacts, RuleFacts, parts, roots, warning
+from dsl.analysis.facts import FileFacts, RuleFacts, fields_of, parts, roots, warning
 from dsl.diagnostics import Diagnostic, Label, Severity
 from dsl.source import SourceFile, Span
 from dsl.types import Kind, Level
@@ -120,7 +120,9 @@ class Logic:
                 if verdict is not None:
                     bad.add(id(node))
                     code, what = ("P303", "always") if verdict else ("P301", "never")
-                    yield rule.warning(code, f"this is {what} true", node.span)
+                    night = isinstance(node, ir.Logical) and ("time.hour", None) in fields_of(node)
+                    helps = ("over midnight it is  time.hour in 22..5",) * night
+                    yield rule.warning(code, f"this is {what} true", node.span, *helps)
         return bool(bad)
 
     def _verdict(self, node: ir.Expr) -> bool | None:

@@ -190,7 +190,7 @@ class Rules(Typer, kw_only=True):
         if isinstance(node, s.Number | s.Word):
             seconds = read_seconds(self, node, what)
             if what == "wait" and seconds > MOST_SECONDS:
-                help_ = "before it is queued a pod may:  gate: CONDITION"
+                help_ = "in a gate it may:  gate: CONDITION"
                 self.warn("P317", "no pod waits longer than a day", node, help_)
             return constant(node.span, seconds, DURATION)
         typed = self.expression(node)

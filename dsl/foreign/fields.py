@@ -75,7 +75,7 @@ _KEYED: Final = called(
      "toleration": "tolerations toleration", "node_selector": "nodeselector selector",
      "condition": "conditions condition", "taint": "taints taint"}
 )  # fmt: skip
-#: Words for resources.
+#: Of resources.
 AMOUNT_WORDS: Final = called(
     {"cpu": "cpu cpus cores", "memory": "memory mem ram", "gpu": "gpu gpus",
      "storage": "storage ephemeralstorage disk"}
