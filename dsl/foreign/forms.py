@@ -94,7 +94,7 @@ P018: what stands in another place
   : >> Y @if|when|for|where X << %behind  X -> Y  %front  [sided]
   @ R >> P  of P  no `of` stands in front of `{}`
 P019: labels
-  @ P %op E  version(P) {2} version("E")  versions are compared by `version`
+  @ P >=|>|<=|< E  version(P) {2} version("E")  `version` compares versions
   @ O K =|==|!= O2 [ K2 ]  {O.one}[K] {3.equal} {O2.one}[K2]  a label test compares with a word
   @ O K =|==|!= O2 K2  {O.one}[K] {3.equal} {O2.one}[K2]  a label test compares with a word
   @ O K << V  {O.one}[K]  here the value of a label is needed
