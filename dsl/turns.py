@@ -77,8 +77,7 @@ def _look(node: ir.Expr, known: Callable[[ir.Expr], _Moved | None]) -> _Moved | 
     if isinstance(node, ir.Aggregate):
         soonest = [_soonest(node, one) for one in left.values()]
         left = {id(one): one for one in soonest}
-    gain = slope(node.left) - slope(node.right) if isinstance(node, ir.Compare) else 0.0
-    if isinstance(node, ir.Compare) and gain:
+    if isinstance(node, ir.Compare) and (gain := slope(node.left) - slope(node.right)):
         if node.operator == "==":
             raise _UnsteadyError
         own = _left(node, gain)
