@@ -147,12 +147,12 @@ _NAMED: Final = ("workload", "pod")
 _PAIR: Final = 2
 #: Labels that name the node where there is no `by`.
 _NODE_LABELS: Final = ("node", "instance", "kubernetes_node")
+#: Characters of a query that is looked into.
+_MAX_QUERY: Final = 4096
 _BY: Final = re.compile(r"\bby\s*\(([^()]*)\)")
 #: What stands in parentheses that hold no others, and in front of it.
-_INNER: Final = re.compile(
-    r"(?<!\w)(\w*+) ?(by\[[^][]*+\])? ?\(([^()]*+)\) ?(by\[[^][]*+\])?"  # possessive: linear
-)
-#: What makes one series of several, but for the labels behind `by`.
+_INNER: Final = re.compile(r"(?<!\w)(\w*+) ?(by\[[^][]*+\])? ?\(([^()]*+)\) ?(by\[[^][]*+\])?")
+#: What makes one series of several.
 _SUMS: Final = (
     "sum", "avg", "min", "max", "count", "stddev", "stdvar", "quantile", "group",
 )  # fmt: skip
@@ -277,7 +277,7 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
         percent=percent,
     )
     _fits_source(typer, node, clauses, texts[0], owner_of(words)[0])
-    if source == "promql":
+    if source == "promql" and len(texts[0]) <= _MAX_QUERY:
         _keeps_label(typer, node.arguments[0], texts[0], words)
     entry.spec = metric_spec(node.name, definition, source, words)
     guilty = clauses.get("metric_stale")
@@ -297,7 +297,7 @@ def _keeps_label(scope: Scope, place: s.Expr, query: str, words: tuple[str, ...]
     bare = _BY.sub(r"by[\1]", bare)
     for _ in range(MAX_DEPTH):
         bare = _INNER.sub(_kept, " ".join(bare.split()))
-    rest = re.sub(r"by\[.*?\]", "", bare)
+    rest = re.sub(r"by\[[^][]*\]", "", bare)
     kept = any(one.endswith(labels) for one in re.findall(r"\w+", bare))
     if rest == bare or re.search(r"[A-Za-z_(]", rest) or words == ("cluster",) or kept:
         return
