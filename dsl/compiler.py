@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from dsl import tenants
 from dsl.analysis import FileFacts, Inventory, RuleFacts, Size, analyse
 from dsl.assembly import assembled
-from dsl.checker import LANGUAGE, CheckedPolicy, FileChecker, ParamValue, policy_name
+from dsl.checker import LANGUAGE, CheckedPolicy, Draft, FileChecker, ParamValue, policy_name
 from dsl.diagnostics import Diagnostic, sort_key
 from dsl.files import read_source
 from dsl.lower import Memo
@@ -222,13 +222,15 @@ def _facts(
     used: UseLine | None = None,
 ) -> FileFacts:
     source = policy.source
+
+    def of_rule(one: Draft) -> RuleFacts:
+        point, changes = one.slot.removesuffix("s"), one.reads.changes
+        return RuleFacts(source, one.written, one.core, point, changes, policy.given, used)
+
     return FileFacts(
         source,
         statements,
-        [
-            RuleFacts(source, one.written, one.core, one.reads.changes, policy.given, used)
-            for one in policy.rules
-        ],
+        [of_rule(one) for one in policy.rules],
         {one.name: one for one in policy.metrics},
         sound=sound,
         rank=(policy.order, policy.name, source.name),

@@ -15,9 +15,7 @@ from msgspec import Struct
 
 from dsl.patterns import fits
 from dsl.quantities import parse_duration, parse_number, parse_quantity, parse_time
-from dsl.types import EXACT as EXACT
-from dsl.types import MISSING
-from dsl.types import number_text as number_text
+from dsl.types import EXACT, MISSING, number_text
 
 _FNV_START: Final = 0xCBF29CE484222325
 _FNV_PRIME: Final = 0x100000001B3

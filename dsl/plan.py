@@ -270,6 +270,7 @@ class Head(Struct, frozen=True, kw_only=True):
     name: str
     name_span: Span = Span(0, 0)
     source: SourceFile
+    version: str = ""
     mode: str = "enforce"
     order: int = 100
     weight: float = 1.0

@@ -12,11 +12,6 @@ from dsl.types import Level
 _SETS: Final = {place: name for name, place in POD_SETS.items()} | {
     (over, "nodes"): name for name, over in NODE_SETS.items()
 }
-#: What reads anything itself.
-_READING: Final = frozenset(
-    {ir.Read, ir.KeyedRead, ir.Metric, ir.Pair, ir.ContainerAggregate, ir.PodAggregate,
-     ir.NodeAggregate, ir.Rank}
-)  # fmt: skip
 
 
 class Reads(Struct, frozen=True):
@@ -39,7 +34,7 @@ class Reads(Struct, frozen=True):
 
 def reads_of(*roots: ir.Expr | None) -> Reads:
     """Collects what expressions look at."""
-    met = [one for one in ir.walk(*roots) if type(one) in _READING]
+    met = ir.walk(*roots)
     fields = frozenset([name for node in met for name in fields_of(node)])
     specs = [FIELDS[one] for one in fields if one in FIELDS]
     pods = any(isinstance(one, ir.PodAggregate) for one in met)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dsl import functions, ir
 from dsl.schema import AMOUNTS, FIELDS, request_unit
-from dsl.types import MISSING, TEXT, Kind, Level, is_missing, scale_of
+from dsl.types import MISSING, READERS, TEXT, Kind, Level, is_missing, scale_of
 from dsl.world import Subject, World
 
 #: A float, text, flag or tuple; NaN or None where it is missing.
@@ -124,20 +124,17 @@ def _read(node: ir.Read, view: View) -> Value:
         texts = world.dictionary.texts
         return tuple(texts[code] for code in items[starts[place] : starts[place + 1]].tolist())
     owner = "node" if of_node else "pod"
-    column = getattr(world, f"{owner}_{_READERS.get(node.type.kind, 'number')}")(field_name, key)
+    column = getattr(world, f"{owner}_{READERS.get(node.type.kind, 'number')}")(field_name, key)
     value = column[place].item()
     if node.type.kind is not Kind.TEXT:
         return value
     return None if value < 0 else world.dictionary.texts[value]
 
 
-_READERS: Final = {Kind.TEXT: "text", Kind.BOOL: "flag"}
-
-
 def _read_subject(node: ir.Read, subject: Subject) -> Value:
     if node.type.kind is Kind.LIST:
         return subject.texts(node.field)
-    return getattr(subject, _READERS.get(node.type.kind, "number"))(node.field, node.key)
+    return getattr(subject, READERS.get(node.type.kind, "number"))(node.field, node.key)
 
 
 def _keyed(node: ir.KeyedRead, view: View) -> Value:

@@ -23,7 +23,7 @@ class Form(NamedTuple):
 
 #: A form a line, by its name; two blanks part its parts.
 _FORM_LINES: Final = r"""
-name  (?![.-])[a-z0-9.-]+(?<![.-])  a0  small letters and digits, `-` and `.` between them
+name  (?![.-]|.*\.\.)[a-z0-9.-]+(?<![.-])  a0  small letters and digits, `-` and `.` between them
 word  (?![._-])[\w.-]*(?<![._-])  a0  letters and digits, `-`, `_` and `.` between them
 image  [\w./:@-]+  a0  letters, digits and `./:@-_`
 kernel  \d+\.\d+[.-].+  6.1.0-18-amd64
@@ -308,6 +308,8 @@ FIELDS: Final[Mapping[str, FieldSpec]] = {
     )
     for spec in table
 }
+#: What fields begin with.
+ROOTS: Final = frozenset(one.partition(".")[0] for one in FIELDS)
 WEEKDAYS: Final = FIELDS["time.weekday"].words
 QOS: Final = FIELDS["pod.qos"].words
 
@@ -376,7 +378,7 @@ CATALOGUE: Final[Mapping[str, MetricDefinition]] = {
 }
 
 
-#: Words of `unit`, their unit, and whether samples are percentages.
+#: Words of `unit`, and their unit.
 UNIT_WORDS: Final[Mapping[str, t.Unit]] = {
     "bytes": t.BYTES,
     "cores": t.CORES,
@@ -390,8 +392,7 @@ RESULTS: Final[Mapping[str, str]] = {
 }
 #: Fields with a key that is a resource, whose amounts have the resource's unit.
 AMOUNTS: Final = frozenset(
-    {"pod.request", "pod.limit", "it.request", "it.limit", "quota.min", "quota.max", "quota.used"}
-    | {f"node.resource.{part}" for part in ("capacity", "allocatable", "requested", "free")}
+    name for name, one in FIELDS.items() if one.keyed and one.type.is_number and name != "score"
 )
 #: Sets of pods: over which domain they run, and which pods they hold.
 POD_SETS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -14,6 +14,7 @@ MAX_DEPTH: Final = 64
 MAX_ITEMS: Final = 256
 
 _BOM: Final = "\ufeff"
+QUOTED: Final = r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\''
 # Texts and comments are skipped whole; what is left over is looked at character by character.
 QUOTED_OR_COMMENT: Final = re.compile(
     r'"""[\s\S]*?(?:"""|\Z)|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*'

@@ -16,6 +16,16 @@ SHORT_POINTS: Final[Mapping[str, str]] = {
     "preEnqueue": "gate", "queueSort": "sort", "preFilter": "prefilter", "postFilter": "preempt",
     "preScore": "prescore", "preBind": "prebind", "postBind": "postbind",
 }  # fmt: skip
+#: What lines of a test file start with.
+HEADS: Final = (
+    "use", "now", "node", "running", "finished", "pending", "namespace", "workload", "group",
+    "quota", "pdb", "metric", "test",
+)  # fmt: skip
+#: Attributes there that are written NAME KEY=VALUE.
+KEYED: Final = (
+    "label", "annotation", "request", "limit", "resource", "taint", "toleration", "condition",
+    "node_selector", "min", "max", "min_resources", "image_size",
+)  # fmt: skip
 
 
 class Node(Struct, frozen=True, gc=False):
@@ -295,7 +305,7 @@ class Clause(Node, frozen=True):
 class Key(Node, frozen=True):
     """One key of an order: `pod.priority desc`, `pod.qos [Guaranteed, Burstable]`.
 
-    `direction` is `ascending`, `descending` or `listed`.
+    `direction` is `asc`, `desc` or `listed`.
     """
 
     value: Expr

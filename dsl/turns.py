@@ -5,7 +5,7 @@ an expression for the seconds that are left until then. A rule may say the same 
 never anything else before the first.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct, structs
@@ -77,19 +77,12 @@ def _look(node: ir.Expr, known: Callable[[ir.Expr], _Moved | None]) -> _Moved | 
     if isinstance(node, ir.Aggregate):
         soonest = [_soonest(node, one) for one in left.values()]
         left = {id(one): one for one in soonest}
-    for one in _ends(node, slope):
-        left[id(one)] = one
-    return _Moved(_slope(node, slope), left)
-
-
-def _ends(node: ir.Expr, slope: Callable[[ir.Expr], float]) -> Iterator[ir.Expr]:
-    """The seconds left of a comparison itself."""
-    if isinstance(node, ir.Compare):
-        gain = slope(node.left) - slope(node.right)
-        if gain and node.operator == "==":
+    if isinstance(node, ir.Compare) and (gain := slope(node.left) - slope(node.right)):
+        if node.operator == "==":
             raise _UnsteadyError
-        if gain:
-            yield _left(node.left, node.right, gain, node)
+        own = _left(node, gain)
+        left[id(own)] = own
+    return _Moved(_slope(node, slope), left)
 
 
 def _slope(node: ir.Expr, slope: Callable[[ir.Expr], float]) -> float:
@@ -128,9 +121,9 @@ def _common(slopes: Sequence[float]) -> float:
     return slopes[0]
 
 
-def _left(left: ir.Expr, right: ir.Expr, gain: float, of: ir.Compare) -> ir.Expr:
+def _left(of: ir.Compare, gain: float) -> ir.Expr:
     """The seconds until the left side, which gains on the right one, is where the right one is."""
-    operands = (right, left) if gain > 0 else (left, right)
+    operands = (of.right, of.left) if gain > 0 else (of.left, of.right)
     gap = arith(of.span, DURATION, ("-",), operands)
     if abs(gain) == 1.0:
         return gap

@@ -42,25 +42,17 @@ class Unit(NamedTuple):
 
     def __str__(self) -> str:
         """Names the unit as a diagnostic does."""
-        powers = zip(("cores", "bytes", "seconds"), self, strict=True)
-        words = (name if power == 1 else f"{name}^{power}" for name, power in powers if power)
-        return _UNIT_NAMES.get(self) or " ".join(words)
+        rate = self.second == -1
+        shown = self._replace(second=0) if rate else self
+        powers = zip(("cores", "bytes", "seconds"), shown, strict=True)
+        words = [name if power == 1 else f"{name}^{power}" for name, power in powers if power]
+        return " ".join(words or ["a plain number"]) + " per second" * rate
 
 
 PLAIN: Final = Unit()
 CORES: Final = Unit(core=1)
 BYTES: Final = Unit(byte=1)
 SECONDS: Final = Unit(second=1)
-
-_UNIT_NAMES: Final = {
-    PLAIN: "a plain number",
-    CORES: "cores",
-    BYTES: "bytes",
-    SECONDS: "seconds",
-    Unit(byte=1, second=-1): "bytes per second",
-    Unit(core=1, second=-1): "cores per second",
-    Unit(second=-1): "a plain number per second",
-}
 
 
 class Kind(Enum):
@@ -73,6 +65,10 @@ class Kind(Enum):
     LIST = "a list"
     PODS = "a set of pods"
     NODES = "a set of nodes"
+
+
+#: Readers of the world by kind; of others `number`.
+READERS: Final = {Kind.TEXT: "text", Kind.BOOL: "flag"}
 
 
 class Level(IntEnum):

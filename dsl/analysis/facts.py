@@ -3,8 +3,8 @@
 Data only.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypedDict, Unpack
+from collections.abc import Mapping, Sequence
+from typing import Final, TypedDict, Unpack
 
 from msgspec import Struct, field
 
@@ -79,6 +79,7 @@ class RuleFacts(Struct, frozen=True, eq=False):
     Attributes:
         written: the rule as written.
         core: the rule as understood.
+        point: where it is asked; what one point rejects the next one never sees.
         changes: whether it reads anything that evicting pods could change.
         given: where values of parameters stand in the file, in order.
         used: the `use` line that it came by, None for a rule of the file itself.
@@ -87,6 +88,7 @@ class RuleFacts(Struct, frozen=True, eq=False):
     source: SourceFile
     written: s.Rule | s.Special
     core: ir.AnyCore
+    point: str
     changes: bool
     given: tuple[Span, ...] = ()
     used: UseLine | None = None
@@ -99,14 +101,6 @@ class RuleFacts(Struct, frozen=True, eq=False):
     def clause(self, name: str) -> s.Clause | None:
         """Returns the clause of a name."""
         return next((one for one in self.written.clauses if one.name == name), None)
-
-    @property
-    def point(self) -> str:
-        """Where a rule is asked; what one point rejects the next one never sees."""
-        if isinstance(self.core, ir.FilterCore):
-            filters = ("filter", "forbid", "spread")
-            return "filter" if self.written.point in filters else self.written.point
-        return "score" if isinstance(self.core, ir.ScoreCore) else self.written.point
 
     @property
     def word(self) -> tuple[SourceFile, Span]:
@@ -130,28 +124,19 @@ class RuleFacts(Struct, frozen=True, eq=False):
         return (self.source, span) if self.used is None else (self.used.source, self.used.span)
 
 
-#: What each statement asks and computes as it is written, but for its guard.
-_PARTS: Final[dict[type, Callable[[Any], Iterable[ir.Expr | str | None]]]] = {
-    ir.FilterCore: lambda core: (core.left, core.right),
-    ir.ScoreCore: lambda core: (core.value,),
-    ir.TierCore: lambda core: (core.test,),
-    ir.SortCore: lambda core: (one.value for one in core.keys),
-    ir.PermitCore: lambda core: (core.left, core.until),
-    ir.ActionCore: lambda core: (
-        core.left,
-        *(one.value for one in core.actions),
-        *(part for one in core.actions if one.text for part in one.text.parts),
-    ),
-    ir.BindCore: lambda _: (),
-    ir.PreemptCore: lambda core: (core.where, *(one.value for one in (*core.order, *core.pick))),
-    ir.GangCore: lambda core: (core.by, core.minimum, core.wait),
-    ir.QuotaCore: lambda core: (core.by, *(one.value for one in core.reclaim)),
-}
+#: What statements ask and compute, but for their guards; and their orders.
+_ASKED: Final = ("left", "right", "value", "until", "where", "by", "minimum", "wait")
+_ORDERS: Final = ("keys", "order", "pick", "reclaim")
 
 
 def parts(core: ir.AnyCore) -> tuple[ir.Expr, ...]:
     """Returns what a statement asks and computes as it is written, but for its guard."""
-    return tuple(one for one in _PARTS[type(core)](core) if isinstance(one, ir.Core))
+    asked: list[ir.Expr | str | None] = [getattr(core, one, None) for one in _ASKED]
+    asked += [core.test] if isinstance(core, ir.TierCore) else []
+    asked += [key.value for name in _ORDERS for key in getattr(core, name, ())]
+    for one in getattr(core, "actions", ()):
+        asked += [one.value, *(one.text.parts if one.text else ())]
+    return tuple(one for one in asked if isinstance(one, ir.Core))
 
 
 def roots(core: ir.AnyCore) -> list[ir.Expr]:

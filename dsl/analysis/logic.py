@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dsl import ir
 from dsl.analysis.cubes import NEVER, Cube, Cubes, Unknown
-from dsl.analysis.facts import FileFacts, RuleFacts, parts, roots, warning
+from dsl.analysis.facts import FileFacts, RuleFacts, fields_of, parts, roots, warning
 from dsl.diagnostics import Diagnostic, Label, Severity
 from dsl.source import SourceFile, Span
 from dsl.types import Kind, Level
@@ -22,8 +22,6 @@ from dsl.types import Kind, Level
 #: Pairs of rules that are compared; beyond that the analysis is silent.
 _MAX_PAIRS: Final = 4_000
 _PAIRS_A_STEP: Final = 16
-#: Where a pod must pass all rules at once.
-_REJECTING: Final = ("filter", "gate", "prefilter")
 
 
 class _Known(Struct):
@@ -83,7 +81,7 @@ class Logic:
         with suppress(Unknown):
             if not self.applies(rule):
                 place = rule.right if left is None else left.span
-                label = "" if left is None else "never true together with `applies to`"
+                label = "" if left is None else "never true of the pods that the file is for"
                 yield rule.warning("P301", "this rule never applies", place, label=label)
                 return
         if not isinstance(core, ir.FilterCore) or core.left is not None or core.guard is not None:
@@ -96,11 +94,7 @@ class Logic:
 
     def applies(self, rule: RuleFacts) -> tuple[Cube, ...]:
         """Returns when the left side of a rule holds, `applies to` included. Raises `Unknown`."""
-        core = rule.core
-        left = (
-            core.left if isinstance(core, ir.FilterCore | ir.PermitCore | ir.ActionCore) else None
-        )
-        return self.cubes.all_of([core.guard, left])
+        return self.cubes.all_of([rule.core.guard, getattr(rule.core, "left", None)])
 
     def _parts(
         self, rule: RuleFacts, roots: Sequence[ir.Expr]
@@ -126,7 +120,9 @@ class Logic:
                 if verdict is not None:
                     bad.add(id(node))
                     code, what = ("P303", "always") if verdict else ("P301", "never")
-                    yield rule.warning(code, f"this is {what} true", node.span)
+                    night = isinstance(node, ir.Logical) and ("time.hour", None) in fields_of(node)
+                    helps = ("over midnight it is  time.hour in 22..5",) * night
+                    yield rule.warning(code, f"this is {what} true", node.span, *helps)
         return bool(bad)
 
     def _verdict(self, node: ir.Expr) -> bool | None:
@@ -162,7 +158,7 @@ class Logic:
                 help_ = "remove it, or the stricter rule before it"
                 places = one.place(one.written.span), other.place(other.written.span)
                 return of_two("P304", message, places, help_)
-            if one.point in _REJECTING and self._contradict(earlier.core, later.core):
+            if one.point != "reserve" and self._contradict(earlier.core, later.core):
                 every = earlier.core.guard is None and later.core.guard is None
                 pods = "every pod" if every else "the pods that both are about"
                 nodes = "every node for " * (one.point == "filter")

@@ -15,10 +15,9 @@ from dsl import syntax as s
 from dsl.analysis.cubes import Keys, natural_bounds
 from dsl.analysis.facts import FileFacts, RuleFacts, fields_of, roots
 from dsl.diagnostics import Diagnostic, Fix
-from dsl.functions import number_text
 from dsl.plan import MetricSpec
 from dsl.schema import CATALOGUE
-from dsl.types import NUMBER, PLAIN, Kind, Level
+from dsl.types import NUMBER, PLAIN, Kind, Level, number_text
 
 _SHARES: Final = frozenset(CATALOGUE[one].query for one in ("cpu_usage", "memory_usage"))
 #: None of these is ever below 0.
@@ -190,7 +189,8 @@ def _is_amount(node: ir.Expr, of: str, key: str | None) -> bool:
         parts = node.operands
         return set(node.operators) <= {"+", "-"} and all(_is_amount(one, of, key) for one in parts)
     if not isinstance(node, ir.Read):
-        return False
+        # What is measured in the same unit.
+        return isinstance(node, ir.Metric) and node.type != NUMBER
     own = node.field == f"pod.{of.rpartition('.')[2]}"
     return own or (node.field.rpartition(".")[0] == of and node.key == key)
 

@@ -59,7 +59,8 @@ def odd_texts(rule: RuleFacts) -> Iterator[Diagnostic]:
         text = text.removeprefix("^").removesuffix("$") if operator == "matches" else text
         if operator in _SIGNS and _SIGNS[operator].search(text) is None:
             message = f"`{text}` has no sign of a pattern: only this whole text fits it"
-            help_ = f"write  contains {text}   for a part of the text, or  is {text}"
+            part = f'write  contains "{text}"   for a part of the text, or  is "{text}"'
+            help_ = f'one of several is  matches "{text}"' if "|" in text else part
             yield _finding(rule, right, message, *_without_signs(rule, operator, right) or (help_,))
             continue
         if operator == "matches" and "*" in text and ".*" not in text and _PLAIN.fullmatch(text):

@@ -160,8 +160,10 @@ class FileChecker:
         match name:
             case "policy":
                 self._header |= {"name": text, "name_span": node.span}
-            case "description" | "version":
+            case "description":
                 pass  # For readers.
+            case "version":
+                self._header[name] = text
             case "language":
                 if text != str(LANGUAGE):
                     message = f"this compiler reads language {LANGUAGE}, not `{text}`"

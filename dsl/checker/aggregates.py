@@ -4,7 +4,6 @@ What is asked of each item of a list is understood once; `it` alone is the item 
 `any(split(pod.annotation[x], ",") where it == node.zone)`.
 """
 
-import re
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -25,7 +24,6 @@ _MAX_SHOWN: Final = 3
 _CONTAINERS: Final = "pod.containers"
 #: How many there are; what is gone through, all of them.
 _CLUSTER: Final = "cluster.nodes"
-_KEY: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 #: A number, and a condition, of each of what is gone through, for examples.
 _EXAMPLES: Final = {
     "pods": ("it.cpu over {}", "{} where it.priority > 0"),
@@ -106,15 +104,11 @@ def _set(typer: Typer, node: s.Expr) -> Set | None:
 def _label_of(typer: Typer, node: s.Call) -> str:
     """Returns the domain of `pods_in("KEY")` and `nodes_in("KEY")`."""
     (key,) = node.args if len(node.args) == 1 else (None,)
-    if not isinstance(key, s.Text | s.Param):
-        written = typer.text(key) if key is not None else ""
-        named = f"{written.removeprefix('node.')}.{node.name.removesuffix('_in')}"
-        quoted = f'{node.name}("{written}")' if _KEY.fullmatch(written) else None
-        better = named if named in POD_SETS or named in NODE_SETS else quoted
-        message = f"`{node.name}` takes the key of a label in quotes"
-        helps = () if better else (f'write for example  {node.name}("example.com/row")',)
-        raise typer.refuse("P209", message, node, *helps, fix=better)
-    return f"label:{fixed_text(typer, key)}"
+    if isinstance(key, s.Text | s.Param):
+        return f"label:{fixed_text(typer, key)}"
+    message = f"`{node.name}` takes the key of a label in quotes"
+    help_ = f'write  {node.name}("example.com/row")   or  zone.{node.name.removesuffix("_in")}'
+    raise typer.refuse("P209", message, node, help_)
 
 
 def _no_set(typer: Typer, over: s.Expr) -> Refused:

@@ -12,14 +12,16 @@ from dsl.checker.literals import read_word, settle
 from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
 from dsl.checker.typer import Typer, converted, help_for
 from dsl.diagnostics import Fix, Severity
-from dsl.foreign.fields import NOTHING, presence, quoted_key
+from dsl.foreign.fields import NOTHING, field_for, presence, quoted_key
 from dsl.nearest import closest
 from dsl.patterns import why_refused
 from dsl.quantities import parse_number
-from dsl.schema import FIELDS, WEEKDAYS, canonical
+from dsl.schema import FIELDS, ROOTS, WEEKDAYS, canonical
 from dsl.source import Span
 from dsl.types import BOOL, NUMBER, PLAIN, TEXT, Kind, Type, is_missing
 
+#: What compares something with a value.
+_Test = s.Is | s.TextTest | s.Compare | s.LabelTest
 #: Days as others count them, from Sunday on, which is both 0 and 7.
 _DAY_NUMBERS: Final = {str(i): one for i, one in enumerate((WEEKDAYS[-1], *WEEKDAYS))}
 #: What may be missing, and may be one of several.
@@ -110,10 +112,13 @@ def field_as_text(scope: Scope, node: s.Expr) -> None:
 
 
 def field_as_word(scope: Scope, node: s.Expr, severity: Severity) -> None:
-    """Tells of `x is pod.namespace` and `x in [pod.namespace]`, where that is a word."""
-    if isinstance(node, s.Word) and "." in node.value and node.value in FIELDS:
-        message = f"`{node.value}` is a word here, not the field of that name"
-        help_ = f'for the field write  ({node.value})   and for the word  "{node.value}"'
+    """Tells of `x is pod.namespace` and `x in [pod.label.team]`, where that is a word."""
+    word = node.value if isinstance(node, s.Word) and "." in node.value else ""
+    better = field_for(word) if word.partition(".")[0] in ROOTS else None
+    field = word if word in FIELDS else better.text if better is not None and better.sure else ""
+    if field:
+        message = f"`{word}` is a word here, not the field of that name"
+        help_ = f'for the field write  ({field})   and for the word  "{word}"'
         scope.report("P317", message, node, help_, severity=severity)
 
 
@@ -130,9 +135,9 @@ def _word_for_nothing(
 def _bare_word(typer: Typer, node: s.Compare) -> None:
     """Refuses `x == word` and `x == kube-system`: after a symbol stands an expression."""
     right, equal = node.right, node.operator in _EQUAL
-    joined = isinstance(right, s.Chain) and set(right.operators) in ({"-"}, {"/"})
+    joined = isinstance(right, s.Chain) and {*right.operators} <= {"-", "/"}
     words = right.operands if isinstance(right, s.Chain) and joined else (right,)
-    text, low = typer.source.slice(right.span), typer.text(right).lower()
+    text = typer.source.slice(right.span)
     met = [one.name for one in words if isinstance(one, s.Name)]
     if " " in text or not met or not all(isinstance(one, s.Name | s.Number) for one in words):
         return
@@ -153,8 +158,8 @@ def _bare_word(typer: Typer, node: s.Compare) -> None:
     if equal and asked:
         better = asked
         place = Span(node.operator_span.start, right.span.end)
-    elif low in ("true", "false") and kind is Kind.BOOL:
-        better = low
+    elif text.lower() in ("true", "false") and kind is Kind.BOOL:
+        better = text.lower()
     elif written == f"it.{text}":
         better = f"pod.{text}"
     elif kind is Kind.TEXT:
@@ -205,12 +210,12 @@ def closed_set(scope: Scope, left: Typed, word: ir.Const) -> None:
 
 def alternatives(scope: Scope, node: s.Logical) -> None:
     """Refuses `x is a or b`, where `b` alone is no condition."""
-    test: s.Is | s.TextTest | s.Compare | s.LabelTest | None = None
+    test: _Test | None = None
     known = {*scope.names(), *scope.broken, "it", "now"}
     refused: Refused | None = None
     for one in node.operands:
         inner = one.operand if isinstance(one, s.Not) else one
-        if isinstance(inner, s.Is | s.TextTest | s.Compare | s.LabelTest):
+        if isinstance(inner, _Test):
             test = inner
         elif test is not None and (
             isinstance(inner, s.Text | s.Number | s.Percent)
@@ -221,9 +226,7 @@ def alternatives(scope: Scope, node: s.Logical) -> None:
         raise refused
 
 
-def _alternative(
-    scope: Scope, node: s.Logical, test: s.Is | s.TextTest | s.Compare | s.LabelTest, value: s.Expr
-) -> Refused:
+def _alternative(scope: Scope, node: s.Logical, test: _Test, value: s.Expr) -> Refused:
     right = (test.value or test.key) if isinstance(test, s.LabelTest) else test.right
     text = scope.text(value)
     message = f"`{text}` alone is no condition: each side of `{node.operator}` is a test of its own"
@@ -278,6 +281,7 @@ def _member(typer: Typer, span: Span, item: ir.Expr, members: s.Expr) -> ir.Expr
         for value in values:
             if value.type.kind is not item.type.kind or value.type.unit != item.type.unit:
                 raise typer.clash("P201", mixed, item, value)
+            _in_bounds(typer, item, value.span, value)
         return _either(span, item, values)
     declare = f"declare it  {typer.text(members).replace('$', 'param ')}: list of string = [...]"
     helps = (declare,) if isinstance(members, s.Param) else ("a list stands in brackets: [a, b]",)
@@ -330,12 +334,9 @@ def _range(typer: Typer, node: s.In, members: s.Range, left: Typed) -> ir.Expr:
             raise typer.clash("P203", "a range wants the unit of its value", item, solid)
         ends.append(solid)
     low, high = (float(one.value) for one in ends)  # type: ignore[arg-type]  # numbers by type
-    spec = FIELDS[item.field] if isinstance(item, ir.Read) else None
-    if spec is not None and not spec.low <= min(low, high) <= max(low, high) <= spec.high:
-        message = f"`{spec.name}` is a number from {spec.low:g} to {spec.high:g}"
-        typer.warn("P210", message, members, "what is beyond it never occurs")
+    _in_bounds(typer, item, members.span, *ends)
     # Hours and days begin anew after their last one.
-    wraps = low > high and spec is not None and spec.of_clock
+    wraps = low > high and isinstance(item, ir.Read) and FIELDS[item.field].of_clock
     signs = zip((">=", "<="), ends, strict=True)
     tests: list[ir.Expr] = [making.compare(node.span, item, sign, end) for sign, end in signs]
     if low > high and not wraps:
@@ -345,6 +346,17 @@ def _range(typer: Typer, node: s.In, members: s.Range, left: Typed) -> ir.Expr:
         tests[1] = making.constant(node.span, value=False, kind=BOOL)  # It has been told.
     within = making.logical(node.span, "or" if wraps else "and", tests)
     return making.turned(node.span, within, negated=node.negated)
+
+
+def _in_bounds(scope: Scope, item: ir.Expr, place: Span, *values: ir.Expr) -> None:
+    """Warns of numbers that a field never is: `time.hour in [23, 24]`."""
+    spec = FIELDS[item.field] if isinstance(item, ir.Read) else None
+    fixed = [one.value for one in values if isinstance(one, ir.Const)]
+    numbers = (one for one in fixed if isinstance(one, float))
+    if spec is not None and not all(spec.low <= one <= spec.high for one in numbers):
+        bounds = f"from {spec.low:g} to {spec.high:g}".removesuffix(" to inf")
+        message = f"`{spec.name}` is a number {bounds}"
+        scope.warn("P210", message, place, "what is beyond it never occurs")
 
 
 # ---- texts
@@ -396,6 +408,8 @@ def label_test(typer: Typer, node: s.LabelTest) -> ir.Expr:
         raise names.no_field(typer, field, name, has_key=True)
     key = names.fixed_text(typer, node.key)
     operator, value = node.operator, node.value
+    if value is not None:
+        field_as_word(typer, value, Severity.WARNING)
     inner = _KEY_TEST.fullmatch(key)
     if not operator and not isinstance(node.key, s.Word) and inner is not None:
         # A parameter or quoted text alone may hold `key`, `key=value` or `key!=value`.
@@ -426,7 +440,10 @@ def _as_number(typer: Typer, value: ir.Expr) -> ir.Expr:
     if isinstance(value, ir.Const) and isinstance(value.value, str):
         number = parse_number(value.value)
         if is_missing(number):
-            message, help_ = f"`{value.value}` is not a number", "compare texts with `=`"
+            message = f"`{value.value}` is not a number"
+            help_ = (
+                f'texts are tested with `=`, versions so:  version(...) > version("{value.value}")'
+            )
             raise typer.refuse("P201", message, value, help_)
         return making.constant(value.span, number, NUMBER)
     value = typer.want(value, "number or text", "this test")

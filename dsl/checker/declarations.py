@@ -22,7 +22,6 @@ from dsl.checker.scope import (
     attempt,
 )
 from dsl.checker.typer import Typer
-from dsl.functions import number_text
 from dsl.making import constant
 from dsl.nearest import called, closest
 from dsl.plan import DOMAINS, OF_NODES, MetricSpec
@@ -148,9 +147,15 @@ _NAMED: Final = ("workload", "pod")
 _PAIR: Final = 2
 #: Labels that name the node where there is no `by`.
 _NODE_LABELS: Final = ("node", "instance", "kubernetes_node")
-#: An aggregation of all of a query, once what stands in parentheses is gone.
-_SUMMED: Final = re.compile(r"(?:sum|avg|min|max|count) ?(?:by\[(.*)\])?")
-_BY: Final = re.compile(r"\b(by|without)\s*\(([^()]*)\)")
+#: Characters of a query that is looked into.
+_MAX_QUERY: Final = 4096
+_BY: Final = re.compile(r"\bby\s*\(([^()]*)\)")
+#: What stands in parentheses that hold no others, and in front of it.
+_INNER: Final = re.compile(r"(?<!\w)(\w*+) ?(by\[[^][]*+\])? ?\(([^()]*+)\) ?(by\[[^][]*+\])?")
+#: What makes one series of several.
+_SUMS: Final = (
+    "sum", "avg", "min", "max", "count", "stddev", "stdvar", "quantile", "group",
+)  # fmt: skip
 _NO_CLAUSES: Final = {
     "from_annotation": ("metric_by", "metric_every"),
     "from_object": ("metric_every",),
@@ -272,7 +277,7 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
         percent=percent,
     )
     _fits_source(typer, node, clauses, texts[0], owner_of(words)[0])
-    if source == "promql":
+    if source == "promql" and len(texts[0]) <= _MAX_QUERY:
         _keeps_label(typer, node.arguments[0], texts[0], words)
     entry.spec = metric_spec(node.name, definition, source, words)
     guilty = clauses.get("metric_stale")
@@ -281,14 +286,20 @@ def declare_metric(typer: Typer, node: s.MetricDecl) -> None:
         typer.warn("P226", message, guilty, f"write  stale {t.show(2 * every, t.DURATION)}")
 
 
+def _kept(found: re.Match[str]) -> str:
+    """Returns of a sum the labels that it keeps, of all else what stands in it."""
+    return found[2] or found[4] or "by[]" if found[1] in _SUMS else f" {found[3]} "
+
+
 def _keeps_label(scope: Scope, place: s.Expr, query: str, words: tuple[str, ...]) -> None:
     """Warns of `sum by (namespace) (x)` of a metric by node: none names a node."""
-    bare = _BY.sub(r"\1[\2]", re.sub(r"'[^']*'|\"[^\"]*\"", "", query))
+    bare, labels = re.sub(r"'[^']*'|\"[^\"]*\"", "", query), words or _NODE_LABELS
+    bare = _BY.sub(r"by[\1]", bare)
     for _ in range(MAX_DEPTH):
-        bare = re.sub(r"\([^()]*\)", "", bare)
-    summed, labels = _SUMMED.fullmatch(" ".join(bare.split())), words or _NODE_LABELS
-    kept = () if summed is None else re.findall(r"\w+", summed[1] or "")
-    if summed is None or words == ("cluster",) or any(one.endswith(labels) for one in kept):
+        bare = _INNER.sub(_kept, " ".join(bare.split()))
+    rest = re.sub(r"by\[[^][]*\]", "", bare)
+    kept = any(one.endswith(labels) for one in re.findall(r"\w+", bare))
+    if rest == bare or re.search(r"[A-Za-z_(]", rest) or words == ("cluster",) or kept:
         return
     message = f"this query drops the label `{labels[0]}`: no series says whose value it is"
     scope.warn("P228", message, place, f"write  max by ({labels[0]}) (...)")
@@ -398,7 +409,7 @@ def _query(scope: Scope, query: s.Text) -> str:
 
 def _quoted(scope: Scope, value: Typed, span: Span) -> str:
     if isinstance(value, Flex):
-        return number_text(to_float(cast("Fraction", value.exact)))
+        return t.number_text(to_float(cast("Fraction", value.exact)))
     assert isinstance(value, ir.Const)
     plain = value.value
     if isinstance(plain, bool):
@@ -407,7 +418,7 @@ def _quoted(scope: Scope, value: Typed, span: Span) -> str:
         return re.sub(r"""[\\"']""", r"\\\g<0>", plain).replace("\n", "\\n")
     if isinstance(plain, float):
         if value.type != t.DURATION:
-            return number_text(plain)
+            return t.number_text(plain)
         # There are no fractions there.
         return t.show(plain, t.DURATION) if plain == int(plain) else f"{round(plain * 1000)}ms"
     if isinstance(plain, tuple) and value.type.element is t.Kind.TEXT:

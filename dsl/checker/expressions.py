@@ -21,7 +21,7 @@ from dsl.diagnostics import Fix, Severity
 from dsl.functions import FUNCTIONS, TEXT_FUNCTIONS, FunctionSpec
 from dsl.making import arith, constant, func, item_type, made
 from dsl.plan import OF_NODES
-from dsl.schema import TYPES
+from dsl.schema import FIELDS, TYPES
 from dsl.source import Span
 
 #: What sums of times come to.
@@ -70,10 +70,14 @@ def _name(typer: Typer, node: s.Name) -> Typed:
 # ---- arithmetic
 
 
-def _sum(typer: Typer, node: s.Chain) -> Typed:
+def _chain(typer: Typer, node: s.Chain) -> Typed:
     parts = typer.each(node.operands)
     if all(isinstance(one, Flex) for one in parts):
         return fold(typer, node.operators, cast("list[Flex]", parts), node.span)
+    return (_sum if node.operators[0] in "+-" else _product)(typer, node, parts)
+
+
+def _sum(typer: Typer, node: s.Chain, parts: list[Typed]) -> Typed:
     firm = next(one for one in parts if not isinstance(one, Flex))
     has_time = any(one.type.kind is t.Kind.TIME for one in parts)
     unit = t.SECONDS if has_time else firm.type.unit or t.PLAIN
@@ -102,10 +106,7 @@ def _sum_type(typer: Typer, operator: str, kind: t.Type, left: ir.Expr, right: i
     return kind
 
 
-def _product(typer: Typer, node: s.Chain) -> Typed:
-    parts = typer.each(node.operands)
-    if all(isinstance(one, Flex) for one in parts):
-        return fold(typer, node.operators, cast("list[Flex]", parts), node.span)
+def _product(typer: Typer, node: s.Chain, parts: list[Typed]) -> Typed:
     solid = tuple(typer.plain(one) for one in parts)
     unit = t.PLAIN
     for operator, one in zip(("*", *node.operators), solid, strict=True):
@@ -201,18 +202,18 @@ def call(typer: Typer, node: s.Call) -> Typed:
     spec = FUNCTIONS.get(node.name)
     if spec is None:
         return _pair(typer, node)
-    if node.name == "peers":
-        return peers.call(typer, node)
-    if spec.gives in ("pods", "nodes"):
-        text = typer.text(node)
-        message = f"`{text}` is a set of {spec.gives}, not a value"
-        raise typer.refuse("P201", message, node, f"write  count({text})")
     few = len(node.args) < len(spec.takes)
     if few or (len(node.args) > len(spec.takes) and not spec.variadic):
         count = len(spec.takes)
         wants = f"{'at least ' * spec.variadic}{count} argument{'s' * (count > 1)}"
         message = f"`{node.name}` takes {wants}, not {len(node.args)}"
         raise typer.refuse("P209", message, node, spec.doc)
+    if spec.gives in ("pods", "nodes"):
+        text = typer.text(node)
+        message = f"`{text}` is a set of {spec.gives}, not a value"
+        raise typer.refuse("P201", message, node, f"write  count({text})")
+    if node.name == "peers":
+        return peers.count(peers.domain(typer, node.args[0]), None, node.span)
     if spec.takes == "m":
         return _metric_age(typer, node)
     return _apply(typer, node, spec, typer.each(node.args))
@@ -307,6 +308,10 @@ def _without_unit(solid: ir.Expr, span: Span) -> ir.Expr:
 def _readable(typer: Typer, name: str, read: ir.Expr) -> None:
     """Refuses a fixed text that a function cannot read: the rule would reject every node."""
     value = ir.unnamed(read)
+    form = FIELDS[value.field].form if isinstance(value, ir.Read) else None
+    if name == "time" and form is not None:
+        message = f"`{typer.text(read)}` is never a time: no `:` stands in it"
+        typer.warn("P317", message, read, "times stand in annotations:  time(node.annotation[KEY])")
     text = value.value if isinstance(value, ir.Const) else None
     if name in _EXAMPLES and isinstance(text, str) and t.is_missing(TEXT_FUNCTIONS[name](text)):
         help_ = f'write for example  {name}("{_EXAMPLES[name]}")'
@@ -330,7 +335,7 @@ _CHECKS: Final[dict[type, Callable[[Typer, Any], Typed]]] = {
     s.Name: _name,
     s.Field: names.read_field,
     s.Words: _list,
-    s.Chain: lambda typer, one: (_sum if one.operators[0] in "+-" else _product)(typer, one),
+    s.Chain: _chain,
     s.Negative: _negative,
     s.PercentOf: _percent_of,
     s.If: _if,

@@ -61,8 +61,8 @@ def settle(scope: Scope, typed: Typed, unit: t.Unit, neighbour: Typed | None = N
     """Gives a constant the unit of its neighbour; other expressions stay as they are."""
     if not isinstance(typed, Flex):
         return typed
-    if typed.sort == "milli":
-        return _settle_milli(scope, typed, unit, neighbour)
+    if typed.sort == "milli" and (unit.core != 1 or unit.byte):
+        return _settle_minutes(scope, typed, unit, neighbour)
     if typed.sort == "percent" and not unit.is_plain:
         what = scope.text(neighbour) if neighbour is not None else str(unit)
         message = f"`{typed.text}` of what? `{what}` is in {unit}"
@@ -109,11 +109,8 @@ def _whole(unit: t.Unit, neighbour: Typed | None) -> str:
     return "1h" if unit == t.SECONDS else f"node.{'memory' if unit.byte else 'cpu'}.allocatable"
 
 
-def _settle_milli(scope: Scope, typed: Flex, unit: t.Unit, neighbour: Typed | None) -> ir.Expr:
+def _settle_minutes(scope: Scope, typed: Flex, unit: t.Unit, neighbour: Typed | None) -> ir.Expr:
     assert typed.exact is not None
-    if unit.core == 1 and unit.byte == 0:
-        value = typed.exact * Fraction(t.scale_of(unit))
-        return constant(typed.span, to_float(value), t.number_of(unit))
     if unit == t.SECONDS:
         return constant(typed.span, to_float(typed.exact * 60_000), t.number_of(unit))
     if unit.byte:
@@ -203,6 +200,8 @@ def _wrong_word(scope: Scope, span: Span, text: str, like: Typed) -> Refused:
         fix = Fix(Span(like.span.start, span.end), better)
     elif describe(like) == "a condition" and text.lower() in ("true", "false"):
         fix = Fix(span, text.lower())
+    elif like.type.is_number and ".." in text:
+        helps = (f"a range stands without brackets:  {scope.text(like)} in {text}",)
     elif like.type.kind is t.Kind.LIST:
         helps = (f"write  {scope.text(like)} contains {quoted_key(text)}",)
     labels = (Label(span, "a word"),)

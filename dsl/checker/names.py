@@ -12,7 +12,7 @@ from dsl.checker.scope import Flex, Refused, Scope, Typed
 from dsl.checker.typer import Typer
 from dsl.diagnostics import Fix
 from dsl.foreign.calls import call_for
-from dsl.foreign.fields import Spelling, closest_field, field_for
+from dsl.foreign.fields import AMOUNT_WORDS, Spelling, closest_field, field_for
 from dsl.functions import AGGREGATES, FUNCTIONS
 from dsl.making import constant, made, type_of
 from dsl.nearest import closest
@@ -29,7 +29,6 @@ _CONDITIONS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _EFFECT: Final = re.compile(r"(?i)\b(prefer)?noschedule\Z|\bnoexecute\Z")
 #: Bare words and what they mean.
 _MEANT: Final = {"true": "true", "false": "false", "s": "1s"}
-_SETS: Final = {Kind.NODES: "nodes", Kind.PODS: "pods"}
 
 
 def spec_of(name: str) -> tuple[FieldSpec | None, bool]:
@@ -84,8 +83,8 @@ def make_read(
     if wrong is not None:
         message, help_ = wrong
         raise typer.refuse("P202", message, span, *([help_] if help_ else []))
-    if spec.type.kind in _SETS:
-        message = f"`{spec.name}` is a set of {_SETS[spec.type.kind]}, not a value"
+    if spec.type.kind in (Kind.NODES, Kind.PODS):
+        message = f"`{spec.name}` is {spec.type}, not a value"
         raise typer.refuse("P201", message, span, f"write  count({spec.name})")
     level, name = Level.IT if of_its_node else spec.level, spec.name
     effect = _EFFECT.search(key) if isinstance(key, str) else None
@@ -148,13 +147,12 @@ def name_resource(scope: Scope, key: str, span: Span, *, of_node: bool = False) 
     """Warns of a resource that the API server lets no pod ask for; a node has `pods`, too."""
     if key in _NATIVE or key.startswith(_OPEN) or (of_node and key == "pods") or "/" in key:
         return
-    scope.warn(
-        "P210",
-        f"no pod can ask for a resource called `{key}`",
-        span,
-        f"without a domain there are {', '.join(_NATIVE)} and hugepages-SIZE; others have one,"
-        ' in quotes: "nvidia.com/gpu"',
-    )
+    message = f"no pod can ask for a resource called `{key}`"
+    meant = AMOUNT_WORDS.get(key.removeprefix("requests.").lower())
+    if meant in _NATIVE:
+        raise scope.refuse("P210", message, span, fix=meant)
+    help_ = f"without a domain there are {', '.join(_NATIVE)} and hugepages-SIZE; others have one"
+    scope.warn("P210", message, span, f'{help_}, in quotes: "nvidia.com/gpu"')
 
 
 _MAX_LISTED: Final = 9
@@ -212,27 +210,28 @@ def _listed(name: str) -> tuple[str, ...]:
             return ("there is " + ", ".join(f"`{one}`" for one in inner),)
     owner = name.partition(".")[0]
     if f"{owner}.label" in FIELDS:
-        return (f"what Kubernetes does not know stands in a label:  {owner}.label[KEY]",)
+        return (f"what has no field may stand in a label:  {owner}.label[KEY]",)
     return ("fields start with pod, node, namespace, cluster, time, it or zone",)
 
 
 def no_name(scope: Typer, node: s.Name) -> Refused:
     """Refuses a name that nothing has."""
-    message = f"no metric, let or field is called `{node.name}`"
-    close = closest(node.name, scope.names()) if node.name not in scope.params else None
+    name = node.name
+    message = f"no metric, let or field is called `{name}`"
+    close = closest(name, scope.names()) if name not in scope.params else None
     if close is not None:
         bundled = close in CATALOGUE and close not in scope.metrics
         more = f" (bundled metric: {CATALOGUE[close].doc})" if bundled else ""
         return scope.refuse("P102", message, node, f"did you mean `{close}`?{more}", fix=close)
-    better = _meant(scope, node.name, in_pods=scope.place.pods)
+    better = _meant(scope, name, in_pods=scope.place.pods)
     if better is not None:
         return _refused(scope, "P102", message, (node.span, node.span), better)
     # A text would be the same for all, and all be of one group.
-    other = f"label, write  pod.label[{node.name}]"
-    other = other if scope.place.groups else f'text, write  "{node.name}"'
-    help_ = f"declare it:  let {node.name} = EXPRESSION   or, if it is a {other}"
-    series = f'a series of Prometheus is  metric {node.name} = promql "{node.name}" by instance'
-    return scope.refuse("P102", message, node, series if "_" in node.name else help_)
+    other = f"label, write  pod.label[{name}]"
+    other = other if scope.place.groups else f'text, write  "{name}"'
+    help_ = f"declare it:  let {name} = EXPRESSION   or, if it is a {other}"
+    series = f'a series of Prometheus is  metric {name} = promql "{name}" by instance'
+    return scope.refuse("P102", message, node, series if "_" in name else help_)
 
 
 def _meant(scope: Scope, name: str, *, in_pods: bool) -> Spelling | None:

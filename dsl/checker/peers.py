@@ -43,14 +43,6 @@ def domain(typer: Typer, node: s.Expr) -> str:
     return name
 
 
-def call(typer: Typer, node: s.Call) -> ir.Expr:
-    """Returns what `peers(T)` means."""
-    if len(node.args) != 1:
-        message = "`peers` takes one topology"
-        raise typer.refuse("P209", message, node, "write  peers(zone)")
-    return count(domain(typer, node.args[0]), None, node.span)
-
-
 def count(over: str, by: tuple[ir.Expr, ir.Expr] | None, span: Span) -> ir.Expr:
     """Returns the number of peers in the node's domain.
 

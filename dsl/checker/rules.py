@@ -21,6 +21,8 @@ from dsl.reads import Reads
 from dsl.types import DURATION, NUMBER, PLAIN, SECONDS, Kind, Level
 
 MAX_WEIGHT: Final = 1_000_000.0
+#: No pod waits longer on its node, whatever a policy says.
+MOST_SECONDS: Final = 24 * 3600.0
 _STATUS: Final = {"unschedulable": "Unschedulable", "unresolvable": "UnschedulableAndUnresolvable"}
 _FULL: Final = 100.0
 
@@ -113,8 +115,10 @@ class Rules(Typer, kw_only=True):
                 one
             )
         if closed and too_long(self, *self.guards, left):
-            pod = [_or_longer(self, one) for one in pod]
-            node = [_or_longer(self, one) for one in node]
+            pod, node = (
+                [_joined("or", (one, *too_long(self, one))) for one in parts]
+                for parts in (pod, node)
+            )
         elif not self.guards and not node:
             # As it is written, so that an explanation has a text for the whole.
             return left, None
@@ -184,7 +188,11 @@ class Rules(Typer, kw_only=True):
     def duration(self, node: s.Expr, what: str) -> ir.Expr:
         """Reads a duration of a clause, which may be an expression: `5m`, but no bare number."""
         if isinstance(node, s.Number | s.Word):
-            return constant(node.span, read_seconds(self, node, what), DURATION)
+            seconds = read_seconds(self, node, what)
+            if what == "wait" and seconds > MOST_SECONDS:
+                help_ = "in a gate it may:  gate: CONDITION"
+                self.warn("P317", "no pod waits longer than a day", node, help_)
+            return constant(node.span, seconds, DURATION)
         typed = self.expression(node)
         if isinstance(typed, Flex) and typed.sort == "milli":
             typed = settle(self, typed, SECONDS)
@@ -309,10 +317,6 @@ def _preference(rules: Rules, node: s.Rule, parts: Parts) -> tuple[ir.Expr, str,
 
 
 # ---- conditions put together
-
-
-def _or_longer(typer: Typer, part: ir.Expr) -> ir.Expr:
-    return _joined("or", (part, *too_long(typer, part)))
 
 
 def unless(longer: tuple[ir.Compare, ...], test: ir.Expr) -> ir.Expr:

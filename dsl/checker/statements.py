@@ -16,7 +16,7 @@ from dsl.checker.typer import Place
 from dsl.making import arith, compare, constant, func, logical, made, read
 from dsl.schema import FIELDS, request_unit
 from dsl.source import Span
-from dsl.types import NUMBER, TEXT, TIME, Kind, Level
+from dsl.types import BOOL, NUMBER, TEXT, TIME, Kind, Level
 
 _SCORES: Final = frozenset(name for name in FIELDS if name.startswith("score"))
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -24,7 +24,6 @@ _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 #: A value as messages have it.
 _HOLE: Final = re.compile(r"\{(([a-z_.]+)(\[[^]]+\])?)\}")
 _PROTECTED: Final = ("kubernetes.io", "k8s.io")
-_DIRECTIONS: Final = {"ascending": "asc", "descending": "desc", "listed": "listed"}
 
 
 # ---- spread
@@ -83,7 +82,7 @@ def sort(rules: Rules, _node: s.Special, _left: ir.Expr | None, parts: Parts) ->
                 help_ = "sort by fields of the pod:  pod.priority desc, pod.queued_at"
                 raise rules.refuse("P202", message, one, help_)
     first, written = part.values[0], rules.text(part.values[0])
-    if first.direction == "ascending" and written == "pod.priority":
+    if first.direction == "asc" and written == "pod.priority":
         message, fix = "this puts the pods of the lowest priority first", "pod.priority desc"
         help_ = f"write  {fix}   or, if that is meant,  pod.priority asc"
         rules.warn("P224", message, first, help_, fix=fix)
@@ -98,8 +97,13 @@ def keys(rules: Rules, part: s.Clause | None) -> tuple[ir.SortKey, ...]:
 def _key(rules: Rules, node: s.Key) -> ir.SortKey:
     typed = rules.expression(node.value)
     value = rules.want(typed, "single value", "an order")
+    text = rules.text(node.value)
+    inner = value.operand if isinstance(value, ir.Not) else None
+    negative = isinstance(value, ir.Missing) or (inner and not isinstance(inner, ir.Missing))
+    if value.type == BOOL and not negative and rules.text(node) == text:
+        help_ = f"write  {text} desc   or, if that is meant,  {text} asc"
+        rules.warn("P224", "`no` comes before `yes`", node, help_, fix=f"{text} desc")
     if node.direction != "listed" and value.type == TEXT and getattr(value, "key", None):
-        text = rules.text(value)
         help_ = f"write  number({text})   or  {text} [FIRST, SECOND]"
         rules.warn("P224", "as texts `10` comes before `9`", node.value, help_)
     items: list[str | float] = []
@@ -111,7 +115,7 @@ def _key(rules: Rules, node: s.Key) -> ir.SortKey:
         items.append(found.value)
     return ir.SortKey(
         value=value,
-        direction=_DIRECTIONS[node.direction],
+        direction=node.direction,
         items=tuple(items),  # type: ignore[arg-type]  # all of one kind, that of the value
     )
 

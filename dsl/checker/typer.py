@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker.literals import settle
+from dsl.checker.literals import read_value, settle
 from dsl.checker.scope import Flex, LetEntry, MetricEntry, Refused, Scope, Typed, attempt, describe
 from dsl.diagnostics import Fix
 from dsl.foreign.fields import quoted_key
@@ -36,7 +36,7 @@ _FORMS: Final = {
     ("text", "bytes"): "bytes(quantity({}))",
     ("text", "seconds"): "duration({})",
     ("text", "time"): "time({})",
-    ("text", "condition"): "{} is present",
+    ("text", "condition"): "{0} is present   or   {0} is VALUE",
     ("condition", "number"): "(if {} then 1 else 0)",
     ("condition", "text"): '(if {} then "true" else "false")',
     ("list", "number"): "len({})",
@@ -139,8 +139,8 @@ def _beside(scope: Scope, one: Typed, other: Typed) -> str:
     if want == "condition":
         return inner.lower() if inner.lower() in ("true", "false") else ""
     if want == "time":
-        midnight = "T00:00:00Z" * (_DATE.fullmatch(inner) is not None)
-        return f'time("{inner}{midnight}")'
+        inner += "T00:00:00Z" * (_DATE.fullmatch(inner) is not None)
+        return f'time("{inner}")' * (read_value("time", inner, one.span) is not None)
     return inner if _NUMERAL.fullmatch(inner) else ""
 
 

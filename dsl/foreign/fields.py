@@ -75,7 +75,8 @@ _KEYED: Final = called(
      "toleration": "tolerations toleration", "node_selector": "nodeselector selector",
      "condition": "conditions condition", "taint": "taints taint"}
 )  # fmt: skip
-_AMOUNTS: Final = called(
+#: Of resources.
+AMOUNT_WORDS: Final = called(
     {"cpu": "cpu cpus cores", "memory": "memory mem ram", "gpu": "gpu gpus",
      "storage": "storage ephemeralstorage disk"}
 )  # fmt: skip
@@ -94,7 +95,8 @@ _CONCEPTS: Final = {
 now - pod.created  pod.age
 now - node.created  node.age node.uptime
 now - it.created  it.age
-pod.owner.kind  pod.kind pod.ownerreferences.kind
+pod.owner.kind  pod.kind pod.ownerkind pod.ownerreferences.kind
+pod.owner.name  pod.ownername pod.ownerreferences.name
 pod.workload  pod.deployment pod.statefulset pod.controller deployment.name workload.name
 pod.label[app]  pod.app
 it.label[app]  it.app
@@ -193,7 +195,7 @@ def _amount(owner: str, rest: Sequence[str], key: str | None) -> Spelling | None
     words = [plain(one) for one in rest if plain(one) not in ("resource", "resources")]
     if key is not None:
         words.append(plain(key))
-    kinds = [_AMOUNTS[one] for one in words if one in _AMOUNTS]
+    kinds = [AMOUNT_WORDS[one] for one in words if one in AMOUNT_WORDS]
     parts = [one for one in words if one in _PARTS or one in ("limits", "limit")]
     if len(kinds) != 1 or len(kinds) + len(parts) != len(words):
         return None
@@ -227,8 +229,4 @@ _WIRES: Final = {
     if spec.wire
     for wire in (spec.wire, spec.wire.rpartition(".")[2])
 }
-_FLAT: Final = {one.replace("_", "").lower(): one for one in FIELDS} | {
-    one.replace("_", "").replace(".", "").replace("pod", "pod.", 1).lower(): one
-    for one in FIELDS
-    if one.startswith("pod.owner.")
-}
+_FLAT: Final = {one.replace("_", ""): one for one in FIELDS}

@@ -14,14 +14,15 @@ from functools import cache
 from typing import Final
 
 from dsl.foreign.matcher import Matcher, Row
+from dsl.syntax import HEADS, KEYED
 
 _SETS: Final = {
-    "keyed": "label|annotation|taint|toleration|condition|node_selector|resource"
-    "|request|limit|min|max|min_resources|image_size",
-    "head": "node|test|running|finished|pending|namespace|workload|group|quota|pdb|now",
+    "keyed": "|".join(KEYED),
+    "head": "|".join(HEADS),
     "labels": "label|labels|annotation|annotations",
     "clauses": "by|every|stale|default|unit|END",
     "behind": "message|status|weight|missing|normalize|END",
+    "domain": "node.zone|pod.zone|node.region|node.rack",
     "op": "==|!=|<|>|<=|>=",
     "query": 'a query of Prometheus stands in a metric:  metric NAME = promql "QUERY" by node',
     "param": "texts are not put in from outside: declare  param NAME: string = VALUE",
@@ -85,6 +86,7 @@ P018: what stands in another place
   if X @A else B  if X then A else B  `then` is missing in front of this
   -> >> least|most A  ?  a tier is a condition; what has the least is asked by `prefer:`  [first]
   @ least|most A or|and least|most B  ?  each of them is a line of its own  [prefer avoid]
+  >> over W @,|and W2  ?over W  each topology has a line of its own  [spread]
   wait >> until  ?  how long is said first:~~wait 10m until CONDITION  [permit]
   then A << END  then A else 0  an `else` is needed  [score]
   A @if|where X << END  if X then A else 0  the condition stands in front  [score]
@@ -92,6 +94,7 @@ P018: what stands in another place
   : >> Y @if|when|for|where X << %behind  X -> Y  %front  [sided]
   @ R >> P  of P  no `of` stands in front of `{}`
 P019: labels
+  @ P >=|>|<=|< E  version(P) {2} version("E")  `version` compares versions
   @ O K =|==|!= O2 [ K2 ]  {O.one}[K] {3.equal} {O2.one}[K2]  a label test compares with a word
   @ O K =|==|!= O2 K2  {O.one}[K] {3.equal} {O2.one}[K2]  a label test compares with a word
   @ O K << V  {O.one}[K]  here the value of a label is needed
@@ -110,6 +113,7 @@ P019: labels
   ( A where >> %labels K  it.{4.one} K  whose label this is stands in front
   label|labels K = A  ?node.label K = A  whose label this is stands in front
 P020: lists and ranges
+  like K | K2  matches "K|K2"  one of several is asked by `matches`
   in >> L  [L]  a list stands in brackets
   @ is L  in [L]  one of a list is asked by `in`
   @ is not L  not in [L]  one of a list is asked by `in`
@@ -132,6 +136,7 @@ P021: queries of Prometheus
   @ W { W2 =|=~|!=|!~ X }  ?  %query  [rules]
   @ W offset|on|ignoring|group_left|group_right X  ?  %query  [rules]
 P022: words that are one of a few
+  mode : >> canary 1 << END  ?canary 1%  of 100 pods one is `1%`, and all are `enforce`  [mode]
   mode : >> canary N << END  canary {N.share}%  a canary is a share of the pods  [mode]
   mode : >> canary  ?  say of how many pods:~~canary 5%  [mode]
   str|text|word|label  string  there is no type `{}`  [param]
@@ -139,7 +144,9 @@ P022: words that are one of a few
   boolean|flag  bool  there is no type `{}`  [param]
   list of strings|texts|words  list of string  a list has one type  [param]
   linear|min_max  minmax  there is no scale `{}`
-  over >> node.zone|pod.zone|node.region|node.name  {2.tail}  `{}` is no topology  [spread]
+  over|within >> node.name|node.hostname  node  `{}` is no topology  [spread gang]
+  over|within >> %domain  {2.tail}  `{}` is no topology  [spread gang]
+  over|within >> node.label [ X ]  {X.quote}  the key of a label stands in quotes  [spread gang]
 P017: quotes that are missing, or too much
   like >> K  {K.quote}  `{}` needs quotes
   test : >> Z  {Z.quote}  what a test says stands in quotes  [test]
@@ -160,6 +167,10 @@ P007: numbers
   #Mi|MiB|mib|MB|mb|mi|Mb  {N}Mi
   #Ki|KiB|kib|KB|kb|ki|Kb  {N}Ki
   #Ti|TiB|tib|TB|tb|ti|Tb  {N}Ti
+  #mbit / s  ({N}e6/8)  8 bits are a byte
+  #gbit / s  ({N}e9/8)  8 bits are a byte
+  #mbit|mbps  ({N}e6/8)  8 bits are a byte
+  #gbit|gbps  ({N}e9/8)  8 bits are a byte
   #cores|core|c|vcpu|vcpus|cpus|cpu|u|f  N
   #m|min|mins|minute|minutes  {N}min
   #s|sec|secs|second|seconds  {N}s

@@ -6,7 +6,7 @@ for what may stand between:
     A B C D  a value, with its brackets      P  a path of a pod, a node ...    O  its labels
     N  a number      R  a percentage         T  a quoted text                  Q  any run of letters
     K  a word of letters, digits and -./     J  one with a dot or a slash         V  a word operator
-    W  a word
+    W  a word        E  a version
     L  values with commas, two or more       M  the same, or one               S  a statement's word
     X  anything, its brackets closed         Y  the same, no text at first     #x  a number of x
     Z  the rest of the line, from a word
@@ -22,26 +22,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
-_QUOTED: Final = r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\''
+from dsl.schema import ROOTS
+from dsl.source import QUOTED
+
 _NAME: Final = r"\$?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 _TOKEN: Final = re.compile(
-    rf"{_QUOTED}|(?P<comment>#[^\n]*)|{_NAME}|\d\w*(?:\.\d+\w*)?%?"
+    rf"{QUOTED}|(?P<comment>#[^\n]*)|{_NAME}|\d\w*(?:\.\d+\w*)?%?"
     r"|->>|==>|-->|\.\.\.|===|!==|:=|\+=|\*\*|//|/\*|\*/|--|&&|\|\||[=!<>]=|=[>~]|!~|<>|->|<-|\.\."
     r"|\S"
-)
-_OWNERS: Final = frozenset(
-    {"pod", "node", "it", "namespace", "workload", "cluster", "group", "quota", "zone", "region"}
 )
 #: Letters for what has a form of its own, whole tokens of it.
 _LETTERS: Final = {
     "N": re.compile(r"\d+(?:\.\d+)?"),
     "R": re.compile(r"\d+(?:\.\d+)?%"),
-    "T": re.compile(_QUOTED),
+    "T": re.compile(QUOTED),
     "V": re.compile(r"(?i)is|contains|starts|ends|like|matches"),
     "O": re.compile(r"(?:pod|node|workload|it|(?:it\.)?namespace)\.(?:label|annotation|taint)s?"),
     "W": re.compile(_NAME),
     "K": re.compile(r"[A-Za-z0-9$_](?:[\w./-]*\w)?"),
     "Q": re.compile(r"(?!->)[\w.-](?:[^\s\"'()\[\],#*%|{}$=]*[^\s\"'()\[\],#*%|{}$=;:])?"),
+    "E": re.compile(r"v\d[\w.-]*\w|\d+\.\d+\.\d[\w.-]*"),
     "J": re.compile(r"[\w-]+[./][\w./-]*\w"),
 }
 _COUNTED: Final = re.compile(r"(\d[\d_]*(?:\.\d+)?)([A-Za-z]*)\Z")
@@ -280,7 +280,7 @@ class _Matching(NamedTuple):
         match letter:
             case "P":
                 owner, dot, _ = self.tokens[i].text.partition(".")
-                return self.value(i) if dot and owner in _OWNERS else None
+                return self.value(i) if dot and owner in ROOTS else None
             case "L" | "M":
                 return self.several(i, at_least=2 if letter == "L" else 1)
             case "Z":

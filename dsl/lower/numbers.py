@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dsl import functions
 from dsl.lower.frame import Group, Value
-from dsl.types import MISSING
+from dsl.types import EXACT, MISSING
 
 #: Combinations that are numbered before those that are there are counted.
 _MOST: Final = 2**40
@@ -116,7 +116,7 @@ def combinations(
 def whole_and_small(column: Column) -> bool:
     """Whether plain float sums of a column are exact in any order."""
     size = np.add.reduce(np.abs(column))
-    return bool(size < functions.EXACT) and bool((np.trunc(column) == column).all())
+    return bool(size < EXACT) and bool((np.trunc(column) == column).all())
 
 
 def present(column: NDArray[Any]) -> NDArray[np.bool_]:

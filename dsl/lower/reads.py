@@ -1,7 +1,7 @@
 """Reads of fields, metrics and lists as closures over a frame."""
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from dsl import ir
 from dsl.lower import pods, texts
 from dsl.lower.frame import Frame, Run, Value, once
 from dsl.schema import AMOUNTS, FIELDS, request_unit
-from dsl.types import MISSING, Kind, Level, scale_of
+from dsl.types import MISSING, READERS, Kind, Level, scale_of
 from dsl.world import Dictionary
 
 #: Domains of an expression: rows of nodes, pods on those rows, all pods, groups of all pods.
@@ -41,10 +41,7 @@ def frame_count(domain: str) -> Callable[[Frame], int]:
 def _column(frame: Frame, field: str, key: str | None, kind: Kind) -> Value:
     """Returns the whole column of a field of nodes or of `it`."""
     owner = "pod" if field.startswith("it.") else "node"
-    return getattr(frame.world, f"{owner}_{_READERS.get(kind, 'number')}")(field, key)
-
-
-_READERS: Final = {Kind.TEXT: "text", Kind.BOOL: "flag"}
+    return getattr(frame.world, f"{owner}_{READERS.get(kind, 'number')}")(field, key)
 
 
 def _pods_of(frame: Frame, domain: str) -> Value:
@@ -72,7 +69,7 @@ def pod_read(field: str, key: str | None, kind: Kind) -> Run:
     """Returns the read of a field of the pod to place."""
     if kind is Kind.LIST:
         return lambda frame: frame.subject.texts(field)
-    reader = _READERS.get(kind, "number")
+    reader = READERS.get(kind, "number")
     return lambda frame: getattr(frame.subject, reader)(field, key)
 
 

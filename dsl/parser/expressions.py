@@ -163,13 +163,10 @@ class _Expressions:
     def quoted(self, token: Raw) -> str:
         """Returns the text between quotes, its escapes read."""
         raw = str(token)
-        if raw.startswith('"""'):
-            inner, shift = raw[3:-3], 3
-        elif raw.startswith("'"):
+        if raw.startswith("'"):
             return raw[1:-1]
-        else:
-            inner, shift = raw[1:-1], 1
-        start = self.span(token).start + shift
+        mark = 3 if raw.startswith('"""') else 1
+        inner, start = raw[mark:-mark], self.span(token).start + mark
         return _ESCAPE.sub(lambda found: self._escape(found.group(), start + found.start()), inner)
 
     def _escape(self, escape: str, at: int) -> str:

@@ -14,14 +14,13 @@ from dsl.source import (
     MAX_STATEMENTS,
     MAX_TOKENS,
     MAX_TOKENS_OF_STATEMENT,
+    QUOTED,
     SourceFile,
     Span,
     blanked,
 )
 
-_TOKEN: Final = re.compile(
-    r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\w.]+|[^\w\s]'
-)
+_TOKEN: Final = re.compile(rf"{QUOTED}|#[^\n]*|[\w.]+|[^\w\s]")
 
 
 def cut(source: SourceFile) -> tuple[list[Span], list[Diagnostic]]:

@@ -16,11 +16,12 @@ from dsl.foreign.forms import known_forms
 from dsl.foreign.matcher import Match
 from dsl.nearest import closest, edit_distance
 from dsl.parser.automaton import Automaton, Place, Stop
-from dsl.parser.statements import DECLARATIONS, HEADS, STATEMENTS, known_word
+from dsl.parser.statements import DECLARATIONS, STATEMENTS, known_word
 from dsl.parser.told import Refusal, closed, told
+from dsl.syntax import HEADS
 
 #: Signs that may be too much.
-_SPARE: Final = {",": "P023", ";": "P023", ":": "P023", "=": "P023", ")": "P002", "]": "P002"}
+_SPARE: Final = {**dict.fromkeys(",;:=", "P023"), **dict.fromkeys(")]", "P002")}
 #: What is said of a row that says nothing itself.
 _SAYS: Final = {
     "P004": "there is no statement `{}`",

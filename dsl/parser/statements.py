@@ -1,7 +1,6 @@
 """The words that statements start with, what they look like, and which word is meant by another."""
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
 from dsl.nearest import closest
@@ -14,25 +13,8 @@ STATEMENTS: Final = (
     "quota", *SHORT_POINTS,
 )  # fmt: skip
 DECLARATIONS: Final = ("let", "param", "metric", "use")
-#: What lines of a test file start with, and what needs no name.
-HEADS: Final = (
-    "use", "now", "node", "running", "finished", "pending", "namespace", "workload", "group",
-    "quota", "pdb", "metric", "test",
-)  # fmt: skip
+#: What needs no name in a test file.
 UNNAMED: Final = ("pod", "pending")
-#: What a statement looks like, shown where nothing better is known.
-SHAPES: Final[Mapping[str, str]] = {
-    "permit": "permit: CONDITION -> allow   or   -> reject   or   -> wait 60s until CONDITION",
-    "bind": "bind: CONDITION -> with BINDER   or   -> default   or   -> dry run",
-    "preempt": "preempt: CONDITION -> victims where it.priority < pod.priority   or   -> never",
-    "spread": "spread: over zone   or   spread: over zone skew 1 hard",
-    "gang": "gang: by pod.label[KEY] min 3 wait 60s",
-    "quota": "quota: by pod.namespace max cpu 20, memory 64Gi",
-    "sort": "sort: pod.priority desc, pod.queued_at",
-    "metric": 'metric NAME = promql "QUERY" by instance every 15s stale 2m',
-    "param": 'param NAME: string = VALUE "what it is for"',
-    "filter": "filter: pod.label KEY=VALUE -> node.label KEY=VALUE",
-}
 #: Words close to those of statements that mean something else.
 _OTHER: Final = frozenset(
     {"kind", "spec", "name", "node", "nodes", "pod", "time", "not", "set", "status", "it", "any",

@@ -11,8 +11,9 @@ from msgspec import Struct
 
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.parser.automaton import Place
-from dsl.parser.statements import DECLARATIONS, HEADS, SHAPES, is_statement
+from dsl.parser.statements import DECLARATIONS, is_statement
 from dsl.source import QUOTED_OR_COMMENT, SourceFile, Span
+from dsl.syntax import HEADS, SHORT_POINTS
 
 _CLASSES: Final = {
     "_ARROW": "`->`", "RELOP": "a comparison", "STRING": "a quoted text", "WORD": "a word",
@@ -23,7 +24,7 @@ _CLASSES: Final = {
 _CLOSED: Final = frozenset({"MODE", "TYPE", "NORM", "STATUS_CODE"})
 _OPEN: Final = frozenset({"WORD", "NAME", "QUANT"})
 _OPERATORS: Final = frozenset({"PLUS", "MINUS", "STAR", "SLASH"})
-_MAX_SHOWN: Final = 6
+_MAX_SHOWN: Final = 8
 _LAST_WORD: Final = re.compile(r"(->|[<>=!]=|[A-Za-z_$][\w./-]*|\d[\w.%]*|\S)\Z")
 #: Characters in front of the end, of which the last word is shown.
 _LOOKED_AT: Final = 256
@@ -116,11 +117,12 @@ def told(place: Place) -> Refusal:
     head = _head(place)
     if head is not None:
         return head
-    wants, shape = _wants(place), SHAPES.get(place.keyword)
+    wants = _wants(place)
     verb = "is needed" if place.at_end else "fits here"
     helps: tuple[str, ...] = (f"{wants} {verb}",) if wants else ()
-    if shape and not wants:
-        helps = (f"write for example  {shape}",)
+    if place.keyword and not (wants or place.of_test):
+        word = SHORT_POINTS.get(place.keyword, place.keyword)
+        helps = (f"`berth explain {word}` shows how it is written",)
     if place.at_end:
         last = _LAST_WORD.search(place.before[-_LOOKED_AT:])
         word = last.group() if last else ""

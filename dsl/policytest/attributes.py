@@ -11,11 +11,6 @@ from dsl.quantities import parse_duration, parse_quantity, parse_time
 from dsl.schema import FIELDS, QOS
 from dsl.types import is_missing
 
-#: Attributes written NAME KEY=VALUE.
-KEYED: Final = (
-    "label", "annotation", "request", "limit", "resource", "taint", "toleration", "condition",
-    "node_selector", "min", "max", "min_resources", "image_size",
-)  # fmt: skip
 DEFAULT_NOW: Final = "2025-03-01T10:00:00Z"
 NOW: Final = parse_time(DEFAULT_NOW)
 MAX_PODS: Final = 10_000

@@ -182,7 +182,7 @@ class _Reader:
         self.given.append(m.Given(thing.kind, name, key, attr.name.span))
         if name == "metric" and attr.key is not None:
             thing.metrics[key] = self._sample(attr.value, attr.age)
-        elif name in w.KEYED:
+        elif name in s.KEYED:
             if attr.key is None or (key.startswith((".", "-")) and isinstance(attr.key, s.Word)):
                 message, help_ = f"`{name}` takes a key and a value", f"write  {name} KEY=VALUE"
                 raise self._refuse(message, (attr.key or attr.value).span, help_)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from engine.cycle import conclude
 from engine.explain.misses import Miss, Misses, misses, stopped
+from engine.explain.rules import policies_of
 from engine.explain.scores import Ranking, Scored, ranking
 from engine.framework.decision import Decision
 from engine.framework.runtime import Framework, PluginError, Unfit
@@ -21,7 +22,8 @@ _DIGITS: Final = 6
 class Explanation:
     """A decision taken apart. `gate` is why the pod is not even tried, `ended` why no node was.
 
-    `misses` is None where it ended before the nodes, or a plugin failed.
+    `misses` is None where it ended before the nodes, or a plugin failed. `versions` are those of
+    the policies that say which they are, by name.
     """
 
     decision: Decision
@@ -30,6 +32,7 @@ class Explanation:
     misses: Misses | None
     gate: str = ""
     ended: Miss | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def pod(self) -> PodInfo:
@@ -45,6 +48,8 @@ def explain(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Explanati
     """Decides about the pod, and takes that apart. The snapshot has to be the newest."""
     decision = conclude(pod, snapshot, framework)
     found = Explanation(decision, framework.profile.scheduler_name, Ranking(), None)
+    plans = [one.plan for one in policies_of(framework)]
+    found = replace(found, versions={one.name: one.version for one in plans if one.version})
     try:
         gate = framework.pre_enqueue(pod, snapshot)
         if not gate.ok:

@@ -24,8 +24,9 @@ _VALUES: Final = 12
 def lines_of(told: Explanation, most: int, also: Sequence[str] = ()) -> Iterator[str]:
     """What is said of a pod; `also` are nodes that somebody asks about, `most` of others."""
     decision, pod = told.decision, told.pod
-    by = f"profile {told.profile}" + (f", bundle {decision.bundle}" if decision.bundle else "")
-    yield f"{pod.key}: {decision.node or 'no node'} ({by})"
+    by = [f"profile {told.profile}", *([f"bundle {decision.bundle}"] if decision.bundle else [])]
+    by += [f"{name} {version}" for name, version in told.versions.items()]
+    yield f"{pod.key}: {decision.node or 'no node'} ({', '.join(by)})"
     if told.gate:
         yield f"It is not tried yet, {told.gate}."
     if told.ended is not None:
@@ -170,6 +171,7 @@ def object_of(told: Explanation, most: int, also: Sequence[str] = ()) -> dict[st
         "pod": told.pod.key,
         "profile": told.profile,
         "bundle": decision.bundle,
+        "versions": dict(told.versions),
         "node": decision.node,
         "nodes": decision.evaluated,
         "feasible": told.ranking.feasible,

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from dsl.diagnostics import render
 from dsl.parser import Parser
-from dsl.parser.statements import HEADS
 from dsl.policytest import read_suite
-from dsl.policytest.attributes import ATTRIBUTES, EXPECTATIONS, KEYED
+from dsl.policytest.attributes import ATTRIBUTES, EXPECTATIONS
 from dsl.quantities import parse_time
 from dsl.source import make_source
+from dsl.syntax import HEADS, KEYED
 from engine.policytests.judging import Preempted, Rejection, judge
 from tests.effort import each, examples
 

@@ -10,6 +10,8 @@ from click.testing import CliRunner
 
 from engine.cli import main
 from engine.explain.pods import explain
+from engine.explain.told import lines_of, object_of
+from engine.framework.podinfo import make_pod_info
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import QueueTimes
@@ -337,3 +339,12 @@ def test_a_pod_is_none_of_those_that_wait_beside_it():
     assert told.decision.node == "n1"
     assert told.misses is not None
     assert len(told.misses) == 0
+
+
+def test_policies_that_have_a_version_are_named_with_it():
+    cache, pod = Cache(), make_pod("web")
+    cache.add_node(make_node("n1"))
+    texts = {"a.policy": "version: 1.2.0\nfilter: node.ready\n", "b.policy": "filter: node.ready\n"}
+    told = explain(pod, cache.snapshot(NOW), chain(texts))
+    assert next(lines_of(told, 1)).endswith(", a 1.2.0)")
+    assert object_of(told, 1)["versions"] == {"a": "1.2.0"}
