@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from engine.cli import main
 from engine.explain.pods import explain
 from engine.explain.told import lines_of, object_of
-from engine.framework.podinfo import make_pod_info
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import QueueTimes
