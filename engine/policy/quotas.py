@@ -66,7 +66,6 @@ class Quota:
             BY_NAMESPACE if self._by_namespace else f"{rule.source.name} {rule.id} {rule.text}",
             own if core.minimum or core.maximum else None,
             of_namespaces=any(one.startswith("namespace.") for one in rule.owner_reads or ()),
-            elastic=core.elastic,
         )
 
     def owner(self, snapshot: Snapshot) -> Owner:
@@ -193,7 +192,7 @@ class QuotaPlugin(PolicyPlugin):
             base,
             events=(*base.events, freed, quotas, *self._events_of_owners()),
             class_key=self._class_key,
-            key_version=_promises if self._elastic else base.key_version,
+            key_version=_promises,
             key_moves=base.key_moves or not self._follow,
             pre_filter=self._pre_filter,
             filter=self._filter,
@@ -228,8 +227,6 @@ class QuotaPlugin(PolicyPlugin):
         base = super()._class_key(pod, snapshot)
         owners = tuple([one.owner(snapshot)(pod) for one in self.quotas])
         asked = tuple(sorted(pod.requests.items()))
-        if not self._elastic:
-            return base, owners, asked
         promised = pod.uid if snapshot.nominations.node_of(pod.uid) else ""
         return base, owners, asked, pod.priority, promised
 
