@@ -399,8 +399,8 @@ class Beside(Protocol):
         """
         ...
 
-    def row(self, uid: str) -> int:
-        """The row of a pod of the queue, -1 if it is not there."""
+    def row(self, table: str, uid: str) -> int:
+        """The row of a pod in such a table, -1 if it is not there."""
         ...
 
     def times(self, uid: str) -> QueueTimes | None:
