@@ -154,6 +154,8 @@ async def test_who_is_being_evicted_already_is_not_evicted_twice():
     assert made.cache.nominations.leaving == {"uid-default-a": "n1"}
     answered.set_result("the server is away")
     await settle(made)
+    made.clock.advance(2.0)
+    await settle(made)
     assert made.edge.evictions == ["a", "a"], "it did not go: it is tried again"
     assert made.cache.nominations.leaving == {}
 
