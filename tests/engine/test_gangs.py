@@ -15,10 +15,10 @@ from engine.framework.runtime import Framework
 from engine.objects import PodGroup, SchedulingPodGroup, StorageClass, from_builtins
 from engine.queue import SubQueue
 from engine.simulate.journal import Recorder, replay
-from tests.builders import make_node
+from tests.builders import make_node, pod_object
 from tests.engine.plugins.volumes import builders as volumes
 from tests.engine.policy.builders import chain, policies
-from tests.engine.test_preemption import being_deleted
+from tests.engine.test_preemption import being_deleted, settle
 from tests.engine.test_scheduler import BOUND, GONE, REFUSED, UNKNOWN, World, in_a_loop, until
 
 GANG = "gang: by pod.label[gang] min number(pod.label[size])"
@@ -955,3 +955,28 @@ async def test_the_group_of_kubernetes_itself_is_told_what_has_changed_and_nothi
     comes(2)
     await made.turn()
     assert len(made.edge.patches) == 2
+
+
+@in_a_loop
+async def test_a_member_that_is_left_over_claims_no_node_where_it_cannot_be():
+    made = World({"p.policy": "gang: by pod.label[job] min 2\n"}, nodes=())
+    nodes = made.handlers.nodes
+    nodes.on_add(make_node("n1", cpu="4"))
+    low = [pod_object(name, cpu="2", node="n1") for name in ("x", "y")]
+    for pod in low:
+        made.handlers.pods.on_add(pod)
+    for name in ("a", "b"):
+        made.comes(name, cpu="2", priority=5, labels={"job": "j"})
+    await settle(made)
+    assert sorted(made.edge.evictions) == ["x", "y"]
+    made.comes("c", cpu="2", priority=9, labels={"job": "j"})
+    nodes.on_update(make_node("n1", cpu="4"), make_node("n1", cpu="2"))
+    nodes.on_add(make_node("n2", cpu="2"))
+    for pod in low:
+        made.handlers.pods.on_delete(pod)
+    for _ in range(4):
+        await settle(made)
+        made.clock.advance(3.0)
+    [left] = [name for name in ("a", "b", "c") if made.assigned(name) is None]
+    assert left in ("a", "b")
+    assert made.cache.promised(f"uid-default-{left}") == ""
