@@ -980,3 +980,25 @@ async def test_a_member_that_is_left_over_claims_no_node_where_it_cannot_be():
     [left] = [name for name in ("a", "b", "c") if made.assigned(name) is None]
     assert left in ("a", "b")
     assert made.cache.promised(f"uid-default-{left}") == ""
+
+
+@in_a_loop
+async def test_a_gang_that_lost_a_member_for_good_claims_no_node_any_longer():
+    made = World({"p.policy": "gang: by pod.label[job] min 3\n"}, nodes=())
+    made.handlers.nodes.on_add(make_node("n1", cpu="6"))
+    low = pod_object("low", cpu="6", node="n1")
+    made.handlers.pods.on_add(low)
+    how = {"cpu": "2", "priority": 5, "labels": {"job": "j"}}
+    members = [made.comes(name, **how) for name in ("a", "b", "c")]
+    await settle(made)
+    assert made.edge.evictions == ["low"]
+    assert len(made.cache.nominations) == 3
+    made.clock.advance(20.0)
+    made.handlers.pods.on_delete(members[2])
+    made.handlers.pods.on_delete(low)
+    await settle(made)
+    assert len(made.cache.nominations) == 0
+    assert made.edge.nominations[-2:] == [("b", ""), ("a", "")]
+    made.comes("other", cpu="4")
+    await settle(made)
+    assert made.assigned("other") == ("n1", True)
