@@ -37,7 +37,14 @@ from engine.framework.snapshot import BoolColumn, Cause, QueueTimes, Rows, Snaps
 from engine.framework.status import Code, Status
 from engine.policy import gangs
 from engine.policy.acting import ActingRules, place_of, status_of
-from engine.policy.waking import causes_of, is_of_version, is_still, of_pod_alone, sorted_events
+from engine.policy.waking import (
+    causes_of,
+    is_of_version,
+    is_still,
+    of_pod_alone,
+    read_and_told,
+    sorted_events,
+)
 from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, SnapshotWorld
 
 _R = TypeVar("_R", bound=RuleBase)
@@ -134,6 +141,8 @@ class PolicyPlugin:
         # A column over other nodes' pods (a zone's) changes with rows that are not asked about.
         self._scope = Scope.ROW if all(rule.row_local for rule in plan.filters) else Scope.ALL
         self._causes = causes_of(frozenset().union(*(rule.reads for rule in plan.filters)))
+        more = [read for rule in plan.filters for read in read_and_told(rule) - rule.reads]
+        self._tells_more = not all(read.startswith("pod.") for read in more)
         self._acting = ActingRules(plan, worlds.asked)
         # To such rules a pod that is promised a node is unlike others: it does not see itself.
         self._sees_promises = any(_NOMINATED in rule.reads for rule in (*rules, *plan.prefilters))
@@ -160,7 +169,9 @@ class PolicyPlugin:
             class_key=self._class_key,
             key_version=promises if self._sees_promises else None,
             key_moves=self._key_moves(),
-            told_key=self._told_key if any(rule.told for rule in plan.filters) else None,
+            told_key=self._told_key
+            if self._tells_more or any(rule.told for rule in plan.filters)
+            else None,
             pre_filter=self._pre_filter if decides else None,
             filter=self._filter if decides else None,
             what_if=self._what_if if plan.prefilters else None,
@@ -259,9 +270,10 @@ class PolicyPlugin:
     def _told_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         subject, world = self._worlds.asked(pod, snapshot)
         filters = zip(self.plan.filters, self.ask(pod, snapshot).filters, strict=True)
-        return tuple(
-            [one.told(subject, world) for one, own in filters if own is not None and one.told]
-        )
+        said = [one.told(subject, world) for one, own in filters if own is not None and one.told]
+        # What only the words read may have changed with anything.
+        moment = (world.generation, snapshot.now) if self._tells_more else None
+        return (*said, moment)
 
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Skips when no filter applies to the pod."""
