@@ -214,7 +214,7 @@ node.missing_image_bytes  bytes of_pod  others  \
 bytes of the pod's images that are not on the node; of unknown size: 0
 node.ips.capacity  number? 0..  allocatable,others  pod addresses
 node.ips.free  number? changes  allocatable,pods  pod addresses left
-node.nominated  pods changes  nominations  pods that wait and are promised the node
+node.nominated  pods changes  nominations  other pods that wait and are promised the node
 node.finished  pods changes  finished,time  pods that finished on the node in the last hour
 node.heartbeat  time? unsteady  leases  when the node's Lease was renewed
 node.volumes.attached  number changes unsteady 0..  pods  \

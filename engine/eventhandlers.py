@@ -31,7 +31,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from engine.cache import Cache
-from engine.framework.events import Action, ClusterEvent, Resource, Seen
+from engine.framework.events import EVERYTHING, Action, ClusterEvent, Resource, Seen
 from engine.objects import Identity, Namespace, Node, Pod, Quantity, ResourceList, object_key
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.quantity import parse
@@ -371,6 +371,9 @@ class PodHandler(_Handler):
             else:
                 self.cache.remove_pod(uid)
             self.queue.move(POD_FREED, on_node(pod, node), None)
+            promised = {one.uid for one in self.cache.nominations.on(node)}
+            if promised:  # they may have counted on it, whoever rejects them now
+                self.queue.move(EVERYTHING, only=lambda other: other.uid in promised)
         elif gone and self.cache.withdraw(uid):
             self._nomination_lost(pod)
 

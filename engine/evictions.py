@@ -65,10 +65,10 @@ class Evictions:
         self._cache.evicts(pod.uid, {})
         queued = self.queue.get(pod.uid)
         # Whatever would have woken it meanwhile was held; without an eviction nothing would, nor
-        # others that count on the same victims.
+        # others that count on the same victims. A server that refuses is not asked on end.
         if queued is not None and (not gone or queued.where is SubQueue.GATED):
             waiting = [one.uid for one in self._cache.nominations.on(node)] if not gone else []
-            self.queue.activate(list(dict.fromkeys([pod.uid, *waiting])))
+            self.queue.activate(list(dict.fromkeys([pod.uid, *waiting])), failed=not gone)
 
     async def _evict_one(self, effect: Evict, node: str) -> bool:
         victim = effect.pod

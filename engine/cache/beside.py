@@ -126,7 +126,7 @@ class Beside:
         self._finished = _Table(dictionary)
         # Those that finished, the first to be forgotten first; some may be gone already.
         self._ending: list[tuple[float, str]] = []
-        self._promised: tuple[tuple[int, int], PodTable] | None = None
+        self._promised: tuple[tuple[int, int], _Table] | None = None
         self._left: OrderedDict[tuple[str, str, str], str] = OrderedDict()
 
     def pods(self, table: str) -> PodColumns:
@@ -135,16 +135,11 @@ class Beside:
         Those of the queue are on no node: their `node` is a row all the same, but for pods that
         got a node meanwhile.
         """
-        if table == QUEUE:
-            return self._queued.pods
-        if table == NOMINATED:
-            return self._nominated()
-        self._aligned()
-        return self._finished.pods
+        return self._table(table).pods
 
-    def row(self, uid: str) -> int:
-        """The row of a pod of the queue, -1 if it is not there."""
-        return self._queued.rows.get(uid, _NOWHERE)
+    def row(self, table: str, uid: str) -> int:
+        """The row of a pod of one of these tables, -1 if it is not there."""
+        return self._table(table).rows.get(uid, _NOWHERE)
 
     def times(self, uid: str) -> QueueTimes | None:
         """What the queue knows of a pod; None if it has no such pod."""
@@ -159,14 +154,22 @@ class Beside:
             self._layout = self._nodes.layout
             self._finished.align(self._nodes)
 
-    def _nominated(self) -> PodTable:
+    def _table(self, name: str) -> _Table:
+        if name == QUEUE:
+            return self._queued
+        if name == NOMINATED:
+            return self._nominated()
+        self._aligned()
+        return self._finished
+
+    def _nominated(self) -> _Table:
         """Promises are few and seldom: the table is made anew when one comes or goes."""
         seen = self._nominations.version, self._nodes.layout
         if self._promised is None or self._promised[0] != seen:
-            table = PodTable(self._dictionary)
+            table = _Table(self._dictionary)
             for node, pods in self._nominations.each():
                 for pod in pods:
-                    table.add(pod, self._nodes.row(node))
+                    table.put(pod, node, self._nodes.row(node))
             self._promised = seen, table
         return self._promised[1]
 
@@ -192,7 +195,7 @@ class BesideTable(Beside):
 
     def set_queued(self, pod: PodInfo, times: QueueTimes) -> None:
         """The pod is in the queue, or is being tried."""
-        row, before = self.row(pod.uid), self._times.get(pod.uid)
+        row, before = self._queued.rows.get(pod.uid, _NOWHERE), self._times.get(pod.uid)
         news = row == _NOWHERE or self._queued.pods.pod(row) is not pod
         if news or (TIMES in self.attends and times != before):
             self._touch(pod.uid)

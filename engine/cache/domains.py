@@ -83,7 +83,8 @@ class _Column:
             labels = nodes.node(row).metadata.labels if present[row] else None
             value = (labels or {}).get(self.key)
             domain = -1 if value is None else self.ids.setdefault(value, len(self.ids))
-            self.moves += domain != self.domain[row]
+            # Of Python's numbers, which never overflow in a sum of versions.
+            self.moves += domain != self.domain.item(row)
             self.domain[row] = domain
         self._seen = log.end
 

@@ -23,7 +23,7 @@ from engine.collective.search import cheapest
 from engine.collective.victims import started_at
 from engine.framework.decision import PostFilterResult, Rejections
 from engine.framework.runtime import PluginError, Unfit
-from engine.framework.snapshot import Snapshot
+from engine.framework.snapshot import BoolColumn, Snapshot
 from engine.framework.status import unschedulable
 from engine.gangs.slices import Absent
 from engine.gangs.turn import Turn
@@ -156,7 +156,7 @@ class Rescuers:
             fit = fit[~outside[fit]]
             rejections = framework.rejections(pod, snapshot)
         except Unfit as unfit:
-            return None, framework.ended(unfit, snapshot)
+            return None, _but(framework.ended(unfit, snapshot), outside)
         answer: Chosen | Refused | None = None
         if len(fit):
             node = snapshot.nodes.name(int(fit[known.keys.column[fit].argmax()]))
@@ -166,9 +166,14 @@ class Rescuers:
             if isinstance(answer, Chosen) and answer.node != node:
                 self.placement.give_back(answer, tell_beside=None)
                 answer = None
-        if rejections.left_out is not None:
-            outside[rejections.left_out] = True
-        return answer, replace(rejections, left_out=np.flatnonzero(outside), memo={})
+        return answer, _but(rejections, outside)
+
+
+def _but(rejections: Rejections, outside: BoolColumn) -> Rejections:
+    """The same, and these rows do not come into question."""
+    if rejections.left_out is not None:
+        outside[rejections.left_out] = True
+    return replace(rejections, left_out=np.flatnonzero(outside), memo={})
 
 
 def _cheapest(each: Sequence[Rescue], snapshot: Snapshot) -> Rescue:

@@ -121,7 +121,8 @@ class Gangs:
             self.telling.waits(gang, pod, why)
             # Who is told of a group that is not there is told of it when it comes, too.
             unknown = gang.minimum != gang.minimum
-            self.setbacks.reject(queued, why, frozenset({plugin}), alone=unknown)
+            nominated = None if self._has_enough(turn) else self._claims_nothing(turn, why)
+            self.setbacks.reject(queued, why, frozenset({plugin}), nominated, alone=unknown)
             if not snapshot.now < gang.rests_until:  # what they know of the attempt says more
                 self._tell_others(turn, why)
             return True
@@ -199,6 +200,19 @@ class Gangs:
             why += f"; {_named(held)} held by a gate" if held else ""
             why += f"; {_named(going)} waiting for its victims to be gone" if going else ""
         return None if why is None else f"{why} ({gang.place})"
+
+    def _has_enough(self, turn: Turn) -> bool:
+        """Whether it could start once gates let its members in, and it has rested."""
+        there = {one.pod.uid for one in self.queue.kin(turn.gang.key)} - turn.mates
+        return why_stopped(turn.gang, turn.reserved + len(there), resting=False) is None
+
+    def _claims_nothing(self, turn: Turn, why: str) -> str | None:
+        """Nothing is promised to members that wait for more of them; what the first is told."""
+        first, *others = [self._cache.withdraw(one.pod.uid) for one in turn.members]
+        for queued, broken in zip(turn.members[1:], others, strict=True):
+            if broken:
+                self.setbacks.notices.report(queued.pod, "Unschedulable", why, "")
+        return "" if first else None
 
     def _tell_others(self, turn: Turn, why: str) -> None:
         """Members that wait, too, are told what the one was told whose turn it was.
@@ -471,6 +485,8 @@ class Gangs:
             if uid in chosen:
                 continue
             self._promise_again(turn, queued)
+            if not words and self._cache.promised(uid):
+                self.queue.activate([uid])  # a cycle of its own says whether that stands
             if not self._waits(queued):
                 self.queue.done(uid)
             elif uid in refused and not words:

@@ -101,16 +101,12 @@ class Book:
         name: tells it from all others.
         own: the limits that it gives to every owner itself; None: objects have them.
         of_namespaces: whether `owner` looks at the pod's namespace, not at its name alone.
-        elastic: whether what promised pods will use counts.
     """
 
-    def __init__(
-        self, name: str, own: Limits | None, *, of_namespaces: bool = False, elastic: bool = True
-    ) -> None:
+    def __init__(self, name: str, own: Limits | None, *, of_namespaces: bool = False) -> None:
         self._name = name
         self._own = own
         self._of_namespaces = of_namespaces
-        self._elastic = elastic
         self._objects: tuple[object, int, _Objects] | None = None
 
     def use(
@@ -185,7 +181,7 @@ class Book:
         owner: Owner,
     ) -> tuple[Amounts, Mapping[Key, Amounts]]:
         """What nominated pods will take: of the pod's own quota before it, and of others."""
-        if not len(snapshot.nominations) or not self._elastic:
+        if not len(snapshot.nominations):
             return _NOTHING, {}
         before: dict[str, int] = {}
         others: dict[Key, dict[str, int]] = {}

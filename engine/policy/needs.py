@@ -13,10 +13,10 @@ from typing import Final
 
 import msgspec
 
-from dsl.plan import MetricSpec, Plan, RuleBase
-from dsl.reads import reads_of
+from dsl.plan import MetricSpec, Plan
 from engine.cache.beside import FINISHED, HEARTBEATS, NOMINATED, PREVIOUS, QUEUE, TIMES, VOLUMES
 from engine.policy.findings import rules_of
+from engine.policy.waking import read_and_told
 
 #: Fields by their first words -> what has to be kept for them.
 _ATTENDED: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
@@ -93,7 +93,7 @@ class Needs(msgspec.Struct, frozen=True):
 def needs_of(plans: Iterable[Plan]) -> Needs:
     """What these policies need; those that are off need nothing."""
     in_use = [plan for plan in plans if plan.mode != "off"]
-    reads = {read for plan in in_use for rule in rules_of(plan) for read in _read_by(rule)}
+    reads = {read for plan in in_use for rule in rules_of(plan) for read in read_and_told(rule)}
     specs = [spec for plan in in_use for spec in plan.metrics]
     return Needs(
         attended=frozenset().union(*(_ATTENDED[read] for read in reads & _ATTENDED.keys())),
@@ -104,15 +104,6 @@ def needs_of(plans: Iterable[Plan]) -> Needs:
         if any(plan.gangs or plan.quotas for plan in in_use)  # what they ask of members is not told
         else frozenset(_PARTS[read] for read in reads & _PARTS.keys()),
     )
-
-
-def _read_by(rule: RuleBase) -> frozenset[str]:
-    """What the rule looks at to decide, and for what it says of that."""
-    core = getattr(rule, "core", None)
-    texts = [getattr(core, "message", None)]
-    texts += [action.text for action in getattr(core, "actions", ())]
-    parts = (part for text in texts if text is not None for part in text.parts)
-    return rule.reads | reads_of(*(part for part in parts if not isinstance(part, str))).fields
 
 
 def field_of(spec: MetricSpec) -> Field:

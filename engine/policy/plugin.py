@@ -37,10 +37,18 @@ from engine.framework.status import Code, Status
 from engine.pods.podinfo import PodInfo
 from engine.policy import gangs
 from engine.policy.acting import ActingRules, place_of, status_of
-from engine.policy.waking import causes_of, is_of_version, is_still, of_pod_alone, sorted_events
+from engine.policy.waking import (
+    causes_of,
+    is_of_version,
+    is_still,
+    of_pod_alone,
+    read_and_told,
+    sorted_events,
+)
 from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, SnapshotWorld
 
 _R = TypeVar("_R", bound=RuleBase)
+_NOMINATED: Final = "node.nominated"
 _MINUTE: Final = 60.0
 #: A moment after a comparison turns; what is computed of it may be off in the last digit.
 _PAST: Final = 0.001
@@ -101,6 +109,16 @@ def applying(rules: Sequence[_R], parts: Sequence[Parts | None]) -> list[tuple[_
     return [(rule, own) for rule, own in zip(rules, parts, strict=True) if own is not None]
 
 
+def promises(snapshot: Snapshot) -> int:
+    """Changes as `own_promise` does, of any pod."""
+    return snapshot.nominations.version
+
+
+def own_promise(pod: PodInfo, snapshot: Snapshot) -> str:
+    """What tells a pod that is promised a node from others of its class; empty for all others."""
+    return pod.uid if snapshot.nominations.node_of(pod.uid) else ""
+
+
 class PolicyPlugin:
     """One policy, at every extension point that it has rules for."""
 
@@ -123,7 +141,11 @@ class PolicyPlugin:
         # A column over other nodes' pods (a zone's) changes with rows that are not asked about.
         self._scope = Scope.ROW if all(rule.row_local for rule in plan.filters) else Scope.ALL
         self._causes = causes_of(frozenset().union(*(rule.reads for rule in plan.filters)))
+        more = [read for rule in plan.filters for read in read_and_told(rule) - rule.reads]
+        self._tells_more = not all(read.startswith("pod.") for read in more)
         self._acting = ActingRules(plan, worlds.asked)
+        # To such rules a pod that is promised a node is unlike others: it does not see itself.
+        self._sees_promises = any(_NOMINATED in rule.reads for rule in (*rules, *plan.prefilters))
         self._scores_by_version = all(
             is_of_version(read) for rule in plan.scores for read in rule.reads
         )
@@ -145,8 +167,11 @@ class PolicyPlugin:
             kin=self._gangs.kin if plan.gangs else None,
             gang=self._gangs.gang if plan.gangs else None,
             class_key=self._class_key,
+            key_version=promises if self._sees_promises else None,
             key_moves=self._key_moves(),
-            told_key=self._told_key if any(rule.told for rule in plan.filters) else None,
+            told_key=self._told_key
+            if self._tells_more or any(rule.told for rule in plan.filters)
+            else None,
             pre_filter=self._pre_filter if decides else None,
             filter=self._filter if decides else None,
             what_if=self._what_if if plan.prefilters else None,
@@ -234,16 +259,21 @@ class PolicyPlugin:
         asked = self.ask(pod, snapshot)
         if asked.is_silent:
             return SILENT
+        own = self._own_promise(pod, snapshot)
         if not self.plan.prefilters:
-            return asked.filters, asked.scores
-        return asked.filters, asked.scores, "" if asked.stop is None else asked.stop.rule.id
+            return asked.filters, asked.scores, own
+        return asked.filters, asked.scores, own, "" if asked.stop is None else asked.stop.rule.id
+
+    def _own_promise(self, pod: PodInfo, snapshot: Snapshot) -> str:
+        return own_promise(pod, snapshot) if self._sees_promises else ""
 
     def _told_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         subject, world = self._worlds.asked(pod, snapshot)
         filters = zip(self.plan.filters, self.ask(pod, snapshot).filters, strict=True)
-        return tuple(
-            [one.told(subject, world) for one, own in filters if own is not None and one.told]
-        )
+        said = [one.told(subject, world) for one, own in filters if own is not None and one.told]
+        # What only the words read may have changed with anything.
+        moment = (world.generation, snapshot.now) if self._tells_more else None
+        return (*said, moment)
 
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Skips when no filter applies to the pod."""
@@ -259,7 +289,7 @@ class PolicyPlugin:
             scope=self._scope,
             causes=self._causes,
             version=self._versioned if by_row else None,
-            shared=None if moves else asked.filters,
+            shared=None if moves else (asked.filters, self._own_promise(pod, snapshot)),
         )
 
     def _what_if(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:

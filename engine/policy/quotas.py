@@ -44,7 +44,7 @@ from engine.objects import Pod
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.policy.accounts import BY_NAMESPACE, Book, Key, Owner, namespace_of
 from engine.policy.acting import place_of
-from engine.policy.plugin import PolicyPlugin, Worlds
+from engine.policy.plugin import PolicyPlugin, Worlds, own_promise, promises
 from engine.policy.waking import events_of_reads
 
 _POD: Final = Resource.ASSIGNED_POD
@@ -66,7 +66,6 @@ class Quota:
             BY_NAMESPACE if self._by_namespace else f"{rule.source.name} {rule.id} {rule.text}",
             own if core.minimum or core.maximum else None,
             of_namespaces=any(one.startswith("namespace.") for one in rule.owner_reads or ()),
-            elastic=core.elastic,
         )
 
     def owner(self, snapshot: Snapshot) -> Owner:
@@ -193,7 +192,7 @@ class QuotaPlugin(PolicyPlugin):
             base,
             events=(*base.events, freed, quotas, *self._events_of_owners()),
             class_key=self._class_key,
-            key_version=_promises if self._elastic else base.key_version,
+            key_version=promises,
             key_moves=base.key_moves or not self._follow,
             pre_filter=self._pre_filter,
             filter=self._filter,
@@ -228,10 +227,7 @@ class QuotaPlugin(PolicyPlugin):
         base = super()._class_key(pod, snapshot)
         owners = tuple([one.owner(snapshot)(pod) for one in self.quotas])
         asked = tuple(sorted(pod.requests.items()))
-        if not self._elastic:
-            return base, owners, asked
-        promised = pod.uid if snapshot.nominations.node_of(pod.uid) else ""
-        return base, owners, asked, pod.priority, promised
+        return base, owners, asked, pod.priority, own_promise(pod, snapshot)
 
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         base = super()._pre_filter(pod, snapshot)
@@ -318,11 +314,6 @@ class QuotaPlugin(PolicyPlugin):
         if before.metadata.annotations == after.metadata.annotations:
             return QueueingHint.SKIP
         return self._hint(pod, before, after, snapshot)
-
-
-def _promises(snapshot: Snapshot) -> int:
-    """A pod that is promised a node is unlike others of its class."""
-    return snapshot.nominations.version
 
 
 def plugin_of(plan: Plan, worlds: Worlds) -> PolicyPlugin:

@@ -8,10 +8,20 @@ from types import MappingProxyType
 from typing import Final
 
 from dsl.plan import RuleBase
+from dsl.reads import reads_of
 from dsl.schema import FIELDS
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.snapshot import Cause
 from engine.policy import gangs
+
+
+def read_and_told(rule: RuleBase) -> frozenset[str]:
+    """What the rule looks at to decide, and for what it says of that."""
+    core = getattr(rule, "core", None)
+    texts = [getattr(core, "message", None)]
+    texts += [action.text for action in getattr(core, "actions", ())]
+    parts = (part for text in texts if text is not None for part in text.parts)
+    return rule.reads | reads_of(*(part for part in parts if not isinstance(part, str))).fields
 
 
 def of_pod_alone(rules: Sequence[RuleBase]) -> bool:

@@ -168,7 +168,8 @@ class SnapshotWorld:
         # What a plan keeps between cycles depends on rows and samples both.
         self.generation = snapshot.generation << _BITS | snapshot.signals.version
         self.asker = ""
-        """The UID of the pod that is asked about: it is not in the queue beside itself."""
+        """The UID of the pod that is asked about: it is not beside itself in the queue, nor among
+        those that a node is promised to."""
         self._of_table = table
         self._set: PodColumns = snapshot.pods if table == _ON_NODES else snapshot.beside.pods(table)
         self._kept = kept
@@ -178,8 +179,7 @@ class SnapshotWorld:
     @property
     def pod_node(self) -> NDArray[np.int32]:
         """See `World.pod_node`."""
-        rows = self._set.node
-        own = self.snapshot.beside.row(self.asker) if self._of_table == _QUEUE else -1
+        rows, own = self._set.node, self._own_row()
         if own >= 0:
             rows = rows.copy()
             rows[own] = -1
@@ -187,7 +187,14 @@ class SnapshotWorld:
 
     def pods_on(self, row: int) -> NDArray[np.intp]:
         """See `World.pods_on`."""
-        return self._set.on(row)
+        rows, own = self._set.on(row), self._own_row()
+        return rows if own < 0 else rows[rows != own]
+
+    def _own_row(self) -> int:
+        """Where the pod is that is asked about, -1: it is not in this table, or on a node."""
+        if self._of_table == _ON_NODES:
+            return -1
+        return self.snapshot.beside.row(self._of_table, self.asker)
 
     def changed_since(self, generation: int, *, samples: bool) -> NDArray[np.intp] | None:
         """See `World.changed_since`."""

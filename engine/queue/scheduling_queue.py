@@ -382,8 +382,11 @@ class SchedulingQueue:
         self._in_flight.record(happening)
         return self._ask_about(happening, waiting) if waiting else 0
 
-    def activate(self, uids: Iterable[str]) -> None:
-        """Makes these pods active now, backoff or not; one in flight comes back after backoff."""
+    def activate(self, uids: Iterable[str], *, failed: bool = False) -> None:
+        """Makes these pods active now, backoff or not; one in flight comes back after backoff.
+
+        With `failed` all back off first, as after an error: what was done for them has failed.
+        """
         for uid in uids:
             queued = self._pods.get(uid)
             if queued is None or queued.where in (SubQueue.ACTIVE, SubQueue.WAITING):
@@ -391,7 +394,10 @@ class SchedulingQueue:
             if queued.where is SubQueue.IN_FLIGHT:
                 self._in_flight.record(Happening(EVERYTHING, uid=uid))
             else:
-                self._move(queued, Wake.AT_ONCE, _ACTIVATED)
+                self._leave(queued)
+                queued.errors += failed
+                wake = Wake.AFTER_BACKOFF if failed else Wake.AT_ONCE
+                self._enter(queued, wake, _ACTIVATED)
 
     def go_behind(self, key: Hashable) -> None:
         """All pods with a key (`Rules.kin`) were tried now, in vain: others come first."""

@@ -18,7 +18,7 @@ from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.plugin import PolicyPlugin, Worlds
 from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.effort import examples
-from tests.engine.policy.builders import chain
+from tests.engine.policy.builders import Samples, chain
 
 POLICIES = (
     "filter: pod.name contains nginx -> node.label test=test\nscore: 100 - bandwidth/max*100\n",
@@ -152,6 +152,26 @@ def test_each_pod_is_told_of_itself(rule, words):
     happenings = [("node", 0, False, "4"), *[("schedule", "redis", "100m")] * 2]
     messages = [one[-2] for one in run(happenings, f"filter: {rule}\n", 1 << 20)]
     assert [words.format(number) in one for number, one in enumerate(messages, 1)] == [True, True]
+
+
+def test_words_that_read_what_the_rule_does_not_are_of_now():
+    words = "{node.cpu.free} free, {bandwidth}, at {now}"
+    rule = f'filter: node.name is nope message "{words}"'
+    framework, cache = chain({"p.policy": f"{rule}\n"}), Cache()
+    samples = Samples(cache).serve(framework)
+    cache.add_node(make_node("n1", cpu="4"))
+
+    def told(now):
+        return decide(
+            make_pod("p", cpu="1"), cache.snapshot(now, samples.view(cache, now)), framework
+        ).message
+
+    assert "4 free, <none>, at 1970-01-01T00:00:05Z" in told(5.0)
+    cache.add_pod(make_pod("other", cpu="1"), "n1")
+    assert "3 free, <none>, " in told(5.0)
+    samples.put("bandwidth", {"n1": 7.0})
+    assert "3 free, 7/s, " in told(5.0)
+    assert "3 free, 7/s, at 1970-01-01T00:00:06Z" in told(6.0)
 
 
 def test_a_row_is_asked_about_as_it_is_whoever_was_asked_meanwhile():

@@ -17,10 +17,10 @@ from engine.objects.storage import StorageClass
 from engine.objects.workloads import PodGroup, SchedulingPodGroup
 from engine.queue import SubQueue
 from engine.simulate.journal import Recorder, replay
-from tests.builders import make_node
+from tests.builders import make_node, pod_object
 from tests.engine.plugins.volumes import builders as volumes
 from tests.engine.policy.builders import chain, policies
-from tests.engine.test_preemption import being_deleted
+from tests.engine.test_preemption import being_deleted, settle
 from tests.engine.test_scheduler import BOUND, GONE, REFUSED, UNKNOWN, World, in_a_loop, until
 
 GANG = "gang: by pod.label[gang] min number(pod.label[size])"
@@ -957,3 +957,50 @@ async def test_the_group_of_kubernetes_itself_is_told_what_has_changed_and_nothi
     comes(2)
     await made.turn()
     assert len(made.edge.patches) == 2
+
+
+@in_a_loop
+async def test_a_member_that_is_left_over_claims_no_node_where_it_cannot_be():
+    made = World({"p.policy": "gang: by pod.label[job] min 2\n"}, nodes=())
+    nodes = made.handlers.nodes
+    nodes.on_add(make_node("n1", cpu="4"))
+    low = [pod_object(name, cpu="2", node="n1") for name in ("x", "y")]
+    for pod in low:
+        made.handlers.pods.on_add(pod)
+    for name in ("a", "b"):
+        made.comes(name, cpu="2", priority=5, labels={"job": "j"})
+    await settle(made)
+    assert sorted(made.edge.evictions) == ["x", "y"]
+    made.comes("c", cpu="2", priority=9, labels={"job": "j"})
+    nodes.on_update(make_node("n1", cpu="4"), make_node("n1", cpu="2"))
+    nodes.on_add(make_node("n2", cpu="2"))
+    for pod in low:
+        made.handlers.pods.on_delete(pod)
+    for _ in range(4):
+        await settle(made)
+        made.clock.advance(3.0)
+    [left] = [name for name in ("a", "b", "c") if made.assigned(name) is None]
+    assert left in ("a", "b")
+    assert made.cache.promised(f"uid-default-{left}") == ""
+
+
+@in_a_loop
+async def test_a_gang_that_lost_a_member_for_good_claims_no_node_any_longer():
+    made = World({"p.policy": "gang: by pod.label[job] min 3\n"}, nodes=())
+    made.handlers.nodes.on_add(make_node("n1", cpu="6"))
+    low = pod_object("low", cpu="6", node="n1")
+    made.handlers.pods.on_add(low)
+    how = {"cpu": "2", "priority": 5, "labels": {"job": "j"}}
+    members = [made.comes(name, **how) for name in ("a", "b", "c")]
+    await settle(made)
+    assert made.edge.evictions == ["low"]
+    assert len(made.cache.nominations) == 3
+    made.clock.advance(20.0)
+    made.handlers.pods.on_delete(members[2])
+    made.handlers.pods.on_delete(low)
+    await settle(made)
+    assert len(made.cache.nominations) == 0
+    assert made.edge.nominations[-2:] == [("b", ""), ("a", "")]
+    made.comes("other", cpu="4")
+    await settle(made)
+    assert made.assigned("other") == ("n1", True)

@@ -9,9 +9,9 @@ from engine.gangs.rescue import MOST_DOMAINS
 from engine.objects import from_builtins
 from engine.objects.workloads import PodDisruptionBudget
 from engine.queue import SubQueue
-from tests.builders import make_node
+from tests.builders import make_node, pod_object
 from tests.engine.test_gangs import GANG, condition, deleted, evicted, gang, member
-from tests.engine.test_preemption import being_deleted
+from tests.engine.test_preemption import being_deleted, settle
 from tests.engine.test_scheduler import World, in_a_loop
 
 ZONE = "topology.kubernetes.io/zone"
@@ -315,3 +315,24 @@ async def test_a_gang_that_may_wait_waits_in_one_domain_and_tries_another_after_
     await made.turn()
     await made.turn()
     assert sorted(binds(made).values()) == [f"{other}{number}" for number in (1, 2, 3)]
+
+
+@in_a_loop
+async def test_members_beyond_a_quota_are_made_room_for_in_one_zone_too():
+    lines = (
+        "gang: by pod.label[job] min 2 within zone",
+        "quota: by pod.namespace max cpu 8",
+        "preempt: victims where it.priority < pod.priority pick victims.sum_priority",
+    )
+    made = World({"p.policy": "\n".join(lines) + "\n"}, nodes=())
+    for number in (1, 2):
+        labels = {ZONE: f"z{number}"}
+        made.handlers.nodes.on_add(make_node(f"n{number}", cpu="4", labels=labels))
+    for name, node, priority in (("a", 1, 1), ("b", 2, 2), ("c", 1, 3), ("d", 2, 4)):
+        pod = pod_object(name, cpu="2", node=f"n{node}", priority=priority)
+        made.handlers.pods.on_add(pod)
+    for number in range(2):
+        made.comes(f"p{number}", cpu="2", priority=9, labels={"job": "j"})
+    await settle(made)
+    assert sorted(made.edge.evictions) == ["a", "c"]
+    assert sorted(made.edge.nominations) == [("p0", "n1"), ("p1", "n1")]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsl.collective import Evictions
+from engine.cache.beside import NOMINATED
 from engine.collective import search as searching
 from engine.collective.search import search
 from engine.framework.interface import Points, PreFilterResult, Scope, Verdicts
@@ -152,6 +153,8 @@ async def test_who_is_being_evicted_already_is_not_evicted_twice():
     assert made.edge.evictions == ["a"]
     assert made.cache.nominations.leaving == {"uid-default-a": "n1"}
     answered.set_result("the server is away")
+    await settle(made)
+    made.clock.advance(2.0)
     await settle(made)
     assert made.edge.evictions == ["a", "a"], "it did not go: it is tried again"
     assert made.cache.nominations.leaving == {}
@@ -313,3 +316,34 @@ def test_the_search_against_all_sets_of_victims(pods, most, across, limit):
         assert rest < over, "nobody goes in vain"
     fewest = min(len({nodes[one] for one in chosen}) for chosen in enough)
     assert limit is not None or len({nodes[one] for one in victims}) == fewest
+
+
+@in_a_loop
+async def test_a_pod_is_not_kept_from_the_node_that_it_is_promised_itself():
+    made = world("filter: count(node.nominated) == 0\n", "n1", "n2", a="n1", b="n2")
+    made.cache.attend(frozenset({NOMINATED}))
+    for name in ("high", "like"):
+        made.comes(name, cpu="2", priority=10, labels={"app": name})
+    await settle(made)
+    assert sorted(made.edge.evictions) == ["a", "b"]
+    promised = made.cache.nominations.nodes
+    assert sorted(promised.values()) == ["n1", "n2"], "one each"
+    before, snapshot = dict(promised), made.snapshot()
+    for name in ("high", "like"):
+        pod = made.queue.get(f"uid-default-{name}").pod
+        told = made.framework.rejections(pod, snapshot)
+        by = {snapshot.nodes.name(row): one.plugin for one in told.each for row in one.rows}
+        own = before[pod.uid]
+        other = "n2" if own == "n1" else "n1"
+        assert by == {own: "NodeResourcesFit", other: "NodeResourcesFit"}
+    for name, node in (("a", "n1"), ("b", "n2")):
+        made.handlers.pods.on_delete(pod_object(name, cpu="1", node=node))
+    snapshot = made.snapshot()
+    for name in ("high", "like"):  # of one class but for that
+        pod = made.queue.get(f"uid-default-{name}").pod
+        rows = made.framework.candidates(made.framework.known(pod, snapshot), pod, snapshot)
+        assert [snapshot.nodes.name(row) for row in rows] == [before[pod.uid]]
+    made.clock.advance(2.0)
+    await settle(made)
+    assert {uid: made.cache.node_of(uid) for uid in before} == before
+    assert sorted(made.edge.evictions) == ["a", "b"]

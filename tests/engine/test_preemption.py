@@ -114,8 +114,56 @@ async def test_an_eviction_that_fails_leaves_the_rest_and_is_tried_again():
     world.edge.evict_answers.append("the server is away")
     world.comes("high", cpu="2", priority=10)
     await settle(world)
+    assert len(world.decisions) == 1, "a server that refuses is not asked on end"
+    world.clock.advance(2.0)
+    await settle(world)
     assert len(world.decisions) == 2
     assert len(world.edge.evictions) == 3, "one refused; then both"
+
+
+@in_a_loop
+async def test_evictions_that_are_refused_are_tried_again_less_and_less_often():
+    world = World()
+    full(world, "a")
+    world.edge.evict_answers.extend(["no"] * 99)
+    world.comes("high", cpu="2", priority=10)
+    for _ in range(60):
+        await settle(world)
+        world.clock.advance(1.0)
+    assert 7 <= len(world.edge.evictions) <= 10
+
+
+@in_a_loop
+async def test_a_pod_with_a_promise_is_tried_again_when_others_are_gone_from_its_node():
+    """One of its victims did not go, and what rejects it now is told of no other."""
+    quota = "quota: pod.label team -> by pod.label[team] max cpu 2\n"
+    world = World({"p.policy": f"{quota}preempt: victims where it.priority < pod.priority\n"})
+    team = {"labels": {"team": "a"}}
+    mine = pod_object("mine", cpu="1", node="n1", **team)
+    other = pod_object("other", cpu="1", node="n1")
+    world.handlers.pods.on_add(mine)
+    world.handlers.pods.on_add(other)
+    evict, refused = world.edge.evict, ["mine"]
+
+    async def sometimes(effect):
+        answer = await evict(effect)
+        return refused.pop() if [effect.pod.name] == refused else answer
+
+    world.edge.evict = sometimes
+    world.comes("high", cpu="2", priority=10, **team)
+    for _ in range(5):
+        await settle(world)
+        world.clock.advance(2.0)
+    assert sorted(world.edge.evictions) == ["mine", "other"]
+    assert world.cache.promised("uid-default-high") == "n1"
+    world.handlers.pods.on_delete(other)
+    for _ in range(8):
+        await settle(world)
+        world.clock.advance(2.0)
+    assert sorted(world.edge.evictions) == ["mine", "mine", "other"]
+    world.handlers.pods.on_delete(mine)
+    await settle(world)
+    assert world.assigned("high") == ("n1", True)
 
 
 @in_a_loop

@@ -113,6 +113,27 @@ async def test_terminating_pods_count_until_they_are_gone():
 
 
 @in_a_loop
+async def test_what_was_made_free_of_a_quota_is_for_whom_it_was():
+    preempt = "preempt: victims where it.priority < pod.priority\n"
+    made = Quotas(f"quota: by pod.namespace max cpu 4\n{preempt}")
+    old = made.runs("old", cpu="4")
+    made.comes("low", namespace="a", cpu="1")
+    await settle(made)
+    made.clock.advance(20.0)
+    made.comes("high", namespace="a", cpu="4", priority=9)
+    await settle(made)
+    made.handlers.pods.on_delete(old)  # who tried last is backing off, the other one is not
+    made.comes("new", namespace="a", cpu="1")
+    await settle(made)
+    words = "quota of a: no more cpu: 0 used, 4 promised, 1 asked for, at most 4"
+    assert words in made.words("new")
+    made.clock.advance(3.0)
+    await settle(made)
+    assert [made.placed(name) for name in ("low", "new", "high")] == [False, False, True]
+    assert made.edge.evictions == ["old"]
+
+
+@in_a_loop
 async def test_a_quota_below_what_runs_rejects_and_evicts_nobody():
     made = Quotas(ELASTIC, a=("1", "2"), b=("1", "2"))
     pods = [made.runs(f"r{number}") for number in range(4)]

@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from engine.cache import podsets
 from engine.cycle import decide
 from engine.framework import grouped
 from engine.framework.interface import Verdicts
@@ -312,3 +313,27 @@ def test_a_node_that_does_not_count_may_still_lose_its_domain():
     assert decide(pod, cache.snapshot(0.0), framework).feasible == 2
     cache.add_node(make_node("b"))
     assert decide(pod, cache.snapshot(0.0), framework).feasible == 1
+
+
+def test_counts_that_are_no_longer_kept_are_noticed_however_many_they_are(monkeypatch):
+    monkeypatch.setattr(podsets, "MOST_SETS", 4)
+    cache = Cache()
+    for number in range(2):
+        name = f"n{number}"
+        cache.add_node(make_node(name, labels=dict.fromkeys("abcd", name)))
+    framework = Framework(Profile("p", default_plugins()), on_fault=fail)
+
+    def asked(apps: str) -> int:
+        """How many nodes a pod may use whose apps are each spread by a label of its own."""
+        hard = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+        each = [(app, {"matchLabels": {"app": app}}) for app in apps]
+        spread = [{**hard, "topologyKey": min(app, "d"), "labelSelector": of} for app, of in each]
+        spec = {"topologySpreadConstraints": spread}
+        pod = make_pod(f"p-{apps}", labels={"app": apps[-1]}, spec=spec)
+        return decide(pod, cache.snapshot(0.0), framework).feasible
+
+    assert asked("abcd") == 2
+    for apps in "axyz":  # of four that were counted only that of `a` still is
+        asked(apps)
+    cache.add_pod(make_pod("there", labels={"app": "d"}), "n0")
+    assert asked("abcd") == 1
