@@ -9,9 +9,10 @@ import pytest
 PROGRAM = """
 import asyncio, os, signal, sys
 
-from engine.cli.loop import until_told
-
 number = int(sys.argv[1])
+signal.signal(number, signal.SIG_DFL)  # the tests may run under nohup
+
+from engine.cli.loop import until_told
 
 class Loop(asyncio.SelectorEventLoop):
     def _close_self_pipe(self):
