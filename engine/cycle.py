@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from engine.framework.decision import (
     Rejection,
     Rejections,
 )
+from engine.framework.grouped import GroupedChoice
 from engine.framework.opinion import LEFT_OUT, SCALE, Opinion
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.podclass import FRACTION, NOWHERE, TIE_BITS, TIE_MASK, PodClass, total_of
@@ -75,9 +77,7 @@ def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
         row,
         keys.feasible,
         total,
-        lambda: _details(
-            pod, snapshot, framework, row, np.flatnonzero(keys.column >= 0), keys.column
-        ),
+        partial(_details, pod, snapshot, framework, row, keys.column),
     )
 
 
@@ -125,12 +125,8 @@ def _choose_by_groups(
     if keys.bad is not None:
         raise keys.bad
 
-    def work_out() -> Details:
-        every = choice.every(keys.column)
-        candidates = np.flatnonzero(every >= 0)
-        return _details(pod, snapshot, framework, row, candidates, every[candidates])
-
     total = (key >> TIE_BITS) / FRACTION + keys.base
+    work_out = partial(_details_by_groups, pod, snapshot, framework, row, choice, keys.column)
     return _decision(pod, snapshot, framework, row, feasible, total, work_out)
 
 
@@ -205,7 +201,7 @@ def _choose_advised(
     row = int(candidates[best])
 
     def work_out() -> Details:
-        found = _details(pod, snapshot, framework, row, candidates, keys)
+        found = _details(pod, snapshot, framework, row, keys, candidates)
         ties = int(np.count_nonzero(steps == steps[best]))
         return replace(found, ties=ties, scores=(*found.scores, *_given(opinion, snapshot, row)))
 
@@ -263,7 +259,7 @@ def _choose_widely(
         row,
         len(candidates),
         int(keys[best] >> TIE_BITS) / FRACTION + known.keys.base,
-        lambda: _details(pod, snapshot, framework, row, candidates, keys),
+        partial(_details, pod, snapshot, framework, row, keys, candidates),
     )
 
 
@@ -318,10 +314,12 @@ def _details(
     snapshot: Snapshot,
     framework: Framework,
     row: int,
-    candidates: Candidates,
     keys: IntColumn,
+    candidates: Candidates | None = None,
 ) -> Details:
-    """What is worked out of a decision only when somebody asks."""
+    """What is worked out of a decision only when somebody asks; the keys of all rows, or these."""
+    if candidates is None:
+        candidates = np.flatnonzero(keys >= 0)
     scores = _scores_of(framework, pod, snapshot, candidates, int(np.searchsorted(candidates, row)))
     best = int(keys.max()) >> TIE_BITS
     ties = int(np.count_nonzero(keys >> TIE_BITS == best))
@@ -329,6 +327,17 @@ def _details(
         {} if len(candidates) == snapshot.nodes.count else _rejected(framework, pod, snapshot)
     )
     return Details(scores, ties, rejected)
+
+
+def _details_by_groups(
+    pod: PodInfo,
+    snapshot: Snapshot,
+    framework: Framework,
+    row: int,
+    choice: GroupedChoice,
+    column: IntColumn,
+) -> Details:
+    return _details(pod, snapshot, framework, row, choice.every(column))
 
 
 def _scores_of(
