@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -56,7 +56,7 @@ class PodTable(ReadOff[PodInfo]):
     @property
     def priority(self) -> IntColumn:
         """See `PodColumns.priority`."""
-        return self.derived("priority", np.int64, 0, lambda pod: pod.priority)
+        return self.derived("priority", np.int64, 0, lambda pod: pod.pod.spec.priority or 0)
 
     def node_row(self, row: int) -> int:
         """The row of the node of one pod, -1 if its node is not known."""
@@ -168,9 +168,7 @@ class PodTable(ReadOff[PodInfo]):
             return
         self._settled, came = size, self._pods[first:]
         self._kind.fill(map(self._kinds.take, came), len(came), first)
-        for row, node_row in enumerate(self._node.cell[first:size].tolist(), first):
-            if node_row >= 0:
-                self._link(row, node_row)
+        self._link(first, self._node.cell[first:size].tolist())
         for column, of in self._derived:
             column.fill(map(of, came), len(came), first)
 
@@ -215,16 +213,17 @@ class PodTable(ReadOff[PodInfo]):
             else:
                 after[ahead[row]], ahead[after[row]] = after[row], ahead[row]
                 self._first[before] = after[row]
-        if node_row >= 0:
-            self._link(row, node_row)
+        self._link(row, (node_row,))
 
-    def _link(self, row: int, node_row: int) -> None:
-        """Puts a pod into the ring of its node."""
-        after, ahead = self._after.cell, self._ahead.cell
-        first = self._first.setdefault(node_row, row)
-        last = row if first == row else ahead[first]
-        after[row], ahead[row] = first, last
-        after[last] = ahead[first] = row
+    def _link(self, first: int, node_rows: Sequence[int]) -> None:
+        """Puts pods into the rings of their nodes."""
+        after, ahead, leads = self._after.cell, self._ahead.cell, self._first
+        for row, node_row in enumerate(node_rows, first):
+            if node_row >= 0:
+                head = leads.setdefault(node_row, row)
+                last = row if head == row else ahead[head]
+                after[row], ahead[row] = head, last
+                after[last] = ahead[head] = row
 
     def remove(self, row: int) -> PodInfo | None:
         """Frees the row; returns the pod that has it from now on, if another one moved there."""

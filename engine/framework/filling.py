@@ -383,6 +383,9 @@ class Filling:
     def _refresh(
         self, shared: Shared, of: Filtering | Scoring, pod: PodInfo, snapshot: Snapshot
     ) -> None:
+        if shared.at(snapshot):
+            return
+
         def ask(rows: Rows) -> NDArray[Any]:
             if isinstance(of, Filtering):
                 passed = self._asking.mask(of, pod, snapshot, rows)
