@@ -15,7 +15,7 @@ from typing import Final
 from weakref import WeakValueDictionary, ref
 
 from engine.framework.asking import Asking
-from engine.framework.interface import SILENT, UNSHARED, Points, Version
+from engine.framework.interface import SILENT, UNSHARED, Points
 from engine.framework.podclass import KeyColumn, PodClass
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
@@ -77,15 +77,10 @@ class Classes:
         self._by_row = [number for number, (_, p) in enumerate(keyed) if not p.wide_key]
         self._seed = seed
         self._most_bytes = most_bytes
-        self._versions: list[tuple[str, Version]] = []
+        self._versions = [(name, p.key_version) for name, p in keyed if p.key_version is not None]
         """What keys depend on besides the pod."""
         self.keys_move = any(points.key_moves for _, points in keyed)
-        self._keep_names = bool(most_bytes)
-        for name, points in keyed:
-            if points.key_version is not None:
-                self._versions.append((name, points.key_version))
-            if points.key_moves:
-                self._keep_names = False
+        self._keep_names = bool(most_bytes) and not self.keys_move
         self._owner = object()
         self._names: WeakValueDictionary[tuple[Hashable, ...], ClassName] = WeakValueDictionary()
         self._classes: dict[ClassName, PodClass] = {}

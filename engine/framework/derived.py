@@ -65,12 +65,10 @@ class Derived:
     def at(self, snapshot: Snapshot) -> bool:
         """Whether there is nobody to ask."""
         place = self.place
-        if place.layout != snapshot.layout or not self.still:
-            return place.at(snapshot)
-        if not 0 <= snapshot.nodes_generation <= place.generation:
-            return False
-        place.generation = snapshot.generation
-        return True
+        same = place.layout == snapshot.layout
+        if same and self.still and 0 <= snapshot.nodes_generation <= place.generation:
+            place.generation = snapshot.generation
+        return place.at(snapshot)
 
     def refresh(self, snapshot: Snapshot, ask: Callable[[Rows], NDArray[Any]]) -> bool:
         """Asks about the rows that changed for one of the causes; True if any says another."""

@@ -47,7 +47,7 @@ from engine.framework.ties import Ties
 
 _FEW_ROWS: Final = 16
 _ANY: Final = int(Cause.ANY)
-# CPython 3.11 takes as long to look up a member of an enum as for ten locals.
+# CPython 3.11 takes 0.15 us to look up a member of an enum.
 _ROW: Final = Scope.ROW
 _ALL: Final = Scope.ALL
 _NONE: Final = Normalization.NONE

@@ -22,7 +22,7 @@ class Code(Enum):
     PENDING = "Pending"
 
 
-_SUCCESS: Final = Code.SUCCESS  # CPython 3.11 takes as long to look up a member as for ten locals
+_SUCCESS: Final = Code.SUCCESS  # CPython 3.11 takes 0.15 us to look up a member
 
 
 @dataclass(frozen=True, slots=True)
