@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from engine.framework.decision import (
     Rejection,
     Rejections,
 )
+from engine.framework.grouped import GroupedChoice
 from engine.framework.opinion import LEFT_OUT, SCALE, Opinion
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.podclass import FRACTION, NOWHERE, TIE_BITS, TIE_MASK, PodClass, total_of
@@ -40,45 +42,45 @@ def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
     """
     try:
         known = framework.known(pod, snapshot)
-        if known.wide or framework.tiered or len(snapshot.nominations):
-            by_groups = known.grouped and not framework.tiered and not len(snapshot.nominations)
-            choose = _choose_by_groups if by_groups else _choose_widely
-            return choose(pod, snapshot, framework, known)
-        keys = known.keys
-        if not keys.feasible:
-            return _nowhere(pod, snapshot, framework, known)
-        nominated = pod.pod.status.nominated_node_name
-        if nominated:
-            row = snapshot.nodes.row(nominated)
-            if row >= 0 and keys.cells[row] >= 0:
-                # Preemption, or whoever nominated, made room there: taken without scoring.
-                return _single(pod, snapshot, framework, row)
-        row = int(keys.column.argmax())
-        if keys.feasible == 1:
-            # With one feasible node kube-scheduler does not score either.
-            return _single(pod, snapshot, framework, row)
-        if keys.bad is not None:
-            raise keys.bad
-        if keys.whole:
-            total = (keys.cells[row] >> TIE_BITS) / FRACTION + keys.base
-        else:
-            total = total_of(keys, pod, snapshot, row)
+        if framework.tiered or len(snapshot.nominations) or (known.wide and not known.grouped):
+            return _choose_widely(pod, snapshot, framework, known)
+        return _choose(pod, snapshot, framework, known)
     except Unfit as unfit:
         rejections = framework.ended(unfit, snapshot)
         return _unplaced(pod, snapshot, framework, rejections=rejections)
     except PluginError as fault:
         return _unplaced(pod, snapshot, framework, error=fault.status)
-    return _decision(
-        pod,
-        snapshot,
-        framework,
-        row,
-        keys.feasible,
-        total,
-        lambda: _details(
-            pod, snapshot, framework, row, np.flatnonzero(keys.column >= 0), keys.column
-        ),
-    )
+
+
+def _choose(pod: PodInfo, snapshot: Snapshot, framework: Framework, known: PodClass) -> Decision:
+    """The choice by the keys of the class, and what is said of few groups of rows beside them."""
+    keys, choice = known.keys, known.grouped
+    row, key, feasible = -1, NOWHERE, keys.feasible
+    if choice is not None:
+        row, key, feasible = framework.choose(known, snapshot)
+    elif feasible:
+        row = int(keys.column.argmax())
+        key = keys.cells[row]
+    if not feasible:
+        return _nowhere(pod, snapshot, framework, known)
+    nominated = pod.pod.status.nominated_node_name
+    if nominated:
+        promised = snapshot.nodes.row(nominated)
+        more = 0 if choice is None or promised < 0 else choice.more(promised)
+        if promised >= 0 and keys.cells[promised] + more >= 0:
+            # Preemption, or whoever nominated, made room there: taken without scoring.
+            return _single(pod, snapshot, framework, promised)
+    if feasible == 1:
+        # With one feasible node kube-scheduler does not score either.
+        return _single(pod, snapshot, framework, row)
+    if keys.bad is not None:
+        raise keys.bad
+    if keys.whole or choice is not None:
+        total = (key >> TIE_BITS) / FRACTION + keys.base
+    else:
+        total = total_of(keys, pod, snapshot, row)
+    work_out = partial(_details, pod, snapshot, framework, row, keys.column, choice)
+    return _decision(pod, snapshot, framework, row, feasible, total, work_out)
 
 
 def _decision(
@@ -104,34 +106,6 @@ def _decision(
     if framework.wants_scores:
         _ = decision.details
     return decision
-
-
-def _choose_by_groups(
-    pod: PodInfo, snapshot: Snapshot, framework: Framework, known: PodClass
-) -> Decision:
-    """The choice where a plugin looks further than a row, but tells few groups of rows apart."""
-    row, key, feasible = framework.choose(known, snapshot)
-    choice, keys = known.grouped, known.keys
-    assert choice is not None
-    if not feasible:
-        return _nowhere(pod, snapshot, framework, known)
-    nominated = pod.pod.status.nominated_node_name
-    if nominated:
-        promised = snapshot.nodes.row(nominated)
-        if promised >= 0 and choice.key(keys, promised) >= 0:
-            return _single(pod, snapshot, framework, promised)
-    if feasible == 1:
-        return _single(pod, snapshot, framework, row)
-    if keys.bad is not None:
-        raise keys.bad
-
-    def work_out() -> Details:
-        every = choice.every(keys.column)
-        candidates = np.flatnonzero(every >= 0)
-        return _details(pod, snapshot, framework, row, candidates, every[candidates])
-
-    total = (key >> TIE_BITS) / FRACTION + keys.base
-    return _decision(pod, snapshot, framework, row, feasible, total, work_out)
 
 
 def conclude(
@@ -205,7 +179,7 @@ def _choose_advised(
     row = int(candidates[best])
 
     def work_out() -> Details:
-        found = _details(pod, snapshot, framework, row, candidates, keys)
+        found = _details(pod, snapshot, framework, row, keys, candidates=candidates)
         ties = int(np.count_nonzero(steps == steps[best]))
         return replace(found, ties=ties, scores=(*found.scores, *_given(opinion, snapshot, row)))
 
@@ -256,15 +230,9 @@ def _choose_widely(
     keys = framework.keys(known, pod, snapshot, candidates)
     best = int(keys.argmax())
     row = int(candidates[best])
-    return _decision(
-        pod,
-        snapshot,
-        framework,
-        row,
-        len(candidates),
-        int(keys[best] >> TIE_BITS) / FRACTION + known.keys.base,
-        lambda: _details(pod, snapshot, framework, row, candidates, keys),
-    )
+    total = int(keys[best] >> TIE_BITS) / FRACTION + known.keys.base
+    work_out = partial(_details, pod, snapshot, framework, row, keys, candidates=candidates)
+    return _decision(pod, snapshot, framework, row, len(candidates), total, work_out)
 
 
 def _single(pod: PodInfo, snapshot: Snapshot, framework: Framework, row: int) -> Decision:
@@ -318,10 +286,15 @@ def _details(
     snapshot: Snapshot,
     framework: Framework,
     row: int,
-    candidates: Candidates,
     keys: IntColumn,
+    choice: GroupedChoice | None = None,
+    candidates: Candidates | None = None,
 ) -> Details:
-    """What is worked out of a decision only when somebody asks."""
+    """What is worked out of a decision only when somebody asks; the keys of all rows, or these."""
+    if choice is not None:
+        keys = choice.every(keys)
+    if candidates is None:
+        candidates = np.flatnonzero(keys >= 0)
     scores = _scores_of(framework, pod, snapshot, candidates, int(np.searchsorted(candidates, row)))
     best = int(keys.max()) >> TIE_BITS
     ties = int(np.count_nonzero(keys >> TIE_BITS == best))

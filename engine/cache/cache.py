@@ -317,7 +317,10 @@ class Cache:
 
     def withdraw(self, uid: str) -> bool:
         """No node is promised to the pod any longer; False if none was."""
-        return self._withdraw(uid)
+        before = self.nominations.node_of(uid)
+        there = self.nominations.drop(uid)
+        self.beside.promised(before)
+        return there
 
     def promised(self, uid: str) -> str:
         """The node that a waiting pod is promised, empty if none."""
@@ -361,7 +364,7 @@ class Cache:
             self._renew_dictionary()
         self._rows[uid] = self.pods.add(pod, node_row)
         if self.nominations.nodes:
-            self._withdraw(uid)
+            self.withdraw(uid)
         if self.beside.attends:
             self.beside.placed(uid, placed=True)
         if node_row == NOWHERE:
@@ -407,12 +410,6 @@ class Cache:
             if causes:
                 self._changed(node_row, causes)
         self._assumed.discard(pod.uid)
-
-    def _withdraw(self, uid: str) -> bool:
-        before = self.nominations.node_of(uid)
-        there = self.nominations.drop(uid)
-        self.beside.promised(before)
-        return there
 
     def _name_of(self, uid: str, row: int) -> str:
         node_row = self.pods.node_row(row)

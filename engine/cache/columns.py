@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 FIRST_CAPACITY: Final = 64
+_FEW: Final = 8
 
 Rows = slice | NDArray[np.intp]
 """Which rows a plugin is asked about: a slice for the full pass, an index array otherwise."""
@@ -80,7 +81,11 @@ class Column:
 
     def fill(self, values: Iterable[object], count: int, first: int = 0) -> None:
         """Writes so many rows from one on."""
-        self._array[first : first + count] = np.fromiter(values, self._array.dtype, count)
+        if count > _FEW:
+            self._array[first : first + count] = np.fromiter(values, self._array.dtype, count)
+            return
+        for row, value in enumerate(values, first):
+            self.cell[row] = value
 
     def clear(self, row: int) -> None:
         """Puts the default back."""

@@ -351,8 +351,7 @@ class TopologyCounts(Topology):
         """A pod came to a row (sign 1) or went from it (sign -1)."""
         known = pod.pod
         if self._sets.sets:
-            labels = known.metadata.labels or {}
-            self._sets.change((known.metadata.namespace, labels, pod.terminating), row, sign)
+            self._sets.change(known.metadata, row, sign)
         if known.spec.affinity is not None:
             demands = terms_of(known).demands
             if demands:

@@ -284,15 +284,15 @@ class NodeTable(NodeColumns):
         """Adds (sign 1) or takes off (sign -1) a pod's requests."""
         sums = self._sums
         for name, amount in pod.readings.sums.items():
-            if name not in sums:
+            column = sums.get(name)
+            if column is None:
                 self._add_sparse(name, row, sign * amount)
                 continue
-            cell = sums[name].cell
-            total = cell[row] + sign * amount
+            cell = column.cell
             try:
-                cell[row] = total
+                cell[row] += sign * amount
             except ValueError:  # no 64 bits: Go's wrap
-                cell[row] = wrap_int64(total)
+                cell[row] = wrap_int64(cell[row] + sign * amount)
         ports = host_ports(pod.pod)
         if ports:
             change = self._ports.add if sign > 0 else self._ports.remove

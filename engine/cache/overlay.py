@@ -172,11 +172,6 @@ class PodsOver(PodColumns):
             found.flags.writeable = False
         return found
 
-    @property
-    def priority(self) -> IntColumn:
-        """See `PodColumns.priority`."""
-        return self._with_more("priority", self._base.priority, lambda pod: pod.priority)
-
     def pod(self, row: int) -> PodInfo:
         """See `PodColumns.pod`."""
         first = self._base.size

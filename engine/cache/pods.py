@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -53,7 +53,6 @@ class PodColumns(ReadOff[PodInfo]):
         self._capacity = FIRST_CAPACITY
         self._pods: list[PodInfo] = []
         self._node = Column(np.int32, self._capacity, -1)
-        self._priority = Column(np.int64, self._capacity)
         self._kinds = Kinds()
         self._kind = Column(np.int32, self._capacity, -1)
         # The pods of a node are a ring of rows; a node's row leads into it.
@@ -61,8 +60,8 @@ class PodColumns(ReadOff[PodInfo]):
         self._ahead = Column(np.int32, self._capacity, -1)
         self._first: dict[int, int] = {}
         self._derived: Derived[PodInfo] = Derived(_DERIVED_BYTES)
-        self._derived_size = 0
-        """How many rows of these columns are written: of pods that came since, many at once."""
+        self._settled = 0
+        """How many rows are written, but for their node: of pods that came since, many at once."""
         self._of_namespaces: set[str] = set()
         self._ledgers: dict[str, Ledger] = {}
 
@@ -79,7 +78,7 @@ class PodColumns(ReadOff[PodInfo]):
     @property
     def priority(self) -> IntColumn:
         """(P,) spec.priority."""
-        return self._priority.view(len(self._pods))
+        return self.derived("priority", np.int64, 0, lambda pod: pod.pod.spec.priority or 0)
 
     def pod(self, row: int) -> PodInfo:
         """The pod of a used row.
@@ -91,6 +90,7 @@ class PodColumns(ReadOff[PodInfo]):
 
     def on(self, node_row: int) -> NDArray[np.intp]:
         """The rows of the pods on a node, ascending. Linear in their number."""
+        self._settle()
         found: list[int] = []
         first = row = self._first.get(node_row, -1)
         after = self._after.cell
@@ -127,6 +127,27 @@ class PodColumns(ReadOff[PodInfo]):
         self._ledgers[name] = found  # the last to go from now on
         return found
 
+    def _settle(self) -> None:
+        """Writes all that is kept of the pods that came."""
+        first, size = self._settled, len(self._pods)
+        if first == size:
+            return
+        self._settled, came = size, self._pods[first:]
+        self._kind.fill(map(self._kinds.take, came), len(came), first)
+        self._link(first, self._node.cell[first:size].tolist())
+        for column, of in self._derived:
+            column.fill(map(of, came), len(came), first)
+
+    def _link(self, first: int, node_rows: Sequence[int]) -> None:
+        """Puts pods into the rings of their nodes."""
+        after, ahead, leads = self._after.cell, self._ahead.cell, self._first
+        for row, node_row in enumerate(node_rows, first):
+            if node_row >= 0:
+                head = leads.setdefault(node_row, row)
+                last = row if head == row else ahead[head]
+                after[row], ahead[row] = head, last
+                after[last] = ahead[head] = row
+
 
 class PodTable(PodColumns):
     """The same with what writes, and what only the cache asks."""
@@ -140,6 +161,7 @@ class PodTable(PodColumns):
         self, namespaces: frozenset[str] | None, selector: Selector, *, terminating: bool
     ) -> dict[int, int]:
         """How many of these pods are on each node row; see `Topology.pod_set`."""
+        self._settle()
         kinds = self._kinds.matching(namespaces, selector, terminating=terminating)
         if kinds is None:
             return {}
@@ -160,42 +182,32 @@ class PodTable(PodColumns):
             for column in self._columns():
                 column.grow(self._capacity)
         self._pods.append(pod)
-        if node_row >= 0:
-            self.move(row, node_row)
-        self._kind.cell[row] = self._kinds.take(pod)
-        self._priority.cell[row] = pod.pod.spec.priority or 0
-        if row - self._derived_size >= _MOST_BEHIND:
-            self._derive()
+        self._node.cell[row] = node_row
+        if row - self._settled >= _MOST_BEHIND:
+            self._settle()
         for ledger in self._ledgers.values():
             ledger.count(pod, 1)
         return row
-
-    def _derive(self) -> None:
-        """Writes the derived columns of the pods that came."""
-        first = self._derived_size
-        came = self._pods[first:]
-        for column, of in self._derived if came else ():
-            column.fill(map(of, came), len(came), first)
-        self._derived_size = first + len(came)
 
     def fill(self, row: int, pod: PodInfo, node_row: int) -> bool:
         """Writes the pod into its row; a node row of -1 hides it from every count.
 
         True if something else is read of it now than of what was there.
         """
-        before = self._pods[row]
+        before, self._pods[row] = self._pods[row], pod
         if before is not pod:
             for ledger in self._ledgers.values():
                 ledger.count(before, -1)
                 ledger.count(pod, 1)
+        self.move(row, node_row)
+        if row >= self._settled:
+            return False
+        if before is not pod:
             kind: int = self._kind.cell[row]
             self._kind.cell[row] = self._kinds.take(pod)
             self._kinds.give_back(kind)
-        self._pods[row] = pod
-        self.move(row, node_row)
-        differs: bool = self._priority.cell[row] != pod.priority
-        self._priority.cell[row] = pod.priority
-        for column, of in self._derived if row < self._derived_size else ():
+        differs = False
+        for column, of in self._derived:
             held = column.cell[row]
             column.cell[row] = of(pod)
             after = column.cell[row]
@@ -209,23 +221,21 @@ class PodTable(PodColumns):
         if before == node_row:
             return
         self._node.cell[row] = node_row
-        after, ahead = self._after.cell, self._ahead.cell
+        if row >= self._settled:
+            return
         if before >= 0:
+            after, ahead = self._after.cell, self._ahead.cell
             if after[row] == row:
                 del self._first[before]
             else:
                 after[ahead[row]], ahead[after[row]] = after[row], ahead[row]
                 self._first[before] = after[row]
-        if node_row >= 0:
-            first = self._first.setdefault(node_row, row)
-            last = row if first == row else ahead[first]
-            after[row], ahead[row] = first, last
-            after[last] = ahead[first] = row
+        self._link(row, (node_row,))
 
     def remove(self, row: int) -> PodInfo | None:
         """Frees the row; returns the pod that has it from now on, if another one moved there."""
-        self._derive()
-        self._derived_size = last = len(self._pods) - 1
+        self._settle()
+        last = len(self._pods) - 1
         for ledger in self._ledgers.values():
             ledger.count(self._pods[row], -1)
         self._kinds.give_back(self._kind.cell[row])
@@ -241,6 +251,7 @@ class PodTable(PodColumns):
         for column in self._columns():
             column.clear(last)
         self._pods.pop()
+        self._settled = last
         return moved
 
     def namespace_changed(self, name: str) -> NDArray[np.intp]:
@@ -266,14 +277,14 @@ class PodTable(PodColumns):
         return np.unique(rows[rows >= 0]).astype(np.intp)
 
     def _columns(self) -> list[Column]:
-        own = self._node, self._priority, self._kind, self._after, self._ahead
+        own = self._node, self._kind, self._after, self._ahead
         return [*own, *(column for column, _ in self._derived)]
 
     def derived(
         self, name: str, dtype: type, default: object, of: Callable[[PodInfo], object]
     ) -> NDArray[Any]:
         """See `ReadOff.derived`."""
-        self._derive()
+        self._settle()
         known = self._derived.get(name)
         if known is None:
             known = Column(dtype, self._capacity, default)

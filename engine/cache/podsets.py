@@ -12,9 +12,9 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from engine.cache.kinds import Kind
 from engine.cache.pods import PodTable
 from engine.log import Log
+from engine.objects import ObjectMeta
 from engine.pods.selectors import Selector
 
 MOST_SETS: Final = 8192
@@ -204,10 +204,10 @@ class PodSetIndex:
             self._bound()
         return known
 
-    def change(self, kind: Kind, row: int, sign: int) -> None:
+    def change(self, pod: ObjectMeta, row: int, sign: int) -> None:
         """A pod came to a row (sign 1) or went from it (sign -1)."""
-        namespace, labels, terminating = kind
-        named = self._named
+        named, labels = self._named, pod.labels or {}
+        namespace, terminating = pod.namespace, pod.deletion_timestamp is not None
         seen = tuple([one for one in labels.items() if one[0] in named])
         profile = namespace, terminating, seen
         sets = self._sets_of.get(profile)

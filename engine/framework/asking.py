@@ -30,6 +30,8 @@ from engine.framework.trials import Trial
 from engine.pods.podinfo import PodInfo
 
 _MOST_PARTS: Final = 4096
+_ROW: Final = Scope.ROW  # CPython 3.11 takes 0.15 us to look up a member
+_SKIP: Final = Code.SKIP
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 Candidates = NDArray[np.intp]
@@ -115,7 +117,7 @@ class _Said(Generic[_T]):
         """What came of asking it about a pod with this key, if it depends on the pod alone."""
         if key is None or self.place < 0 or asked.version is not None:
             return
-        if asked.scope is Scope.ROW:
+        if asked.scope is _ROW:
             if len(self.parts) >= _MOST_PARTS:
                 self.parts.clear()
             self.parts[key[self.place]] = found
@@ -200,7 +202,7 @@ class Asking:
             found = None
             if result.status.ok and points.filter is not None and result.rejects:
                 found = Filtering(name, points, result)
-                (terms.by_row if result.scope is Scope.ROW else terms.wide).append(found)
+                (terms.by_row if result.scope is _ROW else terms.wide).append(found)
             if result.rows is None:
                 said.keep(key, result, found)
             elif result.status.ok:
@@ -220,8 +222,7 @@ class Asking:
             result = asks(pod, snapshot)
         except Exception as cause:
             raise self.fault(name, "PreFilter", cause) from cause
-        code = result.status.code
-        if code is not Code.SUCCESS and code is not Code.SKIP:
+        if not result.status.ok and result.status.code is not _SKIP:
             raise self._end(result.status.by(name), snapshot)
         return result
 
@@ -273,7 +274,7 @@ class Asking:
                     raise self.fault(name, "PreScore", cause) from cause
             if result.version is not None:
                 self.keep_version(versions, name, result.version, snapshot)
-            if not result.status.ok and result.status.code is not Code.SKIP:
+            if not result.status.ok and result.status.code is not _SKIP:
                 raise PluginError(name, "PreScore", result.status)
             scoring = None
             if result.status.ok and points.score is not None:  # else only its score is off

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 from weakref import WeakValueDictionary, ref
 
 from engine.framework.asking import Asking
-from engine.framework.interface import SILENT, UNSHARED, Points, Version
+from engine.framework.interface import SILENT, UNSHARED, Points
 from engine.framework.podclass import KeyColumn, PodClass
 from engine.framework.snapshot import Snapshot
 from engine.framework.ties import turn_of
@@ -47,19 +47,21 @@ class ByRow:
 class ClassName:
     """What tells a class from others, once for all its pods."""
 
-    __slots__ = ("__weakref__", "by_row", "key", "owner")
+    __slots__ = ("__weakref__", "by_row", "key")
 
-    def __init__(self, key: tuple[Hashable, ...], by_row: ByRow, owner: object) -> None:
+    def __init__(self, key: tuple[Hashable, ...], by_row: ByRow) -> None:
         self.key = key
         self.by_row = by_row
-        self.owner = owner
 
 
-class _Kept(NamedTuple):
-    """What a pod remembers: its class, and what its key depended on besides."""
+class _Kept:
+    """What a pod remembers: its class, and what that depended on besides; see `Classes._stamp`."""
 
-    name: ClassName
-    stamp: tuple[Hashable, ...]
+    __slots__ = ("name", "stamp")
+
+    def __init__(self, name: ClassName, stamp: tuple[Hashable, ...]) -> None:
+        self.name = name
+        self.stamp = stamp
 
 
 class Classes:
@@ -75,15 +77,10 @@ class Classes:
         self._by_row = [number for number, (_, p) in enumerate(keyed) if not p.wide_key]
         self._seed = seed
         self._most_bytes = most_bytes
-        self._versions: list[tuple[str, Version]] = []
+        self._versions = [(name, p.key_version) for name, p in keyed if p.key_version is not None]
         """What keys depend on besides the pod."""
         self.keys_move = any(points.key_moves for _, points in keyed)
-        self._keep_names = bool(most_bytes)
-        for name, points in keyed:
-            if points.key_version is not None:
-                self._versions.append((name, points.key_version))
-            if points.key_moves:
-                self._keep_names = False
+        self._keep_names = bool(most_bytes) and not self.keys_move
         self._owner = object()
         self._names: WeakValueDictionary[tuple[Hashable, ...], ClassName] = WeakValueDictionary()
         self._classes: dict[ClassName, PodClass] = {}
@@ -108,16 +105,16 @@ class Classes:
         Raises:
             PluginError: a plugin raised.
         """
-        stamp = self._stamp(snapshot) if self._versions else ()
+        stamp = self._stamp(snapshot)
         kept = None if pod.memo is None else pod.memo.get(_KEPT)
-        if type(kept) is _Kept and kept.name.owner is self._owner and kept.stamp == stamp:
+        if type(kept) is _Kept and kept.stamp == stamp:
             return kept.name
         key = self.key(pod, snapshot)
         if key is None:
             return None
         found = self._names.get(key)
         if found is None:
-            found = self._names[key] = ClassName(key, self._by_row_of(key), self._owner)
+            found = self._names[key] = ClassName(key, self._by_row_of(key))
         if self._keep_names:
             pod.keys[_KEPT] = _Kept(found, stamp)
         return found
@@ -131,7 +128,8 @@ class Classes:
         return found
 
     def _stamp(self, snapshot: Snapshot) -> tuple[Hashable, ...]:
-        stamp: list[Hashable] = []
+        """Whose the class is, and what else its key depends on besides the pod."""
+        stamp: list[Hashable] = [self._owner]
         for plugin, version in self._versions:
             try:
                 stamp.append(version(snapshot))

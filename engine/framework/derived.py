@@ -62,16 +62,17 @@ class Derived:
         self.cells: memoryview[Any] = memoryview(b"")
         self.place = Place()
 
+    def at(self, snapshot: Snapshot) -> bool:
+        """Whether there is nobody to ask."""
+        place = self.place
+        same = place.layout == snapshot.layout
+        if same and self.still and 0 <= snapshot.nodes_generation <= place.generation:
+            place.generation = snapshot.generation
+        return place.at(snapshot)
+
     def refresh(self, snapshot: Snapshot, ask: Callable[[Rows], NDArray[Any]]) -> bool:
         """Asks about the rows that changed for one of the causes; True if any says another."""
-        place = self.place
-        if place.layout == snapshot.layout and self.still:
-            if 0 <= snapshot.nodes_generation <= place.generation:
-                place.generation = snapshot.generation
-                return False
-        elif place.at(snapshot):
-            return False
-        changes = place.read(snapshot)
+        changes = self.place.read(snapshot)
         try:
             if changes is None:
                 return self._renew(snapshot, ask)

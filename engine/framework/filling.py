@@ -47,6 +47,12 @@ from engine.pods.podinfo import PodInfo
 
 _FEW_ROWS: Final = 16
 _ANY: Final = int(Cause.ANY)
+# CPython 3.11 takes 0.15 us to look up a member of an enum.
+_ROW: Final = Scope.ROW
+_ALL: Final = Scope.ALL
+_NONE: Final = Normalization.NONE
+_CUSTOM: Final = Normalization.CUSTOM
+_REVERSED: Final = Normalization.BY_MAX_REVERSED
 _TO_HIGHEST: Final = (1 << 63) - 1
 
 
@@ -105,9 +111,7 @@ class Filling:
             keys.bad = keys.bad if bad is None else bad
         late = keys.late
         known.keys, known.filters = keys, terms.wide
-        known.scorers = [
-            one for one in scorings if one.result.scope is Scope.ALL or one.name in late
-        ]
+        known.scorers = [one for one in scorings if one.result.scope is _ALL or one.name in late]
         known.wide = bool(known.filters or known.scorers)
         own = self._asking.wide_keys
         known.versions = [one for one in versions if one.name in own]
@@ -349,8 +353,7 @@ class Filling:
     def _with_raw(self, scoring: Scoring, pod: PodInfo, snapshot: Snapshot) -> Scoring:
         """The score with its raw scores, if classes keep them together."""
         name, points, weight, result, _ = scoring
-        by_row = result.scope is Scope.ROW and result.normalization is not Normalization.CUSTOM
-        if not by_row or result.shared is None:
+        if result.shared is None or not _of_rows(scoring):
             return scoring
         shared = self._sharing.of(name, "score", result.shared, result.causes)
         self._refresh(shared, scoring, pod, snapshot)
@@ -380,6 +383,9 @@ class Filling:
     def _refresh(
         self, shared: Shared, of: Filtering | Scoring, pod: PodInfo, snapshot: Snapshot
     ) -> None:
+        if shared.at(snapshot):
+            return
+
         def ask(rows: Rows) -> NDArray[Any]:
             if isinstance(of, Filtering):
                 passed = self._asking.mask(of, pod, snapshot, rows)
@@ -412,16 +418,15 @@ class Filling:
         feasible = passed
         for scoring in scorings:
             result = scoring.result
-            by_row = result.scope is Scope.ROW
             if scoring.shared is not None and scoring.shared.uniform:
-                if result.normalization is Normalization.BY_MAX_REVERSED:
+                if result.normalization is _REVERSED:
                     keys.base += scoring.weight * MAX_SCORE
                 keys.uniform.append(scoring)
                 continue
             if _is_plain(scoring):
                 keys.scorers.append(scoring)
                 continue
-            if result.scope is Scope.ALL:
+            if result.scope is _ALL:
                 continue
             if wide:
                 keys.late |= {scoring.name}
@@ -429,7 +434,7 @@ class Filling:
             if feasible is passed and not isinstance(rows, slice):
                 feasible = np.zeros(snapshot.nodes.size, dtype=np.bool_)
                 feasible[rows] = passed
-            if by_row and result.normalization is not Normalization.CUSTOM:
+            if _of_rows(scoring):
                 self._normalize(keys, scoring, pod, snapshot, feasible)
             else:
                 self._of_feasible(keys, scoring, pod, snapshot, feasible)
@@ -620,5 +625,9 @@ def _stands(keys: KeyColumn, came: Any, went: Any) -> bool:  # noqa: ANN401 - ro
 
 def _is_plain(scoring: Scoring) -> bool:
     """Whether it scores rows, whichever are feasible."""
-    result = scoring.result
-    return result.scope is Scope.ROW and result.normalization is Normalization.NONE
+    return scoring.result.scope is _ROW and scoring.result.normalization is _NONE
+
+
+def _of_rows(scoring: Scoring) -> bool:
+    """Whether its raw scores are of rows alone."""
+    return scoring.result.scope is _ROW and scoring.result.normalization is not _CUSTOM

@@ -209,10 +209,10 @@ class GroupedChoice:
         """The best rows have to be found again."""
         self._leaders = None
 
-    def key(self, keys: KeyColumn, row: int) -> int:
-        """The key of a row, with what was answered by groups last."""
-        key: int = self._steps[self._group_of[row]] + keys.cells[row]
-        return key
+    def more(self, row: int) -> int:
+        """What was answered by groups last, to be added to the key of a row."""
+        found: int = self._steps[self._group_of[row]]
+        return found
 
     def every(self, column: IntColumn) -> IntColumn:
         """(N,) the keys of all rows, with what was answered by groups last."""

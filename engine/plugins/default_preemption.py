@@ -257,6 +257,7 @@ def hopeless_words(nodes: int, asked: int, reasons: Mapping[str, int]) -> str:
 
 def _warm(snapshot: Snapshot) -> Iterator[object]:
     """A column of all pods a step."""
+    yield snapshot.pods.priority
     yield starts(snapshot.pods)
     for resource in (CPU, MEMORY):
         yield snapshot.pods.request(resource)

@@ -182,10 +182,12 @@ class Together:
         )
         amounts = (*self._needs, *self._adds, *self._counts)
         self.exact = min(amounts) >= 0 and max(amounts) < EXACT
-        needs = [[need or _ANY_ROOM] for need in self._needs]
-        adds, counts = [[add] for add in self._adds], [[n * _TWICE] for n in self._counts]
+        needs, counts = (
+            [need or _ANY_ROOM for need in self._needs],
+            [n * _TWICE for n in self._counts],
+        )
         # Each stands upright, beside the lines.
-        self._upright = np.array([needs, adds, counts], np.float64)
+        self._upright = np.array([*needs, *self._adds, *counts], np.float64).reshape(3, 2, 1)
 
     def totals(self, snapshot: Snapshot, rows: Rows) -> tuple[BoolColumn, Scores] | None:
         """See `Joint.totals`."""

@@ -66,6 +66,7 @@ log = logging.getLogger(__name__)
 
 NEW_RULES: Final = ClusterEvent(Resource.POLICY, Action.UPDATE_OTHER)
 
+_IN_FLIGHT: Final = SubQueue.IN_FLIGHT  # CPython 3.11 takes 0.15 us to look up a member
 _ADDED: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD).label
 _UPDATED: Final = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_OTHER).label
 _FAILED: Final = "ScheduleAttemptFailure"
@@ -527,7 +528,7 @@ class SchedulingQueue:
 
     def _fly(self, queued: QueuedPod) -> QueuedPod:
         queued.attempts += 1
-        queued.where = SubQueue.IN_FLIGHT
+        queued.where = _IN_FLIGHT
         queued.tried_at = self._clock.monotonic()
         if queued.first_attempt_at is None:
             queued.first_attempt_at = self._clock.time()
