@@ -15,9 +15,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from engine.evictions import going
 from engine.framework.events import Resource
 from engine.objects import Pod, from_builtins
 from engine.objects.workloads import ElasticQuota
+from engine.queue import SubQueue
 from engine.simulate.lab import Lab
 from tests.builders import make_node, pod_object
 from tests.effort import examples
@@ -54,6 +56,8 @@ class Server(FakeEdge):
     def __init__(self, pods: dict[str, Pod]) -> None:
         super().__init__()
         self.pods = pods
+        self.dying: list[str] = []
+        """Being deleted, each by who evicted it."""
         self.told: deque[tuple[Pod, Pod | None]] = deque()
 
     def change(self, uid: str, **parts: Any) -> None:
@@ -77,7 +81,11 @@ class Server(FakeEdge):
     async def evict(self, effect: Any) -> str:
         await asyncio.sleep(0)
         self.evictions.append(effect.pod.name)
-        self.delete(effect.pod.uid)
+        pod = self.pods.get(effect.pod.uid)
+        if pod is not None:
+            gone = going(pod, effect.message, 0.0)
+            self.change(effect.pod.uid, metadata=gone.metadata, status=gone.status)
+            self.dying.append(effect.pod.uid)
         return ""
 
     def set_unschedulable(self, effect: Any) -> None:
@@ -120,6 +128,8 @@ class Cluster:
 
     async def turn(self, world: World) -> None:
         for _ in range(8):
+            if world.edge.dying and self.chance.random() < 0.3:
+                world.edge.delete(world.edge.dying.pop())
             while world.edge.told:
                 old, new = world.edge.told.popleft()
                 pods = world.handlers.pods
@@ -199,6 +209,9 @@ def test_a_scheduler_that_starts_finds_nobody_whom_the_running_one_left(seed: in
             if made.chance.random() < 0.5:
                 await made.turn(made.world)
         await made.settle(made.world, 60)
+        queue, promised = made.world.queue, made.world.cache.nominations.nodes
+        claims = [uid for uid in promised if queue.get(uid).where is not SubQueue.GATED]
+        assert not claims, "nothing makes room there any more"
         fresh = made.scheduler(made.world.clock)
         await made.settle(fresh, 12)
         # What has become possible by evicting somebody is not looked for without an event.
