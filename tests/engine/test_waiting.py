@@ -7,6 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
+from dsl.checker import rules
 from engine.framework.effects import AssumeObject
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.interface import Permitted, Points, Reserved
@@ -17,7 +18,7 @@ from engine.objects.storage import PersistentVolume
 from engine.objects.workloads import PodGroup
 from engine.queue import SubQueue
 from engine.telemetry import PERMIT_SECONDS, Count
-from engine.waiting import MOST_WAITING, TESTS_A_SLICE
+from engine.waiting import MOST_SECONDS, MOST_WAITING, TESTS_A_SLICE
 from tests.builders import default_plugins, make_node, make_pod
 from tests.engine.policy.builders import chain
 from tests.engine.test_preemption import being_deleted
@@ -389,3 +390,7 @@ async def test_nobody_is_bound_who_waits_when_the_process_stops():
     await held(made)
     await made.scheduler.drain()
     assert made.edge.binds == []
+
+
+def test_who_checks_a_policy_knows_how_long_a_pod_may_wait():
+    assert rules.MOST_SECONDS == MOST_SECONDS
