@@ -234,7 +234,7 @@ def _facts(
         {one.name: one for one in policy.metrics},
         sound=sound,
         rank=(policy.order, policy.name, source.name),
-        active=policy.mode != "off",
+        mode=policy.mode,
         used=used,
     )
 

@@ -80,7 +80,7 @@ def too_many(tenant: Tenant, plans: Sequence[Plan]) -> Iterator[Diagnostic]:
 
 def too_dear(tenant: Tenant, facts: Sequence[FileFacts], size: Size) -> Iterator[Diagnostic]:
     """Yields the dearest policy of a tenant whose policies together cost too much."""
-    found = [(*cost(one, size), one) for one in facts if one.active]
+    found = [(*cost(one, size), one) for one in facts if one.mode != "off"]
     total = sum(units for units, _, _ in found)
     if total <= tenant.cost:
         return

@@ -42,5 +42,8 @@ def analyse(
             yield from not_in_stock(one, stock)
             yield from not_sampled(one, stock)
         yield None
-    yield from logic.chain(files)
-    yield from decided(files, logic)
+    ranked = sorted(files, key=lambda one: one.rank)
+    for mode in ("enforce", "canary", "shadow"):
+        same = [one for one in ranked if one.mode == mode]
+        yield from logic.chain(same)
+        yield from decided(same, logic)

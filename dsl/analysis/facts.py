@@ -155,7 +155,6 @@ class FileFacts(Struct, frozen=True, eq=False):
     Attributes:
         sound: whether nothing of the file is wrong, so that what is not there is not used.
         rank: the place of its rules among those of other files.
-        active: whether its rules have any effect (`mode: off` has none).
         used: the `use` line that it came by; then its text was looked at elsewhere.
     """
 
@@ -165,7 +164,7 @@ class FileFacts(Struct, frozen=True, eq=False):
     metrics: Mapping[str, MetricSpec] = field(default_factory=dict)
     sound: bool = True
     rank: tuple[int, str, str] = (100, "", "")
-    active: bool = True
+    mode: str = "enforce"
     used: UseLine | None = None
 
 

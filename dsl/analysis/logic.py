@@ -50,8 +50,7 @@ class Logic:
     def chain(self, files: Sequence[FileFacts]) -> Iterator[Diagnostic | None]:
         """Yields findings about pairs of filters, in the order in which they are asked."""
         known: list[_Known] = []
-        active = [one for one in sorted(files, key=lambda one: one.rank) if one.active]
-        for rule in (rule for one in active for rule in one.rules):
+        for rule in (rule for one in files for rule in one.rules):
             if isinstance(rule.core, ir.FilterCore):
                 with suppress(Unknown):
                     known.extend(self._understood(rule, rule.core))
@@ -217,14 +216,13 @@ _MAX_RULES: Final = 100
 
 def decided(files: Sequence[FileFacts], logic: Logic) -> Iterator[Diagnostic]:
     """Yields findings about the statements of a chain of which only the first decides."""
-    active = [one for one in sorted(files, key=lambda one: one.rank) if one.active]
-    for one in active:
+    for one in files:
         if one.used is None:
             yield from _unreached(logic, [rule for rule in one.rules if rule.point == "permit"])
     for point in ("preempt", "bind"):
-        rules = [rule for one in active for rule in one.rules if rule.point == point]
+        rules = [rule for one in files for rule in one.rules if rule.point == point]
         yield from _unreached(logic, rules)
-    yield from _elastic(rule for one in active for rule in one.rules)
+    yield from _elastic(rule for one in files for rule in one.rules)
 
 
 def _unreached(logic: Logic, rules: Sequence[RuleFacts]) -> Iterator[Diagnostic]:

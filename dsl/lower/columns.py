@@ -122,7 +122,7 @@ class Builder:
                 return self._read(node, domain)
             case ir.KeyedRead():
                 key = self.build(node.key, domain)
-                return reads.keyed_read(node, key, domain, self._of_subject(node.field, "pairs"))
+                return reads.keyed_read(node, key, domain, self._of_subject)
             case ir.ContainerRead():
                 return reads.container_read(node)
             case ir.Metric():

@@ -102,10 +102,12 @@ def metric_read(node: ir.Metric, domain: str) -> Run:
 # ---- keys that are computed
 
 
-def keyed_read(node: ir.KeyedRead, key: Run, domain: str, of_subject: Run) -> Run:
+def keyed_read(
+    node: ir.KeyedRead, key: Run, domain: str, of_subject: Callable[[str, str], Run]
+) -> Run:
     """Returns the read of a field whose key `key` gives: one text, or a column of codes.
 
-    `of_subject` gives the keys and values of a field of the pod where the key is a column.
+    `of_subject` makes what reads all that the pod has: where the key is a column.
     """
     field, kind, level = node.field, node.type.kind, FIELDS[node.field].level
     amount = field in AMOUNTS
@@ -130,6 +132,7 @@ def keyed_read(node: ir.KeyedRead, key: Run, domain: str, of_subject: Run) -> Ru
         return found / scale_of(request_unit(text)) if amount else found
 
     count = frame_count(domain)
+    of_pod = of_subject(field, "pairs") if level is Level.POD else None
     empty = {Kind.TEXT: (-1, np.int32), Kind.BOOL: (False, np.bool_)}.get(kind, (np.nan, float))
 
     def column(frame: Frame) -> Value:
@@ -138,8 +141,8 @@ def keyed_read(node: ir.KeyedRead, key: Run, domain: str, of_subject: Run) -> Ru
             return np.full(count(frame), *empty)
         if isinstance(codes, str):
             return value_for(frame, codes)
-        if level is Level.POD:
-            return _of_pod(node, codes, dict(of_subject(frame)), frame.world.dictionary)
+        if of_pod is not None:
+            return _of_pod(node, codes, dict(of_pod(frame)), frame.world.dictionary)
         known = frame.world.dictionary.texts
         return _by_code(codes, empty, lambda code: value_for(frame, known[code]))
 

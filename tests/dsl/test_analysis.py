@@ -172,8 +172,11 @@ def test_off_and_other_files():
     result = COMPILER.compile({"a.policy": first, "b.policy": second})
     assert [one.code for one in result.diagnostics] == ["P302"]
     assert result.ok
-    result = COMPILER.compile({"a.policy": "mode: off\n" + first, "b.policy": second})
-    assert result.diagnostics == ()
+    for mode in ("off", "shadow"):
+        result = COMPILER.compile({"a.policy": f"mode: {mode}\n{first}", "b.policy": second})
+        assert result.diagnostics == ()
+    result = COMPILER.compile({"a.policy": f"mode: shadow\n{first}{second}"})
+    assert [one.code for one in result.diagnostics] == ["P302"]
 
 
 def test_many_rules_end_soon():

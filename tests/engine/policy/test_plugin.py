@@ -522,6 +522,18 @@ def test_pods_that_no_rule_tells_apart_share_a_class_whatever_is_missing():
     assert len(keys) == 1
 
 
+@pytest.mark.parametrize(
+    "asked", ["resource[(pod.label[app])].free > 1", "label[(pod.label[app])] is missing"]
+)
+def test_a_key_that_a_pod_says_is_all_that_is_asked_of_the_pod(asked):
+    cluster = Cluster(f"filter: node.{asked}\n")
+    spec = {"containers": [{"name": "main", "resources": {"limits": {"cpu": "1"}}}]}
+    one, two = (make_pod(x, labels={"app": "cpu", "x": x}, spec=spec) for x in "pq")
+    assert cluster.decide(one).node == cluster.decide(two).node
+    of = cluster.policy.points().class_key
+    assert of(one, cluster.snapshot()) == of(two, cluster.snapshot())
+
+
 # ---- in words ------------------------------------------------------------------------------------
 
 
