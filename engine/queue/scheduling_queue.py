@@ -158,6 +158,8 @@ class SchedulingQueue:
         queued = QueuedPod(pod, added_at=now, queued_at=now, backs_off_until=NO_BACKOFF)
         self._pods[pod.uid] = queued
         self._kin.put(queued)
+        if self.on_change is not None:
+            self.on_change(queued)  # a gate may ask since when it waits
         self._enter(queued, Wake.AT_ONCE, _ADDED)
 
     def update(self, pod: PodInfo, events: Sequence[ClusterEvent] = ()) -> None:

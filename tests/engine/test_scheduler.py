@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.cache.beside import QUEUE, TIMES
 from engine.clock import ManualClock
 from engine.framework.edge import BindOutcome, Edge
 from engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
@@ -828,6 +829,7 @@ TURNS = {
     "reserve: now - pod.created >= 42s\n": (42.0, True),
     "prefilter: now - pod.created >= 42s\n": (42.0, True),
     "gate: now - pod.created >= 42s\n": (42.0, False),
+    "gate: now - pod.queued_at >= 42s\n": (42.0, False),
 }
 
 
@@ -838,6 +840,8 @@ async def test_a_comparison_with_now_wakes_its_pods_at_the_instant_it_turns(text
     world = World({"age.policy": text})
     worlds = policies(world.framework)[0]._worlds
     worlds.source = lambda: world.cache.snapshot(world.clock.time(), world.samples)
+    world.cache.attend(frozenset({QUEUE, TIMES}))
+    world.queue.on_change = lambda queued: world.cache.set_queued(queued.pod, queued.times)
     world.clock.advance(3.0)
     node = make_node("n1", cpu="2")
     world.handlers.nodes.on_update(node, created_now(node, world.clock))
