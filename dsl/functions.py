@@ -210,7 +210,7 @@ TEXT_TESTS: Final[Mapping[str, Callable[[str, str], bool]]] = {
     "starts with": str.startswith,
     "ends with": str.endswith,
     "like": lambda text, pattern: glob_match(pattern, text),
-    "matches": lambda text, pattern: regex_match(pattern, text),
+    "matches": lambda text, pattern: len(text) <= _MAX_MATCHED and fits(pattern, text),
 }
 
 
@@ -249,11 +249,6 @@ def glob_match(pattern: str, text: str) -> bool:
         if not state:
             return False
     return bool(state & last)
-
-
-def regex_match(pattern: str, text: str) -> bool:
-    """Whether a whole text (of at most 4,096 characters) fits a regular expression."""
-    return len(text) <= _MAX_MATCHED and fits(pattern, text)
 
 
 _VERSION: Final = re.compile(r"[vV]?(\d+(?:[.-]\d+)*)", re.ASCII)

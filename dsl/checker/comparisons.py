@@ -60,7 +60,7 @@ def is_word(typer: Typer, node: s.Is) -> ir.Expr:
     field_as_text(typer, node.left)
     left = typer.check(node.left)
     _word_for_nothing(typer, node, typer.text(node.left), node.right, negated=node.negated)
-    field_as_word(typer, node.right, Severity.WARNING)
+    field_as_word(typer, node.right)
     right = _word_or_expression(typer, node.right, left)
     one, other = _same_type(typer, "is", left, right)
     return making.turned(
@@ -111,14 +111,18 @@ def field_as_text(scope: Scope, node: s.Expr) -> None:
         scope.warn("P317", message, node, fix=node.value)
 
 
-def field_as_word(scope: Scope, node: s.Expr, severity: Severity) -> None:
+def field_as_word(scope: Scope, node: s.Expr, severity: Severity = Severity.WARNING) -> None:
     """Tells of `x is pod.namespace` and `x in [pod.label.team]`, where that is a word."""
-    word = node.value if isinstance(node, s.Word) and "." in node.value else ""
-    better = field_for(word) if word.partition(".")[0] in ROOTS else None
-    field = word if word in FIELDS else better.text if better is not None and better.sure else ""
+    word, what, field = node.value if isinstance(node, s.Word) else "", "field", ""
+    let = scope.lets.get(word)
+    if let is not None and isinstance(let.value, ir.Core) and let.value.type.kind is Kind.TEXT:
+        what, field, severity = "let", word, Severity.WARNING
+    elif "." in word:
+        better = field_for(word) if word.partition(".")[0] in ROOTS else None
+        field = word if word in FIELDS else better.text if better and better.sure else ""
     if field:
-        message = f"`{word}` is a word here, not the field of that name"
-        help_ = f'for the field write  ({field})   and for the word  "{word}"'
+        message = f"`{word}` is a word here, not the {what} of that name"
+        help_ = f'for the {what} write  ({field})   and for the word  "{word}"'
         scope.report("P317", message, node, help_, severity=severity)
 
 
@@ -365,7 +369,7 @@ def _in_bounds(scope: Scope, item: ir.Expr, place: Span, *values: ir.Expr) -> No
 def text_test(typer: Typer, node: s.TextTest) -> ir.Expr:
     """Returns the condition of `x contains y` and its like."""
     field_as_text(typer, node.left)
-    field_as_word(typer, node.right, Severity.WARNING)
+    field_as_word(typer, node.right)
     left = typer.plain(typer.check(node.left))
     if node.operator == "contains" and left.type.kind is Kind.LIST:
         kind = making.item_type(left)
@@ -409,7 +413,7 @@ def label_test(typer: Typer, node: s.LabelTest) -> ir.Expr:
     key = names.fixed_text(typer, node.key)
     operator, value = node.operator, node.value
     if value is not None:
-        field_as_word(typer, value, Severity.WARNING)
+        field_as_word(typer, value)
     inner = _KEY_TEST.fullmatch(key)
     if not operator and not isinstance(node.key, s.Word) and inner is not None:
         # A parameter or quoted text alone may hold `key`, `key=value` or `key!=value`.

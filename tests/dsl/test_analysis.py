@@ -55,6 +55,7 @@ def codes(text, **options):
         ("prefer: node.cpu.capacity >= 0", ["P303"]),
         ("filter: node.ready\nfilter: pod.gpu > 0 -> node.ready", ["P304"]),
         ("forbid: not node.ready\nfilter: node.ready", ["P304"]),
+        ("let t = pod.label[t]\nfilter: t is present -> node.label[t] is t", ["P317"]),
         ("filter: node.label k=1\nfilter: node.label k=2", ["P302"]),
         ("forbid: node.label k\nfilter: pod.label a=1 -> node.label k=1", ["P302"]),
         ("applies to: pod.gpu > 3\nfilter: node.label k=1\nforbid: node.label k", ["P302"]),
@@ -161,6 +162,7 @@ def test_found(text, expected):
         'let a = node.gpu.free\nfilter: a > 0 message "only {a}"',
         'let a = node.gpu.free\nfilter: node.ready message "only {a}"',
         "filter: node.label k=1 status unresolvable",
+        "let gpu = pod.gpu > 0\nfilter: gpu -> node.label pool=gpu",
     ],
 )
 def test_silent(text):
