@@ -298,15 +298,23 @@ class PodHandler(_Handler):
     # ---- on nodes
 
     def _assigned(self, pod: Pod) -> None:
-        self.cache.add_pod(self._as_far_as_legible(pod), pod.node_name)
+        self._count(pod)
         self.queue.delete(pod.metadata.uid)
         self.queue.move(POD_ASSIGNED, None, pod)
 
     def _still_assigned(self, old: Pod, new: Pod) -> None:
         if _changed(old, new):
-            self.cache.add_pod(self._as_far_as_legible(new), new.node_name)
+            self._count(new)
         for event in pod_events(old, new):
             self.queue.move(event, old, new)
+
+    def _count(self, pod: Pod) -> None:
+        """On its node. That we asked for its deletion is newer than a word that knows of none."""
+        found, row = self._as_far_as_legible(pod), self.cache.pod_row(pod.metadata.uid)
+        if row >= 0 and not found.terminating:
+            known = self.cache.pods.pod(row)
+            found = known if known.terminating else found
+        self.cache.add_pod(found, pod.node_name)
 
     def _as_far_as_legible(self, pod: Pod) -> PodInfo:
         try:

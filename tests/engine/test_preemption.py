@@ -49,6 +49,22 @@ async def settle(world):
 # ---- evictions -----------------------------------------------------------------------------------
 
 
+@in_a_loop
+async def test_a_victim_is_going_whatever_the_watch_says_that_was_so_before():
+    world = World()
+    low = world.comes("low", cpu="2")
+    await settle(world)
+    world.comes("high", cpu="2", priority=10)
+    await settle(world)
+    assert world.edge.evictions == ["low"]
+    world.bound(low, "n1")  # told late
+    assert world.assigned("low") == ("n1", False)
+    world.handlers.pods.on_delete(world.comes("other", node="n1"))
+    world.clock.advance(11.0)
+    await settle(world)
+    assert world.edge.evictions == ["low"], "once"
+
+
 @pytest.mark.parametrize("when", ["evicting", "gone"])
 @in_a_loop
 async def test_a_pod_that_a_gate_holds_leaves_its_promised_room_to_others(when):
