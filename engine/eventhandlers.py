@@ -44,6 +44,7 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 
 POD_ASSIGNED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 POD_FREED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+_VOLUMES_FREED: Final = ClusterEvent(Resource.PERSISTENT_VOLUME, Action.UPDATE_OTHER)
 POD_OTHERWISE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_OTHER)
 
 _TERMINAL: Final = frozenset({"Succeeded", "Failed"})
@@ -94,6 +95,18 @@ def on_node(pod: Pod, node: str) -> Pod:
     if pod.node_name:
         return pod
     return msgspec.structs.replace(pod, bound_to=node)
+
+
+def freed(
+    queue: SchedulingQueue, pod: Pod, node: str, only: Callable[[PodInfo], bool] | None = None
+) -> None:
+    """A pod that was not bound yet lost its node, and with it what was meant for its claims.
+
+    No volume has changed for the server, so nobody else tells of those.
+    """
+    queue.move(POD_FREED, on_node(pod, node), None, only=only)
+    if any(one.persistent_volume_claim or one.ephemeral for one in pod.spec.volumes or ()):
+        queue.move(_VOLUMES_FREED, only=only)
 
 
 def pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
@@ -298,15 +311,23 @@ class PodHandler(_Handler):
     # ---- on nodes
 
     def _assigned(self, pod: Pod) -> None:
-        self.cache.add_pod(self._as_far_as_legible(pod), pod.node_name)
+        self._count(pod)
         self.queue.delete(pod.metadata.uid)
         self.queue.move(POD_ASSIGNED, None, pod)
 
     def _still_assigned(self, old: Pod, new: Pod) -> None:
         if _changed(old, new):
-            self.cache.add_pod(self._as_far_as_legible(new), new.node_name)
+            self._count(new)
         for event in pod_events(old, new):
             self.queue.move(event, old, new)
+
+    def _count(self, pod: Pod) -> None:
+        """On its node. That we asked for its deletion is newer than a word that knows of none."""
+        found, row = self._as_far_as_legible(pod), self.cache.pod_row(pod.metadata.uid)
+        if row >= 0 and not found.terminating:
+            known = self.cache.pods.pod(row)
+            found = known if known.terminating else found
+        self.cache.add_pod(found, pod.node_name)
 
     def _as_far_as_legible(self, pod: Pod) -> PodInfo:
         try:
@@ -366,11 +387,11 @@ class PodHandler(_Handler):
         self.queue.delete(uid)
         node = self.cache.node_of(uid)
         if node is not None:
-            if self.cache.is_assumed(uid):
-                self.cache.forget(uid)
+            if self.cache.forget(uid):
+                freed(self.queue, pod, node)
             else:
                 self.cache.remove_pod(uid)
-            self.queue.move(POD_FREED, on_node(pod, node), None)
+                self.queue.move(POD_FREED, on_node(pod, node), None)
             promised = {one.uid for one in self.cache.nominations.on(node)}
             if promised:  # they may have counted on it, whoever rejects them now
                 self.queue.move(EVERYTHING, only=lambda other: other.uid in promised)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
 from engine.basis import Basis
 from engine.clock import stamp
+from engine.eventhandlers import POD_FREED, on_node
 from engine.framework.decision import PostFilterResult
 from engine.framework.edge import Edge
 from engine.framework.effects import Evict, SetUnschedulable, pod_event
@@ -20,6 +22,9 @@ from engine.objects import Condition, Pod
 from engine.plugins.default_preemption import BY_SCHEDULER, DISRUPTION_TARGET
 from engine.pods.podinfo import PodInfo
 from engine.queue import SchedulingQueue, SubQueue
+
+_IDLE_SECONDS: Final = 60.0
+"""For so long a closed gate keeps what the pod is promised; it may open again."""
 
 
 @dataclass(eq=False)
@@ -36,6 +41,38 @@ class Evictions:
 
     def __post_init__(self) -> None:
         self._cache = self.basis.cache
+        self._gated: dict[str, float] = {}
+
+    def gated(self, uid: str) -> None:
+        """A gate holds the pod: see `check`."""
+        self._gated.pop(uid, None)
+        if self._cache.promised(uid):
+            self._gated[uid] = self.basis.clock.monotonic() + _IDLE_SECONDS
+
+    def check(self) -> None:
+        """Takes back promises to pods that a gate has held for a while: their room is idle.
+
+        But while their victims are being evicted, which holds them by itself. Not at once: others
+        would come who had to be evicted again when the gate opens.
+        """
+        now = self.basis.clock.monotonic()
+        while self._gated and next(iter(self._gated.values())) <= now:
+            uid = next(iter(self._gated))
+            del self._gated[uid]
+            queued = self.queue.get(uid)
+            evicting = self._cache.nominations.is_evicting(uid)
+            if queued is not None and queued.where is SubQueue.GATED and not evicting:
+                self._withdraw(queued.pod)
+
+    def _withdraw(self, pod: PodInfo) -> None:
+        """The pod is promised nothing any more, and others may have room there."""
+        there = on_node(pod.pod, self._cache.promised(pod.uid))
+        if self._cache.withdraw(pod.uid):
+            self._tell_withdrawn(pod)
+            self.queue.move(POD_FREED, there, only=lambda one: one.priority <= pod.priority)
+
+    def _tell_withdrawn(self, pod: PodInfo) -> None:
+        self.edge.statuses.set_unschedulable(SetUnschedulable(pod, "", "", nominated=""))
 
     def evict(self, pod: PodInfo, rescue: PostFilterResult) -> None:
         """The pod is promised a node, and others are evicted for it."""
@@ -44,7 +81,7 @@ class Evictions:
         if rescue.evictions:
             for one in rescue.clears:  # what is promised to less important pods
                 self._cache.withdraw(one.uid)
-                self.edge.statuses.set_unschedulable(SetUnschedulable(one, "", "", nominated=""))
+                self._tell_withdrawn(one)
             self._begin(pod, rescue.nominated or "", rescue.evictions)
 
     def _begin(self, pod: PodInfo, node: str, victims: Sequence[Evict]) -> None:
@@ -69,6 +106,7 @@ class Evictions:
         if queued is not None and (not gone or queued.where is SubQueue.GATED):
             waiting = [one.uid for one in self._cache.nominations.on(node)] if not gone else []
             self.queue.activate(list(dict.fromkeys([pod.uid, *waiting])), failed=not gone)
+            self.gated(pod.uid)  # by another gate now, or not at all
 
     async def _evict_one(self, effect: Evict, node: str) -> bool:
         victim = effect.pod

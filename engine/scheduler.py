@@ -95,22 +95,22 @@ class Scheduler:
         self._basis = Basis(framework, cache, signals, clock)
         self._in_flight = InFlight(self.wake)
         self._notices = Notices(edge.statuses, edge.events, lambda: self.leads)
-        queue.on_gated = self._notices.gated
+        queue.on_gated = self._gated
         measures = Measures(telemetry, clock)
         self._setbacks = setbacks = Setbacks(cache, queue, self._notices, measures)
         parts = self._basis, queue, edge, measures, self._in_flight
-        evictions = Evictions(*parts, lambda uid, why: self.placement.stop(uid, why))
+        self._evictions = Evictions(*parts, lambda uid, why: self.placement.stop(uid, why))
         self._bindings = Bindings(*parts, setbacks)
         self.changes = self._bindings.changes
         """To be told of every change of an object that a pod may wait for."""
         self.placement = Placement(
-            self._basis, queue, measures, self._notices, setbacks, evictions, self._bindings
+            self._basis, queue, measures, self._notices, setbacks, self._evictions, self._bindings
         )
         self._lane: Lane | None = None
         self.permits = self.placement.permits
         """The pods that wait for leave to be bound."""
         telling = Telling(self._basis, self._in_flight, edge.writer)
-        self.gangs = Gangs(self._basis, self.placement, setbacks, evictions, queue, telling)
+        self.gangs = Gangs(self._basis, self.placement, setbacks, self._evictions, queue, telling)
         """Those that wait for each other."""
         self.permits.also = self.gangs.holds.also
         self.permits.on_work = self.wake
@@ -284,10 +284,16 @@ class Scheduler:
         finally:
             woken.cancel()
 
+    def _gated(self, queued: QueuedPod) -> None:
+        self._notices.gated(queued)
+        self._evictions.gated(queued.pod.uid)
+
     def _tick(self) -> None:
         self._queue.flush()
         self.gangs.holds.check()
         self._bindings.check()
+        if self.leads:
+            self._evictions.check()
         minute = int(self._clock.time() // _MINUTE)
         if minute != self._minute:
             self._minute = minute

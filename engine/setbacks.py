@@ -10,7 +10,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from engine.cache import Cache
-from engine.eventhandlers import POD_FREED, on_node
+from engine.eventhandlers import freed
 from engine.framework.status import Code, Status
 from engine.measures import Measures, Result
 from engine.notices import Notices
@@ -89,9 +89,6 @@ class Setbacks:
 
         Not the pod itself, nor those of these UIDs: they were tried together.
         """
-        if self.cache.forget(pod.uid):
-            there = on_node(pod.pod, node)
-            own = pod.uid
-            self.queue.move(
-                POD_FREED, there, None, only=lambda one: one.uid != own and one.uid not in beside
-            )
+        own = pod.uid
+        if self.cache.forget(own) or own not in self.queue:  # a pod that is gone is forgotten
+            freed(self.queue, pod.pod, node, lambda one: one.uid != own and one.uid not in beside)

@@ -2,7 +2,8 @@
 
 For a pod of an elastic quota that quota first takes back what it lent. Where that makes no room,
 and for other pods, the first `preempt:` of all policies, in their order, whose left side holds is
-tried; a `never` is the end before both. The search for victims is that of `engine.collective`.
+tried; a `never` is the end before both, and so is a `dry run`: nobody goes for a pod that is not
+bound. The search for victims is that of `engine.collective`.
 Where no line has a say, the next PostFilter is asked.
 
 Of two pods that could evict each other neither does: the one that runs stays, or they would take
@@ -71,11 +72,15 @@ class PolicyPreemption:
     def __init__(self, plans: Sequence[Plan], worlds: Worlds) -> None:
         """The policies in their order."""
         self._rules = [rule for plan in plans for rule in plan.preempts]
+        self._binders = [plan for plan in plans if plan.binds]
         elastic = (rule for plan in plans for rule in plan.quotas if rule.core.elastic)
         self._lending = next((Quota(rule, worlds) for rule in elastic), None)
         self._worlds = worlds
-        own = {read for rule in self._rules for read in rule.reads if read.startswith("pod.")}
-        self._alike = own <= _ALIKE
+        asked = (*self._rules, *(rule for plan in self._binders for rule in plan.binds))
+        own = {read for rule in asked for read in rule.reads if read.startswith("pod.")}
+        # A canary's share is one of pods, which no rule of it reads.
+        whole = all(one.mode == "enforce" for one in self._binders)
+        self._alike = whole and own <= _ALIKE
 
     def points(self) -> Points:
         """What wakes the pod are the events of the plugins that rejected it."""
@@ -92,6 +97,9 @@ class PolicyPreemption:
     def decides(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Said, ...]:
         """Who may be evicted for the pod, by which rule, in this order; none: no rule says."""
         subject, world = self._worlds.asked_as_any(pod, snapshot)
+        bind = next(filter(None, (one.binder(subject, world) for one in self._binders)), None)
+        if bind is not None and bind.core.kind == "dry":
+            return (Said(bind, None),)
         rule, quota = self._rule_of(pod, snapshot), self._lending
         may_go = None if rule is None else rule.evictions(subject, world)
         said = () if rule is None else (Said(rule, may_go),)
@@ -186,8 +194,9 @@ class PolicyPreemption:
 
 
 def preempts(plan: Plan) -> bool:
-    """Whether a policy says whom a pod may evict."""
-    return bool(plan.preempts) or any(one.core.elastic for one in plan.quotas)
+    """Whether a policy says whom a pod may evict, be it nobody as the pod is not bound."""
+    dry = any(one.core.kind == "dry" for one in plan.binds)
+    return dry or bool(plan.preempts) or any(one.core.elastic for one in plan.quotas)
 
 
 def _of_those_that_stay(quota: Quota, use: QuotaUse, snapshot: Snapshot) -> QuotaUse:

@@ -50,6 +50,51 @@ async def settle(world):
 
 
 @in_a_loop
+async def test_a_victim_is_going_whatever_the_watch_says_that_was_so_before():
+    world = World()
+    low = world.comes("low", cpu="2")
+    await settle(world)
+    world.comes("high", cpu="2", priority=10)
+    await settle(world)
+    assert world.edge.evictions == ["low"]
+    world.bound(low, "n1")  # told late
+    assert world.assigned("low") == ("n1", False)
+    world.handlers.pods.on_delete(world.comes("other", node="n1"))
+    world.clock.advance(11.0)
+    await settle(world)
+    assert world.edge.evictions == ["low"], "once"
+
+
+@pytest.mark.parametrize("when", ["evicting", "gone"])
+@in_a_loop
+async def test_a_pod_that_a_gate_holds_leaves_its_promised_room_to_others(when):
+    gate = "gate: pod.label app=a -> count(cluster.pods where it.label stop=yes) == 0\n"
+    world = World({"p.policy": gate})
+    [low] = full(world, "low")
+    world.comes("high", cpu="2", priority=10, labels={"app": "a"})
+    if when == "evicting":
+        world.scheduler.work()
+    else:
+        await settle(world)
+    assert world.edge.nominations == [("high", "n1")]
+    world.comes("small", cpu="1")
+    await settle(world)
+    world.comes("stop", node="n1", labels={"stop": "yes"})
+    world.handlers.pods.on_delete(low)
+    await settle(world)
+    assert world.where("high") is SubQueue.GATED
+    world.clock.advance(59.0)
+    await settle(world)
+    assert world.edge.binds == [], "it may open again"
+    world.clock.advance(1.0)
+    await settle(world)
+    assert ("high", "") in world.edge.nominations
+    world.clock.advance(11.0)  # its backoff
+    await settle(world)
+    assert world.edge.binds == [("small", "n1")]
+
+
+@in_a_loop
 async def test_a_pod_of_higher_priority_evicts_is_promised_the_node_and_bound_there():
     world = World()
     a, b = full(world, "a", "b")

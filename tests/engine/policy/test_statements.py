@@ -322,15 +322,30 @@ async def test_a_pod_that_was_only_pretended_to_be_bound_is_when_no_rule_says_so
 
 @in_a_loop
 async def test_a_pod_that_is_only_pretended_to_be_bound_is_promised_no_node():
-    made = world("bind: pod.label sandbox -> dry run\n")
+    made = world("")
     low = made.comes("low", node="n1", cpu="2")
     made.comes("high", cpu="2", priority=10, labels={"sandbox": "yes"})
     await settle(made)
     assert made.edge.nominations == [("high", "n1")]
+    made.scheduler.use(chain({"p.policy": "bind: pod.label sandbox -> dry run\n"}), None)
     made.handlers.pods.on_delete(low)
     made.clock.advance(11.0)
     await made.turn()
     assert made.edge.nominations == [("high", "n1"), ("high", "")]
+
+
+@in_a_loop
+async def test_nobody_is_evicted_for_a_pod_that_is_only_pretended_to_be_bound():
+    made = world("bind: pod.label sandbox -> dry run\n")
+    made.comes("low", node="n1", cpu="2")
+    made.comes("dry", cpu="2", priority=10, labels={"sandbox": "yes"})
+    await settle(made)
+    assert (made.edge.evictions, made.edge.nominations) == ([], [])
+    assert "preemption (p.policy:1): this pod evicts nobody" in made.edge.conditions[-1][2]
+    made.comes("high", cpu="2", priority=10)
+    await settle(made)
+    assert made.edge.evictions == ["low"], "what becomes of one says nothing of the other"
+    assert made.edge.nominations == [("high", "n1")]
 
 
 class Remote:
