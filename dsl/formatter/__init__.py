@@ -43,8 +43,8 @@ class Formatted(Struct, frozen=True):
 
 def format_source(source: SourceFile, read: Reader, width: int = WIDTH) -> Formatted:
     """Formats a file; with errors, or where the meaning would not survive, there is no text."""
-    if "\r\n" in source.text:
-        # Two carriage returns in a row: what is written would be read as another text.
+    if "\r\n" in source.text or source.text.lstrip().startswith("\ufeff"):
+        # What is written would be read as another text.
         return Formatted(None)
     statements, found = read(source)
     if found:

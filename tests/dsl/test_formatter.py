@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dsl.diagnostics import Diagnostic
@@ -455,6 +455,7 @@ WORDS = st.sampled_from(
 
 
 @given(st.one_of(st.text(), st.lists(WORDS, max_size=25).map("".join)), st.booleans())
+@example("\ufeff\ufeff", False)
 @settings(deadline=None, max_examples=effort.examples(300))
 def test_any_text_gives_a_text_or_is_left_alone(text, tests):
     formatted = outcome(text, tests)
