@@ -92,7 +92,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     kubeconfig: str | Mapping[str, object] | None = None
     journal: BinaryIO | None = None
     why: bool = False
-    """Whether the log line of a binding says what each rule of the policies said of the node."""
+    """Whether the log line of every binding says what each rule of the policies said of the node,
+    not only while a hundredth of the time is enough for it."""
     serving: ServerOptions | None = None
     advises: bool = False
     """It decides nothing, and is asked by another scheduler as its extender."""

@@ -3,7 +3,8 @@
 A record is numbers and names, no pods, no columns: some 500 bytes, made in a few microseconds with
 every decision. Which plugin and which line gave the best nodes how much costs a look at all nodes,
 so it is worked out for as many decisions as fit into a hundredth of the time: all of them in a
-quiet cluster, some in a burst. What a record lacks, `berth explain` finds by deciding anew.
+quiet cluster, some in a burst. So is what the policies' rules said, for the log line of the
+binding. What a record lacks, `berth explain` finds by deciding anew.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from engine.clock import Clock
+from engine.explain.rules import noted
 from engine.explain.scores import Ranking, ranking
 from engine.framework.decision import FitError, Placed, Rejections
 from engine.framework.edge import BindOutcome
@@ -124,6 +126,7 @@ class Records:
             record.detail = Detail(found, _rejected(rejected))
         except (PluginError, Unfit):
             pass  # told by the framework; the record is there without
+        noted(placed, framework)
         now = self._clock.monotonic()
         self._next_detail = now + (now - started) * _SHARE
 

@@ -38,7 +38,7 @@ from engine.serving.server import ListenError
 from engine.spelling import nearest
 
 _WHY = 5
-"""The level of the log from which it says why."""
+"""The level of the log from which it says why of every pod, however many there are."""
 _LOG = logging.getLogger("engine")
 
 

@@ -35,7 +35,7 @@ def cluster(control_plane, namespace, no_nodes, kubectl, tmp_path):
     stored = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": told, "data": data}
     kubectl("create", "-f", "-", stdin=yaml.safe_dump(stored))
     flags = ("--policy-configmap", f"{namespace}/policies")
-    berth = Berth(control_plane, tmp_path / "berth", *flags, "-v=5")
+    berth = Berth(control_plane, tmp_path / "berth", *flags)
     berth.start()
     yield Cluster(control_plane, namespace, berth, kubectl, flags)
     berth.process.stop(seconds=5)

@@ -70,6 +70,20 @@ def draw_case(seed: int) -> Json:
     return Drawn(seed).case()
 
 
+def apart(objects: Sequence[Json]) -> None:
+    """Pods of nodes with more than twelve start one after the other.
+
+    Beyond twelve Go sorts in no stable order, so that of equal victims any is as right.
+    """
+    on: dict[str, list[Json]] = {}
+    for one in objects:
+        if one["kind"] == "Pod":
+            on.setdefault(one["spec"]["nodeName"], []).append(one)
+    for pods in on.values():
+        for number, one in enumerate(pods if len(pods) > 12 else ()):
+            one["status"]["startTime"] = f"2026-03-01T04:{number:02}:00Z"
+
+
 class Drawn:
     """One case in the making."""
 
@@ -111,6 +125,8 @@ class Drawn:
         self.nodes = [f"n{i}" for i in range(self.chance.choice(sizes))]
         self.priorities = (0, 0, 1, 5) if kind == "preempt" or self.odds(3) else (0,)
         objects = self.equals() if self.alike else self.mixed(kind)
+        if kind == "preempt":
+            apart(objects)
         objects += self.around()
         out: Json = {"id": f"fuzz-{self.seed}", "kind": kind, "objects": objects}
         if self.odds(3):

@@ -134,8 +134,9 @@ class Ticking(ManualClock):
 
 def test_all_nodes_are_looked_at_for_a_hundredth_of_the_time():
     deciding = Deciding(clock=Ticking(), most=1000)
-    for number in range(300):
-        deciding.decide(f"p{number}")
+    decided = [deciding.decide(f"p{number}") for number in range(300)]
     with_scores = [number for number in range(300) if "best" in deciding.of(f"p{number}")]
     # One takes a moment, and a hundred pass before the next.
     assert with_scores == [0, 100, 200]
+    assert [number for number in range(300) if decided[number].why] == with_scores
+    assert decided[0].why.startswith("net.policy:1 filter: 2 of 3 nodes pass; net.policy:2 ")

@@ -147,6 +147,19 @@ def test_what_has_not_started_is_the_latest_of_all():
     assert told(DefaultPreemption().plan(new, snapshot, np.arange(2), trial))[1] == ["b"]
 
 
+def test_of_equal_pods_the_last_goes_however_many_there_are():
+    for many in (3, 12, 13, 40):
+        cache = Cache()
+        cache.add_node(make_node("a", cpu=str(many)))
+        for number in range(many):
+            status = {"startTime": "2026-03-01T00:00:00Z"}
+            cache.add_pod(make_pod(f"p{number}", node="a", cpu="1", status=status), "a")
+        snapshot, new = cache.snapshot(0.0), make_pod("new", cpu="1", priority=5)
+        trial = Framework(Profile("berth", default_plugins())).trial(new, snapshot)
+        plans = DefaultPreemption().plan(new, snapshot, np.arange(1), trial)
+        assert [one.name for one in plans.victims(0)] == [f"p{many - 1}"], many
+
+
 def happens(cache, number, what, node, how):
     if what == "comes":
         cache.add_pod(make_pod(f"q{number}", node=node, **how), node)
