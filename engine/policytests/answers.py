@@ -27,7 +27,7 @@ from engine.pods.podinfo import PodInfo
 from engine.policy.acting import place_of
 from engine.policy.world import PodSubject, SnapshotWorld
 from engine.policytests.judging import CannotJudgeError, Preempted, Rejection
-from engine.policytests.rules import looks, number_in_file, rules_of
+from engine.policytests.rules import number_in_file, outcomes, rules_of
 from engine.policytests.scene import Scene
 
 _WORDS: Final = {
@@ -46,7 +46,7 @@ class Answers:
         """`make` gives the scene, and once more where what is asked changes the cluster."""
         self.scene = make()
         self._make = make
-        self._outcomes: dict[str, frozenset[str]] = {}
+        self._outcomes: dict[str, set[str]] = {}
 
     @cached_property
     def rules(self) -> list[RuleBase]:
@@ -185,12 +185,10 @@ class Answers:
             raise CannotJudgeError(f"this file uses {what}; `skipped` counts the rules of one")
         return {number_in_file(rule): rule for rule in self.rules}
 
-    def outcomes(self, rule: RuleBase) -> frozenset[str]:
+    def outcomes(self, rule: RuleBase) -> set[str]:
         """What coverage counts of a rule."""
         if rule.id not in self._outcomes:
-            self._outcomes[rule.id] = frozenset(
-                look.outcome for look in looks(rule, self) if look.outcome
-            )
+            self._outcomes[rule.id] = outcomes(rule, self)
         return self._outcomes[rule.id]
 
     def applies(self, rule: RuleBase) -> bool:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import numpy as np
 
 from dsl import ir, reasons, reference
 from dsl.analysis import facts
-from dsl.collective import QuotaUse
 from dsl.plan import (
     ActionRule,
     ConditionRule,
@@ -34,9 +34,9 @@ from dsl.plan import (
 )
 from dsl.policytest import Expected
 from dsl.reference import View
-from dsl.schema import FIELDS, request_unit
-from dsl.types import NUMBER, number_of, show
-from engine.collective.quotas import coming
+from dsl.schema import FIELDS
+from dsl.types import NUMBER, show
+from dsl.world import Parts
 from engine.explain.parts import asked, table
 from engine.explain.rules import policies_of
 from engine.pods.podinfo import PodInfo
@@ -125,183 +125,78 @@ def _can_abstain(rule: RuleBase) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What a rule did with a pod or a node, in a word for coverage (or none) and in words.
-
-    `of` is the name of a node, or of one of the given pods, where there may be several; `roots` are
-    the parts whose values make the difference, in `view`.
-    """
-
-    outcome: str
-    said: str
-    of: str = ""
-    view: View | None = None
-    roots: Sequence[ir.Expr] = ()
+# ---- what coverage counts
 
 
-_Looks = Iterator[Look]
+def outcomes(rule: RuleBase, answers: Answers) -> set[str]:
+    """What the rule did in this test with the pod, or with each node or pod; empty: nothing."""
+    pods = _before_nodes(rule, answers)
+    if isinstance(rule, SortRule):
+        return {"applied"} if len(pods) > 1 else set()
+    if isinstance(rule, ConditionRule) and pods:
+        return {_of_pod(rule, answers.view(pod)) for pod in pods}
+    if isinstance(rule, ConditionRule | PermitRule | ActionRule):
+        return _at_chosen(rule, answers)
+    own = rule.prepare(answers.subject, answers.world)
+    return {"abstained"} if own is None else _of_nodes(rule, own, answers)
 
 
-def values_of_rules(answers: Answers, nodes: tuple[str, ...], expected: Expected) -> str:
-    """What the rules made of these nodes, each part with its value; empty if there is no rule.
-
-    Those rules are shown that the expectation is about.
-    """
-    lines: list[str] = []
-    held = expected.name in ("gated", "ungated")
-    of = ("", *(expected.names if held else nodes[:_MOST_NODES]))
-    for plan in answers.scene.plans:
-        rules: Iterable[RuleBase]
-        if expected.name == "skipped":
-            rules = [one for one in rules_of(plan) if number_in_file(one) == int(expected.number)]
-        else:
-            rules = [one for part in _POINTS.get(expected.name, _FILTERS)
-                     for one in getattr(plan, part)]  # fmt: skip
-        for rule in rules:
-            lines.append(f"{place_of(rule)}: {rule.text}")
-            for look in looks(rule, answers):
-                if look.of in of:
-                    lines.extend(_shown(rule, look))
-        if plan.preempts and expected.name in ("victims", "nominated"):
-            lines.append(f"  {answers.preemption.message}".rstrip())
-    return "\n".join(lines)
-
-
-def _shown(rule: RuleBase, look: Look) -> Iterator[str]:
-    if look.said:
-        yield f"  {look.said}"
-    view, core = look.view, getattr(rule, "core", None)
-    if view is None:
-        return
-    for one in core.longer if isinstance(core, ir.FilterCore) else ():
-        if reference.evaluate(one, view):
-            of_list = reasons.beyond(one, rule.source.text, reference.asked(view))
-            yield f"    {of_list}: the rule rejects"
-    yield from table(look.roots, rule, view)
-
-
-def looks(rule: RuleBase, answers: Answers) -> _Looks:
-    """What the rule did in this test."""
+def _of_nodes(rule: RuleBase, own: Parts, answers: Answers) -> set[str]:
+    rows = np.array(list(answers.scene.rows.values()), np.intp)
     match rule:
-        case SortRule():
-            return _of_sort(rule, answers)
-        case ConditionRule() if any(rule in plan.gates for plan in answers.scene.plans):
-            each = {pod.name: pod for pod in answers.scene.pods}
-            return _before_nodes(rule, answers, each, ("is held", "is let through"))
-        case ConditionRule() if any(rule in plan.prefilters for plan in answers.scene.plans):
-            only = {"": answers.scene.pod}
-            return _before_nodes(rule, answers, only, ("is rejected", "passes"))
-        case ConditionRule() | PermitRule() | ActionRule():
-            return _at_chosen(rule, answers)
+        case FilterRule():
+            return {_verdict(one) for one in rule.verdict(own, answers.world, rows).tolist()}
+        case TierRule() | ScoreRule() if not len(rows):
+            return set()
+        case ScoreRule():
+            return {"scored" if _points(rule, answers) else "abstained"}
         case PreemptRule():
-            return _of_preempt(rule, answers)
+            plans, fits = answers.scene.plans, len(answers.rejections) < len(rows)
+            is_asked = any(one.preemption(answers.subject, answers.world) is rule for one in plans)
+            return {"applied"} if is_asked and not fits else set()
         case GangRule():
-            return _of_gang(rule, answers)
+            return {_of_gang(rule, answers)}
         case QuotaRule():
-            return _of_quota(rule, answers)
+            return {_of_quota(rule, answers)}
         case _:
-            return _of_nodes(rule, answers)
-
-
-# ---- before any node
-
-
-def _guard(rule: RuleBase, answers: Answers, otherwise: str = "") -> Look:
-    """Whether the rule is for the pod at all; if so it comes to what is said `otherwise`."""
-    core = getattr(rule, "core", None)
-    guard = getattr(core, "guard", None)
-    applies = rule.prepare(answers.subject, answers.world) is not None
-    said = f"{'applies' if applies else 'does not apply'} to {answers.scene.pod.key}"
-    said = "" if applies and guard is None else said
-    return Look(
-        otherwise if applies else "abstained",
-        said,
-        view=answers.view(),
-        roots=[] if guard is None else [guard],
-    )
-
-
-def _of_sort(rule: SortRule, answers: Answers) -> _Looks:
-    keys = [one.value for one in rule.core.keys]
-    several = len(answers.scene.pods) > 1
-    for pod in answers.scene.pods[:_MOST_PODS]:
-        view = answers.view(pod)
-        yield Look("applied" if several else "", pod.name, view=view, roots=keys)
-
-
-def _before_nodes(
-    rule: ConditionRule, answers: Answers, pods: Mapping[str, PodInfo], said: tuple[str, str]
-) -> _Looks:
-    for name, pod in pods.items():
-        view = answers.view(pod)
-        passes = rule.holds(view.subject, view.world, -1)
-        applies = rule.prepare(view.subject, view.world) is not None
-        outcome = _verdict(passes) if applies else "abstained"
-        yield Look(outcome, f"{pod.key} {said[passes]}", name, view, _roots(rule))
+            return {"applied"}
 
 
 def _verdict(passes: bool) -> str:  # noqa: FBT001 - the fact itself
     return "passed" if passes else "rejected"
 
 
-def _roots(rule: ConditionRule | PermitRule | ActionRule) -> list[ir.Expr]:
-    return list(dict.fromkeys(facts.roots(rule.core)))
+def _before_nodes(rule: RuleBase, answers: Answers) -> Sequence[PodInfo]:
+    """The pods that a rule is asked of before any node; none of another rule."""
+    scene = answers.scene
+    if isinstance(rule, SortRule) or any(rule in plan.gates for plan in scene.plans):
+        return scene.pods
+    return [scene.pod] if any(rule in plan.prefilters for plan in scene.plans) else []
 
 
-# ---- nodes
+def _of_pod(rule: ConditionRule, view: View) -> str:
+    if rule.prepare(view.subject, view.world) is None:
+        return "abstained"
+    return _verdict(rule.holds(view.subject, view.world, -1))
 
 
-def _of_nodes(rule: RuleBase, answers: Answers) -> _Looks:
-    core = getattr(rule, "core", None)
-    yield _guard(rule, answers)
-    own = rule.prepare(answers.subject, answers.world)
-    if own is None:
-        return
-    rows = np.array(list(answers.scene.rows.values()), np.intp)
-    if isinstance(rule, FilterRule):
-        passes = rule.verdict(own, answers.world, rows).tolist()
-        said = [(_verdict(one), "passes" if one else "is rejected") for one in passes]
-    elif isinstance(rule, TierRule):
-        first = rule.mask(own, answers.world, rows).tolist()
-        said = [("applied", "comes first" if one else "comes later") for one in first]
-    elif isinstance(rule, ScoreRule):
-        said = list(_scored(rule, answers))
-    else:
-        yield Look("applied", "")
-        return
-    candidates = None if isinstance(rule, FilterRule) else tuple(answers.candidates.tolist())
-    guard = getattr(core, "guard", None)
-    roots = [asked(one) for one in facts.parts(rule.core) if one is not guard]
-    for (name, row), (outcome, word) in zip(answers.scene.rows.items(), said, strict=True):
-        view = View(answers.world, answers.subject, row, candidates)
-        yield Look(outcome, f"{name} {word}", name, view, roots)
-
-
-def _scored(rule: ScoreRule, answers: Answers) -> Iterator[tuple[str, str]]:
+def _points(rule: ScoreRule, answers: Answers) -> dict[str, float]:
+    """What the rule gives the nodes that pass; empty: it abstains."""
     place = place_of(rule)
-    points = {
+    return {
         one.node: line.score
         for one in answers.ranking.nodes
         for given in one.given
         for line in given.lines
         if line.place == place
     }
-    for name in answers.nodes:
-        if name in points:
-            yield "scored", f"gets {show(points[name], NUMBER)}"
-        elif name in answers.rejections:
-            yield "" if points else "abstained", "is not scored: it does not pass"
-        else:
-            yield "abstained", "has no value, and no other node has"
 
 
-def _at_chosen(rule: ConditionRule | PermitRule | ActionRule, answers: Answers) -> _Looks:
-    """A rule about the chosen node, with the pod on it already."""
+def _at_chosen(rule: ConditionRule | PermitRule | ActionRule, answers: Answers) -> set[str]:
+    """A rule about the chosen node; without one the pod alone may decide, for `skipped`."""
     try:
         results = results_of(answers.decision())
         with answers.placed() as (world, subject, row):
-            view = View(world, subject, row, results=results)
             if isinstance(rule, PermitRule):
                 applies = rule.applies(subject, world, row)
                 waits = rule.core.decision == "wait" and not rule.until(subject, world, row)
@@ -312,79 +207,109 @@ def _at_chosen(rule: ConditionRule | PermitRule | ActionRule, answers: Answers) 
             else:
                 applies = rule.prepare(subject, world) is not None
                 outcome = _verdict(rule.holds(subject, world, row))
-            said = f"{answers.scene.pod.key} on {answers.chosen()}"
-            yield Look(outcome if applies else "abstained", said, "", view, _roots(rule))
-    except CannotJudgeError as none:
-        # Without a chosen node the pod alone may decide, as `expect skipped` has it.
-        yield replace(_guard(rule, answers), said=str(none), view=None)
+            return {outcome if applies else "abstained"}
+    except CannotJudgeError:
+        applies = rule.prepare(answers.subject, answers.world) is not None
+        return set() if applies else {"abstained"}
 
 
-# ---- several pods
-
-
-def _of_preempt(rule: PreemptRule, answers: Answers) -> _Looks:
-    core, world = rule.core, answers.world
-    fits = len(answers.rejections) < len(answers.scene.rows)
-    asked_ = any(one.preemption(answers.subject, world) is rule for one in answers.scene.plans)
-    yield _guard(rule, answers, "applied" if asked_ and not fits else "")
-    if core.where is None:
-        return
-    pods = answers.scene.snapshot.pods
-    there = [place for place, node in enumerate(pods.node.tolist()) if node >= 0]
-    for place in there[:_MOST_PODS]:
-        row = int(pods.node[place])
-        view = View(world, answers.subject, row, pod=place)
-        may = "may go" if reference.evaluate(core.where, view) else "stays"
-        said = f"{pods.pod(place).name} on {answers.scene.snapshot.nodes.name(row)} {may}"
-        yield Look("", said, "", view, [core.where, *(key.value for key in core.order)])
-
-
-def _of_gang(rule: GangRule, answers: Answers) -> _Looks:
+def _of_gang(rule: GangRule, answers: Answers) -> str:
     found = answers.gang
     if found is None or found.gang.place != place_of(rule):
-        yield replace(_guard(rule, answers), outcome="abstained")
-        yield Look("", f"{answers.scene.pod.key} is in no gang")
-        return
+        return "abstained"
     said = answers.rejections.values()
     stopped = len(said) == len(answers.scene.rows)
     if stopped and found.gang.place in {one.place for one in said}:
-        outcome = "rejected"
-    elif not answers.scene.chosen:
-        outcome = "passed"
-    else:
-        outcome = _verdict(answers.permission[0] != "reject")
-    yield _guard(rule, answers, outcome)
-    yield Look("", str(found))
+        return "rejected"
+    return _verdict(not answers.scene.chosen or answers.permission[0] != "reject")
 
 
-def _of_quota(rule: QuotaRule, answers: Answers) -> _Looks:
+def _of_quota(rule: QuotaRule, answers: Answers) -> str:
     policies = [one for one in policies_of(answers.scene.framework) if isinstance(one, QuotaPlugin)]
     quota = next(one for policy in policies for one in policy.quotas if one.rule is rule)
     use = quota.use(answers.scene.pod, answers.scene.snapshot)
-    if use.key is None:
-        yield replace(_guard(rule, answers), outcome="abstained")
-        yield Look("", f"{answers.scene.pod.key} has no quota")
-        return
-    yield _guard(rule, answers, _verdict(quota.says(use) is None))
-    for key, limits in use.limits.items():
-        for name in sorted({*limits.minimum, *limits.maximum}):
-            kind = number_of(request_unit(name))
-            used = show(use.used.get(key, {}).get(name, 0.0), kind)
-            said = f"{key}: {used} {name} used"
-            if key == use.key:
-                said += f", {show(use.asked.get(name, 0.0), kind)} asked for"
-            for bound, amounts in (("min", limits.minimum), ("max", limits.maximum)):
-                said += f", {bound} {show(amounts[name], kind)}" if name in amounts else ""
-            yield Look("", said)
-    if rule.core.elastic:
-        yield from _pool(use)
+    return "abstained" if use.key is None else _verdict(quota.says(use) is None)
 
 
-def _pool(use: QuotaUse) -> _Looks:
-    """What all quotas guarantee together, which is what they lend each other."""
-    for name, whole in use.pool.minimum.items():
-        kind = number_of(request_unit(name))
-        used = use.pool.used.get(name, 0.0) + sum(one.get(name, 0.0) for one in coming(use))
-        known = "1 quota is" if len(use.limits) == 1 else f"{len(use.limits)} quotas are"
-        said = f"all together: {show(used, kind)} of {show(whole, kind)} {name} used; {known} known"
-        yield Look("", said)
+# ---- what a failed test shows
+
+
+def values_of_rules(answers: Answers, nodes: tuple[str, ...], expected: Expected) -> str:
+    """What the rules made of these nodes, each part with its value; empty if there is no rule.
+
+    Those rules are shown that the expectation is about.
+    """
+    lines: list[str] = []
+    held = expected.name in ("gated", "ungated")
+    of = expected.names if held else nodes[:_MOST_NODES]
+    for plan in answers.scene.plans:
+        rules: Iterable[RuleBase]
+        if expected.name == "skipped":
+            rules = [one for one in rules_of(plan) if number_in_file(one) == int(expected.number)]
+        else:
+            rules = [one for part in _POINTS.get(expected.name, _FILTERS)
+                     for one in getattr(plan, part)]  # fmt: skip
+        for rule in rules:
+            lines.append(f"{place_of(rule)}: {rule.text}")
+            for said, view in _views(rule, answers, of):
+                lines.append(f"  {said}")
+                lines.extend(_parts(rule, view))
+            if isinstance(rule, GangRule) and answers.gang is not None:
+                lines.append(f"  {answers.gang}")
+        if plan.preempts and expected.name in ("victims", "nominated"):
+            lines.append(f"  {answers.preemption.message}".rstrip())
+    return "\n".join(lines)
+
+
+def _views(rule: RuleBase, answers: Answers, of: Sequence[str]) -> Iterator[tuple[str, View]]:
+    """Where a rule is looked at, and what that is called; of nodes and held pods those of `of`."""
+    scene, key = answers.scene, answers.scene.pod.key
+    pods = _before_nodes(rule, answers)
+    if pods:
+        for pod in ([one for one in pods if scene.called[one.uid] in of] or pods)[:_MOST_PODS]:
+            yield pod.key, answers.view(pod)
+    elif isinstance(rule, ConditionRule | PermitRule | ActionRule):
+        try:
+            results = results_of(answers.decision())
+            with answers.placed() as (world, subject, row):
+                yield f"{key} on {answers.chosen()}", View(world, subject, row, results=results)
+        except CannotJudgeError as none:
+            yield f"{key}: {none}", answers.view()
+    elif rule.prepare(answers.subject, answers.world) is None:
+        yield f"does not apply to {key}", answers.view()
+    elif isinstance(rule, PreemptRule):
+        there = scene.snapshot.pods
+        for place in [at for at, row in enumerate(there.node.tolist()) if row >= 0][:_MOST_PODS]:
+            row = int(there.node[place])
+            view = View(answers.world, answers.subject, row, pod=place)
+            where = rule.core.where
+            word = "may go" if where is None or reference.evaluate(where, view) else "stays"
+            yield f"{there.pod(place).name} on {scene.snapshot.nodes.name(row)} {word}", view
+    elif isinstance(rule, GangRule | QuotaRule):
+        yield key, answers.view()
+    else:
+        yield from _at_nodes(rule, answers, of)
+
+
+def _at_nodes(rule: RuleBase, answers: Answers, of: Sequence[str]) -> Iterator[tuple[str, View]]:
+    points = _points(rule, answers) if isinstance(rule, ScoreRule) else None
+    candidates = None if isinstance(rule, FilterRule) else tuple(answers.candidates.tolist())
+    for name, row in answers.scene.rows.items():
+        if name in of:
+            said = name
+            if points is not None:
+                gets = show(points[name], NUMBER) if name in points else "nothing"
+                said = f"{name} gets {gets}"
+            yield said, View(answers.world, answers.subject, row, candidates)
+
+
+def _parts(rule: RuleBase, view: View) -> Iterator[str]:
+    core = getattr(rule, "core", None)
+    for one in core.longer if isinstance(core, ir.FilterCore) else ():
+        if view.row >= 0 and reference.evaluate(one, view):
+            of_list = reasons.beyond(one, rule.source.text, reference.asked(view))
+            yield f"    {of_list}: the rule rejects"
+    if isinstance(core, ir.PreemptCore):
+        core = msgspec.structs.replace(core, pick=())  # no pod's: it is of all victims of a node
+    roots = [] if core is None else facts.roots(core)
+    yield from table([asked(one) for one in roots], rule, view)
