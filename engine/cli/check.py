@@ -28,16 +28,15 @@ from dsl.tenants import Tenant
 from engine.cli import options
 from engine.cli.formats import to_github, to_sarif
 from engine.cli.refusals import reported
+from engine.policy.beside import ENDING, in_folder, name_of
 from engine.policy.findings import at_load, installed, new_compiler, place_in, without_policy
 
 if TYPE_CHECKING:
     from engine.policy.bundle import CompileSettings
 
-_ENDING: Final = ".policy"
 _STDIN: Final = Path("-")
 _TESTS: Final = ".policytest"
 _USES: Final = re.compile(rb"^use[ \t]", re.MULTILINE)
-_NAMED: Final = re.compile(r"^policy:[ \t]*([^\s#]+)", re.MULTILINE)
 #: A finding that is no fault of the text: it cannot be run without a value.
 _NO_VALUE: Final = "P104"
 _NO_PARAM: Final = "P105"
@@ -182,13 +181,13 @@ def expanded(paths: Iterable[Path]) -> Iterator[Path]:
                 raise click.ClickException(f"{path} is a test of policies, not a policy; {help_}")
             yield path
             continue
-        inside = sorted(one for one in path.iterdir() if one.name.endswith(_ENDING))
+        inside = sorted(one for one in path.iterdir() if one.name.endswith(ENDING))
         for one in inside:
             # A pipe would be waited for. Named by itself it is what the user wants read.
             if one.exists() and not one.is_file():
                 raise click.ClickException(f"{one}: cannot be read: it is no regular file")
         if not inside:
-            raise click.ClickException(f"{path}: has no file whose name ends in {_ENDING}")
+            raise click.ClickException(f"{path}: has no file whose name ends in {ENDING}")
         yield from inside
 
 
@@ -273,13 +272,11 @@ def _diagnostics(job: _Job) -> Iterator[Diagnostic]:
 def _beside(group: Mapping[str, bytes]) -> dict[str, str]:
     """The policies in the folders of files that use others, by file name, then by header."""
     folders = {Path(name).parent for name, text in group.items() if _USES.search(text)}
-    there = [
-        one for folder in sorted(folders) for one in sorted(folder.glob(f"*{_ENDING}"))
-        if one.is_file()
-    ]  # fmt: skip
-    texts = {one.stem: read(one).decode("utf-8", "replace") for one in there}
-    headers = {name: _NAMED.search(text) for name, text in texts.items()}
-    return texts | {found[1]: texts[name] for name, found in headers.items() if found}
+    with reported(OSError):
+        there = [one for folder in sorted(folders) for one in in_folder(folder)]
+    by_file = {one.path.stem: one for one in there}
+    by_name = {one.name: one for one in there if one.name != one.path.stem}
+    return {name: one.text.decode("utf-8", "replace") for name, one in (by_file | by_name).items()}
 
 
 def _at_load(result: CompileResult, job: _Job) -> Iterator[Diagnostic]:
@@ -312,7 +309,7 @@ def _beyond_files(job: _Job) -> Iterator[Diagnostic]:
     if job.complete and job.settings is not None and job.config is not None and job.plans:
         # Policies that do not compile are there, too.
         compiled = {plan.name for plan in job.plans}
-        broken = {_called(name, text) for name, text in job.texts.items()} - compiled
+        broken = {name_of(Path(name), text) for name, text in job.texts.items()} - compiled
         names = [one for one in job.settings.policies.overrides if one not in broken]
         yield from without_policy(names, job.plans, _Places(job.config))
 
@@ -336,12 +333,6 @@ class _Places:
         return self._source, span
 
 
-def _called(name: str, text: bytes) -> str:
-    """The name of a policy: of its header, else of its file."""
-    found = _NAMED.search(text.decode("utf-8", "replace"))
-    return found[1] if found else Path(name).stem
-
-
 def _configured_value(one: Diagnostic, without: Sequence[Diagnostic], job: _Job) -> Diagnostic:
     """A finding about a value that the configuration gives is shown there, not at the `param`."""
     if job.config is None or job.settings is None or one.code not in _OF_VALUES:
@@ -350,7 +341,7 @@ def _configured_value(one: Diagnostic, without: Sequence[Diagnostic], job: _Job)
            for two in without):  # fmt: skip
         return one
     source = one.source
-    policy = _called(source.name, source.text.encode())
+    policy = name_of(Path(source.name), source.text.encode())
     line = source.position(one.span.start)[0]
     found = _SETS.search(one.message) or _DECLARED.match(source.text.split("\n")[line - 1])
     override = job.settings.policies.overrides.get(policy)

@@ -20,12 +20,12 @@ from engine.framework.runtime import Framework
 from engine.plugins.priority_sort import PrioritySort
 from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
 from engine.policy import chain
+from engine.policy.beside import ENDING, PolicyText, in_folder
 from engine.policy.bundle import Bundle
 from engine.policy.findings import PLUGINS, new_compiler
 from engine.policy.plugin import Worlds
 from engine.policytests.judging import CannotJudgeError
 
-_HEADER: Final = re.compile(rb"^policy:[ \t]*([A-Za-z0-9._/-]+)", re.MULTILINE)
 _PARAM: Final = re.compile(rb"^param[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
 _SHOWN: Final = 8
 #: What a file is called, which is not part of a policy's name.
@@ -38,26 +38,6 @@ _DEFAULTS: Final = tuple(name for name in DEFAULT_WEIGHTS if name != "PrioritySo
 _USED: Final = re.compile(rb"^use[ \t]+([A-Za-z][\w-]*)", re.MULTILINE)
 
 Params = Mapping[str, str | tuple[str, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyText:
-    """A policy that was found: its file and what it says."""
-
-    path: str
-    name: str
-    text: bytes
-
-    @property
-    def params(self) -> frozenset[str]:
-        """The parameters that it declares."""
-        return frozenset(one.decode() for one in _PARAM.findall(self.text))
-
-    @property
-    def in_tree(self) -> list[str]:
-        """The plugins of the tree that its `use` lines name."""
-        names = (_in_tree(one.decode()) for one in _USED.findall(self.text))
-        return [one for one in names if one is not None]
 
 
 Found = list[tuple[Use, PolicyText | str]]
@@ -122,7 +102,7 @@ class Library:
     def _find(self, name: str, folder: Path) -> PolicyText | str | None:
         for policies in (self._policies(folder), self._policies(self._bundled)):
             named = [one for one in policies if one.name == name]
-            called = [one for one in policies if Path(one.path).name == f"{name}.policy"]
+            called = [one for one in policies if one.path.name == f"{name}{ENDING}"]
             if named or called:
                 return [*named, *called][0]
         return _in_tree(name)
@@ -131,11 +111,7 @@ class Library:
         if folder is None:
             return []
         if folder not in self._folders:
-            paths = [path for path in sorted(folder.glob("*.policy")) if path.is_file()]
-            texts = [(path, path.read_bytes()) for path in paths]
-            self._folders[folder] = [
-                PolicyText(str(path), _name_of(path, text), text) for path, text in texts
-            ]
+            self._folders[folder] = in_folder(folder)
         return self._folders[folder]
 
     def _missing(self, suite: Suite, use: Use, folder: Path) -> Diagnostic:
@@ -150,7 +126,7 @@ class Library:
             more = " ..." if len(here) > _SHOWN else ""
             help_ = f"beside this file there are {', '.join(here[:_SHOWN])}{more}"
         else:
-            help_ = f"write the policy to  {folder / use.name}.policy"
+            help_ = f"write the policy to  {folder / use.name}{ENDING}"
         fix = Fix(use.span, near) if near else None
         message = f"there is no policy `{use.name}`"
         return Diagnostic(NOT_FOUND, message, suite.source, use.span, helps=(help_,), fix=fix)
@@ -164,22 +140,26 @@ class Library:
             if isinstance(there, str):
                 plugins[there] = DEFAULT_WEIGHTS[there] if use.weight is None else use.weight
                 continue
-            own = {name: value for name, (value, _) in case.params.items() if name in there.params}
+            own = {
+                name: value for name, (value, _) in case.params.items() if name in _params(there)
+            }
             result = self._compile(there, {**use.params, **own})
             if not result.ok:
                 refused.extend(one for one in result.diagnostics if one.is_error)
             plans.extend(_named(use, there, plan) for plan in result.plans)
         for _, there in found:
-            for name in there.in_tree if isinstance(there, PolicyText) else ():
-                plugins.setdefault(name, DEFAULT_WEIGHTS[name])
+            for name in _USED.findall(there.text) if isinstance(there, PolicyText) else ():
+                plugin = _in_tree(name.decode())
+                if plugin is not None:
+                    plugins.setdefault(plugin, DEFAULT_WEIGHTS[plugin])
         return tuple(refused) or Used(plugins, tuple(plans))
 
     def _compile(self, there: PolicyText, params: Params) -> CompileResult:
-        key = there.path, there.text, repr(sorted(params.items()))
+        key = str(there.path), there.text, repr(sorted(params.items()))
         if key not in self._compiled:
             given = {there.name: dict(params)} if params else None
-            files = {there.path: there.text}
-            beside = (*self._policies(self._bundled), *self._policies(Path(there.path).parent))
+            files = {str(there.path): there.text}
+            beside = (*self._policies(self._bundled), *self._policies(there.path.parent))
             others = {one.name: one.text.decode("utf-8", "replace") for one in beside}
             others.pop(there.name, None)
             self._compiled[key] = self._compiler.compile(files, params=given, bundled=others)
@@ -210,7 +190,9 @@ def unknown_parameter(suite: Suite, case: Case, found: Found) -> Diagnostic | No
 
 
 def _params(there: PolicyText | str) -> frozenset[str]:
-    return there.params if isinstance(there, PolicyText) else frozenset()
+    """The parameters that it declares."""
+    text = there.text if isinstance(there, PolicyText) else b""
+    return frozenset(one.decode() for one in _PARAM.findall(text))
 
 
 def _named(use: Use, there: PolicyText, plan: Plan) -> Plan:
@@ -219,11 +201,6 @@ def _named(use: Use, there: PolicyText, plan: Plan) -> Plan:
         return replace(plan, mode="enforce")
     weight = use.weight if use.weight is not None else plan.weight
     return replace(plan, name=use.alias or plan.name, weight=weight, mode="enforce")
-
-
-def _name_of(path: Path, text: bytes) -> str:
-    found = _HEADER.search(text)
-    return found.group(1).decode() if found else path.stem
 
 
 def _in_tree(name: str) -> str | None:
