@@ -9,9 +9,8 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,7 +22,7 @@ from dsl.analysis import Inventory, Size, read_inventory
 from dsl.compiler import CompileResult
 from dsl.diagnostics import Diagnostic, Severity, render, sort_key, to_json
 from dsl.plan import Plan
-from dsl.source import SourceFile, Span, make_source
+from dsl.source import SourceFile, Span
 from dsl.tenants import Tenant
 from engine.cli import options
 from engine.cli.formats import to_github, to_sarif
@@ -39,11 +38,7 @@ _TESTS: Final = ".policytest"
 _USES: Final = re.compile(rb"^use[ \t]", re.MULTILINE)
 #: A finding that is no fault of the text: it cannot be run without a value.
 _NO_VALUE: Final = "P104"
-_NO_PARAM: Final = "P105"
-#: Findings that the value of a parameter in a configuration may be the reason of.
-_OF_VALUES: Final = (_NO_PARAM, "P111")
-_SETS: Final = re.compile(r"^the configuration sets `(\w+)`")
-_DECLARED: Final = re.compile(r"param[ \t]+(\w+)")
+_WRONG_VALUE: Final = "P111"
 
 
 @dataclass(slots=True)
@@ -246,25 +241,21 @@ def _diagnostics(job: _Job) -> Iterator[Diagnostic]:
     bundled = {name: policies.text(name) for name in policies.names()}
     settings = job.settings
     overrides = {} if settings is None else settings.policies.overrides
-    params = {name: one.params for name, one in overrides.items()}
-    compile_ = partial(
-        new_compiler().compile,
-        metrics={} if settings is None else settings.metrics,
-        size=Size(nodes or least.nodes, pods or least.pods),
-        stock=stock,
-        tenant=job.tenant,
-    )
+    compiler = new_compiler()
     groups: list[Mapping[str, bytes]] = (
         [job.texts] if job.chain else [{name: text} for name, text in job.texts.items()]
     )
     for group in groups:
-        known = {**bundled, **_beside(group)}
-        result = compile_(group, params=params, bundled=known)
-        own = result.diagnostics
-        if any(one.is_error for one in own) and any(params.values()):
-            plain = compile_(group, bundled=known)
-            own = tuple(_configured_value(one, plain.diagnostics, job) for one in own)
-        told = [*(_milder(one, job) for one in own), *_at_load(result, job)]
+        result = compiler.compile(
+            group,
+            params={name: one.params for name, one in overrides.items()},
+            metrics={} if settings is None else settings.metrics,
+            size=Size(nodes or least.nodes, pods or least.pods),
+            bundled={**bundled, **_beside(group)},
+            stock=stock,
+            tenant=job.tenant,
+        )
+        told = [*(_with_settings(one, job) for one in result.diagnostics), *_at_load(result, job)]
         yield from sorted(told, key=sort_key)
     yield from _beyond_files(job)
 
@@ -306,59 +297,26 @@ def _beyond_files(job: _Job) -> Iterator[Diagnostic]:
             Severity.NOTE,
             helps=("`--chain` checks the files as those of one scheduler",),
         )
-    if job.complete and job.settings is not None and job.config is not None and job.plans:
+    if job.complete and job.settings is not None and job.plans:
+        from engine.policy.bundle import in_overrides
+
         # Policies that do not compile are there, too.
         compiled = {plan.name for plan in job.plans}
         broken = {name_of(Path(name), text) for name, text in job.texts.items()} - compiled
         names = [one for one in job.settings.policies.overrides if one not in broken]
-        yield from without_policy(names, job.plans, _Places(job.config))
+        yield from without_policy(names, job.plans, in_overrides)
 
 
-class _Places:
-    """Finds names in the text of a configuration."""
-
-    def __init__(self, path: Path) -> None:
-        self._source = make_source(str(path), path.read_text("utf-8"))
-
-    def __call__(self, name: str, *inside: str) -> tuple[SourceFile, Span]:
-        """Where an override stands, or the parameter inside it."""
-        text = self._source.text
-        start = max(text.find("overrides"), 0)
-        span = Span(0, 0)
-        for one in (name, *inside):
-            found = re.compile(rf"(?<![\w-]){re.escape(one)}(?![\w-])").search(text, start)
-            if found is None:
-                break
-            start, span = found.end(), Span(*found.span())
-        return self._source, span
-
-
-def _configured_value(one: Diagnostic, without: Sequence[Diagnostic], job: _Job) -> Diagnostic:
-    """A finding about a value that the configuration gives is shown there, not at the `param`."""
-    if job.config is None or job.settings is None or one.code not in _OF_VALUES:
-        return one
-    if any((two.code, two.message, two.span) == (one.code, one.message, one.span)
-           for two in without):  # fmt: skip
-        return one
-    source = one.source
-    policy = name_of(Path(source.name), source.text.encode())
-    line = source.position(one.span.start)[0]
-    found = _SETS.search(one.message) or _DECLARED.match(source.text.split("\n")[line - 1])
-    override = job.settings.policies.overrides.get(policy)
-    if found is None or override is None or found[1] not in override.params:
-        return one
-    place, span = _Places(job.config)(policy, "params", found[1])
-    where = source.name if one.code == _NO_PARAM else f"{source.name}:{line}"
-    note = f"the parameters of `{policy}` are declared in {where}"
-    return replace(
-        one, source=place, span=span, label="", labels=(), notes=(*one.notes, note), fix=None
-    )
-
-
-def _milder(one: Diagnostic, job: _Job) -> Diagnostic:
+def _with_settings(one: Diagnostic, job: _Job) -> Diagnostic:
     """Without a configuration, a parameter without value is a note: a scheduler may give it."""
-    mild = one.code == _NO_VALUE and job.settings is None
-    return replace(one, severity=Severity.NOTE) if mild else one
+    if job.settings is None:
+        return replace(one, severity=Severity.NOTE) if one.code == _NO_VALUE else one
+    name = name_of(Path(one.source.name), one.source.text.encode())
+    override = job.settings.policies.overrides.get(name)
+    if one.code != _WRONG_VALUE or override is None or not override.params:
+        return one
+    given = ", ".join(f"{param}: {value}" for param, value in override.params.items())
+    return replace(one, notes=(*one.notes, f"the configuration gives {given}"))
 
 
 # ---- how it is shown

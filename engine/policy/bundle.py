@@ -239,7 +239,7 @@ def _outcome(
             if settings.tenant
             else [one for one in settings.policies.overrides if "/" not in one]
         )
-        diagnostics = (*diagnostics, *without_policy(names, plans, _in_overrides))
+        diagnostics = (*diagnostics, *without_policy(names, plans, in_overrides))
         texts = {n: t if isinstance(t, str) else t.decode("utf-8") for n, t in files.items()}
         digest = hashlib.sha256(f"{result.hash}{settings.policies.overrides!r}".encode())
         name = digest.hexdigest()[:_HASH_DIGITS]
@@ -261,6 +261,7 @@ def in_a_line(diagnostic: Diagnostic) -> str:
     return f"{place}: {diagnostic.code} {diagnostic.message}"
 
 
-def _in_overrides(name: str) -> tuple[SourceFile, Span]:
+def in_overrides(name: str) -> tuple[SourceFile, Span]:
+    """Where the configuration names a policy: it has been read, and its text is not there."""
     text = f"overrides: {name}"
     return make_source("BerthConfiguration", text), Span(len(text) - len(name), len(text))
