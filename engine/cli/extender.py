@@ -6,7 +6,6 @@ import logging
 from typing import Any
 
 import click
-import yaml
 
 from engine.advising import PATHS, unsaid
 from engine.app import App, Hooks, RunOptions
@@ -25,7 +24,6 @@ from engine.config import (
     load,
     parse,
 )
-from engine.extendersections import ExtenderDocument
 from engine.policy.bundle import Bundle
 from engine.sections import LeaderElection
 from engine.serving.certificates import CertificateError
@@ -62,24 +60,10 @@ _LOG = logging.getLogger("engine")
     default="",
     help="Whose certificate kube-scheduler has to show (tlsConfig.certFile).",
 )
-@click.option(
-    "--url",
-    metavar="URL",
-    help="Where kube-scheduler finds it, for --print-config.  [default: that address and port]",
-)
-@click.option("--print-config", is_flag=True, help="Print what kube-scheduler needs, and end.")
 @options.QUIET_VERBOSITY
 @reported(ConfigError, CertificateError, ListenError)
-def command(*, verbosity: int, url: str | None, print_config: bool, **flags: Any) -> None:  # noqa: ANN401 - each has its own type
+def command(*, verbosity: int, **flags: Any) -> None:  # noqa: ANN401 - each has its own type
     """Answers until SIGTERM or SIGINT; decides and writes nothing itself."""
-    if print_config:
-        scheme = "http" if flags["plain_http"] else "https"
-        host = flags["bind_address"]
-        host = f"[{host}]" if ":" in host else host
-        own = f"{scheme}://{host}:{flags['secure_port']}"
-        parse("--url", ExtenderDocument, {"urlPrefix": url or own})
-        click.echo(stanza(url or own), nl=False)
-        return
     log_of_a_process(verbosity, as_json=False)
     hooks = Hooks(accepted=[_tell])
     run_until_told(App(_options(flags), clock=SystemClock(), hooks=hooks).run)
@@ -88,27 +72,6 @@ def command(*, verbosity: int, url: str | None, print_config: bool, **flags: Any
 def _tell(bundle: Bundle) -> None:
     for line in unsaid(bundle.plans):
         _LOG.warning("%s", line)
-
-
-def stanza(url: str) -> str:
-    """What goes into the KubeSchedulerConfiguration of the stock scheduler."""
-    extender = {
-        "urlPrefix": url,
-        "filterVerb": "filter",
-        "prioritizeVerb": "prioritize",
-        "weight": 1,
-        "preemptVerb": "preempt",
-        **({"enableHTTPS": True} if url.startswith("https:") else {}),
-        "httpTimeout": "5s",
-        "nodeCacheCapable": True,
-        "ignorable": False,
-    }
-    lines = [
-        "# Paste into the KubeSchedulerConfiguration of kube-scheduler (--config), and restart it.",
-        "# Without tlsConfig.caFile any certificate is good. With ignorable: true pods are placed",
-        "# without the policies while Berth is away.",
-    ]
-    return "\n".join([*lines, yaml.safe_dump({"extenders": [extender]}, sort_keys=False)])
 
 
 def _options(flags: dict[str, Any]) -> RunOptions:

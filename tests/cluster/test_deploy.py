@@ -132,14 +132,14 @@ def test_alerts_are_about_the_schedulers_of_their_release_and_where_there_are_no
 @pytest.mark.parametrize(
     ("flags", "said", "unsaid"),
     [
-        ([], ["deployment/berth\n", "edit configmap policies"], ["print-config", "WARNING"]),
+        ([], ["deployment/berth\n", "edit configmap policies"], ["urlPrefix", "WARNING"]),
         (
             [
                 "--set=replicas=0",
                 "--set=extender.enabled=true",
                 "--set=extender.certificateSecret=x",
             ],
-            ["deployment/berth-extender\n", "--url https://berth-extender.berth-system.svc\n"],
+            ["deployment/berth-extender\n", "urlPrefix: https://berth-extender.berth-system.svc\n"],
             ["spec.schedulerName", "berth status"],
         ),
         (

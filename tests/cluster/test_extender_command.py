@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
-from engine.cli.extender import stanza
 from tests.cluster.berth import node, pod
 from tests.cluster.certificates import Authority
 from tests.cluster.process import Process, free_port, wait_until
@@ -16,11 +17,12 @@ from tests.cluster.test_extenders import Cluster as Base
 
 pytestmark = pytest.mark.cluster
 
+PAGE = Path(__file__).parents[2] / "docs" / "stock-scheduler.md"
 NGINX = "filter: pod.name contains nginx -> node.label test=test\n"
 
 
 class Cluster(Base):
-    """With `berth extender` beside it, and the configuration that it prints."""
+    """With `berth extender` beside it, and the configuration that its page shows."""
 
     def serves(self, text, *flags):
         self.policies = self._folder / "policies"
@@ -36,9 +38,12 @@ class Cluster(Base):
         self.process = Process("berth extender", command, self.log)
         self.process.start()
         self.logged("Policies in force")
-        scheme = "http" if "--plain-http" in flags else "https"
-        printed = stanza(f"{scheme}://127.0.0.1:{port}")
-        [extender] = yaml.safe_load(printed)["extenders"]
+        shown = re.search(r"```yaml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[1]
+        [extender] = yaml.safe_load(shown)["extenders"]
+        extender["urlPrefix"] = f"https://127.0.0.1:{port}"
+        if "--plain-http" in flags:
+            extender["urlPrefix"] = f"http://127.0.0.1:{port}"
+            del extender["enableHTTPS"]
         if "--client-ca-file" in flags:
             pair = self.authority.client("kube-scheduler")
             extender["tlsConfig"] = {"certFile": str(pair.certificate), "keyFile": str(pair.key)}
