@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC
@@ -12,14 +11,14 @@ from typing import Any, Final
 import click
 
 from dsl import reference
-from dsl.diagnostics import render, to_json
+from dsl.diagnostics import render
 from dsl.evaluate import BUDGET, SIZE, Understood, understand
 from dsl.nearest import closest
 from dsl.parser import Parser
 from dsl.plan import MetricSpec
 from dsl.quantities import parse_number, parse_time
 from dsl.schema import CATALOGUE
-from dsl.types import PLAIN, Level, is_missing, scale_of, show
+from dsl.types import Level, is_missing, show
 from engine.cli import options
 from engine.cli.manifests import Objects
 from engine.clock import SystemClock
@@ -32,10 +31,9 @@ from engine.simulate.samples import Samples
 
 #: A metric and the node it is of, or None for all -> its sample as written.
 Given = Mapping[tuple[str, str | None], str]
-#: Pod, node and value; one that does not differ between pods or nodes has no name of them.
-Values = tuple[tuple[str, str, Any], ...]
+#: Node and value; one that does not differ between nodes has no name.
+Values = tuple[tuple[str, Any], ...]
 _PERCENT: Final = 0.01
-_SEVERAL: Final = 2
 
 
 def samples_of(
@@ -86,7 +84,7 @@ def read_metrics(given: tuple[str, ...], objects: Objects) -> dict[tuple[str, st
 def values_of(
     understood: Understood, objects: Objects, given: Given, now: float, option: str = "--"
 ) -> Values | str:
-    """Evaluates: a value for each node and each pod to place; or why there is none.
+    """Evaluates: a value for each node; or why there is none.
 
     `option` is what stands before the names of options, as the user writes them.
     """
@@ -100,14 +98,10 @@ def values_of(
     snapshot = cache.snapshot(now, samples.view(cache, now))
     world = Worlds(UTC, DEFAULT_GPUS).of(snapshot)
     nobody = Pod(metadata=ObjectMeta(name="pod", namespace="default", uid="pod"))
-    pods = {pod.key: pod for pod in objects.placing} if understood.of_pod else {}
-    if len(pods) < _SEVERAL:
-        pods = {"": objects.pod or make_pod_info(nobody)}
-    subjects = {key: PodSubject(pod, snapshot, DEFAULT_GPUS) for key, pod in pods.items()}
+    subject = PodSubject(objects.pod or make_pod_info(nobody), snapshot, DEFAULT_GPUS)
     places = {name: cache.nodes.row(name) for name in objects.nodes} if of_node else {"": -1}
     return tuple(
-        (key, name, reference.evaluate(understood.expr, reference.View(world, subject, row)))
-        for key, subject in subjects.items()
+        (name, reference.evaluate(understood.expr, reference.View(world, subject, row)))
         for name, row in places.items()
     )
 
@@ -133,34 +127,32 @@ def _cost(share: float, nodes: int, pods: int) -> str:
 
 
 def value_lines(understood: Understood, values: Values | str) -> Iterator[str]:
-    """The values as they are shown, one line for each pod and node."""
+    """The values as they are shown, one line for each node."""
     if isinstance(values, str):
         yield f"<none>  {values}"
         return
-    widths = [max((len(names[part]) for names in values), default=0) for part in (0, 1)]
-    for pod, node, value in values:
-        names = [f"{pod:<{widths[0]}}"] * bool(pod) + [f"{node:<{widths[1]}}"] * bool(node)
+    width = max(len(node) for node, _ in values)
+    for node, value in values:
+        name = f"{node:<{width}}  " if node else ""
         shown = show(value, understood.expr.type)
-        yield plain("  ".join([*names, shown]), len(shown) + LINE)
+        yield plain(f"{name}{shown}", len(shown) + LINE)
 
 
 @click.command("eval", help="Evaluate an expression of the policy language.")
 @click.argument("expression")
 @click.option("--pod", "pods", multiple=True, type=options.FILE,
-              help="A manifest of pods; each of those without a node is to be placed.")  # fmt: skip
+              help="Manifests of pods; the first without a node is to be placed.")  # fmt: skip
 @click.option("--node", "nodes", multiple=True, type=options.FILE,
               help="Manifests of nodes, of the pods on them, of namespaces.")  # fmt: skip
 @click.option("--metric", "metrics", multiple=True, metavar="NAME[@NODE]=VALUE",
               help="A sample of a metric, of one node or of all.")  # fmt: skip
 @click.option("--now", metavar="TIME", help="The time, such as 2025-03-01T10:00:00Z.")
-@options.FORMAT
 def command(
     expression: str,
     pods: tuple[Path, ...],
     nodes: tuple[Path, ...],
     metrics: tuple[str, ...],
     now: str | None,
-    style: str,
 ) -> None:
     """Exit 1 if the expression is wrong."""
     objects = Objects()
@@ -169,17 +161,12 @@ def command(
     given = read_metrics(metrics, objects)
     moment = read_time(now)
     understood, found = understand(Parser(), expression)
-    if style == "text" and found:
+    if found:
         click.echo(render(found, color=sys.stdout.isatty()), err=understood is not None)
     if understood is None:
-        if style == "json":
-            click.echo(to_json(found))
         sys.exit(1)
     _known_metrics({name for name, _ in given}, understood)
     values = values_of(understood, objects, given, moment)
-    if style == "json":
-        click.echo(json.dumps(_as_object(understood, values), ensure_ascii=False, indent=2))
-        return
     for name, words in properties(understood):
         click.echo(f"{name:<6} {words}")
     for number, line in enumerate(value_lines(understood, values)):
@@ -211,28 +198,3 @@ def read_time(text: str | None) -> float:
     if is_missing(moment):
         raise click.ClickException(f"{text} is no time: write 2025-03-01T10:00:00Z")
     return moment
-
-
-def _as_object(understood: Understood, values: Values | str) -> dict[str, object]:
-    told: dict[str, object] = dict(properties(understood))
-    told |= {"reads": list(understood.reads), "cost": understood.units}
-    if isinstance(values, str):
-        return told | {"missing": values}
-    kind = understood.expr.type
-
-    def bare(value: Any) -> Any:  # noqa: ANN401 - a value of the language
-        if is_missing(value):
-            return None
-        return value / scale_of(kind.unit or PLAIN) if kind.is_number else value
-
-    return told | {
-        "values": [
-            {
-                **({"pod": pod} if pod else {}),
-                "node": node or None,
-                "value": bare(value),
-                "shown": show(value, kind),
-            }
-            for pod, node, value in values
-        ]
-    }

@@ -17,7 +17,7 @@ from engine.pods.workloads import TEMPLATES, pod_of_manifest
 
 @dataclass(slots=True)
 class Objects:
-    """What the files hold; the pods without a node are to be placed."""
+    """What the files hold; the first pod without a node is to be placed."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     namespaces: dict[str, Namespace] = field(default_factory=dict)
@@ -27,13 +27,8 @@ class Objects:
 
     @property
     def pod(self) -> PodInfo | None:
-        """The pod to place: the first that is on no node, else none."""
-        return next(iter(self.placing), None)
-
-    @property
-    def placing(self) -> list[PodInfo]:
-        """The pods that are on no node."""
-        return [one for one in self.pods if not one.pod.node_name]
+        """The pod to place: the first that is on no node."""
+        return next((one for one in self.pods if not one.pod.node_name), None)
 
     def read(self, path: Path) -> None:
         """Adds the objects of a file; those of the same name are replaced.

@@ -28,7 +28,7 @@ An expression is answered with its value, and on every node if it reads one:
   node.cpu.free - pod.cpu
   let share = node.cpu.requested/node.cpu.allocatable   also param and metric; share*100 works then
 Commands:
-  :node FILE, :pod FILE      read manifests; pods without a node are to be placed, each on its own
+  :node FILE, :pod FILE      read manifests; the first pod without a node is to be placed
   :metric NAME[@NODE]=VALUE  a sample of a metric
   :now TIME                  the time of the cycle, such as 2025-03-01T10:00:00Z
   :type EXPRESSION           type, unit, level and what is read
@@ -136,8 +136,8 @@ class Session:
             raise click.ClickException("name a file:  :node nodes.yaml")
         for path in paths:
             self.objects.read(Path(path))
-        pods = ", ".join(one.key for one in self.objects.placing)
-        yield f"{len(self.objects.nodes)} nodes; to place: {pods or 'no pod'}"
+        pod = self.objects.pod
+        yield f"{len(self.objects.nodes)} nodes; to place: {'no pod' if pod is None else pod.key}"
 
     def _metric(self, rest: str) -> Iterator[str]:
         self.samples |= read_metrics((rest,), self.objects)
