@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from dsl.diagnostics import Diagnostic, Fix, Label, render
 from dsl.evaluate import check_declarations, declaration_name, understand
-from dsl.functions import AGGREGATES, FUNCTIONS, FunctionSpec
+from dsl.functions import AGGREGATES, FUNCTIONS
 from dsl.parser import Parser
-from dsl.schema import CATALOGUE, FIELDS, FieldSpec, MetricDefinition
+from dsl.schema import FIELDS
 from dsl.source import Span, make_source
 from engine.cli.eval import properties, read_metrics, read_time, value_lines, values_of
 from engine.cli.manifests import Objects
@@ -32,10 +32,8 @@ Commands:
   :metric NAME[@NODE]=VALUE  a sample of a metric
   :now TIME                  the time of the cycle, such as 2025-03-01T10:00:00Z
   :type EXPRESSION           type, unit, level and what is read
-  :fields [WORD]             the fields, or those with WORD in their name
-  :functions, :metrics       the functions, the bundled metrics
-  :names                     what was declared; :forget NAME takes it away
-  :help, :quit"""
+  :help, :quit
+Fields and functions come by the tab key; `berth explain WORD` says what one is."""
 _WORDS: Final = ("help", "quit")
 """Commands that go without a colon: no name of the language is one of them."""
 _STATEMENT: Final = re.compile(r"[A-Za-z]+( to)?:")
@@ -116,11 +114,6 @@ class Session:
             "metric": self._metric,
             "now": self._now,
             "type": lambda text: self._evaluate(text, only_type=True),
-            "fields": _fields,
-            "functions": lambda _: _listed(dict(sorted(FUNCTIONS.items()))),
-            "metrics": lambda _: _listed(CATALOGUE),
-            "names": lambda _: iter(self.declared.values()),
-            "forget": self._forget,
             "quit": self._quit,
         }
         if word not in known:
@@ -148,11 +141,6 @@ class Session:
         self.now = rest
         return iter(())
 
-    def _forget(self, rest: str) -> Iterator[str]:
-        if self.declared.pop(rest, None) is None:
-            raise click.ClickException(f"nothing is called {rest}; see :names")
-        return iter(())
-
     def _quit(self, _: str) -> Iterator[str]:
         self.over = True
         return iter(())
@@ -161,7 +149,7 @@ class Session:
 def _of_line(one: Diagnostic, before: int) -> Diagnostic:
     """The finding as one about the line that was typed, which is line 1.
 
-    A finding that also shows a declaration keeps the lines as `:names` has them.
+    A finding that also shows a declaration counts the lines of all that were declared.
     """
     spans = [one.span, *(label.span for label in one.labels)]
     if not before or min(span.start for span in spans) < before:
@@ -177,18 +165,6 @@ def _of_line(one: Diagnostic, before: int) -> Diagnostic:
         labels=tuple(Label(moved(label.span), label.text) for label in one.labels),
         fix=None if one.fix is None else Fix(moved(one.fix.span), one.fix.text),
     )
-
-
-def _fields(word: str) -> Iterator[str]:
-    shown = {name: spec for name, spec in FIELDS.items() if word in name}
-    if not shown:
-        raise click.ClickException(f"no field has {word} in its name")
-    return _listed(shown)
-
-
-def _listed(specs: Mapping[str, FieldSpec | FunctionSpec | MetricDefinition]) -> Iterator[str]:
-    width = max(map(len, specs))
-    return (f"{name:<{width}}  {spec.doc}" for name, spec in specs.items())
 
 
 @click.command("repl", help="Try expressions of the policy language line by line.")
