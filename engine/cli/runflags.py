@@ -35,53 +35,27 @@ _ELECTION: Final = {
 """Fields of `LeaderElection`, whose names are those of the flags."""
 
 _WITHOUT_MEANING: Final = {
-    "who may read metrics is asked with the scheduler's own credentials": (
-        "authentication-kubeconfig",
-        "authorization-kubeconfig",
-    ),
-    "whoever reads metrics shows a token; certificates and headers are not read": (
-        "authentication-skip-lookup",
-        "authentication-tolerate-lookup-failure",
-        "client-ca-file",
-        "requestheader-allowed-names",
-        "requestheader-client-ca-file",
-        "requestheader-extra-headers-prefix",
-        "requestheader-group-headers",
-        "requestheader-uid-headers",
-        "requestheader-username-headers",
-    ),
-    "answers are kept for ten seconds": (
-        "authentication-token-webhook-cache-ttl",
-        "authorization-webhook-cache-authorized-ttl",
-        "authorization-webhook-cache-unauthorized-ttl",
-    ),
-    "all metrics are shown, with all their labels": (
-        "allow-metric-labels",
-        "allow-metric-labels-manifest",
-        "disabled-metrics",
-        "show-hidden-metrics-for-version",
-    ),
-    "requests are paced by how fast the API server answers": ("kube-api-burst", "kube-api-qps"),
-    "requests are JSON": ("kube-api-content-type",),
-    "the server speaks HTTP/1.1": ("disable-http2-serving", "http2-max-streams-per-connection"),
-    "what OpenSSL thinks safe is offered": ("tls-cipher-suites", "tls-curve-preferences"),
-    "addresses are shared as the system has it": ("permit-address-sharing",),
-    "a port is for one process": ("permit-port-sharing",),
-    "there is nothing to profile over HTTP": ("contention-profiling", "profiling"),
-    "there are no feature gates": (
-        "emulated-version",
-        "feature-gates",
-        "min-compatibility-version",
-    ),
-    "each line is written at once": (
-        "log-flush-frequency",
-        "log-json-info-buffer-size",
-        "log-text-info-buffer-size",
-    ),
-    "all lines go to stderr": ("log-json-split-stream", "log-text-split-stream"),
-    "-v is for all modules": ("vmodule",),
+    "who reads metrics shows a token, asked about with the scheduler's own credentials": """
+        authentication-kubeconfig authentication-skip-lookup authentication-token-webhook-cache-ttl
+        authentication-tolerate-lookup-failure authorization-kubeconfig client-ca-file
+        authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl
+        requestheader-allowed-names requestheader-client-ca-file requestheader-extra-headers-prefix
+        requestheader-group-headers requestheader-uid-headers requestheader-username-headers""",
+    "all metrics are shown, with all their labels": """
+        allow-metric-labels allow-metric-labels-manifest disabled-metrics
+        show-hidden-metrics-for-version""",
+    "requests are JSON, paced by how fast the API server answers": """
+        kube-api-burst kube-api-content-type kube-api-qps""",
+    "the server speaks HTTP/1.1 with what OpenSSL thinks safe, and profiles nothing": """
+        contention-profiling disable-http2-serving http2-max-streams-per-connection
+        permit-address-sharing permit-port-sharing profiling tls-cipher-suites
+        tls-curve-preferences""",
+    "there are no feature gates": "emulated-version feature-gates min-compatibility-version",
+    "each line is written at once to stderr, and -v is for all modules": """
+        log-flush-frequency log-json-info-buffer-size log-json-split-stream
+        log-text-info-buffer-size log-text-split-stream vmodule""",
 }
-TAKEN: Final = {name: why for why, names in _WITHOUT_MEANING.items() for name in names}
+TAKEN: Final = {name: why for why, names in _WITHOUT_MEANING.items() for name in names.split()}
 """Flags that are taken and change nothing, and why."""
 
 REFUSED: Final = {

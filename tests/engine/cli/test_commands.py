@@ -354,8 +354,8 @@ def test_flags_of_kube_scheduler_are_taken_with_a_note_or_refused_with_the_reaso
     args = ("--kube-api-qps", "500", "--profiling=false", f"--write-config-to={written}", "-v=4")
     result = process("-m", "engine", "run", *args)
     assert (result.returncode, len(result.stderr.splitlines())) == (0, 2)
-    assert "--kube-api-qps changes nothing: requests are paced by how fast" in result.stderr
-    assert "--profiling changes nothing: there is nothing to profile" in result.stderr
+    assert "--kube-api-qps changes nothing: requests are JSON, paced by how fast" in result.stderr
+    assert "--profiling changes nothing: the server speaks HTTP/1.1" in result.stderr
     assert "resourceName: berth" in written.read_text()
     result = process("-m", "engine", "run", "--master=https://10.0.0.1")
     assert result.returncode == 1
