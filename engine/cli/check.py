@@ -82,8 +82,6 @@ class _Job:
     is_flag=True,
     help="Note filters that cluster-autoscaler and Karpenter do not know of.",
 )
-@click.option("--prometheus-url", "url", metavar="URL",
-              help="Ask Prometheus now whether it has the metrics.")  # fmt: skip
 @click.option("--journal", type=options.READABLE,
               help="Say where pods of a journal (`berth run --record`) would have gone by these"
                    " files instead of its policies.")  # fmt: skip
@@ -94,7 +92,6 @@ def command(  # noqa: PLR0913 - click's signature
     pods: int | None,
     stock_file: Path | None,
     config_file: Path | None,
-    url: str | None,
     namespace: str | None,
     journal: Path | None,
     *,
@@ -114,9 +111,6 @@ def command(  # noqa: PLR0913 - click's signature
     texts = ((path, read(path)) for path in expanded(files))
     job.texts = {"stdin.policy" if path == _STDIN else str(path): text for path, text in texts}
     job.stock = None if stock_file is None else _inventory(stock_file)
-    if url is not None:
-        list(_diagnostics(job))
-        job.stock, job.plans = _asked(job, url), []
     diagnostics = list(_diagnostics(job))
     if autoscaler:
         from engine.policy.affinity import unseen
@@ -201,22 +195,6 @@ def _inventory(path: Path) -> Inventory:
         return read_inventory(json.loads(read(path)))
     except ValueError as wrong:
         raise click.ClickException(f"{path}: not an inventory: {wrong}") from wrong
-
-
-def _asked(job: _Job, url: str) -> Inventory:
-    """The inventory with what Prometheus says of the metrics of the policies."""
-    import asyncio
-
-    from engine.cli.inventory import ask_metrics
-    from engine.config import ConfigError
-
-    specs = {spec for plan in job.plans for spec in plan.metrics if spec.source == "promql"}
-    with reported(ConfigError, ConnectionError):
-        metrics = asyncio.run(ask_metrics(url, specs, ()))
-    now = read_inventory({"inventory": 1, "metrics": metrics})
-    if job.stock is None:
-        return now
-    return replace(job.stock, metrics={**job.stock.metrics, **now.metrics})
 
 
 # ---- what is wrong with it
