@@ -20,11 +20,10 @@ from engine.policy.affinity import (
     Terms,
     Unsaid,
     both,
-    others,
     said,
     text_of,
 )
-from engine.policy.findings import new_compiler
+from engine.policy.findings import new_compiler, rules_of
 
 _TOO_MANY: Final = "# Not said: written out, all of this is more terms than a pod should have."
 
@@ -47,7 +46,8 @@ def command(files: tuple[Path, ...]) -> None:
     text = as_yaml([one for one in each if isinstance(one, Said)])
     click.echo(text, nl=False)
     unsaid = [one for one in each if not isinstance(one, Said)]
-    for one in (*unsaid, *(one for plan in plans for one in others(plan))):
+    others = [rule for plan in plans for rule in rules_of(plan) if rule not in plan.filters]
+    for one in (*unsaid, *(Unsaid(rule, rule.span, "it is no filter") for rule in others)):
         click.echo(_told(one), err=True)
     if unsaid or _TOO_MANY in text:
         sys.exit(1)

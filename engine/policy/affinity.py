@@ -20,7 +20,6 @@ from dsl.diagnostics import Diagnostic, Severity
 from dsl.plan import FilterRule, Plan, RuleBase
 from dsl.schema import WELL_KNOWN_LABELS
 from dsl.source import Span
-from dsl.types import Level
 
 MOST_TERMS: Final = 32
 MOST_REQUIREMENTS: Final = 64
@@ -31,6 +30,10 @@ _KEY: Final = re.compile(
     re.ASCII,
 )
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+_BEYOND: Final = (
+    "affinity knows labels and names of nodes, compared whole with constants:"
+    " in, not in, exists, greater and less"
+)
 _TURNED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
 
 
@@ -92,26 +95,6 @@ def said(rule: FilterRule) -> Said | Unsaid:
     return Said(rule, guard, terms, tuple(sorted({_label(one.args[0]) for one in numbers})))
 
 
-#: Lines that are no filters, by the attribute of a plan, and what they would be to a pod.
-_OTHERS: Final = {
-    "scores": "a score forbids no node; an autoscaler need not know it",
-    "tiers": "it forbids no node; an autoscaler need not know it",
-    "gates": "it is about when a pod may go, not where",
-    "prefilters": "it is about the pod, not about nodes",
-    "reserves": "it is asked once a node is chosen",
-    "permits": "it is about when a pod may go, not where",
-    "gangs": "it is about several pods",
-    "quotas": "it is about several pods",
-}
-
-
-def others(plan: Plan) -> Iterator[Unsaid]:
-    """The lines of a policy that are no filters, and what they would be to a pod."""
-    for attribute, why in _OTHERS.items():
-        for rule in getattr(plan, attribute):
-            yield Unsaid(rule, rule.span, why)
-
-
 def unseen(plan: Plan) -> Iterator[Diagnostic]:
     """A note for each filter that decides where pods go and that autoscalers know nothing of."""
     for rule in plan.filters if plan.mode == "enforce" else ():
@@ -119,7 +102,8 @@ def unseen(plan: Plan) -> Iterator[Diagnostic]:
         if isinstance(found, Said):
             help_ = "say it in the pods, too: `berth export-affinity` prints what to write there"
         else:
-            help_ = f"{found.why}; what that means is in docs/autoscalers.md"
+            part = text_of(rule, found.span)
+            help_ = f"`{part}`: {found.why}; what that means is in docs/autoscalers.md"
         yield Diagnostic(
             "P405",
             "cluster-autoscaler and Karpenter do not see this filter",
@@ -180,7 +164,7 @@ def _terms(node: ir.Expr, *, holds: bool) -> Terms:
         case ir.Member(items=ir.Const(value=tuple() as items)):
             return _in(_label(node.item), items, holds=holds)
         case _:
-            raise CannotSay(node.span, _why(node))
+            raise CannotSay(node.span, _BEYOND)
 
 
 def _logical(node: ir.Logical, *, holds: bool) -> Terms:
@@ -210,7 +194,7 @@ def _compare(node: ir.Compare, *, holds: bool) -> Terms:
             low, high = _bounds(operator, number)
             return _range(node, _label(read), low, high, holds=holds)
         case _:
-            raise CannotSay(node.span, _why(node))
+            raise CannotSay(node.span, _BEYOND)
 
 
 def _range(node: ir.Expr, key: str, low: int | None, high: int | None, *, holds: bool) -> Terms:
@@ -292,24 +276,4 @@ def _label(node: ir.Expr) -> str:
             return NAME_FIELD
         case ir.Read() if node.field in WELL_KNOWN_LABELS:
             return WELL_KNOWN_LABELS[node.field]
-    raise CannotSay(node.span, _why(node))
-
-
-def _why(node: ir.Expr) -> str:
-    """Why affinity cannot say a part of a test."""
-    inside = ir.walk(node)
-    if node.level in (Level.POD, Level.CYCLE):
-        return "it reads the pod or the time on the node's side; put it left of the arrow"
-    if any(one.level is Level.POD and not ir.children(one) for one in inside):
-        return "it compares with a value of the pod, and affinity knows constants only"
-    if any(isinstance(one, ir.Metric | ir.Pair) for one in inside):
-        return "it reads a metric, which affinity does not know"
-    if any(isinstance(one, ir.PodAggregate | ir.NodeAggregate) for one in inside):
-        return "it looks at other pods or nodes; pod affinity or topology spread may say it"
-    for one in inside:
-        field = one.field if isinstance(one, ir.Read | ir.KeyedRead) else "node.label"
-        if field not in ("node.label", "node.name", *WELL_KNOWN_LABELS):
-            return f"it reads {field}, and affinity reads labels and names only"
-    if any(isinstance(one, ir.TextTest) for one in inside):
-        return "affinity compares whole values; list them: `in [a, b]`"
-    return "affinity has no word for it: it knows in, not in, exists, greater and less"
+    raise CannotSay(node.span, _BEYOND)
