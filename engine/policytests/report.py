@@ -11,15 +11,10 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from engine.policytests.rules import OUTCOMES
-from engine.policytests.running import ERROR, FAILED, PASSED, SKIPPED, Report, Result
+from engine.policytests.running import ERROR, FAILED, PASSED, Report, Result
 
-_COUNTED: Final = (
-    (PASSED, "passed"),
-    (FAILED, "failed"),
-    (ERROR, "could not be run"),
-    (SKIPPED, "skipped"),
-)
-_TAGS: Final = MappingProxyType({FAILED: "failure", ERROR: "error", SKIPPED: "skipped"})
+_COUNTED: Final = ((PASSED, "passed"), (FAILED, "failed"), (ERROR, "could not be run"))
+_TAGS: Final = MappingProxyType({FAILED: "failure", ERROR: "error"})
 _MOST_TEXT: Final = 60
 _NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -119,7 +114,6 @@ def _counts(results: list[Result]) -> dict[str, str]:
         "tests": str(len(outcomes)),
         "failures": str(outcomes.count(FAILED)),
         "errors": str(outcomes.count(ERROR)),
-        "skipped": str(outcomes.count(SKIPPED)),
     }
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from dsl.nearest import closest
@@ -26,17 +25,6 @@ _STEADY: Final = ("object",)
 _DOMAIN: Final = "domain"
 #: Whose value a metric with none, one and two keys is.
 _OF_KEYS: Final = (CLUSTER, _DOMAIN, PAIR)
-_FORMS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "node": "node: NODE metric {name} {value}",
-        "namespace": "namespace: NAMESPACE metric {name} {value}",
-        "workload": "workload: WORKLOAD metric {name} {value}",
-        "pod": "given pod metric {name} {value}   or   running: on NODE metric {name} {value}",
-        **{one: f"metric: {{name}} [{one.upper()}] = {{value}}" for one in DOMAINS},
-        CLUSTER: "metric: {name} = {value}",
-        PAIR: "metric: {name} [KEY, KEY] = {value}",
-    }
-)
 
 
 class Given(NamedTuple):
@@ -123,8 +111,4 @@ def unread_metrics(suite: Suite, given: Sequence[Given], plans: Sequence[Plan]) 
             yield f"{where}no policy used here reads the metric `{name}` that is given{listed}"
         elif one.of not in read[name] and not (one.of == _DOMAIN and read[name] & {*DOMAINS}):
             wanted = min(read[name])
-            form = _FORMS[wanted].format(name=name, value=one.sample.text)
-            yield (
-                f"{where}the metric `{name}` is by {wanted}, so nobody reads what is given here;"
-                f" write  {form}"
-            )
+            yield f"{where}the metric `{name}` is by {wanted}, so nobody reads what is given here"

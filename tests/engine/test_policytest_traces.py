@@ -160,18 +160,18 @@ OBJECTS = {
 
 
 @pytest.mark.parametrize(
-    ("metric", "of", "form"),
+    ("metric", "of"),
     [
-        ("heat", "node", "node: NODE metric heat 3"),
-        ("power", "pod", "given pod metric power 3 or running: on NODE metric power 3"),
-        ("debt", "namespace", "namespace: NAMESPACE metric debt 3"),
-        ("speed", "workload", "workload: WORKLOAD metric speed 3"),
-        ("carbon", "cluster", "metric: carbon = 3"),
-        ("rtt", "pair", "metric: rtt [KEY, KEY] = 3"),
-        ("spot", "zone", "metric: spot [ZONE] = 3"),
+        ("heat", "node"),
+        ("power", "pod"),
+        ("debt", "namespace"),
+        ("speed", "workload"),
+        ("carbon", "cluster"),
+        ("rtt", "pair"),
+        ("spot", "zone"),
     ],
 )
-def test_a_metric_is_given_to_what_has_it(said, metric, of, form):
+def test_a_metric_is_given_to_what_has_it(said, metric, of):
     owners = [*OBJECTS, *OBJECTS]
     at = owners.index(of)
     for owner in owners[at : at + 2]:
@@ -183,8 +183,7 @@ def test_a_metric_is_given_to_what_has_it(said, metric, of, form):
         (only,) = lines
         place, _, words = only.partition("policytest:4: ")
         assert place
-        start = f"the metric `{metric}` is by {of}, so nobody reads what is given here; write "
-        assert words == f"{start}{form}"
+        assert words == f"the metric `{metric}` is by {of}, so nobody reads what is given here"
 
 
 class Lines(Runner):
