@@ -19,9 +19,8 @@ from engine.objects import ConfigMap
 from engine.policy.bundle import Refusal, in_a_line
 from engine.policy.reloader import Kept, Reloader
 from engine.policy.sources import Source, files_of, passed_over
-from engine.serving.server import BadCallError
 from engine.telemetry import REVIEW_SECONDS, REVIEWS, Telemetry
-from engine.webhook.reviews import Answer, NoReviewError, Question, read, written
+from engine.webhook.reviews import Answer, Question, read, written
 
 _LOG = logging.getLogger(__name__)
 
@@ -71,10 +70,7 @@ class Judge:
         Raises:
             BadCallError: it is none.
         """
-        try:
-            question = read(body)
-        except NoReviewError as wrong:
-            raise BadCallError(str(wrong)) from wrong
+        question = read(body)
         began = self._clock.monotonic()
         answer = await self.judge(question)
         self._telemetry.count(REVIEWS, answer.result)

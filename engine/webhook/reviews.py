@@ -12,6 +12,7 @@ import msgspec
 from engine import wire
 from engine.display import CUT, one_line
 from engine.objects import ConfigMap
+from engine.serving.server import BadCallError
 
 API: Final = "admission.k8s.io/v1"
 MOST_BYTES: Final = 16 * 1024 * 1024
@@ -21,10 +22,6 @@ _MOST_WARNINGS: Final = 12
 _LONGEST_WARNING: Final = 250
 """The API server cuts warnings after 256 characters, and shows 4,096 of them in all."""
 _CONFIG_MAP: Final = "ConfigMap"
-
-
-class NoReviewError(ValueError):
-    """A body is no review that can be answered; the message says why."""
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -71,22 +68,22 @@ def read(body: bytes) -> Question:
     """What a review asks.
 
     Raises:
-        NoReviewError: it is none of this version, or is about something else than ConfigMaps.
+        BadCallError: it is none of this version, or is about something else than ConfigMaps.
     """
     try:
         review = wire.decode(_review.decode, body)
         if (review.api_version, review.kind) != (API, "AdmissionReview"):
             found = one_line(f"{review.kind or 'no kind'} of {review.api_version or 'no version'}")
-            raise NoReviewError(f"expected an AdmissionReview of {API}, found {found}")
+            raise BadCallError(f"expected an AdmissionReview of {API}, found {found}")
         asked = review.request
         if asked is None:
-            raise NoReviewError("the review has no request")
+            raise BadCallError("the review has no request")
         if (asked.kind.group, asked.kind.kind) != ("", _CONFIG_MAP):
-            raise NoReviewError(
+            raise BadCallError(
                 f"asked about {one_line(asked.kind.kind)}; only ConfigMaps are judged"
             )
     except msgspec.DecodeError as wrong:
-        raise NoReviewError(f"the body is no AdmissionReview: {one_line(str(wrong))}") from wrong
+        raise BadCallError(f"the body is no AdmissionReview: {one_line(str(wrong))}") from wrong
     return asked
 
 

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from engine.webhook.reviews import Answer, NoReviewError, read, written
+from engine.serving.server import BadCallError
+from engine.webhook.reviews import Answer, read, written
 
 POLICIES = {"metadata": {"namespace": "a", "name": "b"}, "data": {"x.policy": "score: 1\n"}}
 
@@ -60,7 +61,7 @@ def test_what_is_asked_is_read():
     ],
 )
 def test_what_is_no_review_is_said_to_be_none(body, said):
-    with pytest.raises(NoReviewError) as wrong:
+    with pytest.raises(BadCallError) as wrong:
         read(body)
     assert said in str(wrong.value)
     assert len(str(wrong.value)) < 1_200
