@@ -38,7 +38,6 @@ JSON = "application/json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 STRATEGIC = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
-INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 HEALTH = frozenset({"healthz", "livez", "readyz"})
 TRUE = frozenset({"1", "true", "True"})
 
@@ -186,8 +185,8 @@ class ApiServer:
                 return self._replace(request, target, body)
             case "PATCH", True:
                 return self._patch(request, target, body)
-            case "DELETE", named if not target.subresource:
-                return self._delete(request, target, body, named=named)
+            case "DELETE", True if not target.subresource:
+                return self._delete(request, target, body)
         raise errors.not_allowed()
 
     def _get(self, request: web.BaseRequest, target: Target) -> web.Response:
@@ -209,14 +208,15 @@ class ApiServer:
         if request.method != "POST":
             raise errors.not_allowed()
         self._api.bind(target.namespace, target.name, _json(body, "Binding"))
-        return _done({"code": 201}, status=201)
+        done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        return web.Response(body=_encode({**done, "code": 201}), status=201, content_type=JSON)
 
     def _replace(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
         item = _json(body, target.resource.kind)
         _check_strictly(request, target, item)
         key = (target.namespace, target.name)
-        version, created = self._api.replace(target.resource, key, item, target.subresource)
-        return self._answer(target, version, status=201 if created else 200)
+        version = self._api.replace(target.resource, key, item, target.subresource)
+        return self._answer(target, version)
 
     def _patch(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
         if request.content_type not in {STRATEGIC, MERGE}:
@@ -232,44 +232,21 @@ class ApiServer:
         )
         return self._answer(target, version)
 
-    def _delete(
-        self, request: web.BaseRequest, target: Target, body: bytes, *, named: bool
-    ) -> web.Response:
+    def _delete(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
         query = request.query
         options = _json(body, "DeleteOptions") if body else {}
         if "gracePeriodSeconds" in query:
             options["gracePeriodSeconds"] = _whole(
                 query["gracePeriodSeconds"], "gracePeriodSeconds"
             )
-        if not named:
-            return self._delete_all(request, target, options)
-        version, _ = self._api.delete(target.resource, (target.namespace, target.name), options)
-        if target.resource.returns_deleted:
-            return self._answer(target, version)
-        details = {"name": target.name, "group": target.resource.group}
-        details |= {"kind": target.resource.plural, "uid": version.metadata["uid"]}
-        return _done({"details": {key: value for key, value in details.items() if value}})
-
-    def _delete_all(
-        self, request: web.BaseRequest, target: Target, options: Object
-    ) -> web.Response:
-        view = _view(request, target)
-        items = self._api.collection(target.resource).items
-        chosen = {key: version for key, version in items.items() if view.selects(version)}
-        for key in chosen:
-            self._api.delete(target.resource, key, dict(options))
-        page = self._page(target, list(chosen.values()), {"resourceVersion": self._revision})
-        return web.Response(body=page, content_type=JSON)
+        version = self._api.delete(target.resource, (target.namespace, target.name), options)
+        return self._answer(target, version)
 
     def _answer(self, target: Target, version: Version, *, status: int = 200) -> web.Response:
         body = _json_of(target.resource, version)
         return web.Response(body=body, status=status, content_type=JSON)
 
     # Lists.
-
-    @property
-    def _revision(self) -> str:
-        return str(self._api.store.revision)
 
     def _list(self, request: web.BaseRequest, target: Target) -> web.Response:
         view = _view(request, target)
@@ -324,8 +301,6 @@ class ApiServer:
         wanted, current = _revision_of(query), self._api.store.revision
         if wanted > current:
             raise errors.too_large_resource_version(wanted, current)
-        if query.get("resourceVersionMatch") == "Exact" and wanted != current:
-            raise errors.expired(f"too old resource version: {wanted} ({current})")
 
     def _keep_snapshot(self, resource: Resource, revision: int, versions: list[Version]) -> None:
         self._snapshots[resource.plural, revision] = versions
@@ -345,7 +320,10 @@ class ApiServer:
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         query = request.query
-        _check_watch_options(query)
+        if "sendInitialEvents" in query:
+            # As a server that cannot: clients fall back to a list and a watch from there.
+            cause = ("sendInitialEvents", "FieldValueForbidden", "Forbidden: it is not served here")
+            raise errors.invalid("meta.k8s.io", "ListOptions", "", [cause])
         response = web.StreamResponse(headers={"Content-Type": JSON})
         bookmarks = query.get("allowWatchBookmarks") in TRUE
         stream = _Stream(_view(request, target), response, _revision_of(query), bookmarks)
@@ -353,8 +331,8 @@ class ApiServer:
         await response.prepare(request)
         seconds = float(_whole(query.get("timeoutSeconds", "0"), "timeoutSeconds")) or 1800.0
         try:
-            if stream.revision == 0 or query.get("sendInitialEvents") in TRUE:
-                await self._send_all(stream, end_mark=query.get("sendInitialEvents") in TRUE)
+            if stream.revision == 0:
+                await self._send_all(stream)
             else:
                 self._check_revision({"resourceVersion": str(stream.revision)})
             await self._follow(stream, seconds)
@@ -390,16 +368,14 @@ class ApiServer:
         finally:
             self._watches.discard(wake)
 
-    async def _send_all(self, stream: _Stream, *, end_mark: bool) -> None:
-        """What exists as ADDED events, and the bookmark that ends them if asked for."""
+    async def _send_all(self, stream: _Stream) -> None:
+        """What exists as ADDED events."""
         items = self._api.collection(stream.view.target.resource).items
         stream.revision = self._api.store.revision
         shown = (items[key] for key in sorted(items) if stream.view.selects(items[key]))
         lines = [_line("ADDED", self._rendered(stream.view, item)) for item in shown]
         if lines:
             await stream.response.write(b"".join(lines))
-        if end_mark:
-            await stream.send_bookmark(INITIAL_EVENTS_END)
 
     async def _send_new(self, stream: _Stream) -> None:
         """What happened since the last time."""
@@ -429,18 +405,15 @@ class _Stream(msgspec.Struct):
     revision: int
     bookmarks: bool
 
-    async def send_bookmark(self, annotations: Object | None = None) -> None:
+    async def send_bookmark(self) -> None:
         """Tell the client how far it has seen, if it wants to know."""
         if not self.bookmarks:
             return
         resource = self.view.target.resource
-        metadata: Object = {"resourceVersion": str(self.revision)}
-        if annotations:
-            metadata["annotations"] = annotations
         mark: Object = {
             "kind": resource.kind,
             "apiVersion": resource.api_version,
-            "metadata": metadata,
+            "metadata": {"resourceVersion": str(self.revision)},
         }
         if resource.kind == "Pod":
             # As kube-apiserver does: clients must not trip over the null.
@@ -449,11 +422,6 @@ class _Stream(msgspec.Struct):
 
 
 # Words on the wire.
-
-
-def _done(more: Object, status: int = 200) -> web.Response:
-    body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", **more}
-    return web.Response(body=_encode(body), status=status, content_type=JSON)
 
 
 def _failure(refusal: ApiError) -> web.Response:
@@ -549,14 +517,6 @@ def _revision_of(query: Mapping[str, str]) -> int:
 def _check_strictly(request: web.BaseRequest, target: Target, item: Object) -> None:
     if request.query.get("fieldValidation") == "Strict":
         check_fields(target.resource, item)
-
-
-def _check_watch_options(query: Mapping[str, str]) -> None:
-    match = query.get("resourceVersionMatch")
-    if "sendInitialEvents" in query and match != "NotOlderThan":
-        text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        cause = ("resourceVersionMatch", "FieldValueForbidden", text)
-        raise errors.invalid("meta.k8s.io", "ListOptions", "", [cause])
 
 
 def _token(revision: int, start: tuple[str, str]) -> str:

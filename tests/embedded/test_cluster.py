@@ -232,6 +232,16 @@ def test_a_watch_that_is_left_behind_is_told() -> None:
     with_cluster(test)
 
 
+def test_initial_events_are_refused_so_that_clients_list() -> None:
+    async def test(_: EmbeddedCluster, session: aiohttp.ClientSession) -> None:
+        asked = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+        async with session.get(f"/api/v1/pods?{asked}") as answer:
+            assert answer.status == 422
+            assert (await answer.json())["reason"] == "Invalid"
+
+    with_cluster(test)
+
+
 def test_web_pages_are_refused() -> None:
     async def test(_: EmbeddedCluster, session: aiohttp.ClientSession) -> None:
         async with session.get("/api/v1/pods", headers={"Origin": "https://example.com"}) as answer:
