@@ -6,10 +6,7 @@ Speaks only HTTP; what a verb means is `api`'s business. One event loop, loopbac
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import contextlib
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
@@ -33,7 +30,6 @@ Handler = Callable[[web.BaseRequest, str], Awaitable[web.StreamResponse]]
 HOST = "127.0.0.1"
 _HOSTS = frozenset({HOST, "localhost"})
 BODY_BYTES = 8 * 1024 * 1024
-SNAPSHOTS_KEPT = 8
 JSON = "application/json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -98,7 +94,6 @@ class ApiServer:
         self._bookmark_seconds = bookmark_seconds
         self._mounts = mounts or {}
         self._documents = {path: _encode(page) for path, page in discovery.documents().items()}
-        self._snapshots: OrderedDict[tuple[str, int], list[Version]] = OrderedDict()
         self._watches: set[asyncio.Event] = set()
         self._closing = False
         self._runner: web.ServerRunner | None = None
@@ -249,72 +244,41 @@ class ApiServer:
     # Lists.
 
     def _list(self, request: web.BaseRequest, target: Target) -> web.Response:
+        """All of it: a `limit` asks for pages, and a server need not make any."""
         view = _view(request, target)
-        query = request.query
-        self._check_revision(query)
-        limit = _whole(query.get("limit", "0"), "limit")
-        revision, start = self._api.store.revision, ("", "")
-        if token := query.get("continue"):
-            revision, start = _read_token(token)
-            versions = self._snapshot(target.resource, revision)
-        else:
-            items = self._api.collection(target.resource).items
-            versions = [items[key] for key in sorted(items)]
-        chosen = [item for item in versions if _key(item) > start and view.selects(item)]
-        metadata: Object = {"resourceVersion": str(revision)}
-        if limit and len(chosen) > limit:
-            self._keep_snapshot(target.resource, revision, versions)
-            metadata["continue"] = _token(revision, _key(chosen[limit - 1]))
-            if view.matches is None:
-                metadata["remainingItemCount"] = len(chosen) - limit
-            chosen = chosen[:limit]
+        self._check_revision(_revision_of(request.query))
+        revision = self._api.store.revision
+        chosen = self._chosen(view)
         if view.as_table:
-            body = _encode(self._table(target, chosen, revision, metadata))
+            body = _encode(self._table(target, chosen, revision))
         else:
-            body = self._page(target, chosen, metadata)
+            body = self._page(target, chosen, revision)
         return web.Response(body=body, content_type=JSON)
 
-    def _page(self, target: Target, versions: Iterable[Version], metadata: Object) -> bytes:
+    def _chosen(self, view: View) -> list[Version]:
+        items = self._api.collection(view.target.resource).items
+        return [items[key] for key in sorted(items) if view.selects(items[key])]
+
+    def _page(self, target: Target, versions: Iterable[Version], revision: int) -> bytes:
         """A list, its items without kind and apiVersion, as kube-apiserver writes them."""
         resource = target.resource
         head = {
             "kind": f"{resource.kind}List",
             "apiVersion": resource.api_version,
-            "metadata": metadata,
+            "metadata": {"resourceVersion": str(revision)},
         }
         skip = len(_encode({"kind": resource.kind, "apiVersion": resource.api_version}))
         rows = b",".join(b"{" + _json_of(resource, item)[skip:] for item in versions)
         return _encode(head)[:-1] + b',"items":[' + rows + b"]}"
 
-    def _table(
-        self,
-        target: Target,
-        versions: Iterable[Version],
-        revision: int,
-        metadata: Object | None = None,
-    ) -> Object:
+    def _table(self, target: Target, versions: Iterable[Version], revision: int) -> Object:
         items = [version.object for version in versions]
-        metadata = metadata or {"resourceVersion": str(revision)}
-        return table(target.resource.plural, items, self._clock.time(), metadata)
+        return table(target.resource.plural, items, self._clock.time(), revision)
 
-    def _check_revision(self, query: Mapping[str, str]) -> None:
-        wanted, current = _revision_of(query), self._api.store.revision
+    def _check_revision(self, wanted: int) -> None:
+        current = self._api.store.revision
         if wanted > current:
             raise errors.too_large_resource_version(wanted, current)
-
-    def _keep_snapshot(self, resource: Resource, revision: int, versions: list[Version]) -> None:
-        self._snapshots[resource.plural, revision] = versions
-        while len(self._snapshots) > SNAPSHOTS_KEPT:
-            self._snapshots.popitem(last=False)
-
-    def _snapshot(self, resource: Resource, revision: int) -> list[Version]:
-        found = self._snapshots.get((resource.plural, revision))
-        if found is None or revision < self._api.collection(resource).floor:
-            raise errors.expired(
-                "The provided continue parameter is too old to display a consistent list result. "
-                "You must start a new list without the continue parameter."
-            )
-        return found
 
     # Watches.
 
@@ -334,7 +298,7 @@ class ApiServer:
             if stream.revision == 0:
                 await self._send_all(stream)
             else:
-                self._check_revision({"resourceVersion": str(stream.revision)})
+                self._check_revision(stream.revision)
             await self._follow(stream, seconds)
         except ApiError as refusal:
             await response.write(_line("ERROR", _encode(refusal.status())))
@@ -370,9 +334,8 @@ class ApiServer:
 
     async def _send_all(self, stream: _Stream) -> None:
         """What exists as ADDED events."""
-        items = self._api.collection(stream.view.target.resource).items
         stream.revision = self._api.store.revision
-        shown = (items[key] for key in sorted(items) if stream.view.selects(items[key]))
+        shown = self._chosen(stream.view)
         lines = [_line("ADDED", self._rendered(stream.view, item)) for item in shown]
         if lines:
             await stream.response.write(b"".join(lines))
@@ -475,10 +438,6 @@ def _last_seen(change: Change) -> Version:
     return Version(item, change.now.revision, _encode(item))
 
 
-def _key(version: Version) -> tuple[str, str]:
-    return version.metadata.get("namespace", ""), version.metadata["name"]
-
-
 def _wants_table(request: web.BaseRequest) -> bool:
     first = request.headers.get("Accept", "").partition(",")[0]
     return "as=Table" in first and "v=v1" in first.replace("v=v1beta1", "")
@@ -517,18 +476,3 @@ def _revision_of(query: Mapping[str, str]) -> int:
 def _check_strictly(request: web.BaseRequest, target: Target, item: Object) -> None:
     if request.query.get("fieldValidation") == "Strict":
         check_fields(target.resource, item)
-
-
-def _token(revision: int, start: tuple[str, str]) -> str:
-    return base64.urlsafe_b64encode(_encode([revision, *start])).decode().rstrip("=")
-
-
-def _read_token(token: str) -> tuple[int, tuple[str, str]]:
-    try:
-        padded = token + "=" * (-len(token) % 4)
-        revision, namespace, name = wire.decode(_decode, base64.urlsafe_b64decode(padded))
-    except (binascii.Error, msgspec.DecodeError, ValueError, TypeError) as error:
-        raise errors.bad_request(
-            f"invalid continue token: continue key is not valid: {error}"
-        ) from error
-    return revision, (namespace, name)

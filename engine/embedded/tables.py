@@ -28,7 +28,7 @@ def human_age(seconds: float) -> str:
     return f"{whole // _DAY}d" if whole < 2 * _YEAR else f"{whole // _YEAR}y"
 
 
-def table(plural: str, items: Iterable[Object], now: float, metadata: Object) -> Object:
+def table(plural: str, items: Iterable[Object], now: float, revision: int) -> Object:
     """A Table of objects; `now` is seconds since the epoch, for ages."""
     columns, cells = _LAYOUTS.get(plural, _PLAIN)
     rows = [
@@ -45,7 +45,7 @@ def table(plural: str, items: Iterable[Object], now: float, metadata: Object) ->
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
-        "metadata": metadata,
+        "metadata": {"resourceVersion": str(revision)},
         "columnDefinitions": [_column(name) for name in columns],
         "rows": rows,
     }
