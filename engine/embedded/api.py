@@ -66,7 +66,7 @@ class Api:
         name = metadata["name"]
         if namespace and ("", namespace) not in self.store.collection("namespaces").items:
             raise errors.not_found("", "namespaces", namespace)
-        admission.check_metadata(resource, metadata)
+        admission.check_name(resource, metadata)
         admission.check_object(resource, item)
         if (namespace, name) in self.collection(resource).items:
             raise errors.already_exists(resource.group, resource.plural, name)
@@ -233,11 +233,10 @@ class Api:
         if resource.namespaced:
             metadata["namespace"] = key[0]
         item = item | {"metadata": metadata | {"name": key[1]}}
-        admission.check_metadata(resource, item["metadata"])
+        admission.check_name(resource, item["metadata"])
+        admission.check_object(resource, item)
         if resource.plural == "pods":
             admission.check_pod_update(old.object, item)
-        else:
-            admission.check_object(resource, item)
         if resource.has_generation and item.get("spec") != old.object.get("spec"):
             item["metadata"]["generation"] = old.metadata.get("generation", 1) + 1
         return self.store.put(resource.plural, key, item)
