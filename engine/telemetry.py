@@ -157,16 +157,6 @@ QUIET: Final = _gauge("berth_reflector_quiet_seconds", "Since anything was heard
 WEBHOOK_CERTIFICATE_ENDS: Final = _gauge(
     "berth_webhook_certificate_expiration_timestamp_seconds", "When the shared certificate ends."
 )
-REVIEWS: Final = _counter("berth_webhook_reviews_total", "Reviews of ConfigMaps.", "result")
-REVIEW_SECONDS: Final = _histogram(
-    "berth_webhook_review_duration_seconds", "Reviews of ConfigMaps."
-)
-EXTENDER_REQUESTS: Final = _counter(
-    "berth_extender_requests_total", "Questions to extenders.", "extender", "verb", "result"
-)
-EXTENDER_SECONDS: Final = _histogram(
-    "berth_extender_request_duration_seconds", "Questions to extenders.", "extender", "verb"
-)
 AWAY: Final = _gauge("berth_api_server_away", "1 while the API server does not answer.")
 WRITES: Final = _gauge("berth_writes_waiting", "Writes under way or waiting.")
 
