@@ -129,7 +129,7 @@ class App:
         berth = self.settings.berth
         self._worlds = Worlds(ZoneInfo(berth.time_zone), berth.gpu_resources)
         self._profiles = make_profiles(self.settings)
-        self._extenders = Extenders(self.settings.extenders, self.telemetry)
+        self._extenders = Extenders(self.settings.extenders)
         plain = self.frameworks_of(NO_POLICIES)
         self.queue = SchedulingQueue(
             clock=clock,

@@ -69,165 +69,96 @@ def _powers(first: float, factor: float, count: int) -> tuple[float, ...]:
     return tuple(first * factor**i for i in range(count))
 
 
-_C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 _MILLIS: Final = _powers(0.001, 2, 15)
 
-ATTEMPTS: Final = Metric(
-    "scheduler_schedule_attempts_total",
-    _C,
-    "Attempts to place a pod, by how they ended: scheduled, unschedulable, error.",
-    ("result", "profile"),
+
+def _counter(name: str, text: str, *labels: str) -> Metric:
+    return Metric(name, Kind.COUNTER, text, labels)
+
+
+def _gauge(name: str, text: str, *labels: str) -> Metric:
+    return Metric(name, Kind.GAUGE, text, labels)
+
+
+def _histogram(name: str, text: str, *labels: str, buckets: tuple[float, ...] = _MILLIS) -> Metric:
+    return Metric(name, Kind.HISTOGRAM, text, labels, buckets)
+
+
+# What each one says in full stands in docs/operations.md, under Metrics.
+
+ATTEMPTS: Final = _counter(
+    "scheduler_schedule_attempts_total", "Attempts to place a pod.", "result", "profile"
 )
-ATTEMPT_SECONDS: Final = Metric(
-    "scheduler_scheduling_attempt_duration_seconds",
-    _H,
-    "An attempt from the start of its cycle to its end, the binding included.",
-    ("result", "profile"),
-    _MILLIS,
+ATTEMPT_SECONDS: Final = _histogram(
+    "scheduler_scheduling_attempt_duration_seconds", "Attempts.", "result", "profile"
 )
-ALGORITHM_SECONDS: Final = Metric(
-    "scheduler_scheduling_algorithm_duration_seconds",
-    _H,
-    "A decision: filters, scores, choice, and whom to evict.",
-    (),
-    _MILLIS,
+ALGORITHM_SECONDS: Final = _histogram(
+    "scheduler_scheduling_algorithm_duration_seconds", "Decisions."
 )
-SLI_SECONDS: Final = Metric(
+SLI_SECONDS: Final = _histogram(
     "scheduler_pod_scheduling_sli_duration_seconds",
-    _H,
-    "A pod from its first attempt to its binding; time behind gates does not count.",
-    ("attempts",),
-    _powers(0.01, 2, 20),
+    "From a pod's first attempt to its binding.",
+    "attempts",
+    buckets=_powers(0.01, 2, 20),
 )
-POD_ATTEMPTS: Final = Metric(
-    "scheduler_pod_scheduling_attempts",
-    _H,
-    "Attempts that a pod took until it was bound.",
-    (),
-    _powers(1, 2, 5),
+POD_ATTEMPTS: Final = _histogram(
+    "scheduler_pod_scheduling_attempts", "Attempts of a bound pod.", buckets=_powers(1, 2, 5)
 )
-POINT_SECONDS: Final = Metric(
+POINT_SECONDS: Final = _histogram(
     "scheduler_framework_extension_point_duration_seconds",
-    _H,
-    "PreBind and Bind of a pod. The points before are one computation over all nodes.",
-    ("extension_point", "status", "profile"),
-    _powers(0.0001, 2, 12),
+    "PreBind and Bind.",
+    *("extension_point", "status", "profile"),
+    buckets=_powers(0.0001, 2, 12),
 )
-PERMIT_SECONDS: Final = Metric(
-    "scheduler_permit_wait_duration_seconds",
-    _H,
-    "Pods that waited in permit, until they were released (Success) or rejected.",
-    ("result",),
-    _MILLIS,
+PERMIT_SECONDS: Final = _histogram(
+    "scheduler_permit_wait_duration_seconds", "Waits in permit.", "result"
 )
-PREEMPTION_ATTEMPTS: Final = Metric(
-    "scheduler_preemption_attempts_total", _C, "Searches for pods to evict."
+PREEMPTION_ATTEMPTS: Final = _counter(
+    "scheduler_preemption_attempts_total", "Searches for pods to evict."
 )
-PREEMPTION_VICTIMS: Final = Metric(
-    "scheduler_preemption_victims", _H, "Pods chosen to be evicted for one.", (), _powers(1, 2, 7)
+PREEMPTION_VICTIMS: Final = _histogram(
+    "scheduler_preemption_victims", "Pods to evict for one.", buckets=_powers(1, 2, 7)
 )
-PENDING_PODS: Final = Metric(
-    "scheduler_pending_pods", _G, "Pods that wait, by where: see docs/operations.md.", ("queue",)
+PENDING_PODS: Final = _gauge("scheduler_pending_pods", "Pods that wait.", "queue")
+INCOMING_PODS: Final = _counter(
+    "scheduler_queue_incoming_pods_total", "Pods that came into a queue.", "queue", "event"
 )
-INCOMING_PODS: Final = Metric(
-    "scheduler_queue_incoming_pods_total",
-    _C,
-    "Pods that came into a queue, by what brought them.",
-    ("queue", "event"),
+UNSCHEDULABLE_PODS: Final = _gauge(
+    "scheduler_unschedulable_pods", "Pods that were rejected or gated.", "plugin", "profile"
 )
-UNSCHEDULABLE_PODS: Final = Metric(
-    "scheduler_unschedulable_pods",
-    _G,
-    "Pods that a plugin or policy has rejected or gated.",
-    ("plugin", "profile"),
+CACHE_SIZE: Final = _gauge("scheduler_cache_size", "What the cache holds.", "type")
+BINDING: Final = _gauge("scheduler_goroutines", "Bindings in flight.", "operation")
+LEADER: Final = _gauge("leader_election_master_status", "1 while this replica leads.", "name")
+REQUESTS: Final = _counter(
+    "rest_client_requests_total", "Calls of the API server.", "code", "method", "host"
 )
-CACHE_SIZE: Final = Metric("scheduler_cache_size", _G, "What the cache holds.", ("type",))
-BINDING: Final = Metric(
-    "scheduler_goroutines", _G, "Bindings in flight, under kube-scheduler's name.", ("operation",)
-)
-LEADER: Final = Metric(
-    "leader_election_master_status", _G, "1 while this replica holds the lease.", ("name",)
-)
-REQUESTS: Final = Metric(
-    "rest_client_requests_total", _C, "Requests to the API server.", ("code", "method", "host")
-)
-REQUEST_SECONDS: Final = Metric(
+REQUEST_SECONDS: Final = _histogram(
     "rest_client_request_duration_seconds",
-    _H,
-    "Requests to the API server from their start to the last byte of the answer.",
-    ("verb", "host"),
-    (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
+    "Calls of the API server.",
+    *("verb", "host"),
+    buckets=(0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
 )
-RULE_REJECTIONS: Final = Metric(
-    "berth_rule_rejections_total",
-    _C,
-    "Attempts without a node in which a rule rejected nodes, by file and line.",
-    ("policy", "line"),
+RULE_REJECTIONS: Final = _counter(
+    "berth_rule_rejections_total", "Rules that rejected nodes.", "policy", "line"
 )
-SHADOW_OUTCOMES: Final = Metric(
-    "berth_shadow_outcomes_total",
-    _C,
-    "Pods whose node a rule in shadow would have rejected, that it would have put on another one,"
-    " or held: rejected, moved, held.",
-    ("outcome", "policy", "line"),
+SHADOW_OUTCOMES: Final = _counter(
+    "berth_shadow_outcomes_total", "What rules in shadow would do.", "outcome", "policy", "line"
 )
-BUILD: Final = Metric("berth_build_info", _G, "1; the version is a label.", ("version",))
-BUNDLE: Final = Metric("berth_policy_bundle_info", _G, "1 for the bundle in force.", ("bundle",))
-POLICIES_LOADED: Final = Metric("berth_policies", _G, "Policies in force.")
-POLICIES_REFUSED: Final = Metric(
-    "berth_policy_source_refused", _G, "1 while what the source holds is not in force.", ("source",)
+BUILD: Final = _gauge("berth_build_info", "1.", "version")
+BUNDLE: Final = _gauge("berth_policy_bundle_info", "1 for the bundle in force.", "bundle")
+POLICIES_LOADED: Final = _gauge("berth_policies", "Policies in force.")
+POLICIES_REFUSED: Final = _gauge(
+    "berth_policy_source_refused", "1 while its text is not in force.", "source"
 )
-POLICIES_AWAITED: Final = Metric(
-    "berth_policy_bundle_awaits", _G, "What a bundle waits for that reads what is not listed yet."
+POLICIES_AWAITED: Final = _gauge("berth_policy_bundle_awaits", "Lists that a bundle waits for.")
+METRIC_AGE: Final = _gauge("berth_metric_age_seconds", "Age of the newest sample.", "metric")
+METRIC_SERIES: Final = _gauge("berth_metric_series", "Series in the last answer.", "metric")
+QUIET: Final = _gauge("berth_reflector_quiet_seconds", "Since anything was heard.", "resource")
+WEBHOOK_CERTIFICATE_ENDS: Final = _gauge(
+    "berth_webhook_certificate_expiration_timestamp_seconds", "When the shared certificate ends."
 )
-METRIC_AGE: Final = Metric(
-    "berth_metric_age_seconds",
-    _G,
-    "Age of the newest sample of a metric that policies read; none if there is no sample.",
-    ("metric",),
-)
-METRIC_SERIES: Final = Metric(
-    "berth_metric_series", _G, "Series in the last answer about a metric.", ("metric",)
-)
-QUIET: Final = Metric(
-    "berth_reflector_quiet_seconds",
-    _G,
-    "Time since anything was heard about a resource.",
-    ("resource",),
-)
-WEBHOOK_CERTIFICATE_ENDS: Final = Metric(
-    "berth_webhook_certificate_expiration_timestamp_seconds",
-    _G,
-    "When the certificate that the webhook shares with its replicas ends; 0 until it was read.",
-)
-REVIEWS: Final = Metric(
-    "berth_webhook_reviews_total",
-    _C,
-    "Changes of ConfigMaps that were reviewed: allowed, refused, or let in without being judged.",
-    ("result",),
-)
-REVIEW_SECONDS: Final = Metric(
-    "berth_webhook_review_duration_seconds",
-    _H,
-    "A review, from its body to its answer.",
-    (),
-    _MILLIS,
-)
-EXTENDER_REQUESTS: Final = Metric(
-    "berth_extender_requests_total",
-    _C,
-    "Questions to HTTP extenders, by result: ok, error.",
-    ("extender", "verb", "result"),
-)
-EXTENDER_SECONDS: Final = Metric(
-    "berth_extender_request_duration_seconds",
-    _H,
-    "A question to an HTTP extender until there is an answer, or none.",
-    ("extender", "verb"),
-    _MILLIS,
-)
-AWAY: Final = Metric("berth_api_server_away", _G, "1 while the API server does not answer.")
-WRITES: Final = Metric("berth_writes_waiting", _G, "Writes under way or waiting for a place.")
+AWAY: Final = _gauge("berth_api_server_away", "1 while the API server does not answer.")
+WRITES: Final = _gauge("berth_writes_waiting", "Writes under way or waiting.")
 
 
 @dataclass(slots=True)

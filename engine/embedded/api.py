@@ -66,7 +66,7 @@ class Api:
         name = metadata["name"]
         if namespace and ("", namespace) not in self.store.collection("namespaces").items:
             raise errors.not_found("", "namespaces", namespace)
-        admission.check_metadata(resource, metadata)
+        admission.check_name(resource, metadata)
         admission.check_object(resource, item)
         if (namespace, name) in self.collection(resource).items:
             raise errors.already_exists(resource.group, resource.plural, name)
@@ -76,15 +76,13 @@ class Api:
             self._forget_old_events()
         return version
 
-    def replace(
-        self, resource: Resource, key: Key, item: Object, subresource: str = ""
-    ) -> tuple[Version, bool]:
-        """Store `item` in place of the object; returns whether it had to be created.
+    def replace(self, resource: Resource, key: Key, item: Object, subresource: str = "") -> Version:
+        """Store `item` in place of the object.
 
         Raises:
             ApiError: 400, 404, 409 or 422.
         """
-        namespace, name = key
+        name = key[1]
         item = resource.to_stored(_typed(resource, item))
         metadata = item.get("metadata") or {}
         if metadata.get("name", name) != name:
@@ -92,16 +90,9 @@ class Api:
             raise errors.bad_request(
                 f"the name of the object ({given}) does not match the name on the URL ({name})"
             )
-        if key not in self.collection(resource).items and resource.create_on_update:
-            return self.create(resource, namespace, resource.from_stored(item)), True
-        old = self.get(resource, namespace, name)
-        if resource.needs_version and not metadata.get("resourceVersion"):
-            message = "Invalid value: 0: must be specified for an update"
-            cause = ("metadata.resourceVersion", "FieldValueInvalid", message)
-            # kube-apiserver names these resources, not kinds, in this message.
-            raise errors.invalid(resource.group, resource.plural, name, [cause])
+        old = self.get(resource, *key)
         _check_uid(resource, old, metadata)
-        return self._update(resource, key, old, item, subresource), False
+        return self._update(resource, key, old, item, subresource)
 
     def patch(
         self, resource: Resource, key: Key, patch: Object, *, strategic: bool, subresource: str = ""
@@ -124,8 +115,8 @@ class Api:
                 raise errors.invalid(resource.group, resource.kind, key[1], [cause])
         return self._update(resource, key, old, item, subresource)
 
-    def delete(self, resource: Resource, key: Key, options: Object) -> tuple[Version, bool]:
-        """Delete an object; returns its last state and whether it is gone already.
+    def delete(self, resource: Resource, key: Key, options: Object) -> Version:
+        """Delete an object; returns its last state.
 
         A pod that runs on a node is only marked, unless the grace period is 0: the (simulated)
         kubelet of its node ends it.
@@ -138,16 +129,16 @@ class Api:
         grace = self._grace(resource, old, options.get("gracePeriodSeconds"))
         if grace:
             if "deletionTimestamp" in old.metadata:
-                return old, False
+                return old
             metadata = old.metadata | {
                 "deletionTimestamp": self.store.now(after_seconds=grace),
                 "deletionGracePeriodSeconds": grace,
                 "generation": old.metadata.get("generation", 1) + 1,
             }
-            return self.store.put("pods", key, old.object | {"metadata": metadata}), False
+            return self.store.put("pods", key, old.object | {"metadata": metadata})
         if resource.plural == "namespaces":
             self._empty_namespace(key[1])
-        return self.store.remove(resource.plural, key), True
+        return self.store.remove(resource.plural, key)
 
     def bind(self, namespace: str, name: str, binding: Object) -> None:
         """Assign a pod to a node, once; the node need not exist, as in Kubernetes.
@@ -242,11 +233,10 @@ class Api:
         if resource.namespaced:
             metadata["namespace"] = key[0]
         item = item | {"metadata": metadata | {"name": key[1]}}
-        admission.check_metadata(resource, item["metadata"])
+        admission.check_name(resource, item["metadata"])
+        admission.check_object(resource, item)
         if resource.plural == "pods":
             admission.check_pod_update(old.object, item)
-        else:
-            admission.check_object(resource, item)
         if resource.has_generation and item.get("spec") != old.object.get("spec"):
             item["metadata"]["generation"] = old.metadata.get("generation", 1) + 1
         return self.store.put(resource.plural, key, item)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 Object = dict[str, Any]
-VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 
 def unchanged(value: Object) -> Object:
@@ -32,11 +32,6 @@ class Resource(msgspec.Struct, frozen=True):
     subresources: tuple[str, ...] = ()
     namespaced: bool = True
     has_generation: bool = False
-    needs_version: bool = False
-    """A replace must say which version it replaces."""
-    create_on_update: bool = False
-    returns_deleted: bool = False
-    """Whether a deletion answers with the object instead of a Status."""
     defaults: Mapping[str, Any] = {}
     """What a new object has where it says nothing."""
     to_stored: Callable[[Object], Object] = unchanged
@@ -90,55 +85,40 @@ _CORE_EVENT_FIELDS = (
 )
 
 
-def _controlled(
-    group: str, version: str, plural: str, kind: str, *short_names: str, needs_version: bool = False
-) -> Resource:
+def _controlled(group: str, version: str, plural: str, kind: str, *short_names: str) -> Resource:
     """What somebody looks after: with a spec, a status of its own, and generations."""
     fields = ("spec", "status")
     return Resource(
-        group, version, plural, kind, fields, short_names, ("status",),
-        has_generation=True, needs_version=needs_version,
-    )  # fmt: skip
+        group, version, plural, kind, fields, short_names, ("status",), has_generation=True
+    )
 
 
 RESOURCES = (
     Resource(
         "", "v1", "pods", "Pod", ("spec", "status"), ("po",), ("status", "binding"),
-        has_generation=True, returns_deleted=True,
+        has_generation=True,
     ),
     Resource("", "v1", "nodes", "Node", ("spec", "status"), ("no",), ("status",), namespaced=False),
     Resource(
         "", "v1", "namespaces", "Namespace", ("spec", "status"), ("ns",), ("status",),
-        namespaced=False, returns_deleted=True,
+        namespaced=False,
     ),
-    Resource(
-        "", "v1", "configmaps", "ConfigMap", ("data", "binaryData", "immutable"), ("cm",)
-    ),
-    Resource(
-        "", "v1", "events", "Event", _CORE_EVENT_FIELDS, ("ev",), create_on_update=True
-    ),
+    Resource("", "v1", "configmaps", "ConfigMap", ("data", "binaryData", "immutable"), ("cm",)),
+    Resource("", "v1", "events", "Event", _CORE_EVENT_FIELDS, ("ev",)),
     Resource(
         "events.k8s.io", "v1", "events", "Event",
         tuple(_TO_NEW.get(name, name) for name in _CORE_EVENT_FIELDS), ("ev",),
-        create_on_update=True, to_stored=event_to_core, from_stored=event_from_core,
+        to_stored=event_to_core, from_stored=event_from_core,
     ),
-    Resource(
-        "coordination.k8s.io", "v1", "leases", "Lease", ("spec",),
-        needs_version=True, create_on_update=True,
-    ),
+    Resource("coordination.k8s.io", "v1", "leases", "Lease", ("spec",)),
     Resource(
         "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass",
         ("value", "globalDefault", "description", "preemptionPolicy"), ("pc",),
         namespaced=False, has_generation=True,
         defaults={"preemptionPolicy": "PreemptLowerPriority"},
     ),
-    _controlled(
-        "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", needs_version=True
-    ),
-    Resource(
-        "", "v1", "services", "Service", ("spec", "status"), ("svc",), ("status",),
-        returns_deleted=True,
-    ),
+    _controlled("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb"),
+    Resource("", "v1", "services", "Service", ("spec", "status"), ("svc",), ("status",)),
     _controlled("", "v1", "replicationcontrollers", "ReplicationController", "rc"),
     _controlled("apps", "v1", "replicasets", "ReplicaSet", "rs"),
     _controlled("apps", "v1", "statefulsets", "StatefulSet", "sts"),
@@ -148,7 +128,7 @@ RESOURCES = (
     _controlled("batch", "v1", "cronjobs", "CronJob", "cj"),
     Resource(
         "", "v1", "persistentvolumes", "PersistentVolume", ("spec", "status"), ("pv",),
-        ("status",), namespaced=False, returns_deleted=True,
+        ("status",), namespaced=False,
         defaults={
             "spec": {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"},
             "status": {"phase": "Pending"},
@@ -156,7 +136,7 @@ RESOURCES = (
     ),
     Resource(
         "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", ("spec", "status"), ("pvc",),
-        ("status",), returns_deleted=True,
+        ("status",),
         defaults={"spec": {"volumeMode": "Filesystem"}, "status": {"phase": "Pending"}},
     ),
     Resource(
@@ -165,32 +145,24 @@ RESOURCES = (
             *("provisioner", "parameters", "reclaimPolicy", "mountOptions"),
             *("allowVolumeExpansion", "volumeBindingMode", "allowedTopologies"),
         ),
-        ("sc",), namespaced=False, returns_deleted=True,
+        ("sc",), namespaced=False,
         defaults={"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
     ),
-    Resource(
-        "storage.k8s.io", "v1", "csinodes", "CSINode", ("spec",),
-        namespaced=False, needs_version=True, returns_deleted=True,
-    ),
+    Resource("storage.k8s.io", "v1", "csinodes", "CSINode", ("spec",), namespaced=False),
     Resource(
         "storage.k8s.io", "v1", "csidrivers", "CSIDriver", ("spec",),
-        namespaced=False, has_generation=True, needs_version=True, returns_deleted=True,
+        namespaced=False, has_generation=True,
     ),
     Resource(
         "storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity",
-        ("nodeTopology", "storageClassName", "capacity", "maximumVolumeSize"), needs_version=True,
+        ("nodeTopology", "storageClassName", "capacity", "maximumVolumeSize"),
     ),
     Resource(
         "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", ("spec", "status"),
-        subresources=("status",), namespaced=False, needs_version=True, returns_deleted=True,
+        subresources=("status",), namespaced=False,
     ),
-    _controlled(
-        "scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota", "eq", "eqs",
-        needs_version=True,
-    ),
-    _controlled(
-        "scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", "pg", "pgs", needs_version=True
-    ),
+    _controlled("scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota", "eq", "eqs"),
+    _controlled("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", "pg", "pgs"),
 )  # fmt: skip
 
 BY_PATH = {(resource.base_path, resource.plural): resource for resource in RESOURCES}

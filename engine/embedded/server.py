@@ -6,10 +6,7 @@ Speaks only HTTP; what a verb means is `api`'s business. One event loop, loopbac
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import contextlib
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
@@ -33,12 +30,10 @@ Handler = Callable[[web.BaseRequest, str], Awaitable[web.StreamResponse]]
 HOST = "127.0.0.1"
 _HOSTS = frozenset({HOST, "localhost"})
 BODY_BYTES = 8 * 1024 * 1024
-SNAPSHOTS_KEPT = 8
 JSON = "application/json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 STRATEGIC = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
-INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 HEALTH = frozenset({"healthz", "livez", "readyz"})
 TRUE = frozenset({"1", "true", "True"})
 
@@ -99,7 +94,6 @@ class ApiServer:
         self._bookmark_seconds = bookmark_seconds
         self._mounts = mounts or {}
         self._documents = {path: _encode(page) for path, page in discovery.documents().items()}
-        self._snapshots: OrderedDict[tuple[str, int], list[Version]] = OrderedDict()
         self._watches: set[asyncio.Event] = set()
         self._closing = False
         self._runner: web.ServerRunner | None = None
@@ -186,8 +180,8 @@ class ApiServer:
                 return self._replace(request, target, body)
             case "PATCH", True:
                 return self._patch(request, target, body)
-            case "DELETE", named if not target.subresource:
-                return self._delete(request, target, body, named=named)
+            case "DELETE", True if not target.subresource:
+                return self._delete(request, target, body)
         raise errors.not_allowed()
 
     def _get(self, request: web.BaseRequest, target: Target) -> web.Response:
@@ -209,14 +203,15 @@ class ApiServer:
         if request.method != "POST":
             raise errors.not_allowed()
         self._api.bind(target.namespace, target.name, _json(body, "Binding"))
-        return _done({"code": 201}, status=201)
+        done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        return web.Response(body=_encode({**done, "code": 201}), status=201, content_type=JSON)
 
     def _replace(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
         item = _json(body, target.resource.kind)
         _check_strictly(request, target, item)
         key = (target.namespace, target.name)
-        version, created = self._api.replace(target.resource, key, item, target.subresource)
-        return self._answer(target, version, status=201 if created else 200)
+        version = self._api.replace(target.resource, key, item, target.subresource)
+        return self._answer(target, version)
 
     def _patch(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
         if request.content_type not in {STRATEGIC, MERGE}:
@@ -232,34 +227,15 @@ class ApiServer:
         )
         return self._answer(target, version)
 
-    def _delete(
-        self, request: web.BaseRequest, target: Target, body: bytes, *, named: bool
-    ) -> web.Response:
+    def _delete(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
         query = request.query
         options = _json(body, "DeleteOptions") if body else {}
         if "gracePeriodSeconds" in query:
             options["gracePeriodSeconds"] = _whole(
                 query["gracePeriodSeconds"], "gracePeriodSeconds"
             )
-        if not named:
-            return self._delete_all(request, target, options)
-        version, _ = self._api.delete(target.resource, (target.namespace, target.name), options)
-        if target.resource.returns_deleted:
-            return self._answer(target, version)
-        details = {"name": target.name, "group": target.resource.group}
-        details |= {"kind": target.resource.plural, "uid": version.metadata["uid"]}
-        return _done({"details": {key: value for key, value in details.items() if value}})
-
-    def _delete_all(
-        self, request: web.BaseRequest, target: Target, options: Object
-    ) -> web.Response:
-        view = _view(request, target)
-        items = self._api.collection(target.resource).items
-        chosen = {key: version for key, version in items.items() if view.selects(version)}
-        for key in chosen:
-            self._api.delete(target.resource, key, dict(options))
-        page = self._page(target, list(chosen.values()), {"resourceVersion": self._revision})
-        return web.Response(body=page, content_type=JSON)
+        version = self._api.delete(target.resource, (target.namespace, target.name), options)
+        return self._answer(target, version)
 
     def _answer(self, target: Target, version: Version, *, status: int = 200) -> web.Response:
         body = _json_of(target.resource, version)
@@ -267,85 +243,51 @@ class ApiServer:
 
     # Lists.
 
-    @property
-    def _revision(self) -> str:
-        return str(self._api.store.revision)
-
     def _list(self, request: web.BaseRequest, target: Target) -> web.Response:
+        """All of it: a `limit` asks for pages, and a server need not make any."""
         view = _view(request, target)
-        query = request.query
-        self._check_revision(query)
-        limit = _whole(query.get("limit", "0"), "limit")
-        revision, start = self._api.store.revision, ("", "")
-        if token := query.get("continue"):
-            revision, start = _read_token(token)
-            versions = self._snapshot(target.resource, revision)
-        else:
-            items = self._api.collection(target.resource).items
-            versions = [items[key] for key in sorted(items)]
-        chosen = [item for item in versions if _key(item) > start and view.selects(item)]
-        metadata: Object = {"resourceVersion": str(revision)}
-        if limit and len(chosen) > limit:
-            self._keep_snapshot(target.resource, revision, versions)
-            metadata["continue"] = _token(revision, _key(chosen[limit - 1]))
-            if view.matches is None:
-                metadata["remainingItemCount"] = len(chosen) - limit
-            chosen = chosen[:limit]
+        self._check_revision(_revision_of(request.query))
+        revision = self._api.store.revision
+        chosen = self._chosen(view)
         if view.as_table:
-            body = _encode(self._table(target, chosen, revision, metadata))
+            body = _encode(self._table(target, chosen, revision))
         else:
-            body = self._page(target, chosen, metadata)
+            body = self._page(target, chosen, revision)
         return web.Response(body=body, content_type=JSON)
 
-    def _page(self, target: Target, versions: Iterable[Version], metadata: Object) -> bytes:
+    def _chosen(self, view: View) -> list[Version]:
+        items = self._api.collection(view.target.resource).items
+        return [items[key] for key in sorted(items) if view.selects(items[key])]
+
+    def _page(self, target: Target, versions: Iterable[Version], revision: int) -> bytes:
         """A list, its items without kind and apiVersion, as kube-apiserver writes them."""
         resource = target.resource
         head = {
             "kind": f"{resource.kind}List",
             "apiVersion": resource.api_version,
-            "metadata": metadata,
+            "metadata": {"resourceVersion": str(revision)},
         }
         skip = len(_encode({"kind": resource.kind, "apiVersion": resource.api_version}))
         rows = b",".join(b"{" + _json_of(resource, item)[skip:] for item in versions)
         return _encode(head)[:-1] + b',"items":[' + rows + b"]}"
 
-    def _table(
-        self,
-        target: Target,
-        versions: Iterable[Version],
-        revision: int,
-        metadata: Object | None = None,
-    ) -> Object:
+    def _table(self, target: Target, versions: Iterable[Version], revision: int) -> Object:
         items = [version.object for version in versions]
-        metadata = metadata or {"resourceVersion": str(revision)}
-        return table(target.resource.plural, items, self._clock.time(), metadata)
+        return table(target.resource.plural, items, self._clock.time(), revision)
 
-    def _check_revision(self, query: Mapping[str, str]) -> None:
-        wanted, current = _revision_of(query), self._api.store.revision
+    def _check_revision(self, wanted: int) -> None:
+        current = self._api.store.revision
         if wanted > current:
             raise errors.too_large_resource_version(wanted, current)
-        if query.get("resourceVersionMatch") == "Exact" and wanted != current:
-            raise errors.expired(f"too old resource version: {wanted} ({current})")
-
-    def _keep_snapshot(self, resource: Resource, revision: int, versions: list[Version]) -> None:
-        self._snapshots[resource.plural, revision] = versions
-        while len(self._snapshots) > SNAPSHOTS_KEPT:
-            self._snapshots.popitem(last=False)
-
-    def _snapshot(self, resource: Resource, revision: int) -> list[Version]:
-        found = self._snapshots.get((resource.plural, revision))
-        if found is None or revision < self._api.collection(resource).floor:
-            raise errors.expired(
-                "The provided continue parameter is too old to display a consistent list result. "
-                "You must start a new list without the continue parameter."
-            )
-        return found
 
     # Watches.
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         query = request.query
-        _check_watch_options(query)
+        if "sendInitialEvents" in query:
+            # As a server that cannot: clients fall back to a list and a watch from there.
+            cause = ("sendInitialEvents", "FieldValueForbidden", "Forbidden: it is not served here")
+            raise errors.invalid("meta.k8s.io", "ListOptions", "", [cause])
         response = web.StreamResponse(headers={"Content-Type": JSON})
         bookmarks = query.get("allowWatchBookmarks") in TRUE
         stream = _Stream(_view(request, target), response, _revision_of(query), bookmarks)
@@ -353,10 +295,10 @@ class ApiServer:
         await response.prepare(request)
         seconds = float(_whole(query.get("timeoutSeconds", "0"), "timeoutSeconds")) or 1800.0
         try:
-            if stream.revision == 0 or query.get("sendInitialEvents") in TRUE:
-                await self._send_all(stream, end_mark=query.get("sendInitialEvents") in TRUE)
+            if stream.revision == 0:
+                await self._send_all(stream)
             else:
-                self._check_revision({"resourceVersion": str(stream.revision)})
+                self._check_revision(stream.revision)
             await self._follow(stream, seconds)
         except ApiError as refusal:
             await response.write(_line("ERROR", _encode(refusal.status())))
@@ -390,16 +332,13 @@ class ApiServer:
         finally:
             self._watches.discard(wake)
 
-    async def _send_all(self, stream: _Stream, *, end_mark: bool) -> None:
-        """What exists as ADDED events, and the bookmark that ends them if asked for."""
-        items = self._api.collection(stream.view.target.resource).items
+    async def _send_all(self, stream: _Stream) -> None:
+        """What exists as ADDED events."""
         stream.revision = self._api.store.revision
-        shown = (items[key] for key in sorted(items) if stream.view.selects(items[key]))
+        shown = self._chosen(stream.view)
         lines = [_line("ADDED", self._rendered(stream.view, item)) for item in shown]
         if lines:
             await stream.response.write(b"".join(lines))
-        if end_mark:
-            await stream.send_bookmark(INITIAL_EVENTS_END)
 
     async def _send_new(self, stream: _Stream) -> None:
         """What happened since the last time."""
@@ -429,18 +368,15 @@ class _Stream(msgspec.Struct):
     revision: int
     bookmarks: bool
 
-    async def send_bookmark(self, annotations: Object | None = None) -> None:
+    async def send_bookmark(self) -> None:
         """Tell the client how far it has seen, if it wants to know."""
         if not self.bookmarks:
             return
         resource = self.view.target.resource
-        metadata: Object = {"resourceVersion": str(self.revision)}
-        if annotations:
-            metadata["annotations"] = annotations
         mark: Object = {
             "kind": resource.kind,
             "apiVersion": resource.api_version,
-            "metadata": metadata,
+            "metadata": {"resourceVersion": str(self.revision)},
         }
         if resource.kind == "Pod":
             # As kube-apiserver does: clients must not trip over the null.
@@ -449,11 +385,6 @@ class _Stream(msgspec.Struct):
 
 
 # Words on the wire.
-
-
-def _done(more: Object, status: int = 200) -> web.Response:
-    body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", **more}
-    return web.Response(body=_encode(body), status=status, content_type=JSON)
 
 
 def _failure(refusal: ApiError) -> web.Response:
@@ -507,10 +438,6 @@ def _last_seen(change: Change) -> Version:
     return Version(item, change.now.revision, _encode(item))
 
 
-def _key(version: Version) -> tuple[str, str]:
-    return version.metadata.get("namespace", ""), version.metadata["name"]
-
-
 def _wants_table(request: web.BaseRequest) -> bool:
     first = request.headers.get("Accept", "").partition(",")[0]
     return "as=Table" in first and "v=v1" in first.replace("v=v1beta1", "")
@@ -549,26 +476,3 @@ def _revision_of(query: Mapping[str, str]) -> int:
 def _check_strictly(request: web.BaseRequest, target: Target, item: Object) -> None:
     if request.query.get("fieldValidation") == "Strict":
         check_fields(target.resource, item)
-
-
-def _check_watch_options(query: Mapping[str, str]) -> None:
-    match = query.get("resourceVersionMatch")
-    if "sendInitialEvents" in query and match != "NotOlderThan":
-        text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        cause = ("resourceVersionMatch", "FieldValueForbidden", text)
-        raise errors.invalid("meta.k8s.io", "ListOptions", "", [cause])
-
-
-def _token(revision: int, start: tuple[str, str]) -> str:
-    return base64.urlsafe_b64encode(_encode([revision, *start])).decode().rstrip("=")
-
-
-def _read_token(token: str) -> tuple[int, tuple[str, str]]:
-    try:
-        padded = token + "=" * (-len(token) % 4)
-        revision, namespace, name = wire.decode(_decode, base64.urlsafe_b64decode(padded))
-    except (binascii.Error, msgspec.DecodeError, ValueError, TypeError) as error:
-        raise errors.bad_request(
-            f"invalid continue token: continue key is not valid: {error}"
-        ) from error
-    return revision, (namespace, name)

@@ -28,7 +28,7 @@ def human_age(seconds: float) -> str:
     return f"{whole // _DAY}d" if whole < 2 * _YEAR else f"{whole // _YEAR}y"
 
 
-def table(plural: str, items: Iterable[Object], now: float, metadata: Object) -> Object:
+def table(plural: str, items: Iterable[Object], now: float, revision: int) -> Object:
     """A Table of objects; `now` is seconds since the epoch, for ages."""
     columns, cells = _LAYOUTS.get(plural, _PLAIN)
     rows = [
@@ -45,7 +45,7 @@ def table(plural: str, items: Iterable[Object], now: float, metadata: Object) ->
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
-        "metadata": metadata,
+        "metadata": {"resourceVersion": str(revision)},
         "columnDefinitions": [_column(name) for name in columns],
         "rows": rows,
     }
@@ -56,7 +56,7 @@ def _column(name: str) -> Object:
     plain = name.rstrip("*")
     return {
         "name": plain,
-        "type": "integer" if plain == "Data" else "string",
+        "type": "string",
         "format": "name" if plain == "Name" else "",
         "description": "",
         "priority": 1 if name.endswith("*") else 0,
@@ -138,16 +138,6 @@ def _event(item: Object, now: float) -> list[Any]:
     ]
 
 
-def _config_map(item: Object, now: float) -> list[Any]:
-    size = len(item.get("data") or ()) + len(item.get("binaryData") or ())
-    return [item["metadata"]["name"], size, _created(item, now)]
-
-
-def _namespace(item: Object, now: float) -> list[Any]:
-    phase = (item.get("status") or {}).get("phase", "")
-    return [item["metadata"]["name"], phase, _created(item, now)]
-
-
 def _plain(item: Object, now: float) -> list[Any]:
     return [item["metadata"]["name"], _created(item, now)]
 
@@ -163,6 +153,4 @@ _LAYOUTS: dict[str, tuple[tuple[str, ...], Cells]] = {
         (*("Last Seen", "Type", "Reason", "Object", "Source*", "Message", "Count*"), "Name*"),
         _event,
     ),
-    "configmaps": (("Name", "Data", "Age"), _config_map),
-    "namespaces": (("Name", "Status", "Age"), _namespace),
 }

@@ -19,7 +19,6 @@ from engine.extenders.messages import Victims
 from engine.extendersections import ExtenderDocument
 from engine.framework.opinion import Opinion, Scored
 from engine.pods.podinfo import PodInfo
-from engine.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
@@ -27,14 +26,14 @@ log = logging.getLogger(__name__)
 class Extender:
     """One of them."""
 
-    def __init__(self, document: ExtenderDocument, telemetry: Telemetry) -> None:
+    def __init__(self, document: ExtenderDocument) -> None:
         """Reads its certificates.
 
         Raises:
             ConfigError: they cannot be used.
         """
         self.document = document
-        self.client = Client(document, telemetry)
+        self.client = Client(document)
         self._managed = frozenset(one.name for one in document.managed_resources)
 
     def wants(self, pod: PodInfo) -> bool:
@@ -95,15 +94,13 @@ class Extender:
 class Extenders:
     """All extenders of a process."""
 
-    def __init__(
-        self, documents: Sequence[ExtenderDocument], telemetry: Telemetry | None = None
-    ) -> None:
-        """In the order in which they are called; what they are asked is counted.
+    def __init__(self, documents: Sequence[ExtenderDocument]) -> None:
+        """In the order in which they are called.
 
         Raises:
             ConfigError: certificates of one cannot be used.
         """
-        self._all = [Extender(one, telemetry or Telemetry()) for one in documents]
+        self._all = [Extender(one) for one in documents]
         self._deciding = [
             one
             for one in self._all

@@ -17,11 +17,10 @@ from typing import Final, TypeVar
 from engine import __version__
 from engine.channels import Broken, Channels, NotConnected, load_pair, trusting
 from engine.config import ConfigError
-from engine.display import cause, one_line, without_user
+from engine.display import cause, one_line
 from engine.extenders.messages import BadAnswer
 from engine.extendersections import ExtenderDocument, ExtenderTLS
 from engine.sections import seconds
-from engine.telemetry import EXTENDER_REQUESTS, EXTENDER_SECONDS, Telemetry
 
 T = TypeVar("T")
 
@@ -38,17 +37,15 @@ class ExtenderError(Exception):
 class Client:
     """See the module; used inside one event loop."""
 
-    def __init__(self, document: ExtenderDocument, telemetry: Telemetry) -> None:
-        """Reads the certificates; questions are counted in `telemetry`.
+    def __init__(self, document: ExtenderDocument) -> None:
+        """Reads the certificates.
 
         Raises:
             ConfigError: they cannot be used.
         """
         self.url = document.url_prefix.rstrip("/")
         self._seconds = seconds(document.http_timeout)
-        self._telemetry = telemetry
         tls = document.tls_config or ExtenderTLS()
-        self._shown = without_user(self.url)
         self._channels = Channels(
             self.url,
             _context(self.url, document) if self.url.startswith("https:") else None,
@@ -72,27 +69,6 @@ class Client:
         Raises:
             ExtenderError: there is no answer in time, or none that `read` understands.
         """
-        loop = asyncio.get_running_loop()
-        began, result = loop.time(), "error"
-        try:
-            answer = await self._asked(verb, body, read, may_leave)
-            result = "ok"
-            return answer
-        finally:
-            self._telemetry.count(EXTENDER_REQUESTS, self._shown, verb, result)
-            self._telemetry.observe(EXTENDER_SECONDS, loop.time() - began, self._shown, verb)
-
-    def close(self) -> None:
-        """Closes its connections."""
-        self._channels.close()
-
-    async def _asked(
-        self,
-        verb: str,
-        body: bytes,
-        read: Callable[[bytes], T],
-        may_leave: Callable[[], bool] | None,
-    ) -> T:
         headers = {
             "User-Agent": f"berth/{__version__}",
             "Content-Type": "application/json",
@@ -125,6 +101,10 @@ class Client:
             return read(answer.body)
         except BadAnswer as bad:
             raise ExtenderError(f"extender {self.url}/{verb}: {bad}") from bad
+
+    def close(self) -> None:
+        """Closes its connections."""
+        self._channels.close()
 
 
 def _context(url: str, document: ExtenderDocument) -> ssl.SSLContext:

@@ -1,13 +1,13 @@
-"""A certificate that replicas share: a Secret holds the pair and whom clients are to trust.
+"""A certificate that replicas share: a Secret holds the pair, and clients are to trust that one.
 
 ::
 
     the Secret has no pair, or one that ends soon ──▶ a new one is made and written; who else does
                                                       so at the same time loses, and takes that one
-    a pair that is new to us ──▶ clients are told to trust it ──▶ at the next look it is served
+    a pair that is new to us ──▶ clients are told to trust it ──▶ it is served
 
-Those of before are trusted until they end, for another replica may serve them yet. The Secret is
-there already: who may change it by its name may not make one.
+Another replica serves the one of before until its next look, untrusted. The Secret is there
+already: who may change it by its name may not make one.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -33,25 +33,13 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-_END: Final = b"-----END CERTIFICATE-----\n"
-_MOST_BEFORE: Final = 3
-"""Certificates of before that are trusted."""
 
-
-class Pair(
-    msgspec.Struct,
-    frozen=True,
-    rename={"certificate": "tls.crt", "key": "tls.key", "trusted": "ca.crt"},
-):
-    """A certificate, its key, for whom it is, and which certificates are to be trusted; PEM.
-
-    As `data` of a Secret has it.
-    """
+class Pair(msgspec.Struct, frozen=True, rename={"certificate": "tls.crt", "key": "tls.key"}):
+    """A certificate and its key (PEM), and for whom it is, as `data` of a Secret has it."""
 
     certificate: bytes = b""
     key: bytes = b""
     host: bytes = b""
-    trusted: bytes = b""
 
 
 class _Secret(msgspec.Struct):
@@ -83,7 +71,7 @@ class SharedPair:
             client: where the Secret is.
             secret: its namespace and name.
             maker: makes pairs.
-            trust: has clients trust certificates (PEM).
+            trust: has clients trust a certificate (PEM), and no other.
             clock: when a certificate ends.
             host: the name that clients know us by.
             sleep: between two looks.
@@ -100,7 +88,7 @@ class SharedPair:
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         certificate, key, _ = maker.make(host, self._now())
         load_pair(self.context, certificate, key)
-        self._serving = self._next = b""
+        self._serving = b""
         self.until = 0.0
         """When what is served ends, in epoch seconds; 0 before the Secret was read."""
 
@@ -109,17 +97,14 @@ class SharedPair:
         await repeated("the certificate is not in order", self.look, self._sleep)
 
     async def look(self) -> None:
-        """Looks at the Secret, has its certificates trusted, and serves what has been for a while.
+        """Looks at the Secret, has its certificate trusted, and serves it.
 
         Raises:
             KubeError: the server could not be asked, or refuses.
         """
         pair = await self._pair()
-        await self._trust(pair.trusted)
+        await self._trust(pair.certificate)
         if pair.certificate == self._serving:
-            return
-        if self._serving and self._serving in pair.trusted and self._next != pair.certificate:
-            self._next = pair.certificate
             return
         load_pair(self.context, pair.certificate, pair.key)
         self._serving = pair.certificate
@@ -133,7 +118,7 @@ class SharedPair:
             pair = _pair.decode(secret.data)
         except msgspec.DecodeError:
             pair = Pair()
-        return pair if self._is_good(pair) else await self._made(pair, secret.metadata)
+        return pair if self._is_good(pair) else await self._made(secret.metadata)
 
     def _is_good(self, pair: Pair) -> bool:
         try:
@@ -142,13 +127,11 @@ class SharedPair:
         except (ValueError, OSError):
             return False
         ends = until - self._now() < RENEW_BEFORE
-        return not ends and pair.host == self._host.encode() and pair.certificate in pair.trusted
+        return not ends and pair.host == self._host.encode()
 
-    async def _made(self, old: Pair, meta: Identity) -> Pair:
+    async def _made(self, meta: Identity) -> Pair:
         certificate, key, until = self._maker.make(self._host, self._now())
-        before = [one for one in _each(self._serving + old.trusted) if self._is_current(one)]
-        trusted = b"".join(dict.fromkeys((certificate, *before[:_MOST_BEFORE])))
-        new = Pair(certificate, key, self._host.encode(), trusted)
+        new = Pair(certificate, key, self._host.encode())
         body = {"metadata": {"resourceVersion": meta.resource_version}, "data": new}
         answer = await self._client.request(
             "PATCH", self._path, body=msgspec.json.encode(body), content_type=MERGE_PATCH
@@ -160,16 +143,5 @@ class SharedPair:
         _LOG.info('Made a certificate for="%s" until="%s"', self._host, until.date())
         return new
 
-    def _is_current(self, certificate: bytes) -> bool:
-        try:
-            return self._maker.good_until(certificate) > self._now()
-        except ValueError:
-            return False
-
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.time(), UTC)
-
-
-def _each(bundle: bytes) -> Iterator[bytes]:
-    for one in bundle.split(_END)[:-1]:
-        yield one + _END

@@ -19,7 +19,6 @@ from engine.objects import ConfigMap
 from engine.policy.bundle import Refusal, in_a_line
 from engine.policy.reloader import Kept, Reloader
 from engine.policy.sources import Source, files_of, passed_over
-from engine.telemetry import REVIEW_SECONDS, REVIEWS, Telemetry
 from engine.webhook.reviews import Answer, Question, read, written
 
 _LOG = logging.getLogger(__name__)
@@ -42,7 +41,6 @@ class Judge:
         self,
         in_force: InForce,
         clock: Clock,
-        telemetry: Telemetry,
         *,
         remembered: Remembered,
         not_ready: Callable[[], str],
@@ -52,13 +50,11 @@ class Judge:
         Args:
             in_force: the sources, and the reloader that is tried.
             clock: how long it takes.
-            telemetry: what is counted.
             remembered: what the scheduler keeps of its sources.
             not_ready: why nothing can be judged yet; empty if it can be.
         """
         self._in_force = in_force
         self._clock = clock
-        self._telemetry = telemetry
         self._remembered = remembered
         self._not_ready = not_ready
         self._turn = asyncio.Lock()
@@ -71,10 +67,7 @@ class Judge:
             BadCallError: it is none.
         """
         question = read(body)
-        began = self._clock.monotonic()
         answer = await self.judge(question)
-        self._telemetry.count(REVIEWS, answer.result)
-        self._telemetry.observe(REVIEW_SECONDS, self._clock.monotonic() - began)
         one = question.new or question.old or ConfigMap()
         _LOG.info(
             'Judged configMap="%s/%s" operation="%s" dryRun="%s" allowed="%s" warnings=%d',
@@ -150,7 +143,7 @@ def _policies(config_map: ConfigMap) -> object:
 
 
 def _not_judged(why: str) -> Answer:
-    return Answer(warnings=(f"the policies were not judged: {why}; {ASK}",), judged=False)
+    return Answer(warnings=(f"the policies were not judged: {why}; {ASK}",))
 
 
 def _text(refusal: Refusal, source: Source) -> str:

@@ -133,7 +133,6 @@ class Webhook:
         judge = Judge(
             self.in_force,
             self._clock,
-            self.telemetry,
             remembered=self._remembering(session, wiring),
             not_ready=self._not_synced,
         )

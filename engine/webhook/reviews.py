@@ -54,14 +54,6 @@ class Answer(msgspec.Struct, frozen=True):
 
     refusal: str = ""
     warnings: tuple[str, ...] = ()
-    judged: bool = True
-
-    @property
-    def result(self) -> str:
-        """As it is counted."""
-        if not self.judged:
-            return "not judged"
-        return "refused" if self.refusal else "allowed"
 
 
 def read(body: bytes) -> Question:

@@ -34,7 +34,6 @@ from engine.policy.chain import frameworks_of
 from engine.policy.plugin import Worlds
 from engine.queue import SubQueue
 from engine.serving.selfmade import SelfMade
-from engine.telemetry import EXTENDER_REQUESTS, EXTENDER_SECONDS, Telemetry
 from tests.builders import Cache, make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.fake_extender import FakeExtender
@@ -489,13 +488,9 @@ async def test_an_extender_that_is_away_or_hangs_or_never_ends_fails_in_time():
 
     async with FakeExtender(hang=hang, endless=lambda _: Endless()) as fake:
         url = fake.url
-        telemetry = Telemetry()
-        [one] = Extenders(document(url, httpTimeout="50ms"), telemetry)._all
+        [one] = Extenders(document(url, httpTimeout="50ms"))._all
         with pytest.raises(ExtenderError, match=r"ext/hang: no answer within 0\.05 s"):
             await one.client.ask("hang", b"{}", bytes)
-        assert telemetry.value(EXTENDER_REQUESTS, url, "hang", "error") == 1
-        [(_, times)] = [one for one in telemetry.families() if one[0] is EXTENDER_SECONDS]
-        assert times[url, "hang"].total >= 0.05
         [one] = Extenders(document(url, httpTimeout="10s"))._all
         with pytest.raises(ExtenderError, match=r"ext/endless: an answer of more than 67108"):
             await one.client.ask("endless", b"{}", bytes)

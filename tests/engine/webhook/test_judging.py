@@ -99,7 +99,6 @@ class Process:
             judge = Judge(
                 self.in_force,
                 self.clock,
-                Telemetry(),
                 remembered=self._remember,
                 not_ready=lambda: self.not_ready,
             )
@@ -234,7 +233,6 @@ def test_more_at_once_than_can_be_kept_waiting_are_let_in(process):
         judge = Judge(
             process.in_force,
             process.clock,
-            Telemetry(),
             remembered=remembered,
             not_ready=lambda: "",
         )
@@ -279,9 +277,7 @@ def test_costs_are_bounded_for_the_cluster_that_the_scheduler_told(process):
 
 
 def test_a_call_is_answered_or_said_to_be_none(process):
-    judge = Judge(
-        process.in_force, process.clock, Telemetry(), remembered=process._remember, not_ready=str
-    )
+    judge = Judge(process.in_force, process.clock, remembered=process._remember, not_ready=str)
     with pytest.raises(BadCallError, match="no AdmissionReview"):
         asyncio.run(judge.answered(b"{"))
     request = {
