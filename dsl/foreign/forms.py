@@ -81,7 +81,7 @@ P018: what stands in another place
   score|first : @most|highest|max  prefer: most  `{}` stands behind `prefer:`  [score first]
   score|first : @least|lowest|min  prefer: least  "  [score first]
   P V A and|or P2 @B  P V A {4} P2 V B  `{}` is compared with nothing
-  P is K and @is K2  ?P in [K, K2]  nothing is both
+  P is|== K and @is|== K2  ?P in [K, K2]  nothing is both
   P is not K or @is not K2  ?P not in [K, K2]  one of the two always holds
   P != K or @!= K2  ?P not in [K, K2]  "
   P X and|or >> @%op|is|contains|like|matches <<  P {4}  `{}` has nothing in front of it
@@ -281,7 +281,7 @@ P014: signs of other languages
   =~  matches
   A <|<=|>|>= B @<|<=|>|>= C  A {2} B and B {4} C  comparisons do not chain
   = << A  is
-  : >> if|when X @: Z  X -> Z
+  : >> if|when X @: Z  X -> Z  -  [sided]
   O K @: A  O K=A  a label is tested by `=`
   @ P : A  P is A  `:` is not a comparison
   : >> |  ""  `|` has no meaning here: an indented line continues the statement
