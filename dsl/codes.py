@@ -18,7 +18,7 @@ OLD: Final[Mapping[str, tuple[str, ...]]] = {
 GONE: Final = {
     "P118": "Whatever `berth check` accepts, a scheduler runs.",
     "P221": "`a ?? 1 * 10` is `(a ?? 1) * 10`.",
-    "P229": "A fallback may be one that is never taken.",
+    "P229": "A fallback may be one that is never taken; of one that is not 0 see P317.",
     "P305": "See P304; of a key that is there already, P312.",
     "P311": "What is divided by 0 is missing.",
     "P313": "A `sum` in a score is over the candidates; say `over nodes`.",

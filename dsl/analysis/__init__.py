@@ -10,7 +10,7 @@ from dsl.analysis.facts import FileFacts, Inventory, MetricStock, RuleFacts, Siz
 from dsl.analysis.logic import Logic, decided
 from dsl.analysis.ranges import odd_numbers
 from dsl.analysis.stock import at_use, not_in_stock, not_sampled, question_of, read_inventory
-from dsl.analysis.texts import contradicting_status, counted_twice, odd_texts, unused, without_arrow
+from dsl.analysis.texts import contradicting_status, odd_parts, unused, without_arrow
 from dsl.diagnostics import Diagnostic
 
 __all__ = ["FileFacts", "Inventory", "MetricStock", "RuleFacts", "Size", "analyse", "cost",
@@ -32,9 +32,8 @@ def analyse(
         yield from unused(one)
         yield from contradicting_status(one)
         for rule in one.rules:
-            yield from odd_texts(rule)
+            yield from odd_parts(rule)
             yield from without_arrow(rule)
-            yield from counted_twice(rule)
             yield None
         yield from logic.file(one)
         yield from odd_numbers(one, keys)

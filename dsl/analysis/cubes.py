@@ -136,6 +136,8 @@ def never_missing(node: ir.Expr) -> bool:
         case ir.Read():
             elsewhere = node.level is Level.IT and not node.field.startswith("it.")
             return not FIELDS[node.field].optional and not elsewhere
+        case ir.ContainerRead():
+            return not FIELDS[f"it.{node.field}"].optional
         case ir.Const():
             return not is_missing(node.value)
         case ir.PodAggregate():

@@ -40,37 +40,47 @@ _PATTERNS: Final = (
 )
 
 
-def odd_texts(rule: RuleFacts) -> Iterator[Diagnostic]:
-    """Yields tests for texts that a field never holds."""
+def odd_parts(rule: RuleFacts) -> Iterator[Diagnostic]:
+    """Yields parts of a rule that mean something else than they say."""
     for node in ir.walk(*roots(rule.core)):
         match node:
-            case ir.Compare(operator="==") | ir.TextTest():
-                operator = "is" if isinstance(node, ir.Compare) else node.operator
-                left, right = ir.unnamed(node.left), node.right
+            case ir.Logical(operator="and"):
+                yield from _each_hour(rule, node)
+            case ir.Compare(operator="=="):
+                yield from _tested(rule, "is", node.left, node.right)
+            case ir.TextTest():
+                yield from _tested(rule, node.operator, node.left, node.right)
             case ir.Member():
-                operator, left, right = "is", ir.unnamed(node.item), node.items
+                yield from _tested(rule, "is", node.item, node.items)
             case _:
-                continue
-        # The value of a parameter may be another one tomorrow.
-        if not isinstance(right, ir.Const) or _PARAM.search(rule.source.slice(right.span)):
-            continue
-        text = str(right.value)
-        # `matches` is about the whole text, with its ends said or not.
-        text = text.removeprefix("^").removesuffix("$") if operator == "matches" else text
-        if operator in _SIGNS and _SIGNS[operator].search(text) is None:
-            message = f"`{text}` has no sign of a pattern: only this whole text fits it"
-            part = f'write  contains "{text}"   for a part of the text, or  is "{text}"'
-            help_ = f'one of several is  matches "{text}"' if "|" in text else part
-            yield _finding(rule, right, message, *_without_signs(rule, operator, right) or (help_,))
-            continue
-        if operator == "matches" and "*" in text and ".*" not in text and _PLAIN.fullmatch(text):
-            message = "in a regular expression `*` repeats what stands before it"
-            yield _finding(rule, right, message, f"write  like {text}")
-        if operator == "matches" or not isinstance(left, ir.Read):
-            continue
-        for value in right.value if isinstance(right.value, tuple) else (right.value,):
-            if isinstance(value, str):
-                yield from _odd_text(rule, left, operator, right, value)
+                pass
+        if isinstance(node, ir.Compare):
+            yield from _odd_sides(rule, node)
+
+
+def _tested(rule: RuleFacts, operator: str, left: ir.Expr, right: ir.Expr) -> Iterator[Diagnostic]:
+    """Yields a test for a text that a field never holds."""
+    left = ir.unnamed(left)
+    # The value of a parameter may be another one tomorrow.
+    if not isinstance(right, ir.Const) or _PARAM.search(rule.source.slice(right.span)):
+        return
+    text = str(right.value)
+    # `matches` is about the whole text, with its ends said or not.
+    text = text.removeprefix("^").removesuffix("$") if operator == "matches" else text
+    if operator in _SIGNS and _SIGNS[operator].search(text) is None:
+        message = f"`{text}` has no sign of a pattern: only this whole text fits it"
+        part = f'write  contains "{text}"   for a part of the text, or  is "{text}"'
+        help_ = f'one of several is  matches "{text}"' if "|" in text else part
+        yield _finding(rule, right, message, *_without_signs(rule, operator, right) or (help_,))
+        return
+    if operator == "matches" and "*" in text and ".*" not in text and _PLAIN.fullmatch(text):
+        message = "in a regular expression `*` repeats what stands before it"
+        yield _finding(rule, right, message, f"write  like {text}")
+    if operator == "matches" or not isinstance(left, ir.Read):
+        return
+    for value in right.value if isinstance(right.value, tuple) else (right.value,):
+        if isinstance(value, str):
+            yield from _odd_text(rule, left, operator, right, value)
 
 
 def _odd_text(
@@ -141,15 +151,28 @@ def _finding(
     return rule.warning("P317", message, right.span, help_, fix=fix)
 
 
-def counted_twice(rule: RuleFacts) -> Iterator[Diagnostic]:
-    """Yields `reserve: node.cpu.free >= pod.cpu`: the pod is on its node already."""
-    for node in ir.walk(*roots(rule.core)) if rule.point in ("reserve", "permit") else ():
-        read = {field for field, _ in fields_of(node)} if isinstance(node, ir.Compare) else set()
-        for one in read:
-            of = f"node.{one.removeprefix('pod.')}"
-            if one.startswith("pod.") and read & {f"{of}.free", f"{of}.requested"}:
-                message = f"the pod is on its node already, and in `{of}.requested`"
-                yield rule.warning("P317", message, node.span, f"write  {of}.free >= 0")
+def _odd_sides(rule: RuleFacts, node: ir.Compare) -> Iterator[Diagnostic]:
+    """Yields `it.name == it.name`, and `reserve: node.cpu.free >= pod.cpu`: the pod is on it."""
+    left, right = node.left.span, node.right.span
+    if left != right and rule.text(left) == rule.text(right):
+        yield rule.warning("P317", "both sides are the same", node.span)
+    read = {field for field, _ in fields_of(node)}
+    for one in read if rule.point in ("reserve", "permit") else ():
+        of = f"node.{one.removeprefix('pod.')}"
+        if one.startswith("pod.") and read & {f"{of}.free", f"{of}.requested"}:
+            message = f"the pod is on its node already, and in `{of}.requested`"
+            yield rule.warning("P317", message, node.span, f"write  {of}.free >= 0")
+
+
+def _each_hour(rule: RuleFacts, node: ir.Logical) -> Iterator[Diagnostic]:
+    """Yields `time.hour >= 8 and time.minute >= 30`, which 9:15 is not."""
+    signs: dict[str, set[str]] = {}
+    for one in node.operands:
+        if isinstance(one, ir.Compare):
+            signs.setdefault(getattr(one.left, "field", ""), set()).add(one.operator[0])
+    if signs.get("time.hour") == signs.get("time.minute") in ({"<"}, {">"}):
+        help_ = "those of the day are  time.hour*60 + time.minute >= 8*60 + 30"
+        yield rule.warning("P317", "this asks for these minutes of each hour", node.span, help_)
 
 
 def without_arrow(rule: RuleFacts) -> Iterator[Diagnostic]:

@@ -144,7 +144,7 @@ class FileChecker:
                 self._once("normalize", node)
                 self.rules.norm = node.norm
             case _:
-                return
+                pass
 
     def _once(self, word: str, node: s.Statement, *helps: str, code: str = "P109") -> None:
         """Refuses what stands in the file already."""

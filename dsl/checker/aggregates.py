@@ -288,7 +288,9 @@ _WANTS: Final = {
 def value_of(typer: Typer, function: str, written: s.Expr) -> ir.Expr:
     """Checks what an aggregate is told of each thing that it runs over."""
     wants = _WANTS.get(function, "number")
-    return typer.want(typer.check(written), wants, f"`{function}`", "P209")
+    counted = function == "count" and isinstance(written, s.Aggregate)
+    helps = (f"write  {typer.text(written)}",) * counted
+    return typer.want(typer.check(written), wants, f"`{function}`", "P209", helps)
 
 
 def where_of(typer: Typer, written: s.Expr) -> ir.Expr:

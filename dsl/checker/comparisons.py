@@ -16,6 +16,7 @@ from dsl.foreign.fields import NOTHING, field_for, presence, quoted_key
 from dsl.nearest import closest
 from dsl.patterns import why_refused
 from dsl.quantities import parse_number
+from dsl.reads import reads_of
 from dsl.schema import FIELDS, ROOTS, WEEKDAYS, canonical
 from dsl.source import Span
 from dsl.types import BOOL, NUMBER, PLAIN, TEXT, Kind, Type, is_missing
@@ -246,9 +247,10 @@ def _alternative(scope: Scope, node: s.Logical, test: _Test, value: s.Expr) -> R
     better += text * (not word)
     operator = "" if isinstance(test, s.Is) else test.operator
     negated = test.negated if isinstance(test, s.Is) else operator in ("!=", "not in")
-    # `x is not a or x is not b` holds always, and `x is a and x is b` never.
+    # `x is not a or x is not b` holds always, `x is a and x is b` never; `not` turns one of them.
     equal = isinstance(test, s.Is) or operator in (*_EQUAL, "=", "in", "not in")
     sure = not isinstance(right, s.Words) and (not equal or negated != (node.operator == "or"))
+    sure = sure and test in node.operands and not (negated and value not in node.operands)
     helps = () if sure else ("a list of values is tested with  in [a, b]",)
     return scope.refuse("P201", message, value, *helps, fix=better if sure else None)
 
@@ -340,13 +342,17 @@ def _range(typer: Typer, node: s.In, members: s.Range, left: Typed) -> ir.Expr:
     low, high = (float(one.value) for one in ends)  # type: ignore[arg-type]  # numbers by type
     _in_bounds(typer, item, members.span, *ends)
     # Hours and days begin anew after their last one.
-    wraps = low > high and isinstance(item, ir.Read) and FIELDS[item.field].of_clock
+    of_clock = reads_of(item).time
+    wraps = low > high and of_clock and isinstance(item, ir.Read)
     signs = zip((">=", "<="), ends, strict=True)
     tests: list[ir.Expr] = [making.compare(node.span, item, sign, end) for sign, end in signs]
     if low > high and not wraps:
         low_text, high_text = members.low.text, members.high.text
         message = f"the range {low_text}..{high_text} is empty, so this is never true"
-        typer.warn("P301", message, members, f"write  {high_text}..{low_text}")
+        text = typer.text(node.left)
+        night = f"over midnight it is  {text} >= {low_text} or {text} <= {high_text}"
+        help_ = night if of_clock else f"write  {high_text}..{low_text}"
+        typer.warn("P301", message, members, help_)
         tests[1] = making.constant(node.span, value=False, kind=BOOL)  # It has been told.
     within = making.logical(node.span, "or" if wraps else "and", tests)
     return making.turned(node.span, within, negated=node.negated)

@@ -149,6 +149,7 @@ _PAIR: Final = 2
 _NODE_LABELS: Final = ("node", "instance", "kubernetes_node")
 #: Characters of a query that is looked into.
 _MAX_QUERY: Final = 4096
+_QUOTED: Final = re.compile(r"'(?:\\.|[^'])*'|\"(?:\\.|[^\"])*\"|`[^`]*`|#.*")
 _BY: Final = re.compile(r"\bby\s*\(([^()]*)\)")
 #: What stands in parentheses that hold no others, and in front of it.
 _INNER: Final = re.compile(r"(?<!\w)(\w*+) ?(by\[[^][]*+\])? ?\(([^()]*+)\) ?(by\[[^][]*+\])?")
@@ -293,7 +294,7 @@ def _kept(found: re.Match[str]) -> str:
 
 def _keeps_label(scope: Scope, place: s.Expr, query: str, words: tuple[str, ...]) -> None:
     """Warns of `sum by (namespace) (x)` of a metric by node: none names a node."""
-    bare, labels = re.sub(r"'[^']*'|\"[^\"]*\"", "", query), words or _NODE_LABELS
+    bare, labels = _QUOTED.sub("", query), words or _NODE_LABELS
     bare = _BY.sub(r"by[\1]", bare)
     for _ in range(MAX_DEPTH):
         bare = _INNER.sub(_kept, " ".join(bare.split()))
@@ -404,6 +405,12 @@ def _query(scope: Scope, query: s.Text) -> str:
     if not query.value.strip():
         help_ = 'name a series, for example  promql "node_load1"'
         raise scope.refuse("P111", "this query is empty", query, help_)
+    signs = re.sub(r"[^][(){}]", "", _QUOTED.sub("", query.value[:_MAX_QUERY]))
+    while signs != (signs := re.sub(r"\(\)|\[\]|\{\}", "", signs)):
+        pass
+    # What a parameter puts in may hold the partner.
+    if signs and "$" not in query.value and len(query.value) <= _MAX_QUERY:
+        raise scope.refuse("P111", f"in this query `{signs[0]}` has no partner", query)
     return _PARAM_IN_QUERY.sub(put_in, query.value)
 
 

@@ -174,6 +174,13 @@ def _fallback(typer: Typer, node: s.Fallback) -> ir.Expr:
             fix = Fix(node.span, typer.text(one)) if one is parts[0] else None
             raise typer.refuse("P201", message, one, fix=fix)
     values, kind = typer.unify(parts, "`??` wants")
+    first = ir.unnamed(values[0])
+    # What nobody asks for is 0, as with `?? 0`.
+    if isinstance(first, ir.Read) and kind.is_number and getattr(values[-1], "value", None):
+        spec, text, other = FIELDS[first.field], typer.text(parts[0]), typer.text(parts[-1])
+        if spec.level is first.level and not spec.optional:
+            message = f"`{text}` is never missing: where nothing is said it is 0"
+            typer.warn("P317", message, node, f"write  if {text} == 0 then {other} else {text}")
     return replace(making.first_of(node.span, values), type=kind)
 
 

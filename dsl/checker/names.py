@@ -58,6 +58,10 @@ def read_field(typer: Typer, node: s.Field) -> ir.Expr:
             key = str(key.value)
     elif node.key is not None:
         key = fixed_text(typer, node.key)
+        known = "." in key and (key in FIELDS or key.startswith("pod.label."))
+        if known and isinstance(node.key, s.Word):
+            message = f"`{key}` is a word here, not the field of that name"
+            typer.warn("P317", message, node.key, f"for the field write  {name}[({key})]")
         if spec.name in AMOUNTS:
             of_node = spec.name.startswith("node.")
             name_resource(typer, key, node.key.span, of_node=of_node)

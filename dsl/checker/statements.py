@@ -14,11 +14,16 @@ from dsl.checker.literals import read_word, settle
 from dsl.checker.rules import Checked, Parts, Rules, holes, refuse_unsaid, unless
 from dsl.checker.typer import Place
 from dsl.making import arith, compare, constant, func, logical, made, read
-from dsl.schema import FIELDS, request_unit
+from dsl.schema import FIELDS, QOS, request_unit
 from dsl.source import Span
 from dsl.types import BOOL, NUMBER, TEXT, TIME, Kind, Level
 
 _SCORES: Final = frozenset(name for name in FIELDS if name.startswith("score"))
+#: Keys of the queue that put first who is meant to be last, and what is meant.
+_LAST_FIRST: Final = {
+    "pod.priority": ("of the lowest priority", "pod.priority desc"),
+    "pod.qos": ("of BestEffort", f"pod.qos [{', '.join(QOS)}]"),
+}
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 #: A value as messages have it.
@@ -82,10 +87,10 @@ def sort(rules: Rules, _node: s.Special, _left: ir.Expr | None, parts: Parts) ->
                 help_ = "sort by fields of the pod:  pod.priority desc, pod.queued_at"
                 raise rules.refuse("P202", message, one, help_)
     first, written = part.values[0], rules.text(part.values[0])
-    if first.direction == "asc" and written == "pod.priority":
-        message, fix = "this puts the pods of the lowest priority first", "pod.priority desc"
-        help_ = f"write  {fix}   or, if that is meant,  pod.priority asc"
-        rules.warn("P224", message, first, help_, fix=fix)
+    if written in _LAST_FIRST:
+        who, fix = _LAST_FIRST[written]
+        help_ = f"write  {fix}   or, if that is meant,  {written} asc"
+        rules.warn("P224", f"this puts the pods {who} first", first, help_, fix=fix)
     return ir.SortCore(keys=order), tuple(key.value for key in order)
 
 
@@ -103,6 +108,8 @@ def _key(rules: Rules, node: s.Key) -> ir.SortKey:
     if value.type == BOOL and not negative and rules.text(node) == text:
         help_ = f"write  {text} desc   or, if that is meant,  {text} asc"
         rules.warn("P224", "`no` comes before `yes`", node, help_, fix=f"{text} desc")
+    if node.direction == "desc" and re.fullmatch(r"it\.priority|victims\.(?!late)\w+", text):
+        rules.warn("P224", "by this the greatest goes first", node, fix=text)
     if node.direction != "listed" and value.type == TEXT and getattr(value, "key", None):
         help_ = f"write  number({text})   or  {text} [FIRST, SECOND]"
         rules.warn("P224", "as texts `10` comes before `9`", node.value, help_)

@@ -10,7 +10,7 @@ from typing import Final
 
 from dsl.foreign.fields import Spelling, plain
 from dsl.functions import AGGREGATES, FUNCTIONS
-from dsl.nearest import closest
+from dsl.nearest import called, closest
 from dsl.schema import FIELDS, POD_SETS, canonical
 
 _SHORT: Final = 4
@@ -58,9 +58,7 @@ _QUOTED: Final = re.compile(r"\w?[\"']")
 _UNLIKE: Final = re.compile(r"\A\w[\"']|[\\^]")
 _METHOD: Final = re.compile(rf"({PATH})\.([A-Za-z_]\w*)\(([^()]*)\)")
 #: Functions of CEL and others that go through a list, and what does that here.
-_LOOPS: Final = {
-    "exists": "any", "any": "any", "some": "any", "all": "all", "every": "all", "filter": "count",
-}  # fmt: skip
+_LOOPS: Final = called({"any": "exists any some", "all": "all every", "count": "filter"})
 
 
 def method_for(owner: str, name: str, args: Sequence[str]) -> Spelling:

@@ -1,11 +1,11 @@
 """What is written elsewhere and how it is written here: one row a line, see `matcher` for forms.
 
 A row is a form, what to write instead (`""`: nothing, `?`: to be asked, not sure), what is said of
-it (`-`: what is said of its code, `{}` for what is underlined), and in brackets the statements in
-which it holds, `head` for the start of a line, `test` for test files, `any` for both. Two blanks
-part them; `~` is one that would be lost, `%name` a set or a sentence of below; what has a `?`
-behind it may be left out. The order of rows decides between two that help as much. No row is there
-for one text alone.
+it (`-`: what is said of its code, `"`: the same as above, `{}` for what is underlined), and in
+brackets the statements in which it holds, `head` for the start of a line, `test` for test files,
+`any` for both. Two blanks part them; `~` is one that would be lost, `%name` a set or a sentence of
+below; what has a `?` behind it may be left out. The order of rows decides between two that help as
+much. No row is there for one text alone.
 """
 
 import re
@@ -28,6 +28,7 @@ _SETS: Final = {
     "param": "texts are not put in from outside: declare  param NAME: string = VALUE",
     "source": "a metric says where its values come from",
     "hours": "there are no times of the day, but hours",
+    "minutes": "of a time of the day the minutes are counted",
     "holds": "an expectation says what holds",
     "asked": "pod.toleration|it.toleration|pod.node_selector|it.node_selector",
     "front": "the condition stands in front, before `->`",
@@ -39,7 +40,7 @@ _WHERE: Final = {
     "binds": "prebind postbind preBind postBind",
 }
 #: Words that may be left out: `is? at least`.
-_LEFT_OUT: Final = re.compile(r"(?<!\S)([\w|:]+)\? ")
+_LEFT_OUT: Final = re.compile(r"(?<!\S)([\w|:/]+)\?(?: |\Z)")
 _TEXT: Final = r"""
 P024: attributes and expectations of test files
   @ %keyed K = A : W  {1} K=A  taints are given without their effect  [test]
@@ -50,7 +51,7 @@ P024: attributes and expectations of test files
   expect >> pending|unschedulable|nothing  feasible none  there is no expectation `{}`  [test]
   @ metric W = A  metric W A  an attribute takes no `=`  [test]
   expect W K >> =|==|:|is  ""  an expectation has no `{}`  [test]
-  expect W >> =|==|:|is|are|be|to  ""  an expectation has no `{}`  [test]
+  expect W >> =|==|:|is|are|be|to  ""  "  [test]
   expect >> W ( K )  W K  an expectation has no brackets  [test]
   @ W = A  W A  an attribute takes no `=`  [test]
   @ W : A  W A  an attribute takes no colon  [test]
@@ -58,29 +59,34 @@ P024: attributes and expectations of test files
   use K >> W =|: A  (W = A)  values of parameters stand in parentheses  [test use]
 P005: colons
   let W >> << N  =~  a value is given by `=`  [let]
-  metric W >> << promql|annotation|usage|object  =~  a value is given by `=`  [metric]
-  let|param|metric W >> :=|==  =  a value is given by `=`
-  let|metric W >> :  ~=  a value is given by `=`
+  metric W >> << promql|annotation|usage|object  =~  "  [metric]
+  let|param|metric W >> :=|==  =  "
+  let|metric W >> :  ~=  "
   param W >> W2  : W2  a type stands behind a colon  [param]
   test T :  test: T  `test` needs a colon  [head test]
   @ %head  {1}:  `{}` needs a colon  [head test]
   : >> :  ""  one colon is enough
   applies to << A  applies to:  `{}` needs a colon  [head]
-  @ S =|->|if|when|+=|:=  {S}:  `{}` needs a colon  [head]
-  @ S  {S}:  `{}` needs a colon  [head]
+  @ S =|->|if|when|+=|:=  {S}:  "  [head]
+  @ S  {S}:  "  [head]
 P018: what stands in another place
   : NoSchedule|NoExecute|PreferNoSchedule  ""  taints are asked without their effect
   -> >> ->  ""  one `->` is enough
   : >> ->  ""  a rule for all pods has no `->`
   @ -> X ->  and X ->  a rule has one `->`; conditions in front of it are joined
   weight =|: A Z  Z weight A  `{}` stands behind the expression
-  weight|missing A Z  Z {1} A  `{}` stands behind the expression
-  message T Z  Z message T  `{}` stands behind the expression
-  normalize W Z  Z normalize W  `{}` stands behind the expression
+  weight|missing A Z  Z {1} A  "
+  message T Z  Z message T  "
+  normalize W Z  Z normalize W  "
   score|first : @most|highest|max  prefer: most  `{}` stands behind `prefer:`  [score first]
-  score|first : @least|lowest|min  prefer: least  `{}` stands behind `prefer:`  [score first]
+  score|first : @least|lowest|min  prefer: least  "  [score first]
   P V A and|or P2 @B  P V A {4} P2 V B  `{}` is compared with nothing
-  P %op|is A and|or @%op|is B  P {2} A {4} P {5} B  `{}` has nothing in front of it
+  P is|== K and @is|== K2  ?P in [K, K2]  nothing is both
+  P is not K or @is not K2  ?P not in [K, K2]  one of the two always holds
+  P != K or @!= K2  ?P not in [K, K2]  "
+  P X and|or >> @%op|is|contains|like|matches <<  P {4}  `{}` has nothing in front of it
+  P X and|or >> @starts|ends with <<  P {4} with  "
+  P X and|or >> @is not <<  P is not  "
   O K = A and|or @K2 = B  O K = A {5} O K2 = B  nobody says whose label `{}` is
   is|contains|like|with not? >> P  (P)  a field behind a word has parentheses
   if X @A else B  if X then A else B  `then` is missing in front of this
@@ -91,37 +97,41 @@ P018: what stands in another place
   then A << END  then A else 0  an `else` is needed  [score]
   A @if|where X << END  if X then A else 0  the condition stands in front  [score]
   : >> Y @unless X << %behind  not (X) -> Y  %front  [sided]
-  : >> Y @if|when|for|where X << %behind  X -> Y  %front  [sided]
+  : >> Y @if|when|for|where X << %behind  X -> Y  "  [sided]
   @ R >> P  of P  no `of` stands in front of `{}`
 P019: labels
   @ P >=|>|<=|< E  version(P) {2} version("E")  `version` compares versions
   @ O K =|==|!= O2 [ K2 ]  {O.one}[K] {3.equal} {O2.one}[K2]  a label test compares with a word
-  @ O K =|==|!= O2 K2  {O.one}[K] {3.equal} {O2.one}[K2]  a label test compares with a word
+  @ O K =|==|!= O2 K2  {O.one}[K] {3.equal} {O2.one}[K2]  "
   @ O K << V  {O.one}[K]  here the value of a label is needed
   @ %asked K  {1}[K] is present  %keys
-  @ %asked|node.condition K = A  {1}[K] is A  %keys
+  @ %asked|node.condition K = A  {1}[K] is A  "
   @ O K exists|defined|present  {O.one}[K] is present  here the key stands in brackets
   @ O ( T )  O[T]  the key of a label stands in brackets
+  W [ >> P << ]  (P)  a field in brackets has parentheses
   @ O K =|== [ M ]  {O.one}[K] in [M]  one of a list is asked by `in`
-  @ O K =|== L  {O.one} K in [L]  one of a list is asked by `in`
+  @ O K =|== L  {O.one} K in [L]  "
   @ O K =|== Q *  {O.one}[K] like Q*  a pattern stands behind `like`
   O K = A @, K2 = B  ?O K = A and O K2 = B  tests are joined by `and` and `or`
-  >> , << P  ?and  tests are joined by `and` and `or`  [sided]
+  >> , << P  ?and  "  [sided]
   >> , << P  ?or  a tier is one line: the next has its own  [first]
   >> , << not  ?and  tests are joined by `and` and `or`  [sided]
   O >> contains K  K  a label is asked by its key
   ( A where >> %labels K  it.{4.one} K  whose label this is stands in front
-  label|labels K = A  ?node.label K = A  whose label this is stands in front
+  label|labels K = A  ?node.label K = A  "
 P020: lists and ranges
   like K | K2  matches "K|K2"  one of several is asked by `matches`
   in >> L  [L]  a list stands in brackets
-  @ is L  in [L]  one of a list is asked by `in`
-  @ is not L  not in [L]  one of a list is asked by `in`
+  in @[ X *  ?  no patterns stand in a list:~~A like 'gpu-*' or A is b
+  @ is|==|= [ M ]  in [M]  one of a list is asked by `in`
+  @ is|!= not? [ M ]  not in [M]  "
+  @ is L  in [L]  "
+  @ is not L  not in [L]  "
   in >> ( N .. N2 )  N..N2  a range stands without brackets
   in >> (|{ M )|}  [M]  a list stands in square brackets
   in >> T  [{T.bare}]  a list stands in brackets
   N >> ... << N2  ..  a range is written with `..`
-  in >> N to|-|through|until N2  N..N2  a range is written with `..`
+  in >> N to|-|through|until N2  N..N2  "
   in >> mon|monday ..|-|to|through fri|friday  [mon, tue, wed, thu, fri]  days stand in a list
 P021: queries of Prometheus
   metric W = >> prometheus|query|prom|expr? T  promql T  %source  [metric]
@@ -130,22 +140,21 @@ P021: queries of Prometheus
   promql >> Y << %clauses  {Y.quote}  a query stands in quotes  [metric]
   metric W = >> W2 ( X ) << %clauses  promql {*.quote}  %source  [metric]
   @ W by|without|on ( M ) ( X )  ?  %query  [rules]
-  @ W ( X ) by|without|on ( M )  ?  %query  [rules]
-  @ W ( W2 { X } [ X2 ] )  ?  %query  [rules]
-  @ W ( X , W2 ( W3 { X2 } [ X3 ] ) )  ?  %query  [rules]
-  @ W { W2 =|=~|!=|!~ X }  ?  %query  [rules]
-  @ W offset|on|ignoring|group_left|group_right X  ?  %query  [rules]
+  @ W ( X ) by|without|on ( M )  ?  "  [rules]
+  @ W ( W2 { X } [ X2 ] )  ?  "  [rules]
+  @ W ( X , W2 ( W3 { X2 } [ X3 ] ) )  ?  "  [rules]
+  @ W { W2 =|=~|!=|!~ X }  ?  "  [rules]
+  @ W offset|on|ignoring|group_left|group_right X  ?  "  [rules]
 P022: words that are one of a few
   mode : >> canary 1 << END  ?canary 1%  of 100 pods one is `1%`, and all are `enforce`  [mode]
   mode : >> canary N << END  canary {N.share}%  a canary is a share of the pods  [mode]
   mode : >> canary  ?  say of how many pods:~~canary 5%  [mode]
   str|text|word|label  string  there is no type `{}`  [param]
-  int|integer|float|double|decimal|long  number  there is no type `{}`  [param]
-  boolean|flag  bool  there is no type `{}`  [param]
+  int|integer|float|double|decimal|long  number  "  [param]
+  boolean|flag  bool  "  [param]
   list of strings|texts|words  list of string  a list has one type  [param]
   linear|min_max  minmax  there is no scale `{}`
-  over|within >> node.name|node.hostname  node  `{}` is no topology  [spread gang]
-  over|within >> %domain  {2.tail}  `{}` is no topology  [spread gang]
+  over|within >> %domain  {2.tail}  "  [spread gang]
   over|within >> node.label [ X ]  {X.quote}  the key of a label stands in quotes  [spread gang]
 P017: quotes that are missing, or too much
   like >> K  {K.quote}  `{}` needs quotes
@@ -157,20 +166,15 @@ P017: quotes that are missing, or too much
   description : >> Z  {Z.quote}  a description is a quoted text
   policy|name : >> T  {T.kebab}  `policy` takes a word without quotes  [policy]
   policy : >> W Z  {*.kebab}  `policy` takes one word  [policy]
-  policy : >> Q  {Q.kebab}  `policy` takes one word  [policy]
+  policy : >> Q  {Q.kebab}  "  [policy]
   mode : >> T  {T.bare}  a mode has no quotes  [mode]
   param|let|metric >> K << =|:  {K.name}  `{}` is no name: letters, digits and _
   over >> J  "J"  the key of a label stands in quotes  [spread]
   spread : >> J  over "J"  the key of a label stands in quotes, behind `over`  [spread]
 P007: numbers
-  #Gi|GiB|gib|GB|gb|gi|Gb  {N}Gi
-  #Mi|MiB|mib|MB|mb|mi|Mb  {N}Mi
-  #Ki|KiB|kib|KB|kb|ki|Kb  {N}Ki
-  #Ti|TiB|tib|TB|tb|ti|Tb  {N}Ti
-  #mbit / s  ({N}e6/8)  8 bits are a byte
-  #gbit / s  ({N}e9/8)  8 bits are a byte
-  #mbit|mbps  ({N}e6/8)  8 bits are a byte
-  #gbit|gbps  ({N}e9/8)  8 bits are a byte
+  #ki|mi|gi|ti|kib|mib|gib|tib|kb|mb|gb|tb  {1.binary}
+  #mbit|mbps /? s?  ({N}e6/8)  8 bits are a byte
+  #gbit|gbps /? s?  ({N}e9/8)  "
   #cores|core|c|vcpu|vcpus|cpus|cpu|u|f  N
   #m|min|mins|minute|minutes  {N}min
   #s|sec|secs|second|seconds  {N}s
@@ -188,7 +192,10 @@ P007: numbers
   @ N ' N2  {N}{N2}  a number has digits and a point only
   time in|is|between T ..|and|to T2  ?  hours are whole:~~time.hour in 22..5
   @ time.hour|time in|between N : 00|0 ..|to|and|- N3 : 00|0  time.hour in N..{N3.before}  %hours
-  @ now|time >|>= N : N2  time.hour >= N  %hours
+  @ now|time|time.hour >|>= N : 00|0  time.hour >= N  "
+  @ now|time|time.hour < N : 00|0  time.hour < N  "
+  @ now|time|time.hour %op N : N2  time.hour*60 + time.minute {2} N*60 + N2  %minutes
+  time.hour|time in|between N : N2  ?  %minutes:~~time.hour*60 + time.minute >= 8*60 + 30
 P015: words of other languages
   @ sum ( 1 for W in A )  count(A)  there are no loops here
   contain|contais|has|have|includes|include|containing|holds  contains
@@ -215,8 +222,10 @@ P015: words of other languages
   @ pod|pods|node|nodes|it|namespace has|have|with %labels K  {1.one}.{3.one} K
   like T  like {T.glob}
   @ is Q *  like Q*  a pattern stands behind `like`
-  A is not Q *  not A like Q*  a pattern stands behind `like`
-  @ in [ Q * ]  like Q*  a pattern stands behind `like`
+  A is not Q *  not A like Q*  "
+  @ in [ Q * ]  like Q*  "
+  A not in [ Q * ]  not A like Q*  "
+  @ O K in [ Q * ]  {O.one}[K] like Q*  "
   @ A ilike T  lower(A) like {T.low}
   ro  or
   nto|isnt|no  not
@@ -224,7 +233,7 @@ P015: words of other languages
   then|implies  ->  -  [sided]
   -> >> then|require|must|only|should|filter|allow|need|needs  ""
   : >> when|where|if|for|that|all|only|select|require|prefer  ""
-  : >> @if X then Z  X -> Z
+  : >> @if|when :? X then :? Z  X -> Z
   @ case when X then X2 else X3 end  if X then X2 else X3
   @ A if X else B  if X then A else B
   @ len ( [ W for W2 in A if X ] )  count(A where {X.it})  there are no loops here
@@ -251,7 +260,7 @@ P015: words of other languages
   strict|required|must|strictly|donotschedule  hard  -  [spread]
   deny|refuse|block|forbid|no  reject  -  [permit]
   @ pod.annotation|pod.annotations [ K ]  annotate K  use `annotate`  [binds]
-  @ pod.annotation|pod.annotations [ T ]  annotate T  use `annotate`  [binds]
+  @ pod.annotation|pod.annotations [ T ]  annotate T  "  [binds]
   @ pod.label|pod.labels [ K ]  label K  use `label`  [prebind]
   annotation K  annotate K  -  [prebind postbind]
   in|between|within N ..|to|and|- N2  from N to N2  -  [param]
@@ -272,6 +281,7 @@ P014: signs of other languages
   =~  matches
   A <|<=|>|>= B @<|<=|>|>= C  A {2} B and B {4} C  comparisons do not chain
   = << A  is
+  : >> if|when X @: Z  X -> Z  -  [sided]
   O K @: A  O K=A  a label is tested by `=`
   @ P : A  P is A  `:` is not a comparison
   : >> |  ""  `|` has no meaning here: an indented line continues the statement
@@ -280,15 +290,17 @@ P014: signs of other languages
   A % B  mod(A, B)
   A // N  floor(A / N)
   like >> % K %  *K*  any text is `*` in a pattern
-  like >> K %  K*  any text is `*` in a pattern
+  like >> K %  K*  "
   // Z  # Z  a comment starts with `#`  [any]
   /* X */  ""  a comment starts with `#`, and ends the line  [any]
   -- Z  # Z  a comment starts with `#`  [any]
   @ { { . X } }  ?  %param
-  @ $ { W }  ?  %param
+  @ $ { W }  ?  "
   X @? X2 : X3  if X then X2 else X3
   : >> { X : X2 }  ?  join conditions by `and`, and indent the next line
   : >> @- X - Z  X and Z  a statement has no list items: conditions are joined
+P023: what is too much
+  count ( distinct @X )  distinct(X)  `distinct` counts by itself
 P004: words that start a line elsewhere
   policy|policies|import|include|load|using|testing : << K  use  -  [head test]
   it|case|describe|scenario|example|spec << :  test  -  [head test]
@@ -327,7 +339,7 @@ def _with_and_without(form: str) -> Iterator[str]:
 
 
 def _lines() -> Iterator[tuple[str, Row]]:
-    code = ""
+    code = said = ""
     for line in _TEXT.strip().splitlines():
         if not line.startswith(" "):
             code = line[:4]
@@ -337,7 +349,8 @@ def _lines() -> Iterator[tuple[str, Row]]:
             re.sub(r"%([a-z]+)", lambda found: _SETS[found[1]], one) for one in parts
         )
         where = rest.pop()[1:-1] if rest and rest[-1].startswith("[") else ""
-        say = rest[0].replace("~", " ") if rest and rest[0] != "-" else ""
+        said = rest[0] if rest and rest[0] != '"' else said if rest else ""
+        say = said.replace("~", " ").removeprefix("-")
         sure = not better.startswith("?")
         better = better.removeprefix("?").replace("~", " ").replace('""', "")
         yield code, Row(form, better, say, _WHERE.get(where, where), sure)

@@ -18,8 +18,10 @@ and `{*}` for all that is replaced.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from dsl.schema import ROOTS
@@ -339,16 +341,12 @@ class _Matching(NamedTuple):
         return end if at_least <= 0 else None
 
     def rest(self, i: int) -> int | None:
-        if not re.match(r"[\w$(-]", self.tokens[i].text):
+        start = self.tokens[i].start
+        line = self.text[start:].partition("\n")[0]
+        remark = self.text[:start].rstrip().endswith(("//", "--"))
+        if (re.search(r"[\"']", line) and not remark) or not re.match(r"[\w$(-]", line):
             return None
-        line = self.text.find("\n", self.tokens[i].start)
-        stop = len(self.text) if line < 0 else line
-        if re.match(
-            r"//|--", self.text[: self.tokens[i].start].rstrip()[-2:]
-        ) is None and re.search(r"[\"']", self.text[self.tokens[i].start : stop]):
-            return None
-        return next((n for n in range(i, len(self.tokens)) if self.tokens[n].start >= stop),
-                    len(self.tokens))  # fmt: skip
+        return bisect_left(self.tokens, start + len(line), key=attrgetter("start"))
 
     def _anything(self, i: int) -> Iterator[int]:
         depth = 0
@@ -434,6 +432,7 @@ CHANGES: Final[dict[str, Callable[[str], str]]] = {
     "share": lambda text: f"{float(text) * (100 if float(text) < 1 else 1):g}",
     "weeks": lambda text: f"{float(text) * 7:g}",
     "years": lambda text: f"{float(text) * 365:g}",
+    "binary": lambda text: re.sub(r"(?i) *([kmgt])i?b?$", lambda one: f"{one[1].upper()}i", text),
     "bare": bare,
     "quote": in_quotes,
     "glob": lambda text: in_quotes(bare(text).replace("%", "*")),

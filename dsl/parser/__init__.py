@@ -72,9 +72,11 @@ class Parser:
             broken = bool(found)
             yield statement or _broken(source, chunk), tuple(found)
 
-    def whole(self, source: SourceFile) -> tuple[tuple[Statement, ...], list[Diagnostic]]:
+    def whole(
+        self, source: SourceFile, keep: Kept | None = None
+    ) -> tuple[tuple[Statement, ...], list[Diagnostic]]:
         """Returns the statements of a file that could be read, and all findings."""
-        read = list(self.statements(source))
+        read = list(self.statements(source, keep))
         statements = tuple(one for one, _ in read if one is not None)
         return statements, [one for _, findings in read for one in findings]
 
@@ -111,10 +113,7 @@ class Parser:
         """Returns the words of each statement of a policy, or of a policy test; or findings."""
         # The builders refuse more than the grammar: escapes, holes of messages, limits.
         words: Kept = []
-        if tests:
-            found = self.tests(source, words)[1]
-        else:
-            found = [one for _, findings in self.statements(source, words) for one in findings]
+        _, found = (self.tests if tests else self.whole)(source, words)
         return ((), tuple(found)) if found else (tuple(words), ())
 
     def _built(

@@ -75,17 +75,12 @@ def closed(place: Place) -> Refusal | None:
 
 def _open_text(place: Place) -> Refusal | None:
     plain = QUOTED_OR_COMMENT.sub(lambda found: " " * len(found.group()), place.text)
-    found = re.search(r'"""|"|\'', plain)
-    raw = place.text.find('"""') if place.text.count('"""') % 2 else -1
-    if 0 <= raw <= place.start:
-        return Refusal(
-            "P002", "this text is never closed", raw, raw + 3, helps=('end it with  """',)
-        )
+    odd = place.text.count('"""') % 2
+    found = re.search('"""', place.text) if odd else re.search("[\"']", plain)
     if found is None or found.start() > place.start:
         return None
-    at, sign = found.start(), found.group()
-    help_ = f"end it with  {sign}"
-    return Refusal("P002", "this text is never closed", at, at + len(sign), helps=(help_,))
+    help_ = f"end it with  {found.group()}"
+    return Refusal("P002", "this text is never closed", *found.span(), helps=(help_,))
 
 
 def _open_bracket(place: Place) -> Refusal | None:

@@ -28,6 +28,9 @@ OFTEN = "preempt: victims where it.priority < pod.priority"
         ("quota: pod.name is missing -> by pod.namespace max cpu 10", ["P301"]),
         ("spread: pod.name is missing -> over zone", ["P301"]),
         ("sort: if pod.gpu > 0 and pod.gpu < 0 then 1 else pod.priority", ["P301"]),
+        ("gate: time.hour >= 8 and time.minute >= 30", ["P317"]),
+        ("filter: any(node.pods where it.label[a] == it.label[a])", ["P317"]),
+        ("filter: any(pod.containers where it.request[cpu] is missing)", ["P301"]),
         # the first that applies
         ("permit: pod.gpu > 0 -> allow\npermit: pod.gpu > 1 -> reject", ["P304"]),
         ("permit: allow\npermit: pod.gpu > 1 -> reject", ["P304"]),
@@ -62,6 +65,7 @@ def test_found(text, expected):
         "prescore: pod.gpu > 0\nprefer: node.ready",
         "normalize: minmax\nscore: node.gpu.free",
         "spread: over zone\nspread: over node",
+        "gate: time.hour >= 8 and time.minute < 10\ngate: time.hour == 8 and time.minute < 30",
         "spread: over zone hard\nspread: over zone",
         "let pods = count(node.pods)\nscore: pods/sum*100",
         "score: count(node.pods)/sum(count(node.pods))*100",
