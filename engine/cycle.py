@@ -34,16 +34,24 @@ from engine.framework.trials import nominated_node
 from engine.pods.podinfo import PodInfo
 
 
-def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
+def decide(
+    pod: PodInfo, snapshot: Snapshot, framework: Framework, opinion: Opinion | None = None
+) -> Decision:
     """Chooses the node for the pod, or says why there is none. Never raises for a plugin's fault.
+
+    `opinion` is what extenders said of the pod: it bounds the nodes and adds to their scores.
 
     Complexity: O(changed rows) and a search for the highest key for a class that is known and looks
     at rows alone; O(N) vectorised otherwise.
     """
+    if opinion is not None and opinion.error:
+        status = Status(Code.ERROR, (opinion.error,), EXTENDER)
+        return _unplaced(pod, snapshot, framework, error=status)
     try:
         known = framework.known(pod, snapshot)
-        if framework.tiered or len(snapshot.nominations) or (known.wide and not known.grouped):
-            return _choose_widely(pod, snapshot, framework, known)
+        widely = opinion is not None or framework.tiered or len(snapshot.nominations)
+        if widely or (known.wide and not known.grouped):
+            return _choose_widely(pod, snapshot, framework, known, opinion)
         return _choose(pod, snapshot, framework, known)
     except Unfit as unfit:
         rejections = framework.ended(unfit, snapshot)
@@ -62,7 +70,8 @@ def _choose(pod: PodInfo, snapshot: Snapshot, framework: Framework, known: PodCl
         row = int(keys.column.argmax())
         key = keys.cells[row]
     if not feasible:
-        return _nowhere(pod, snapshot, framework, known)
+        rejections = framework.unfit(known, pod, snapshot)
+        return _unplaced(pod, snapshot, framework, rejections=rejections)
     nominated = pod.pod.status.nominated_node_name
     if nominated:
         promised = snapshot.nodes.row(nominated)
@@ -111,15 +120,9 @@ def _decision(
 def conclude(
     pod: PodInfo, snapshot: Snapshot, framework: Framework, opinion: Opinion | None = None
 ) -> Decision:
-    """`decide`, and where no node fits, what is to be done about it. Never raises either.
-
-    `opinion` is what extenders said of the pod: it bounds the nodes and adds to their scores.
-    """
-    if opinion is None:
-        decision = decide(pod, snapshot, framework)
-    else:
-        decision = _advised(pod, snapshot, framework, opinion)
-        decision.opinion = opinion
+    """`decide`, and where no node fits, what is to be done about it. Never raises either."""
+    decision = decide(pod, snapshot, framework, opinion)
+    decision.opinion = opinion
     if decision.rejections is not None and decision.rejections.nodes and framework.rescues:
         try:
             decision.rescue = framework.post_filter(pod, snapshot, decision.rejections)
@@ -138,53 +141,6 @@ def feasible(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> list[str
     """
     rows = framework.candidates(framework.known(pod, snapshot), pod, snapshot)
     return [snapshot.nodes.name(row) for row in rows.tolist()]
-
-
-def _advised(pod: PodInfo, snapshot: Snapshot, framework: Framework, opinion: Opinion) -> Decision:
-    try:
-        if opinion.error:
-            status = Status(Code.ERROR, (opinion.error,), EXTENDER)
-            return _unplaced(pod, snapshot, framework, error=status)
-        known = framework.known(pod, snapshot)
-        return _choose_advised(pod, snapshot, framework, known, opinion)
-    except Unfit as unfit:
-        rejections = framework.ended(unfit, snapshot)
-        return _unplaced(pod, snapshot, framework, rejections=rejections)
-    except PluginError as fault:
-        return _unplaced(pod, snapshot, framework, error=fault.status)
-
-
-def _choose_advised(
-    pod: PodInfo, snapshot: Snapshot, framework: Framework, known: PodClass, opinion: Opinion
-) -> Decision:
-    """The choice among the nodes that are feasible now and that extenders left."""
-    mine = framework.candidates(known, pod, snapshot)
-    candidates = mine[opinion.passes(snapshot.nodes)[mine]]
-    if not len(candidates):
-        rejections = framework.unfit(known, pod, snapshot)
-        told = opinion.reasons(snapshot.nodes, mine.tolist())
-        theirs = [Rejection(EXTENDER, status, rows) for status, rows in told]
-        rejections = replace(rejections, each=(*rejections.each, *theirs), memo={})
-        return _unplaced(pod, snapshot, framework, rejections=rejections)
-    nominated = snapshot.nodes.row(nominated_node(pod, snapshot))
-    if len(candidates) == 1 or nominated in candidates:
-        row = nominated if nominated in candidates else int(candidates[0])
-        return _single(pod, snapshot, framework, row)
-    if known.keys.bad is not None:
-        raise known.keys.bad
-    keys = framework.keys(known, pod, snapshot, candidates)
-    steps = (keys >> TIE_BITS) + opinion.points(snapshot.nodes, candidates) * FRACTION
-    steps[keys == NOWHERE] = NOWHERE
-    best = int(np.lexsort((keys & TIE_MASK, steps))[-1])
-    row = int(candidates[best])
-
-    def work_out() -> Details:
-        found = _details(pod, snapshot, framework, row, keys, candidates=candidates)
-        ties = int(np.count_nonzero(steps == steps[best]))
-        return replace(found, ties=ties, scores=(*found.scores, *_given(opinion, snapshot, row)))
-
-    total = int(steps[best]) / FRACTION + known.keys.base
-    return _decision(pod, snapshot, framework, row, len(candidates), total, work_out)
 
 
 def _given(opinion: Opinion, snapshot: Snapshot, row: int) -> list[PluginScore]:
@@ -214,12 +170,23 @@ def _agreed(rescue: PostFilterResult, opinion: Opinion) -> PostFilterResult:
 
 
 def _choose_widely(
-    pod: PodInfo, snapshot: Snapshot, framework: Framework, known: PodClass
+    pod: PodInfo,
+    snapshot: Snapshot,
+    framework: Framework,
+    known: PodClass,
+    opinion: Opinion | None,
 ) -> Decision:
-    """The choice where a plugin looks further than a row in every cycle."""
-    candidates = framework.candidates(known, pod, snapshot)
+    """The choice where a plugin or an extender looks further than a row in every cycle."""
+    candidates = mine = framework.candidates(known, pod, snapshot)
+    if opinion is not None:
+        candidates = mine[opinion.passes(snapshot.nodes)[mine]]
     if not len(candidates):
-        return _nowhere(pod, snapshot, framework, known)
+        rejections = framework.unfit(known, pod, snapshot)
+        if opinion is not None:
+            told = opinion.reasons(snapshot.nodes, mine.tolist())
+            theirs = [Rejection(EXTENDER, status, rows) for status, rows in told]
+            rejections = replace(rejections, each=(*rejections.each, *theirs), memo={})
+        return _unplaced(pod, snapshot, framework, rejections=rejections)
     nominated = snapshot.nodes.row(nominated_node(pod, snapshot))
     if nominated >= 0 and nominated in candidates:
         return _single(pod, snapshot, framework, nominated)
@@ -228,10 +195,21 @@ def _choose_widely(
     if known.keys.bad is not None:
         raise known.keys.bad
     keys = framework.keys(known, pod, snapshot, candidates)
-    best = int(keys.argmax())
+    steps, best = keys >> TIE_BITS, int(keys.argmax())
+    if opinion is not None:
+        steps += opinion.points(snapshot.nodes, candidates) * FRACTION
+        steps[keys == NOWHERE] = NOWHERE
+        best = int(np.lexsort((keys & TIE_MASK, steps))[-1])
     row = int(candidates[best])
-    total = int(keys[best] >> TIE_BITS) / FRACTION + known.keys.base
-    work_out = partial(_details, pod, snapshot, framework, row, keys, candidates=candidates)
+
+    def work_out() -> Details:
+        found = _details(pod, snapshot, framework, row, keys, candidates=candidates)
+        if opinion is None:
+            return found
+        ties = int(np.count_nonzero(steps == steps[best]))
+        return replace(found, ties=ties, scores=(*found.scores, *_given(opinion, snapshot, row)))
+
+    total = int(steps[best]) / FRACTION + known.keys.base
     return _decision(pod, snapshot, framework, row, len(candidates), total, work_out)
 
 
@@ -252,14 +230,6 @@ def _single(pod: PodInfo, snapshot: Snapshot, framework: Framework, row: int) ->
         total=sum(one.normalized * one.weight for one in scores),
         work_out=lambda: Details(scores, 1, _rejected(framework, pod, snapshot)),
     )
-
-
-def _nowhere(pod: PodInfo, snapshot: Snapshot, framework: Framework, known: PodClass) -> Decision:
-    try:
-        rejections = framework.unfit(known, pod, snapshot)
-    except PluginError as fault:
-        return _unplaced(pod, snapshot, framework, error=fault.status)
-    return _unplaced(pod, snapshot, framework, rejections=rejections)
 
 
 def _unplaced(

@@ -26,7 +26,7 @@ from engine.framework.asking import (
 from engine.framework.classes import Classes
 from engine.framework.derived import concerned
 from engine.framework.grouped import GroupedChoice
-from engine.framework.interface import MAX_SCORE, Normalization, Scope, Scores
+from engine.framework.interface import MAX_SCORE, Joint, Normalization, Scope, Scores
 from engine.framework.podclass import (
     FRACTION,
     NOWHERE,
@@ -184,21 +184,26 @@ class Filling:
             return True
         keys.unfit, keys.at = None, snapshot
         try:
+            joint = keys.joint
+            if joint is None or len(rows) > _FEW_ROWS:
+                return self._update_rows(keys, pod, snapshot, np.asarray(rows))
             if isinstance(rows, tuple):
-                return self._update_row(keys, pod, snapshot, rows[0])
-            if len(rows) <= _FEW_ROWS:
-                each = [self._update_row(keys, pod, snapshot, r) for r in rows.tolist()]
-                return all(each)
-            return self._update_rows(keys, pod, snapshot, rows)
+                return self._update_row(keys, joint, pod, snapshot, rows[0])
+            each = [self._update_row(keys, joint, pod, snapshot, r) for r in rows.tolist()]
+            return all(each)
         except Exception:  # noqa: BLE001 - the full pass says whose fault it is, or copes
             return False
 
-    def _update_row(self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot, r: int) -> bool:
+    def _update_row(
+        self, keys: KeyColumn, joint: Joint, pod: PodInfo, snapshot: Snapshot, r: int
+    ) -> bool:
         row = keys.row
         if row is None:
-            row = keys.row = row_of(keys, pod, snapshot, self._ties.of(snapshot))
+            row = keys.row = row_of(keys, joint, pod, snapshot, self._ties.of(snapshot))
         cells = keys.cells
         old, new = cells[r], row(r)
+        if new is None:
+            return self._update_rows(keys, pod, snapshot, np.array([r]))
         if old != new:
             cells[r] = new
             flips = (old < 0) is not (new < 0)
@@ -212,6 +217,8 @@ class Filling:
     def _update_rows(
         self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
     ) -> bool:
+        if keys.allowed is not None:
+            rows = rows[np.isin(rows, keys.allowed)]
         before = keys.column[rows]
         passed, at_once = self._passed(keys, pod, snapshot, rows)
         totals = self._totals(keys, pod, snapshot, rows, passed, at_once)

@@ -271,7 +271,10 @@ class Joint(Protocol):
         ...
 
     def row(self, snapshot: Snapshot) -> Callable[[int], float | None]:
-        """Makes the same of single rows, below zero where it does not pass; see `filter_row`."""
+        """Makes what says the same of single rows, while `layout` stays.
+
+        Below zero: it does not pass; None: as for `totals`.
+        """
         ...
 
 
@@ -383,13 +386,10 @@ class Points:
         pre_filter: once a class at most, before any node: what is said by rows alone, of a pod with
             this `class_key`, is kept. Without it, the filter is always asked.
         filter: once a class for all rows, then for changed rows.
-        filter_row: makes the same answer about single rows: for a class a function of a row. It
-            may keep columns' cells: it is made anew when `snapshot.layout` moves.
         unfiltered: what the plugin has in a profile that turns its filter off, where the rest of it
             builds on what the filter finds.
         pre_score: as `pre_filter`.
         score: raw scores of rows; None: the plugin abstains.
-        score_row: as `filter_row`, for scores.
         normalize: raw scores of all feasible nodes -> 0..100, for Normalization.CUSTOM.
         tiers: masks over candidates: who comes before others whatever the scores are, the most
             important first.
@@ -442,11 +442,9 @@ class Points:
     told_key: Callable[[PodInfo, Snapshot], Hashable] | None = None
     pre_filter: Callable[[PodInfo, Snapshot], PreFilterResult] | None = None
     filter: Callable[[State, PodInfo, Snapshot, Rows], Verdicts] | None = None
-    filter_row: Callable[[State, PodInfo, Snapshot], Callable[[int], bool]] | None = None
     unfiltered: Points | None = None
     pre_score: Callable[[PodInfo, Snapshot], PreScoreResult] | None = None
     score: Callable[[State, PodInfo, Snapshot, Rows], Scores | None] | None = None
-    score_row: Callable[[State, PodInfo, Snapshot], Callable[[int], float]] | None = None
     normalize: Callable[[State, Scores], Scores] | None = None
     tiers: Callable[[PodInfo, Snapshot, NDArray[np.intp]], Sequence[BoolColumn]] | None = None
     with_pod: Callable[[State, PodInfo, Snapshot, int, int], State] | None = None

@@ -173,10 +173,10 @@ class KeyColumn:
         """What that says of the pod; see `Points.told_key`."""
         self.bad: Exception | None = None
         """What is to be raised if it comes to scoring."""
-        self.row: Callable[[int], int] | None = None
-        """The key of a single row; None: to be made."""
+        self.row: Callable[[int], int | None] | None = None
+        """See `row_of`; None: to be made."""
         self.at: Snapshot | None = None
-        """What plugins without an answer by row are asked about then: never one of before."""
+        """What plugins are asked about then: never one of before."""
 
     def now(self) -> Snapshot:
         """The snapshot to which it is brought up."""
@@ -245,9 +245,9 @@ class PodClass:
 
 
 def row_of(
-    keys: KeyColumn, pod: PodInfo, snapshot: Snapshot, ties: IntColumn
-) -> Callable[[int], int]:
-    """Makes what gives the key of a single row, as the full pass does.
+    keys: KeyColumn, joint: Joint, pod: PodInfo, snapshot: Snapshot, ties: IntColumn
+) -> Callable[[int], int | None]:
+    """Makes what gives the key of a single row, as the full pass does; None where it has to.
 
     It is good while `layout`, what is shared and the look-ups stay.
     """
@@ -256,16 +256,15 @@ def row_of(
     scores = [_weighed(s, pod, keys.now) for s in keys.scorers]
     lookups = [(one.weight, one.cells) for one in keys.lookups]
     turn, places = keys.offset, ties.data
-    apart = _apart(keys, pod)
-    at_once = apart if keys.joint is None else keys.joint.row(snapshot)
+    at_once = joint.row(snapshot)
 
-    def row(r: int) -> int:
+    def row(r: int) -> int | None:
         for mask in masks:
             if not mask[r]:
                 return NOWHERE
         total = at_once(r)
         if total is None:
-            total = apart(r)
+            return None
         if total < 0:
             return NOWHERE
         for check in checks:
@@ -282,8 +281,10 @@ def row_of(
 
 def total_of(keys: KeyColumn, pod: PodInfo, snapshot: Snapshot, row: int) -> float:
     """The exact total score of a feasible row."""
-    total = keys.base
-    for scoring in (*keys.joint_scorers, *keys.scorers):
+    at_once = None if keys.joint is None else keys.joint.row(snapshot)(row)
+    apart = [*keys.joint_scorers, *keys.scorers] if at_once is None else keys.scorers
+    total = keys.base + (at_once or 0.0)
+    for scoring in apart:
         total += scoring.weight * _score(scoring, pod, lambda: snapshot)(row)
     for lookup in keys.lookups:
         total += lookup.weight * lookup.cells[row]
@@ -301,19 +302,6 @@ def _masks(keys: KeyColumn, snapshot: Snapshot) -> list[memoryview[Any]]:
     return masks
 
 
-def _apart(keys: KeyColumn, pod: PodInfo) -> Callable[[int], float]:
-    """What the joint stands for, each asked alone: below zero where one does not pass."""
-    checks = [_check(one, pod, keys.now) for one in keys.joint_filters]
-    scores = [_weighed(one, pod, keys.now) for one in keys.joint_scorers]
-
-    def total(row: int) -> float:
-        if not all(check(row) for check in checks):
-            return -1
-        return sum(weight * _inside(score(row)) for weight, score in scores)
-
-    return total
-
-
 def _weighed(scoring: Scoring, pod: PodInfo, at: At) -> tuple[float, Callable[[int], float]]:
     """The weight, as a whole number if it is one: sums of these are quicker."""
     weight = scoring.weight
@@ -327,10 +315,7 @@ def _inside(score: float) -> float:
 
 
 def _check(filtering: Filtering, pod: PodInfo, at: At) -> Callable[[int], bool]:
-    points, state = filtering.points, filtering.result.state
-    if points.filter_row is not None:
-        return points.filter_row(state, pod, at())
-    ask = points.filter
+    ask, state = filtering.points.filter, filtering.result.state
     assert ask is not None
 
     def check(r: int) -> bool:
@@ -341,12 +326,9 @@ def _check(filtering: Filtering, pod: PodInfo, at: At) -> Callable[[int], bool]:
 
 
 def _score(scoring: Scoring, pod: PodInfo, at: At) -> Callable[[int], float]:
-    points, state = scoring.points, scoring.result.state
     if scoring.shared is not None:
         return scoring.shared.cells.__getitem__
-    if points.score_row is not None:
-        return points.score_row(state, pod, at())
-    ask = points.score
+    ask, state = scoring.points.score, scoring.result.state
     assert ask is not None
 
     def score(r: int) -> float:

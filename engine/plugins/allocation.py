@@ -11,7 +11,6 @@ apis/config/validation/validation_pluginargs.go.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -24,7 +23,6 @@ from engine.framework.interface import MAX_SCORE, Scores
 from engine.framework.snapshot import BoolColumn, IntColumn, NodeColumns
 from engine.plugins.shares import EXACT
 from engine.pods.podinfo import CPU, MEMORY, is_counted, is_scalar_resource
-from engine.quantity import wrap_int64
 
 _MAX_SHAPE_SCORE: Final = 10
 _MAX_WEIGHT: Final = 100
@@ -98,10 +96,7 @@ _Share = tuple[Scores, BoolColumn]
 
 
 class Scorer:
-    """A strategy: usages of the resources that count -> raw scores, over columns or for one node.
-
-    Both compute the same; one node at a time is quicker for a handful.
-    """
+    """A strategy: usages of the resources that count -> raw scores."""
 
     def __init__(self, strategy: ScoringStrategy) -> None:
         """Reads the strategy.
@@ -116,7 +111,6 @@ class Scorer:
         self.resources = tuple([resource.name for resource in resources])
         self._weights = [resource.weight for resource in resources]
         self._of_column: Callable[[IntColumn, IntColumn, int], _Share] = _least
-        self._of_node: Callable[[int, int, int], int] = _least_of
         self._by_ratio = strategy.type == "RequestedToCapacityRatio"
         ratio = strategy.requested_to_capacity_ratio
         if ratio is not None and not self._by_ratio:
@@ -125,13 +119,11 @@ class Scorer:
             case "LeastAllocated":
                 pass
             case "MostAllocated":
-                self._of_column, self._of_node = _most, _most_of
+                self._of_column = _most
             case "RequestedToCapacityRatio":
                 if ratio is None:
                     raise ValueError("requestedToCapacityRatio: needed by the strategy so named")
-                line = broken_line(ratio.shape)
-                self._of_column = partial(_on_line_of, line)
-                self._of_node = lambda *amounts: int(line[_utilization_of(*amounts)])
+                self._of_column = partial(_on_line_of, broken_line(ratio.shape))
             case _:
                 raise ValueError(f"scoring strategy {strategy.type!r} is not supported")
 
@@ -150,27 +142,6 @@ class Scorer:
         if self._by_ratio:
             return np.floor(total + 0.5, out=total)
         return np.trunc(total, out=total)
-
-    def row(self, usages: Sequence[Usage]) -> Callable[[int], float]:
-        """What gives the score of one node, while the columns stay where they are."""
-        cells = [(self._weights[i], a.data, used.data, add) for i, a, used, add in usages]
-
-        def score_of(row: int) -> float:
-            total = weights = 0
-            for weight, there, used, add in cells:
-                if there[row] == 0:
-                    continue
-                score = self._of_node(there[row], used[row], add)
-                if score > 0 or not self._by_ratio:
-                    total += score * weight
-                    weights += weight
-            if not weights:
-                return 0.0
-            if self._by_ratio:
-                return float(math.floor(total / weights + 0.5))
-            return float(_quotient(total, weights))
-
-        return score_of
 
 
 # ---- one resource ----------------------------------------------------------------------------
@@ -211,37 +182,6 @@ def _hundredths(amounts: IntColumn, of: IntColumn) -> Scores:
     quotient += (quotient * divisor != hundredfold) & ((hundredfold < 0) != (divisor < 0))
     quotient[of == 0] = 0
     return quotient.astype(np.float64)
-
-
-# ---- one resource of one node ----------------------------------------------------------------
-
-
-def _least_of(allocatable: int, used: int, request: int) -> int:
-    requested = wrap_int64(used + request)
-    if requested > allocatable:
-        return 0
-    return _quotient(wrap_int64((allocatable - requested) * MAX_SCORE), allocatable)
-
-
-def _most_of(allocatable: int, used: int, request: int) -> int:
-    requested = min(wrap_int64(used + request), allocatable)
-    return _quotient(wrap_int64(requested * MAX_SCORE), allocatable)
-
-
-def _utilization_of(allocatable: int, used: int, request: int) -> int:
-    requested = wrap_int64(used + request)
-    if requested > allocatable:
-        return MAX_SCORE
-    utilization = _quotient(wrap_int64(requested * MAX_SCORE), allocatable)
-    return max(0, min(utilization, MAX_SCORE))
-
-
-def _quotient(amount: int, by: int) -> int:
-    """Integer division that truncates, as Go's."""
-    if amount >= 0 and by > 0:
-        return amount // by
-    quotient = abs(amount) // abs(by)
-    return quotient if (amount < 0) == (by < 0) else -quotient
 
 
 # ---- shapes ----------------------------------------------------------------------------------

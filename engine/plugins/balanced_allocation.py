@@ -7,8 +7,7 @@ Source: kubernetes plugins/noderesources/balanced_allocation.go, resource_alloca
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 import numpy as np
@@ -26,7 +25,6 @@ from engine.framework.snapshot import Cause, IntColumn, Rows, Snapshot
 from engine.plugins.allocation import ResourceSpec, counting
 from engine.plugins.shares import HALF, Part
 from engine.pods.podinfo import CPU, MEMORY, PodInfo
-from engine.quantity import wrap_int64
 
 NAME: Final = "NodeResourcesBalancedAllocation"
 _TWO: Final = 2
@@ -65,9 +63,7 @@ class BalancedAllocation:
 
     def points(self) -> Points:
         """Real requests count, those of the pod level included."""
-        return Points(
-            class_key=_key, pre_score=self._pre_score, score=self._score, score_row=self._score_row
-        )
+        return Points(class_key=_key, pre_score=self._pre_score, score=self._score)
 
     def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
         """Skips pods that request none of the resources."""
@@ -91,21 +87,6 @@ class BalancedAllocation:
         np.trunc(scores, out=scores)
         scores += HALF
         return scores
-
-    def _score_row(self, state: State, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], float]:
-        usages = [(a.data, r.data, add) for a, r, add in self._usages(pod, snapshot)]
-
-        def score(row: int) -> int:
-            before, after = [], []
-            for allocatable, requested, add in usages:
-                there = allocatable[row]
-                if there:
-                    used = requested[row]
-                    before.append(min(float(used) / float(there), 1.0))
-                    after.append(min(float(wrap_int64(used + add)) / float(there), 1.0))
-            return HALF + int((HALF + _balance_of(after) - _balance_of(before)) / _TWO)
-
-        return score
 
 
 def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
@@ -136,19 +117,3 @@ def _balance(usages: Sequence[_Usage], count: int, *, with_pod: bool) -> Scores:
     deviation = np.where(numbers > _TWO, deviation, np.maximum(between, 0.0) / _TWO)
     scores: Scores = np.trunc((1 - deviation) * MAX_SCORE)
     return scores
-
-
-def _balance_of(shares: Sequence[float]) -> int:
-    """The same for one node."""
-    deviation = 0.0
-    if len(shares) == _TWO:
-        deviation = abs((shares[0] - shares[1]) / _TWO)
-    elif len(shares) > _TWO:
-        total = 0.0
-        for share in shares:
-            total += share
-        mean, squares = total / len(shares), 0.0
-        for share in shares:
-            squares += (share - mean) * (share - mean)
-        deviation = math.sqrt(squares / len(shares))
-    return int((1 - deviation) * MAX_SCORE)

@@ -24,6 +24,8 @@ from engine.pods.selectors import NOTHING
 
 FEW_DOMAINS: Final = 64
 NODES_A_DOMAIN: Final = 16
+MANY_LOOKUPS: Final = 256
+"""More are slower than an array of all domains."""
 _FEW_CHANGES: Final = 64
 _FEW_ROWS: Final = 8
 _MEMOS: Final = 4
@@ -31,8 +33,6 @@ _SPARSE: Final = 4
 _MOST_GROUPS: Final = 4096
 _GONE: Final = -(1 << 62)
 """Instead of a version; no sum of versions makes up for it."""
-FEW_GROUPS: Final = 48
-"""Fewer are faster one by one than as columns."""
 
 Ints = NDArray[np.int64]
 Counts = NDArray[np.float64]
@@ -122,6 +122,9 @@ class Part:
 
     def totals(self, domains: Sequence[int]) -> list[int]:
         """Of some domains, without what is counted besides."""
+        if len(domains) * len(self._tables) > MANY_LOOKUPS and not self.otherwise:
+            many: list[int] = self.dense().astype(np.int64)[list(domains)].tolist()
+            return many
         found: list[int] = []
         for weight, table in self._tables:
             each: Iterable[int] = map(table.counts.get, domains, repeat(0))
@@ -221,7 +224,6 @@ class Groups(ABC):
         self._domains: list[list[int]] = []
         self._counts: list[list[int]] = []
         """For each part, of all groups; see `by_part`."""
-        self._table: NDArray[np.int64] | None = None
         self.column: GroupColumn = np.empty(0, np.int16)
         self.cells: memoryview[Any] = self.column.data
         """The column, for single rows."""
@@ -270,23 +272,6 @@ class Groups(ABC):
             counts[number] = part.totals(domains[number])
         return domains, counts
 
-    def domain(self, part: int) -> NDArray[np.integer]:
-        """See `ByRow.domain`."""
-        return self._columns()[:, 2 * part]
-
-    def count(self, part: int) -> Counts:
-        """See `ByRow.count`."""
-        one = self._parts[part]
-        if part in self._sparse:
-            return self._columns()[:, 2 * part + 1].astype(np.float64)
-        counts: Counts = one.dense()[self.domain(part)]
-        return counts
-
-    def _columns(self) -> NDArray[np.int64]:
-        if self._table is None:
-            self._table = np.array(self._numbers, np.int64).reshape(len(self), -1)
-        return self._table
-
     def _regrouped(self, row: int, group: int) -> int:
         """The group of a row of which something else was counted in a group."""
         values = [*self._numbers[group]]
@@ -301,7 +286,6 @@ class Groups(ABC):
                 domains.append(domain)
             for counts, count in zip(self._counts, key[1::2], strict=True):
                 counts.append(count)
-            self._table = None
         return number
 
     def _rebuild(self, size: int) -> None:
@@ -328,17 +312,13 @@ class Groups(ABC):
             self.cells[row] = self._regrouped(row, self.cells[row])
 
     def _take(self, made: tuple[GroupColumn, NDArray[np.int64]]) -> None:
-        column, self._table = made
+        column, table = made
         self.column = column.copy()
         self.cells = self.column.data
-        self._numbers = [tuple(key) for key in self._table.tolist()]
-        each = self._table.T.tolist()
+        self._numbers = [tuple(key) for key in table.tolist()]
+        each = table.T.tolist()
         self._domains, self._counts = each[::2], each[1::2]
         self._group_of = {key: number for number, key in enumerate(self._numbers)}
-
-
-Entities = ByRow | Groups
-"""Rows, or groups of rows: what questions are asked about."""
 
 
 def _grouped(

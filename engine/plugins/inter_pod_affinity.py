@@ -30,7 +30,7 @@ from engine.framework.interface import (
 from engine.framework.snapshot import CountedTerm, DomainTable, Rows, Snapshot, Tally
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Namespace, Node, Pod
-from engine.plugins.groups import FEW_GROUPS, ByRow, Entities, Groups, Part, no_pods
+from engine.plugins.groups import ByRow, Groups, Part, no_pods
 from engine.plugins.hints import always, now, on, placed, queue_if
 from engine.pods.podinfo import PodInfo
 from engine.pods.podterms import NO_TERMS, AffinityTerm, Demand, PodTerms, terms_of
@@ -235,11 +235,6 @@ class Places(Groups):
 
     def passes(self) -> Sequence[bool]:
         """See `GroupedFilter.passes`."""
-        if len(self) > FEW_GROUPS:
-            passed = self._verdicts(self).passed
-            assert passed is not None
-            found: list[bool] = passed.tolist()
-            return found
         first, passes = self._first, [True] * len(self)
         for kind, domains, counts in zip(self._kinds, *self.by_part(), strict=True):
             each = zip(passes, domains, counts, strict=True)
@@ -256,19 +251,17 @@ class Places(Groups):
             return False
         return not any(part.any for part in self._parts[: self._kinds.count(_NEAR)])
 
-    def _verdicts(self, entities: Entities) -> Verdicts:
-        first, against = self._first, np.zeros((len(_STATUSES), len(entities)), np.bool_)
-        for i, kind in enumerate(self._kinds):
-            without = entities.domain(i) < 0
-            if kind != _NEAR:
-                against[kind] |= ~without & (entities.count(i) > 0)
-            else:
-                against[kind] |= without if first else without | (entities.count(i) <= 0)
-        return Verdicts.by_first([*zip(_STATUSES, against, strict=True)])
-
     def filter(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """See `Points.filter`."""
-        return self._verdicts(ByRow(self.parts(snapshot), snapshot, rows))
+        by_row = ByRow(self.parts(snapshot), snapshot, rows)
+        first, against = self._first, np.zeros((len(_STATUSES), len(by_row)), np.bool_)
+        for i, kind in enumerate(self._kinds):
+            without = by_row.domain(i) < 0
+            if kind != _NEAR:
+                against[kind] |= ~without & (by_row.count(i) > 0)
+            else:
+                against[kind] |= without if first else without | (by_row.count(i) <= 0)
+        return Verdicts.by_first([*zip(_STATUSES, against, strict=True)])
 
 
 def _moved(moves: _Moves, keys: Iterable[str], snapshot: Snapshot, row: int, sign: int) -> _Moves:
@@ -301,10 +294,6 @@ class Liking(Groups):
 
     def scores(self, feasible: Sequence[int]) -> Sequence[float]:
         """See `GroupedScore.scores`."""
-        if len(self) > FEW_GROUPS:
-            raw = self.raw(self)
-            found: list[float] = _by_range(raw, raw[np.array(feasible) > 0]).tolist()
-            return found
         totals = [0] * len(self)
         for domains, counts in zip(*self.by_part(), strict=True):
             each = zip(totals, domains, counts, strict=True)
@@ -317,19 +306,19 @@ class Liking(Groups):
         return [float(int(MAX_SCORE * ((total - lowest) / span))) for total in totals]
 
     def score(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
-        """See `Points.score`."""
-        return self.raw(ByRow(self.parts(snapshot), snapshot, rows))
+        """See `Points.score`: the weights of all terms met in the domains of each row."""
+        by_row = ByRow(self.parts(snapshot), snapshot, rows)
+        total = np.zeros(len(by_row))
+        for i in range(len(self._parts)):
+            total += np.where(by_row.domain(i) < 0, 0.0, by_row.count(i))
+        return total
 
     def normalize(self, scores: Scores) -> Scores:
-        """See `Points.normalize`."""
-        return _by_range(scores, scores)
-
-    def raw(self, entities: Entities) -> Scores:
-        """Sum of the weights of all terms met in the domains of each."""
-        total = np.zeros(len(entities))
-        for i in range(len(self._parts)):
-            total += np.where(entities.domain(i) < 0, 0.0, entities.count(i))
-        return total
+        """See `Points.normalize`: the lowest becomes 0, the highest 100, truncated."""
+        lowest, highest = float(scores.min(initial=np.inf)), float(scores.max(initial=-np.inf))
+        if highest <= lowest:
+            return np.zeros(len(scores))
+        return np.trunc(MAX_SCORE * ((scores - lowest) / (highest - lowest)))
 
     def _tallies(self, snapshot: Snapshot) -> Iterator[_Tally]:
         for weight, found in self._wishes.preferred:
@@ -340,14 +329,6 @@ class Liking(Groups):
                 weight = self._hard_weight
             if demand is Demand.PREFERRED or (demand is Demand.NEAR and weight):
                 yield weight, term, about.topology_key
-
-
-def _by_range(scores: Scores, among: Scores) -> Scores:
-    """The lowest of some becomes 0 and their highest 100, truncated; all 0 if they are equal."""
-    lowest, highest = float(among.min(initial=np.inf)), float(among.max(initial=-np.inf))
-    if highest <= lowest:
-        return np.zeros(len(scores))
-    return np.trunc(MAX_SCORE * ((scores - lowest) / (highest - lowest)))
 
 
 class InterPodAffinity:

@@ -10,7 +10,7 @@ most_allocated.go, requested_to_capacity_ratio.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -43,14 +43,13 @@ from engine.pods.podinfo import (
     is_extended_resource,
     make_pod_info,
 )
-from engine.quantity import resource_amount, wrap_int64
+from engine.quantity import resource_amount
 
 NAME: Final = "NodeResourcesFit"
 TOO_MANY_PODS: Final = "Too many pods"
 _ROOM: Final = PreFilterResult(causes=Cause.POD | Cause.ALLOCATABLE)
 _BUILT_IN: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _BITS_OF_A_KEY: Final = 32
-_INT64_MAX: Final = (1 << 63) - 1
 
 
 class NodeResourcesFitArgs(PluginArgs, frozen=True):
@@ -100,12 +99,10 @@ class NodeResourcesFit:
             class_key=_key,
             pre_filter=_pre_filter,
             filter=self._filter,
-            filter_row=self._filter_row,
             rooms=self._rooms,
             joint=self._joint,
             pre_score=self._pre_score,
             score=self._score,
-            score_row=self._score_row,
         )
 
     def _needs(self, pod: PodInfo) -> list[tuple[str, int]]:
@@ -133,24 +130,6 @@ class NodeResourcesFit:
             passed &= nodes.allocatable(resource)[rows] - nodes.requested(resource)[rows] >= need
         return Verdicts(passed, lambda: _reasons(self._rooms(pod, snapshot), rows))
 
-    def _filter_row(self, state: State, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], bool]:
-        pods, *rooms = [
-            (one.limit.data, one.used.data, one.need) for one in self._rooms(pod, snapshot)
-        ]
-        limits, counts, _ = pods
-
-        def passes(row: int) -> bool:
-            if counts[row] >= limits[row]:
-                return False
-            for limit, used, need in rooms:
-                free = limit[row] - used[row]
-                # Beyond 64 bits the difference wraps, as Go's does.
-                if not need <= free <= _INT64_MAX and wrap_int64(free) < need:
-                    return False
-            return True
-
-        return passes
-
     def _joint(self, pod: PodInfo, scorers: Mapping[str, tuple[float, State]]) -> Together | None:
         more = [(name, amount) for name, amount in self._needs(pod) if name not in (CPU, MEMORY)]
         joint = Together(self._shares, pod, scorers, more)
@@ -172,9 +151,6 @@ class NodeResourcesFit:
         if not usages:
             return np.zeros(len(nodes.pod_count[rows]))
         return self._scorer.scores([(i, a[rows], used[rows], add) for i, a, used, add in usages])
-
-    def _score_row(self, state: State, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], float]:
-        return self._scorer.row(self._usages(pod, snapshot.nodes))
 
     def _room_there(
         self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot

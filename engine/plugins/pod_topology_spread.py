@@ -34,7 +34,7 @@ from engine.framework.interface import (
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot, Tally
 from engine.framework.status import Code, Status, unresolvable, unschedulable
 from engine.objects import Node, Pod, TopologySpreadConstraint
-from engine.plugins.groups import FEW_GROUPS, ByRow, Entities, Groups, Part, no_pods
+from engine.plugins.groups import ByRow, Groups, Part, no_pods
 from engine.plugins.hints import on, placed, queue_if
 from engine.plugins.spread_constraints import (
     HARD,
@@ -141,11 +141,6 @@ class Skews(Groups):
 
     def passes(self) -> Sequence[bool]:
         """See `GroupedFilter.passes`."""
-        if len(self) > FEW_GROUPS:
-            passed = self._verdicts(self).passed
-            assert passed is not None
-            found: list[bool] = passed.tolist()
-            return found
         passes = [True] * len(self)
         for top, domains, counts in zip(self._most(), *self.by_part(), strict=True):
             each = zip(passes, domains, counts, strict=True)
@@ -163,17 +158,14 @@ class Skews(Groups):
             found.append(constraint.max_skew + least - own)
         return found
 
-    def _verdicts(self, entities: Entities) -> Verdicts:
-        """By the first constraint that says no."""
+    def filter(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+        """See `Points.filter`; by the first constraint that says no."""
+        by_row = ByRow(self.parts(snapshot), snapshot, rows)
         against: list[tuple[Status, BoolColumn]] = []
         for i, most in enumerate(self._most()):
-            against.append((NO_LABEL, entities.domain(i) < 0))
-            against.append((SKEWED, entities.count(i) > most))
+            against.append((NO_LABEL, by_row.domain(i) < 0))
+            against.append((SKEWED, by_row.count(i) > most))
         return Verdicts.by_first(against)
-
-    def filter(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
-        """See `Points.filter`."""
-        return self._verdicts(ByRow(self.parts(snapshot), snapshot, rows))
 
     def _part(self, constraint: Constraint, snapshot: Snapshot, otherwise: dict[int, int]) -> Part:
         eligible = self._spread.eligible(constraint, self._keys)
@@ -210,10 +202,6 @@ class Evenness(Groups):
 
     def scores(self, feasible: Sequence[int]) -> Sequence[float]:
         """See `GroupedScore.scores`."""
-        if len(feasible) > FEW_GROUPS:
-            live = np.array(feasible, np.int64)
-            found: list[float] = self._normal(self.raw(self, live), live > 0).tolist()
-            return found
         every_domain, every_count = self.by_part()
         counted = feasible
         for domains in every_domain if self._spread.every_key else ():
@@ -241,41 +229,34 @@ class Evenness(Groups):
         return scores if every else [s if n else 0 for s, n in zip(scores, counted, strict=True)]
 
     def score(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
-        """See `Points.score`; the rows are the feasible ones."""
-        entities = ByRow(self.parts(snapshot), snapshot, rows)
-        return self.raw(entities, np.ones(len(entities), np.int64))
+        """See `Points.score`; the rows are the feasible ones.
 
-    def raw(self, entities: Entities, feasible: NDArray[np.int64]) -> Scores:
-        """How many pods of the kind are near, each label in its own measure: less is better.
-
-        `feasible` is how many feasible nodes each entity has.
+        How many pods of the kind are near, each label in its own measure: less is better.
         """
+        by_row = ByRow(self.parts(snapshot), snapshot, rows)
         constraints = self._spread.soft
-        domains = [entities.domain(i) for i in range(len(constraints))]
-        ignored = np.zeros(len(entities), np.bool_)
+        domains = [by_row.domain(i) for i in range(len(constraints))]
+        ignored = np.zeros(len(by_row), np.bool_)
         if self._spread.every_key:
             for domain in domains:
                 ignored |= domain < 0
         self._ignored = ignored
-        counted = (feasible > 0) & ~ignored
-        total = np.zeros(len(entities))
+        counted = ~ignored
+        total = np.zeros(len(by_row))
         for i, constraint in enumerate(constraints):
             if constraint.topology_key == HOSTNAME:
-                size = int(feasible[counted].sum())
+                size = int(np.count_nonzero(counted))
             else:
                 # A node without the label is in the domain of the empty value, but not scored.
                 size = len(set(np.maximum(domains[i][counted], 0).tolist()))
-            share = entities.count(i) * log(size + 2) + (constraint.max_skew - 1)
+            share = by_row.count(i) * log(size + 2) + (constraint.max_skew - 1)
             total += np.where(domains[i] >= 0, share, 0.0)
         total[ignored] = 0.0
         return np.floor(total + _HALF)
 
     def normalize(self, scores: Scores) -> Scores:
         """See `Points.normalize`: the fewest near becomes about 100, nodes without a label 0."""
-        return self._normal(scores, np.ones(len(scores), np.bool_))
-
-    def _normal(self, scores: Scores, among: BoolColumn) -> Scores:
-        kept = scores[among & ~self._ignored]
+        kept = scores[~self._ignored]
         highest = float(kept.max(initial=0.0))
         if highest == 0.0:
             return np.where(self._ignored, 0.0, float(MAX_SCORE))

@@ -244,6 +244,7 @@ class Together:
         used, used_too = nodes.nonzero_cpu.data, nodes.nonzero_memory.data
         (add, add_too), (counts, counts_too) = self._adds, self._counts
         most, most_too = map(max, self._adds, self._needs)
+        need, need_too = (need or _ANY_ROOM for need in self._needs)
         least, even = (int(w) if w == int(w) else w for w in (self._least, self._even))
         more = [
             (nodes.allocatable(name).data, nodes.requested(name).data, need)
@@ -256,12 +257,13 @@ class Together:
             # Of whole numbers together: none is negative, and none has a bit too many.
             exact = 0 <= a | b | x | y | u | v < EXACT
             if not (exact and x <= a - most and y <= b - most_too and a and b):
-                return None
+                return -1 if exact and (a - x < need or b - y < need_too) else None
             if pods[row] >= limits[row]:
                 return -1
-            for allocatable, requested, need in more:
-                if not need <= allocatable[row] - requested[row] < EXACT:
-                    return None
+            for allocatable, requested, amount in more:
+                free = allocatable[row] - requested[row]
+                if not amount <= free < EXACT:
+                    return -1 if -EXACT < free < amount else None
             u, v = a - u - counts, b - v - counts_too
             free = (
                 (u * MAX_SCORE // a if u > 0 else 0) + (v * MAX_SCORE // b if v > 0 else 0)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from engine.cycle import decide
 from engine.framework.classes import _LEAST_CLASSES, _MOST_NEW
 from engine.framework.interface import (
+    ALL_PASS,
     UNSHARED,
     Normalization,
     Points,
@@ -29,6 +30,7 @@ from engine.framework.runtime import Framework
 from engine.framework.sharing import Shared, Sharing
 from engine.framework.snapshot import Cause
 from engine.framework.status import Status, unschedulable
+from engine.plugins.registry import make_plugin
 from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.effort import examples
 
@@ -314,6 +316,30 @@ def test_a_single_row_is_asked_about_with_the_snapshot_of_its_cycle():
         decision = decide(pod, snapshot, framework)
         assert asked == [snapshot.generation] * 2
         cache.assume(pod, decision.node)
+
+
+@pytest.mark.parametrize("moved", [1, 20])
+def test_rows_that_a_pre_filter_left_out_stay_left_out(moved):
+    class First:
+        name = "first"
+
+        def points(self):
+            said = PreFilterResult(rows=np.array([0]), causes=Cause.POD)
+            return Points(
+                class_key=lambda pod, snapshot: 0,
+                pre_filter=lambda pod, snapshot: said,
+                filter=lambda state, pod, snapshot, rows: ALL_PASS,
+            )
+
+    sorter = Weighted(make_plugin("PrioritySort"))
+    cache, framework = Cache(), Framework(Profile("", (sorter, Weighted(First()))))
+    for i in range(30):
+        cache.add_node(make_node(f"n{i}"))
+    for step in range(2):
+        decision = decide(make_pod("p"), cache.snapshot(0.0), framework)
+        assert (decision.node, decision.feasible) == ("n0", 1)
+        for i in range(1, 1 + moved):
+            cache.add_pod(make_pod(f"x{step}-{i}"), f"n{i}")
 
 
 def test_a_known_class_with_one_changed_row_allocates_nothing_of_the_size_of_the_cluster():

@@ -15,7 +15,6 @@ from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.effort import examples
 
 ASKED = ("class_key", "pre_filter", "filter", "pre_score", "score", "normalize", "post_filter")
-BY_ROW = ("filter_row", "score_row")
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -50,14 +49,13 @@ class Chance:
     random: random.Random
     of_one: float = 0.0
 
-    def on(self, ask, *, by_row=False):
-        """The function, which raises by chance; `by_row`: what it makes does so, too."""
+    def on(self, ask):
+        """The function, which raises by chance."""
 
         def asked(*args):
             if self.random.random() < self.of_one:
                 raise ZeroDivisionError("by chance")
-            answer = ask(*args)
-            return self.on(answer) if by_row and answer is not None else answer
+            return ask(*args)
 
         return asked
 
@@ -74,9 +72,6 @@ class Faulty:
     def points(self):
         points = self.plugin.points()
         changed = {one: self.chance.on(ask) for one in ASKED if (ask := getattr(points, one))}
-        for one in BY_ROW:
-            if (ask := getattr(points, one)) is not None:
-                changed[one] = self.chance.on(ask, by_row=True)
         return replace(points, **changed)
 
 

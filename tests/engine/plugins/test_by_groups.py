@@ -19,7 +19,7 @@ from engine.framework.runtime import Framework, Unfit
 from engine.framework.status import Status
 from engine.objects import Namespace, from_builtins
 from engine.objects.workloads import Service
-from engine.plugins import groups, inter_pod_affinity, pod_topology_spread
+from engine.plugins import groups
 from engine.plugins.registry import make_plugin
 from engine.pods.podinfo import PodInfo, make_pod_info
 from tests.builders import Cache, default_plugins, make_node, make_pod, pod_object
@@ -27,6 +27,7 @@ from tests.effort import examples
 
 LEADERS = grouped.LEADERS
 FEW_DOMAINS, NODES_A_DOMAIN = groups.FEW_DOMAINS, groups.NODES_A_DOMAIN
+MANY_LOOKUPS = groups.MANY_LOOKUPS
 NODES = [f"n{i}" for i in range(6)]
 PODS = [f"p{i}" for i in range(8)]
 OTHERS = ["NodeAffinity", "TaintToleration", "NodeResourcesFit"]
@@ -91,23 +92,22 @@ class GroupsMachine(RuleBasedStateMachine):
         self.waiting = [make_pod("w", labels={"app": "x"})]
 
     @initialize(
-        few=st.sampled_from([0, groups.FEW_GROUPS]),
+        lookups=st.sampled_from([0, MANY_LOOKUPS]),
         sparse=st.booleans(),
         leaders=st.sampled_from([1, 2, LEADERS]),
         off=st.sets(st.sampled_from(OTHERS)),
     )
-    def groups_are_few_or_many(self, few, sparse, leaders, off):
-        """One by one or as columns, of domains or of counts; what others reject may be left out."""
+    def groups_are_few_or_many(self, lookups, sparse, leaders, off):
+        """Of domains or of counts; what others reject may be left out."""
+        groups.MANY_LOOKUPS = lookups
         groups.FEW_DOMAINS = 0 if sparse else FEW_DOMAINS
         groups.NODES_A_DOMAIN = 1_000 if sparse else NODES_A_DOMAIN
         grouped.LEADERS = leaders
-        for plugin in (pod_topology_spread, inter_pod_affinity):
-            plugin.FEW_GROUPS = few
         plugins = tuple(one for one in default_plugins() if one.plugin.name not in off)
         self.framework = Framework(Profile("p", plugins), on_fault=fail)
 
     def teardown(self):
-        self.groups_are_few_or_many(groups.FEW_GROUPS, False, LEADERS, ())
+        self.groups_are_few_or_many(MANY_LOOKUPS, False, LEADERS, ())
 
     @rule(
         name=st.sampled_from(NODES),
