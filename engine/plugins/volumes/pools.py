@@ -19,6 +19,7 @@ from engine.plugins.node_selector import Selector
 from engine.plugins.volumes.topology import Reach
 
 NONE: Final = -1
+_MORE_TRAITS: Final = 64
 _IN_A_STEP: Final = 100
 _FAR: Final = np.iinfo(np.intp).max
 
@@ -123,35 +124,56 @@ class Kind(Generic[T]):
 
 
 class Pool(Generic[T]):
-    """Objects of one class in order."""
+    """Objects of one class in order. One that is gone leaves its place empty."""
 
     def __init__(
         self, objects: Mapping[str, T], describe: Callable[[str, T], Described], words: Dictionary
     ) -> None:
+        self._describe = describe
         described = {key: describe(key, one) for key, one in objects.items()}
         keys = sorted(objects, key=lambda key: (described[key].order, key))
         self._each = each = [described[key] for key in keys]
-        self.keys = frozenset(keys)
+        self._numbers = {key: number for number, key in enumerate(keys)}
         self.items = [objects[key] for key in keys]
         self.amounts = np.array([one.amount for one in each], dtype=np.int64)
+        self._there = np.ones(len(keys), dtype=np.bool_)
         self._places = Places([one.reach for one in each], words)
         self._traits: dict[Hashable, int] = {}
-        for one in each:
-            self._traits.setdefault(one.traits, len(self._traits))
-        self._trait_of = np.array([self._traits[one.traits] for one in each], dtype=np.intp)
+        self._trait_of = np.array([self._trait(one.traits) for one in each], dtype=np.intp)
 
     def first(
         self, least: int, suits: Callable[[Any], bool], reach: Reach, avoid: Sequence[Chosen] = ()
     ) -> Chosen:
         """(n,) the number of the first item not below `least` in order, whose traits suit."""
         good = np.array([suits(traits) for traits in self._traits], dtype=np.bool_)
-        of = good[self._trait_of]
+        of = self._there & good[self._trait_of]
         of[: bisect_left(self._each, least, key=lambda one: one.order)] = False
         return self._places.first(of, reach, avoid)
 
+    def put(self, key: str, one: T | None) -> bool:
+        """An object changed, or is not of this class (None); False if it has no place here."""
+        number = self._numbers.get(key)
+        if one is None:
+            if number is not None:
+                self._there[number] = False
+            return True
+        if number is None or len(self._traits) > _MORE_TRAITS + 2 * len(self.items):
+            return False
+        said = self._describe(key, one)
+        if (said.order, said.reach) != self._each[number][:2]:
+            return False
+        self.items[number] = one
+        self.amounts[number] = said.amount
+        self._there[number] = True
+        self._trait_of[number] = self._trait(said.traits)
+        return True
+
+    def _trait(self, traits: Hashable) -> int:
+        return self._traits.setdefault(traits, len(self._traits))
+
 
 class Pools(Generic[T]):
-    """The pools of one kind, made when they are asked for, and anew when one of theirs changed."""
+    """The pools of one kind, made when they are asked for and brought up to date from then on."""
 
     def __init__(self, kind: Kind[T]) -> None:
         self._kind = kind
@@ -202,6 +224,6 @@ class Pools(Generic[T]):
             group = None if one is None else self._kind.group(one)
             if group is None:
                 self._described.pop(key, None)
-            self._pools = {
-                of: pool for of, pool in self._pools.items() if of != group and key not in pool.keys
-            }
+            for of, pool in list(self._pools.items()):
+                if not pool.put(key, one if of == group else None):
+                    del self._pools[of]
