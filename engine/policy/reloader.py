@@ -34,6 +34,7 @@ _OF_COST: Final = ("P320", "P321")
 _LOOK_SECONDS: Final = 0.25
 """How often it is looked whether what a bundle waits for is there."""
 _KEPT: Final = "what was kept"
+_TAKEN_BACK: Final = "PoliciesTakenBack"
 Work = Generator[None, None, None]
 
 
@@ -126,6 +127,7 @@ class Reloader:
         self._there = there
         self._size = Size()
         self._states: dict[str, _State] = {}
+        self._kept: Mapping[str, Kept] = {}
         self._awaits: set[str] = set()
         self._work: Work | None = None
         # What is to come into force, and what was told of what it waits for.
@@ -155,11 +157,16 @@ class Reloader:
     def restore(self, kept: Mapping[str, Kept]) -> None:
         """What was kept of sources, by title: for those whose own texts are no good."""
         self._awaits.discard(_KEPT)
-        for title, one in kept.items():
-            if title in self._states:
-                self._states[title].kept = one.files
-                self._states[title].barred = one.barred
+        self._kept = kept
+        for state in self._states.values():
+            self._recall(state)
         self._begin()
+
+    def _recall(self, state: _State) -> None:
+        """What was kept of a source that is there at the start, whichever is heard of first."""
+        one = self._kept.get(state.source.title)
+        if one is not None and self.bundle is None:
+            state.kept, state.barred = one.files, one.barred
 
     def offer(self, source: Source, files: Texts | None, noted: tuple[str, ...] = ()) -> None:
         """The source's files are these now. Takes note; the work is done by `step`.
@@ -167,7 +174,10 @@ class Reloader:
         None: the source is gone, or cannot be read. `noted` says then why; else it names what is
         there and is no policy by its name.
         """
-        state = self._states.setdefault(source.title, _State(source))
+        state = self._states.get(source.title)
+        if state is None:
+            state = self._states[source.title] = _State(source)
+            self._recall(state)
         state.spoken = True
         state.offered = dict(files) if files else None
         if not files:
@@ -322,18 +332,23 @@ class Reloader:
 
     def _one_by_one(self) -> Work:
         """Each source's newest texts beside what is chosen already, else what was kept of it."""
-        chosen = self._goods()
-        bundle: Bundle | None = None
-        refused: list[tuple[_State, Refusal]] = []
-        for title, state in self._states.items():
+        chosen, bundle = yield from self._at_first()
+        refused: dict[str, tuple[_State, Refusal]] = {}
+        waiting = list(self._states.items())
+        while waiting:
+            title, state = waiting.pop(0)
             for texts, name in ((state.newest, title), (state.kept, f"what was kept of {title}")):
                 if texts is None or (texts is state.kept and title in chosen):
                     continue
                 made = yield from self._made({**chosen, title: texts}, name)
                 if isinstance(made, Bundle):
                     chosen, bundle = {**chosen, title: texts}, made
+                    refused.pop(name, None)
+                    # It may have given up what others were refused for.
+                    again = (one for one in self._states.items() if one[0] in refused)
+                    waiting += [one for one in again if one not in waiting]
                     break
-                refused.append((state, made))
+                refused.setdefault(name, (state, made))
                 state.kept = None if texts is state.kept else state.kept
         lacking = [
             one for title, one in self._states.items() if one.expected and title not in chosen
@@ -347,8 +362,17 @@ class Reloader:
                 self._take(replace(bundle, waits=waits), chosen)
         else:
             self._no_more_refused(chosen)
-        for state, why in refused:
+        for state, why in refused.values():
             self._refuse(state, why)
+
+    def _at_first(self) -> Generator[None, None, tuple[Chosen, Bundle | None]]:
+        """What newest texts have to get along with: what is in force, or was before the start."""
+        kept = {title: one.kept for title, one in self._states.items() if one.kept}
+        if self.bundle is None and kept:
+            made = yield from self._made(kept, _KEPT)
+            if isinstance(made, Bundle):
+                return kept, made
+        return self._goods(), None
 
     def _no_more_refused(self, chosen: Chosen) -> None:
         """What is good by now, but waits for others."""
@@ -410,10 +434,11 @@ class Reloader:
             self._listener.refused(state.source, refusal)
 
     def _say_barred(self, state: _State) -> None:
-        """After a start: what was taken back before it is not tried again either."""
+        """What was taken back is not tried again, after a start or a text that was broken either."""
         offered = state.offered
         is_barred = offered is not None and digest(offered) == state.barred
-        if is_barred and offered != state.good and state.refusal is None:
+        told = state.refusal is not None and state.refusal.reason == _TAKEN_BACK
+        if is_barred and offered != state.good and not told:
             self._refuse(state, _taken_back(state.source, " before"))
 
     def _goods(self) -> Chosen:
@@ -450,4 +475,4 @@ def digest(files: Texts) -> str:
 
 def _taken_back(source: Source, why: str) -> Refusal:
     text = f"{source.title} was taken back{why}; it is not tried again before it changes"
-    return Refusal(text, text, reason="PoliciesTakenBack")
+    return Refusal(text, text, reason=_TAKEN_BACK)
