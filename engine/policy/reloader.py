@@ -434,7 +434,7 @@ class Reloader:
             self._listener.refused(state.source, refusal)
 
     def _say_barred(self, state: _State) -> None:
-        """What was taken back is not tried again, after a start or a text that was broken either."""
+        """What was taken back is not tried again after a start, or after a broken text, either."""
         offered = state.offered
         is_barred = offered is not None and digest(offered) == state.barred
         told = state.refusal is not None and state.refusal.reason == _TAKEN_BACK

@@ -20,7 +20,7 @@ from engine.policy.bundle import Bundle, Refusal, compile_at_once, compile_setti
 from engine.policy.chain import frameworks_of
 from engine.policy.guard import Guard, Load
 from engine.policy.plugin import Worlds
-from engine.policy.reloader import Kept, Listener, Reloader
+from engine.policy.reloader import Kept, Listener, Reloader, digest
 from engine.policy.sources import Source
 from engine.policysections import GuardSection
 from engine.telemetry import Telemetry
@@ -127,6 +127,18 @@ def test_what_conflicts_with_another_source_is_refused_and_tried_again_with_the_
     assert world.reloader.refusal_of(B) is None
 
 
+def test_a_policy_moves_to_another_source_while_a_third_is_broken():
+    world = World(B, A)
+    world.offer(A, SORTS)
+    world.offer(B, TEST)
+    third = Source("ConfigMap x/c", "x/c/")
+    assert world.offer(third, BROKEN) == [(third, "PoliciesRefused")]
+    assert world.offer(B, ALSO_SORTS) == [(B, "PoliciesRefused")]
+    (bundle,) = world.offer(A, {"a.policy": "filter: node.ready\n"})
+    assert sorted(bundle.files) == ["x/a/a.policy", "x/b/z.policy"]
+    assert world.reloader.refusal_of(B) is None
+
+
 def test_two_edits_at_once_of_which_one_is_broken():
     world = World(A, B)
     world.offer(A, TEST)
@@ -215,6 +227,35 @@ def test_what_was_kept_and_this_version_refuses_is_told_once():
     assert world.offer(A, BROKEN) == [(A, "PoliciesRefused")], "of its own texts, from now on"
     assert world.offer(A, BROKEN) == []
     assert len(world.offer(A, TEST)) == 1
+
+
+def test_a_conflict_that_was_refused_is_refused_after_a_restart_too():
+    world = World(A, B)
+    world.offer(A, TEST)
+    world.offer(B, SORTS)
+    assert world.offer(A, ALSO_SORTS) == [(A, "PoliciesRefused")]
+    again = World(A, B, kept={})
+    again.reloader.restore(world.reloader.kept())
+    again.offer(A, ALSO_SORTS)
+    bundle, refused = again.offer(B, SORTS)
+    assert sorted(bundle.files) == ["x/a/t.policy", "x/b/s.policy"]
+    assert refused == (A, "PoliciesRefused")
+
+
+@pytest.mark.parametrize("listed_first", [True, False])
+def test_what_was_kept_serves_a_selected_source_too(listed_first):
+    world = World(kept={})
+    if listed_first:
+        world.reloader.offer(B, BROKEN)
+    world.reloader.restore({B.title: Kept(TEST, digest(OTHER))})
+    told = world.offer(B, BROKEN)
+    assert world.files == ["x/b/t.policy"]
+    assert told[1:] == [(B, "PoliciesRefused")]
+    assert world.offer(B, OTHER) == [(B, "PoliciesTakenBack")]
+    world.reloader.leave(B)
+    world.worked()
+    assert world.offer(B, BROKEN) == [(B, "PoliciesRefused")]
+    assert world.files == [], "one that comes later is another one"
 
 
 def test_kept_texts_are_packed_and_unpacked():
