@@ -104,6 +104,7 @@ class InForce:
         self._events: EventSink | None = None
         self._keeper: Keeper | None = None
         self._leads: Callable[[], bool] = lambda: True
+        self._heeds = True
         self._untold: dict[str, Emit] = {}
         self._config_maps: dict[str, ConfigMapSource] = {}
         self._named: dict[str, Source] = {}
@@ -252,6 +253,7 @@ class InForce:
     ) -> None:
         """Where to write, and whether it is for us to write; before anything comes."""
         self._events, self._keeper, self._leads = events, keeper, leads
+        self._heeds = leads()
         if keeper is not None:
             self.reloader.await_kept()
         else:
@@ -259,12 +261,14 @@ class InForce:
 
     async def restore(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         """Asks for what was kept, until the server answers; for sources that are no good now."""
+        self._known(await self._loaded(sleep))
+
+    async def _loaded(self, sleep: Callable[[float], Awaitable[None]]) -> Mapping[str, Kept]:
         assert self._keeper is not None
-        kept: Mapping[str, Kept] = {}
         while True:
             try:
                 data = await self._keeper.load()
-                kept = {} if data is None else keeping.unpack(data)
+                return {} if data is None else keeping.unpack(data)
             except KubeError as failed:
                 if not isinstance(failed, StatusError) or failed.may_pass:
                     await sleep(_AGAIN_SECONDS)
@@ -272,8 +276,7 @@ class InForce:
                 log.warning("What was kept of policies cannot be read: %s", failed)
             except keeping.UnreadableError as wrong:
                 log.warning("What was kept of policies is of no use: %s", wrong)
-            break
-        self._known(kept)
+            return {}
 
     def _known(self, kept: Mapping[str, Kept]) -> None:
         """What was kept; those of namespaces come first, so that no pod misses their rules."""
@@ -287,11 +290,15 @@ class InForce:
     def _begin(self) -> None:
         self.reloader.restore(self._kept or {})
 
-    def lead(self) -> None:
-        """It is for us to tell from now on."""
+    async def lead(self, sleep: Callable[[float], Awaitable[None]]) -> None:
+        """It is for us to tell from now on, and to take back; what was taken back stays so."""
         for event in self._untold.values():
             self._emit(event)
         self._untold.clear()
+        if self._keeper is not None:
+            self.reloader.heed(await self._loaded(sleep))
+            self._ears.wake()
+        self._heeds = True
         self._write_down()
 
     @property
@@ -335,7 +342,8 @@ class InForce:
         bundle = self._put(own, self.reloader.sources)
         for diagnostic in bundle.warnings:
             log.warning("%s", in_a_line(diagnostic))
-        if self._guard is not None and before is not None:
+        # Where nothing is decided pods wait for that.
+        if self._guard is not None and before is not None and self._leads():
             self._guard.changed()
 
     def _tenants_changed(self) -> None:
@@ -464,7 +472,8 @@ class InForce:
 
     def _write_down(self) -> None:
         """Keeps what is in force, and says in a ConfigMap how all stand."""
-        if self._keeper is None or not self._leads():
+        # Not before it is known what the one that led until now took back.
+        if self._keeper is None or not (self._leads() and self._heeds):
             return
         bundle = self.bundle
         if bundle is not None:

@@ -8,6 +8,7 @@
      ├── offer(source, None) or no file in it: refused, its old texts stay
      ├── leave(source): its rules go
      ├── go_back(why): the bundle of before is in force, the new texts are not tried again
+     ├── heed(kept): what another process has taken back is so here
      └── the cluster outgrows the size that costs were bounded for ──▶ bounded anew: told, never
          refused: what is in force stays
 
@@ -34,6 +35,8 @@ _OF_COST: Final = ("P320", "P321")
 _LOOK_SECONDS: Final = 0.25
 """How often it is looked whether what a bundle waits for is there."""
 _KEPT: Final = "what was kept"
+_MOST_BEFORE: Final = 16
+"""Bundles that changes in quick succession may be taken back to."""
 _TAKEN_BACK: Final = "PoliciesTakenBack"
 Work = Generator[None, None, None]
 
@@ -119,7 +122,7 @@ class Reloader:
         """
         self.bundle: Bundle | None = None
         self._in_force: Chosen = {}
-        self._before: tuple[Bundle, Chosen] | None = None
+        self._before: list[tuple[Bundle, Chosen]] = []
         self._compiler = compiler
         self._settings = settings
         self._listener = listener
@@ -166,7 +169,7 @@ class Reloader:
         """What was kept of a source that is there at the start, whichever is heard of first."""
         one = self._kept.get(state.source.title)
         if one is not None and self.bundle is None:
-            state.kept, state.barred = one.files, one.barred
+            state.kept, state.barred = one.files or None, one.barred
 
     def offer(self, source: Source, files: Texts | None, noted: tuple[str, ...] = ()) -> None:
         """The source's files are these now. Takes note; the work is done by `step`.
@@ -195,25 +198,43 @@ class Reloader:
         if self._states.pop(source.title, None) is not None:
             self._begin()
 
-    def go_back(self, why: str) -> bool:
-        """Puts the bundle of before the last change in force again; False if there is none.
+    def go_back(self, why: str, changes: int = 1) -> bool:
+        """Puts the bundle of before the last changes in force again; False if there is none.
 
-        What came with that change is not tried again before it changes.
+        What came with them is not tried again before it changes.
         """
-        if self._before is None or self.bundle is None:
-            return False
         bad = self.bundle
-        bundle, goods = self._before
+        before = [one for one in self._before[-changes:] if self._may_return(one[1])]
+        if bad is None or not before or before[0][0].hash == bad.hash:
+            return False
+        bundle, goods = before[0]
         changed = [one for title, one in self._states.items() if one.good != goods.get(title)]
         for state in changed:
             state.barred = digest(state.good or {})
             state.good = goods.get(state.source.title)
         self._listener.accepted(bundle)
-        self.bundle, self._before, self._work, self._next = bundle, None, None, None
+        self.bundle, self._before, self._work, self._next = bundle, [], None, None
         self._in_force = goods
         for state in changed:
             self._refuse(state, _taken_back(state.source, f" (bundle {bad.hash}): {why}"))
         return True
+
+    def _may_return(self, goods: Chosen) -> bool:
+        """Not where a source has left, or where these were taken back themselves."""
+        states = [self._states.get(title) for title in goods]
+        texts = zip(states, goods.values(), strict=True)
+        return all(one is not None and digest(of) != one.barred for one, of in texts)
+
+    def heed(self, kept: Mapping[str, Kept]) -> None:
+        """What was taken back by the process that led until now does not rule here either."""
+        for title, one in kept.items():
+            state = self._states.get(title)
+            if state is None or not one.barred:
+                continue
+            state.barred = one.barred
+            if state.good is not None and digest(state.good) == one.barred:
+                state.good, state.kept = None, one.files or None
+        self._begin()
 
     # ---- what would come ---------------------------------------------------------------------
 
@@ -273,9 +294,9 @@ class Reloader:
     def kept(self) -> dict[str, Kept]:
         """What is to be kept beyond this process, by title."""
         return {
-            title: Kept(state.good, state.barred)
+            title: Kept(state.good or {}, state.barred)
             for title, state in self._states.items()
-            if state.good is not None
+            if state.good is not None or state.barred
         }
 
     # ---- the work ----------------------------------------------------------------------------
@@ -410,7 +431,8 @@ class Reloader:
                 self._listener.awaiting(bundle, missing)
             return
         self._next = None
-        self._before = None if self.bundle is None else (self.bundle, self._in_force)
+        if self.bundle is not None:
+            self._before = [*self._before, (self.bundle, self._in_force)][-_MOST_BEFORE:]
         self._mended(chosen)
         self._listener.accepted(bundle)
         self.bundle = bundle

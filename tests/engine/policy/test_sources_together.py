@@ -310,6 +310,65 @@ def test_what_was_taken_back_is_not_tried_again_after_a_restart():
     assert refused == (A, "PoliciesTakenBack")
 
 
+def test_several_changes_are_taken_back_at_a_stroke():
+    world = World(A, B)
+    world.offer(A, TEST)
+    (first,) = world.offer(B, {"b.policy": "score: 1\n"})
+    world.offer(A, OTHER)
+    world.offer(B, {"b.policy": "score: 2\n"})
+    assert world.reloader.go_back("pending pods rose", 2)
+    told = world.worked()
+    assert told == [first, (A, "PoliciesTakenBack"), (B, "PoliciesTakenBack")]
+    assert not world.reloader.go_back("pending pods rose"), "what was before went well once"
+
+
+def test_what_was_put_right_by_hand_is_not_taken_back():
+    world = World(A)
+    world.offer(A, TEST)
+    world.offer(A, OTHER)
+    world.offer(A, TEST)
+    assert not world.reloader.go_back("pending pods rose", 2)
+    assert world.reloader.refusal_of(A) is None
+
+
+def test_the_rules_of_a_source_that_has_left_do_not_come_back():
+    world = World(A)
+    world.offer(A, TEST)
+    world.offer(B, SORTS)
+    world.reloader.leave(B)
+    world.worked()
+    assert not world.reloader.go_back("pending pods rose")
+    assert world.files == ["x/a/t.policy"]
+
+
+def test_what_was_taken_back_of_a_source_without_any_other_texts_is_kept_too():
+    world = World(A)
+    world.offer(A, TEST)
+    world.offer(B, SORTS)
+    world.reloader.go_back("errors rose")
+    again = World(A, kept={})
+    again.reloader.restore(keeping.unpack(keeping.pack(world.reloader.kept())))
+    again.reloader.offer(A, TEST)
+    bundle, refused = again.offer(B, SORTS)
+    assert sorted(bundle.files) == ["x/a/t.policy"]
+    assert refused == (B, "PoliciesTakenBack")
+
+
+def test_what_the_leader_before_took_back_does_not_rule_under_the_next():
+    leader, follower = World(A, B), World(A, B)
+    for world in (leader, follower):
+        world.offer(A, TEST)
+        world.offer(B, SORTS)
+        world.offer(A, OTHER)
+    leader.reloader.go_back("pending pods rose")
+    follower.reloader.heed(leader.reloader.kept())
+    bundle, refused = follower.worked()
+    assert bundle.files["x/a/t.policy"] == TEST["t.policy"]
+    assert refused == (A, "PoliciesTakenBack")
+    assert not follower.reloader.go_back("pending pods rose"), "that would bring it back"
+    assert follower.reloader.kept() == leader.reloader.kept()
+
+
 class Watched:
     """A guard, and how the scheduler does."""
 
@@ -318,7 +377,10 @@ class Watched:
         self.load = Load(3, 1)
         self.back = []
         section = GuardSection(within="60s", **settings)
-        self.guard = Guard(section, self.clock, lambda: self.load, self.back.append)
+        self.guard = Guard(section, self.clock, lambda: self.load, self._go_back)
+
+    def _go_back(self, why, changes):
+        self.back.append(why if changes == 1 else (why, changes))
 
     def after(self, seconds, load):
         self.load = load
@@ -349,6 +411,29 @@ def test_a_guard_looks_at_errors_and_no_longer_than_it_is_told():
     watched.guard.changed()
     assert watched.after(1.0, Load(900, 910)) == [
         "errors rose from 900 to 910 in 1 s, and 10 is allowed"
+    ]
+
+
+def test_a_change_that_follows_another_does_not_hide_what_that_one_did():
+    watched = Watched(pending=50)
+    watched.guard.changed()
+    watched.after(30.0, Load(40, 1))
+    watched.guard.changed()
+    assert watched.after(20.0, Load(53, 1)) == [
+        ("pending pods rose from 3 to 53 in 50 s, and 50 is allowed", 2)
+    ]
+    assert watched.guard.due is None
+
+
+def test_a_change_that_went_well_is_not_taken_back_for_a_later_one():
+    watched = Watched(pending=50)
+    watched.guard.changed()
+    watched.after(30.0, Load(40, 1))
+    watched.guard.changed()
+    assert watched.after(30.0, Load(52, 1)) == []
+    assert watched.after(10.0, Load(89, 1)) == []
+    assert watched.after(10.0, Load(90, 1)) == [
+        "pending pods rose from 40 to 90 in 50 s, and 50 is allowed"
     ]
 
 
