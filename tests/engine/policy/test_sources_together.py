@@ -463,6 +463,14 @@ def test_policies_of_a_source_may_be_of_some_profiles_only():
     assert "t" not in names["two"]
 
 
+def test_a_config_map_by_its_name_is_not_of_the_profiles_of_a_selector_beside_it():
+    selected = {"selector": "a=b", "namespace": "x", "profiles": ["one"]}
+    document = BerthDocument(policies={"sources": [{"configMap": "x/a"}, selected]})
+    files = {"x/a/t.policy": "score: 1\n", "x/b/u.policy": "score: 1\n"}
+    bundle = compile_at_once(compiler(), files, compile_settings(document))
+    assert bundle.profiles == {"u": frozenset({"one"})}
+
+
 def test_the_order_of_the_queue_is_of_all_profiles():
     files = {"x/a/s.policy": SORTS["s.policy"]}
     made = compile_at_once(compiler(), files, compile_settings(settings_of_two()))
