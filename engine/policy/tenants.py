@@ -136,10 +136,10 @@ class Tenants:
 
     # ---- what is known -----------------------------------------------------------------------
 
-    @property
-    def reloaders(self) -> dict[str, Reloader]:
-        """By namespace."""
-        return {namespace: one.reloader for namespace, one in self._tenants.items()}
+    def reloader(self, namespace: str) -> Reloader | None:
+        """The one of a namespace, if that has policies."""
+        found = self._tenants.get(namespace)
+        return None if found is None else found.reloader
 
     @property
     def sources(self) -> list[Source]:

@@ -8,6 +8,7 @@ from datetime import UTC
 
 import pytest
 
+from engine import inforce
 from engine.clock import ManualClock
 from engine.config import BerthDocument, Settings
 from engine.framework.frameworks import Frameworks
@@ -203,6 +204,20 @@ def test_edits_at_a_stroke_change_what_is_in_force_once():
 def test_a_namespace_takes_no_name_and_no_parameter_of_others():
     world = started({"team-a": {"own.policy": LABEL}, "team-b": {"own.policy": LABEL}})
     assert [names for names, _ in world.first] == [["own", "team-a/own", "team-b/own"]]
+
+
+@pytest.mark.parametrize("edited", [{"a.policy": OWN}, {"a.policy": BROKEN}])
+def test_an_edit_looks_at_no_other_namespace_one_by_one(monkeypatch, edited):
+    looked = []
+    world = started({f"team-{n}": {"a.policy": LABEL} for n in range(50)})
+    of = world.in_force._standing
+    monkeypatch.setattr(world.in_force, "_standing", lambda *each: looked.append(0) or of(*each))
+    called, seen = inforce.file_of, []
+    monkeypatch.setattr(inforce, "file_of", lambda plan: seen.append(0) or called(plan))
+    world.edit("team-1", edited)
+    world.in_force.status(world.in_force.bundle)
+    assert len(looked) <= 2
+    assert len(seen) <= 3 * 51, "the plans are gone through once for each that is told or shown"
 
 
 def test_the_status_has_those_namespaces_whose_texts_are_refused():
