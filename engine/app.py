@@ -266,7 +266,7 @@ class App:
         self.scheduler.lead()
         self._report_again()
         if self._in_force is not None:
-            self._in_force.lead()
+            await self._in_force.lead(asyncio.sleep)
 
     async def _written_down(self, seconds: float) -> None:
         """What is in force is kept for the next process, unless that takes longer."""

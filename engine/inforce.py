@@ -49,6 +49,7 @@ log = logging.getLogger(__name__)
 _EVENT_NOTE: Final = 1000
 _AGAIN_SECONDS: Final = 1.0
 _TENANTS_SHOWN: Final = 100
+_IN_FORCE: Final = "InForce"
 Watched = tuple[Resource[ConfigMap], "ConfigMapSource | SelectedSources"]
 
 
@@ -104,6 +105,7 @@ class InForce:
         self._events: EventSink | None = None
         self._keeper: Keeper | None = None
         self._leads: Callable[[], bool] = lambda: True
+        self._heeds = True
         self._untold: dict[str, Emit] = {}
         self._config_maps: dict[str, ConfigMapSource] = {}
         self._named: dict[str, Source] = {}
@@ -229,7 +231,7 @@ class InForce:
         """Who compiles its texts; for a namespace without any so far one that knows nothing."""
         if not source.tenant or self._tenants is None:
             return self.reloader
-        known = self._tenants.reloaders.get(source.tenant)
+        known = self._tenants.reloader(source.tenant)
         return known or self._reloader(source.tenant, lambda _: None)
 
     def is_named(self, source: Source) -> bool:
@@ -252,6 +254,7 @@ class InForce:
     ) -> None:
         """Where to write, and whether it is for us to write; before anything comes."""
         self._events, self._keeper, self._leads = events, keeper, leads
+        self._heeds = leads()
         if keeper is not None:
             self.reloader.await_kept()
         else:
@@ -259,12 +262,14 @@ class InForce:
 
     async def restore(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         """Asks for what was kept, until the server answers; for sources that are no good now."""
+        self._known(await self._loaded(sleep))
+
+    async def _loaded(self, sleep: Callable[[float], Awaitable[None]]) -> Mapping[str, Kept]:
         assert self._keeper is not None
-        kept: Mapping[str, Kept] = {}
         while True:
             try:
                 data = await self._keeper.load()
-                kept = {} if data is None else keeping.unpack(data)
+                return {} if data is None else keeping.unpack(data)
             except KubeError as failed:
                 if not isinstance(failed, StatusError) or failed.may_pass:
                     await sleep(_AGAIN_SECONDS)
@@ -272,8 +277,7 @@ class InForce:
                 log.warning("What was kept of policies cannot be read: %s", failed)
             except keeping.UnreadableError as wrong:
                 log.warning("What was kept of policies is of no use: %s", wrong)
-            break
-        self._known(kept)
+            return {}
 
     def _known(self, kept: Mapping[str, Kept]) -> None:
         """What was kept; those of namespaces come first, so that no pod misses their rules."""
@@ -287,11 +291,15 @@ class InForce:
     def _begin(self) -> None:
         self.reloader.restore(self._kept or {})
 
-    def lead(self) -> None:
-        """It is for us to tell from now on."""
+    async def lead(self, sleep: Callable[[float], Awaitable[None]]) -> None:
+        """It is for us to tell from now on, and to take back; what was taken back stays so."""
         for event in self._untold.values():
             self._emit(event)
         self._untold.clear()
+        if self._keeper is not None:
+            self.reloader.heed(await self._loaded(sleep))
+            self._ears.wake()
+        self._heeds = True
         self._write_down()
 
     @property
@@ -335,7 +343,8 @@ class InForce:
         bundle = self._put(own, self.reloader.sources)
         for diagnostic in bundle.warnings:
             log.warning("%s", in_a_line(diagnostic))
-        if self._guard is not None and before is not None:
+        # Where nothing is decided pods wait for that.
+        if self._guard is not None and before is not None and self._leads():
             self._guard.changed()
 
     def _tenants_changed(self) -> None:
@@ -348,11 +357,7 @@ class InForce:
         tenants = self._tenants
         parts = {} if tenants is None else tenants.parts
         bundle = together(own, parts, self._settings.policies.tenants)
-        changed = [
-            one
-            for one in self.sources
-            if before is None or _files(before, one) != _files(bundle, one)
-        ]
+        changed = _changed(self.sources, before, bundle)
         self._ears.put(bundle, bundle.changed_since(before))
         self.bundle = bundle
         self._since = self._clock.time()
@@ -376,10 +381,9 @@ class InForce:
         stay = self._ears.without if kept is None else f"bundle {kept.hash} stays in force"
         note = f"bundle {bundle.hash} reads what has to be listed first; {stay} until there is: "
         log.info("%s%s", note, "; ".join(missing))
-        for source in self.sources:
-            own = source.tenant == tenant
-            if own and (kept is None or _files(kept, source) != _files(bundle, source)):
-                self._tell(source, "Normal", "PoliciesAwaiting", note + "; ".join(missing))
+        own = [one for one in self.sources if one.tenant == tenant]
+        for source in _changed(own, kept, bundle):
+            self._tell(source, "Normal", "PoliciesAwaiting", note + "; ".join(missing))
 
     def _mended(self, source: Source, bundle: Bundle) -> None:
         log.info('Policies are well again source="%s" bundle="%s"', source.title, bundle.hash)
@@ -432,7 +436,7 @@ class InForce:
     # ---- telling -----------------------------------------------------------------------------
 
     def _tell_in_force(self, source: Source, bundle: Bundle) -> None:
-        own = _called(bundle, source)
+        own = _called(bundle).get(source.folder, ())
         note = f"in force: {', '.join(own) or 'no policy'} (bundle {bundle.hash})"
         warnings = [
             one
@@ -464,7 +468,8 @@ class InForce:
 
     def _write_down(self) -> None:
         """Keeps what is in force, and says in a ConfigMap how all stand."""
-        if self._keeper is None or not self._leads():
+        # Not before it is known what the one that led until now took back.
+        if self._keeper is None or not (self._leads() and self._heeds):
             return
         bundle = self.bundle
         if bundle is not None:
@@ -477,9 +482,9 @@ class InForce:
 
     def status(self, bundle: Bundle | None) -> dict[str, Any]:
         """How all sources stand under a bundle, as `berth status` shows it."""
-        standing = [self._standing(source, bundle) for source in self.reloader.sources]
-        tenants = [self._standing(one, bundle) for one in self.sources if one.tenant]
-        refused = [one for one in tenants if one["state"] != "InForce"]
+        called = _called(bundle)
+        tenants = [one for one in self.sources if one.tenant]
+        refused = [one for one in tenants if self._stands(one) != _IN_FORCE]
         names = [] if bundle is None else [one.name for one in bundle.plans]
         own = names if bundle is None else [one for one in names if one not in bundle.tenants]
         return {
@@ -489,29 +494,50 @@ class InForce:
             "cluster": dict(zip(("nodes", "pods"), self._there(), strict=True)),
             "since": datetime.fromtimestamp(self._since, UTC).isoformat(timespec="seconds"),
             "lease": self._lease,
-            "sources": [*standing, *refused[:_TENANTS_SHOWN]],
+            "sources": [
+                self._standing(one, called.get(one.folder, []))
+                for one in (*self.reloader.sources, *refused[:_TENANTS_SHOWN])
+            ],
             "tenants": len(tenants),
             "tenantsRefused": len(refused),
         }
 
-    def _standing(self, source: Source, bundle: Bundle | None) -> dict[str, Any]:
+    def _stands(self, source: Source) -> str:
+        refusal = self._refusal_of(source)
+        if refusal is not None:
+            return refusal.reason
+        return "Waiting" if self.reloader_of(source).awaited_by(source) else _IN_FORCE
+
+    def _standing(self, source: Source, policies: list[str]) -> dict[str, Any]:
         refusal = self._refusal_of(source)
         awaited = self.reloader_of(source).awaited_by(source)
         why = f"waits for {', '.join(awaited)}" if awaited else ""
         why = why if refusal is None else refusal.text
         return {
             "source": source.title,
-            "state": refusal.reason if refusal else "Waiting" if awaited else "InForce",
-            "policies": [] if bundle is None else _called(bundle, source),
+            "state": self._stands(source),
+            "policies": policies,
             "why": why[:_EVENT_NOTE] if source.tenant else why,
         }
 
 
-def _called(bundle: Bundle, source: Source) -> list[str]:
-    """The names of a source's policies, with the mode of those that are not simply in force."""
-    own = [plan for plan in bundle.plans if file_of(plan).startswith(source.folder)]
-    return [one.name if one.mode == "enforce" else f"{one.name} ({one.mode})" for one in own]
+def _called(bundle: Bundle | None) -> Mapping[str, list[str]]:
+    """The names of policies by the folder of their source, with the mode of those that have one."""
+    found: dict[str, list[str]] = {}
+    for plan in () if bundle is None else bundle.plans:
+        name = plan.name if plan.mode == "enforce" else f"{plan.name} ({plan.mode})"
+        found.setdefault(_folder(file_of(plan)), []).append(name)
+    return found
 
 
-def _files(bundle: Bundle, source: Source) -> dict[str, str]:
-    return {n: text for n, text in bundle.files.items() if n.startswith(source.folder)}
+def _folder(file: str) -> str:
+    """What stands before the name of a file of a source, which has none within it."""
+    return file[: file.rfind("/") + 1]
+
+
+def _changed(sources: Iterable[Source], before: Bundle | None, bundle: Bundle) -> list[Source]:
+    """Those whose texts are others than before; there may be thousands."""
+    if before is None:
+        return list(sources)
+    folders = {_folder(name) for name, _ in before.files.items() ^ bundle.files.items()}
+    return [one for one in sources if one.folder in folders]

@@ -161,8 +161,9 @@ async def _rules(
     if bundle is None:
         raise click.ClickException("\n".join([*(why.text for _, why in refused), _IN_FORCE]))
     for source, why in refused:
-        kept = source.title in in_force.reloader_of(source).kept()
-        instead = "its last good texts are in force" if kept else "none of its rules is in force"
+        kept = in_force.reloader_of(source).kept().get(source.title)
+        good = kept is not None and bool(kept.files)
+        instead = "its last good texts are in force" if good else "none of its rules is in force"
         notes.append(f"{why.summary}; {instead}")
     return chain.frameworks_of(profiles, bundle, worlds=settings_worlds(settings)), bundle
 

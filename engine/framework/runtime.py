@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -38,6 +38,15 @@ __all__ = ["MEMO_BYTES", "Candidates", "Framework", "PluginError", "Unfit"]
 log = logging.getLogger(__name__)
 
 MEMO_BYTES: Final = 96 << 20
+
+
+def best_tier(masks: Iterable[BoolColumn]) -> BoolColumn | None:
+    """Which candidates come before all others; None: all are equal."""
+    best: BoolColumn | None = None
+    for mask in masks:
+        both = mask if best is None else best & mask
+        best = both if both.any() else best
+    return best
 
 
 class Framework:
@@ -269,15 +278,25 @@ class Framework:
         Raises:
             PluginError: a plugin raised, or a score is outside 0..100.
         """
-        if not _still_normal(known, candidates):
-            keys = self._fresh_keys(known, pod, snapshot, candidates)
-        else:
-            keys = known.keys.column[candidates]
-            if known.scorers:
-                keys += self._wide_steps(known, pod, snapshot, candidates)
-        tier = self._best_tier(pod, snapshot, candidates)
+        keys = self.untiered(known, pod, snapshot, candidates)
+        tier = best_tier([mask for _, mask in self.tiers(pod, snapshot, candidates)])
         if tier is not None:
             keys[~tier] = NOWHERE
+        return keys
+
+    def untiered(
+        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
+    ) -> IntColumn:
+        """(n,) sort keys of the candidates by their scores alone.
+
+        Raises:
+            PluginError: a plugin raised, or a score is outside 0..100.
+        """
+        if not _still_normal(known, candidates):
+            return self._fresh_keys(known, pod, snapshot, candidates)
+        keys = known.keys.column[candidates]
+        if known.scorers:
+            keys += self._wide_steps(known, pod, snapshot, candidates)
         return keys
 
     def _wide_steps(
@@ -299,16 +318,15 @@ class Framework:
             totals += normal * weight
         return self._filling.keys_of(known.keys, snapshot, totals, candidates)
 
-    def _best_tier(
+    def tiers(
         self, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
-    ) -> BoolColumn | None:
-        """Which candidates come before all others, whatever their scores; None: all are equal."""
-        best: BoolColumn | None = None
-        for name, ask in self._tiers:
-            for mask in self._guard(name, "Tier", ask, pod, snapshot, candidates):
-                both = mask if best is None else best & mask
-                best = both if both.any() else best
-        return best
+    ) -> list[tuple[str, BoolColumn]]:
+        """Which candidates plugins want before others, whatever their scores; by their names."""
+        return [
+            (name, mask)
+            for name, ask in self._tiers
+            for mask in self._guard(name, "Tier", ask, pod, snapshot, candidates)
+        ]
 
     # ---- without the memo --------------------------------------------------------------------
 

@@ -133,12 +133,13 @@ class CompileSettings:
     def _profiles(self, file: str) -> frozenset[str]:
         """The names of the only profiles that a file is for; empty: it is for all."""
         apart = self.policies.in_folders
-        own = [
-            source.profiles
+        own = {
+            source.folder: source.profiles
             for source in self.policies.all_sources
-            if source.profiles and file.startswith(source.folder if apart else "")
-        ]
-        return frozenset(own[-1] if own else ())
+            if file.startswith(source.folder if apart else "")
+        }
+        # A ConfigMap by its name lies in the folder of a selector for its namespace.
+        return frozenset(own[max(own, key=len)] if own else ())
 
 
 def compile_settings(

@@ -29,38 +29,39 @@ class Guard:
         section: GuardSection,
         clock: Clock,
         measure: Callable[[], Load],
-        go_back: Callable[[str], object],
+        go_back: Callable[[str, int], object],
     ) -> None:
+        """`go_back` takes why, and how many changes."""
         self._section = section
         self._clock = clock
         self._measure = measure
         self._go_back = go_back
-        self._before = Load(0, 0)
-        self._since = 0.0
+        self._changes: list[tuple[float, Load]] = []
         self.due: float | None = None
         """When it looks again: every second while a change is watched."""
 
     def changed(self) -> None:
         """Other rules are in force from now on."""
-        self._before = self._measure()
-        self._since = self._clock.monotonic()
-        self.due = self._since + _EVERY_SECONDS
+        now = self._clock.monotonic()
+        self._changes.append((now, self._measure()))
+        self.due = now + _EVERY_SECONDS
 
-    def step(self, deadline: float) -> bool:  # noqa: ARG002 - two numbers are one step
+    def step(self, deadline: float) -> bool:  # noqa: ARG002 - a few numbers are one step
         """Looks if it is time."""
         now = self._clock.monotonic()
         if self.due is None or now < self.due:
             return False
-        over = now - self._since >= seconds(self._section.within)
-        self.due = None if over else now + _EVERY_SECONDS
-        why = self._wrong(now - self._since)
-        if why:
-            self.due = None
-            self._go_back(why)
+        changes, load, within = self._changes, self._measure(), seconds(self._section.within)
+        wrong = [self._wrong(before, load, now - since) for since, before in changes]
+        # With the first change that is to blame go those after it: what was before it was good.
+        first = next((at for at, why in enumerate(wrong) if why), None)
+        self._changes = [one for one in changes if first is None and now - one[0] < within]
+        self.due = now + _EVERY_SECONDS if self._changes else None
+        if first is not None:
+            self._go_back(wrong[first], len(changes) - first)
         return False
 
-    def _wrong(self, after: float) -> str:
-        now, before = self._measure(), self._before
+    def _wrong(self, before: Load, now: Load, after: float) -> str:
         for what, was, is_now, most in (
             ("pending pods", before.pending, now.pending, self._section.pending),
             ("errors", before.errors, now.errors, self._section.errors),

@@ -8,6 +8,7 @@
      ├── offer(source, None) or no file in it: refused, its old texts stay
      ├── leave(source): its rules go
      ├── go_back(why): the bundle of before is in force, the new texts are not tried again
+     ├── heed(kept): what another process has taken back is so here
      └── the cluster outgrows the size that costs were bounded for ──▶ bounded anew: told, never
          refused: what is in force stays
 
@@ -34,6 +35,9 @@ _OF_COST: Final = ("P320", "P321")
 _LOOK_SECONDS: Final = 0.25
 """How often it is looked whether what a bundle waits for is there."""
 _KEPT: Final = "what was kept"
+_MOST_BEFORE: Final = 16
+"""Bundles that changes in quick succession may be taken back to."""
+_TAKEN_BACK: Final = "PoliciesTakenBack"
 Work = Generator[None, None, None]
 
 
@@ -118,7 +122,7 @@ class Reloader:
         """
         self.bundle: Bundle | None = None
         self._in_force: Chosen = {}
-        self._before: tuple[Bundle, Chosen] | None = None
+        self._before: list[tuple[Bundle, Chosen]] = []
         self._compiler = compiler
         self._settings = settings
         self._listener = listener
@@ -126,6 +130,7 @@ class Reloader:
         self._there = there
         self._size = Size()
         self._states: dict[str, _State] = {}
+        self._kept: Mapping[str, Kept] = {}
         self._awaits: set[str] = set()
         self._work: Work | None = None
         # What is to come into force, and what was told of what it waits for.
@@ -155,11 +160,16 @@ class Reloader:
     def restore(self, kept: Mapping[str, Kept]) -> None:
         """What was kept of sources, by title: for those whose own texts are no good."""
         self._awaits.discard(_KEPT)
-        for title, one in kept.items():
-            if title in self._states:
-                self._states[title].kept = one.files
-                self._states[title].barred = one.barred
+        self._kept = kept
+        for state in self._states.values():
+            self._recall(state)
         self._begin()
+
+    def _recall(self, state: _State) -> None:
+        """What was kept of a source that is there at the start, whichever is heard of first."""
+        one = self._kept.get(state.source.title)
+        if one is not None and self.bundle is None:
+            state.kept, state.barred = one.files or None, one.barred
 
     def offer(self, source: Source, files: Texts | None, noted: tuple[str, ...] = ()) -> None:
         """The source's files are these now. Takes note; the work is done by `step`.
@@ -167,7 +177,10 @@ class Reloader:
         None: the source is gone, or cannot be read. `noted` says then why; else it names what is
         there and is no policy by its name.
         """
-        state = self._states.setdefault(source.title, _State(source))
+        state = self._states.get(source.title)
+        if state is None:
+            state = self._states[source.title] = _State(source)
+            self._recall(state)
         state.spoken = True
         state.offered = dict(files) if files else None
         if not files:
@@ -185,25 +198,43 @@ class Reloader:
         if self._states.pop(source.title, None) is not None:
             self._begin()
 
-    def go_back(self, why: str) -> bool:
-        """Puts the bundle of before the last change in force again; False if there is none.
+    def go_back(self, why: str, changes: int = 1) -> bool:
+        """Puts the bundle of before the last changes in force again; False if there is none.
 
-        What came with that change is not tried again before it changes.
+        What came with them is not tried again before it changes.
         """
-        if self._before is None or self.bundle is None:
-            return False
         bad = self.bundle
-        bundle, goods = self._before
+        before = [one for one in self._before[-changes:] if self._may_return(one[1])]
+        if bad is None or not before or before[0][0].hash == bad.hash:
+            return False
+        bundle, goods = before[0]
         changed = [one for title, one in self._states.items() if one.good != goods.get(title)]
         for state in changed:
             state.barred = digest(state.good or {})
             state.good = goods.get(state.source.title)
         self._listener.accepted(bundle)
-        self.bundle, self._before, self._work, self._next = bundle, None, None, None
+        self.bundle, self._before, self._work, self._next = bundle, [], None, None
         self._in_force = goods
         for state in changed:
             self._refuse(state, _taken_back(state.source, f" (bundle {bad.hash}): {why}"))
         return True
+
+    def _may_return(self, goods: Chosen) -> bool:
+        """Not where a source has left, or where these were taken back themselves."""
+        states = [self._states.get(title) for title in goods]
+        texts = zip(states, goods.values(), strict=True)
+        return all(one is not None and digest(of) != one.barred for one, of in texts)
+
+    def heed(self, kept: Mapping[str, Kept]) -> None:
+        """What was taken back by the process that led until now does not rule here either."""
+        for title, one in kept.items():
+            state = self._states.get(title)
+            if state is None or not one.barred:
+                continue
+            state.barred = one.barred
+            if state.good is not None and digest(state.good) == one.barred:
+                state.good, state.kept = None, one.files or None
+        self._begin()
 
     # ---- what would come ---------------------------------------------------------------------
 
@@ -263,9 +294,9 @@ class Reloader:
     def kept(self) -> dict[str, Kept]:
         """What is to be kept beyond this process, by title."""
         return {
-            title: Kept(state.good, state.barred)
+            title: Kept(state.good or {}, state.barred)
             for title, state in self._states.items()
-            if state.good is not None
+            if state.good is not None or state.barred
         }
 
     # ---- the work ----------------------------------------------------------------------------
@@ -322,18 +353,23 @@ class Reloader:
 
     def _one_by_one(self) -> Work:
         """Each source's newest texts beside what is chosen already, else what was kept of it."""
-        chosen = self._goods()
-        bundle: Bundle | None = None
-        refused: list[tuple[_State, Refusal]] = []
-        for title, state in self._states.items():
+        chosen, bundle = yield from self._at_first()
+        refused: dict[str, tuple[_State, Refusal]] = {}
+        waiting = list(self._states.items())
+        while waiting:
+            title, state = waiting.pop(0)
             for texts, name in ((state.newest, title), (state.kept, f"what was kept of {title}")):
                 if texts is None or (texts is state.kept and title in chosen):
                     continue
                 made = yield from self._made({**chosen, title: texts}, name)
                 if isinstance(made, Bundle):
                     chosen, bundle = {**chosen, title: texts}, made
+                    refused.pop(name, None)
+                    # It may have given up what others were refused for.
+                    again = (one for one in self._states.items() if one[0] in refused)
+                    waiting += [one for one in again if one not in waiting]
                     break
-                refused.append((state, made))
+                refused.setdefault(name, (state, made))
                 state.kept = None if texts is state.kept else state.kept
         lacking = [
             one for title, one in self._states.items() if one.expected and title not in chosen
@@ -347,8 +383,17 @@ class Reloader:
                 self._take(replace(bundle, waits=waits), chosen)
         else:
             self._no_more_refused(chosen)
-        for state, why in refused:
+        for state, why in refused.values():
             self._refuse(state, why)
+
+    def _at_first(self) -> Generator[None, None, tuple[Chosen, Bundle | None]]:
+        """What newest texts have to get along with: what is in force, or was before the start."""
+        kept = {title: one.kept for title, one in self._states.items() if one.kept}
+        if self.bundle is None and kept:
+            made = yield from self._made(kept, _KEPT)
+            if isinstance(made, Bundle):
+                return kept, made
+        return self._goods(), None
 
     def _no_more_refused(self, chosen: Chosen) -> None:
         """What is good by now, but waits for others."""
@@ -386,7 +431,8 @@ class Reloader:
                 self._listener.awaiting(bundle, missing)
             return
         self._next = None
-        self._before = None if self.bundle is None else (self.bundle, self._in_force)
+        if self.bundle is not None:
+            self._before = [*self._before, (self.bundle, self._in_force)][-_MOST_BEFORE:]
         self._mended(chosen)
         self._listener.accepted(bundle)
         self.bundle = bundle
@@ -410,10 +456,11 @@ class Reloader:
             self._listener.refused(state.source, refusal)
 
     def _say_barred(self, state: _State) -> None:
-        """After a start: what was taken back before it is not tried again either."""
+        """What was taken back is not tried again after a start, or after a broken text, either."""
         offered = state.offered
         is_barred = offered is not None and digest(offered) == state.barred
-        if is_barred and offered != state.good and state.refusal is None:
+        told = state.refusal is not None and state.refusal.reason == _TAKEN_BACK
+        if is_barred and offered != state.good and not told:
             self._refuse(state, _taken_back(state.source, " before"))
 
     def _goods(self) -> Chosen:
@@ -450,4 +497,4 @@ def digest(files: Texts) -> str:
 
 def _taken_back(source: Source, why: str) -> Refusal:
     text = f"{source.title} was taken back{why}; it is not tried again before it changes"
-    return Refusal(text, text, reason="PoliciesTakenBack")
+    return Refusal(text, text, reason=_TAKEN_BACK)

@@ -33,8 +33,8 @@ from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind
 from engine.framework.frameworks import Frameworks
 from engine.framework.podclass import NOWHERE, steps_of
-from engine.framework.runtime import Framework
-from engine.framework.snapshot import IntColumn
+from engine.framework.runtime import Framework, best_tier
+from engine.framework.snapshot import BoolColumn, IntColumn
 from engine.framework.trials import nominated_node
 from engine.policy.acting import place_of
 from engine.policy.plugin import Asked, PolicyPlugin, Worlds, applying
@@ -206,14 +206,31 @@ class _Case:
             left = left[rule.verdict(own, world, left)]
         if not len(left):
             return np.empty(0, np.int64), left
-        keys = framework.keys(known, pod, snapshot, left)
+        keys = framework.untiered(known, pod, snapshot, left)
         score = plan.score(self.asked.scores, world, left)
         if score is not None:
             keys = keys + steps_of(np.asarray(score) * plan.weight)
-        best = plan.preferred(self.subject, world, left)
-        if best is not None and (best & (keys >= 0)).any():
+        best = best_tier(self._tiers(left))
+        if best is not None:
             keys[~best] = NOWHERE
         return keys, left
+
+    def _tiers(self, left: Candidates) -> Iterator[BoolColumn]:
+        """Those of all, in the order in which they are asked where this policy is in force."""
+        pod, snapshot, framework = self.asked.pod, self.asked.snapshot, self.framework
+        policies = [one.plugin for one in framework.profile.plugins]
+        later = {
+            one.name
+            for one in policies
+            if isinstance(one, PolicyPlugin) and _place(one.plan) > _place(self.plan)
+        }
+        told = framework.tiers(pod, snapshot, left)
+        yield from (mask for name, mask in told if name not in later)
+        for tier in self.plan.tiers:
+            parts = tier.prepare(self.subject, self.world)
+            if parts is not None:
+                yield tier.mask(parts, self.world, left)
+        yield from (mask for name, mask in told if name in later)
 
     def _preferring(self, winner: int, left: Candidates) -> Iterator[RuleBase]:
         """The rules that put the winner before the node that was chosen."""
@@ -384,6 +401,10 @@ class Shadow:
             tally.elsewhere += found.elsewhere
             tally.nowhere += not found.elsewhere
             tally.sample = found.sample
+
+
+def _place(plan: Plan) -> tuple[int, str]:
+    return plan.order, plan.name
 
 
 def _identity(plan: Plan) -> tuple[object, ...]:

@@ -123,7 +123,7 @@ class SelectedSources:
         Args:
             made: a source for the ConfigMap of a namespace and name; None: it is not to be read.
             leave: takes a source that is selected no more, but with `keeps_last` for the last one:
-                that one is gone, and its rules stay.
+                that one is gone, and its rules stay until another is selected.
             synced: told when those that there are at the start were told.
             keeps_last: see there.
         """
@@ -131,6 +131,7 @@ class SelectedSources:
         self._leave = leave
         self._synced = synced
         self._keeps_last = keeps_last
+        self._missed: tuple[str, str] | None = None
         self._sources: dict[tuple[str, str], ConfigMapSource] = {}
 
     def on_add(self, config_map: ConfigMap) -> None:
@@ -140,6 +141,9 @@ class SelectedSources:
         if source is not None:
             self._sources[key] = source
             source.on_add(config_map)
+            missed, self._missed = self._missed, None
+            if missed is not None and missed != key:
+                self._drop(missed)
 
     def on_update(self, old: ConfigMap, new: ConfigMap) -> None:
         """One changed."""
@@ -154,9 +158,13 @@ class SelectedSources:
         if source is None:
             return
         if self._keeps_last and len(self._sources) == 1:
+            self._missed = key
             source.on_delete(config_map)
-            return
-        del self._sources[key]
+        else:
+            self._drop(key)
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        source = self._sources.pop(key)
         _LOG.warning("%s is selected no more: its rules go", source.title)
         self._leave(source)
 

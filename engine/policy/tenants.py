@@ -136,10 +136,10 @@ class Tenants:
 
     # ---- what is known -----------------------------------------------------------------------
 
-    @property
-    def reloaders(self) -> dict[str, Reloader]:
-        """By namespace."""
-        return {namespace: one.reloader for namespace, one in self._tenants.items()}
+    def reloader(self, namespace: str) -> Reloader | None:
+        """The one of a namespace, if that has policies."""
+        found = self._tenants.get(namespace)
+        return None if found is None else found.reloader
 
     @property
     def sources(self) -> list[Source]:
@@ -175,6 +175,8 @@ class Tenants:
         compiling = any(one.reloader.due is None for one in self._working.values())
         if not self._is_ready and self._listed and self._kept is not None and not compiling:
             self._is_ready, self._news = True, False
+            # It is of those that were there at the start: one that comes later is a new one.
+            self._kept = {}
             self.ready()
         elif self._news and self._is_ready and self._clock.monotonic() >= self._next:
             self._news = False

@@ -15,7 +15,7 @@ from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
 from engine.policy import keeping
 from engine.policy.guard import Load
-from engine.policy.reloader import Kept
+from engine.policy.reloader import Kept, digest
 from engine.telemetry import Telemetry
 
 TITLE = "ConfigMap berth/policies"
@@ -102,3 +102,52 @@ def test_without_them_a_good_source_is_in_force_and_a_broken_one_is_not(answer, 
     names, _, in_force = started(Keeper(answer), BROKEN)
     assert names == []
     assert "no pod is scheduled: " in in_force.not_ready
+
+
+def test_a_new_leader_reads_what_was_taken_back_before_it_writes_and_only_a_leader_takes_back():
+    bad, leads, waiting = {"own.policy": "filter: node.label b\n"}, [], [0]
+    keeper, clock, put = Keeper(KEPT), ManualClock(), []
+    policies = {"configMap": "berth/policies", "guard": {"pending": 5}}
+    in_force = InForce(
+        Settings(berth=BerthDocument.model_validate({"policies": policies})),
+        Ears(lambda bundle, _: put.append(bundle), lambda *_: (), lambda: None),
+        make_profiles(Settings()),
+        clock=clock,
+        telemetry=Telemetry(),
+        there=lambda: (3, 10),
+        load=lambda: Load(waiting[0], 0),
+    )
+    in_force.connect(None, keeper, lambda: bool(leads))
+
+    def work():
+        for _ in range(2):
+            while sum(one.step(1e9) for one in in_force.background):
+                pass
+            clock.advance(1.0)
+
+    def config_map(files):
+        return ConfigMap(ObjectMeta(name="policies", namespace="berth", uid="u"), data=files)
+
+    [(_, source)] = in_force.watched
+    source.on_add(config_map(GOOD))
+    asyncio.run(in_force.restore(asyncio.sleep))
+    work()
+    source.on_update(config_map(GOOD), config_map(bad))
+    work()
+    waiting[0] = 9
+    work()
+    assert in_force.bundle.files == bad, "pods that wait for a leader say nothing about rules"
+    leads.append(True)
+    in_force._write_down()
+    assert keeper.kept == []
+    keeper.answers.append(keeping.pack({TITLE: Kept(GOOD, digest(bad))}))
+    asyncio.run(in_force.lead(asyncio.sleep))
+    work()
+    assert in_force.bundle.files == GOOD
+    assert keeper.kept[-1] == {TITLE: Kept(GOOD, digest(bad))}
+    source.on_update(config_map(bad), config_map({"own.policy": "filter: node.label c\n"}))
+    work()
+    waiting[0] = 20
+    work()
+    assert in_force.bundle.files == GOOD
+    assert len(put) == 5

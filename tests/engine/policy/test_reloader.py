@@ -474,6 +474,26 @@ def test_a_selection_is_a_source_for_each_config_map_and_the_last_one_is_missed(
     assert offers["2"][-1] == {"x.policy": "score: 1"}
 
 
+def test_the_last_one_of_a_selection_is_missed_until_another_comes():
+    left = []
+
+    def made(namespace, name):
+        return ConfigMapSource(namespace, name, Offers())
+
+    selected = SelectedSources(made, lambda source: left.append(source.title))
+    one, two = (config_map({"x.policy": "score: 1"}, name=n) for n in "12")
+    selected.on_add(one)
+    selected.on_delete(one)
+    selected.on_add(one)
+    selected.on_delete(one)
+    assert left == []
+    selected.on_add(two)
+    assert left == ["ConfigMap berth/1"]
+    selected.on_add(one)
+    selected.on_delete(one)
+    assert left == ["ConfigMap berth/1"] * 2
+
+
 # ---- a folder ------------------------------------------------------------------------------------
 
 

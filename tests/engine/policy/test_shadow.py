@@ -105,6 +105,19 @@ async def test_what_would_be_is_what_would_have_been_in_force():
 
 
 @in_a_loop
+@pytest.mark.parametrize(("order", "would"), [(200, 0), (400, 1)])
+async def test_whom_it_would_want_first_comes_before_and_after_whom_others_want(order, would):
+    ruling = f"order: {order}\nfirst: node.label zone=z1\n"
+    made = Tried("mode: shadow\norder: 300\nfirst: node.label zone=z3\n", ruling)
+    assert await made.places("a") == ["n1"]
+    tally = made.tally()
+    assert (tally.elsewhere, dict(tally.rules["moved"])) == (
+        would,
+        {"p1.policy:3": 1} if would else {},
+    )
+
+
+@in_a_loop
 async def test_a_pod_that_would_fit_nowhere_and_a_prefilter_are_told():
     made = Tried("mode: shadow\nprefilter: count(cluster.pods) < 0\nfilter: node.label none\n")
     await made.places("a")

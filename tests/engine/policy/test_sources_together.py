@@ -20,7 +20,7 @@ from engine.policy.bundle import Bundle, Refusal, compile_at_once, compile_setti
 from engine.policy.chain import frameworks_of
 from engine.policy.guard import Guard, Load
 from engine.policy.plugin import Worlds
-from engine.policy.reloader import Kept, Listener, Reloader
+from engine.policy.reloader import Kept, Listener, Reloader, digest
 from engine.policy.sources import Source
 from engine.policysections import GuardSection
 from engine.telemetry import Telemetry
@@ -127,6 +127,18 @@ def test_what_conflicts_with_another_source_is_refused_and_tried_again_with_the_
     assert world.reloader.refusal_of(B) is None
 
 
+def test_a_policy_moves_to_another_source_while_a_third_is_broken():
+    world = World(B, A)
+    world.offer(A, SORTS)
+    world.offer(B, TEST)
+    third = Source("ConfigMap x/c", "x/c/")
+    assert world.offer(third, BROKEN) == [(third, "PoliciesRefused")]
+    assert world.offer(B, ALSO_SORTS) == [(B, "PoliciesRefused")]
+    (bundle,) = world.offer(A, {"a.policy": "filter: node.ready\n"})
+    assert sorted(bundle.files) == ["x/a/a.policy", "x/b/z.policy"]
+    assert world.reloader.refusal_of(B) is None
+
+
 def test_two_edits_at_once_of_which_one_is_broken():
     world = World(A, B)
     world.offer(A, TEST)
@@ -217,6 +229,35 @@ def test_what_was_kept_and_this_version_refuses_is_told_once():
     assert len(world.offer(A, TEST)) == 1
 
 
+def test_a_conflict_that_was_refused_is_refused_after_a_restart_too():
+    world = World(A, B)
+    world.offer(A, TEST)
+    world.offer(B, SORTS)
+    assert world.offer(A, ALSO_SORTS) == [(A, "PoliciesRefused")]
+    again = World(A, B, kept={})
+    again.reloader.restore(world.reloader.kept())
+    again.offer(A, ALSO_SORTS)
+    bundle, refused = again.offer(B, SORTS)
+    assert sorted(bundle.files) == ["x/a/t.policy", "x/b/s.policy"]
+    assert refused == (A, "PoliciesRefused")
+
+
+@pytest.mark.parametrize("listed_first", [True, False])
+def test_what_was_kept_serves_a_selected_source_too(listed_first):
+    world = World(kept={})
+    if listed_first:
+        world.reloader.offer(B, BROKEN)
+    world.reloader.restore({B.title: Kept(TEST, digest(OTHER))})
+    told = world.offer(B, BROKEN)
+    assert world.files == ["x/b/t.policy"]
+    assert told[1:] == [(B, "PoliciesRefused")]
+    assert world.offer(B, OTHER) == [(B, "PoliciesTakenBack")]
+    world.reloader.leave(B)
+    world.worked()
+    assert world.offer(B, BROKEN) == [(B, "PoliciesRefused")]
+    assert world.files == [], "one that comes later is another one"
+
+
 def test_kept_texts_are_packed_and_unpacked():
     kept = {A.title: Kept({"t.policy": "# ä\n", "b.policy": b"score: 1\n"}, "d" * 64)}
     texts = Kept({"b.policy": "score: 1\n", "t.policy": "# ä\n"}, "d" * 64)
@@ -269,6 +310,65 @@ def test_what_was_taken_back_is_not_tried_again_after_a_restart():
     assert refused == (A, "PoliciesTakenBack")
 
 
+def test_several_changes_are_taken_back_at_a_stroke():
+    world = World(A, B)
+    world.offer(A, TEST)
+    (first,) = world.offer(B, {"b.policy": "score: 1\n"})
+    world.offer(A, OTHER)
+    world.offer(B, {"b.policy": "score: 2\n"})
+    assert world.reloader.go_back("pending pods rose", 2)
+    told = world.worked()
+    assert told == [first, (A, "PoliciesTakenBack"), (B, "PoliciesTakenBack")]
+    assert not world.reloader.go_back("pending pods rose"), "what was before went well once"
+
+
+def test_what_was_put_right_by_hand_is_not_taken_back():
+    world = World(A)
+    world.offer(A, TEST)
+    world.offer(A, OTHER)
+    world.offer(A, TEST)
+    assert not world.reloader.go_back("pending pods rose", 2)
+    assert world.reloader.refusal_of(A) is None
+
+
+def test_the_rules_of_a_source_that_has_left_do_not_come_back():
+    world = World(A)
+    world.offer(A, TEST)
+    world.offer(B, SORTS)
+    world.reloader.leave(B)
+    world.worked()
+    assert not world.reloader.go_back("pending pods rose")
+    assert world.files == ["x/a/t.policy"]
+
+
+def test_what_was_taken_back_of_a_source_without_any_other_texts_is_kept_too():
+    world = World(A)
+    world.offer(A, TEST)
+    world.offer(B, SORTS)
+    world.reloader.go_back("errors rose")
+    again = World(A, kept={})
+    again.reloader.restore(keeping.unpack(keeping.pack(world.reloader.kept())))
+    again.reloader.offer(A, TEST)
+    bundle, refused = again.offer(B, SORTS)
+    assert sorted(bundle.files) == ["x/a/t.policy"]
+    assert refused == (B, "PoliciesTakenBack")
+
+
+def test_what_the_leader_before_took_back_does_not_rule_under_the_next():
+    leader, follower = World(A, B), World(A, B)
+    for world in (leader, follower):
+        world.offer(A, TEST)
+        world.offer(B, SORTS)
+        world.offer(A, OTHER)
+    leader.reloader.go_back("pending pods rose")
+    follower.reloader.heed(leader.reloader.kept())
+    bundle, refused = follower.worked()
+    assert bundle.files["x/a/t.policy"] == TEST["t.policy"]
+    assert refused == (A, "PoliciesTakenBack")
+    assert not follower.reloader.go_back("pending pods rose"), "that would bring it back"
+    assert follower.reloader.kept() == leader.reloader.kept()
+
+
 class Watched:
     """A guard, and how the scheduler does."""
 
@@ -277,7 +377,10 @@ class Watched:
         self.load = Load(3, 1)
         self.back = []
         section = GuardSection(within="60s", **settings)
-        self.guard = Guard(section, self.clock, lambda: self.load, self.back.append)
+        self.guard = Guard(section, self.clock, lambda: self.load, self._go_back)
+
+    def _go_back(self, why, changes):
+        self.back.append(why if changes == 1 else (why, changes))
 
     def after(self, seconds, load):
         self.load = load
@@ -311,6 +414,29 @@ def test_a_guard_looks_at_errors_and_no_longer_than_it_is_told():
     ]
 
 
+def test_a_change_that_follows_another_does_not_hide_what_that_one_did():
+    watched = Watched(pending=50)
+    watched.guard.changed()
+    watched.after(30.0, Load(40, 1))
+    watched.guard.changed()
+    assert watched.after(20.0, Load(53, 1)) == [
+        ("pending pods rose from 3 to 53 in 50 s, and 50 is allowed", 2)
+    ]
+    assert watched.guard.due is None
+
+
+def test_a_change_that_went_well_is_not_taken_back_for_a_later_one():
+    watched = Watched(pending=50)
+    watched.guard.changed()
+    watched.after(30.0, Load(40, 1))
+    watched.guard.changed()
+    assert watched.after(30.0, Load(52, 1)) == []
+    assert watched.after(10.0, Load(89, 1)) == []
+    assert watched.after(10.0, Load(90, 1)) == [
+        "pending pods rose from 40 to 90 in 50 s, and 50 is allowed"
+    ]
+
+
 # ---- profiles ------------------------------------------------------------------------------------
 
 
@@ -335,6 +461,14 @@ def test_policies_of_a_source_may_be_of_some_profiles_only():
     assert names["one"] == ["b", "t"]
     assert names["two"][-1] == "b"
     assert "t" not in names["two"]
+
+
+def test_a_config_map_by_its_name_is_not_of_the_profiles_of_a_selector_beside_it():
+    selected = {"selector": "a=b", "namespace": "x", "profiles": ["one"]}
+    document = BerthDocument(policies={"sources": [{"configMap": "x/a"}, selected]})
+    files = {"x/a/t.policy": "score: 1\n", "x/b/u.policy": "score: 1\n"}
+    bundle = compile_at_once(compiler(), files, compile_settings(document))
+    assert bundle.profiles == {"u": frozenset({"one"})}
 
 
 def test_the_order_of_the_queue_is_of_all_profiles():

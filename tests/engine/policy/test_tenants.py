@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC
 
 import pytest
 
+from engine import inforce
 from engine.clock import ManualClock
 from engine.config import BerthDocument, Settings
 from engine.framework.frameworks import Frameworks
 from engine.inforce import Ears, InForce
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
+from engine.policy import keeping
 from engine.policy.bundle import Refusal, compile_at_once, compile_settings
 from engine.policy.chain import frameworks_of
 from engine.policy.guard import Load
 from engine.policy.plugin import Worlds
+from engine.policy.reloader import Kept
 from engine.telemetry import Telemetry
 from tests.engine.policy.builders import compiler
 
@@ -40,7 +44,7 @@ def config_map(namespace, files, name="berth-policies"):
 class World:
     """What is in force in a process, fed by hand."""
 
-    def __init__(self, **changed):
+    def __init__(self, keeper=None, **changed):
         self.clock = ManualClock()
         self.put, self.lacks, self.events = [], {}, []
         self.in_force = InForce(
@@ -52,7 +56,9 @@ class World:
             there=lambda: (3, 10),
             load=lambda: Load(0, 0),
         )
-        self.in_force.connect(self, None, lambda: True)
+        self.in_force.connect(self, keeper, lambda: True)
+        if keeper is not None:
+            asyncio.run(self.in_force.restore(asyncio.sleep))
         (_, self.own), (self.resource, self.tenants) = self.in_force.watched
         self.seen = {}
 
@@ -143,6 +149,31 @@ def test_the_rules_of_a_namespace_go_with_its_config_map_and_stay_when_it_is_emp
     assert world.in_force.sources == world.in_force.reloader.sources
 
 
+class Keeper:
+    """What was kept before the start."""
+
+    def __init__(self, kept):
+        self.data = keeping.pack(kept)
+
+    async def load(self):
+        return self.data
+
+    def keep(self, data):
+        self.data = data
+
+    def tell(self, status):
+        pass
+
+
+def test_a_namespace_made_anew_has_nothing_of_the_one_before():
+    keeper = Keeper({A: Kept({"a.policy": LABEL})})
+    world = started({"team-a": {"a.policy": BROKEN}}, keeper=keeper)
+    assert [names for names, _ in world.first] == [["own", "team-a/a"]], "as before the start"
+    assert [names for names, _ in world.edit("team-a", None)] == [["own"]]
+    world.seen.clear()
+    assert world.edit("team-a", {"a.policy": BROKEN}) == []
+
+
 def test_what_a_namespace_has_to_wait_for_nobody_else_waits_for():
     world = started()
     world.told()
@@ -173,6 +204,20 @@ def test_edits_at_a_stroke_change_what_is_in_force_once():
 def test_a_namespace_takes_no_name_and_no_parameter_of_others():
     world = started({"team-a": {"own.policy": LABEL}, "team-b": {"own.policy": LABEL}})
     assert [names for names, _ in world.first] == [["own", "team-a/own", "team-b/own"]]
+
+
+@pytest.mark.parametrize("edited", [{"a.policy": OWN}, {"a.policy": BROKEN}])
+def test_an_edit_looks_at_no_other_namespace_one_by_one(monkeypatch, edited):
+    looked = []
+    world = started({f"team-{n}": {"a.policy": LABEL} for n in range(50)})
+    of = world.in_force._standing
+    monkeypatch.setattr(world.in_force, "_standing", lambda *each: looked.append(0) or of(*each))
+    called, seen = inforce.file_of, []
+    monkeypatch.setattr(inforce, "file_of", lambda plan: seen.append(0) or called(plan))
+    world.edit("team-1", edited)
+    world.in_force.status(world.in_force.bundle)
+    assert len(looked) <= 2
+    assert len(seen) <= 3 * 51, "the plans are gone through once for each that is told or shown"
 
 
 def test_the_status_has_those_namespaces_whose_texts_are_refused():
