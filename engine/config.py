@@ -19,6 +19,7 @@ import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
+    ConfigDict,
     Field,
     ValidationError,
     field_serializer,
@@ -298,6 +299,8 @@ class Settings(_Document):
     `election`, `delay_cache` (until this replica leads) and `notes`, what is to be said of the
     file, are about a start and no journal's. Who embeds the scheduler elects nobody by default.
     """
+
+    model_config = ConfigDict(strict=False)
 
     profiles: Annotated[tuple[ProfileDocument, ...], Field(min_length=1)] = (
         ProfileDocument(scheduler_name=DEFAULT_NAME),
