@@ -19,6 +19,7 @@ import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
+    ConfigDict,
     Field,
     ValidationError,
     field_serializer,
@@ -299,6 +300,8 @@ class Settings(_Document):
     file, are about a start and no journal's. Who embeds the scheduler elects nobody by default.
     """
 
+    model_config = ConfigDict(strict=False)
+
     profiles: Annotated[tuple[ProfileDocument, ...], Field(min_length=1)] = (
         ProfileDocument(scheduler_name=DEFAULT_NAME),
     )
@@ -344,7 +347,7 @@ def load(path: str | None) -> Settings:
     for document in documents:
         kind = document.get("kind") if isinstance(document, dict) else None
         if kind == "KubeSchedulerConfiguration" and scheduler is None:
-            scheduler = parse(path, SchedulerDocument, _without_nulls(document))
+            scheduler = parse(path, SchedulerDocument, without_nulls(document))
         elif kind == "BerthConfiguration" and berth is None:
             berth = parse(path, BerthDocument, document)
         else:
@@ -356,11 +359,11 @@ def load(path: str | None) -> Settings:
     return settings_of(scheduler, berth or BerthDocument())
 
 
-def _without_nulls(given: Any) -> Any:  # noqa: ANN401 - whatever YAML may be
+def without_nulls(given: Any) -> Any:  # noqa: ANN401 - whatever YAML may be
     """The same where null is as if it was not there, which it is to kube-scheduler."""
     if isinstance(given, dict):
-        return {key: _without_nulls(each) for key, each in given.items() if each is not None}
-    return [_without_nulls(each) for each in given] if isinstance(given, list) else given
+        return {key: without_nulls(each) for key, each in given.items() if each is not None}
+    return [without_nulls(each) for each in given] if isinstance(given, list) else given
 
 
 def settings_of(scheduler: SchedulerDocument | None, berth: BerthDocument) -> Settings:

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
 
 _COOKBOOK: Final = (
     "docs/cookbook.md#{} does it with metrics of Prometheus; take it and set its limits"
 )
 Arguments = Mapping[str, Any]
+_HOUR: Final = 3600
+_REJECTED_ABOVE: Final = 10
+"""Percent of a group that may be missing: scheduler-plugins' default, and what the policy has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,7 @@ class Converted:
 
     Attributes:
         use: the policy's line, without its weight; empty if there is none.
+        rules: statements of a policy of its own, where no policy that comes along does the same.
         lost: what it does not say, each a sentence.
         prometheus: the address that the plugin asked.
     """
@@ -29,10 +35,21 @@ class Converted:
     use: str
     lost: tuple[str, ...] = ()
     prometheus: str = ""
+    rules: str = ""
+
+    def text(self, weight: int) -> str:
+        """The policy; empty if there is none."""
+        if self.rules:
+            return f"{self.rules}weight: {weight}\n" if weight > 1 else self.rules
+        return f"use {self.use}{f' weight {weight}' if weight > 1 else ''}\n" if self.use else ""
 
 
 def convert(name: str, args: Arguments) -> Converted | None:
-    """The policy for a plugin; None: nobody here knows the plugin."""
+    """The policy for a plugin; None: nobody here knows the plugin.
+
+    Raises:
+        msgspec.ValidationError: the plugin would refuse these arguments.
+    """
     if name in _PLUGINS:
         return _PLUGINS[name](args)
     if {"node_label", "nodeLabel"} & set(args):
@@ -77,22 +94,63 @@ def _network_traffic(args: Arguments) -> Converted:
     return Converted(f'network-traffic (device = "{device}", range = {minutes})', lost, address)
 
 
+class _Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The arguments of a plugin of scheduler-plugins, and what they say of themselves."""
+
+    api_version: str = ""
+    kind: str = ""
+
+
+class _Resource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    weight: Annotated[int, msgspec.Meta(gt=0)] = 1
+
+
+class _AllocatableArgs(_Args, frozen=True):
+    mode: Literal["", "Least", "Most"] = ""
+    resources: tuple[_Resource, ...] = ()
+
+
 def _allocatable(args: Arguments) -> Converted:
-    given = {"mode": str(args.get("mode", "Least")).lower()}
-    lost = []
-    for one in args.get("resources") or ():
-        name, weight = one.get("name"), one.get("weight", 1)
-        if name in ("cpu", "memory"):
-            given[f"{name}_weight"] = str(weight)
-        else:
-            lost.append(f"the resource {name}: the policy looks at cpu and memory")
-    words = ", ".join(f"{key} = {value}" for key, value in given.items())
-    return Converted(f"node-resources-allocatable ({words})", tuple(lost))
+    given = msgspec.convert(args, _AllocatableArgs)
+    mode = given.mode.lower() or "least"
+    weights = {one.name: one.weight for one in given.resources}
+    if weights.keys() <= {"cpu", "memory"} and len(weights) != 1:
+        words = "".join(f", {name}_weight = {weight}" for name, weight in weights.items())
+        return Converted(f"node-resources-allocatable (mode = {mode}{words})")
+    units = {"cpu": 1000}
+    parts = [
+        f'number(node.resource["{name}"].allocatable ?? 0)*{weight * units.get(name, 1)}'
+        for name, weight in weights.items()
+    ]
+    size = f"let size = ({' + '.join(parts)}) / {sum(weights.values())}\n"
+    score = f"score: {'-' if mode == 'least' else ''}size normalize minmax\n"
+    return Converted("", rules=size + score)
+
+
+class _CoschedulingArgs(_Args, frozen=True):
+    permit_waiting_time_seconds: Annotated[int, msgspec.Meta(ge=0)] = 0
+    pod_group_backoff_seconds: Annotated[int, msgspec.Meta(ge=0)] = 0
+    pod_group_reject_percentage: Annotated[int, msgspec.Meta(ge=0, le=100)] = _REJECTED_ABOVE
 
 
 def _coscheduling(args: Arguments) -> Converted:
-    wait, rest = args.get("permitWaitingTimeSeconds", 60), args.get("podGroupBackoffSeconds", 0)
-    return Converted(f"coscheduling (permit_wait = {wait}s, backoff = {rest}s)")
+    given = msgspec.convert(args, _CoschedulingArgs)
+    # Source: scheduler-plugins pkg/util/podgroup.go: a wait of 0 is the default one.
+    wait, rest = given.permit_waiting_time_seconds or 60, given.pod_group_backoff_seconds
+    lost = [
+        f"{seconds} seconds are more than the hour that the policy allows, and became one"
+        for seconds in (wait, rest)
+        if seconds > _HOUR
+    ]
+    percent = given.pod_group_reject_percentage
+    if percent != _REJECTED_ABOVE:
+        lost.append(
+            f"podGroupRejectPercentage: {percent}: the policy has {_REJECTED_ABOVE}; with the lines"
+            f" of docs/recipes/coscheduling.md as your own write `reject above {percent}% missing`"
+        )
+    given_to = f"permit_wait = {min(wait, _HOUR)}s, backoff = {min(rest, _HOUR)}s"
+    return Converted(f"coscheduling ({given_to})", tuple(lost))
 
 
 def _as(name: str) -> Callable[[Arguments], Converted]:

@@ -341,8 +341,8 @@ def configuration(settings: Settings) -> dict[str, Any]:
         "kind": "KubeSchedulerConfiguration",
         "leaderElection": settings.election.model_dump(by_alias=True),
         "delayCacheUntilActive": settings.delay_cache,
-        "podInitialBackoffSeconds": settings.initial_backoff_seconds,
-        "podMaxBackoffSeconds": settings.max_backoff_seconds,
+        "podInitialBackoffSeconds": round(settings.initial_backoff_seconds),
+        "podMaxBackoffSeconds": round(settings.max_backoff_seconds),
         "profiles": [one.model_dump(by_alias=True) for one in settings.profiles],
         "extenders": [one.model_dump(by_alias=True) for one in settings.extenders],
     }

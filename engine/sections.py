@@ -62,9 +62,10 @@ def is_address(url: str) -> bool:
 
 
 CLOSED: Final = ConfigDict(
-    extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True
+    extra="forbid", frozen=True, strict=True, alias_generator=to_camel, populate_by_name=True
 )
-"""How all documents and sections are read: nothing unknown, in the camel case of the files."""
+"""How all documents and sections are read: nothing unknown, in the camel case of the files, and no
+text as a number, as kube-scheduler has it."""
 
 
 class _Section(BaseModel):

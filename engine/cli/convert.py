@@ -10,11 +10,19 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import msgspec
 import yaml
 
 from engine.cli import options
 from engine.cli.refusals import reported, written
-from engine.config import BerthDocument, ConfigError, SchedulerDocument, parse, settings_of
+from engine.config import (
+    BerthDocument,
+    ConfigError,
+    SchedulerDocument,
+    parse,
+    settings_of,
+    without_nulls,
+)
 from engine.conversions import Converted, convert
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
@@ -71,7 +79,7 @@ def converted(source: Path) -> _Found:
         documents = [one for one in yaml.safe_load_all(source.read_text("utf-8")) if one]
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as failed:
         raise click.ClickException(f"{source}: cannot be read: {failed}") from failed
-    of = [one for one in documents if isinstance(one, dict)]
+    of = [without_nulls(one) for one in documents if isinstance(one, dict)]
     known = [f"{_GROUP}/{version}" for version in _VERSIONS]
     if len(of) != 1 or of[0].get("apiVersion") not in known:
         there = " and ".join(f"{one.get('kind')} of {one.get('apiVersion')}" for one in of)
@@ -80,12 +88,14 @@ def converted(source: Path) -> _Found:
             f" {there or 'none'}"
         )
     found = _Found({**of[0], "apiVersion": known[0], "kind": "KubeSchedulerConfiguration"})
-    for profile in found.scheduler.get("profiles") or ():
-        _profile(profile, found)
+    with reported(ConfigError):
+        parse(str(source), SchedulerDocument, found.scheduler)
+    for number, profile in enumerate(found.scheduler.get("profiles") or ()):
+        _profile(profile, f"{source}: profiles.{number}", found)
     return found
 
 
-def _profile(profile: dict[str, Any], found: _Found) -> None:
+def _profile(profile: dict[str, Any], place: str, found: _Found) -> None:
     """Takes plugins that Berth does not have out of a profile and puts policies in their place."""
     name = profile.get("schedulerName", "default-scheduler")
     points: dict[str, dict[str, Any]] = profile.get("plugins") or {}
@@ -99,7 +109,11 @@ def _profile(profile: dict[str, Any], found: _Found) -> None:
     for plugin in dict.fromkeys([*weights, *args]):
         if not is_in_tree(plugin):
             of = "" if plugin in sorts else name
-            _plugin(plugin, args.get(plugin, {}), weights.get(plugin, 0), of, found)
+            try:
+                _plugin(plugin, args.get(plugin, {}), weights.get(plugin, 0), of, found)
+            except msgspec.ValidationError as wrong:
+                where = f"{place}.pluginConfig: {plugin}"
+                raise click.ClickException(f"{where}: {wrong}") from wrong
     left = {
         "plugins": {point: kept for point, of in points.items() if (kept := _kept(point, of))},
         "pluginConfig": [one for one in configs if is_in_tree(one["name"])],
@@ -125,12 +139,11 @@ def _plugin(plugin: str, args: dict[str, Any], weight: int, profile: str, found:
     made = convert(plugin, args) or Converted("", ("no policy is known for it",))
     found.lost += [f"{plugin}: {one}" for one in made.lost]
     found.prometheus = made.prometheus or found.prometheus
-    if made.use:
-        line = f"use {made.use}{f' weight {weight}' if weight > 1 else ''}\n"
+    if text := made.text(weight):
         # Not the name of the policy that is used: a file is a policy, too.
         file = f"plugin-{plugin.lower()}.policy"
         lost = "".join(f"# {one}\n" for one in made.lost)
-        found.policies.setdefault(profile, {})[file] = f"# For the plugin {plugin}.\n{lost}{line}"
+        found.policies.setdefault(profile, {})[file] = f"# For the plugin {plugin}.\n{lost}{text}"
 
 
 # ---- what comes out -----------------------------------------------------------------------------

@@ -6,6 +6,7 @@ They are those of deploy/kustomize/base, which are made from the chart: no third
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Sequence
 from importlib.resources import files
@@ -86,14 +87,15 @@ def manifests(*, image: str | None, namespace: str, more: Sequence[str] = ()) ->
     """The manifests as one YAML stream, with those of components."""
     folder = _folder()
     texts = [folder.joinpath(name).read_text("utf-8") for name in (*_FILES, *more)]
-    text = "---\n".join(texts)
-    if image:
-        lines = text.splitlines(keepends=True)
-        text = "".join(
-            f"{line.partition(_IMAGE)[0]}image: {image}\n" if _IMAGE in line else line
-            for line in lines
-        )
-    return text.replace(_NAMESPACE, namespace)
+    # The namespace first: an image may have that word in its name.
+    text = "---\n".join(texts).replace(_NAMESPACE, namespace)
+    if not image:
+        return text
+    said = f"image: {json.dumps(image)}\n"
+    return "".join(
+        f"{line.partition(_IMAGE)[0]}{said}" if _IMAGE in line else line
+        for line in text.splitlines(keepends=True)
+    )
 
 
 def _folder() -> Traversable:

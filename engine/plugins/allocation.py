@@ -49,9 +49,9 @@ class RatioParameters(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
 
 
 class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """`scoringStrategy`."""
+    """`scoringStrategy`; without a type it is refused, as kube-scheduler refuses it."""
 
-    type: str = "LeastAllocated"
+    type: str = ""
     resources: tuple[ResourceSpec, ...] = ()
     requested_to_capacity_ratio: RatioParameters | None = None
 
@@ -125,7 +125,10 @@ class Scorer:
                     raise ValueError("requestedToCapacityRatio: needed by the strategy so named")
                 self._of_column = partial(_on_line_of, broken_line(ratio.shape))
             case _:
-                raise ValueError(f"scoring strategy {strategy.type!r} is not supported")
+                raise ValueError(
+                    f"scoringStrategy.type: {strategy.type!r} is not LeastAllocated, MostAllocated"
+                    " or RequestedToCapacityRatio"
+                )
 
     def scores(self, usages: Sequence[Usage]) -> Scores:
         """One score a row; `usages` names at least one resource.

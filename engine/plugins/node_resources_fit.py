@@ -43,6 +43,7 @@ from engine.pods.podinfo import (
     is_extended_resource,
     make_pod_info,
 )
+from engine.pods.selectors import is_label_key
 from engine.quantity import resource_amount
 
 NAME: Final = "NodeResourcesFit"
@@ -67,16 +68,22 @@ class NodeResourcesFit:
         """Reads the profile's arguments.
 
         Raises:
-            ValueError: the scoring strategy is not valid, or what is called a group is none.
+            ValueError: the scoring strategy is not valid, or a name is none of a resource or group.
         """
         args = args or NodeResourcesFitArgs()
         for group in args.ignored_resource_groups:
             if "/" in group:
                 raise ValueError(f"ignoredResourceGroups: {group!r}: a group has no slash")
+        for field, names in (
+            ("ignoredResources", args.ignored_resources),
+            ("ignoredResourceGroups", args.ignored_resource_groups),
+        ):
+            if wrong := [name for name in names if not is_label_key(name)]:
+                raise ValueError(f"{field}: {wrong[0]!r} is no name of a resource, or of a group")
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._ignores_some = bool(self._ignored or self._ignored_groups)
-        strategy = args.scoring_strategy or ScoringStrategy()
+        strategy = args.scoring_strategy or ScoringStrategy("LeastAllocated")
         self._scorer = Scorer(strategy)
         self._shares = Shares()
         self._said = PreScoreResult(

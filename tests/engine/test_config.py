@@ -311,6 +311,8 @@ def test_one_line_says_where_and_what(line, said, refused):
             "parallelisms: this field is unknown, or not in this version yet; did"
             " you mean parallelism?",
         ),
+        ("parallelism: '3'", "parallelism: must be a valid integer"),
+        ("leaderElection: {leaderElect: 'no'}", "leaderElection.leaderElect: must be a valid bool"),
         ("percentageOfNodesToScore: 101", "percentageOfNodesToScore: must be less than or equal"),
         ("profiles: [{schedulerName: ''}]", "profiles.0.schedulerName: must not be empty"),
         (

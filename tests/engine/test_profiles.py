@@ -212,6 +212,20 @@ def test_a_node_that_comes_into_sight_wakes():
             "plugin 'NodeResourcesFit': ignoredResourceGroups: 'a/b': a group has no slash",
         ),
         (
+            {
+                "pluginConfig": [
+                    {"name": "NodeResourcesFit", "args": {"ignoredResources": ["a.b/c d"]}}
+                ]
+            },
+            "plugin 'NodeResourcesFit': ignoredResources: 'a.b/c d' is no name of a resource,"
+            " or of a group",
+        ),
+        (
+            {"pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": {}}}]},
+            "plugin 'NodeResourcesFit': scoringStrategy.type: '' is not LeastAllocated,"
+            " MostAllocated or RequestedToCapacityRatio",
+        ),
+        (
             {"plugins": {"multiPoint": {"enabled": [{"name": "Coscheduling"}]}}},
             "no plugin is named 'Coscheduling'; "
             "`berth convert` writes policies in its place, and says what they leave out",

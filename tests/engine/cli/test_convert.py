@@ -127,7 +127,7 @@ def test_what_is_of_one_profile_stays_of_it_and_the_order_is_of_all(world):
     sort = {"queueSort": {"enabled": [{"name": "QOSSort"}], "disabled": [{"name": "*"}]}}
     allocatable = {
         "mode": "Most",
-        "resources": [{"name": "cpu", "weight": 10}, {"name": "x/gpu", "weight": 1}],
+        "resources": [{"name": "cpu", "weight": 10}, {"name": "memory", "weight": 1}],
     }
     score = {"score": {"enabled": [{"name": "NodeResourcesAllocatable"}]}}
     world.write(
@@ -137,7 +137,52 @@ def test_what_is_of_one_profile_stays_of_it_and_the_order_is_of_all(world):
     assert bundle.profiles["node-resources-allocatable"] == {"one"}
     assert "qos-sort" not in bundle.profiles
     assert len(make_profiles(settings)) == 2
-    assert [line.partition(":")[0] for line in world.told()] == ["NodeResourcesAllocatable"]
+    assert world.told() == []
+
+
+@pytest.mark.parametrize(
+    ("resources", "mode", "rule"),
+    [
+        ({"memory": 2}, "Most", '(number(node.resource["memory"].allocatable ?? 0)*2) / 2'),
+        ({"x/gpu": 1}, "Least", '(number(node.resource["x/gpu"].allocatable ?? 0)*1) / 1'),
+        (
+            {"cpu": 3, "x/gpu": 1},
+            None,
+            '(number(node.resource["cpu"].allocatable ?? 0)*3000'
+            ' + number(node.resource["x/gpu"].allocatable ?? 0)*1) / 4',
+        ),
+    ],
+)
+def test_other_resources_of_nodes_are_weighed_by_rules_of_their_own(world, resources, mode, rule):
+    args = {"mode": mode, "resources": [{"name": n, "weight": w} for n, w in resources.items()]}
+    score = {"score": {"enabled": [{"name": "NodeResourcesAllocatable", "weight": 10}]}}
+    world.write(profile("a", score, NodeResourcesAllocatable=args))
+    [plan] = world.loaded()[1].plans
+    assert plan.weight == 10
+    *_, policies = yaml.safe_load_all(world.convert().stdout)
+    [text] = policies["data"].values()
+    sign = "" if mode == "Most" else "-"
+    assert f"let size = {rule}\nscore: {sign}size normalize minmax\n" in text
+    assert world.told() == []
+
+
+def test_what_the_policy_for_gangs_does_not_have_is_said(world):
+    def use(**args):
+        world.write(
+            profile("a", {"permit": {"enabled": [{"name": "Coscheduling"}]}}, Coscheduling=args)
+        )
+        return [line for line in world.convert().stdout.splitlines() if "    use" in line]
+
+    assert use(permitWaitingTimeSeconds=0) == [
+        "    use coscheduling (permit_wait = 60s, backoff = 0s)"
+    ]
+    assert world.told() == []
+    [line] = use(podGroupBackoffSeconds=7200, podGroupRejectPercentage=50)
+    assert line == "    use coscheduling (permit_wait = 60s, backoff = 3600s)"
+    [longer, percentage] = world.told()
+    assert "7200 seconds are more than the hour" in longer
+    assert "write `reject above 50% missing`" in percentage
+    world.loaded()
 
 
 def test_the_configuration_that_the_chart_of_scheduler_plugins_writes(world):
@@ -194,6 +239,13 @@ def test_what_is_printed_can_be_applied(world):
         ("# nothing", "expected one KubeSchedulerConfiguration"),
         (HEAD.replace("v1\n", "v1beta2\n"), "of kubescheduler.config.k8s.io/v1 or"),
         (HEAD + "paralelism: 3", "did you mean parallelism"),
+        (HEAD + "profiles: [x]", "profiles.0: "),
+        (HEAD + "profiles: [{plugins: {score: {enabled: [PodState]}}}]", "score.enabled.0: "),
+        (HEAD + "profiles: [{pluginConfig: [{args: {}}]}]", "pluginConfig.0.name: "),
+        (
+            HEAD + "profiles: [{pluginConfig: [{name: Coscheduling, args: {permit: 3}}]}]",
+            "profiles.0.pluginConfig: Coscheduling: Object contains unknown field `permit`",
+        ),
     ],
 )
 def test_what_is_no_such_configuration(world, text, said):

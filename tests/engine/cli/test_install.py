@@ -54,6 +54,14 @@ def test_another_image_and_namespace():
     assert {one["metadata"].get("namespace", "batch") for one in found} == {"batch"}
 
 
+@pytest.mark.parametrize("image", ["registry.example/berth-system/berth:1", "-", "[::1]:5000/b #1"])
+def test_an_image_is_taken_as_it_is_written(image):
+    found = printed("--image", image, "--namespace", "batch")
+    [one] = [one for one in found if one["kind"] == "Deployment"]
+    [container] = one["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == image
+
+
 @pytest.mark.parametrize("image", [[], ["--image", ""]])
 def test_an_image_that_no_node_can_pull_is_not_put_into_a_cluster(image):
     done = CliRunner().invoke(main, ["install", *image])

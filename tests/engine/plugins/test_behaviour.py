@@ -216,7 +216,8 @@ def test_capacities_beyond_64_bits_are_an_error_and_no_crash() -> None:
         make_node("a", {"cpu": "1", "memory": "3Ei", "pods": "9"}), make_node("b")
     ).snapshot(0.0)
     plugin: Any = make_plugin(
-        "NodeResourcesFit", {"scoringStrategy": {"resources": [{"name": "memory"}]}}
+        "NodeResourcesFit",
+        {"scoringStrategy": {"type": "LeastAllocated", "resources": [{"name": "memory"}]}},
     )
     pod = make_pod()
     scores = plugin.points().score(None, pod, snapshot, ALL)
@@ -263,7 +264,7 @@ ADDED = {"nodeSelectorTerms": [{"matchExpressions": [UNKNOWN]}]}
             "'Is' is not supported",
         ),
         (FIT, {"unknown": 1}, "unknown"),
-        (FIT, strategy(type="Best"), "'Best' is not supported"),
+        (FIT, strategy(type="Best"), "'Best' is not LeastAllocated, MostAllocated or"),
         (FIT, strategy(resources=[{"name": "cpu", "weight": 101}]), "weight of cpu: 101 is not in"),
         (FIT, strategy(requestedToCapacityRatio={"shape": []}), "only for the strategy so named"),
         (FIT, strategy(type="RequestedToCapacityRatio"), "needed by the strategy"),
