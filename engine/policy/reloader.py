@@ -431,7 +431,8 @@ class Reloader:
                 self._listener.awaiting(bundle, missing)
             return
         self._next = None
-        if self.bundle is not None:
+        # No guard watches those of namespaces, of which there may be thousands.
+        if self.bundle is not None and not self._settings.tenant:
             self._before = [*self._before, (self.bundle, self._in_force)][-_MOST_BEFORE:]
         self._mended(chosen)
         self._listener.accepted(bundle)

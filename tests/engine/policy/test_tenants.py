@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from datetime import UTC
 
@@ -16,7 +17,7 @@ from engine.inforce import Ears, InForce
 from engine.objects import ConfigMap, ObjectMeta
 from engine.plugins.profiles import make_profiles
 from engine.policy import keeping
-from engine.policy.bundle import Refusal, compile_at_once, compile_settings
+from engine.policy.bundle import Bundle, Refusal, compile_at_once, compile_settings
 from engine.policy.chain import frameworks_of
 from engine.policy.guard import Load
 from engine.policy.plugin import Worlds
@@ -185,6 +186,20 @@ def test_what_a_namespace_has_to_wait_for_nobody_else_waits_for():
     ]
     del world.lacks["team-a"]
     assert [names for names, _ in world.worked()] == [["own", "team-a/a", "team-b/b"]]
+
+
+def test_nothing_is_held_of_what_a_namespace_had_before():
+    def held():
+        gc.collect()
+        found = [one for one in gc.get_objects() if isinstance(one, Bundle)]
+        return sum(any(name.startswith("team-held/") for name in one.files) for one in found)
+
+    world = started({"team-held": {"x.policy": LABEL}})
+    first = held()
+    for _ in range(2):
+        world.edit("team-held", {"x.policy": LABEL, "y.policy": LABEL})
+        world.edit("team-held", {"x.policy": LABEL})
+    assert held() == first
 
 
 def test_who_is_not_configured_and_who_is_a_source_already_has_no_tenants_rules():
