@@ -38,7 +38,7 @@ from engine.framework.snapshot import BoolColumn, IntColumn
 from engine.framework.trials import nominated_node
 from engine.policy.acting import place_of
 from engine.policy.plugin import Asked, PolicyPlugin, Worlds, applying
-from engine.policy.shares import in_shadow
+from engine.policy.shares import Chosen, in_shadow
 from engine.policy.world import SnapshotWorld
 from engine.telemetry import SHADOW_OUTCOMES, Count, Telemetry
 
@@ -120,6 +120,7 @@ class _Budget:
 @dataclass(slots=True)
 class _Tried:
     plugin: PolicyPlugin
+    concerns: Chosen
     tally: Tally = field(default_factory=Tally)
     told: str = ""
     faulty: bool = False
@@ -286,11 +287,11 @@ class Shadow:
         """These policies are there now; one that is as before goes on with its tally."""
         before, self._tried = self._tried, {}
         for plan in plans:
-            tried = in_shadow(plan)
-            if tried is None:
+            concerns = in_shadow(plan)
+            if concerns is None:
                 continue
             known = before.get(plan.name)
-            self._tried[plan.name] = _Tried(PolicyPlugin(tried, self._worlds))
+            self._tried[plan.name] = _Tried(PolicyPlugin(plan, self._worlds), concerns)
             if known is not None and _identity(known.plugin.plan) == _identity(plan):
                 self._tried[plan.name].tally, self._tried[plan.name].told = known.tally, known.told
 
@@ -355,11 +356,12 @@ class Shadow:
         now = self._clock.monotonic()
         if not self._budget.suffices(now):
             return None
-        rulers, found = self._rulers(), []
+        rulers = self._rulers()
+        found: list[_Found] = []
         for name, one in self._tried.items() if rulers is not None else ():
             assert rulers is not None
             try:
-                found.append(self._try(one, placed, rulers.of(placed.decision.pod)))
+                found.extend(self._try(one, placed, rulers.of(placed.decision.pod)))
             except Exception:
                 self._telemetry.add(Count.PLUGIN_ERRORS)
                 if not one.faulty:
@@ -370,10 +372,13 @@ class Shadow:
         self._budget.spend(self._clock.monotonic() - now)
         return found
 
-    def _try(self, one: _Tried, placed: Placed, framework: Framework) -> _Found:
+    def _try(self, one: _Tried, placed: Placed, framework: Framework) -> Iterator[_Found]:
+        """Nothing for a pod for which the policy, a canary, is in force."""
         pod, snapshot, row = placed.decision.pod, placed.snapshot, placed.decision.row
-        asked = one.plugin.ask(pod, snapshot)
         seen = self._worlds.asked(pod, snapshot)
+        if not one.concerns(seen[0]):
+            return
+        asked = one.plugin.ask(pod, snapshot)
         case = _Case(one.plugin.plan, asked, placed, framework, self._worlds, *seen)
         held, rejected, after = case.holding(), case.rejecting(), case.after()
         winner, moved = case.winner(rejects=bool(rejected))
@@ -381,14 +386,12 @@ class Shadow:
             "held": [*held, *(rule for verdict, rule in after if verdict == "wait")],
             "rejected": [*rejected, *(rule for verdict, rule in after if verdict == "reject")],
         }
-        if winner == row:
-            return _Found(one, rules)
-        rules["moved"] = moved
-        name = snapshot.nodes.name
-        if winner < 0:
-            return _Found(one, rules, f", such as {pod.key}, which is on {name(row)}")
-        sample = f", such as {pod.key} on {name(winner)} instead of {name(row)}"
-        return _Found(one, rules, sample, elsewhere=True)
+        name, sample = snapshot.nodes.name, ""
+        if winner != row:
+            rules["moved"] = moved
+            there = f" on {name(winner)} instead of" if winner >= 0 else ", which is on"
+            sample = f", such as {pod.key}{there} {name(row)}"
+        yield _Found(one, rules, sample, elsewhere=winner not in (row, -1))
 
     def _count(self, found: _Found) -> None:
         tally = found.tried.tally
