@@ -128,10 +128,13 @@ class _Tried:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a policy would have done with one pod; a `sample` is of one that it would have moved."""
+    """What a policy would have done with one pod; a `sample` is of one that it would have moved.
+
+    Without `rules` there was no time to look at the pod.
+    """
 
     tried: _Tried
-    rules: Mapping[str, Sequence[RuleBase]]
+    rules: Mapping[str, Sequence[RuleBase]] | None = None
     sample: str = ""
     elsewhere: bool = False
 
@@ -281,7 +284,7 @@ class Shadow:
         self._budget = _Budget(clock.monotonic())
         self.due: float | None = None
         """When something is to be told (monotonic)."""
-        self._members: dict[str, Sequence[_Found] | None] = {}
+        self._members: dict[str, Sequence[_Found]] = {}
 
     def use(self, plans: Sequence[Plan]) -> None:
         """These policies are there now; one that is as before goes on with its tally."""
@@ -337,31 +340,30 @@ class Shadow:
         if uid in self._members and outcome is BindOutcome.BOUND:
             self._enter(self._members.pop(uid))
 
-    def _enter(self, found: Sequence[_Found] | None) -> None:
-        """Counts a pod: what was found, None if it was not looked at."""
+    def _enter(self, found: Sequence[_Found]) -> None:
+        """Counts a pod."""
         if self.due is None:
             first = not any(one.told for one in self._tried.values())
             wait = FIRST_SECONDS if first else EVERY_SECONDS
             self.due = self._clock.monotonic() + wait
-        if found is None:
-            self._telemetry.add(Count.SHADOW_LEFT_OUT)
-            for one in self._tried.values():
-                one.tally.left_out += 1
-            return
-        self._telemetry.add(Count.SHADOW_PODS)
+        for count in {Count.SHADOW_PODS if one.rules else Count.SHADOW_LEFT_OUT for one in found}:
+            self._telemetry.add(count)
         for what in found:
             self._count(what)
 
-    def _found(self, placed: Placed) -> Sequence[_Found] | None:
+    def _found(self, placed: Placed) -> Sequence[_Found]:
         now = self._clock.monotonic()
-        if not self._budget.suffices(now):
-            return None
+        suffices = self._budget.suffices(now)
         rulers = self._rulers()
         found: list[_Found] = []
         for name, one in self._tried.items() if rulers is not None else ():
             assert rulers is not None
+            pod, snapshot = placed.decision.pod, placed.snapshot
             try:
-                found.extend(self._try(one, placed, rulers.of(placed.decision.pod)))
+                if not one.concerns(self._worlds.subject(pod, snapshot)):
+                    continue  # a canary, and in force for this pod
+                looked = self._try(one, placed, rulers.of(pod)) if suffices else _Found(one)
+                found.append(looked)
             except Exception:
                 self._telemetry.add(Count.PLUGIN_ERRORS)
                 if not one.faulty:
@@ -372,13 +374,10 @@ class Shadow:
         self._budget.spend(self._clock.monotonic() - now)
         return found
 
-    def _try(self, one: _Tried, placed: Placed, framework: Framework) -> Iterator[_Found]:
-        """Nothing for a pod for which the policy, a canary, is in force."""
+    def _try(self, one: _Tried, placed: Placed, framework: Framework) -> _Found:
         pod, snapshot, row = placed.decision.pod, placed.snapshot, placed.decision.row
-        seen = self._worlds.asked(pod, snapshot)
-        if not one.concerns(seen[0]):
-            return
         asked = one.plugin.ask(pod, snapshot)
+        seen = self._worlds.asked(pod, snapshot)
         case = _Case(one.plugin.plan, asked, placed, framework, self._worlds, *seen)
         held, rejected, after = case.holding(), case.rejecting(), case.after()
         winner, moved = case.winner(rejects=bool(rejected))
@@ -391,10 +390,13 @@ class Shadow:
             rules["moved"] = moved
             there = f" on {name(winner)} instead of" if winner >= 0 else ", which is on"
             sample = f", such as {pod.key}{there} {name(row)}"
-        yield _Found(one, rules, sample, elsewhere=winner not in (row, -1))
+        return _Found(one, rules, sample, elsewhere=winner not in (row, -1))
 
     def _count(self, found: _Found) -> None:
         tally = found.tried.tally
+        if found.rules is None:
+            tally.left_out += 1
+            return
         tally.pods += 1
         for outcome, rules in found.rules.items():
             for rule in rules:
