@@ -109,7 +109,7 @@ class Scheduler:
         self._lane: Lane | None = None
         self.permits = self.placement.permits
         """The pods that wait for leave to be bound."""
-        telling = Telling(self._basis, self._in_flight, edge.writer)
+        telling = Telling(self._basis, self._in_flight, edge)
         self.gangs = Gangs(self._basis, self.placement, setbacks, self._evictions, queue, telling)
         """Those that wait for each other."""
         self.permits.also = self.gangs.holds.also

@@ -22,6 +22,8 @@ _DIGITS: Final = 6
 class Explanation:
     """A decision taken apart. `gate` is why the pod is not even tried, `ended` why no node was.
 
+    `then` is what it would be told on the node that it was given, if it may not be bound at once.
+
     `misses` is None where it ended before the nodes, or a plugin failed. `versions` are those of
     the policies that say which they are, by name.
     """
@@ -32,6 +34,7 @@ class Explanation:
     misses: Misses | None
     gate: str = ""
     ended: Miss | None = None
+    then: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -56,11 +59,24 @@ def explain(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Explanati
             words = f"{gate.plugin}: {' '.join(gate.reasons)}"
             found = replace(found, gate=words, ended=stopped(pod, snapshot, framework))
         missed = misses(pod, snapshot, framework)
-        return replace(found, ranking=ranking(pod, snapshot, framework), misses=missed)
+        found = replace(found, ranking=ranking(pod, snapshot, framework), misses=missed)
+        return replace(found, then=_then(decision, snapshot, framework))
     except Unfit:
         return replace(found, ended=stopped(pod, snapshot, framework))
     except PluginError:
         return found  # the decision has the fault
+
+
+def _then(decision: Decision, snapshot: Snapshot, framework: Framework) -> str:
+    """Who would refuse the pod on its node, or let it wait there: it is counted there by then."""
+    if decision.node is None:
+        return ""
+    pod = decision.pod
+    leave = framework.reserve(pod, snapshot.overlay(decision.row, add=(pod,)), decision.node)
+    if not leave.status.ok:
+        return f"refused there: {' '.join(leave.status.reasons)}"
+    why = " ".join(word for one in leave.held.values() for word in one.status.reasons)
+    return why and f"made to wait there: {why}"
 
 
 @dataclass(frozen=True, slots=True)

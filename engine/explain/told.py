@@ -29,6 +29,8 @@ def lines_of(told: Explanation, most: int, also: Sequence[str] = ()) -> Iterator
     yield f"{pod.key}: {decision.node or 'no node'} ({', '.join(by)})"
     if told.gate:
         yield f"It is not tried yet, {told.gate}."
+    if told.then:
+        yield f"It would be {told.then}."
     if told.ended is not None:
         yield from _miss(told.ended, "")
     if decision.node is None:
@@ -180,6 +182,8 @@ def object_of(told: Explanation, most: int, also: Sequence[str] = ()) -> dict[st
         found["message"] = decision.message
     if told.gate:
         found["gate"] = told.gate
+    if told.then:
+        found["then"] = told.then
     if told.ended is not None:
         found["ended"] = to_builtins(told.ended)
     rescue = decision.rescue

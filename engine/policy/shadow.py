@@ -38,7 +38,7 @@ from engine.framework.snapshot import BoolColumn, IntColumn
 from engine.framework.trials import nominated_node
 from engine.policy.acting import place_of
 from engine.policy.plugin import Asked, PolicyPlugin, Worlds, applying
-from engine.policy.shares import in_shadow
+from engine.policy.shares import Chosen, in_shadow
 from engine.policy.world import SnapshotWorld
 from engine.telemetry import SHADOW_OUTCOMES, Count, Telemetry
 
@@ -120,6 +120,7 @@ class _Budget:
 @dataclass(slots=True)
 class _Tried:
     plugin: PolicyPlugin
+    concerns: Chosen
     tally: Tally = field(default_factory=Tally)
     told: str = ""
     faulty: bool = False
@@ -127,10 +128,13 @@ class _Tried:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a policy would have done with one pod; a `sample` is of one that it would have moved."""
+    """What a policy would have done with one pod; a `sample` is of one that it would have moved.
+
+    Without `rules` there was no time to look at the pod.
+    """
 
     tried: _Tried
-    rules: Mapping[str, Sequence[RuleBase]]
+    rules: Mapping[str, Sequence[RuleBase]] | None = None
     sample: str = ""
     elsewhere: bool = False
 
@@ -280,17 +284,17 @@ class Shadow:
         self._budget = _Budget(clock.monotonic())
         self.due: float | None = None
         """When something is to be told (monotonic)."""
-        self._members: dict[str, Sequence[_Found] | None] = {}
+        self._members: dict[str, Sequence[_Found]] = {}
 
     def use(self, plans: Sequence[Plan]) -> None:
         """These policies are there now; one that is as before goes on with its tally."""
         before, self._tried = self._tried, {}
         for plan in plans:
-            tried = in_shadow(plan)
-            if tried is None:
+            concerns = in_shadow(plan)
+            if concerns is None:
                 continue
             known = before.get(plan.name)
-            self._tried[plan.name] = _Tried(PolicyPlugin(tried, self._worlds))
+            self._tried[plan.name] = _Tried(PolicyPlugin(plan, self._worlds), concerns)
             if known is not None and _identity(known.plugin.plan) == _identity(plan):
                 self._tried[plan.name].tally, self._tried[plan.name].told = known.tally, known.told
 
@@ -336,30 +340,30 @@ class Shadow:
         if uid in self._members and outcome is BindOutcome.BOUND:
             self._enter(self._members.pop(uid))
 
-    def _enter(self, found: Sequence[_Found] | None) -> None:
-        """Counts a pod: what was found, None if it was not looked at."""
+    def _enter(self, found: Sequence[_Found]) -> None:
+        """Counts a pod."""
         if self.due is None:
             first = not any(one.told for one in self._tried.values())
             wait = FIRST_SECONDS if first else EVERY_SECONDS
             self.due = self._clock.monotonic() + wait
-        if found is None:
-            self._telemetry.add(Count.SHADOW_LEFT_OUT)
-            for one in self._tried.values():
-                one.tally.left_out += 1
-            return
-        self._telemetry.add(Count.SHADOW_PODS)
+        for count in {Count.SHADOW_PODS if one.rules else Count.SHADOW_LEFT_OUT for one in found}:
+            self._telemetry.add(count)
         for what in found:
             self._count(what)
 
-    def _found(self, placed: Placed) -> Sequence[_Found] | None:
+    def _found(self, placed: Placed) -> Sequence[_Found]:
         now = self._clock.monotonic()
-        if not self._budget.suffices(now):
-            return None
-        rulers, found = self._rulers(), []
+        suffices = self._budget.suffices(now)
+        rulers = self._rulers()
+        found: list[_Found] = []
         for name, one in self._tried.items() if rulers is not None else ():
             assert rulers is not None
+            pod, snapshot = placed.decision.pod, placed.snapshot
             try:
-                found.append(self._try(one, placed, rulers.of(placed.decision.pod)))
+                if not one.concerns(self._worlds.subject(pod, snapshot)):
+                    continue  # a canary, and in force for this pod
+                looked = self._try(one, placed, rulers.of(pod)) if suffices else _Found(one)
+                found.append(looked)
             except Exception:
                 self._telemetry.add(Count.PLUGIN_ERRORS)
                 if not one.faulty:
@@ -381,17 +385,18 @@ class Shadow:
             "held": [*held, *(rule for verdict, rule in after if verdict == "wait")],
             "rejected": [*rejected, *(rule for verdict, rule in after if verdict == "reject")],
         }
-        if winner == row:
-            return _Found(one, rules)
-        rules["moved"] = moved
-        name = snapshot.nodes.name
-        if winner < 0:
-            return _Found(one, rules, f", such as {pod.key}, which is on {name(row)}")
-        sample = f", such as {pod.key} on {name(winner)} instead of {name(row)}"
-        return _Found(one, rules, sample, elsewhere=True)
+        name, sample = snapshot.nodes.name, ""
+        if winner != row:
+            rules["moved"] = moved
+            there = f" on {name(winner)} instead of" if winner >= 0 else ", which is on"
+            sample = f", such as {pod.key}{there} {name(row)}"
+        return _Found(one, rules, sample, elsewhere=winner not in (row, -1))
 
     def _count(self, found: _Found) -> None:
         tally = found.tried.tally
+        if found.rules is None:
+            tally.left_out += 1
+            return
         tally.pods += 1
         for outcome, rules in found.rules.items():
             for rule in rules:

@@ -27,19 +27,24 @@ Chosen = Callable[[Subject], bool]
 
 def in_force(plan: Plan) -> Plan | None:
     """The policy as it decides; None if it has no say. A canary has one about its share."""
-    word, _, share = plan.mode.partition(" ")
-    if word == CANARY:
-        return _only(plan, _member(plan, float(share.removesuffix("%")) / _ALL))
+    member = _share(plan)
+    if member is not None:
+        return _only(plan, member)
     return plan if plan.mode == "enforce" else None
 
 
-def in_shadow(plan: Plan) -> Plan | None:
-    """The policy as it is tried without an effect; None if it is not."""
+def in_shadow(plan: Plan) -> Chosen | None:
+    """For which pods the policy is tried without an effect; None if for none."""
+    member = _share(plan)
+    if member is not None:
+        return lambda subject: not member(subject)
+    return (lambda _: True) if plan.mode == SHADOW else None
+
+
+def _share(plan: Plan) -> Chosen | None:
+    """For which pods a canary is in force; None if the policy is none."""
     word, _, share = plan.mode.partition(" ")
-    if word == CANARY:
-        member = _member(plan, float(share.removesuffix("%")) / _ALL)
-        return _only(plan, lambda subject: not member(subject))
-    return plan if word == SHADOW else None
+    return _member(plan, float(share.removesuffix("%")) / _ALL) if word == CANARY else None
 
 
 def _member(plan: Plan, share: float) -> Chosen:

@@ -960,6 +960,45 @@ async def test_the_group_of_kubernetes_itself_is_told_what_has_changed_and_nothi
 
 
 @in_a_loop
+async def test_the_group_is_told_that_it_runs_though_it_was_told_that_it_waits_just_before():
+    """The second write conflicts with the first until the watch tells of that."""
+    made = world("gang: by pod.group", nodes=("n1", "n2"))
+
+    def group(version, *conditions):
+        meta = {"name": "own", "namespace": "default", "uid": "u", "resourceVersion": version}
+        spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+        body = {"metadata": meta, "spec": spec, "status": {"conditions": list(conditions)}}
+        made.cache.set_object(from_builtins(SchedulingPodGroup, body))
+
+    def comes(number):
+        own = {"schedulingGroup": {"podGroupName": "own"}}
+        return made.comes(f"a-{number}", cpu="1500m", spec=own)
+
+    def written():
+        each = [body for _, body in made.edge.patches]
+        return [
+            (one["metadata"]["resourceVersion"], one["status"]["conditions"][0]["status"])
+            for one in each
+        ]
+
+    answer = asyncio.get_running_loop().create_future()
+    made.edge.patch_answers.extend([answer, "409 Conflict: the object has been modified"])
+    group("7")
+    comes(0)
+    made.scheduler.work()
+    await until(lambda: made.edge.patches)
+    comes(1)
+    made.scheduler.work()
+    await until(lambda: len(made.edge.binds) == 2)
+    assert written() == [("7", "False")], "one at a time"
+    answer.set_result(BOUND)
+    await until(lambda: len(made.edge.patches) == 2)
+    group("8", made.edge.patches[0][1]["status"]["conditions"][0])
+    await made.turn()
+    assert written() == [("7", "False"), ("7", "True"), ("8", "True")]
+
+
+@in_a_loop
 async def test_a_member_that_is_left_over_claims_no_node_where_it_cannot_be():
     made = World({"p.policy": "gang: by pod.label[job] min 2\n"}, nodes=())
     nodes = made.handlers.nodes

@@ -270,6 +270,22 @@ def test_lines_that_stop_a_pod_before_the_nodes_are_shown(explained, tmp_path):
     assert "pod.cpu  7900m" in text
 
 
+def test_what_would_be_said_on_the_node_is_told(explained, tmp_path):
+    rules = tmp_path / "net.policy"
+    for text, said in (
+        ("permit: pod.name is web -> reject\n", "refused there: permit: pod.name is web -> reject"),
+        ("permit: wait 5m until pod.label go\n", "made to wait there: permit: wait 5m until"),
+        ("reserve: count(node.pods) < 1\n", "refused there: count(node.pods) < 1 is false"),
+    ):
+        rules.write_text(text)
+        (line,) = [one for one in explained("pod", "web").splitlines() if "It would be" in one]
+        assert line.startswith(f"It would be {said}")
+        assert line.endswith(" (net.policy:1).")
+        assert json.loads(explained("pod", "web", "--format", "json"))["then"].startswith(said)
+    rules.write_text("permit: pod.name is other -> reject\nreserve: count(node.pods) < 2\n")
+    assert "It would be" not in explained("pod", "web")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

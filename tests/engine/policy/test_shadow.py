@@ -270,6 +270,26 @@ async def test_a_canary_is_in_force_for_its_share_and_in_shadow_for_the_others()
     assert (tally.pods, tally.nowhere) == (len(bound), len(bound)), "those who went were tried"
 
 
+@pytest.mark.parametrize("clock", [None, Working()])
+@in_a_loop
+async def test_pods_for_which_a_canary_is_in_force_are_none_of_those_it_is_tried_on(clock):
+    """Nor of those that it was not tried on for want of time."""
+    texts = "mode: canary 50%\nfilter: node.name is n2\n", "first: node.name is n1\n"
+    made = Tried(*texts, clock=clock)
+    for number in range(40):
+        made.world.comes(f"p{number}", uid=f"p{number}", cpu="1m")
+    await made.world.turn()
+    where = [node for _, node in made.world.edge.binds]
+    others = where.count("n1")
+    assert others + where.count("n2") == 40
+    assert 10 < others < 30
+    tally = made.tally()
+    assert tally.pods + tally.left_out == others
+    assert tally.elsewhere == tally.pods
+    assert bool(tally.left_out) == bool(clock)
+    assert made.world.telemetry[Count.SHADOW_PODS] == tally.pods
+
+
 def test_a_share_is_of_workloads_and_a_greater_one_holds_the_smaller():
     def members(share):
         files = {"p.policy": f"mode: canary {share}%\nfilter: node.ready\n"}
