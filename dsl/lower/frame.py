@@ -162,9 +162,10 @@ def once(name: object, make: Run) -> Run:
     """Returns what is asked once in an evaluation."""
 
     def read(frame: Frame) -> Value:
-        if name not in frame.cache:
-            frame.cache[name] = make(frame)
-        return frame.cache[name]
+        found = frame.cache.get(name, frame)  # missing is a value, the frame is none
+        if found is frame:
+            found = frame.cache[name] = make(frame)
+        return found
 
     return read
 

@@ -107,7 +107,7 @@ def _reduce(plan: PodSum, frame: Frame, group: Group, count: int) -> NDArray[Val
 def reduce_all(plan: PodSum, frame: Frame, count: int) -> Value:
     """Reduces all pods or nodes to one value."""
     function = plan.function
-    chosen, column = (_asked(one, frame, count) for one in (plan.where, plan.value))
+    chosen, column = _asked(plan.where, frame, count), _asked(plan.value, frame, count)
     if column is None:
         there = ~chosen if function == "all" else chosen
         return told(function, float(count if there is None else np.count_nonzero(there)))

@@ -1,6 +1,7 @@
 """Reads of fields, metrics and lists as closures over a frame."""
 
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,7 +11,7 @@ from dsl.lower import pods, texts
 from dsl.lower.frame import Frame, Run, Value, once
 from dsl.schema import AMOUNTS, FIELDS, request_unit
 from dsl.types import MISSING, READERS, Kind, Level, scale_of
-from dsl.world import Dictionary
+from dsl.world import Dictionary, World
 
 #: Domains of an expression: rows of nodes, pods on those rows, all pods, groups of all pods.
 ROWS, ITS, ALL, GROUPS = "rows", "its", "all", "groups"
@@ -38,10 +39,10 @@ def frame_count(domain: str) -> Callable[[Frame], int]:
 # ---- reads
 
 
-def _column(frame: Frame, field: str, key: str | None, kind: Kind) -> Value:
-    """Returns the whole column of a field of nodes or of `it`."""
+def _column(field: str, key: str | None, kind: Kind) -> Callable[[World], Value]:
+    """Returns what gives the whole column of a field of nodes or of `it`."""
     owner = "pod" if field.startswith("it.") else "node"
-    return getattr(frame.world, f"{owner}_{READERS.get(kind, 'number')}")(field, key)
+    return methodcaller(f"{owner}_{READERS.get(kind, 'number')}", field, key)
 
 
 def _pods_of(frame: Frame, domain: str) -> Value:
@@ -50,17 +51,18 @@ def _pods_of(frame: Frame, domain: str) -> Value:
 
 def node_read(field: str, key: str | None, kind: Kind) -> Run:
     """Returns the read of a field on the rows of the frame."""
-    return once((field, key), lambda frame: frame.take(_column(frame, field, key, kind)))
+    column = _column(field, key, kind)
+    return once((field, key), lambda frame: frame.take(column(frame.world)))
 
 
 def it_read(field: str, key: str | None, kind: Kind, domain: str) -> Run:
     """Returns the read of a field of pods, or of the nodes they are on."""
-    of_its_node = field.startswith("node.")
+    of_its_node, column = field.startswith("node."), _column(field, key, kind)
 
     def read(frame: Frame) -> Value:
         chosen = _pods_of(frame, domain)
         rows = frame.world.pod_node[chosen] if of_its_node else chosen
-        return _column(frame, field, key, kind)[rows]
+        return column(frame.world)[rows]
 
     return once((field, key, domain), read)
 
@@ -69,8 +71,8 @@ def pod_read(field: str, key: str | None, kind: Kind) -> Run:
     """Returns the read of a field of the pod to place."""
     if kind is Kind.LIST:
         return lambda frame: frame.subject.texts(field)
-    reader = READERS.get(kind, "number")
-    return lambda frame: getattr(frame.subject, reader)(field, key)
+    read = methodcaller(READERS.get(kind, "number"), field, key)
+    return lambda frame: read(frame.subject)
 
 
 def container_read(node: ir.ContainerRead) -> Run:
@@ -124,11 +126,12 @@ def keyed_read(
         return scalar
 
     def value_for(frame: Frame, text: str) -> Value:
+        rows = _column(field, text, kind)(frame.world)
         if level is Level.NODE:
-            rows = frame.take(_column(frame, field, text, kind))
+            rows = frame.take(rows)
             found = rows[frame.pods()[1]] if domain == ITS else rows
         else:
-            found = _column(frame, field, text, kind)[_pods_of(frame, domain)]
+            found = rows[_pods_of(frame, domain)]
         return found / scale_of(request_unit(text)) if amount else found
 
     count = frame_count(domain)
@@ -179,12 +182,7 @@ def _by_code(codes: Value, empty: tuple[Any, Any], values: Callable[[int], Value
 
 def list_lengths(field: str) -> Run:
     """Returns how long the list of each node is."""
-
-    def lengths(frame: Frame) -> Value:
-        starts, _ = frame.world.node_texts(field)
-        return frame.take(np.diff(starts).astype(np.float64))
-
-    return lengths
+    return lambda frame: frame.take(np.diff(frame.world.node_texts(field)[0]).astype(np.float64))
 
 
 def in_list(field: str, item: Run, domain: str) -> Run:

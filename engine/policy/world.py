@@ -175,6 +175,7 @@ class SnapshotWorld:
         self._kept = kept
         self._others: dict[str, SnapshotWorld] = {}
         self._made: dict[tuple[str, str | None], FloatColumn] = {}
+        self._texts: dict[tuple[str, str | None], CodeColumn] = {}
 
     @property
     def pod_node(self) -> NDArray[np.int32]:
@@ -214,6 +215,13 @@ class SnapshotWorld:
 
     def node_text(self, field: str, key: str | None) -> CodeColumn:
         """See `World.node_text`."""
+        name = field, key
+        column = self._texts.get(name)
+        if column is None:
+            column = self._texts[name] = self._node_text(field, key)
+        return column
+
+    def _node_text(self, field: str, key: str | None) -> CodeColumn:
         nodes = self.snapshot.nodes
         if field == "node.label" and key is not None:
             return nodes.text(*label_column(key))
