@@ -217,8 +217,8 @@ TESTS: Final = ("count", "any", "all")
 
 
 # Passes ask for the parts of a node some ten times: a look-up is a fifth of a match.
-_CHILDREN: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
-    **dict.fromkeys((Const, Read, ContainerRead, Metric, Item), lambda _: ()),
+_CHILDREN: Final[dict[type, Callable[[Any], tuple[Expr, ...]] | None]] = {
+    **dict.fromkeys((Const, Read, ContainerRead, Metric, Item)),
     **dict.fromkeys((Missing, Not), lambda node: (node.operand,)),
     **dict.fromkeys((Arith, Coalesce, Logical), attrgetter("operands")),
     **dict.fromkeys((Compare, TextTest, Pair), attrgetter("left", "right")),
@@ -240,7 +240,8 @@ _CHILDREN: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
 
 def children(node: Expr) -> tuple[Expr, ...]:
     """Returns the direct parts of a node."""
-    return _CHILDREN[type(node)](node)
+    parts = _CHILDREN[type(node)]
+    return () if parts is None else parts(node)
 
 
 def walk(*roots: Expr | None) -> list[Expr]:
@@ -253,9 +254,9 @@ def walk(*roots: Expr | None) -> list[Expr]:
         if id(node) not in seen:
             seen.add(id(node))
             out.append(node)
-            parts = _CHILDREN[type(node)](node)
-            if parts:
-                stack.extend(parts[::-1])
+            parts = _CHILDREN[type(node)]
+            if parts is not None:
+                stack.extend(parts(node)[::-1])
     return out
 
 
@@ -316,14 +317,14 @@ def parts_first(root: Expr, known: Container[int]) -> Iterator[Expr]:
     """
     stack = [root]
     while stack:
-        node = stack[-1]
-        todo = [one for one in _CHILDREN[type(node)](node) if id(one) not in known]
-        if todo:
-            stack.extend(todo)
-            continue
-        stack.pop()
+        node = stack.pop()
         if id(node) not in known:
-            yield node
+            parts = _CHILDREN[type(node)]
+            todo = parts and [one for one in parts(node) if id(one) not in known]
+            if not todo:
+                yield node
+            else:
+                stack += (node, *todo)
 
 
 class Message(Struct, frozen=True, eq=False):

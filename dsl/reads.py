@@ -12,6 +12,8 @@ from dsl.types import Level
 _SETS: Final = {place: name for name, place in POD_SETS.items()} | {
     (over, "nodes"): name for name, over in NODE_SETS.items()
 }
+#: Others read what their parts do.
+_READING: Final = (ir.Read, ir.KeyedRead, ir.Metric, ir.Pair, ir.Aggregate, ir.Rank)
 
 
 class Reads(Struct, frozen=True):
@@ -34,11 +36,11 @@ class Reads(Struct, frozen=True):
 
 def reads_of(*roots: ir.Expr | None) -> Reads:
     """Collects what expressions look at."""
-    met = ir.walk(*roots)
+    met = [one for one in ir.walk(*roots) if isinstance(one, _READING)]
     fields = frozenset([name for node in met for name in fields_of(node)])
     specs = [FIELDS[one] for one in fields if one in FIELDS]
     pods = any(isinstance(one, ir.PodAggregate) for one in met)
-    plain = [FIELDS[one.field] for one in met if isinstance(one, ir.Read | ir.KeyedRead)]
+    plain = (FIELDS[one.field] for one in met if isinstance(one, ir.Read | ir.KeyedRead))
     return Reads(
         fields,
         row_local=all(map(is_local, met)),

@@ -3,13 +3,13 @@
 A unit is one operation on one row. Equal parts of one policy count once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import log2
 from typing import Any, Final, NamedTuple
 
 from dsl import ir
 from dsl.analysis.cubes import Keys
-from dsl.analysis.facts import FileFacts, RuleFacts, Size, roots, warning
+from dsl.analysis.facts import FileFacts, RuleFacts, Size, warning
 from dsl.diagnostics import Diagnostic, Label, Severity
 from dsl.source import Span
 from dsl.types import Level
@@ -19,6 +19,7 @@ _WARN: Final = 0.5
 #: Characters of a text that a test looks at, on average.
 _LENGTH: Final = 16.0
 _SETS: Final = (ir.NodeAggregate, ir.PodAggregate, ir.Rank)
+_FREE: Final = (ir.Const, ir.Read, ir.Metric, ir.Named)
 #: Points that ask about one node, the chosen one.
 _CHOSEN: Final = ("reserve", "permit", "prebind", "postbind")
 
@@ -41,12 +42,12 @@ def cost(facts: FileFacts, size: Size, keys: Keys | None = None) -> tuple[float,
     for rule in facts.rules:
         here = Size(1, size.pods) if rule.point in _CHOSEN else size
         own = _engine(rule, size)
-        for node in ir.walk(*_roots(rule)):
+        for node in _asked(*_roots(rule)):
             if isinstance(node, _SETS):
                 units = sum(_units(one, size) for one in _distinct(keys, node))
                 rows = "P" if isinstance(node, ir.PodAggregate) else "N"
                 parts.append(Part(rule, node.span, units, rows))
-            key = keys.key(ir.unnamed(node))
+            key = keys.key(node)
             if key not in counted:
                 counted.add(key)
                 sets = isinstance(node, _SETS) and not isinstance(node, ir.Rank)
@@ -70,7 +71,7 @@ def _roots(rule: RuleFacts) -> list[ir.Expr]:
         return [core.test] if core.guard is None else [core.guard, core.test]
     of_set = [core.member] if isinstance(core, ir.QuotaCore | ir.GangCore) else []
     within = [test for _, test in core.within] if isinstance(core, ir.QuotaCore) else []
-    return [*roots(core), *of_set, *within]
+    return [*rule.roots, *of_set, *within]
 
 
 def _engine(rule: RuleFacts, size: Size) -> float:
@@ -103,19 +104,18 @@ def units_of(root: ir.Expr, size: Size) -> float:
     return sum(_units(one, size) for one in _distinct(Keys(), root))
 
 
-def _distinct(keys: Keys, root: ir.Expr) -> list[ir.Expr]:
-    found: dict[int, ir.Expr] = {}
-    for node in ir.walk(root):
-        found.setdefault(keys.key(ir.unnamed(node)), node)
-    return list(found.values())
+def _asked(*roots: ir.Expr) -> list[ir.Expr]:
+    return [one for one in ir.walk(*roots) if not isinstance(one, _FREE)]
+
+
+def _distinct(keys: Keys, root: ir.Expr) -> Iterable[ir.Expr]:
+    return {keys.key(one): one for one in _asked(root)}.values()
 
 
 def _units(node: ir.Expr, size: Size) -> float:
     nodes, pods = float(size.nodes), float(size.pods)
-    rows = {Level.NODE: nodes, Level.IT: pods}.get(node.level, 1.0)
+    rows = nodes if node.level is Level.NODE else pods if node.level is Level.IT else 1.0
     match node:
-        case ir.Const() | ir.Read() | ir.Metric() | ir.Named():
-            return 0.0
         case ir.PodAggregate(function="median" | "distinct"):
             return _sorting(pods) + nodes
         case ir.PodAggregate():
@@ -128,7 +128,7 @@ def _units(node: ir.Expr, size: Size) -> float:
             return nodes
         case ir.ItemAggregate():
             # What does not differ from item to item is asked once, and counted by itself.
-            asked = (one for one in ir.walk(*ir.children(node)[1:]) if ir.has(ir.Item, one))
+            asked = (one for one in _asked(*ir.children(node)[1:]) if ir.has(ir.Item, one))
             return node.most * sum(_units(one, size) for one in asked)
         case ir.TextTest():
             return rows * _LENGTH

@@ -4,6 +4,7 @@ Data only.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Final, TypedDict, Unpack
 
 from msgspec import Struct, field
@@ -73,7 +74,7 @@ class _More(TypedDict, total=False):
     fix: Fix | None
 
 
-class RuleFacts(Struct, frozen=True, eq=False):
+class RuleFacts(Struct, frozen=True, eq=False, dict=True):
     """A rule without errors.
 
     Attributes:
@@ -92,6 +93,11 @@ class RuleFacts(Struct, frozen=True, eq=False):
     changes: bool
     given: tuple[Span, ...] = ()
     used: UseLine | None = None
+
+    @cached_property
+    def roots(self) -> list[ir.Expr]:
+        """All its expressions, as written."""
+        return roots(self.core)
 
     @property
     def right(self) -> Span:

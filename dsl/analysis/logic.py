@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dsl import ir
 from dsl.analysis.cubes import NEVER, Cube, Cubes, Unknown
-from dsl.analysis.facts import FileFacts, RuleFacts, fields_of, parts, roots, warning
+from dsl.analysis.facts import FileFacts, RuleFacts, fields_of, parts, warning
 from dsl.diagnostics import Diagnostic, Label, Severity
 from dsl.source import SourceFile, Span
 from dsl.types import Kind, Level
@@ -74,7 +74,7 @@ class Logic:
     def _rule(self, rule: RuleFacts) -> Iterator[Diagnostic]:
         """Yields what is odd about parts of a rule, else about the whole of it."""
         odd = yield from self._parts(rule, [*ir.joined(rule.core.guard), *parts(rule.core)])
-        if odd or by_parameter(rule, roots(rule.core)):
+        if odd or by_parameter(rule, rule.roots):
             return
         core, left = rule.core, rule.written.left
         with suppress(Unknown):
@@ -143,7 +143,7 @@ class Logic:
         if not rejects or not cubes.all_of([guard], start=holds):
             return
         passes = holds if guard is None else cubes.either(cubes.of(guard, wanted=False), holds)
-        yield _Known(rule, core, rejects, passes, by_parameter(rule, roots(core)))
+        yield _Known(rule, core, rejects, passes, by_parameter(rule, rule.roots))
 
     def _pair(self, earlier: _Known, later: _Known) -> Diagnostic | None:
         one, other = earlier.rule, later.rule
@@ -229,7 +229,7 @@ def _unreached(logic: Logic, rules: Sequence[RuleFacts]) -> Iterator[Diagnostic]
     """Yields statements whose pods are all taken by one before."""
     known: list[RuleFacts] = []
     for later in rules[:_MAX_RULES]:
-        if by_parameter(later, roots(later.core)):
+        if by_parameter(later, later.roots):
             continue
         with suppress(Unknown):
             takes = logic.applies(later)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from dsl import ir
 from dsl import syntax as s
 from dsl.analysis.cubes import Keys, natural_bounds
-from dsl.analysis.facts import FileFacts, RuleFacts, fields_of, roots
+from dsl.analysis.facts import FileFacts, RuleFacts, fields_of
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.plan import MetricSpec
 from dsl.schema import CATALOGUE
@@ -207,7 +207,7 @@ def odd_numbers(facts: FileFacts, keys: Keys) -> Iterator[Diagnostic]:
     bounds, usual = Ranges(facts, keys), Ranges(facts, keys, _usual)
     filled = Ranges(facts, keys, _filled)
     for rule in facts.rules:
-        for node in ir.walk(*roots(rule.core)):
+        for node in ir.walk(*rule.roots):
             if isinstance(node, ir.Compare):
                 yield from _beside(rule, usual, node.left, node.right)
                 yield from _beside(rule, usual, node.right, node.left)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.analysis.facts import FileFacts, Inventory, MetricStock, RuleFacts, roots, warning
+from dsl.analysis.facts import FileFacts, Inventory, MetricStock, RuleFacts, warning
 from dsl.diagnostics import Diagnostic
 from dsl.nearest import closest
 from dsl.plan import OF_NODES, MetricSpec, UseLine
@@ -79,7 +79,7 @@ def not_in_stock(facts: FileFacts, stock: Inventory) -> Iterator[Diagnostic]:
     seen: set[int] = set()
     for rule in facts.rules:
         core = rule.core
-        for root in roots(core):
+        for root in rule.roots:
             forbidden = isinstance(core, ir.FilterCore) and core.forbids and root is core.right
             for node in _wanted(root, wanted=not forbidden):
                 if id(node) not in seen:
@@ -197,7 +197,7 @@ def _read(facts: FileFacts) -> dict[str, Span]:
     """Returns the metrics that rules read, and where each is declared, else read first."""
     found: dict[str, Span] = {}
     for rule in facts.rules:
-        for node in ir.walk(*roots(rule.core)):
+        for node in ir.walk(*rule.roots):
             if isinstance(node, ir.Metric | ir.Pair):
                 found.setdefault(node.name, node.span)
     for one in facts.statements:

@@ -10,7 +10,7 @@ from typing import Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.analysis.facts import FileFacts, RuleFacts, fields_of, roots, warning
+from dsl.analysis.facts import FileFacts, RuleFacts, fields_of, warning
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.schema import FIELDS, Form
 from dsl.types import QUOTED, Kind, Level
@@ -42,7 +42,7 @@ _PATTERNS: Final = (
 
 def odd_parts(rule: RuleFacts) -> Iterator[Diagnostic]:
     """Yields parts of a rule that mean something else than they say."""
-    for node in ir.walk(*roots(rule.core)):
+    for node in ir.walk(*rule.roots):
         match node:
             case ir.Logical(operator="and"):
                 yield from _each_hour(rule, node)
@@ -224,11 +224,10 @@ def unused(facts: FileFacts) -> Iterator[Diagnostic]:
     statements = facts.statements
     if not facts.sound or any(isinstance(one, s.Broken) for one in statements):
         return
-    inside = {
-        one.name: _names(one) for one in statements if isinstance(one, s.LetDecl | s.MetricDecl)
-    }
+    declared = [one for one in statements if isinstance(one, _DECLARED)]
+    inside = {one.name: _names(one) for one in declared if not isinstance(one, s.ParamDecl)}
     used: set[str] = set()
-    others = [one for one in statements if not isinstance(one, _DECLARED)]
+    others = [one for one in statements if declared and not isinstance(one, _DECLARED)]
     todo = [name for one in others for name in _names(one)]
     while todo:
         name = todo.pop()
@@ -237,8 +236,8 @@ def unused(facts: FileFacts) -> Iterator[Diagnostic]:
             todo.extend(inside.get(name, ()))
     yield from _no_scores(facts)
     words: dict[type, str] = {s.LetDecl: "let", s.ParamDecl: "parameter", s.MetricDecl: "metric"}
-    for one in statements:
-        if isinstance(one, _DECLARED) and one.name not in used:
+    for one in declared:
+        if one.name not in used:
             message = f"the {words[type(one)]} `{one.name}` is not used"
             yield warning("P316", message, (facts.source, one.name_span), "remove it")
 

@@ -343,18 +343,18 @@ def refuse_unsaid(
     `point` is that of the rule, `left` for the side before the arrow, or `wait`. Words on them in
     the parts `beside` count, too. Raises `Refused`.
     """
+    asked = [one for one in ir.walk(root) if isinstance(one, ir.Metric | ir.Pair)]
     guarded: set[str] = set()
-    for one in ir.walk(root, *beside):
+    for one in ir.walk(root, *beside) if asked else ():
         if isinstance(one, ir.Missing):
             guarded |= _metrics_in(one.operand)
         elif isinstance(one, ir.Coalesce):
-            guarded |= {name for operand in one.operands[:-1] for name in _metrics_in(operand)}
+            guarded.update(*map(_metrics_in, one.operands[:-1]))
     earlier = scope.demanded if point != "wait" else set()
-    for read in ir.walk(root):
-        if isinstance(read, ir.Metric | ir.Pair) and read.name not in guarded:
-            there = read.name in earlier and isinstance(read, ir.Metric)
-            if not there or _is_of_a_set(root, read):
-                raise _refuse(scope, (rule, point), root, read)
+    for read in asked:
+        there = read.name in earlier and isinstance(read, ir.Metric)
+        if read.name not in guarded and (not there or _is_of_a_set(root, read)):
+            raise _refuse(scope, (rule, point), root, read)
 
 
 def demanded(core: ir.FilterCore) -> set[str]:

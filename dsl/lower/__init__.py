@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dsl import functions, ir
 from dsl.lower import numbers
@@ -176,15 +175,10 @@ def lower_alike(
     whole = len(built) == len(of_nodes)
 
     def alike(subject: Subject, world: World, rows: Indices) -> bool:
-        frame = Frame(world, rows, subject=subject)
-        return whole and all(_is_uniform(frame.ask(run)) for run in built)
+        values = map(Frame(world, rows, subject=subject).ask, built)
+        return whole and all((one == one[0]).all() or np.isnan(one).all() for one in values)
 
     return alike
-
-
-def _is_uniform(values: NDArray[Any]) -> bool:
-    same = values == values[0]
-    return bool(same.all()) or bool(np.isnan(values).all())
 
 
 def lower_actions(

@@ -162,7 +162,7 @@ def once(name: object, make: Run) -> Run:
     """Returns what is asked once in an evaluation."""
 
     def read(frame: Frame) -> Value:
-        found = frame.cache.get(name, frame)  # missing is a value, the frame is none
+        found = frame.cache.get(name, frame)  # which is no value
         if found is frame:
             found = frame.cache[name] = make(frame)
         return found

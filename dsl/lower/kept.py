@@ -5,7 +5,7 @@ equal; of one that looks at all pods only the rows that changed are asked again.
 """
 
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -127,23 +127,17 @@ class Known:
         parts = [self._facts[id(one)] for one in ir.children(node)]
         if isinstance(node, ir.Named):
             return parts[0]
-        # What is known of the parts, fact by fact.
-        each: list[tuple[Any, ...]] = list(zip(*parts, strict=True)) or [()] * len(Facts._fields)
-        _, lasting, local, heavy, chosen, samples, work = each
-        lasts = _lasts(node) and all(lasting)
-        of_candidates = isinstance(node, ir.Rank) or getattr(node, "over", "") == "candidates"
+        lasts, local, heavy = _lasts(node), is_local(node), isinstance(node, ir.PodAggregate)
         # A domain takes a pass over all nodes, which is dear as well.
-        of_domains = isinstance(node, ir.NodeAggregate) and node.level is Level.NODE
-        return Facts(
-            # Nobody asks for the shape of what does not last.
-            shape=self._shape(node) if lasts else b"",
-            lasting=lasts,
-            local=is_local(node) and all(local),
-            heavy=isinstance(node, ir.PodAggregate) or of_domains or any(heavy),
-            chosen=of_candidates or any(chosen),
-            samples=isinstance(node, ir.Metric | ir.Pair) or any(samples),
-            work=(type(node) not in _WITHOUT_WORK) + sum(work),
-        )
+        heavy = heavy or (isinstance(node, ir.NodeAggregate) and node.level is Level.NODE)
+        chosen = isinstance(node, ir.Rank) or getattr(node, "over", "") == "candidates"
+        samples, work = isinstance(node, ir.Metric | ir.Pair), int(type(node) not in _WITHOUT_WORK)
+        for one in parts:
+            lasts, local = lasts and one.lasting, local and one.local
+            heavy, chosen = heavy or one.heavy, chosen or one.chosen
+            samples, work = samples or one.samples, work + one.work
+        shape = self._shape(node) if lasts else b""  # nobody asks for another
+        return Facts(shape, lasts, local, heavy, chosen, samples, work)
 
     def _shape(self, node: ir.Expr) -> bytes:
         # The type follows from the rest, and a metric's name is the file's own business.

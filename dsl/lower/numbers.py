@@ -14,7 +14,7 @@ from dsl.types import EXACT, MISSING
 
 #: Combinations that are numbered before those that are there are counted.
 _MOST: Final = 2**40
-#: What skips missing values, what is faster by group without any, and where that begins.
+#: With and without missing values, and where they begin.
 _EXTREMES: Final = {"max": (np.fmax, np.maximum, -np.inf), "min": (np.fmin, np.minimum, np.inf)}
 Column = NDArray[np.float64]
 Number = float | Column

@@ -40,7 +40,7 @@ def frame_count(domain: str) -> Callable[[Frame], int]:
 
 
 def _column(field: str, key: str | None, kind: Kind) -> Callable[[World], Value]:
-    """Returns what gives the whole column of a field of nodes or of `it`."""
+    """Returns what gives the column of a field of nodes or of `it`."""
     owner = "pod" if field.startswith("it.") else "node"
     return methodcaller(f"{owner}_{READERS.get(kind, 'number')}", field, key)
 
@@ -126,12 +126,11 @@ def keyed_read(
         return scalar
 
     def value_for(frame: Frame, text: str) -> Value:
-        rows = _column(field, text, kind)(frame.world)
         if level is Level.NODE:
-            rows = frame.take(rows)
+            rows = node_read(field, text, kind)(frame)
             found = rows[frame.pods()[1]] if domain == ITS else rows
         else:
-            found = rows[_pods_of(frame, domain)]
+            found = it_read(field, text, kind, domain)(frame)
         return found / scale_of(request_unit(text)) if amount else found
 
     count = frame_count(domain)

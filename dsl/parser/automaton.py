@@ -6,6 +6,7 @@ Lark reads; here its keywords end where a word ends, and what it raises becomes 
 import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from lark import Lark, Token, Tree
@@ -49,6 +50,10 @@ class Automaton:
         keywords = {one.name for one in strings if one.pattern.value.isidentifier()}
         for one in self._lexers:
             one.match = _whole_words(one, keywords)
+        # A rule of one part that stands for it is that part: half of all.
+        made = self._tables.parser.parser.parser.callbacks
+        alone = (one for one in made if one.options.expand1 and not one.alias)
+        made.update((one, itemgetter(0)) for one in alone if len(one.expansion) == 1)
 
     @cached_property
     def spelt(self) -> Mapping[str, tuple[str, ...]]:

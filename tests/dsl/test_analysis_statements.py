@@ -175,7 +175,7 @@ def test_what_is_dearest_is_named():
 def test_ranks_and_orders_cost_more_than_a_pass():
     nodes = Size(60_000, 100)
     assert codes("score: rank(node.gpu.free)*100", size=nodes) == []
-    ranks = "\n".join(f"score: rank(node.gpu.free + {i})*100" for i in range(2))
+    ranks = "\n".join(f"let r{i} = rank(node.gpu.free + {i})\nscore: r{i}*100" for i in range(2))
     assert codes(ranks, size=nodes) == ["P320"]
     assert codes("score: node.gpu.free normalize rank", size=Size(90_000, 1)) == ["P320"]
     assert codes("score: node.gpu.free normalize minmax", size=Size(90_000, 1)) == []
