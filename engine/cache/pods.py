@@ -91,15 +91,14 @@ class PodColumns(ReadOff[PodInfo]):
     def on(self, node_row: int) -> NDArray[np.intp]:
         """The rows of the pods on a node, ascending. Linear in their number."""
         self._settle()
-        found: list[int] = []
-        first = row = self._first.get(node_row, -1)
-        after = self._after.cell
-        while row >= 0:
+        first = self._first.get(node_row, -1)
+        found, after = [first], self._after.cell
+        row = after[first] if first >= 0 else first
+        while row != first:
             found.append(row)
             row = after[row]
-            if row == first:
-                break
-        return np.array(sorted(found), np.intp)
+        found.sort()
+        return np.array(found if first >= 0 else (), np.intp)
 
     def request(self, resource: str) -> IntColumn:
         """(P,) the pod's effective request of the resource."""
