@@ -28,7 +28,7 @@ from engine.cli import options
 from engine.cli.formats import to_github, to_sarif
 from engine.cli.refusals import reported
 from engine.policy.beside import ENDING, in_folder, name_of
-from engine.policy.findings import at_load, installed, new_compiler, place_in, without_policy
+from engine.policy.findings import at_load, new_compiler, place_in, without_policy
 
 if TYPE_CHECKING:
     from engine.policy.bundle import CompileSettings
@@ -253,7 +253,10 @@ def _at_load(result: CompileResult, job: _Job) -> Iterator[Diagnostic]:
     settings, plans = job.settings, result.understood
     job.plans.extend(plans)
     if settings is None:
-        return at_load(plans, installed(), {})
+        from engine.plugins.out_of_tree import names
+
+        # Who does not know the profiles believes that they name all that are installed.
+        return at_load(plans, names() if any(plan.binds for plan in plans) else set(), {})
     run = [settings.applied(plan) for plan in plans]
     return at_load(run, settings.binders, settings.profiles_of(run))
 

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, Final, assert_never
 
 from engine.framework.decision import Decision
+from engine.framework.defaults import DEFAULT_BINDER
 from engine.framework.effects import AssumeObject, Await, Effect, Emit, Patch, set_on_pod
 from engine.framework.interface import Binding, Permitted, Points
 from engine.framework.snapshot import Snapshot
@@ -123,9 +124,6 @@ class Acted:
     words: tuple[str, ...]
     waited: float = 0.0
     only: tuple[str, ...] = ()
-
-
-DEFAULT_BINDER: Final = "DefaultBinder"
 
 
 class Actors:

@@ -20,12 +20,13 @@ from engine.config import (
     Settings,
 )
 from engine.extendersections import ignored
+from engine.framework.defaults import DEFAULT_WEIGHTS
 from engine.framework.interface import Plugin
 from engine.framework.profile import Profile, Restricted, Weighted
 from engine.framework.runtime import Framework
 from engine.plugins.extenders import Extenders
 from engine.plugins.node_resources_fit import NAME as FIT
-from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
+from engine.plugins.registry import make_plugin
 from engine.spelling import nearest
 
 _ALL: Final = "*"

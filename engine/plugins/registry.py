@@ -1,8 +1,6 @@
-"""The in-tree plugins by name, and the default profile's list of them.
+"""What makes the in-tree plugins, by name. An explicit table: importing one registers nothing.
 
-An explicit table: importing a plugin registers nothing.
-
-Source: kubernetes pkg/scheduler: apis/config/v1/default_plugins.go, framework/plugins/registry.go.
+Source: kubernetes pkg/scheduler: framework/plugins/registry.go.
 """
 
 from __future__ import annotations
@@ -40,35 +38,29 @@ from engine.spelling import nearest
 Arguments = Mapping[str, Any]
 """`pluginConfig[].args` as parsed from the configuration file."""
 
-_IN_TREE: Final[Mapping[str, tuple[int, Callable[..., Plugin], type[Any] | None]]] = {
-    "SchedulingGates": (1, SchedulingGates, None),
-    "PrioritySort": (1, PrioritySort, None),
-    "NodeName": (1, NodeName, None),
-    "NodeUnschedulable": (1, NodeUnschedulable, None),
-    "TaintToleration": (3, TaintToleration, None),
-    "NodeAffinity": (2, NodeAffinityPlugin, NodeAffinityArgs),
-    "NodePorts": (1, NodePorts, None),
-    "NodeResourcesFit": (1, NodeResourcesFit, NodeResourcesFitArgs),
-    "VolumeRestrictions": (1, VolumeRestrictions, None),
-    "NodeVolumeLimits": (1, NodeVolumeLimits, None),
-    "VolumeBinding": (1, VolumeBinding, VolumeBindingArgs),
-    "VolumeZone": (1, VolumeZone, None),
-    "PodTopologySpread": (2, PodTopologySpread, PodTopologySpreadArgs),
-    "InterPodAffinity": (2, InterPodAffinity, InterPodAffinityArgs),
-    "DynamicResources": (2, lambda _: DynamicResources(), dict),
-    "DefaultPreemption": (1, DefaultPreemption, DefaultPreemptionArgs),
-    "NodeResourcesBalancedAllocation": (1, BalancedAllocation, BalancedAllocationArgs),
-    "ImageLocality": (1, ImageLocality, None),
-    "DefaultBinder": (1, DefaultBinder, None),
-    "NodeDeclaredFeatures": (1, NodeDeclaredFeatures, None),
+_IN_TREE: Final[Mapping[str, tuple[Callable[..., Plugin], type[Any] | None]]] = {
+    "SchedulingGates": (SchedulingGates, None),
+    "PrioritySort": (PrioritySort, None),
+    "NodeName": (NodeName, None),
+    "NodeUnschedulable": (NodeUnschedulable, None),
+    "TaintToleration": (TaintToleration, None),
+    "NodeAffinity": (NodeAffinityPlugin, NodeAffinityArgs),
+    "NodePorts": (NodePorts, None),
+    "NodeResourcesFit": (NodeResourcesFit, NodeResourcesFitArgs),
+    "VolumeRestrictions": (VolumeRestrictions, None),
+    "NodeVolumeLimits": (NodeVolumeLimits, None),
+    "VolumeBinding": (VolumeBinding, VolumeBindingArgs),
+    "VolumeZone": (VolumeZone, None),
+    "PodTopologySpread": (PodTopologySpread, PodTopologySpreadArgs),
+    "InterPodAffinity": (InterPodAffinity, InterPodAffinityArgs),
+    "DynamicResources": (lambda _: DynamicResources(), dict),
+    "DefaultPreemption": (DefaultPreemption, DefaultPreemptionArgs),
+    "NodeResourcesBalancedAllocation": (BalancedAllocation, BalancedAllocationArgs),
+    "ImageLocality": (ImageLocality, None),
+    "DefaultBinder": (DefaultBinder, None),
+    "NodeDeclaredFeatures": (NodeDeclaredFeatures, None),
 }
-"""All of them: the weight in the default profile (0: not there), what makes one, and the type of
-the arguments that this is given, if it takes any. In the order in which they are asked."""
-
-DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
-    name: weight for name, (weight, _, _) in _IN_TREE.items() if weight
-}
-"""The plugins of the default profile in the order in which they are asked, and their weights."""
+"""What makes each, and the type of the arguments that this is given, if it takes any."""
 
 
 def make_plugin(name: str, args: Arguments | None = None) -> Plugin:
@@ -92,7 +84,7 @@ def make_plugin(name: str, args: Arguments | None = None) -> Plugin:
 
 
 def _in_tree(name: str, args: Arguments) -> Plugin:
-    _, make, kind = _IN_TREE[name]
+    make, kind = _IN_TREE[name]
     if kind is not None:
         if args.get("kind", f"{name}Args") != f"{name}Args":
             raise ValueError(f"its arguments are of kind {args['kind']}, and not {name}Args")

@@ -24,7 +24,8 @@ from dsl.tenants import Tenant
 from dsl.types import PLAIN, SECONDS
 from engine.collective.packing import at_once
 from engine.framework.profile import Profile
-from engine.policy.findings import at_load, binders_of, installed, without_policy
+from engine.plugins import out_of_tree
+from engine.policy.findings import at_load, binders_of, without_policy
 from engine.policy.preempting import preempts
 from engine.policy.sources import Texts
 
@@ -149,7 +150,7 @@ def compile_settings(
     return CompileSettings(
         berth.policies,
         {name: _definition(section) for name, section in berth.metrics.items()},
-        installed() if profiles is None else binders_of(profiles),
+        frozenset(out_of_tree.names()) if profiles is None else binders_of(profiles),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import fields
 
@@ -17,11 +17,11 @@ from dsl.diagnostics import Diagnostic, Severity
 from dsl.nearest import closest
 from dsl.plan import Plan, RuleBase
 from dsl.source import SourceFile, Span, blanked
-from engine.framework.acting import DEFAULT_BINDER
-from engine.framework.profile import Profile
-from engine.plugins import out_of_tree
-from engine.plugins.registry import DEFAULT_WEIGHTS
+from engine.framework.defaults import DEFAULT_BINDER, DEFAULT_WEIGHTS
 from engine.policy.shares import CANARY, SHADOW
+
+if TYPE_CHECKING:
+    from engine.framework.profile import Profile
 
 _SHOWN: Final = 8
 _HEADER: Final = re.compile(r"policy[ \t]*:")
@@ -49,11 +49,6 @@ def binders_of(profiles: Iterable[Profile]) -> frozenset[str]:
     """The plugins that bind pods which `bind: with` hands to them."""
     plugins = (one.plugin for profile in profiles for one in profile.plugins)
     return frozenset(plugin.name for plugin in plugins if plugin.points().binder)
-
-
-def installed() -> frozenset[str]:
-    """The plugins that a profile could name: who does not know the profiles believes them all."""
-    return frozenset(out_of_tree.names())
 
 
 def at_load(

@@ -15,10 +15,11 @@ from dsl.diagnostics import Diagnostic, Fix
 from dsl.nearest import closest
 from dsl.plan import Plan
 from dsl.policytest import NOT_FOUND, Case, Suite, Use
+from engine.framework.defaults import DEFAULT_WEIGHTS
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.plugins.priority_sort import PrioritySort
-from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
+from engine.plugins.registry import make_plugin
 from engine.policy import chain
 from engine.policy.beside import ENDING, PolicyText, in_folder
 from engine.policy.bundle import Bundle

@@ -21,8 +21,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from engine.framework.defaults import DEFAULT_WEIGHTS
 from engine.kube.resources import STRUCTS
-from engine.plugins.registry import DEFAULT_WEIGHTS
 from tests.conformance import preempting
 from tests.conformance.adapter import answer
 

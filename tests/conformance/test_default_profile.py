@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from engine.config import ProfileDocument
+from engine.framework.defaults import DEFAULT_WEIGHTS
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.runtime import Framework
 from engine.plugins.profiles import FIELDS, fields_of, make_profile
-from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
+from engine.plugins.registry import make_plugin
 
 THEIRS = json.loads((Path(__file__).parent / "data" / "default-profile.json").read_text("utf-8"))
 NOT_THERE = {

@@ -18,9 +18,9 @@ from engine import telemetry
 from engine.cli import main
 from engine.config import BerthDocument, MetricSection, SchedulerDocument, Settings, load
 from engine.cycle import decide
+from engine.framework.defaults import DEFAULT_WEIGHTS
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
-from engine.plugins.registry import DEFAULT_WEIGHTS
 from engine.policy.findings import new_compiler
 from engine.policysections import PolicyOverride
 from engine.policytests.running import Runner

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from engine.cycle import decide
+from engine.framework.defaults import DEFAULT_WEIGHTS
 from engine.framework.events import QueueingHint, Resource
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
@@ -19,7 +20,7 @@ from engine.plugins.node_name import NodeName
 from engine.plugins.node_resources_fit import NodeResourcesFit
 from engine.plugins.node_unschedulable import NodeUnschedulable
 from engine.plugins.priority_sort import PrioritySort
-from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
+from engine.plugins.registry import make_plugin
 from engine.plugins.scheduling_gates import SchedulingGates
 from engine.plugins.taint_toleration import TaintToleration
 from tests.builders import default_plugins
