@@ -94,11 +94,13 @@ def _shared(policies: Sequence[Weighted], profile: Profile, bundle: Bundle) -> S
     if not whole:
         return policies
     most = whole * bundle.share / (1 - bundle.share)
+    # There may be a thousand: their points are asked for once, by the framework.
+    scoring = {plan.name for plan in bundle.plans if plan.scores}
     weights: dict[str, float] = {}
     for one in policies:
         if one.plugin.name in of:
-            namespace = of[one.plugin.name]
-            weights[namespace] = weights.get(namespace, 0.0) + scores(one)
+            namespace, own = of[one.plugin.name], one.weight * (one.plugin.name in scoring)
+            weights[namespace] = weights.get(namespace, 0.0) + own
 
     def bounded(one: Weighted) -> Weighted:
         total = weights.get(of.get(one.plugin.name, ""), 0.0)
