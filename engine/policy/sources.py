@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from os import fsencode
 from os.path import realpath
 from pathlib import Path
 from typing import Final
@@ -231,13 +232,14 @@ def policies_in(folder: Path) -> dict[str, str | bytes] | None:
     """The policy files in a folder; None: it is gone, or is being replaced.
 
     Mounted ConfigMaps and releases are replaced by turning a link: files of two versions are never
-    mixed. Where one vanishes meanwhile, all are looked at again.
+    mixed. Where one vanishes meanwhile, all are looked at again. Bytes of a name that
+    are no text are written in digits: names go into messages, hashes and JSON.
     """
     for _ in range(_LOOKS):
         with contextlib.suppress(OSError):
             before = _version(folder)
             files: dict[str, str | bytes] = {
-                path.name: path.read_bytes()
+                fsencode(path.name).decode(errors="backslashreplace"): path.read_bytes()
                 for path in sorted(folder.iterdir())
                 if is_policy(path.name) and path.is_file()
             }

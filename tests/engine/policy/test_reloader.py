@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from os import fsdecode
 from pathlib import Path
 
 import pytest
@@ -616,6 +617,13 @@ def test_bytes_that_are_no_text_are_refused_with_the_file(tmp_path):
 
 
 DEAR = {"a.policy": "filter: any(split(node.annotation[x], ' ') where node.name contains (it))\n"}
+
+
+def test_a_file_whose_name_is_no_text_is_a_policy_all_the_same(tmp_path):
+    (tmp_path / fsdecode(b"\xff.policy")).write_text("score: 1\n", "utf-8")
+    world = World()
+    ((bundle, _),) = world.offer(policies_in(tmp_path))
+    assert [plan.name for plan in bundle.plans] == [r"\xff"]
 
 
 def test_costs_are_bounded_anew_when_the_cluster_outgrows_them_and_nothing_is_switched_off():
