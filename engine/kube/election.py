@@ -7,10 +7,12 @@
     the process ends ◀── LeaseLost: not renewed in time, or taken ────┘  └── release ──▶ nobody's
 
 The rules are client-go's: a lease runs out on the local clock, so long after its record was last
-seen to change, and clocks of different hosts are never compared. Two are stricter. The fence, which
-is asked before every write, shuts when the renewal is overdue, counted from before the last good
-one was sent, whether or not anybody has noticed; and after that nothing is renewed any more. A
-follower also watches the lease, so it takes over at once what is released.
+seen to change, and clocks of different hosts are never compared. Three are stricter. The fence,
+which is asked before every write, shuts when the renewal is overdue, counted from before the last
+good one was sent, whether or not anybody has noticed; and after that nothing is renewed any more.
+Whoever was seen to hold the lease keeps its time where somebody deletes the lease, empties or
+shortens it by hand: it writes on until it finds out. A follower also watches the lease, so it takes
+over at once what is released.
 
 Source: client-go tools/leaderelection, k8s.io/api coordination/v1.
 """
@@ -83,7 +85,7 @@ class Elector(Handler[Lease]):
         self._me = me
         self._mine: Object | None = None
         self._seen: Spec = {}
-        self._seen_at = self._clock.monotonic()
+        self._taken_until = float("-inf")
         self._changed = asyncio.Event()
         self._said = ""
         self._running: list[asyncio.Task[None]] = []
@@ -192,7 +194,14 @@ class Elector(Handler[Lease]):
         if spec == self._seen:
             return
         before, self._seen = self.holder, spec
-        self._seen_at = self._clock.monotonic()
+        lasts = int(spec.get("leaseDurationSeconds") or 0)
+        now = self._clock.monotonic()
+        if self.holder not in ("", self._me):
+            self._taken_until = now + max(lasts, self._lease_seconds)
+        elif lasts == _HELD_NO_MORE:
+            self._taken_until = float("-inf")
+        else:
+            self._taken_until = min(self._taken_until, now + self._lease_seconds)
         if self.holder not in ("", before, self._me):
             _LOG.info('Another replica leads lease="%s" holder="%s"', self.title, self.holder)
         self._changed.set()
@@ -200,10 +209,7 @@ class Elector(Handler[Lease]):
     @property
     def _taken_for(self) -> float:
         """For how many seconds the lease may be another's yet; 0 if it may be taken."""
-        if self.holder in ("", self._me):
-            return 0.0
-        ends = self._seen_at + float(self._seen.get("leaseDurationSeconds") or 0)
-        return max(0.0, ends - self._clock.monotonic())
+        return max(0.0, self._taken_until - self._clock.monotonic())
 
     async def _until_worth_trying(self) -> None:
         """Until the lease runs out or changes hands, and no longer than until the next look."""
@@ -243,6 +249,8 @@ class Elector(Handler[Lease]):
         try:
             found = await self._asked("GET", self._path)
         except NotFound:
+            if self._taken_for:
+                return False
             made = {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
@@ -273,7 +281,7 @@ class Elector(Handler[Lease]):
     def _held(self, lease: Object, began: float) -> bool:
         """It is ours, for others at least as long as counted from when we began to ask."""
         self._mine = lease
-        self._seen, self._seen_at = lease.get("spec") or {}, began
+        self._seen = lease.get("spec") or {}
         self._until = began + self._renew_seconds
         return True
 

@@ -220,7 +220,8 @@ class Reflector(Generic[T]):
             async for meta, items in pages(
                 self._client, self._resource, self._decoders, at, paged=paged
             ):
-                known = meta.resource_version
+                # Of the first page: should others be newer, the watch tells once more of theirs.
+                known = known or meta.resource_version
                 self._take(items, found, kept)
         except KubeError as error:
             return self._no_list(error, while_paging=bool(known))

@@ -10,6 +10,8 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from os import fsencode
+from os.path import realpath
 from pathlib import Path
 from typing import Final
 
@@ -208,7 +210,7 @@ class FolderSource:
         self._clock = clock
         self.due = clock.monotonic()
         """When it looks again."""
-        self._last: dict[str, str | bytes] | tuple[()] | None = ()
+        self._last: tuple[Texts | None, tuple[str, ...]] | None = None
 
     def step(self, deadline: float) -> bool:  # noqa: ARG002 - reading a folder is one step
         """Looks if it is time; implements `scheduler.Background`."""
@@ -218,31 +220,31 @@ class FolderSource:
         return False
 
     def look(self) -> None:
-        """Offers the files if they are not what they were."""
+        """Offers the files, or why there are none, if that is not what it was."""
         files = policies_in(self._folder)
-        if files != self._last:
-            self._last = files
-            self._offer(files, () if files is not None else why_unread(self._folder))
+        found = files, () if files is not None else why_unread(self._folder)
+        if found != self._last:
+            self._last = found
+            self._offer(*found)
 
 
 def policies_in(folder: Path) -> dict[str, str | bytes] | None:
     """The policy files in a folder; None: it is gone, or is being replaced.
 
     Mounted ConfigMaps and releases are replaced by turning a link: files of two versions are never
-    mixed.
+    mixed. Where one vanishes meanwhile, all are looked at again. Bytes of a name that
+    are no text are written in digits: names go into messages, hashes and JSON.
     """
     for _ in range(_LOOKS):
-        try:
+        with contextlib.suppress(OSError):
             before = _version(folder)
             files: dict[str, str | bytes] = {
-                path.name: path.read_bytes()
+                fsencode(path.name).decode(errors="backslashreplace"): path.read_bytes()
                 for path in sorted(folder.iterdir())
                 if is_policy(path.name) and path.is_file()
             }
             if _version(folder) == before:
                 return files
-        except OSError:
-            return None
     return None
 
 
@@ -259,6 +261,9 @@ def why_unread(folder: Path) -> tuple[str, ...]:
     return ()
 
 
-def _version(folder: Path) -> tuple[Path, Path]:
-    """Where the links lead that a replacement turns: the folder itself, and the kubelet's."""
-    return folder.resolve(), (folder / "..data").resolve()
+def _version(folder: Path) -> tuple[str, str]:
+    """Where the links lead that a replacement turns: the folder itself, and the kubelet's.
+
+    Not by `Path.resolve`, to which links in a circle are an error of their own.
+    """
+    return realpath(folder), realpath(folder / "..data")

@@ -231,7 +231,7 @@ def test_the_real_prometheus_sees_each_panel_and_the_faults(watched):
     watching.wait_for("BerthSchedulesNothing")
     watching.wait_for("BerthDown", fires=False)
     _, taken = plane.request("GET", f"{LEASES}/berth")
-    taken["spec"]["holderIdentity"] = ""
+    taken["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}  # as who gives it up
     assert plane.request("PUT", f"{LEASES}/berth", taken)[0] == 200
     watching.wait_for("BerthNoLeader", fires=False)
     wait_until("the first pod is bound", lambda: deployed.node_of("first") == "a")

@@ -730,9 +730,8 @@ def test_a_follower_tells_nobody_anything_and_the_leader_to_come_tells_it_all(de
                     None,
                     None,
                 )
-                cluster.patch(
-                    "leases", "berth", {"spec": {"holderIdentity": None}}, namespace="kube-system"
-                )
+                released = {"spec": {"holderIdentity": None, "leaseDurationSeconds": 1}}
+                cluster.patch("leases", "berth", released, namespace="kube-system")
                 assert await berth.lands(plain)
                 await berth.until(lambda: berth.condition("held"))
                 assert berth.condition("held")[1] == "SchedulingGated"

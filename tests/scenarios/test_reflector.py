@@ -59,8 +59,9 @@ class Script:
         answer = self._next(f"list {(params or {}).get('resourceVersion', '-')}")
         if "code" in answer:
             return Response(answer["code"], {}, _status(answer))
+        version, more = str(answer["version"]), answer.get("continue", "")
         page = {
-            "metadata": {"resourceVersion": str(answer["version"])},
+            "metadata": {"resourceVersion": version, "continue": more},
             "items": [_pod(text) for text in answer["pods"]],
         }
         return Response(200, {}, json.dumps(page).encode())

@@ -368,6 +368,48 @@ async def test_a_lease_that_is_deleted_is_made_again(world):
     assert world.leases.holder == "one"
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        None,
+        {},
+        {"holderIdentity": "", "leaseDurationSeconds": 15},
+        {"holderIdentity": "one", "leaseDurationSeconds": 1},
+        {"holderIdentity": "one"},
+        {"holderIdentity": "two", "leaseDurationSeconds": 15},
+    ],
+)
+def test_a_lease_that_is_deleted_or_edited_makes_no_second_one_that_writes(spec):
+    @in_a_world
+    async def edited(world):
+        one = world.replica("one")
+        await world.advance(0)
+        two = world.replica("two")
+        await world.advance(3)
+        one.frozen = True
+        lease = Lease(ObjectMeta(), spec or {})
+        metadata = {"name": "berth", "resourceVersion": "99"}
+        world.leases.lease = None if spec is None else {"metadata": metadata, "spec": spec}
+        (two.elector.on_delete if spec is None else two.elector.on_add)(lease)
+        for _ in range(400):
+            await world.advance(0.05)
+            assert not (one.fence() and two.fence())
+        assert leads(two)
+
+    edited()
+
+
+@in_a_world
+async def test_a_lease_that_is_emptied_is_waited_for_no_longer_than_our_own(world):
+    spec = {"holderIdentity": "one", "leaseDurationSeconds": 3600}
+    world.leases.lease = {"metadata": {"name": "berth", "resourceVersion": "1"}, "spec": spec}
+    two = world.replica("two")
+    await world.advance(1)
+    spec["holderIdentity"] = ""
+    await world.advance(15 + 2 * 2)
+    assert leads(two)
+
+
 @in_a_world
 async def test_what_others_wrote_into_the_lease_stays(world):
     world.leases.lease = {

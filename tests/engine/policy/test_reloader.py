@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from os import fsdecode
 from pathlib import Path
 
 import pytest
@@ -520,6 +521,38 @@ def test_a_folder_that_cannot_be_read_says_why(tmp_path):
     assert world.reloader.refusal_of(ONLY).text == f"folder x cannot be read: {told[0][1][0]}"
 
 
+def test_a_folder_says_once_more_why_it_cannot_be_read_when_that_is_something_else(tmp_path):
+    told = []
+    path, clock = tmp_path / "policies", ManualClock()
+    source = FolderSource(path, lambda files, why: told.append((files, why)), clock)
+    look(source, clock)
+    path.symlink_to(path)
+    look(source, clock)
+    look(source, clock)
+    path.unlink()
+    path.mkdir()
+    (path / "..data").symlink_to("..data")
+    look(source, clock)
+    loop = f"{path}: Too many levels of symbolic links"
+    assert told == [(None, ()), (None, (loop,)), ({}, ())]
+
+
+def test_a_file_that_vanishes_while_a_folder_is_read_does_not_make_it_unreadable(
+    tmp_path, monkeypatch
+):
+    for name in ("a.policy", "b.policy"):
+        (tmp_path / name).write_text("score: 1\n", "utf-8")
+    read = Path.read_bytes
+
+    def read_late(path):
+        (tmp_path / "b.policy").unlink(missing_ok=True)
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_late)
+    monkeypatch.setattr(Path, "is_file", lambda _: True)
+    assert policies_in(tmp_path) == {"a.policy": b"score: 1\n"}
+
+
 def test_a_folder_is_looked_at_every_so_often(tmp_path):
     (tmp_path / "a.policy").write_text("score: 1\n", "utf-8")
     (tmp_path / "notes.txt").write_text("x", "utf-8")
@@ -584,6 +617,13 @@ def test_bytes_that_are_no_text_are_refused_with_the_file(tmp_path):
 
 
 DEAR = {"a.policy": "filter: any(split(node.annotation[x], ' ') where node.name contains (it))\n"}
+
+
+def test_a_file_whose_name_is_no_text_is_a_policy_all_the_same(tmp_path):
+    (tmp_path / fsdecode(b"\xff.policy")).write_text("score: 1\n", "utf-8")
+    world = World()
+    ((bundle, _),) = world.offer(policies_in(tmp_path))
+    assert [plan.name for plan in bundle.plans] == [r"\xff"]
 
 
 def test_costs_are_bounded_anew_when_the_cluster_outgrows_them_and_nothing_is_switched_off():
