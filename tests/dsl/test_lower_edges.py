@@ -25,8 +25,9 @@ def test_a_column_divided_by_zero_is_silent():
 
 def test_values_that_overflow_when_they_are_added_up_are_scored_in_silence():
     world = FakeWorld([{"metrics": {"m": one}} for one in (1e308, 1.5e308, 0.0)])
-    text = 'metric m = promql "a"\nscore: m normalize minmax'
+    text = 'metric m = promql "a"\nscore: m normalize default'
     assert raw(text, world, subject()) == [1e308, 1.5e308, 0.0]
+    assert plan_of(text).scores[0].finish(np.array([-1e308, 1e-9])).tolist() == [0.0, 100.0]
 
 
 def test_a_left_side_that_divides_by_zero_is_silent():
