@@ -104,7 +104,7 @@ def _options(flags: dict[str, Any]) -> RunOptions:
         }
     )
     plain, client_ca = flags["plain_http"], flags["client_ca_file"]
-    for flag in ("client_ca_file", "tls_cert_file"):
+    for flag in ("client_ca_file", "tls_cert_file", "tls_private_key_file"):
         if plain and flags[flag]:
             name = flag.replace("_", "-")
             raise ConfigError(f"--{name} needs HTTPS: leave --plain-http out")

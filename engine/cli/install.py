@@ -25,6 +25,7 @@ from engine.kube.session import KubeClient, Session
 
 _NAMESPACE: Final = "berth-system"
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_WHOLE: Final = re.compile(rf"(?<=[ \[]){_NAMESPACE}(?=[\n,}}\]])")
 _IMAGE: Final = "image: berth:"
 _PLURALS: Final = {"NetworkPolicy": "networkpolicies"}
 _APPLY: Final = "application/apply-patch+yaml"
@@ -87,8 +88,10 @@ def manifests(*, image: str | None, namespace: str, more: Sequence[str] = ()) ->
     """The manifests as one YAML stream, with those of components."""
     folder = _folder()
     texts = [folder.joinpath(name).read_text("utf-8") for name in (*_FILES, *more)]
+    text = "---\n".join(texts)
     # The namespace first: an image may have that word in its name.
-    text = "---\n".join(texts).replace(_NAMESPACE, namespace)
+    if namespace != _NAMESPACE:  # in quotes, as 123, on or 1e3 would be no text in YAML
+        text = _WHOLE.sub(json.dumps(namespace), text).replace(_NAMESPACE, namespace)
     if not image:
         return text
     said = f"image: {json.dumps(image)}\n"
@@ -118,7 +121,7 @@ async def _apply(text: str, kubeconfig: str | None) -> None:
                 "PATCH",
                 _path(item),
                 params={"fieldManager": "berth-install", "force": "true"},
-                body=yaml.safe_dump(item).encode(),
+                body=json.dumps(item).encode(),  # which is YAML
                 content_type=_APPLY,
             )
             try:

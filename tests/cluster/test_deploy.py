@@ -204,6 +204,19 @@ def test_an_edit_in_the_cluster_neither_stops_an_upgrade_nor_is_undone_by_it(con
     manifests.helm("uninstall", "edited", *place)
 
 
+@pytest.mark.parametrize(("release", "namespace"), [("on", "123"), ("1e3", "null"), ("v2.0", "no")])
+def test_names_that_yaml_takes_for_something_else_are_names(release, namespace, control_plane):
+    place = (f"--namespace={namespace}", f"--kubeconfig={control_plane.kubeconfig_file()}")
+    values = (
+        "--set=webhook.enabled=true,extender.enabled=true,policies.create=false",
+        "--set-string=webhook.certificateSecret=1,extender.certificateSecret=true",
+        "--set-string=policies.configMap=0x1f,serviceAccount.name=07,priorityClassName=off",
+        "--set-string=berth.policies.tenants.configMap=yes,flowSchema.priorityLevel=12",
+    )
+    manifests.helm("install", release, manifests.CHART, "--create-namespace", *place, *values)
+    manifests.helm("uninstall", release, *place)
+
+
 def test_an_upgrade_keeps_policies_that_an_older_chart_would_have_taken_along(control_plane):
     place = ("--namespace=older", f"--kubeconfig={control_plane.kubeconfig_file()}")
     manifests.helm("install", "older", manifests.CHART, "--create-namespace", *place)

@@ -184,6 +184,7 @@ def test_what_the_page_shows_is_read_by_a_scheduler():
             ("--plain-http", "--tls-cert-file", "x", "--tls-private-key-file", "y"),
             "--tls-cert-file needs HTTPS: leave --plain-http out",
         ),
+        (("--plain-http", "--tls-private-key-file", "y"), "--tls-private-key-file needs HTTPS"),
         (("--scheduler-name", ""), "--scheduler-name: schedulerName: must not be empty"),
     ],
 )

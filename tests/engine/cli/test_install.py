@@ -54,6 +54,16 @@ def test_another_image_and_namespace():
     assert {one["metadata"].get("namespace", "batch") for one in found} == {"batch"}
 
 
+@pytest.mark.parametrize("namespace", ["123", "on", "null"])
+def test_a_namespace_that_yaml_takes_for_something_else_is_a_name(namespace):
+    found = printed("--webhook", "--monitoring", "--namespace", namespace)
+    assert {one["metadata"].get("namespace", namespace) for one in found} == {namespace}
+    assert found[0]["metadata"]["name"] == namespace
+    [text] = [one["data"]["config.yaml"] for one in found if "config.yaml" in one.get("data", {})]
+    scheduler, _ = yaml.safe_load_all(text)
+    assert scheduler["leaderElection"]["resourceNamespace"] == namespace
+
+
 @pytest.mark.parametrize("image", ["registry.example/berth-system/berth:1", "-", "[::1]:5000/b #1"])
 def test_an_image_is_taken_as_it_is_written(image):
     found = printed("--image", image, "--namespace", "batch")

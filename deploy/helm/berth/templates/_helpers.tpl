@@ -1,10 +1,11 @@
+{{- /* toYaml, here and elsewhere: without quotes a name such as 123 or on would be no text. */}}
 {{- define "berth.name" -}}
-{{ if eq .Release.Name .Chart.Name }}{{ .Chart.Name }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 52 | trimSuffix "-" }}{{ end }}
+{{ if eq .Release.Name .Chart.Name }}{{ .Chart.Name }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | replace "." "-" | trunc 52 | trimSuffix "-" }}{{ end }}
 {{- end }}
 
 {{- define "berth.selector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ toYaml .Release.Name }}
 {{- end }}
 
 {{- /* The webhook's pods are not the scheduler's. */}}
@@ -14,7 +15,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "berth.webhookSelector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}-webhook
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ toYaml .Release.Name }}
 {{- end }}
 
 {{- define "berth.webhookLabels" -}}
@@ -29,7 +30,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "berth.extenderSelector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}-extender
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ toYaml .Release.Name }}
 {{- end }}
 
 {{- define "berth.extenderLabels" -}}
@@ -87,7 +88,7 @@ securityContext:
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ toYaml . }}
 {{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
@@ -147,7 +148,7 @@ kind: BerthConfiguration
 {{- with dig "policies" "tenants" "configMap" "" .Values.berth }}
 - apiGroups: [""]
   resources: [configmaps]
-  resourceNames: [{{ . }}]              # policies of namespaces: ConfigMaps of this name, and no others
+  resourceNames: [{{ toYaml . }}]       # policies of namespaces: ConfigMaps of this name, and no others
   verbs: [list, watch]
 {{- end }}
 {{- if .Values.everyPolicy }}
