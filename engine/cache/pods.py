@@ -91,14 +91,15 @@ class PodColumns(ReadOff[PodInfo]):
     def on(self, node_row: int) -> NDArray[np.intp]:
         """The rows of the pods on a node, ascending. Linear in their number."""
         self._settle()
-        first = self._first.get(node_row, -1)
+        first = self._first.get(node_row)
+        if first is None:
+            return np.empty(0, np.intp)
         found, after = [first], self._after.cell
-        row = after[first] if first >= 0 else first
+        row = after[first]
         while row != first:
             found.append(row)
             row = after[row]
-        found.sort()
-        return np.array(found if first >= 0 else (), np.intp)
+        return np.array(sorted(found), np.intp)
 
     def request(self, resource: str) -> IntColumn:
         """(P,) the pod's effective request of the resource."""
