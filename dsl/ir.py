@@ -246,13 +246,13 @@ def children(node: Expr) -> tuple[Expr, ...]:
 
 def walk(*roots: Expr | None) -> list[Expr]:
     """Returns every node below the roots, of which some may be None, once. Linear in the graph."""
-    seen: set[int] = set()
+    seen: set[Expr] = set()
     out: list[Expr] = []
     stack = [one for one in reversed(roots) if one is not None]
     while stack:
         node = stack.pop()
-        if id(node) not in seen:
-            seen.add(id(node))
+        if node not in seen:
+            seen.add(node)
             out.append(node)
             parts = _CHILDREN[type(node)]
             if parts is not None:
@@ -310,17 +310,17 @@ def joined(node: Expr | None, operator: str = "and") -> tuple[Expr, ...]:
     return () if node is None else (node,)
 
 
-def parts_first(root: Expr, known: Container[int]) -> Iterator[Expr]:
-    """Yields the nodes below a root whose ids are not known, parts before what they are part of.
+def parts_first(root: Expr, known: Container[Expr]) -> Iterator[Expr]:
+    """Yields the nodes below a root that are not known, parts before what they are part of.
 
     Whoever asks makes each known. Linear in the graph, however deep it is.
     """
     stack = [root]
     while stack:
         node = stack.pop()
-        if id(node) not in known:
+        if node not in known:
             parts = _CHILDREN[type(node)]
-            todo = parts and [one for one in parts(node) if id(one) not in known]
+            todo = parts and [one for one in parts(node) if one not in known]
             if not todo:
                 yield node
             else:

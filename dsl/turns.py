@@ -43,14 +43,14 @@ def turns(*roots: ir.Expr | None) -> tuple[ir.Expr, ...] | None:
         None where no such expressions exist: `now` is read in another way than in comparisons of
         sums, as in `round(now - node.created) > 5`.
     """
-    known: dict[int, _Moved | None] = {}
+    known: dict[ir.Expr, _Moved | None] = {}
     left: dict[int, ir.Expr] = {}
     try:
         for root in roots:
             if root is not None:
                 for node in ir.parts_first(root, known):
-                    known[id(node)] = _look(node, lambda one: known[id(one)])
-                found = known[id(root)]
+                    known[node] = _look(node, known.__getitem__)
+                found = known[root]
                 left |= {} if found is None else found.left
     except _UnsteadyError:
         return None

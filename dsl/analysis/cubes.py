@@ -95,19 +95,17 @@ class Keys:
     """Numbers for expressions; equal expressions have equal numbers."""
 
     def __init__(self) -> None:
-        self._by_id: dict[int, int] = {}
+        self._known: dict[ir.Expr, int] = {}
         self._by_shape: dict[tuple[object, ...], int] = {}
-        self._alive: list[ir.Expr] = []
 
     def key(self, root: ir.Expr) -> int:
         """Returns the number of an expression."""
-        for node in () if id(root) in self._by_id else ir.parts_first(root, self._by_id):
-            self._alive.append(node)
+        for node in () if root in self._known else ir.parts_first(root, self._known):
             if isinstance(node, ir.Named):
-                self._by_id[id(node)] = self._by_id[id(node.body)]
+                self._known[node] = self._known[node.body]
                 continue
-            self._by_id[id(node)] = self.intern(self._shape(node))
-        return self._by_id[id(root)]
+            self._known[node] = self.intern(self._shape(node))
+        return self._known[root]
 
     def intern(self, shape: tuple[object, ...]) -> int:
         """Returns the number of a made-up shape."""
@@ -119,14 +117,14 @@ class Keys:
                 value = node.value
                 if isinstance(value, bool):
                     # The value of a parameter may be another one tomorrow.
-                    return ("bool", id(node))
+                    return ("bool", node)
                 if is_missing(value):
                     return ("missing", node.type)
                 return ("const", node.type, value)
             case ir.Read():
                 return ("read", _SAME.get(node.field, node.field), node.key, node.level)
             case _:
-                parts = mapped(node, lambda one: ("node", self._by_id[id(one)]))
+                parts = mapped(node, lambda one: ("node", self._known[one]))
                 return (type(node), node.type, node.level, *parts.values())
 
 
@@ -214,7 +212,7 @@ class Cubes:
         if node.level is Level.CONST and not isinstance(node, ir.Logical | ir.Not):
             # Over parameters alone: their values may be others tomorrow.
             self.keys.key(node)
-            return ({self.keys.intern(("fixed", id(node))): settled(wanted=wanted)},)
+            return ({self.keys.intern(("fixed", node)): settled(wanted=wanted)},)
         known = (self.keys.key(node), wanted)
         if known not in self._known:
             self._known[known] = None

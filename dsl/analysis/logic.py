@@ -102,22 +102,22 @@ class Logic:
         asks = by_parameter(rule, roots)
         # A part of the same text is no part of its own: `x != a` is no `x == a`.
         same = {
-            id(one)
+            one
             for node in ir.walk(*roots)
             for one in ir.children(node)
             if one.span == node.span and one.type == node.type and not isinstance(node, ir.Named)
         }
-        done: set[int] = set()
-        bad: set[int] = set()
+        done: set[ir.Expr] = set()
+        bad: set[ir.Expr] = set()
         for node in (node for root in roots for node in ir.parts_first(root, done)):
-            done.add(id(node))
-            if any(id(one) in bad for one in ir.children(node)):
-                bad.add(id(node))
+            done.add(node)
+            if not bad.isdisjoint(ir.children(node)):
+                bad.add(node)
             # Only where a parameter takes part at all, each part is looked through for it.
-            elif id(node) not in same and not (asks and by_parameter(rule, [node])):
+            elif node not in same and not (asks and by_parameter(rule, [node])):
                 verdict = self._verdict(node)
                 if verdict is not None:
-                    bad.add(id(node))
+                    bad.add(node)
                     code, what = ("P303", "always") if verdict else ("P301", "never")
                     night = isinstance(node, ir.Logical) and ("time.hour", None) in fields_of(node)
                     helps = ("over midnight it is  time.hour in 22..5",) * night

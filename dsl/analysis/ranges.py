@@ -56,13 +56,13 @@ class Ranges:
         self._known = known
         self._keys = keys or Keys()
         self._metrics = facts.metrics
-        self._found: dict[int, Range] = {}
+        self._found: dict[ir.Expr, Range] = {}
 
     def range(self, root: ir.Expr) -> Range:
         """Returns the bounds of a number."""
         self._keys.key(root)
         for node in ir.parts_first(root, self._found):
-            self._found[id(node)] = self._bounds(node) if node.type.is_number else _UNKNOWN
+            self._found[node] = self._bounds(node) if node.type.is_number else _UNKNOWN
         return self._of(root)
 
     def reached(self, root: ir.Expr) -> bool:
@@ -74,7 +74,7 @@ class Ranges:
         return not fixed and all(map(isfinite, self.range(root))) and set(met.values()) <= {1}
 
     def _of(self, node: ir.Expr) -> Range:
-        return self._found[id(node)]
+        return self._found[node]
 
     def _bounds(self, node: ir.Expr) -> Range:  # noqa: C901 - one case a kind
         match node:

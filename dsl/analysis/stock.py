@@ -76,14 +76,14 @@ def not_in_stock(facts: FileFacts, stock: Inventory) -> Iterator[Diagnostic]:
     if not stock.nodes:
         # Nothing is known, as when only metrics were asked for.
         return
-    seen: set[int] = set()
+    seen: set[ir.Expr] = set()
     for rule in facts.rules:
         core = rule.core
         for root in rule.roots:
             forbidden = isinstance(core, ir.FilterCore) and core.forbids and root is core.right
             for node in _wanted(root, wanted=not forbidden):
-                if id(node) not in seen:
-                    seen.add(id(node))
+                if node not in seen:
+                    seen.add(node)
                     yield from _look(rule, node, stock)
 
 

@@ -422,21 +422,21 @@ def _bounded(typer: Typer, whole: ir.ItemAggregate) -> ir.Expr:
         bounded: ir.Expr = making.logical(span, "and", (making.inverted(span, longer), whole))
     else:
         bounded = making.choice(span, longer, making.nothing(span, whole.type), whole)
-    typer.bounded[id(bounded)] = bounded, longer
+    typer.bounded[bounded] = longer
     return bounded
 
 
 def too_long(typer: Typer, *roots: ir.Expr | None) -> tuple[ir.Compare, ...]:
     """Returns what holds where a list in these parts has more items than are looked at."""
     met = ir.walk(*roots) if typer.bounded else ()
-    found = {id(one): typer.bounded[id(one)][1] for one in met if id(one) in typer.bounded}
+    found = {one: typer.bounded[one] for one in met if one in typer.bounded}
     within: dict[str, list[ir.Expr]] = {}
     for one in met:
         if isinstance(one, ir.NodeAggregate):
             within.setdefault(one.over, []).extend(ir.children(one))
     for over, parts in within.items():
         for one in ir.walk(*parts):
-            longer = found.get(id(one))
+            longer = found.get(one)
             if longer is not None and longer.left.level is Level.NODE:
                 # Of all nodes of the set, not of the one at hand.
                 level = _outer_level([longer]) if over in _ALL_NODES else Level.NODE
@@ -444,7 +444,7 @@ def too_long(typer: Typer, *roots: ir.Expr | None) -> tuple[ir.Compare, ...]:
                     ir.NodeAggregate, longer.left.span, NUMBER, level,
                     function="max", value=longer.left, where=None, over=over,
                 )  # fmt: skip
-                found[id(one)] = making.compare(longer.span, most, ">", longer.right)
+                found[one] = making.compare(longer.span, most, ">", longer.right)
     # An equal text is an equal list.
     known: dict[object, ir.Compare] = {}
     for one in found.values():

@@ -109,7 +109,7 @@ class Rules(Typer, kw_only=True):
         pod = [*self.guards]
         node: list[ir.Expr] = []
         # What is asked of a list stays in one piece, so that it is known by it.
-        of_list = id(left) in self.bounded
+        of_list = left in self.bounded
         for one in (left,) if of_list and left is not None else ir.joined(left):
             (pod if one.level <= Level.POD and not ir.has(ir.NodeAggregate, one) else node).append(
                 one

@@ -205,9 +205,9 @@ class Typer(Scope, kw_only=True):
     #: What a bare `max` may mean, by the expression that it stands in.
     subjects: dict[int, dict[str, ir.Expr | None]] = field(default_factory=dict)
     #: Aggregates over lists that are read, and what holds where a list is too long.
-    bounded: dict[int, tuple[ir.Expr, ir.Compare]] = field(default_factory=dict)
-    #: How deep each expression is, by its id; held here, so that no other one gets that id.
-    _depths: dict[int, tuple[int, ir.Expr]] = field(default_factory=dict)
+    bounded: dict[ir.Expr, ir.Compare] = field(default_factory=dict)
+    #: How deep each expression is.
+    _depths: dict[ir.Expr, int] = field(default_factory=dict)
     #: How many expressions are being checked, one within the other.
     _nested: int = 0
 
@@ -254,9 +254,9 @@ class Typer(Scope, kw_only=True):
     def _limit_depth(self, root: ir.Expr, span: Span) -> None:
         depths = self._depths
         for node in ir.parts_first(root, depths):
-            below = max((depths[id(one)][0] for one in ir.children(node)), default=0)
-            depths[id(node)] = 1 + below, node
-        if depths[id(root)][0] > _MAX_TOTAL_DEPTH:
+            below = max([depths[one] for one in ir.children(node)], default=0)
+            depths[node] = 1 + below
+        if depths[root] > _MAX_TOTAL_DEPTH:
             raise self._too_deep(span)
 
     def _too_deep(self, span: Span) -> Refused:

@@ -182,7 +182,7 @@ P007: numbers
   #d|day|days  {N}d
   #w|week|weeks  {N.weeks}d
   #y|year|years  {N.years}d
-  #am  N
+  #am|pm  ?  %hours
   #h #min|m  {1}{2}  a duration is one word
   @ N %  {N}%  a percentage has no blank before its `%`
   @ . N  0.N  a number starts with a digit

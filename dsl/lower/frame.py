@@ -140,7 +140,6 @@ class Frame:
     def _find_pods(self) -> tuple[Pods, Group]:
         if self.outer is not None:
             return self.outer.pods()
-        pod_node = self.world.pod_node
         rows = self.rows
         if isinstance(rows, slice):
             return running(self.world)
@@ -153,7 +152,7 @@ class Frame:
             return np.concatenate([_NONE, *each]), np.repeat(np.arange(len(each)), sizes)
         place = np.full(self.world.nodes + 1, -1)
         place[rows] = np.arange(len(rows))
-        group = place[pod_node]
+        group = place[self.world.pod_node]
         here = np.flatnonzero(group >= 0)
         return here, group[here]
 

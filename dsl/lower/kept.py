@@ -115,16 +115,16 @@ class Known:
     """The facts of the expressions of one rule; each is looked at once."""
 
     def __init__(self) -> None:
-        self._facts: dict[int, Facts] = {}
+        self._facts: dict[ir.Expr, Facts] = {}
 
     def of(self, root: ir.Expr) -> Facts:
         """Returns the facts of an expression."""
         for node in ir.parts_first(root, self._facts):
-            self._facts[id(node)] = self._look(node)
-        return self._facts[id(root)]
+            self._facts[node] = self._look(node)
+        return self._facts[root]
 
     def _look(self, node: ir.Expr) -> Facts:
-        parts = [self._facts[id(one)] for one in ir.children(node)]
+        parts = [self._facts[one] for one in ir.children(node)]
         if isinstance(node, ir.Named):
             return parts[0]
         lasts, local, heavy = _lasts(node), is_local(node), isinstance(node, ir.PodAggregate)
@@ -142,7 +142,7 @@ class Known:
     def _shape(self, node: ir.Expr) -> bytes:
         # The type follows from the rest, and a metric's name is the file's own business.
         hidden = "name" if isinstance(node, ir.Metric | ir.Pair) else ""
-        parts = mapped(node, lambda one: self._facts[id(one)].shape)
+        parts = mapped(node, lambda one: self._facts[one].shape)
         own = [value for name, value in parts.items() if name != hidden]
         text = f"{type(node).__name__} {int(node.level)} {own!r}"
         return blake2b(text.encode(), digest_size=16).digest()

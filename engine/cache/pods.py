@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from bisect import insort
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -55,10 +57,8 @@ class PodColumns(ReadOff[PodInfo]):
         self._node = Column(np.int32, self._capacity, -1)
         self._kinds = Kinds()
         self._kind = Column(np.int32, self._capacity, -1)
-        # The pods of a node are a ring of rows; a node's row leads into it.
-        self._after = Column(np.int32, self._capacity, -1)
-        self._ahead = Column(np.int32, self._capacity, -1)
-        self._first: dict[int, int] = {}
+        self._on: dict[int, array[int]] = {}
+        """Node row -> the rows of its pods, ascending."""
         self._derived: Derived[PodInfo] = Derived(_DERIVED_BYTES)
         self._settled = 0
         """How many rows are written, but for their node: of pods that came since, many at once."""
@@ -91,15 +91,7 @@ class PodColumns(ReadOff[PodInfo]):
     def on(self, node_row: int) -> NDArray[np.intp]:
         """The rows of the pods on a node, ascending. Linear in their number."""
         self._settle()
-        first = self._first.get(node_row)
-        if first is None:
-            return np.empty(0, np.intp)
-        found, after = [first], self._after.cell
-        row = after[first]
-        while row != first:
-            found.append(row)
-            row = after[row]
-        return np.array(sorted(found), np.intp)
+        return np.array(self._on.get(node_row, ()), np.intp)
 
     def request(self, resource: str) -> IntColumn:
         """(P,) the pod's effective request of the resource."""
@@ -134,19 +126,22 @@ class PodColumns(ReadOff[PodInfo]):
             return
         self._settled, came = size, self._pods[first:]
         self._kind.fill(map(self._kinds.take, came), len(came), first)
-        self._link(first, self._node.cell[first:size].tolist())
+        self._place(first, self._node.cell[first:size].tolist())
         for column, of in self._derived:
             column.fill(map(of, came), len(came), first)
 
-    def _link(self, first: int, node_rows: Sequence[int]) -> None:
-        """Puts pods into the rings of their nodes."""
-        after, ahead, leads = self._after.cell, self._ahead.cell, self._first
+    def _place(self, first: int, node_rows: Sequence[int]) -> None:
+        """Enters pods among those of their nodes."""
+        on = self._on
         for row, node_row in enumerate(node_rows, first):
             if node_row >= 0:
-                head = leads.setdefault(node_row, row)
-                last = row if head == row else ahead[head]
-                after[row], ahead[row] = head, last
-                after[last] = ahead[head] = row
+                there = on.get(node_row)
+                if there is None:
+                    on[node_row] = array("q", (row,))
+                elif there[-1] < row:
+                    there.append(row)
+                else:
+                    insort(there, row)
 
 
 class PodTable(PodColumns):
@@ -224,13 +219,11 @@ class PodTable(PodColumns):
         if row >= self._settled:
             return
         if before >= 0:
-            after, ahead = self._after.cell, self._ahead.cell
-            if after[row] == row:
-                del self._first[before]
-            else:
-                after[ahead[row]], ahead[after[row]] = after[row], ahead[row]
-                self._first[before] = after[row]
-        self._link(row, (node_row,))
+            there = self._on[before]
+            there.remove(row)
+            if not there:
+                del self._on[before]
+        self._place(row, (node_row,))
 
     def remove(self, row: int) -> PodInfo | None:
         """Frees the row; returns the pod that has it from now on, if another one moved there."""
@@ -277,8 +270,7 @@ class PodTable(PodColumns):
         return np.unique(rows[rows >= 0]).astype(np.intp)
 
     def _columns(self) -> list[Column]:
-        own = self._node, self._kind, self._after, self._ahead
-        return [*own, *(column for column, _ in self._derived)]
+        return [self._node, self._kind, *(column for column, _ in self._derived)]
 
     def derived(
         self, name: str, dtype: type, default: object, of: Callable[[PodInfo], object]
