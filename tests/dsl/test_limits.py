@@ -68,8 +68,7 @@ def test_doubling_lets_take_no_time():
 
 
 def test_absurd_numbers():
-    assert codes("score: 1e999999999\n") == ["P007"]
-    assert codes("score: " + "9" * 5000 + "\n") == ["P007"]
+    assert codes("score: 1e999999999\n") == codes("score: " + "9" * 5000 + "\n") == ["P007"]
     assert codes("score: 1e300*1e300*load\n") == []
 
 
