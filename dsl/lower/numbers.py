@@ -115,10 +115,15 @@ def combinations(
 # ---- reductions of one column
 
 
+def every(mask: NDArray[np.bool_]) -> bool:
+    """Whether all is true: a search for a zero takes a tenth of the time of `all`."""
+    return b"\0" not in mask.tobytes()
+
+
 def whole_and_small(column: Column) -> bool:
     """Whether plain float sums of a column are exact in any order."""
     size = np.add.reduce(np.abs(column))
-    return bool(size < EXACT) and bool((np.trunc(column) == column).all())
+    return bool(size < EXACT) and every(np.trunc(column) == column)
 
 
 def present(column: NDArray[Any]) -> NDArray[np.bool_]:
@@ -146,7 +151,7 @@ def grouped_sum(group: Group, column: Column, count: int) -> Column:
 def grouped(function: str, group: Group, column: NDArray[Any], count: int) -> Column:
     """Reduces the values of each group, skipping missing ones; of texts the column holds codes."""
     there = present(column)
-    if not there.all():
+    if not every(there):
         group, column = group[there], column[there]
     if function == "distinct":
         _, first = combinations((group, column), len(group))
@@ -195,17 +200,16 @@ def of_items(function: str, parts: NDArray[Any]) -> Column:
 
 def finish(raw: Column, norm: str, missing: float | None, *, reverse: bool) -> Column | None:
     """Turns the raw values of all candidates into scores; None when the statement abstains."""
-    if len(raw) == 0:
-        return None
-    gone = np.isnan(raw)
-    if gone.all():
-        return None if missing is None else np.full(len(raw), missing)
-    score = _normalised(raw if not gone.any() else raw[~gone], norm)
+    there = present(raw)
+    given = raw if every(there) else raw[there]
+    if len(given) == 0:
+        return None if missing is None or len(raw) == 0 else np.full(len(raw), missing)
+    score = _normalised(given, norm)
     found = rounded(100.0 - score if reverse else score)
-    if not gone.any():
+    if given is raw:
         return found
     out = np.full(len(raw), 0.0 if missing is None else missing)
-    out[~gone] = found
+    out[there] = found
     return out
 
 
