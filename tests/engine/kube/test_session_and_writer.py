@@ -506,21 +506,23 @@ class TestStream:
             await response.write(b'{"a":')
             await asyncio.sleep(0)
             await response.write(b"1}\n")
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(600)
             return response
 
-        async def run() -> None:
+        async def run(limit: float) -> bytes:
             got = b""
             async with serving(dribble) as script, session_to(script) as session:
-                stream = session.stream("/x", params={"watch": "true"}, read_timeout_seconds=0.05)
+                stream = session.stream("/x", params={"watch": "true"}, read_timeout_seconds=limit)
                 with pytest.raises(Timeout):  # noqa: PT012 - a loop is what is tested
                     async with aclosing(stream):
                         async for chunk in stream:
                             got += chunk
-                assert got == b'{"a":1}\n'
                 assert script.asked[0][1] == "/x?watch=true"
+            return got
 
-        asyncio.run(run())
+        # A busy machine may say nothing in a short time.
+        limits = (0.05, 1.0, 60.0)
+        assert b'{"a":1}\n' in (asyncio.run(run(limit)) for limit in limits)
 
     def test_a_refusal_is_an_error_with_its_status(self) -> None:
         async def run() -> None:
