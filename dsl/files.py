@@ -27,7 +27,9 @@ _MAX_OF_A_KIND: Final = 20
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _UTF_16_SHARE: Final = 3
 #: A word with such a letter, or a sign.
-_BEYOND_ASCII: Final = re.compile(r"(?<!\w)[A-Za-z0-9_]*[^\W\x00-\x7f]\w*|[^\x00-\x7f]")
+_BEYOND_ASCII: Final = re.compile(
+    r"[A-Za-z]\w*(?:\u2019\w+|\u2026)|(?<!\w)[A-Za-z0-9_]*[^\W\x00-\x7f]\w*|[^\x00-\x7f]"
+)
 
 
 def read_source(name: str, data: str | bytes) -> tuple[SourceFile, tuple[Diagnostic, ...]]:

@@ -15,24 +15,24 @@ def called(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:
-    """Returns the nearest of the names within edit distance 2, None if there is none."""
-    best, best_distance = None, MAX_DISTANCE + 1
+    """Returns the one nearest name within 2 edits; of two that with the same first letter."""
+    best, nearest = None, (MAX_DISTANCE, True)
     low, size = name.lower(), len(name)
-    letters = set(low)
+    letters, several = set(low), False
     for other in names:
         # An edit adds a letter and takes one at most. A file may hold thousands of names that are
         # unknown, so what is far away must cost next to nothing.
-        if abs(len(other) - size) >= best_distance:
+        if abs(len(other) - size) > nearest[0]:
             continue
         lower = other.lower()
-        if len(letters.symmetric_difference(lower)) > 2 * (best_distance - 1):
+        if len(letters.symmetric_difference(lower)) > 2 * nearest[0]:
             continue
         distance = 0 if lower == low else edit_distance(low, lower)
-        if distance < best_distance and distance * 2 < max(size, 1):
-            best, best_distance = other, distance
-            if not distance:
-                break
-    return best
+        found = distance, lower[:1] != low[:1]
+        if found <= nearest and distance * 2 < max(size, 1):
+            several = best is not None and found == nearest and other != best
+            best, nearest = other, found
+    return None if several else best
 
 
 def edit_distance(left: str, right: str) -> int:

@@ -262,7 +262,9 @@ def _beside(rule: RuleFacts, usual: Ranges, one: ir.Expr, other: ir.Expr) -> Ite
         return
     # A number that is chosen is meant as it is, and a parameter may be another one tomorrow.
     if 0 <= found.low < found.high <= 1 and not isinstance(ir.with_data(one), ir.If):
-        fix = Fix(other.span, f"{text}%") if re.fullmatch(r"\d+(\.\d+)?", text) else None
+        near = rule.source.text[other.span.start - 2 : other.span.end + 2]
+        alone = re.fullmatch(r"\d+(\.\d+)?", text) and ".." not in near
+        fix = Fix(other.span, f"{text}%") if alone else None
         help_ = f"did you mean {text if fix is not None else number_text(value)}%?"
         message = f"`{rule.text(one.span)}` is a share from 0 to 1, and `{text}` is far above"
         yield rule.warning("P222", message, other.span, help_, fix=fix)

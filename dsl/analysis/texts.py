@@ -170,7 +170,8 @@ def _each_hour(rule: RuleFacts, node: ir.Logical) -> Iterator[Diagnostic]:
     for one in node.operands:
         if isinstance(one, ir.Compare):
             signs.setdefault(getattr(one.left, "field", ""), set()).add(one.operator[0])
-    if signs.get("time.hour") == signs.get("time.minute") in ({"<"}, {">"}):
+    alone = not re.search(r"\bor\b", rule.source.slice(rule.right))
+    if alone and signs.get("time.hour") == signs.get("time.minute") in ({"<"}, {">"}):
         help_ = "those of the day are  time.hour*60 + time.minute >= 8*60 + 30"
         yield rule.warning("P317", "this asks for these minutes of each hour", node.span, help_)
 

@@ -173,8 +173,9 @@ def _bare_word(typer: Typer, node: s.Compare) -> None:
     else:
         helps = (f"`{written}` is {describe(left)}, so it is compared with one",)
     message = f"`{node.operator}` is followed by an expression, and `{text}` is a bare word"
-    fix = Fix(place, better) if better else None
-    raise typer.refuse("P011", message, right, *helps, fix=fix)
+    # `namespace` may mean the pod's.
+    sure = better and (better[0] != '"' or f"pod.{text}" not in FIELDS)
+    raise typer.refuse("P011", message, right, *helps, fix=Fix(place, better) if sure else None)
 
 
 def _word_or_expression(typer: Typer, node: s.Expr, left: Typed) -> ir.Expr:

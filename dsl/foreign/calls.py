@@ -33,10 +33,12 @@ sum({*})                    total
 min({0}, {1})               clampmax
 max({0}, {1})               clampmin
 (log2({0}) / log2(2.718281828))  log ln
+(log2({0}) / log2(10))      log10
 upper({0})                  toupper
 lower({0})                  tolower lowerascii
 join({*})                   concat
 not ({0})                   not
+({0} and {1})               and
 {0}[{1}]                    get
 now                         now
 version({0})                semver

@@ -48,9 +48,9 @@ def closest_field(name: str) -> str | None:
     """Returns the field with a close name: word by word, so that `pod.age` is not `pod.name`."""
     words = name.lower().split(".")
     fields = [one for one in FIELDS if one.count(".") == len(words) - 1]
-    apart = [sum(map(_apart, words, one.split("."))) for one in fields]
-    least = min(apart, default=MAX_DISTANCE + 1)
-    return fields[apart.index(least)] if least <= MAX_DISTANCE else None
+    apart = [(sum(map(_apart, words, one.split("."))), one[0] != name[0]) for one in fields]
+    low = min(apart, default=(MAX_DISTANCE + 1, True))
+    return fields[apart.index(low)] if low[0] <= MAX_DISTANCE and apart.count(low) == 1 else None
 
 
 @lru_cache(maxsize=4096)

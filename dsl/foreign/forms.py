@@ -56,6 +56,7 @@ P024: attributes and expectations of test files
   @ W = A  W A  an attribute takes no `=`  [test]
   @ W : A  W A  an attribute takes no colon  [test]
   running|finished : >> << K  on~  first it is said on which node  [test]
+  use K weight >> =|:  ~  -  [test use]
   use K >> W =|: A  (W = A)  values of parameters stand in parentheses  [test use]
 P005: colons
   let W >> << N  =~  a value is given by `=`  [let]
@@ -70,14 +71,11 @@ P005: colons
   @ S =|->|if|when|+=|:=  {S}:  "  [head]
   @ S  {S}:  "  [head]
 P018: what stands in another place
-  : NoSchedule|NoExecute|PreferNoSchedule  ""  taints are asked without their effect
   -> >> ->  ""  one `->` is enough
   : >> ->  ""  a rule for all pods has no `->`
-  @ -> X ->  and X ->  a rule has one `->`; conditions in front of it are joined
+  @ -> X ->  ?and X ->  a rule has one `->`; conditions in front of it are joined
   weight =|: A Z  Z weight A  `{}` stands behind the expression
   weight|missing A Z  Z {1} A  "
-  message T Z  Z message T  "
-  normalize W Z  Z normalize W  "
   score|first : @most|highest|max  prefer: most  `{}` stands behind `prefer:`  [score first]
   score|first : @least|lowest|min  prefer: least  "  [score first]
   P V A and|or P2 @B  P V A {4} P2 V B  `{}` is compared with nothing
@@ -90,8 +88,6 @@ P018: what stands in another place
   O K = A and|or @K2 = B  O K = A {5} O K2 = B  nobody says whose label `{}` is
   is|contains|like|with not? >> P  (P)  a field behind a word has parentheses
   if X @A else B  if X then A else B  `then` is missing in front of this
-  -> >> least|most A  ?  a tier is a condition; what has the least is asked by `prefer:`  [first]
-  @ least|most A or|and least|most B  ?  each of them is a line of its own  [prefer avoid]
   >> over W @,|and W2  ?over W  each topology has a line of its own  [spread]
   wait >> until  ?  how long is said first:~~wait 10m until CONDITION  [permit]
   then A << END  then A else 0  an `else` is needed  [score]
@@ -108,10 +104,10 @@ P019: labels
   @ %asked|node.condition K = A  {1}[K] is A  "
   @ O K exists|defined|present  {O.one}[K] is present  here the key stands in brackets
   @ O ( T )  O[T]  the key of a label stands in brackets
-  W [ >> P << ]  (P)  a field in brackets has parentheses
   @ O K =|== [ M ]  {O.one}[K] in [M]  one of a list is asked by `in`
   @ O K =|== L  {O.one} K in [L]  "
   @ O K =|== Q *  {O.one}[K] like Q*  a pattern stands behind `like`
+  W [ >> P << ]  (P)  a field in brackets has parentheses
   O K = A @, K2 = B  ?O K = A and O K2 = B  tests are joined by `and` and `or`
   >> , << P  ?and  "  [sided]
   >> , << P  ?or  a tier is one line: the next has its own  [first]
@@ -127,7 +123,6 @@ P020: lists and ranges
   @ is|!= not? [ M ]  not in [M]  "
   @ is L  in [L]  "
   @ is not L  not in [L]  "
-  in >> ( N .. N2 )  N..N2  a range stands without brackets
   in >> (|{ M )|}  [M]  a list stands in square brackets
   in >> T  [{T.bare}]  a list stands in brackets
   N >> ... << N2  ..  a range is written with `..`
@@ -153,8 +148,7 @@ P022: words that are one of a few
   int|integer|float|double|decimal|long  number  "  [param]
   boolean|flag  bool  "  [param]
   list of strings|texts|words  list of string  a list has one type  [param]
-  linear|min_max  minmax  there is no scale `{}`
-  over|within >> %domain  {2.tail}  "  [spread gang]
+  over|within >> %domain  {2.tail}  -  [spread gang]
   over|within >> node.label [ X ]  {X.quote}  the key of a label stands in quotes  [spread gang]
 P017: quotes that are missing, or too much
   like >> K  {K.quote}  `{}` needs quotes
@@ -176,7 +170,8 @@ P007: numbers
   #mbit|mbps /? s?  ({N}e6/8)  8 bits are a byte
   #gbit|gbps /? s?  ({N}e9/8)  "
   #cores|core|c|vcpu|vcpus|cpus|cpu|u|f  N
-  #m|min|mins|minute|minutes  {N}min
+  #m  {N}m
+  #min|mins|minute|minutes  {N}min
   #s|sec|secs|second|seconds  {N}s
   #h|hr|hrs|hour|hours  {N}h
   #d|day|days  {N}d
@@ -188,7 +183,7 @@ P007: numbers
   @ . N  0.N  a number starts with a digit
   @ N .  N  digits stand behind the point
   @ + N  N  a number has no plus sign
-  @ N , N2  N.N2  a number has a point, not a comma
+  @ N , N2  ?  a number has a point, not a comma
   @ N ' N2  {N}{N2}  a number has digits and a point only
   time in|is|between T ..|and|to T2  ?  hours are whole:~~time.hour in 22..5
   @ time.hour|time in|between N : 00|0 ..|to|and|- N3 : 00|0  time.hour in N..{N3.before}  %hours
@@ -250,9 +245,6 @@ P015: words of other languages
   lowest|less|min|minimum|fewest|smallest|fewer|oldest  least  -  [prefer avoid]
   highest|more|max|maximum|largest|biggest|greatest|newest  most  -  [prefer avoid]
   least|most of  {1}  -  [prefer avoid]
-  A asc|ascending  least A  -  [prefer]
-  A desc|descending  most A  -  [prefer]
-  @ victims none|nobody|never  never  -  [preempt]
   : >> P << max|min|elastic  by P  -  [quota]
   : >> zone|node|region|rack << skew|hard|END  over {2}  -  [spread]
   max skew  skew  -  [spread]
@@ -264,7 +256,6 @@ P015: words of other languages
   @ pod.label|pod.labels [ K ]  label K  use `label`  [prebind]
   annotation K  annotate K  -  [prebind postbind]
   in|between|within N ..|to|and|- N2  from N to N2  -  [param]
-  @ pod|node|it|namespace|cluster .. W2  {1}.W2
   if|with|having|when|filter  where
   in|on|of|from|across|by|per|for  over
 P014: signs of other languages
@@ -274,12 +265,15 @@ P014: signs of other languages
   ===  ==
   A !~ B  not A matches B
   !==|<>  !=
-  => << N  >=
+  => << U  >=
+  @ > =  >=
+  @ < =  <=
   =>|==>|-->|->>|=>>  ->
   - >  ->
   = << P  ==
   =~  matches
-  A <|<=|>|>= B @<|<=|>|>= C  A {2} B and B {4} C  comparisons do not chain
+  A <|<= B @<|<= C  A {2} B and B {4} C  comparisons do not chain
+  A >|>= B @>|>= C  A {2} B and B {4} C  "
   = << A  is
   : >> if|when X @: Z  X -> Z  -  [sided]
   O K @: A  O K=A  a label is tested by `=`
@@ -290,10 +284,9 @@ P014: signs of other languages
   A % B  mod(A, B)
   A // N  floor(A / N)
   like >> % K %  *K*  any text is `*` in a pattern
-  like >> K %  K*  "
   // Z  # Z  a comment starts with `#`  [any]
   /* X */  ""  a comment starts with `#`, and ends the line  [any]
-  -- Z  # Z  a comment starts with `#`  [any]
+  -- Z  ?# Z  a comment starts with `#`  [any]
   @ { { . X } }  ?  %param
   @ $ { W }  ?  "
   X @? X2 : X3  if X then X2 else X3

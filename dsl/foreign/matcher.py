@@ -6,7 +6,7 @@ for what may stand between:
     A B C D  a value, with its brackets      P  a path of a pod, a node ...    O  its labels
     N  a number      R  a percentage         T  a quoted text                  Q  any run of letters
     K  a word of letters, digits and -./     J  one with a dot or a slash         V  a word operator
-    W  a word        E  a version
+    W  a word        E  a version            U  a number with its unit
     L  values with commas, two or more       M  the same, or one               S  a statement's word
     X  anything, its brackets closed         Y  the same, no text at first     #x  a number of x
     Z  the rest of the line, from a word
@@ -37,11 +37,12 @@ _TOKEN: Final = re.compile(
 _LETTERS: Final = {
     "N": re.compile(r"\d+(?:\.\d+)?"),
     "R": re.compile(r"\d+(?:\.\d+)?%"),
+    "U": re.compile(r"\d[\w.]*%?"),
     "T": re.compile(QUOTED),
     "V": re.compile(r"(?i)is|contains|starts|ends|like|matches"),
     "O": re.compile(r"(?:pod|node|workload|it|(?:it\.)?namespace)\.(?:label|annotation|taint)s?"),
     "W": re.compile(_NAME),
-    "K": re.compile(r"[A-Za-z0-9$_](?:[\w./-]*\w)?"),
+    "K": re.compile(r"[A-Za-z0-9$_](?:(?:(?!\.\.)[\w./-])*\w)?"),
     "Q": re.compile(r"(?!->)[\w.-](?:[^\s\"'()\[\],#*%|{}$=]*[^\s\"'()\[\],#*%|{}$=;:])?"),
     "E": re.compile(r"v\d[\w.-]*\w|\d+\.\d+\.\d[\w.-]*"),
     "J": re.compile(r"[\w-]+[./][\w./-]*\w"),

@@ -17,11 +17,11 @@ from dsl.foreign.matcher import Match
 from dsl.nearest import closest, edit_distance
 from dsl.parser.automaton import Automaton, Place, Stop
 from dsl.parser.statements import DECLARATIONS, STATEMENTS, known_word
-from dsl.parser.told import Refusal, closed, told
+from dsl.parser.told import BINDS, Refusal, closed, told
 from dsl.syntax import HEADS
 
 #: Signs that may be too much.
-_SPARE: Final = {**dict.fromkeys(",;:=", "P023"), **dict.fromkeys(")]", "P002")}
+_SPARE: Final = {**dict.fromkeys(",;:", "P023"), **dict.fromkeys(")]", "P002")}
 #: What is said of a row that says nothing itself.
 _SAYS: Final = {
     "P004": "there is no statement `{}`",
@@ -34,7 +34,7 @@ _ENGLISH: Final = frozenset(
     {"for", "the", "an", "at", "on", "no", "so", "do", "it", "as", "has", "xor"}
 )
 #: What makes a word the opposite of the one it looks like.
-_NEGATION: Final = re.compile(r"(?:un|not|non)", re.IGNORECASE)
+_NEGATION: Final = re.compile(r"un|not|non|n(?:in|and|or|is|like|contains|matches)\b", re.I)
 #: Findings of one statement, at most.
 _MAX_FOUND: Final = 8
 #: Longer statements are read once: trying replacements would cost too much.
@@ -294,9 +294,6 @@ def _spelt(place: Place, at: tuple[int, int], better: str, code: str, message: s
     return Edit(*at, better, refusal, min(cost, _ALL), _LAST)
 
 
-_BINDS: Final = re.compile(r"\b(?:and|or|not|if)\b|->|\?\?|[*/]|(?<=[ \t])[+-](?=[ \t])")
-
-
 def _spare(place: Place) -> Iterator[Edit]:
     """A sign too much."""
     at, code, before = (place.start, place.end), _SPARE.get(place.met), place.bare[: place.start]
@@ -306,7 +303,7 @@ def _spare(place: Place) -> Iterator[Edit]:
         return
     message = f"`{place.met}` {'closes nothing' if code == 'P002' else 'does not fit here'}"
     # Where there are operators a bracket may decide what belongs together.
-    sure = code != "P002" or not set(_BINDS.findall(before))
+    sure = code != "P002" or not set(BINDS.findall(before))
     # `node: a, b` are two nodes, not one.
     sure = sure and not (place.of_test and re.fullmatch(r"\w+:\s*\S+\s*", before))
     # `node.label =a`: what is missing is in front.

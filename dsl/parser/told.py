@@ -26,6 +26,7 @@ _OPEN: Final = frozenset({"WORD", "NAME", "QUANT"})
 _OPERATORS: Final = frozenset({"PLUS", "MINUS", "STAR", "SLASH"})
 _MAX_SHOWN: Final = 8
 _LAST_WORD: Final = re.compile(r"(->|[<>=!]=|[A-Za-z_$][\w./-]*|\d[\w.%]*|\S)\Z")
+BINDS: Final = re.compile(r"\b(?:and|or|not|if)\b|->|\?\?|[*/]|(?<=[ \t])[+-](?=[ \t])")
 #: Characters in front of the end, of which the last word is shown.
 _LOOKED_AT: Final = 256
 
@@ -97,10 +98,11 @@ def _open_bracket(place: Place) -> Refusal | None:
     sign = place.bare[opened[-1]]
     close, at = (")" if sign == "(" else "]"), len(place.before)
     wanted = "RPAR" if sign == "(" else "RSQB"
+    unsure = BINDS.search(place.bare, opened[-1], place.start)
     return Refusal(
         "P002", f"this `{sign}` is never closed", opened[-1], opened[-1] + 1,
         helps=(f"close it with `{close}`",),
-        fix=(at, at, close) if wanted in place.accepts else None,
+        fix=(at, at, close) if wanted in place.accepts and not unsure else None,
     )  # fmt: skip
 
 
