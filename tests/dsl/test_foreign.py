@@ -136,5 +136,5 @@ def test_a_code_became_others():
 
 def test_the_nearest_name():
     assert closest("wieght", ["weight", "height"]) == "weight"
-    assert closest("xyz", ["abc"]) is None
+    assert closest("xyz", ["abc"]) is closest("hpu", ["gpu", "cpu"]) is None
     assert edit_distance("ab", "ba") == 1
