@@ -15,7 +15,7 @@ def called(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:
-    """Returns the one nearest name within 2 edits; of two that with the same first letter."""
+    """Returns the one nearest name within 2 edits; of two that with its first letter."""
     best, nearest = None, (MAX_DISTANCE, True)
     low, size = name.lower(), len(name)
     letters, several = set(low), False

@@ -173,7 +173,7 @@ def _bare_word(typer: Typer, node: s.Compare) -> None:
     else:
         helps = (f"`{written}` is {describe(left)}, so it is compared with one",)
     message = f"`{node.operator}` is followed by an expression, and `{text}` is a bare word"
-    # `namespace` may mean the pod's.
+    # `zone` may mean the pod's.
     sure = better and (better[0] != '"' or f"pod.{text}" not in FIELDS)
     raise typer.refuse("P011", message, right, *helps, fix=Fix(place, better) if sure else None)
 

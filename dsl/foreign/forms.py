@@ -56,7 +56,6 @@ P024: attributes and expectations of test files
   @ W = A  W A  an attribute takes no `=`  [test]
   @ W : A  W A  an attribute takes no colon  [test]
   running|finished : >> << K  on~  first it is said on which node  [test]
-  use K weight >> =|:  ~  -  [test use]
   use K >> W =|: A  (W = A)  values of parameters stand in parentheses  [test use]
 P005: colons
   let W >> << N  =~  a value is given by `=`  [let]
@@ -256,6 +255,7 @@ P015: words of other languages
   @ pod.label|pod.labels [ K ]  label K  use `label`  [prebind]
   annotation K  annotate K  -  [prebind postbind]
   in|between|within N ..|to|and|- N2  from N to N2  -  [param]
+  @ pod|node|it|namespace|cluster .. W2  {1}.W2
   if|with|having|when|filter  where
   in|on|of|from|across|by|per|for  over
 P014: signs of other languages
