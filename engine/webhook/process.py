@@ -108,6 +108,7 @@ class Webhook:
         """Answers until `stop` is set.
 
         Raises:
+            ConfigError: nothing says how to reach a cluster.
             CertificateError, ListenError: it cannot be served.
         """
         options = self._options
