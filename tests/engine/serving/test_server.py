@@ -116,6 +116,28 @@ class TestAccess:
         assert refused(access, request) == [None]
         assert len(reviews.asked) == 4
 
+    def test_few_are_asked_about_at_a_time_and_none_again_and_again(self, reviewed):
+        access, reviews, _ = reviewed
+        answer, asking, most = reviews.request, 0, 0
+
+        async def slowly(*given, **more):
+            nonlocal asking, most
+            asking += 1
+            most = max(most, asking)
+            await asyncio.sleep(0)
+            asking -= 1
+            return await answer(*given, **more)
+
+        async def storm():
+            tokens = ["good"] * 100 + [f"bad{number}" for number in range(100)]
+            requests = (access.refusal("GET", "/metrics", f"Bearer {one}") for one in tokens)
+            return await asyncio.gather(*requests)
+
+        reviews.request = slowly
+        answers = asyncio.run(storm())
+        assert [one and one.status for one in answers] == [None] * 100 + [401] * 100
+        assert (reviews.asked.count("TokenReview"), most) == (8 + 100, 8)
+
     def test_a_token_that_may_less_than_its_user_has_an_answer_of_its_own(self, reviewed):
         good, scoped = (("GET", "/metrics", f"Bearer {token}") for token in ("good", "scoped"))
         assert refused(reviewed[0], good, scoped, good) == [None, 403, None]
