@@ -460,7 +460,8 @@ class Reflector(Generic[T]):
             self._wiring.reach.lost()
         text = f"{error}{hint}"
         self.failures += 1
-        if isinstance(error, Unreachable) or getattr(error, "code", 0) == _UNAUTHORIZED:
+        lost = isinstance(error, Unreachable | Interrupted) and not isinstance(error, Timeout)
+        if lost or getattr(error, "code", 0) == _UNAUTHORIZED:
             # It is the same for all kinds: one of them tells of it.
             if text not in self._wiring.reach.told:
                 _LOG.warning("%s", text)
