@@ -50,7 +50,7 @@ def template(*flags: str) -> str:
     return helm("template", "berth", CHART, f"--namespace={NAMESPACE}", version, *flags).stdout
 
 
-def kustomize(name: str) -> str:
+def kustomize(name: str | Path) -> str:
     """What `kubectl kustomize` makes of a folder below deploy/kustomize."""
     command = [str(binaries.binary("kubectl")), "kustomize", str(KUSTOMIZE / name)]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +264,24 @@ def test_an_overlay_has_all_that_is_needed_and_a_configuration_that_is_understoo
         [container] = deployment["spec"]["template"]["spec"]["containers"]
         assert container["image"] == f"berth:{engine.__version__}"
         assert deployment["spec"]["replicas"] >= 2
+
+
+def test_an_overlay_and_components_go_together_as_the_page_says(tmp_path):
+    page = (manifests.ROOT / "docs/install.md").read_text("utf-8")
+    [shown] = re.findall(r"\n\n((?:    \w+: \[.*\n)+)\n", page)
+    shutil.copytree(manifests.KUSTOMIZE, tmp_path, dirs_exist_ok=True)
+    mine = tmp_path / "overlays/mine"
+    mine.mkdir()
+    (mine / "kustomization.yaml").write_text(textwrap.dedent(shown))
+    found = manifests.objects(manifests.kustomize(mine))
+    made = [one for one in found if one["kind"] == "Deployment"]
+    assert {one["metadata"]["name"]: one["spec"]["replicas"] for one in made} == {
+        "berth": 3, "berth-webhook": 2
+    }  # fmt: skip
+    images = [one["spec"]["template"]["spec"]["containers"][0]["image"] for one in made]
+    assert images == [f"REGISTRY/berth:{engine.__version__}"] * 2
+    assert {"ServiceMonitor", "ValidatingWebhookConfiguration"} <= {one["kind"] for one in found}
+    assert configuration(found)[1].profiles["berth"].node_selector == {"berth.dev/pool": "berth"}
 
 
 def configuration(found) -> tuple[SchedulerDocument, BerthDocument]:
