@@ -464,7 +464,7 @@ class Reflector(Generic[T]):
         if lost or getattr(error, "code", 0) == _UNAUTHORIZED:
             # It is the same for all kinds: one of them tells of it.
             if text not in self._wiring.reach.told:
-                _LOG.warning("%s", text)
+                _LOG.warning("the API server: %s", text)
             self._wiring.reach.told.add(text)
         elif text != self.last_error or self.failures == 1:
             _LOG.warning("%s: %s", self._resource.name, text)

@@ -605,7 +605,7 @@ def test_a_server_that_is_away_is_told_once_and_not_for_each_kind(caplog):
 
     run(main)
     told = [one.getMessage() for one in caplog.records if one.name == "engine.kube.reflector"]
-    assert told == ["cannot reach http://127.0.0.1:1: connection refused"]
+    assert told == ["the API server: cannot reach http://127.0.0.1:1: connection refused"]
 
 
 def test_without_prometheus_the_other_rules_decide(caplog):
