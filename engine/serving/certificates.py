@@ -81,6 +81,10 @@ class Served:
             new.load_verify_locations(clients)
             # Who shows a wrong one is not spoken to.
             self.context.verify_mode = new.verify_mode = ssl.CERT_OPTIONAL
+            # A session that is taken up again is not verified anew: whom it is of may be trusted no
+            # more.
+            self.context.options |= ssl.OP_NO_TICKET
+            self.context.num_tickets = 0
         self._present = new
 
     def _choose(self, connection: ssl.SSLObject, _name: str, _of: ssl.SSLContext) -> None:

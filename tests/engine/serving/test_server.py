@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 import ssl
 import time
 from datetime import UTC, datetime
@@ -405,6 +406,18 @@ def test_calls_are_for_those_who_show_a_certificate_where_that_is_asked(tmp_path
             context.load_cert_chain(pair.certificate, pair.key)
         return context
 
+    def resumed(port):
+        """Whether what was verified once is taken for verified again."""
+        context, session = shows(authority.client("kube-scheduler")), None
+        for _ in range(2):
+            with context.wrap_socket(
+                socket.create_connection(("127.0.0.1", port)), session=session
+            ) as client:
+                client.sendall(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
+                assert client.recv(9) == b"HTTP/1.1 "
+                session, reused = client.session, client.session_reused
+        return reused
+
     async def answer(body):
         return body
 
@@ -428,6 +441,7 @@ def test_calls_are_for_those_who_show_a_certificate_where_that_is_asked(tmp_path
 
             assert await called(authority.client("kube-scheduler")) == 200
             assert await called(None) == 401
+            assert not await asyncio.to_thread(resumed, server.port)
             with pytest.raises(aiohttp.ClientError):
                 await called(other.client("kube-scheduler"))
             other.certificate.replace(authority.certificate)
