@@ -4,10 +4,10 @@
 
     the Secret has no pair, or one that ends soon ──▶ a new one is made and written; who else does
                                                       so at the same time loses, and takes that one
-    a pair that is new to us ──▶ clients are told to trust it, and until the next look the one of
-                                 before, which other replicas still serve ──▶ it is served
+    a pair that is new to us ──▶ clients are told to trust it ──▶ it is served
 
-The Secret is there already: who may change it by its name may not make one.
+Another replica serves the one of before until its next look. The Secret is there already: who may
+change it by its name may not make one.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class SharedPair:
             client: where the Secret is.
             secret: its namespace and name.
             maker: makes pairs.
-            trust: has clients trust certificates (PEM), and no others.
+            trust: has clients trust a certificate (PEM).
             clock: when a certificate ends.
             host: the name that clients know us by.
             sleep: between two looks.
@@ -103,10 +103,9 @@ class SharedPair:
             KubeError: the server could not be asked, or refuses.
         """
         pair = await self._pair()
+        await self._trust(pair.certificate)
         if pair.certificate == self._serving:
-            await self._trust(pair.certificate)
             return
-        await self._trust(pair.certificate + self._serving)
         self._served.put(pair.certificate, pair.key)
         self._serving = pair.certificate
         self.until = self._maker.good_until(pair.certificate).timestamp()

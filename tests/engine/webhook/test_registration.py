@@ -249,6 +249,14 @@ def test_a_configuration_that_may_not_be_written_is_missing(code, kind):
     assert (code == 403) == any("comes with the manifests" in one for one in notes)
 
 
+def test_whom_others_sign_by_is_trusted_until_what_they_signed_before_is_served_no_more():
+    server = Server()
+    registration = Registration(server, PLACE, PoliciesSection(configMap="a/b"))
+    for authority in (b"old", b"new", b"new"):
+        asyncio.run(registration.apply(authority))
+    assert server.trusted == [b"old", b"new\nold", b"new"]
+
+
 def test_whom_to_trust_is_left_alone_where_others_write_it():
     server = Server()
     registration = Registration(server, PLACE, PoliciesSection(configMap="a/b"))
