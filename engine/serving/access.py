@@ -28,6 +28,7 @@ _LOG = logging.getLogger(__name__)
 _KEPT_SECONDS: Final = 10.0
 _KEPT: Final = 1024
 _AT_ONCE: Final = 8
+_FORBIDDEN: Final = 403
 _TIMEOUT_SECONDS: Final = 10.0
 _LONGEST_TOKEN: Final = 64 * 1024
 _MASTERS: Final = "system:masters"
@@ -173,6 +174,7 @@ class Access:
         """Once: a scraper asks every few seconds."""
         text = str(error)
         if text != self._said:
-            hint = "; see what Berth must be allowed" if isinstance(error, StatusError) else ""
+            forbidden = isinstance(error, StatusError) and error.code == _FORBIDDEN
+            hint = "; see what Berth must be allowed" if forbidden else ""
             _LOG.warning("who may read metrics cannot be asked: %s%s", text, hint)
         self._said = text

@@ -158,17 +158,19 @@ class TestAccess:
         assert refused(access, ("GET", "/metrics", "")) == [503]
         assert reviews.asked == []
 
-    def test_a_review_that_may_not_be_made_names_itself(self, reviewed, caplog):
+    @pytest.mark.parametrize(("code", "hint"), [(403, True), (401, False)])
+    def test_a_review_that_may_not_be_made_names_itself(self, reviewed, code, hint, caplog):
         access, reviews, _ = reviewed
 
-        async def forbidden(*_, **__):
+        async def refusing(*_, **__):
             return Response(
-                403, {}, status(403, 'cannot create resource "tokenreviews"', "Forbidden")
+                code, {}, status(code, 'cannot create resource "tokenreviews"', "Forbidden")
             )
 
-        reviews.request = forbidden
+        reviews.request = refusing
         assert refused(access, ("GET", "/metrics", "Bearer good")) == [503]
         assert 'cannot create resource "tokenreviews"' in caplog.text
+        assert ("see what Berth must be allowed" in caplog.text) == hint
 
 
 # ---- certificates --------------------------------------------------------------------------------
