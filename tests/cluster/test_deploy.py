@@ -231,6 +231,7 @@ def test_names_that_yaml_takes_for_something_else_are_names(release, namespace, 
         "--set-string=webhook.certificateSecret=1,extender.certificateSecret=true",
         "--set-string=policies.configMap=0x1f,serviceAccount.name=07,priorityClassName=off",
         "--set-string=berth.policies.tenants.configMap=yes,flowSchema.priorityLevel=12",
+        "--set=berth.policies.tenants.namespaces[0]=team-*",
     )
     manifests.helm("install", release, manifests.CHART, "--create-namespace", *place, *values)
     manifests.helm("uninstall", release, *place)
