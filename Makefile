@@ -79,7 +79,7 @@ bench-cluster: $(DEV) ## end to end beside kube-scheduler, pods of all kinds (FL
 spec: $(DEV) ## the language's specification alone
 	@$(BIN)/pytest -q tests/spec
 
-manifests: $(DEV) ## make the base of deploy/kustomize from the chart anew
+manifests: $(DEV) ## make the base of deploy/kustomize from the chart anew, and what the chart knows of a configuration
 	@$(BIN)/python -m tests.cluster.manifests
 
 golden: $(DEV) ## write recorded texts anew; read the diff before committing it

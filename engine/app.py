@@ -175,7 +175,12 @@ class App:
     # ---- running -----------------------------------------------------------------------------
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Schedules until `stop` is set; ends cleanly: bindings in flight are waited for."""
+        """Schedules until `stop` is set; ends cleanly: bindings in flight are waited for.
+
+        Raises:
+            ConfigError: nothing says how to reach a cluster.
+            CertificateError, ListenError: it cannot be served.
+        """
         host = socket.gethostname()
         async with served(self._options.serving, self._front, stop, host=host):
             kubeconfig = self._options.kubeconfig or self.settings.kubeconfig

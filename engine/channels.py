@@ -345,15 +345,16 @@ def certificates_in(file: Path) -> bytes:
     Raises:
         OSError: it cannot be read, or there is none; who is given such a text takes it as it is.
     """
+    text = file.read_bytes()  # whose errors name it
     try:
         trusting(str(file))
     except ssl.SSLError as error:
         raise OSError(f"{file}: there is no certificate in PEM") from error
-    return file.read_bytes()
+    return text
 
 
 def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Puts a pair (PEM) into a context, whole or not at all.
+    """Puts a pair (PEM) into a context that has none; one that fails is of no more use.
 
     Raises:
         OSError: it is no pair.
@@ -364,16 +365,14 @@ def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
         chain.write_bytes(certificate)
         secret.write_bytes(key)
         try:
-            # Tried apart: a pair that does not match would leave the context with half of it.
             # Without a password OpenSSL would ask for one at the terminal.
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(chain, secret, password=b"")
+            context.load_cert_chain(chain, secret, password=b"")
         except ssl.SSLError as error:
             raise OSError(
                 "the key is not that of the certificate"
                 if error.reason == "KEY_VALUES_MISMATCH"
                 else "no certificate and its key, in PEM and without a password"
             ) from error
-        context.load_cert_chain(chain, secret)
 
 
 def head_of(method: str, target: str, host: str, headers: Mapping[str, str], length: int) -> bytes:

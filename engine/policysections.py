@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
@@ -48,7 +48,9 @@ class PolicyOverride(_Section):
     params: dict[str, Annotated[Any, AfterValidator(_param)]] = {}
     weight: float | None = Field(default=None, gt=0, le=1_000_000)
     order: int | None = None
-    mode: Annotated[str | None, BeforeValidator(_mode)] = None
+    mode: Annotated[
+        str | None, BeforeValidator(_mode, json_schema_input_type=str | Literal[False] | None)
+    ] = None
 
 
 class SourceSection(_Section):

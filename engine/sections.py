@@ -17,6 +17,7 @@ from pydantic.alias_generators import to_camel
 _ONE: Final = r"(\d+(?:\.\d+)?)(ms|min|[smhd])"
 _PART: Final = re.compile(_ONE, re.ASCII)
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_WORD: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _JITTER: Final = 1.2
 """A retry may be put off by so much; see client-go's JitterFactor."""
 
@@ -36,6 +37,12 @@ def matching(pattern: str, wrong: str) -> Callable[[str], str]:
     return checked
 
 
+_namespace = matching(
+    rf"(?=.{{1,63}}$){_WORD}", "is no name of a namespace; write one like kube-system"
+)
+_lease = matching(
+    rf"(?=.{{1,253}}$){_WORD}(\.{_WORD})*", "is no name of a lease; write one like berth"
+)
 duration_of = matching(
     rf"(?=.*[1-9])(?:{_ONE})+", "is no duration above 0; write one like 15s, 5min or 1m30s"
 )
@@ -94,8 +101,10 @@ class LeaderElection(_Section):
     renew_deadline: Duration = "10s"
     retry_period: Duration = "2s"
     resource_lock: Literal["leases"] = "leases"
-    resource_name: Annotated[str, Field(min_length=1)] = "berth"
-    resource_namespace: Annotated[str, Field(min_length=1)] = "kube-system"
+    resource_name: Annotated[str, Field(min_length=1), AfterValidator(_lease)] = "berth"
+    resource_namespace: Annotated[str, Field(min_length=1), AfterValidator(_namespace)] = (
+        "kube-system"
+    )
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from importlib import import_module
 from typing import Any, Final
 
@@ -36,6 +39,7 @@ _GROUPS: Final = {
         "version": "Print the version.",
     },
 }
+_TERMINATED: Final = 128 + signal.SIGTERM
 _COMMANDS: Final = {name: text for group in _GROUPS.values() for name, text in group.items()}
 _EXAMPLE: Final = """Berth: a Kubernetes scheduler whose plugins are text.
 
@@ -58,6 +62,10 @@ class _Lazy(click.Group):
         """See `click.Group.get_command`."""
         if cmd_name not in _COMMANDS:
             ctx.fail(f"No such command {cmd_name!r}{nearest(cmd_name, _COMMANDS)}")
+        if os.getpid() == 1:
+            # From the first process of a container the kernel keeps a SIGTERM that has no handler;
+            # until a command has its own, which takes seconds to import, this one ends it.
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
         command = import_module(f"engine.cli.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command

@@ -77,6 +77,14 @@ def log_of_a_process(verbosity: int, *, as_json: bool) -> None:
         logging.getLogger("engine.scheduler").setLevel(logging.WARNING)
 
 
+def logged_as_json(why: str) -> bool:
+    """Whether the log is one of JSON lines, in which the process then says why it ends."""
+    is_json = any(isinstance(one.formatter, _Json) for one in logging.root.handlers)
+    if is_json:
+        logging.getLogger("engine").critical("%s", why)
+    return is_json
+
+
 def _log(formatter: logging.Formatter, level: int) -> None:
     console = logging.StreamHandler(sys.stderr)
     console.setFormatter(formatter)

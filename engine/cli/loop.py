@@ -25,7 +25,18 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, *_HANGUP)
 def run_in_loop(main: Coroutine[Any, Any, _T]) -> _T:
     """Runs to the end, on libuv where it is installed: a third of the CPU time of a request."""
     with asyncio.Runner(loop_factory=_new_loop) as runner:
+        runner.get_loop().set_exception_handler(_told)
         return runner.run(main)
+
+
+def _told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What nobody waits for is logged, but for a TLS handshake that was given up on purpose.
+
+    libuv's loop still reads what has come for it and then finds it closed, as after a SIGTERM.
+    """
+    failed = context.get("exception")
+    if not (isinstance(failed, RuntimeError) and str(failed).endswith("the handler is closed")):
+        loop.default_exception_handler(context)
 
 
 def run_until_told(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:

@@ -5,8 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 import click
+
+from engine.cli.logs import logged_as_json
+
+
+class Refusal(click.ClickException):
+    """The end, and why: a line of the log where that is for programs to read."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """See `click.ClickException.show`."""
+        if not logged_as_json(self.message):
+            super().show(file)
 
 
 @contextmanager
@@ -17,7 +29,7 @@ def reported(*kinds: type[Exception]) -> Iterator[None]:
     except BrokenPipeError:  # nobody reads any longer, as of `berth status | head`
         raise
     except kinds as wrong:
-        raise click.ClickException(str(wrong)) from wrong
+        raise Refusal(str(wrong)) from wrong
 
 
 @contextmanager
@@ -26,4 +38,4 @@ def written(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as failed:
-        raise click.ClickException(f"{path}: cannot be written: {failed.strerror}") from failed
+        raise Refusal(f"{path}: cannot be written: {failed.strerror}") from failed

@@ -125,13 +125,10 @@ def server_options(flags: Mapping[str, Any]) -> ServerOptions | None:
 
 def certificate_files(flags: Mapping[str, Any]) -> CertificateFiles:
     """Where the flags say that the certificate of a server is."""
-    maker = None
-    if not flags["tls_cert_file"]:
-        from engine.serving.selfmade import SelfMade  # cryptography, for those alone who make one
+    from engine.serving.selfmade import SelfMade  # cryptography, for those alone who serve
 
-        maker = SelfMade()
-    folder = flags.get("cert_dir", "")
-    return CertificateFiles(flags["tls_cert_file"], flags["tls_private_key_file"], folder, maker)
+    files = flags["tls_cert_file"], flags["tls_private_key_file"], flags.get("cert_dir", "")
+    return CertificateFiles(*files, SelfMade())
 
 
 STOCK: Final = options.together(

@@ -55,7 +55,7 @@ _LOG = logging.getLogger(__name__)
 
 _AHEAD = "Too large resource version"
 """What a server says that has not come as far as the version asked for (504 Timeout)."""
-_FORBIDDEN = 403
+_UNAUTHORIZED, _FORBIDDEN = 401, 403
 _NO_API_SERVER: Final = (
     "; every API server has them: does another one answer there, or is the address wrong?"
 )
@@ -460,7 +460,13 @@ class Reflector(Generic[T]):
             self._wiring.reach.lost()
         text = f"{error}{hint}"
         self.failures += 1
-        if text != self.last_error or self.failures == 1:
+        lost = isinstance(error, Unreachable | Interrupted) and not isinstance(error, Timeout)
+        if lost or getattr(error, "code", 0) == _UNAUTHORIZED:
+            # It is the same for all kinds: one of them tells of it.
+            if text not in self._wiring.reach.told:
+                _LOG.warning("the API server: %s", text)
+            self._wiring.reach.told.add(text)
+        elif text != self.last_error or self.failures == 1:
             _LOG.warning("%s: %s", self._resource.name, text)
         self.last_error = text
 
@@ -468,6 +474,7 @@ class Reflector(Generic[T]):
         if self.failures > 1:
             _LOG.info("%s: well again after %d failures", self._resource.name, self.failures)
         self.failures = 0
+        self._wiring.reach.told.clear()
 
 
 def _how(error: KubeError) -> End:

@@ -28,6 +28,7 @@ from aiohttp.payload import BytesPayload
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config import ConfigException, load_incluster_config
+from kubernetes.aio.config.incluster_config import SERVICE_TOKEN_FILENAME
 from yarl import URL
 
 from engine import __version__, wire
@@ -195,6 +196,18 @@ class KubeClient(Protocol):
 class _Transport(RESTClientObject):  # type: ignore[misc]  # the client has no types
     """The official client's TLS and connection pool, without its request method."""
 
+    def __init__(self, configuration: Configuration) -> None:
+        """Reads the certificates.
+
+        Raises:
+            OSError: they cannot be used.
+        """
+        try:
+            super().__init__(configuration)
+        except (OSError, ValueError) as error:
+            files = configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file
+            raise OSError(f"{cause(error)} ({', '.join(filter(None, files))})") from error
+
     def opened(self) -> aiohttp.ClientSession:
         """A pool of its own, with no connection yet."""
         pool: aiohttp.ClientSession = self._create_pool_manager()
@@ -224,7 +237,7 @@ class Session:
         configuration.disable_strict_ssl_verification = True
         try:
             self._transport = _Transport(configuration)
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise ConfigError(f"certificates cannot be used: {cause(error)}") from error
         self._http = self._transport.opened()
         self._retired: aiohttp.ClientSession | None = None
@@ -316,7 +329,8 @@ class Session:
         try:
             await load()
         except _BAD_CONFIG as error:
-            raise ConfigError(f"service account: {cause(error)}") from error
+            where = Path(SERVICE_TOKEN_FILENAME).parent
+            raise ConfigError(f"service account of this pod, {where}: {cause(error)}") from error
         _check_url(configuration.host, "KUBERNETES_SERVICE_HOST and _PORT:")
         return cls(configuration, clock=clock, reload=load)
 
@@ -340,7 +354,7 @@ class Session:
         self._renewed_at = now
         try:
             self._transport = _Transport(self._configuration)
-        except (OSError, ValueError) as error:
+        except OSError as error:
             _LOG.warning("certificates cannot be read again: %s", cause(error))
         if self._channels is not None:
             self._channels.renew(self._transport.ssl_context)

@@ -36,6 +36,8 @@ class Reach:
         """The last that is known is that the server did not answer."""
         self.sure = False
         """It did not answer when it was asked again, either: more than a connection is broken."""
+        self.told: set[str] = set()
+        """Why nothing is answered, as the log has it; empty once something was."""
         self._lost = asyncio.Event()
         self._found = asyncio.Event()
         self._back = asyncio.Event()

@@ -1,8 +1,8 @@
 """Who may read what: asked of the API server, as kube-scheduler does.
 
 A token is given to a TokenReview, and the user it is of to a SubjectAccessReview about the path.
-Answers are kept for some seconds, as many as a scraper asks again in. What cannot be asked is not
-allowed.
+Answers are kept for some seconds, as many as a scraper asks again in, and few questions are under
+way at a time, whoever sends how many tokens. What cannot be asked is not allowed.
 
 Source: k8s.io/apiserver pkg/authentication/authenticatorfactory and
 pkg/authorization/authorizerfactory (delegating).
@@ -10,10 +10,11 @@ pkg/authorization/authorizerfactory (delegating).
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
 
 import msgspec
 from cachetools import TTLCache
@@ -26,6 +27,8 @@ _LOG = logging.getLogger(__name__)
 
 _KEPT_SECONDS: Final = 10.0
 _KEPT: Final = 1024
+_AT_ONCE: Final = 8
+_FORBIDDEN: Final = 403
 _TIMEOUT_SECONDS: Final = 10.0
 _LONGEST_TOKEN: Final = 64 * 1024
 _MASTERS: Final = "system:masters"
@@ -33,6 +36,9 @@ _REVIEWS: Final = {
     "TokenReview": "authentication.k8s.io",
     "SubjectAccessReview": "authorization.k8s.io",
 }
+
+
+T = TypeVar("T")
 
 
 class User(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -75,10 +81,13 @@ class Access:
         self._always = always
         self._client: KubeClient | None = None
         self._away: Callable[[], bool] = lambda: False
-        self._users: TTLCache[bytes, User | None] = TTLCache(
+        self._users: TTLCache[bytes, tuple[User | None]] = TTLCache(
             _KEPT, _KEPT_SECONDS, timer=clock.monotonic
         )
-        self._allowed: TTLCache[bytes, bool] = TTLCache(_KEPT, _KEPT_SECONDS, timer=clock.monotonic)
+        self._allowed: TTLCache[bytes, tuple[bool]] = TTLCache(
+            _KEPT, _KEPT_SECONDS, timer=clock.monotonic
+        )
+        self._turn = asyncio.Semaphore(_AT_ONCE)
         self._said = ""
 
     def ask(self, client: KubeClient, away: Callable[[], bool] = lambda: False) -> None:
@@ -113,11 +122,12 @@ class Access:
         kind, _, token = authorization.partition(" ")
         if kind.lower() != "bearer" or not token or len(token) > _LONGEST_TOKEN:
             return None
-        key = hashlib.sha256(token.encode()).digest()
-        if key not in self._users:
+
+        async def reviewed() -> User | None:
             found = await self._ask("TokenReview", {"token": token})
-            self._users[key] = found.user if found.authenticated else None
-        return self._users.get(key)
+            return found.user if found.authenticated else None
+
+        return await self._known(self._users, hashlib.sha256(token.encode()).digest(), reviewed)
 
     async def _may(self, user: User, verb: str, path: str) -> bool:
         spec = {
@@ -127,12 +137,23 @@ class Access:
             "extra": user.extra,
             "nonResourceAttributes": {"path": path, "verb": verb},
         }
-        key = msgspec.json.encode(spec)
-        known = self._allowed.get(key)
+
+        async def reviewed() -> bool:
+            return (await self._ask("SubjectAccessReview", spec)).allowed
+
+        return await self._known(self._allowed, msgspec.json.encode(spec), reviewed)
+
+    async def _known(
+        self, kept: TTLCache[bytes, tuple[T]], key: bytes, review: Callable[[], Awaitable[T]]
+    ) -> T:
+        """What is kept, or else said by a review; who waited for a turn may find it by then."""
+        known = kept.get(key)
         if known is None:
-            known = (await self._ask("SubjectAccessReview", spec)).allowed
-            self._allowed[key] = known
-        return known
+            async with self._turn:
+                known = kept.get(key)
+                if known is None:
+                    known = kept[key] = (await review(),)
+        return known[0]
 
     async def _ask(self, kind: str, spec: dict[str, Any]) -> _Status:
         if self._client is None:
@@ -153,6 +174,7 @@ class Access:
         """Once: a scraper asks every few seconds."""
         text = str(error)
         if text != self._said:
-            hint = "; see what Berth must be allowed" if isinstance(error, StatusError) else ""
+            forbidden = isinstance(error, StatusError) and error.code == _FORBIDDEN
+            hint = "; see what Berth must be allowed" if forbidden else ""
             _LOG.warning("who may read metrics cannot be asked: %s%s", text, hint)
         self._said = text

@@ -1,7 +1,8 @@
 """The server's certificate: from files that others renew, or made by ourselves.
 
-Both are looked at again and again: what is new serves every connection made from then on. A file
-that cannot be read leaves the certificate in force and is told once.
+Both are looked at again and again, and whose certificates clients may show with them: what is new
+serves every connection made from then on. A file that cannot be read, or a certificate that ended,
+leaves the one in force and is told once.
 
 Source: k8s.io/apiserver pkg/server/options/serving.go (MaybeDefaultWithSelfSignedCerts),
 dynamiccertificates.
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from engine.channels import load_pair
+from engine.channels import certificates_in, load_pair
 from engine.clock import Clock
 from engine.kube.errors import KubeError
 
@@ -46,13 +47,48 @@ class CertificateFiles(msgspec.Struct, frozen=True):
     """Where the certificate is, or is to be: two files, or a folder for one of our own.
 
     With neither it is made anew at each start and kept nowhere. Without files there has to be
-    who makes it: he is loaded where he is needed only.
+    who makes it; of files he reads when they end.
     """
 
     certificate: str = ""
     key: str = ""
     folder: str = ""
     maker: SelfMade | None = None
+
+
+class Served:
+    """The TLS context of a server, whose connections to come are served by one of their own.
+
+    That one is made anew each time: loaded again, it would keep a certificate whose key is of
+    another kind, and go on trusting whom it trusted.
+    """
+
+    def __init__(self, min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2) -> None:
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = min_version
+        self.context.sni_callback = self._choose  # which is asked without a name, too
+        self._present = self.context
+
+    def put(self, certificate: bytes, key: bytes, clients: str = "") -> None:
+        """A pair (PEM), and a file with whom to trust where clients are to show a certificate.
+
+        Raises:
+            OSError: it cannot be used, and what is served stays.
+        """
+        new = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        load_pair(new, certificate, key)
+        if clients:
+            new.load_verify_locations(clients)
+            # Who shows a wrong one is not spoken to.
+            self.context.verify_mode = new.verify_mode = ssl.CERT_OPTIONAL
+            # A session that is taken up again is not verified anew: whom it is of may be trusted no
+            # more.
+            self.context.options |= ssl.OP_NO_TICKET
+            self.context.num_tickets = 0
+        self._present = new
+
+    def _choose(self, connection: ssl.SSLObject, _name: str, _of: ssl.SSLContext) -> None:
+        connection.context = self._present
 
 
 class Certificates:
@@ -65,9 +101,12 @@ class Certificates:
         *,
         host: str,
         min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2,
+        clients: str = "",
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         """Loads or makes the first one.
+
+        `clients` is a file with whose certificates clients may show, empty if none are asked for.
 
         Raises:
             CertificateError: there is none, and none can be made.
@@ -75,24 +114,23 @@ class Certificates:
         self._clock = clock
         self._sleep = sleep
         self._host = host
+        self._clients = clients
         self._maker = files.maker
         self._certificate, self._key = _places(files)
-        if files.certificate:
-            self._maker = None
-        elif files.maker is None:
+        self._is_ours = not files.certificate
+        if self._is_ours and files.maker is None:
             raise CertificateError("there is no certificate, and nobody to make one")
         self._kept = bool(self._certificate.name)
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = min_version
+        self._served = Served(min_version)
+        self.context = self._served.context
         self._until = datetime.fromtimestamp(0, UTC)
-        self._stamp: tuple[float, ...] = ()
+        self._made = b"", b""
+        self._stamp: tuple[float, ...] | None = None
         try:
             self._renew()
         except (OSError, ValueError) as error:
-            whole = self._kept and not getattr(error, "filename", None)
-            of = f"{self._certificate}, {self._key}: " if whole else ""
             raise CertificateError(
-                f"the server's certificate cannot be used: {of}{_why(error)}"
+                f"the server's certificate cannot be used: {_why(error)}"
             ) from error
 
     async def run(self) -> None:
@@ -100,6 +138,8 @@ class Certificates:
 
         async def look() -> None:
             self._renew()
+            if self._until <= self._now():
+                raise ValueError(f"{self._ended(self._until)}: put a new one there")
 
         await repeated("the certificate in force stays", look, self._sleep)
 
@@ -107,22 +147,40 @@ class Certificates:
         """Loads what has changed; makes a new one in time if it is ours.
 
         Raises:
-            OSError, ValueError: the files cannot be read, or hold no pair.
+            OSError, ValueError: the files cannot be read, or hold no pair that is good.
         """
-        now = datetime.fromtimestamp(self._clock.time(), UTC)
-        if self._maker is not None and self._until - now < RENEW_BEFORE:
+        now = self._now()
+        if self._is_ours and self._maker is not None and self._until - now < RENEW_BEFORE:
             self._make(self._maker, now)
-        if self._kept and (stamp := self._changed_at()) != self._stamp:
-            load_pair(self.context, self._certificate.read_bytes(), self._key.read_bytes())
-            self._stamp = stamp
+        self._check_clients()
+        stamp = self._changed_at()
+        if stamp == self._stamp:
+            return
+        pair, until = self._made, self._until
+        if self._kept:
+            pair = self._certificate.read_bytes(), self._key.read_bytes()
+            until = self._good_until(pair[0])
+        if until <= now < self._until:
+            raise ValueError(self._ended(until))
+        try:
+            self._served.put(*pair, self._clients)
+        except OSError as error:
+            raise OSError(f"{self._certificate}, {self._key}: {_why(error)}") from error
+        self._stamp, self._until = stamp, until
+
+    def _check_clients(self) -> None:
+        if self._clients:
+            try:
+                certificates_in(Path(self._clients))
+            except OSError as error:
+                raise OSError(f"--client-ca-file: {_why(error)}") from error
 
     def _make(self, maker: SelfMade, now: datetime) -> None:
         if self._kept and self._usable(maker, now):
             return
         certificate, key, until = maker.make(self._host, now)
-        if not self._kept:
-            load_pair(self.context, certificate, key)
-        else:
+        self._made, self._stamp = (certificate, key), None
+        if self._kept:
             self._certificate.parent.mkdir(parents=True, exist_ok=True)
             _write(self._key, key)
             _write(self._certificate, certificate)
@@ -132,19 +190,33 @@ class Certificates:
     def _usable(self, maker: SelfMade, now: datetime) -> bool:
         """Whether the folder holds one already, that will be good for long enough."""
         with contextlib.suppress(OSError, ValueError):
-            until = maker.good_until(self._certificate.read_bytes())
-            if until - now >= RENEW_BEFORE and self._key.exists():
+            certificate = self._certificate.read_bytes()
+            load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, self._key.read_bytes())
+            until = maker.good_until(certificate)
+            if until - now >= RENEW_BEFORE:
                 self._until = until
                 return True
         return False
 
     def _changed_at(self) -> tuple[float, ...]:
         # Through symbolic links: a mounted Secret is swapped by one.
-        return tuple(
-            stamp
-            for path in (self._certificate, self._key)
-            for stamp in (path.stat().st_mtime_ns, path.stat().st_ino)
-        )
+        files = [self._certificate, self._key] if self._kept else []
+        if self._clients:
+            files.append(Path(self._clients))
+        return tuple(n for each in map(Path.stat, files) for n in (each.st_mtime_ns, each.st_ino))
+
+    def _good_until(self, certificate: bytes) -> datetime:
+        """Until when it is good; what only OpenSSL can read is not known to end."""
+        with contextlib.suppress(ValueError):
+            if self._maker is not None:
+                return self._maker.good_until(certificate)
+        return datetime.max.replace(tzinfo=UTC)
+
+    def _ended(self, until: datetime) -> str:
+        return f"{self._certificate}: it ended on {until.date()}"
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.time(), UTC)
 
 
 async def repeated(trouble: str, do: Callable[[], Coroutine[Any, Any, None]], sleep: Sleep) -> None:

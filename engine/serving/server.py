@@ -20,7 +20,7 @@ from aiohttp import web
 from engine.clock import Clock
 from engine.display import one_line
 from engine.serving.access import Access
-from engine.serving.certificates import CertificateError, CertificateFiles, Certificates
+from engine.serving.certificates import CertificateFiles, Certificates
 from engine.serving.health import Check, told
 from engine.serving.shared import SharedPair
 from engine.tasks import tasks
@@ -106,10 +106,12 @@ class Server:
         self._certificates = certificates
         if certificates is None and not options.plain:
             self._certificates = Certificates(
-                options.files, clock, host=host, min_version=options.min_version
+                options.files,
+                clock,
+                host=host,
+                min_version=options.min_version,
+                clients=options.client_ca,
             )
-        if options.client_ca and self._certificates is not None:
-            _ask_clients(self._certificates.context, options.client_ca)
         self.access = Access(clock, options.always_allowed)
         self._runner: web.AppRunner | None = None
         self._failing: dict[str, str] = {}
@@ -236,20 +238,6 @@ class Server:
         groups = [f"/{group}" for group in self._site.checks]
         each = [f"/{g}/{check.name}" for g, checks in self._site.checks.items() for check in checks]
         return sorted([*groups, *each, *self._site.pages, *self._site.calls])
-
-
-def _ask_clients(context: ssl.SSLContext, authority: str) -> None:
-    """Has clients show a certificate if they have one; who shows a wrong one is not spoken to.
-
-    Raises:
-        CertificateError: the file cannot be used.
-    """
-    try:
-        context.load_verify_locations(authority)
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise CertificateError(f"--client-ca-file: {authority}: {one_line(why)}") from error
-    context.verify_mode = ssl.CERT_OPTIONAL
 
 
 def _text(status: int, text: str) -> web.Response:

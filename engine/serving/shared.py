@@ -6,8 +6,8 @@
                                                       so at the same time loses, and takes that one
     a pair that is new to us ──▶ clients are told to trust it ──▶ it is served
 
-Another replica serves the one of before until its next look, untrusted. The Secret is there
-already: who may change it by its name may not make one.
+Another replica serves the one of before until its next look. The Secret is there already: who may
+change it by its name may not make one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from engine.clock import Clock
 from engine.kube.errors import Conflict
 from engine.kube.session import MERGE_PATCH, KubeClient, segment
 from engine.objects import Identity
-from engine.serving.certificates import RENEW_BEFORE, Sleep, repeated
+from engine.serving.certificates import RENEW_BEFORE, Served, Sleep, repeated
 
 if TYPE_CHECKING:
     from engine.serving.selfmade import SelfMade
@@ -71,7 +71,7 @@ class SharedPair:
             client: where the Secret is.
             secret: its namespace and name.
             maker: makes pairs.
-            trust: has clients trust a certificate (PEM), and no other.
+            trust: has clients trust a certificate (PEM).
             clock: when a certificate ends.
             host: the name that clients know us by.
             sleep: between two looks.
@@ -84,10 +84,10 @@ class SharedPair:
         self._clock = clock
         self._host = host
         self._sleep = sleep
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._served = Served()
+        self.context = self._served.context
         certificate, key, _ = maker.make(host, self._now())
-        load_pair(self.context, certificate, key)
+        self._served.put(certificate, key)
         self._serving = b""
         self.until = 0.0
         """When what is served ends, in epoch seconds; 0 before the Secret was read."""
@@ -106,7 +106,7 @@ class SharedPair:
         await self._trust(pair.certificate)
         if pair.certificate == self._serving:
             return
-        load_pair(self.context, pair.certificate, pair.key)
+        self._served.put(pair.certificate, pair.key)
         self._serving = pair.certificate
         self.until = self._maker.good_until(pair.certificate).timestamp()
         _LOG.info('Serves the certificate of a Secret secret="%s"', self._name)

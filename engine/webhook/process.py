@@ -108,6 +108,7 @@ class Webhook:
         """Answers until `stop` is set.
 
         Raises:
+            ConfigError: nothing says how to reach a cluster.
             CertificateError, ListenError: it cannot be served.
         """
         options = self._options
@@ -168,7 +169,7 @@ class Webhook:
     ) -> tuple[Certificates | SharedPair, list[Any]]:
         """Who holds the certificate, and what else is to run."""
         files, place = self._options.serving.files, self._options.place
-        if files.maker is not None:
+        if files.maker is not None and not files.certificate:
             name = place.namespace, place.name
             shared = SharedPair(
                 client,

@@ -168,6 +168,7 @@ class Registration:
         self._place = place
         self._policies = policies
         self._applied: bytes | None = None
+        self._trusted = b""
 
     @property
     def missing(self) -> str:
@@ -175,8 +176,9 @@ class Registration:
         return "" if self._applied is not None else f"{_KIND} {self._place.name} is not written yet"
 
     async def apply(self, trusted: bytes | None) -> None:
-        """Has the API server ask here, and trust these certificates.
+        """Has the API server ask here, and trust these certificates (PEM).
 
+        Those of the call before, too, as they may still be served, here or by another replica.
         None leaves whom it trusts to somebody else.
 
         Raises:
@@ -184,7 +186,10 @@ class Registration:
         """
         client = self._place.client
         if trusted is not None:
-            client["caBundle"] = base64.b64encode(trusted).decode()
+            bundle = trusted
+            if self._trusted not in (b"", trusted):
+                bundle = trusted.rstrip() + b"\n" + self._trusted
+            client["caBundle"] = base64.b64encode(bundle).decode()
         body = {
             "apiVersion": _API,
             "kind": _KIND,
@@ -207,4 +212,4 @@ class Registration:
             raise
         if self._applied != encoded:
             _LOG.info('The API server asks about policies configuration="%s"', self._place.name)
-        self._applied = encoded
+        self._applied, self._trusted = encoded, trusted or b""

@@ -55,8 +55,8 @@ class Authority:
         self.certificate = folder / "ca.crt"
         _write_certificate(self.certificate, builder.sign(self._key, hashes.SHA256()))
 
-    def server(self, name: str) -> KeyPair:
-        """A certificate for a server on loopback."""
+    def server(self, name: str, key: Key | None = None) -> KeyPair:
+        """A certificate for a server on loopback; its key is one of its own if none is given."""
         names = x509.SubjectAlternativeName(
             [
                 x509.DNSName("localhost"),
@@ -66,7 +66,7 @@ class Authority:
             ]
         )
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        return self._issue(name, subject, ExtendedKeyUsageOID.SERVER_AUTH, names)
+        return self._issue(name, subject, ExtendedKeyUsageOID.SERVER_AUTH, names, key)
 
     def client(self, user: str, *groups: str) -> KeyPair:
         """A certificate that authenticates as `user` (CN) in `groups` (O)."""
@@ -92,8 +92,9 @@ class Authority:
         subject: x509.Name,
         usage: x509.ObjectIdentifier,
         names: x509.SubjectAlternativeName | None,
+        key: Key | None = None,
     ) -> KeyPair:
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = key or ec.generate_private_key(ec.SECP256R1())
         builder = self._builder(subject, key).add_extension(
             x509.ExtendedKeyUsage([usage]), critical=False
         )

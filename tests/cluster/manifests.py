@@ -1,10 +1,13 @@
 """The chart rendered, and what is made of it: the base of kustomize and its part for Prometheus.
 
+What its schema knows of a configuration is made from the documents that Berth reads.
+
 `python -m tests.cluster.manifests` writes them anew (`make manifests`).
 """
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -12,10 +15,12 @@ from typing import Any
 
 import yaml
 
+from engine.config import BerthDocument, SchedulerDocument
 from tests.cluster import binaries
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy/helm/berth"
+SCHEMA = CHART / "values.schema.json"
 KUSTOMIZE = ROOT / "deploy/kustomize"
 NAMESPACE = "berth-system"
 HEAD = "# Made from deploy/helm/berth by `make manifests`; change the chart instead.\n"
@@ -45,7 +50,7 @@ def template(*flags: str) -> str:
     return helm("template", "berth", CHART, f"--namespace={NAMESPACE}", version, *flags).stdout
 
 
-def kustomize(name: str) -> str:
+def kustomize(name: str | Path) -> str:
     """What `kubectl kustomize` makes of a folder below deploy/kustomize."""
     command = [str(binaries.binary("kubectl")), "kustomize", str(KUSTOMIZE / name)]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
@@ -63,12 +68,43 @@ def made() -> dict[Path, str]:
     webhook = template("--set=webhook.enabled=true", f"--show-only={WEBHOOK}")
     [role] = [one for one in roles if "\nkind: ClusterRole\n" in one]
     return {
+        SCHEMA: _schema(),
         KUSTOMIZE / "components/every-policy/role.yaml": HEAD + _without_helm(role),
         KUSTOMIZE / "base/berth.yaml": HEAD + _without_helm(template()),
         KUSTOMIZE / "components/webhook/webhook.yaml": HEAD + _without_helm(webhook),
         KUSTOMIZE / "components/prometheus-operator/monitoring.yaml": HEAD
         + _without_helm(monitoring),
     }
+
+
+def _schema() -> str:
+    """The chart's schema with the definitions of both documents, one a line."""
+    found = {}
+    for kind in (SchedulerDocument, BerthDocument):
+        name = kind.__name__
+        whole = kind.model_json_schema(ref_template="#/definitions/{model}")
+        found |= _bare(whole.pop("$defs") | {name: whole}, nulls=kind is SchedulerDocument)
+    del found["SchedulerDocument"]["required"]  # the chart writes them
+    lines = ",\n".join(f'    "{name}": {json.dumps(one)}' for name, one in sorted(found.items()))
+    own = json.loads(SCHEMA.read_text("utf-8")) | {"definitions": None}
+    text = json.dumps(own, indent=2).replace(": null", f": {{\n{lines}\n  }}")
+    return f"{text}\n"
+
+
+def _bare(schema: Any, *, nulls: bool) -> Any:
+    """Without what checks nothing, and with null for every field where that means its default."""
+    if isinstance(schema, list):
+        return [_bare(one, nulls=nulls) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    left_out = ("title", "description", "default", "properties")
+    checks = {key: _bare(one, nulls=nulls) for key, one in schema.items() if key not in left_out}
+    fields = {name: _bare(one, nulls=nulls) for name, one in schema.get("properties", {}).items()}
+    if nulls:
+        fields = {name: {"anyOf": [one, {"type": "null"}]} for name, one in fields.items()}
+    if fields:
+        checks["properties"] = fields
+    return checks
 
 
 def _without_helm(text: str) -> str:

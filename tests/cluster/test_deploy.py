@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 import yaml
 
 import engine
-from engine.config import BerthDocument, SchedulerDocument, parse
+from engine.config import BerthDocument, SchedulerDocument, parse, without_nulls
 from engine.policy.findings import new_compiler
 from tests.cluster import binaries, manifests
 from tests.cluster.process import wait_until
@@ -68,6 +70,11 @@ def test_helm_finds_nothing_to_complain_about():
         ("--set=networkPolicy=null", "missing property 'networkPolicy'"),
         ("--set=networkPolicy.apiServerPorts=null", "missing property 'apiServerPorts'"),
         ("--set=scheduler.profiles[0].name=x", "schedulerName"),
+        ("--set=scheduler.profiles[0].plugins.scroe.enabled[0].name=x", "'scroe' not allowed"),
+        ("--set=scheduler.leaderElecton.leaderElect=false", "'leaderElecton' not allowed"),
+        ("--set=scheduler.podMaxBackoffSeconds=ten", "/scheduler/podMaxBackoffSeconds"),
+        ("--set=berth.prometheus.ulr=http://p:9090", "'ulr' not allowed"),
+        ("--set=berth.metrics.load.every=15s", "missing property 'promql'"),
         ("--set=extraReads[0].resources[0]=secrets", "extraReads"),
         ("--set=networkPolicy.apiServerPorts[0]=0", "apiServerPorts"),
     ],
@@ -76,6 +83,18 @@ def test_values_that_cannot_work_are_refused(flag, said):
     done = manifests.helm("template", "berth", manifests.CHART, flag, check=False)
     assert done.returncode != 0
     assert said in done.stderr
+
+
+def test_values_may_say_what_a_configuration_file_says(tmp_path):
+    scheduler, berth = yaml.safe_load_all((manifests.ROOT / "examples/config.yaml").read_text())
+    del berth["policies"]["configMap"]
+    for one in (scheduler, berth):
+        del one["apiVersion"], one["kind"]
+    scheduler["extenders"] = None  # which is as if it was not there
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump({"scheduler": scheduler, "berth": berth}))
+    _, found = configuration(manifests.objects(manifests.template(f"--values={values}")))
+    assert found.policies.overrides["night-batch"].mode == "off"
 
 
 def test_a_release_of_another_name_and_place_is_whole():
@@ -212,6 +231,7 @@ def test_names_that_yaml_takes_for_something_else_are_names(release, namespace, 
         "--set-string=webhook.certificateSecret=1,extender.certificateSecret=true",
         "--set-string=policies.configMap=0x1f,serviceAccount.name=07,priorityClassName=off",
         "--set-string=berth.policies.tenants.configMap=yes,flowSchema.priorityLevel=12",
+        "--set=berth.policies.tenants.namespaces[0]=team-*",
     )
     manifests.helm("install", release, manifests.CHART, "--create-namespace", *place, *values)
     manifests.helm("uninstall", release, *place)
@@ -247,9 +267,28 @@ def test_an_overlay_has_all_that_is_needed_and_a_configuration_that_is_understoo
         assert deployment["spec"]["replicas"] >= 2
 
 
+def test_an_overlay_and_components_go_together_as_the_page_says(tmp_path):
+    page = (manifests.ROOT / "docs/install.md").read_text("utf-8")
+    [shown] = re.findall(r"\n\n((?:    \w+: \[.*\n)+)\n", page)
+    shutil.copytree(manifests.KUSTOMIZE, tmp_path, dirs_exist_ok=True)
+    mine = tmp_path / "overlays/mine"
+    mine.mkdir()
+    (mine / "kustomization.yaml").write_text(textwrap.dedent(shown))
+    found = manifests.objects(manifests.kustomize(mine))
+    made = [one for one in found if one["kind"] == "Deployment"]
+    assert {one["metadata"]["name"]: one["spec"]["replicas"] for one in made} == {
+        "berth": 3, "berth-webhook": 2
+    }  # fmt: skip
+    images = [one["spec"]["template"]["spec"]["containers"][0]["image"] for one in made]
+    assert images == [f"REGISTRY/berth:{engine.__version__}"] * 2
+    assert {"ServiceMonitor", "ValidatingWebhookConfiguration"} <= {one["kind"] for one in found}
+    assert configuration(found)[1].profiles["berth"].node_selector == {"berth.dev/pool": "berth"}
+
+
 def configuration(found) -> tuple[SchedulerDocument, BerthDocument]:
     [text] = [one["data"]["config.yaml"] for one in found if "config.yaml" in one.get("data", {})]
     scheduler, berth = yaml.safe_load_all(text)
+    scheduler = without_nulls(scheduler)
     return parse("config", SchedulerDocument, scheduler), parse("config", BerthDocument, berth)
 
 

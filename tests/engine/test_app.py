@@ -17,7 +17,7 @@ from engine.app import App, Hooks, RunOptions
 from engine.cli.replay import frameworks_of
 from engine.clock import SystemClock
 from engine.comparing import Holdings, differences
-from engine.config import Settings
+from engine.config import ConfigError, Settings
 from engine.embedded import EmbeddedCluster, Pace
 from engine.kube.errors import LeaseLost, Unreachable
 from engine.kube.session import Session
@@ -578,28 +578,34 @@ def test_the_api_server_may_go_and_come_back():
     ("kubeconfig", "said"),
     [
         ({"kind": "Config"}, "kubeconfig: "),
-        ("no/such/file", "no kubeconfig: no/such/file does not exist; "),
+        ("no/such/file", "no kubeconfig: no/such/file does not exist"),
     ],
 )
-def test_a_kubeconfig_that_is_wrong_is_told_in_one_line_and_tried_again(kubeconfig, said, caplog):
+def test_a_kubeconfig_that_is_wrong_ends_the_process_with_the_reason(kubeconfig, said):
     async def main():
         made = Process(None, Settings(), kubeconfig)
-
-        def warnings():
-            return [record for record in caplog.records if record.levelno == logging.WARNING]
-
-        await made.until(warnings)
-        assert not made.task.done()
-        (record,) = warnings()
-        message = record.getMessage()
-        assert message.startswith(f"Cannot reach a cluster: {said}")
-        assert message.endswith("; trying again in 1 s")
+        with pytest.raises(ConfigError) as caught:
+            await made.task
+        message = str(caught.value)
+        assert message.startswith(f"cannot reach a cluster: {said}")
         assert "\n" not in message
-        assert record.exc_info is None
+
+    run(main)
+
+
+def test_a_server_that_is_away_is_told_once_and_not_for_each_kind(caplog):
+    async def main():
+        config = EmbeddedCluster(nodes=0).kubeconfig()
+        config["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
+        made = Process(None, Settings(), config)
+        watched = made.app._front
+        await made.until(lambda: watched.reflectors and all(r.failures for r in watched.reflectors))
         made.stop.set()
         await made.task
 
     run(main)
+    told = [one.getMessage() for one in caplog.records if one.name == "engine.kube.reflector"]
+    assert told == ["the API server: cannot reach http://127.0.0.1:1: connection refused"]
 
 
 def test_without_prometheus_the_other_rules_decide(caplog):
@@ -677,12 +683,14 @@ def test_stopping_in_the_middle_leaves_no_pod_half_bound():
 def test_stopping_early(when):
     async def main():
         async with embedded() as cluster:
-            kubeconfig = "no/such/file" if "connect" in when else cluster.kubeconfig()
+            kubeconfig = cluster.kubeconfig()
+            if "connect" in when:
+                kubeconfig["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
             if "credentials" in when:
                 run = {"apiVersion": "v1", "command": "sleep", "args": ["1000"]}
                 kubeconfig["users"][0]["user"] = {"exec": run}
             made = Process(cluster, settings_of(cluster), kubeconfig)
-            await asyncio.sleep(0.05 if "credentials" in when else 0)
+            await asyncio.sleep(0 if "synced" in when else 0.05)
             made.stop.set()
             async with asyncio.timeout(5):
                 await made.task

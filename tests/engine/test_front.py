@@ -168,7 +168,9 @@ def test_a_pod_that_is_gated_is_not_told_as_one_that_had_its_name():
 def test_without_a_cluster_it_is_alive_and_not_ready():
     async def main():
         async with embedded() as cluster:
-            served = Served(cluster, settings_of(cluster), "no/such/file")
+            nobody = cluster.kubeconfig()
+            nobody["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
+            served = Served(cluster, settings_of(cluster), nobody)
             await served.until_told("/livez", (200, "ok"))
             code, text = await served.get("/readyz")
             assert (code, "[-]sched-handler-sync failed" in text) == (500, True)

@@ -20,6 +20,7 @@ from dsl.schema import CATALOGUE, FIELDS
 from engine import __version__
 from engine.cli import _COMMANDS, main
 from engine.cli.reference import shipped, words
+from tests.cluster.process import free_port
 
 ROOT = Path(__file__).parents[3]
 HEAVY = ("aiohttp", "kubernetes", "lark", "numpy", "prometheus_api_client", "pydantic", "yaml")
@@ -339,6 +340,12 @@ def test_the_example_of_the_help_is_right(tmp_path, monkeypatch):
             ["--authorization-always-allow-paths=/livez,/a*b"],
             "--authorization-always-allow-paths: '/a*b': a * can only be the end",
         ),
+        (["--leader-elect-resource-name=A B"], "resourceName: 'A B' is no name of a lease; write"),
+        (["--leader-elect-resource-namespace=a.b"], "resourceNamespace: 'a.b' is no name of a nam"),
+        (
+            ["--secure-port=0", "--kubeconfig=no/such"],
+            "cannot reach a cluster: no kubeconfig: no/such does not exist",
+        ),
     ],
 )
 def test_run_refuses_what_it_cannot_use_in_one_line(args, said, file):
@@ -347,6 +354,14 @@ def test_run_refuses_what_it_cannot_use_in_one_line(args, said, file):
     (line,) = result.stderr.splitlines()
     assert line.startswith("Error: ")
     assert said in line
+
+
+def test_a_log_of_json_lines_ends_with_one():
+    result = process("-m", "engine", "run", "--logging-format=json", "--kubeconfig=no/such",
+                     "--bind-address=127.0.0.1", f"--secure-port={free_port()}")  # fmt: skip
+    assert result.returncode == 1
+    last = [json.loads(line) for line in result.stderr.splitlines()][-1]
+    assert (last["level"], "no kubeconfig: no/such" in last["msg"]) == ("critical", True)
 
 
 def test_flags_of_kube_scheduler_are_taken_with_a_note_or_refused_with_the_reason(tmp_path):

@@ -1,10 +1,18 @@
 """A command that is told to end, and told again while it does."""
 
+import asyncio
+import contextlib
+import logging
+import os
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
+
+from engine.cli.loop import run_in_loop
 
 PROGRAM = """
 import asyncio, os, signal, sys
@@ -71,3 +79,33 @@ def test_a_process_that_is_told_again_while_it_ends_ends_as_if_told_once(number)
 
 def test_a_terminal_that_closes_does_not_end_what_was_started_with_nohup():
     assert ends(NOHUP) == (0, "False\n", "")
+
+
+def test_a_container_that_is_told_while_it_starts_ends():
+    """Its first process is kept from signals that it has no handler for."""
+    apart = ["unshare", "--user", "--map-root-user", "--fork", "--pid", "--kill-child"]
+    if subprocess.run([*apart, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no process here may be the first of its own")
+    berth = subprocess.Popen(
+        [*apart, sys.executable, "-m", "engine", "run", "--kubeconfig=no/such", "--secure-port=0"],
+        cwd=Path(__file__).parents[3],
+        stderr=subprocess.DEVNULL,
+    )
+    children = Path(f"/proc/{berth.pid}/task/{berth.pid}/children")
+    while berth.poll() is None:
+        with contextlib.suppress(OSError):
+            for child in children.read_text().split():
+                os.kill(int(child), signal.SIGTERM)
+        time.sleep(0.01)
+    assert berth.returncode == 128 + signal.SIGTERM
+
+
+def test_a_handshake_that_was_given_up_is_no_fault(caplog):
+    async def main():
+        loop = asyncio.get_running_loop()
+        for why in ("unable ...; the handler is closed", "of ours"):
+            loop.call_exception_handler({"message": "Fatal", "exception": RuntimeError(why)})
+
+    with caplog.at_level(logging.ERROR, "asyncio"):
+        run_in_loop(main())
+    assert [str(one.exc_info[1]) for one in caplog.records] == ["of ours"]

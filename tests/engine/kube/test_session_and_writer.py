@@ -642,7 +642,9 @@ class TestConfiguration:
 
         asyncio.run(run())
 
-    def test_certificates_that_others_renew_are_read_again(self, tmp_path: Path) -> None:
+    def test_certificates_that_others_renew_are_read_again(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """Ours after a 401, whom we trust after a certificate that we do not; files may be gone."""
         authority = Authority(tmp_path / "right")
         shown, key, trusted = (tmp_path / name for name in ("c.crt", "c.key", "ca.crt"))
@@ -688,6 +690,8 @@ class TestConfiguration:
                 await session.close()
 
         asyncio.run(run())
+        [told] = [one.getMessage() for one in caplog.records if "read again" in one.getMessage()]
+        assert told.endswith(f"No such file or directory ({trusted}, {shown}, {key})")
 
     def test_where_certificates_are_gone_new_connections_take_those_of_before(
         self, tmp_path: Path

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 import ssl
+import time
 from datetime import UTC, datetime
 
 import aiohttp
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -114,6 +117,28 @@ class TestAccess:
         assert refused(access, request) == [None]
         assert len(reviews.asked) == 4
 
+    def test_few_are_asked_about_at_a_time_and_none_again_and_again(self, reviewed):
+        access, reviews, _ = reviewed
+        answer, asking, most = reviews.request, 0, 0
+
+        async def slowly(*given, **more):
+            nonlocal asking, most
+            asking += 1
+            most = max(most, asking)
+            await asyncio.sleep(0)
+            asking -= 1
+            return await answer(*given, **more)
+
+        async def storm():
+            tokens = ["good"] * 100 + [f"bad{number}" for number in range(100)]
+            requests = (access.refusal("GET", "/metrics", f"Bearer {one}") for one in tokens)
+            return await asyncio.gather(*requests)
+
+        reviews.request = slowly
+        answers = asyncio.run(storm())
+        assert [one and one.status for one in answers] == [None] * 100 + [401] * 100
+        assert (reviews.asked.count("TokenReview"), most) == (8 + 100, 8)
+
     def test_a_token_that_may_less_than_its_user_has_an_answer_of_its_own(self, reviewed):
         good, scoped = (("GET", "/metrics", f"Bearer {token}") for token in ("good", "scoped"))
         assert refused(reviewed[0], good, scoped, good) == [None, 403, None]
@@ -133,17 +158,19 @@ class TestAccess:
         assert refused(access, ("GET", "/metrics", "")) == [503]
         assert reviews.asked == []
 
-    def test_a_review_that_may_not_be_made_names_itself(self, reviewed, caplog):
+    @pytest.mark.parametrize(("code", "hint"), [(403, True), (401, False)])
+    def test_a_review_that_may_not_be_made_names_itself(self, reviewed, code, hint, caplog):
         access, reviews, _ = reviewed
 
-        async def forbidden(*_, **__):
+        async def refusing(*_, **__):
             return Response(
-                403, {}, status(403, 'cannot create resource "tokenreviews"', "Forbidden")
+                code, {}, status(code, 'cannot create resource "tokenreviews"', "Forbidden")
             )
 
-        reviews.request = forbidden
+        reviews.request = refusing
         assert refused(access, ("GET", "/metrics", "Bearer good")) == [503]
         assert 'cannot create resource "tokenreviews"' in caplog.text
+        assert ("see what Berth must be allowed" in caplog.text) == hint
 
 
 # ---- certificates --------------------------------------------------------------------------------
@@ -198,11 +225,14 @@ def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(tmp_path):
         )
 
 
-def test_files_that_change_are_served_and_broken_ones_are_not(tmp_path, caplog):
+def test_files_that_change_are_served_and_broken_or_ended_ones_are_not(tmp_path, caplog):
+    clock = ManualClock(time.time())
+
     async def main():
         pair = Authority(tmp_path / "a").server("tls")
-        new = Authority(tmp_path / "b").server("tls")
-        rotating = Rotating(CertificateFiles(str(pair.certificate), str(pair.key)), ManualClock())
+        new = Authority(tmp_path / "b").server("tls", rsa.generate_private_key(65537, 2048))
+        files = CertificateFiles(str(pair.certificate), str(pair.key), maker=SelfMade())
+        rotating = Rotating(files, clock)
         task = asyncio.get_running_loop().create_task(rotating.certificates.run())
         context = rotating.certificates.context
         served = []
@@ -223,18 +253,28 @@ def test_files_that_change_are_served_and_broken_ones_are_not(tmp_path, caplog):
         pair.certificate.write_text("broken")
         await look()
         await look()
+        ended = SelfMade().make("here", datetime.fromtimestamp(clock.time() - 400 * DAY, UTC))
+        pair.certificate.write_bytes(ended[0])
+        pair.key.write_bytes(ended[1])
+        await look()
+        # A key of another kind: a context has room for one of each.
         pair.key.write_bytes(new.key.read_bytes())
         pair.certificate.write_bytes(new.certificate.read_bytes())
         await look()
+        clock.advance(2 * DAY)
+        await look()
+        await look()
         task.cancel()
         server.close()
-        assert served[0] == served[1] == served[2]
-        assert served[3] == new.certificate.read_text()
+        assert len({*served[:4]}) == 1
+        assert {*served[4:]} == {new.certificate.read_text()}
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(main())
-    told = [r for r in caplog.records if "the certificate in force stays" in r.getMessage()]
-    assert len(told) == 1
+    told = [r.getMessage().partition("the certificate in force stays: ")[2] for r in caplog.records]
+    tls = tmp_path / "a/tls"
+    assert told[0].startswith(f"{tls}.crt, {tls}.key: no certificate and its key")
+    assert [one.partition("tls.crt: ")[2][:15] for one in told[1:]] == ["it ended on " + "202"] * 2
 
 
 def test_our_own_is_kept_in_a_folder_and_renewed_in_time(tmp_path):
@@ -249,6 +289,13 @@ def test_our_own_is_kept_in_a_folder_and_renewed_in_time(tmp_path):
         assert key.stat().st_mode & 0o777 == 0o600
         Certificates(files, clock, host="here")
         assert pem.read_bytes() == first, "a restart takes the one that is there"
+        spoilt = CertificateFiles(folder=str(tmp_path / "spoilt"), maker=SelfMade())
+        Certificates(spoilt, clock, host="here")
+        key.replace(tmp_path / "spoilt" / "berth.key")
+        Certificates(spoilt, clock, host="here")
+        Certificates(files, clock, host="here")
+        assert pem.read_bytes() != first, "a key that is lost, or another's, is made anew"
+        first = pem.read_bytes()
         clock.advance(200 * DAY)
         await rotating.look()
         assert pem.read_bytes() == first
@@ -361,6 +408,18 @@ def test_calls_are_for_those_who_show_a_certificate_where_that_is_asked(tmp_path
             context.load_cert_chain(pair.certificate, pair.key)
         return context
 
+    def resumed(port):
+        """Whether what was verified once is taken for verified again."""
+        context, session = shows(authority.client("kube-scheduler")), None
+        for _ in range(2):
+            with context.wrap_socket(
+                socket.create_connection(("127.0.0.1", port)), session=session
+            ) as client:
+                client.sendall(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
+                assert client.recv(9) == b"HTTP/1.1 "
+                session, reused = client.session, client.session_reused
+        return reused
+
     async def answer(body):
         return body
 
@@ -384,8 +443,14 @@ def test_calls_are_for_those_who_show_a_certificate_where_that_is_asked(tmp_path
 
             assert await called(authority.client("kube-scheduler")) == 200
             assert await called(None) == 401
+            assert not await asyncio.to_thread(resumed, server.port)
             with pytest.raises(aiohttp.ClientError):
                 await called(other.client("kube-scheduler"))
+            other.certificate.replace(authority.certificate)
+            server._certificates._renew()
+            assert await called(other.client("kube-scheduler")) == 200
+            with pytest.raises(aiohttp.ClientError):
+                await called(authority.client("kube-scheduler"))
             async with client.get(f"{url}/livez", ssl=shows(None)) as got:
                 assert got.status == 200
         await server.close()

@@ -142,7 +142,8 @@ def test_a_certificate_that_ends_soon_is_made_anew_once_for_all_replicas():
     assert clock.time() < until == other.until
     clock.advance(250 * DAY)
     looks(one)
-    assert first != one._serving == server.trusted[-1]
+    assert first != one._serving
+    assert server.trusted[-1] == one._serving + first, "which the other still serves"
     assert one.until > until == other.until
     assert other._serving == first, "until its next look"
     looks(other)
@@ -158,6 +159,7 @@ def test_replicas_that_renew_together_agree_at_the_next_look():
     clock.advance(250 * DAY)
     looks(*both)
     made = server.version
+    looks(*both)
     looks(*both)
     assert server.version == made == 3, "one wrote, and nobody afterwards"
     assert {one._serving for one in both} == {server.trusted[-1]} == {server.data_of("tls.crt")}
@@ -183,7 +185,9 @@ def test_a_secret_that_somebody_spoilt_is_made_anew_at_once(wrong):
     looks(pair)
     now = server.data_of("tls.crt")
     assert now != first
-    assert pair._serving == now == server.trusted[-1]
+    assert pair._serving == now
+    looks(pair)
+    assert server.trusted[-2:] == [now + first, now]
 
 
 def test_the_api_server_finds_the_service_in_the_certificate_that_it_trusts():
@@ -243,6 +247,14 @@ def test_a_configuration_that_may_not_be_written_is_missing(code, kind):
     )
     notes = getattr(refused.value, "__notes__", [])
     assert (code == 403) == any("comes with the manifests" in one for one in notes)
+
+
+def test_whom_others_sign_by_is_trusted_until_what_they_signed_before_is_served_no_more():
+    server = Server()
+    registration = Registration(server, PLACE, PoliciesSection(configMap="a/b"))
+    for authority in (b"old", b"new", b"new"):
+        asyncio.run(registration.apply(authority))
+    assert server.trusted == [b"old", b"new\nold", b"new"]
 
 
 def test_whom_to_trust_is_left_alone_where_others_write_it():
