@@ -420,6 +420,24 @@ async def test_when_the_time_is_up_all_give_their_nodes_back():
     assert set(made.snapshot().objects("GangFailure")) == {"default/a"}
 
 
+@in_a_loop
+async def test_a_gang_that_waits_no_time_keeps_no_node():
+    made = world(WAITS.replace("60s", "0s"), nodes=("n1", "n2"))
+    await gang(made, "a", 3)
+    assert (len(made.scheduler.permits), len(made.edge.conditions)) == (0, 3)
+
+
+@in_a_loop
+async def test_a_group_whose_time_is_zero_waits_as_long_as_the_policy_says():
+    made = world(f"{COSCHEDULING} wait 60s reject above 34% missing", nodes=("n1", "n2"))
+    group = pod_group("train", 3, scheduleTimeoutSeconds=0)
+    made.handlers.of(Resource.POD_GROUP).on_add(group)
+    for number in range(3):
+        labelled(made, number, cpu="1500m")
+    await made.turn()
+    assert "60 s at most: gang train: 2 of 3 members have a node" in condition(made, "t-0")
+
+
 @pytest.mark.parametrize("sort", ["", "sort: group.last_failure ?? pod.first_attempt_at\n"])
 @in_a_loop
 async def test_who_waited_longer_comes_before_a_gang_whose_time_is_up(sort):
