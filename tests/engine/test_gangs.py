@@ -807,6 +807,14 @@ async def test_members_that_wait_are_told_what_stops_their_gang_now(members):
     assert told == {words}
 
 
+@in_a_loop
+async def test_an_empty_label_names_no_group():
+    made = world("gang: by pod.group", nodes=("n1",))
+    made.comes("p", labels={"scheduling.x-k8s.io/pod-group": ""})
+    await made.turn()
+    assert made.edge.binds == [("p", "n1")]
+
+
 def labelled(made, number, **how):
     return made.comes(f"t-{number}", labels={"scheduling.x-k8s.io/pod-group": "train"}, **how)
 
