@@ -32,6 +32,7 @@ GANGS = (
 )
 QUOTAS = (
     "quota: by pod.namespace elastic reclaim it.priority",
+    "quota: by pod.namespace min cpu 2 max cpu 5 elastic",
     "quota: by pod.namespace max cpu 5",
     "score: 50",
 )
