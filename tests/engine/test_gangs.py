@@ -427,6 +427,25 @@ async def test_a_gang_that_waits_no_time_keeps_no_node():
     assert (len(made.scheduler.permits), len(made.edge.conditions)) == (0, 3)
 
 
+@pytest.mark.parametrize(
+    ("minimum", "words"),
+    [(2, "Insufficient cpu"), (9, "has 3 of the 9"), (None, "does not say how many")],
+)
+@in_a_loop
+async def test_members_that_wait_follow_what_their_group_asks_for(minimum, words):
+    made = world(f"{COSCHEDULING} wait 60s reject above 34% missing", nodes=("n1", "n2"))
+    before = pod_group("train", 3)
+    made.handlers.of(Resource.POD_GROUP).on_add(before)
+    for number in range(3):
+        labelled(made, number, cpu="1500m")
+    await made.turn()
+    made.handlers.of(Resource.POD_GROUP).on_update(before, pod_group("train", minimum))
+    made.clock.advance(11.0)
+    await made.turn()
+    assert len(made.edge.binds) == (2 if minimum == 2 else 0)
+    assert (len(made.scheduler.permits), words in condition(made, "t-2")) == (0, True)
+
+
 @in_a_loop
 async def test_a_group_whose_time_is_zero_waits_as_long_as_the_policy_says():
     made = world(f"{COSCHEDULING} wait 60s reject above 34% missing", nodes=("n1", "n2"))
