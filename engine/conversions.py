@@ -123,7 +123,7 @@ def _allocatable(args: Arguments) -> Converted:
         f'number(node.resource["{name}"].allocatable ?? 0)*{weight * units.get(name, 1)}'
         for name, weight in weights.items()
     ]
-    size = f"let size = ({' + '.join(parts)}) / {sum(weights.values())}\n"
+    size = f"let size = floor(({' + '.join(parts)}) / {sum(weights.values())})\n"
     score = f"score: {'-' if mode == 'least' else ''}size normalize minmax\n"
     return Converted("", rules=size + score)
 

@@ -3,6 +3,7 @@
 hold ─┬─ enough have nodes ─▶ released, together
 ├─ the time of one is up, one is gone, too few are left ─▶ all give their nodes back
 ├─ an older gang can start with their nodes ─▶ the same
+├─ its group asks for fewer or more now ─▶ the one or the other
 └─ new rules know the gang no longer ─▶ let go, each for itself
 """
 
@@ -30,6 +31,7 @@ from engine.waiting import Held
 HOLDER: Final = "gang of "
 """In front of a plugin's name: who holds a pod whose gang is not whole yet."""
 _REMEMBERED: Final = 10_000
+_GROUPS: Final = ("PodGroup", "SchedulingPodGroup")
 
 
 @dataclass(eq=False)
@@ -44,6 +46,7 @@ class Holds:
         self._cache = self.basis.cache
         self._permits = self.placement.permits
         self._holds: dict[Hashable, Hold] = {}
+        self._versions: tuple[int, ...] = ()
         # Oldest first: nobody tells that a gang is gone for good.
         self._failed: OrderedDict[tuple[str, str], None] = OrderedDict()
 
@@ -122,13 +125,27 @@ class Holds:
         return {name: held.by[name] for name in names}
 
     def check(self) -> None:
-        """Gangs that lost a member while others wait: all give their nodes back."""
+        """Gangs that lost a member while others wait, or ask for more: all give nodes back."""
+        if self._holds:
+            self._follow_groups()
         for key, hold in list(self._holds.items()):
             lost = self._lost(key, hold)
             if lost is not None:
                 self.end(hold, lost)
             elif not hold.uids:
                 del self._holds[key]
+
+    def _follow_groups(self) -> None:
+        """Those that have enough by what their groups ask for by now start."""
+        snapshot = self.basis.snapshot()
+        versions = tuple([snapshot.objects_version(kind) for kind in _GROUPS])
+        if versions == self._versions:
+            return
+        self._versions = versions
+        for hold in list(self._holds.values()):
+            hold.gang = self._still(hold) or hold.gang
+            if len(hold.gang.mates()) + 1 >= hold.gang.minimum:
+                self.started(hold.gang)
 
     def _lost(self, key: Hashable, hold: Hold) -> str | None:
         """Why a gang cannot wait any longer; None: it can."""
@@ -139,7 +156,8 @@ class Holds:
         there = {one.pod.uid for one in self.queue.kin(key)}
         bound = [uid for uid in hold.bound if self._cache.node_of(uid) is not None]
         size = len(there.union(bound))
-        if hold.uids and size < hold.gang.minimum:
+        minimum = hold.gang.minimum
+        if hold.uids and (size < minimum or minimum != minimum):  # or nothing says it any longer
             return why_stopped(hold.gang, size, resting=False)
         return None
 

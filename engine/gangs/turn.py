@@ -63,8 +63,9 @@ class Turn:
 
     @property
     def may_wait(self) -> bool:
-        """Whether so few are missing that the others may wait for them."""
-        return 0 < self.missing <= self.gang.tolerance * self.gang.minimum
+        """Whether so few are missing that the others may wait for them, and they wait at all."""
+        few = 0 < self.missing <= self.gang.tolerance * self.gang.minimum
+        return few and self.gang.wait_seconds > 0
 
 
 def rank_of(gang: Membership, members: Sequence[PodInfo]) -> tuple[int, float, str]:

@@ -88,8 +88,8 @@ class PodGroup(Described, frozen=True):
 
     @property
     def timeout_seconds(self) -> int | None:
-        """How long they wait for each other."""
-        return self.spec.schedule_timeout_seconds
+        """How long they wait for each other; 0 says no more than nothing, as in the original."""
+        return self.spec.schedule_timeout_seconds or None
 
 
 class GroupCondition(Condition, frozen=True):

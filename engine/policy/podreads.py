@@ -46,7 +46,7 @@ def group_of(pod: PodInfo) -> str | None:
     own = pod.pod.spec.scheduling_group
     if own is not None and own.pod_group_name:
         return own.pod_group_name
-    return (pod.pod.metadata.labels or {}).get(GROUP_LABEL)
+    return (pod.pod.metadata.labels or {}).get(GROUP_LABEL) or None
 
 
 def epoch_seconds(text: str | None) -> float:

@@ -203,7 +203,7 @@ class QuotaPlugin(PolicyPlugin):
         )
 
     def _events_of_owners(self) -> Sequence[ClusterEventWithHint]:
-        """What else says whose quota a pod is of: its own fields, namespaces, the time."""
+        """What else says whose quota a pod is of, and whose there are: fields, others, the time."""
         reads = frozenset[str]()
         for one in self.quotas:
             own = one.rule.owner_reads
@@ -212,6 +212,8 @@ class QuotaPlugin(PolicyPlugin):
         found = [ClusterEventWithHint(event) for event in sorted(events, key=str)]
         if "pod.annotation" in reads:  # that of a pod on a node has no event of its own
             found.append(ClusterEventWithHint(ClusterEvent(_POD, Action.UPDATE_OTHER), self._moved))
+        if any(one.rule.core.elastic and one.rule.core.minimum for one in self.quotas):
+            found.append(ClusterEventWithHint(ClusterEvent(_POD, Action.ADD), self._grown))
         return found
 
     # ---- whether a pod fits
@@ -306,6 +308,11 @@ class QuotaPlugin(PolicyPlugin):
         owners = (one.owner(snapshot) for one in self.quotas)
         same = any(owner(gone) == owner(pod) for owner in owners)
         return QueueingHint.QUEUE if same else QueueingHint.SKIP
+
+    def _grown(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+        """Whoever has a first pod lends what the line guarantees to each."""
+        del before, after
+        return QueueingHint.SKIP if self._exceeded(pod, snapshot) else QueueingHint.QUEUE
 
     def _moved(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
         """A pod on a node is no longer of the quota that it was of."""

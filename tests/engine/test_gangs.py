@@ -420,6 +420,43 @@ async def test_when_the_time_is_up_all_give_their_nodes_back():
     assert set(made.snapshot().objects("GangFailure")) == {"default/a"}
 
 
+@in_a_loop
+async def test_a_gang_that_waits_no_time_keeps_no_node():
+    made = world(WAITS.replace("60s", "0s"), nodes=("n1", "n2"))
+    await gang(made, "a", 3)
+    assert (len(made.scheduler.permits), len(made.edge.conditions)) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("minimum", "words"),
+    [(2, "Insufficient cpu"), (9, "has 3 of the 9"), (None, "does not say how many")],
+)
+@in_a_loop
+async def test_members_that_wait_follow_what_their_group_asks_for(minimum, words):
+    made = world(f"{COSCHEDULING} wait 60s reject above 34% missing", nodes=("n1", "n2"))
+    before = pod_group("train", 3)
+    made.handlers.of(Resource.POD_GROUP).on_add(before)
+    for number in range(3):
+        labelled(made, number, cpu="1500m")
+    await made.turn()
+    made.handlers.of(Resource.POD_GROUP).on_update(before, pod_group("train", minimum))
+    made.clock.advance(11.0)
+    await made.turn()
+    assert len(made.edge.binds) == (2 if minimum == 2 else 0)
+    assert (len(made.scheduler.permits), words in condition(made, "t-2")) == (0, True)
+
+
+@in_a_loop
+async def test_a_group_whose_time_is_zero_waits_as_long_as_the_policy_says():
+    made = world(f"{COSCHEDULING} wait 60s reject above 34% missing", nodes=("n1", "n2"))
+    group = pod_group("train", 3, scheduleTimeoutSeconds=0)
+    made.handlers.of(Resource.POD_GROUP).on_add(group)
+    for number in range(3):
+        labelled(made, number, cpu="1500m")
+    await made.turn()
+    assert "60 s at most: gang train: 2 of 3 members have a node" in condition(made, "t-0")
+
+
 @pytest.mark.parametrize("sort", ["", "sort: group.last_failure ?? pod.first_attempt_at\n"])
 @in_a_loop
 async def test_who_waited_longer_comes_before_a_gang_whose_time_is_up(sort):
@@ -787,6 +824,14 @@ async def test_members_that_wait_are_told_what_stops_their_gang_now(members):
     words = f"gang a has {members - 1} of the {members} members that it needs (p.policy:1)"
     told = {condition(made, f"a-{number}") for number in (*range(members - 2), members)}
     assert told == {words}
+
+
+@in_a_loop
+async def test_an_empty_label_names_no_group():
+    made = world("gang: by pod.group", nodes=("n1",))
+    made.comes("p", labels={"scheduling.x-k8s.io/pod-group": ""})
+    await made.turn()
+    assert made.edge.binds == [("p", "n1")]
 
 
 def labelled(made, number, **how):

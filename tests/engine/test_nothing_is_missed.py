@@ -32,6 +32,7 @@ GANGS = (
 )
 QUOTAS = (
     "quota: by pod.namespace elastic reclaim it.priority",
+    "quota: by pod.namespace min cpu 2 max cpu 5 elastic",
     "quota: by pod.namespace max cpu 5",
     "score: 50",
 )
@@ -207,7 +208,7 @@ def test_a_scheduler_that_starts_finds_nobody_whom_the_running_one_left(seed: in
             step()
             if made.chance.random() < 0.5:
                 await made.turn(made.world)
-        await made.settle(made.world, 60)
+        await made.settle(made.world, 65)  # a gate that holds one from now on has its minute
         claims = made.world.cache.nominations.nodes
         assert not claims, "nothing makes room there any more, or a gate holds them"
         fresh = made.scheduler(made.world.clock)

@@ -374,6 +374,19 @@ async def test_a_change_of_the_object_wakes_who_it_held():
 
 
 @in_a_loop
+async def test_who_comes_first_of_a_team_lends_what_the_line_guarantees_to_each():
+    made = Quotas("quota: by pod.namespace min cpu 4 max cpu 6 elastic\n")
+    for number in range(6):
+        made.comes(f"a{number}", namespace="a", cpu="1")
+    await settle(made)
+    assert not made.placed("a4")
+    made.runs("b0", "b")
+    made.clock.advance(20.0)
+    await settle(made)
+    assert sum(made.placed(f"a{number}") for number in range(6)) == 6
+
+
+@in_a_loop
 async def test_a_reload_that_removes_the_quota_lets_go_who_it_held():
     made = Quotas("quota: by pod.namespace max cpu 1\n")
     made.runs("r")

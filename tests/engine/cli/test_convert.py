@@ -127,7 +127,7 @@ def test_what_is_of_one_profile_stays_of_it_and_the_order_is_of_all(world):
     sort = {"queueSort": {"enabled": [{"name": "QOSSort"}], "disabled": [{"name": "*"}]}}
     allocatable = {
         "mode": "Most",
-        "resources": [{"name": "cpu", "weight": 10}, {"name": "memory", "weight": 1}],
+        "resources": [{"name": "cpu", "weight": 1 << 30}, {"name": "memory", "weight": 1}],
     }
     score = {"score": {"enabled": [{"name": "NodeResourcesAllocatable"}]}}
     world.write(
@@ -143,13 +143,13 @@ def test_what_is_of_one_profile_stays_of_it_and_the_order_is_of_all(world):
 @pytest.mark.parametrize(
     ("resources", "mode", "rule"),
     [
-        ({"memory": 2}, "Most", '(number(node.resource["memory"].allocatable ?? 0)*2) / 2'),
-        ({"x/gpu": 1}, "Least", '(number(node.resource["x/gpu"].allocatable ?? 0)*1) / 1'),
+        ({"memory": 2}, "Most", '((number(node.resource["memory"].allocatable ?? 0)*2) / 2)'),
+        ({"x/gpu": 1}, "Least", '((number(node.resource["x/gpu"].allocatable ?? 0)*1) / 1)'),
         (
             {"cpu": 3, "x/gpu": 1},
             None,
-            '(number(node.resource["cpu"].allocatable ?? 0)*3000'
-            ' + number(node.resource["x/gpu"].allocatable ?? 0)*1) / 4',
+            '((number(node.resource["cpu"].allocatable ?? 0)*3000'
+            ' + number(node.resource["x/gpu"].allocatable ?? 0)*1) / 4)',
         ),
     ],
 )
@@ -162,7 +162,7 @@ def test_other_resources_of_nodes_are_weighed_by_rules_of_their_own(world, resou
     *_, policies = yaml.safe_load_all(world.convert().stdout)
     [text] = policies["data"].values()
     sign = "" if mode == "Most" else "-"
-    assert f"let size = {rule}\nscore: {sign}size normalize minmax\n" in text
+    assert f"let size = floor{rule}\nscore: {sign}size normalize minmax\n" in text
     assert world.told() == []
 
 
