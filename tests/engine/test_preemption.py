@@ -340,6 +340,7 @@ async def test_a_wait_is_outside_of_the_slots_and_ends_with_a_change_of_its_kind
     world.comes("p")
     await settle(world)
     assert (world.scheduler.in_flight, world.edge.binds) == (0, [])
+    assert world.edge.nominations == [("p", "n1")], "it goes there, whoever decides by then"
     ready.append(True)
     world.scheduler.changes.changed("PersistentVolume")
     await until(lambda: world.edge.binds)
