@@ -162,6 +162,18 @@ def test_a_pod_that_changes_is_a_class_of_its_own() -> None:
     assert bench.pop() is None
 
 
+def test_a_pod_that_changes_waits_for_what_its_class_waited_for() -> None:
+    bench = Bench()
+    bench.parked(3)
+    bench.queue.move(ROOM)
+    bench.queue.requeue_rejected(bench.pop(), TAINT)
+    bench.clock.advance(30)
+    grown = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_UP)
+    bench.queue.update(waiting("x1", labels={"class": "y"}), (grown,))
+    assert bench.queue.rejected_by() == {"Taint": 3}
+    assert bench.queue.move(OTHER) == 2
+
+
 def test_a_pod_that_changes_while_another_is_tried_for_it_is_tried_itself() -> None:
     bench = Bench()
     bench.parked(3)
