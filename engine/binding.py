@@ -67,6 +67,7 @@ class Bindings:
         if acts.annotations or acts.labels:
             self._cache.carry(marked(pod.pod, acts.annotations, acts.labels))
         if chosen.pre_bind:
+            self.setbacks.notices.expects(pod, chosen.node)
             chosen.executor = chosen.executor or self.executor()
             self._preparing[pod.uid] = chosen.executor
             self.in_flight.beside(self._prepare(chosen, chosen.executor))

@@ -64,7 +64,15 @@ class Notices:
         why = plain(why, _MESSAGE)
         log.info('Waits in permit pod="%s" node="%s" reason="%s"', pod.key, node, why)
         note = pod_event(pod, "Normal", "WaitingOnPermit", "Permit", why)
-        self._tell(note, SetUnschedulable(pod, "WaitingOnPermit", why))
+        self._tell(note, SetUnschedulable(pod, "WaitingOnPermit", why, nominated=node))
+
+    def expects(self, pod: PodInfo, node: str) -> None:
+        """The pod will be bound to the node, but not at once.
+
+        Autoscalers and whoever decides after us know that its place is taken.
+        """
+        if pod.pod.status.nominated_node_name != node:
+            self.statuses.set_unschedulable(SetUnschedulable(pod, "", "", nominated=node))
 
     def dry_run(self, pod: PodInfo, node: str) -> None:
         """A rule says that the pod is not bound."""

@@ -212,7 +212,7 @@ class Placement:
         fit_error, rescue = decision.fit_error, decision.rescue
         plugins = NO_PLUGINS if fit_error is None else fit_error.plugins
         pending = NO_PLUGINS if fit_error is None else fit_error.pending
-        nominated = None if rescue is None else rescue.nominated
+        nominated = "" if rescue is None else rescue.nominated  # nobody looked for a way
         if rescue is not None:
             self.evictions.evict(queued.pod, rescue)
         # What extenders say of a pod says nothing of another of its class.

@@ -153,9 +153,11 @@ HintFn = Callable[[PodInfo, Seen, Seen, Snapshot], QueueingHint]
 class ClusterEventWithHint:
     """A registration: the event, and the function that looks closer (None: always QUEUE).
 
-    Where that says QUEUE, `finer` has the last word: what kube-scheduler does not ask.
+    Where that says QUEUE, `finer` has the last word: what kube-scheduler does not ask. It does not
+    have those that are `ours`.
     """
 
     event: ClusterEvent
     hint: HintFn | None = None
     finer: HintFn | None = None
+    ours: bool = False

@@ -32,6 +32,11 @@ def on(
     return ClusterEventWithHint(ClusterEvent(resource, action), hint, finer)
 
 
+def beyond(resource: Resource, action: Action, hint: HintFn) -> ClusterEventWithHint:
+    """A registration that kube-scheduler does not have."""
+    return ClusterEventWithHint(ClusterEvent(resource, action), hint, ours=True)
+
+
 def queue_if(helps: object) -> QueueingHint:
     """Two words for yes and no."""
     return QueueingHint.QUEUE if helps else QueueingHint.SKIP

@@ -31,7 +31,7 @@ from engine.framework.snapshot import CountedTerm, DomainTable, Rows, Snapshot, 
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Namespace, Node, Pod
 from engine.plugins.groups import ByRow, Groups, Part, no_pods
-from engine.plugins.hints import always, now, on, placed, queue_if
+from engine.plugins.hints import always, beyond, now, on, placed, queue_if
 from engine.pods.podinfo import PodInfo
 from engine.pods.podterms import NO_TERMS, AffinityTerm, Demand, PodTerms, terms_of
 from engine.pods.selectors import EVERYTHING, NOTHING, Labels, Selector
@@ -64,11 +64,11 @@ class _Found(NamedTuple):
     selector: Selector
     topology_key: str
 
-    def has(self, pod: PodInfo) -> bool:
+    def has(self, pod: Pod) -> bool:
         """Whether the pod is one of them."""
-        if self.namespaces is not None and pod.namespace not in self.namespaces:
+        if self.namespaces is not None and pod.metadata.namespace not in self.namespaces:
             return False
-        return self.selector.matches(pod.pod.metadata.labels or {})
+        return self.selector.matches(pod.metadata.labels or {})
 
     def tally(self, snapshot: Snapshot) -> Tally:
         """How many of them are where; those being deleted count."""
@@ -88,12 +88,16 @@ class _Wishes(NamedTuple):
 
     def tallies(self, snapshot: Snapshot) -> Sequence[Sequence[_Tally]]:
         """What is counted for the filter: near, far and unwilling pods."""
-        far = [term for term in self.of_others if term.term.demand is Demand.FAR]
         return (
             [(1, one.tally(snapshot), one.topology_key) for one in self.near],
             [(1, one.tally(snapshot), one.topology_key) for one in self.far],
-            [(1, term, term.term.term.topology_key) for term in far],
+            [(1, term, term.term.term.topology_key) for term in self.unwilling],
         )
+
+    @property
+    def unwilling(self) -> Sequence[CountedTerm]:
+        """The terms of others by which no such pod is to be near them."""
+        return [term for term in self.of_others if term.term.demand is Demand.FAR]
 
     @property
     def stand(self) -> bool:
@@ -120,7 +124,7 @@ def _wishes(pod: PodInfo, snapshot: Snapshot) -> _Wishes:
     near = [_found(term, snapshot) for term in terms.required]
     return _Wishes(
         _all_of(near),
-        bool(near) and all(found.has(pod) for found in near),
+        bool(near) and all(found.has(pod.pod) for found in near),
         tuple([_found(term, snapshot) for term in terms.anti]),
         tuple([(weight, _found(term, snapshot)) for weight, term in terms.preferred]),
         of_others,
@@ -186,7 +190,7 @@ class Places(Groups):
 
     def with_pod(self, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> Places:
         """The same with a pod more (sign 1) or less (sign -1) on a row."""
-        each = self._meets(pod, snapshot)
+        each = self.meets(pod.pod, snapshot)
         if not any(each):
             return self
         moves = [
@@ -199,10 +203,10 @@ class Places(Groups):
 
     def concerns(self, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> bool:
         """Whether it matters where the other pod is."""
-        return any(self._meets(other, snapshot))
+        return any(self.meets(other.pod, snapshot))
 
-    def _meets(
-        self, pod: PodInfo, snapshot: Snapshot
+    def meets(
+        self, pod: Pod, snapshot: Snapshot
     ) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
         """The topology keys by which the pod is near, far and unwilling."""
         wishes, own = self._wishes, self._pod
@@ -210,7 +214,7 @@ class Places(Groups):
         own_labels = own.pod.metadata.labels or {}
         unwilling = [
             term.topology_key
-            for term in terms_of(pod.pod).anti
+            for term in terms_of(pod).anti
             if term.matches(own.namespace, labels, own_labels)
         ]
         near = [found.topology_key for found in wishes.near if found.has(pod)]
@@ -357,6 +361,8 @@ class InterPodAffinity:
                 on(Resource.ASSIGNED_POD, assigned, _after_assigned),
                 on(Resource.TARGET_POD, Action.UPDATE_POD_LABEL, always),
                 on(Resource.NODE, node, now(Node, _node_helps)),
+                beyond(Resource.ASSIGNED_POD, assigned, self._after_pod),
+                beyond(Resource.NODE, node, self._after_node),
             ),
             class_key=self._class_key,
             wide_key=True,
@@ -385,6 +391,28 @@ class InterPodAffinity:
         """What it wants of other pods, and the terms of others that find it."""
         wishes = self._of(pod, snapshot)
         return None if wishes is _NO_WISHES else wishes.key()
+
+    def _after_pod(
+        self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
+    ) -> QueueingHint:
+        """What another pod means by the labels of namespaces, and the last one near that goes."""
+        wishes = self._of(pod, snapshot)
+        places = Places(wishes, pod)
+        (near, *close), (nears, *closes) = [
+            places.meets(one, snapshot) if isinstance(one, Pod) and placed(one) else ((), (), ())
+            for one in (before, after)
+        ]
+        moved = bool(near) != bool(nears) and bool(nears or wishes.near_itself)
+        left = (set(old).difference(new) for old, new in zip(close, closes, strict=True))
+        return queue_if(moved or any(left))
+
+    def _after_node(
+        self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
+    ) -> QueueingHint:
+        """What a node means where others want no such pod near them."""
+        unwilling = [term.term.term for term in self._of(pod, snapshot).unwilling]
+        old = before if isinstance(before, Node) else None
+        return queue_if(isinstance(after, Node) and _gives_place((), unwilling, old, after))
 
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Skip if no pod has a say."""
@@ -463,15 +491,20 @@ def _helps(terms: PodTerms, before: Seen, after: Pod) -> bool:
 
 
 def _node_helps(pod: PodInfo, before: Node | None, after: Node) -> bool:
+    terms = terms_of(pod.pod)
+    return bool(terms.error) or _gives_place(terms.required, terms.anti, before, after)
+
+
+def _gives_place(
+    near: Sequence[AffinityTerm], far: Sequence[AffinityTerm], before: Node | None, after: Node
+) -> bool:
     """Whether a node that came or changed has a domain wanted, or left one to be avoided."""
-    terms, new = terms_of(pod.pod), after.metadata.labels or {}
-    if terms.error:
-        return True
+    new = after.metadata.labels or {}
     if before is None:
-        return bool(terms.anti) or any(term.topology_key in new for term in terms.required)
+        return bool(far) or any(term.topology_key in new for term in near)
     old = before.metadata.labels or {}
-    came = any(_value(new, term) not in (None, _value(old, term)) for term in terms.required)
-    left = any(_value(old, term) not in (None, _value(new, term)) for term in terms.anti)
+    came = any(_value(new, term) not in (None, _value(old, term)) for term in near)
+    left = any(_value(old, term) not in (None, _value(new, term)) for term in far)
     return came or left
 
 

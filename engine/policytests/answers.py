@@ -315,7 +315,7 @@ async def _permission(scene: Scene, decision: Decision) -> tuple[str, str]:
     if held is not None:
         return "wait", next(word for one in held.by.values() for word in one.status.reasons)
     for told in lab.written.conditions:
-        if told.pod.uid == pod.uid and told.reason != _WAITS:
+        if told.pod.uid == pod.uid and told.reason not in ("", _WAITS):
             start = f"node {decision.node} was chosen and refused: "
             return "reject", told.message.removeprefix(start)
     return "allow", ""

@@ -42,8 +42,13 @@ class Parked:
         return group
 
     def part(self, queued: QueuedPod, place: SortKey) -> None:
-        """A rejected pod may be like others no more: it is a group by itself from now on."""
-        self.groups.take(queued, self.rejected[queued])
+        """A rejected pod may be like others no more: it is a group by itself from now on.
+
+        What was said of its group last was said of it.
+        """
+        group = self.rejected[queued]
+        queued.unschedulable_plugins, queued.pending_plugins = group.plugins, group.pending
+        self.groups.take(queued, group)
         self.rejected[queued] = self.groups.park(queued, queued.pod.uid, place)
 
     def gate(self, queued: QueuedPod, turns_at: float) -> None:

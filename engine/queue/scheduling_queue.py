@@ -776,7 +776,10 @@ class SchedulingQueue:
             if wake is not Wake.NOT:
                 self._move(queued, wake, event.label)
                 return
-        if events:  # it may be like others no more
+        if events and (group.out is not None or self._asking):
+            # What woke its class, or is to be asked about, may help it, too: nobody tells it later.
+            self._move(queued, Wake.AFTER_BACKOFF, events[0].label)
+        elif events:  # it may be like others no more
             self._parked.part(queued, self._active_key(queued))
 
     def _reorder(self, queued: QueuedPod) -> None:

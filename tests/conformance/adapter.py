@@ -408,7 +408,7 @@ def _asked(
         if only is not None and name not in only:
             continue
         for registration in registrations:
-            if registration.event.matches(event):
+            if registration.event.matches(event) and not registration.ours:
                 yield name, registration.hint
 
 

@@ -18,7 +18,7 @@ from engine.framework.status import Status, unschedulable
 from engine.objects import ObjectMeta
 from engine.objects.storage import PersistentVolume, PersistentVolumeSpec
 from engine.queue import SubQueue
-from tests.builders import Cache, default_plugins, make_pod, pod_object
+from tests.builders import Cache, default_plugins, make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.test_scheduler import World, in_a_loop, until
 
@@ -245,6 +245,22 @@ async def test_those_that_are_promised_a_node_are_no_stand_ins_for_others_of_the
     assert sorted(name for name in names if world.assigned(name)) == sorted(promised)
 
 
+@pytest.mark.parametrize("left", ["no node", "nobody who preempts"])
+@in_a_loop
+async def test_a_promise_is_taken_back_where_nobody_looks_for_another_way(left):
+    every = default_plugins()
+    if left == "nobody who preempts":
+        every = tuple([one for one in every if one.plugin.points().post_filter is None])
+    world = World(in_tree=every, nodes=("n1", "n2"))
+    full(world, "a")
+    world.comes("high", cpu="4", priority=10, status={"nominatedNodeName": "n1"})
+    if left == "no node":
+        for name in ("n1", "n2"):
+            world.handlers.nodes.on_delete(make_node(name, cpu="2"))
+    await settle(world)
+    assert world.edge.nominations == [("high", "")]
+
+
 @in_a_loop
 async def test_a_pod_being_deleted_keeps_its_promise_until_it_is_gone():
     world = World()
@@ -324,6 +340,7 @@ async def test_a_wait_is_outside_of_the_slots_and_ends_with_a_change_of_its_kind
     world.comes("p")
     await settle(world)
     assert (world.scheduler.in_flight, world.edge.binds) == (0, [])
+    assert world.edge.nominations == [("p", "n1")], "it goes there, whoever decides by then"
     ready.append(True)
     world.scheduler.changes.changed("PersistentVolume")
     await until(lambda: world.edge.binds)

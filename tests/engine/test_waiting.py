@@ -62,6 +62,7 @@ async def test_a_pod_waits_on_its_node_until_what_it_waits_for_is_so():
     words = "waits on node n1, 60 s at most: nobody said go (p.policy:1)"
     assert told(made, "WaitingOnPermit") == [words]
     assert made.edge.conditions == [("p", "WaitingOnPermit", words)]
+    assert made.edge.nominations == [("p", "n1")]
     assert made.telemetry[Count.PODS_HELD] == 1
     made.comes("other", cpu="1")
     await made.turn()

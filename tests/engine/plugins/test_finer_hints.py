@@ -1,13 +1,15 @@
-"""What wakes a pod that kube-scheduler would try in vain."""
+"""Whom an event wakes otherwise than in kube-scheduler: not in vain, and not five minutes late."""
 
 from __future__ import annotations
 
 import pytest
 
 from engine.framework.events import QueueingHint
-from engine.objects import Pod
+from engine.objects import Namespace, ObjectMeta, Pod
 from engine.plugins.node_resources_fit import NodeResourcesFit
-from tests.builders import Cache, make_node, make_pod
+from engine.queue import SubQueue
+from tests.builders import Cache, make_node, make_pod, pod_object
+from tests.engine.test_scheduler import World, in_a_loop
 
 
 def _finer(pod, gone, cache):
@@ -51,3 +53,61 @@ def test_less_important_promises_leave_the_room():
     cache.nominate(make_pod("other", cpu="2", priority=4), "b")
     gone = make_pod("gone", cpu="2", node="b").pod
     assert _finer(waits, gone, cache) is QueueingHint.QUEUE
+
+
+# ---- what wakes a pod that kube-scheduler would not try ----------------------------------------
+
+
+def _affinity(kind, **term):
+    wanted = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "a"}}, **term}
+    rules = {"requiredDuringSchedulingIgnoredDuringExecution": [wanted]}
+    return {"affinity": {kind: rules}}
+
+
+FAR, NEAR = _affinity("podAntiAffinity"), _affinity("podAffinity")
+OF_TEAM = {"namespaceSelector": {"matchLabels": {"team": "x"}}}
+
+
+@pytest.mark.parametrize(
+    ("there", "waits", "comes", "goes"),
+    [
+        ([("x", "n1", {"spec": FAR})], {}, make_node("n4", labels={"host": "n4"}), None),
+        ([("x", "n1", {"spec": FAR})], {}, make_node("n2", labels={"host": "n2"}), None),
+        (
+            [],
+            {"spec": _affinity("podAffinity", **OF_TEAM)},
+            pod_object("y", node="n1", namespace="team", labels={"app": "a"}),
+            None,
+        ),
+        (
+            [("x", "n1", {"namespace": "team", "labels": {"app": "a"}})],
+            {"spec": _affinity("podAntiAffinity", **OF_TEAM)},
+            None,
+            "x",
+        ),
+        ([("x", "n3", {"labels": {"app": "a"}})], {"spec": NEAR}, None, "x"),
+    ],
+)
+@in_a_loop
+async def test_affinity_of_others_and_of_namespaces_by_label_and_of_the_first(
+    there, waits, comes, goes
+):
+    world = World(nodes=())
+    world.add([Namespace(ObjectMeta(name="team", labels={"team": "x"}))])
+    world.add(make_node(name, labels={"host": "n1"}) for name in ("n1", "n2"))
+    if goes and waits["spec"] is NEAR:
+        world.add([make_node("n3", labels={"host": "n3"}, unschedulable=True)])
+    pods = {name: pod_object(name, node=node, **how) for name, node, how in there}
+    world.add(pods.values())
+    world.comes("waits", labels={"app": "a"}, **waits)
+    await world.turn()
+    assert world.where("waits") is SubQueue.UNSCHEDULABLE
+    world.clock.advance(30.0)
+    if goes:
+        world.handlers.pods.on_delete(pods[goes])
+    elif comes.metadata.name == "n2":
+        world.handlers.nodes.on_update(make_node("n2", labels={"host": "n1"}), comes)
+    else:
+        world.add([comes])
+    await world.turn()
+    assert [name for name, _ in world.edge.binds] == ["waits"]

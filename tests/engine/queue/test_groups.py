@@ -162,6 +162,28 @@ def test_a_pod_that_changes_is_a_class_of_its_own() -> None:
     assert bench.pop() is None
 
 
+def test_a_pod_that_changes_waits_for_what_its_class_waited_for() -> None:
+    bench = Bench()
+    bench.parked(3)
+    bench.queue.move(ROOM)
+    bench.queue.requeue_rejected(bench.pop(), TAINT)
+    bench.clock.advance(30)
+    grown = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_UP)
+    bench.queue.update(waiting("x1", labels={"class": "y"}), (grown,))
+    assert bench.queue.rejected_by() == {"Taint": 3}
+    assert bench.queue.move(OTHER) == 2
+
+
+def test_a_pod_that_changes_while_another_is_tried_for_it_is_tried_itself() -> None:
+    bench = Bench()
+    bench.parked(3)
+    bench.queue.move(ROOM)
+    bench.queue.update(waiting("x1", labels={"class": "y"}), (OTHER,))
+    bench.queue.requeue_rejected(bench.pop(), FIT)
+    assert bench.pop().pod.name == "x1"
+    assert bench.pop() is None, "what holds for x0 holds for x2"
+
+
 def test_the_highest_priority_goes_first_and_classes_differ_by_it() -> None:
     bench = Bench()
     for name, priority in (("low1", 0), ("high", 5), ("low2", 0)):
