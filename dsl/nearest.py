@@ -1,6 +1,6 @@
 """Which of several names a name is close to: the distance and its limit.
 
-What is then suggested says whoever asks.
+What is suggested says whoever asks.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ def closest(name: str, names: Iterable[str]) -> str | None:
     letters, several = set(low), False
     for other in names:
         # An edit adds a letter and takes one at most. A file may hold thousands of names that are
-        # unknown, so what is far away must cost next to nothing.
+        # unknown, so what is far must cost next to nothing.
         if abs(len(other) - size) > nearest[0]:
             continue
         lower = other.lower()

@@ -238,7 +238,7 @@ def no_name(scope: Typer, node: s.Name) -> Refused:
     return scope.refuse("P102", message, node, series if "_" in name else help_)
 
 
-def _meant(scope: Scope, name: str, *, in_pods: bool) -> Spelling | None:
+def _meant(scope: Typer, name: str, *, in_pods: bool) -> Spelling | None:
     if name in scope.params:
         return Spelling(f"${name}", note="the parameter is")
     field = next((one for one in FIELDS if one.startswith(f"{name}.")), None)
@@ -247,7 +247,7 @@ def _meant(scope: Scope, name: str, *, in_pods: bool) -> Spelling | None:
         if spec is not None and (in_pods or owner != "it" or field is None):
             alone = not spec.keyed and spec.type.kind is not Kind.PODS
             # A `day` may be that of the week.
-            sure = alone and (in_pods or owner != "it") and name != "day"
+            sure = alone and (in_pods or owner != "it" and not scope.place.item) and name != "day"
             return Spelling(f"{spec.name}[KEY]" if spec.keyed else spec.name, sure=sure)
     if field is not None:
         return Spelling(field, sure=False, note="alone it is no value: name a field of it, as in")

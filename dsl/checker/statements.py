@@ -107,7 +107,7 @@ def _key(rules: Rules, node: s.Key) -> ir.SortKey:
     negative = isinstance(value, ir.Missing) or (inner and not isinstance(inner, ir.Missing))
     if value.type == BOOL and not negative and rules.text(node) == text:
         help_ = f"write  {text} desc   or, if that is meant,  {text} asc"
-        rules.warn("P224", "`no` comes before `yes`", node, help_, fix=f"{text} desc")
+        rules.warn("P224", "`no` comes before `yes`", node, help_)
     if node.direction == "desc" and re.fullmatch(r"it\.priority|victims\.(?!late)\w+", text):
         rules.warn("P224", "by this the greatest goes first", node, fix=text)
     if node.direction != "listed" and value.type == TEXT and getattr(value, "key", None):

@@ -103,7 +103,7 @@ it.label[app]  it.app
 workload.replicas  deployment.replicas pod.replicas
 pod.namespace  pod.namespace.name
 it.namespace  it.namespace.name
-pod.image  pod.containers.image
+?pod.image  pod.containers.image
 count(node.pods)  node.pods.count node.pods.size node.podcount
 cluster.nodes  cluster.nodecount cluster.size
 node.name  node.hostname

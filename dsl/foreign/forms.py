@@ -220,7 +220,7 @@ P015: words of other languages
   @ in [ Q * ]  like Q*  "
   A not in [ Q * ]  not A like Q*  "
   @ O K in [ Q * ]  {O.one}[K] like Q*  "
-  @ A ilike T  lower(A) like {T.low}
+  @ A ilike T  ?lower(A) like {T.low}
   ro  or
   nto|isnt|no  not
   between N and|to N2  in N..N2

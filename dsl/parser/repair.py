@@ -20,7 +20,7 @@ from dsl.parser.statements import DECLARATIONS, STATEMENTS, known_word
 from dsl.parser.told import BINDS, Refusal, closed, told
 from dsl.syntax import HEADS
 
-#: Signs that may be too much.
+#: Signs that may be spare.
 _SPARE: Final = {**dict.fromkeys(",;:", "P023"), **dict.fromkeys(")]", "P002")}
 #: What is said of a row that says nothing itself.
 _SAYS: Final = {
