@@ -245,9 +245,9 @@ def _meant(scope: Typer, name: str, *, in_pods: bool) -> Spelling | None:
     for owner in ("it", *_OWNERS) if in_pods else _OWNERS:
         spec = FIELDS.get(f"{owner}.{name}")
         if spec is not None and (in_pods or owner != "it" or field is None):
-            alone = not spec.keyed and spec.type.kind is not Kind.PODS
             # A `day` may be that of the week.
-            sure = alone and (in_pods or owner != "it" and not scope.place.item) and name != "day"
+            alone = not spec.keyed and spec.type.kind is not Kind.PODS and name != "day"
+            sure = alone and (in_pods or (owner != "it" and not scope.place.item))
             return Spelling(f"{spec.name}[KEY]" if spec.keyed else spec.name, sure=sure)
     if field is not None:
         return Spelling(field, sure=False, note="alone it is no value: name a field of it, as in")
