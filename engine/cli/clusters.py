@@ -33,7 +33,7 @@ from engine.policy import chain
 from engine.policy.bundle import Bundle
 from engine.policy.findings import new_compiler
 from engine.policy.sources import Texts, policies_in
-from engine.signals.prometheus import PrometheusRefresher
+from engine.signals.prometheus import ask_once
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
 from engine.telemetry import Telemetry
@@ -121,7 +121,8 @@ def _texts_of(settings: Settings) -> Texts | None:
             texts = {path.name: path.read_bytes()} if path.is_file() else policies_in(path)
             if not texts:
                 raise click.ClickException(f"{path}: has no policy")
-            found |= _within(section.folder if policies.in_folders else "", texts)
+            folder = section.folder if policies.in_folders else ""
+            found |= {f"{folder}{name}": text for name, text in texts.items()}
     return found or None
 
 
@@ -185,10 +186,6 @@ async def _fed(in_force: InForce, session: Session, state: str | None) -> None:
         busy = [one.step(math.inf) for one in in_force.background]
 
 
-def _within(folder: str, texts: Texts) -> dict[str, str | bytes]:
-    return {f"{folder}{name}": text for name, text in texts.items()}
-
-
 # ---- metrics ------------------------------------------------------------------------------------
 
 
@@ -196,18 +193,14 @@ async def _samples(
     settings: Settings, bundle: Bundle, hosts: Sequence[Node], clock: Clock, notes: list[str]
 ) -> SignalStore:
     """What Prometheus says now of the metrics that policies read."""
-    store = SignalStore(clock)
     if not bundle.metrics:
-        return store
+        return SignalStore(clock)
     prometheus = settings.berth.prometheus
     names = ", ".join(sorted({spec.name for spec in bundle.metrics}))
     if prometheus.url is None:
         notes.append(f"no --prometheus-url, so these metrics are missing: {names}")
-        return store
-    store.set_specs([signal_spec(spec) for spec in bundle.metrics])
-    for host in hosts:
-        store.nodes_changed(None, host)
-    await PrometheusRefresher(store, prometheus, clock=clock, telemetry=Telemetry()).turn()
+        return SignalStore(clock)
+    store = await ask_once(prometheus, map(signal_spec, bundle.metrics), hosts, clock)
     failed = [one for one in store.status() if one.error]
     notes.extend(f"{one.query} is missing: {one.error}" for one in failed)
     return store

@@ -25,16 +25,19 @@ from engine.cli.check import expanded, read
 from engine.cli.refusals import reported, written
 from engine.clock import SystemClock
 from engine.config import ConfigError, PrometheusSection, parse
+from engine.display import without_user
 from engine.kube import resources
 from engine.kube.errors import KubeError
 from engine.kube.listing import list_all
 from engine.kube.session import KubeClient, Session
 from engine.objects import Node
 from engine.policy.findings import new_compiler
-from engine.signals.once import ask_once
-from engine.signals.spec import SignalSpec
+from engine.signals.prometheus import ask_once
+from engine.signals.spec import SignalSpec, SignalStatus
 
 _FINISHED: Final = ("Succeeded", "Failed")
+#: What any Prometheus answers.
+_PROBE: Final = SignalSpec("probe", "vector(1)")
 
 
 @click.command("inventory", help="Write down labels, namespaces and images of a cluster.")
@@ -108,7 +111,13 @@ async def ask_metrics(
     questions = sorted({question_of(spec): spec for spec in specs}.items(), key=lambda one: one[0])
     asked = [SignalSpec(spec.id, spec.query, spec.labels, of=spec.of) for _, spec in questions]
     section = parse("--prometheus-url", PrometheusSection, {"url": url})
-    told = await ask_once(section, asked, nodes, SystemClock())
+    probe = await _asked(section, _PROBE, ())
+    if probe.error:
+        raise ConnectionError(
+            f"Prometheus at {without_user(section.url or url)} cannot be asked: {probe.error}"
+        )
+    # One at a time, so that a query that times out does not take the others with it.
+    told = [await _asked(section, spec, nodes) for spec in asked]
     return [
         {
             "query": query,
@@ -119,6 +128,13 @@ async def ask_metrics(
         }
         for ((query, by), spec), status in zip(questions, told, strict=True)
     ]
+
+
+async def _asked(
+    section: PrometheusSection, spec: SignalSpec, nodes: Sequence[Node]
+) -> SignalStatus:
+    [status] = (await ask_once(section, [spec], nodes, SystemClock())).status()
+    return status
 
 
 async def take(client: KubeClient) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 import policies
@@ -34,6 +32,5 @@ def command(name: str | None, *, tests: bool) -> None:
     name = name.removesuffix(".policy")
     if name not in names:
         hint = nearest(name, names) or "; berth policies lists them"
-        click.echo(f"Error: there is no bundled policy {name}{hint}", err=True)
-        sys.exit(1)
+        raise click.ClickException(f"there is no bundled policy {name}{hint}")
     click.echo((policies.tests if tests else policies.text)(name), nl=False)

@@ -22,13 +22,3 @@ def open_private(path: Path) -> FileIO:
         with contextlib.suppress(PermissionError):
             os.fchmod(file.fileno(), _OWN)
     return file
-
-
-def write_private(path: Path, text: str) -> None:
-    """Writes a private file.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    with open_private(path) as file:
-        file.write(text.encode())

@@ -7,21 +7,12 @@ from pathlib import Path
 
 import click
 
-import engine
+import policies
 from dsl.diagnostics import render
 from engine.cli import options
 from engine.display import plain
 from engine.policytests.report import as_json, as_junit, as_text
 from engine.policytests.running import Runner, find_files
-
-
-def bundled_policies() -> Path | None:
-    """The folder of the policies that come with Berth."""
-    package = Path(engine.__file__).parent
-    for folder in (package / "policies", package.parent / "policies"):
-        if folder.is_dir():
-            return folder
-    return None
 
 
 @click.command("test", help="Run policy tests: .policytest files, or all below a folder.")
@@ -37,7 +28,7 @@ def command(
 ) -> None:
     """Runs the tests of all paths; without one, of the working folder."""
     places = paths or (Path(),)
-    runner = Runner(bundled_policies(), deny_skipped=deny_skipped)
+    runner = Runner(Path(policies.__file__).parent, deny_skipped=deny_skipped)
     try:
         files = list(dict.fromkeys(find_files(places)))
     except FileNotFoundError as failed:

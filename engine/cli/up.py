@@ -16,7 +16,7 @@ from engine.app import App, RunOptions
 from engine.cli import options
 from engine.cli.logs import log_to_stderr
 from engine.cli.loop import run_until_told
-from engine.cli.private import write_private
+from engine.cli.private import open_private
 from engine.clock import SystemClock
 from engine.config import Settings
 from engine.embedded import EmbeddedCluster
@@ -46,7 +46,8 @@ async def _up(
 ) -> None:
     clock = SystemClock()
     async with EmbeddedCluster(nodes=nodes, clock=clock, port=port) as cluster:
-        await asyncio.to_thread(write_private, kubeconfig, yaml.safe_dump(cluster.kubeconfig()))
+        with open_private(kubeconfig) as file:
+            file.write(yaml.safe_dump(cluster.kubeconfig()).encode())
         cluster.create("namespaces", {"metadata": {"name": _NAMESPACE}})
         click.echo(f"export KUBECONFIG={kubeconfig}")
         click.echo("# kubectl get nodes -L test", err=True)

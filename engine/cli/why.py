@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from dsl.nearest import closest
 from engine.cli.clusters import Cluster, from_files, from_server
 from engine.cli.loop import run_in_loop
+from engine.cli.refusals import reported
 from engine.cli.replay import frameworks_of
 from engine.cli.run import with_flags
 from engine.config import ConfigError, load
@@ -60,12 +61,8 @@ def answer(what: str, name: str, request: Request) -> None:
     if request.journal is not None:
         _of_journal(what, name, request.journal, request)
         return
-    try:
+    with reported(KubeError, ConnectionError, ConfigError):
         cluster = _cluster(request)
-    except (KubeError, ConnectionError) as failed:
-        raise click.ClickException(str(failed)) from failed
-    except ConfigError as wrong:
-        raise click.ClickException(str(wrong)) from wrong
     (_pod if what == "pod" else _node)(name, cluster, request)
 
 
@@ -264,7 +261,8 @@ def _of_journal(what: str, name: str, path: Path, request: Request) -> None:
         last.lines = tuple(lines_of(told, request.most, request.nodes))
         last.values = object_of(told, request.most, request.nodes)
 
-    _replayed(path, watch)
+    with reported(OSError, ValueError):
+        replay(path, frameworks_of(), watch)
     if last.values is None:
         raise _unknown("pod", key, seen)
     at = datetime.fromtimestamp(last.at, UTC).isoformat(timespec="seconds")
@@ -272,10 +270,3 @@ def _of_journal(what: str, name: str, path: Path, request: Request) -> None:
     head = f"Decided {decided}; the last time at {at}, line {last.line} of {path}."
     values = {"source": "journal", "at": at, "line": last.line, **last.values}
     _print(values, _with_head(iter([head]), iter(last.lines)), (), request)
-
-
-def _replayed(path: Path, watch: Callable[[int, PodInfo, Snapshot, Framework], None]) -> None:
-    try:
-        replay(path, frameworks_of(), watch)
-    except (OSError, ValueError) as wrong:
-        raise click.ClickException(str(wrong)) from wrong

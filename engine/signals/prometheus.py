@@ -13,7 +13,7 @@ import logging
 import math
 import ssl
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -34,8 +34,9 @@ from engine.channels import Broken, Channels, NotConnected, TooLarge, trusting
 from engine.clock import Clock
 from engine.config import PrometheusSection
 from engine.display import cause, one_line, without_user
+from engine.objects import Node
 from engine.signals.samples import Match, Series
-from engine.signals.spec import Question
+from engine.signals.spec import Question, SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Count, Telemetry
 
@@ -442,3 +443,15 @@ def _secret(what: str, file: str) -> str:
     if not text or "\n" in text or "\r" in text:
         raise _ServerAway(f"{what} file {file}: it holds {'lines' if text else 'nothing'}")
     return text
+
+
+async def ask_once(
+    section: PrometheusSection, specs: Iterable[SignalSpec], nodes: Iterable[Node], clock: Clock
+) -> SignalStore:
+    """A store with what Prometheus says of these metrics now, outside of any scheduler."""
+    store = SignalStore(clock)
+    store.set_specs(specs)
+    for node in nodes:
+        store.nodes_changed(None, node)
+    await PrometheusRefresher(store, section, clock=clock, telemetry=Telemetry()).turn()
+    return store

@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from engine.cli.logs import log_to_stderr
-from engine.cli.private import open_private, write_private
+from engine.cli.private import open_private
 from engine.cli.refusals import reported
 
 
@@ -35,6 +35,7 @@ def test_files_are_for_their_owner_alone(tmp_path):
     old.write_text("longer than what follows")
     old.chmod(0o666)
     open_private(new).close()
-    write_private(old, "ä")
+    with open_private(old) as file:
+        file.write("ä".encode())
     assert {stat.S_IMODE(one.stat().st_mode) for one in (new, old)} == {0o600}
     assert old.read_text("utf-8") == "ä"
