@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import count
 from typing import Final, Protocol
 
@@ -60,43 +61,35 @@ class Objects(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class Lane:
     """See the module."""
 
-    def __init__(
-        self,
-        extenders: Extenders,
-        objects: Objects,
-        *,
-        basis: Basis,
-        queue: SchedulingQueue,
-        in_flight: InFlight,
-        placement: Placement,
-        setbacks: Setbacks,
-    ) -> None:
-        self._extenders = extenders
-        self._objects = objects
-        self._basis = basis
-        self._queue = queue
-        self._in_flight = in_flight
-        self._placement = placement
-        self._setbacks = setbacks
+    extenders: Extenders
+    objects: Objects
+    basis: Basis
+    queue: SchedulingQueue
+    in_flight: InFlight
+    placement: Placement
+    setbacks: Setbacks
+
+    def __post_init__(self) -> None:
         self._waiting = PodHeap(count(1).__next__)
         self._busy = False
         self._task: asyncio.Task[None] | None = None
 
     def take(self, queued: QueuedPod) -> bool:
         """Whether the pod that was popped is decided about here."""
-        if not self._extenders.concern(queued.pod):
+        if not self.extenders.concern(queued.pod):
             return False
-        framework = self._basis.framework_of(queued.pod)
-        if framework.gangs and _in_a_gang(queued.pod, self._basis.snapshot(), framework):
-            self._setbacks.error(queued, _IN_A_GANG)
+        framework = self.basis.framework_of(queued.pod)
+        if framework.gangs and _in_a_gang(queued.pod, self.basis.snapshot(), framework):
+            self.setbacks.error(queued, _IN_A_GANG)
             return True
         self._waiting.push(queued.sort_key, queued)
         if not self._busy:
             self._busy = True
-            self._in_flight.beside(self._work())
+            self.in_flight.beside(self._work())
         return True
 
     def stop(self) -> None:
@@ -118,7 +111,7 @@ class Lane:
             if not self._still(queued):
                 return
             try:
-                whole = await self._objects.pod(queued.pod)
+                whole = await self.objects.pod(queued.pod)
             except LookupError as error:
                 opinion = Opinion(error=str(error))
                 break
@@ -128,21 +121,21 @@ class Lane:
         if not self._still(queued):
             return
         if opinion is None:
-            self._queue.done(queued.pod.uid)
+            self.queue.done(queued.pod.uid)
             return
-        found = self._placement.choose(queued, opinion=opinion)
+        found = self.placement.choose(queued, opinion=opinion)
         if isinstance(found, Refused):
-            self._placement.refuse(found)
+            self.placement.refuse(found)
         else:
-            self._placement.go(found)
+            self.placement.go(found)
 
     def _still(self, queued: QueuedPod) -> bool:
         """Whether there is still something to decide about the pod; ends its attempt if not."""
         pod = queued.pod
-        still = self._queue.still(queued)
-        if still and not queued.pod.terminating and self._basis.cache.node_of(pod.uid) is None:
+        still = self.queue.still(queued)
+        if still and not queued.pod.terminating and self.basis.cache.node_of(pod.uid) is None:
             return True
-        self._queue.done(pod.uid)
+        self.queue.done(pod.uid)
         return False
 
     async def _ask(self, pod: PodInfo, whole: bytes) -> Opinion:
@@ -153,22 +146,22 @@ class Lane:
         except (PluginError, Unfit):
             return Opinion()  # the cycle meets it, too, and tells
         nodes: dict[str, bytes] = {}
-        if self._extenders.whole_nodes:
-            known = self._objects.nodes  # which may go while they are asked
+        if self.extenders.whole_nodes:
+            known = self.objects.nodes  # which may go while they are asked
             nodes = {name: known[name] for name in names if name in known}
             names = list(nodes)
         opinion = Opinion()
         promised = nominated_node(pod, snapshot)
         if promised in names:
-            opinion = await self._extenders.ask(pod, whole, [promised], nodes)
+            opinion = await self.extenders.ask(pod, whole, [promised], nodes)
         if names and not opinion.passed and not opinion.error:
-            opinion = await self._extenders.ask(pod, whole, names, nodes)
-        if opinion.passed or opinion.error or not self._extenders.preempts(pod):
+            opinion = await self.extenders.ask(pod, whole, names, nodes)
+        if opinion.passed or opinion.error or not self.extenders.preempts(pod):
             return opinion
         victims = self._victims(pod, opinion)
         if not victims:
             return opinion
-        agreed, why = await self._extenders.agree(pod, whole, victims)
+        agreed, why = await self.extenders.agree(pod, whole, victims)
         return msgspec.structs.replace(opinion, victims=agreed, victims_error=why)
 
     def _victims(self, pod: PodInfo, opinion: Opinion) -> Victims:
@@ -187,12 +180,12 @@ class Lane:
             now = set(feasible(pod, snapshot, framework))
         except (PluginError, Unfit):
             return True
-        if self._extenders.whole_nodes:
-            now.intersection_update(self._objects.nodes)
+        if self.extenders.whole_nodes:
+            now.intersection_update(self.objects.nodes)
         return not now.isdisjoint(opinion.passed) or now.issubset(opinion.asked)
 
     def _now(self, pod: PodInfo) -> tuple[Snapshot, Framework]:
-        return self._basis.snapshot(), self._basis.framework_of(pod)
+        return self.basis.snapshot(), self.basis.framework_of(pod)
 
 
 def _in_a_gang(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> bool:

@@ -254,36 +254,25 @@ class _Case:
                     yield tier
 
 
+@dataclass(eq=False, kw_only=True)
 class Shadow:
-    """See the module. `placed` is an observer of decisions, and it works between cycles, too."""
+    """See the module. `placed` is an observer of decisions, and it works between cycles, too.
 
-    def __init__(
-        self,
-        *,
-        worlds: Worlds,
-        rulers: Callable[[], Framework | Frameworks | None],
-        clock: Clock,
-        telemetry: Telemetry,
-        tell: Callable[[str], None],
-    ) -> None:
-        """No policy is in shadow.
+    `worlds` are those of the policies in force, `rulers` gives what decides; `tell` takes what has
+    become known of a policy, in a line, about once a minute.
+    """
 
-        Args:
-            worlds: those of the policies in force.
-            rulers: what decides.
-            clock: bounds the cost.
-            telemetry: counts, by rule.
-            tell: takes what has become known of a policy, in a line, about once a minute.
-        """
-        self._worlds = worlds
-        self._rulers = rulers
-        self._clock = clock
-        self._telemetry = telemetry
-        self._tell = tell
+    worlds: Worlds
+    rulers: Callable[[], Framework | Frameworks | None]
+    clock: Clock
+    telemetry: Telemetry
+    tell: Callable[[str], None]
+    due: float | None = field(default=None, init=False)
+    """When something is to be told (monotonic)."""
+
+    def __post_init__(self) -> None:
         self._tried: dict[str, _Tried] = {}
-        self._budget = _Budget(clock.monotonic())
-        self.due: float | None = None
-        """When something is to be told (monotonic)."""
+        self._budget = _Budget(self.clock.monotonic())
         self._members: dict[str, Sequence[_Found]] = {}
 
     def use(self, plans: Sequence[Plan]) -> None:
@@ -294,7 +283,7 @@ class Shadow:
             if concerns is None:
                 continue
             known = before.get(plan.name)
-            self._tried[plan.name] = _Tried(PolicyPlugin(plan, self._worlds), concerns)
+            self._tried[plan.name] = _Tried(PolicyPlugin(plan, self.worlds), concerns)
             if known is not None and _identity(known.plugin.plan) == _identity(plan):
                 self._tried[plan.name].tally, self._tried[plan.name].told = known.tally, known.told
 
@@ -306,7 +295,7 @@ class Shadow:
 
     def step(self, deadline: float) -> bool:  # noqa: ARG002 - a few lines at most
         """Tells what has changed since the last time."""
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         if self.due is None or now < self.due:
             return False
         self.due = None
@@ -314,7 +303,7 @@ class Shadow:
             said = str(one.tally)
             if one.tally.pods and said != one.told:
                 one.told = said
-                self._tell(plain(f"shadow of {name}: {said}"))
+                self.tell(plain(f"shadow of {name}: {said}"))
         return False
 
     # ---- a decision
@@ -345,40 +334,40 @@ class Shadow:
         if self.due is None:
             first = not any(one.told for one in self._tried.values())
             wait = FIRST_SECONDS if first else EVERY_SECONDS
-            self.due = self._clock.monotonic() + wait
+            self.due = self.clock.monotonic() + wait
         for count in {Count.SHADOW_PODS if one.rules else Count.SHADOW_LEFT_OUT for one in found}:
-            self._telemetry.add(count)
+            self.telemetry.add(count)
         for what in found:
             self._count(what)
 
     def _found(self, placed: Placed) -> Sequence[_Found]:
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         suffices = self._budget.suffices(now)
-        rulers = self._rulers()
+        rulers = self.rulers()
         found: list[_Found] = []
         for name, one in self._tried.items() if rulers is not None else ():
             assert rulers is not None
             pod, snapshot = placed.decision.pod, placed.snapshot
             try:
-                if not one.concerns(self._worlds.subject(pod, snapshot)):
+                if not one.concerns(self.worlds.subject(pod, snapshot)):
                     continue  # a canary, and in force for this pod
                 looked = self._try(one, placed, rulers.of(pod)) if suffices else _Found(one)
                 found.append(looked)
             except Exception:
-                self._telemetry.add(Count.PLUGIN_ERRORS)
+                self.telemetry.add(Count.PLUGIN_ERRORS)
                 if not one.faulty:
                     log.warning(
                         "shadow of %s fails, and abstains where it does", name, exc_info=True
                     )
                 one.faulty = True
-        self._budget.spend(self._clock.monotonic() - now)
+        self._budget.spend(self.clock.monotonic() - now)
         return found
 
     def _try(self, one: _Tried, placed: Placed, framework: Framework) -> _Found:
         pod, snapshot, row = placed.decision.pod, placed.snapshot, placed.decision.row
         asked = one.plugin.ask(pod, snapshot)
-        seen = self._worlds.asked(pod, snapshot)
-        case = _Case(one.plugin.plan, asked, placed, framework, self._worlds, *seen)
+        seen = self.worlds.asked(pod, snapshot)
+        case = _Case(one.plugin.plan, asked, placed, framework, self.worlds, *seen)
         held, rejected, after = case.holding(), case.rejecting(), case.after()
         winner, moved = case.winner(rejects=bool(rejected))
         rules: dict[str, Sequence[RuleBase]] = {
@@ -401,7 +390,7 @@ class Shadow:
         for outcome, rules in found.rules.items():
             for rule in rules:
                 tally.rules[outcome][place_of(rule)] += 1
-                self._telemetry.count(SHADOW_OUTCOMES, outcome, rule.source.name, str(rule.line))
+                self.telemetry.count(SHADOW_OUTCOMES, outcome, rule.source.name, str(rule.line))
         if found.sample:
             tally.elsewhere += found.elsewhere
             tally.nowhere += not found.elsewhere

@@ -16,6 +16,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -51,50 +52,36 @@ _secret = msgspec.json.Decoder(_Secret)
 _pair = msgspec.json.Decoder(Pair)
 
 
+@dataclass(eq=False)
 class SharedPair:
-    """Keeps a TLS context in line with it; until it was read nobody trusts what is served."""
+    """Keeps a TLS context in line with it; until it was read nobody trusts what is served.
 
-    def __init__(
-        self,
-        client: KubeClient,
-        secret: tuple[str, str],
-        maker: SelfMade,
-        trust: Callable[[bytes], Awaitable[None]],
-        clock: Clock,
-        *,
-        host: str,
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
-        """Serves.
+    `secret` is its namespace and name; `trust` has clients trust a certificate (PEM), and `host`
+    is the name that they know us by.
+    """
 
-        Args:
-            client: where the Secret is.
-            secret: its namespace and name.
-            maker: makes pairs.
-            trust: has clients trust a certificate (PEM).
-            clock: when a certificate ends.
-            host: the name that clients know us by.
-            sleep: between two looks.
-        """
-        self._client = client
-        namespace, self._name = secret
+    client: KubeClient
+    secret: tuple[str, str]
+    maker: SelfMade
+    trust: Callable[[bytes], Awaitable[None]]
+    clock: Clock
+    host: str
+    sleep: Sleep = asyncio.sleep
+    until: float = field(default=0.0, init=False)
+    """When what is served ends, in epoch seconds; 0 before the Secret was read."""
+
+    def __post_init__(self) -> None:
+        namespace, self._name = self.secret
         self._path = f"/api/v1/namespaces/{segment(namespace)}/secrets/{segment(self._name)}"
-        self._maker = maker
-        self._trust = trust
-        self._clock = clock
-        self._host = host
-        self._sleep = sleep
         self._served = Served()
         self.context = self._served.context
-        certificate, key, _ = maker.make(host, self._now())
+        certificate, key, _ = self.maker.make(self.host, self._now())
         self._served.put(certificate, key)
         self._serving = b""
-        self.until = 0.0
-        """When what is served ends, in epoch seconds; 0 before the Secret was read."""
 
     async def run(self) -> None:
         """Looks after it until cancelled."""
-        await repeated("the certificate is not in order", self.look, self._sleep)
+        await repeated("the certificate is not in order", self.look, self.sleep)
 
     async def look(self) -> None:
         """Looks at the Secret, has its certificate trusted, and serves it.
@@ -103,16 +90,16 @@ class SharedPair:
             KubeError: the server could not be asked, or refuses.
         """
         pair = await self._pair()
-        await self._trust(pair.certificate)
+        await self.trust(pair.certificate)
         if pair.certificate == self._serving:
             return
         self._served.put(pair.certificate, pair.key)
         self._serving = pair.certificate
-        self.until = self._maker.good_until(pair.certificate).timestamp()
+        self.until = self.maker.good_until(pair.certificate).timestamp()
         _LOG.info('Serves the certificate of a Secret secret="%s"', self._name)
 
     async def _pair(self) -> Pair:
-        answer = await self._client.request("GET", self._path)
+        answer = await self.client.request("GET", self._path)
         secret = answer.decoded(_secret.decode, f"Secret {self._name}")
         try:
             pair = _pair.decode(secret.data)
@@ -122,26 +109,26 @@ class SharedPair:
 
     def _is_good(self, pair: Pair) -> bool:
         try:
-            until = self._maker.good_until(pair.certificate)
+            until = self.maker.good_until(pair.certificate)
             load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), pair.certificate, pair.key)
         except (ValueError, OSError):
             return False
         ends = until - self._now() < RENEW_BEFORE
-        return not ends and pair.host == self._host.encode()
+        return not ends and pair.host == self.host.encode()
 
     async def _made(self, meta: Identity) -> Pair:
-        certificate, key, until = self._maker.make(self._host, self._now())
-        new = Pair(certificate, key, self._host.encode())
+        certificate, key, until = self.maker.make(self.host, self._now())
+        new = Pair(certificate, key, self.host.encode())
         body = {"metadata": {"resourceVersion": meta.resource_version}, "data": new}
-        answer = await self._client.request(
+        answer = await self.client.request(
             "PATCH", self._path, body=msgspec.json.encode(body), content_type=MERGE_PATCH
         )
         try:
             answer.checked()
         except Conflict:
             return await self._pair()
-        _LOG.info('Made a certificate for="%s" until="%s"', self._host, until.date())
+        _LOG.info('Made a certificate for="%s" until="%s"', self.host, until.date())
         return new
 
     def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock.time(), UTC)
+        return datetime.fromtimestamp(self.clock.time(), UTC)

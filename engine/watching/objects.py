@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -59,32 +60,25 @@ class Known(msgspec.Struct, frozen=True):
     numbers: Mapping[str, float | None]
 
 
+@dataclass(eq=False)
 class ObjectSource(Handler[Any], Source):
     """The objects of one kind; see `sources.Source`."""
 
-    def __init__(
-        self,
-        kind: str,
-        paths: Collection[str],
-        client: KubeClient,
-        store: SignalStore,
-        wiring: Wiring,
-        *,
-        came: Callable[[], None],
-    ) -> None:
-        self._kind = kind
-        self._group, _, self._plural = kind.partition("/")
-        self._paths = sorted(paths)
-        self._client = client
-        self._store = store
-        self._wiring = wiring
-        self._came = came
+    kind: str
+    paths: Collection[str]
+    client: KubeClient
+    store: SignalStore
+    wiring: Wiring
+    came: Callable[[], None]
+    news: bool = field(default=False, init=False)
+    """Whether something has changed since it was fed."""
+
+    def __post_init__(self) -> None:
+        self._group, _, self._plural = self.kind.partition("/")
         self._known: dict[str, Known] = {}
         self._reflector: Reflector[Any] | None = None
         self._error = ""
         self._absent = False
-        self.news = False
-        """Whether something has changed since it was fed."""
 
     # ---- the source
 
@@ -94,7 +88,7 @@ class ObjectSource(Handler[Any], Source):
         if self._absent or (reflector is not None and reflector.synced.is_set()):
             return ""
         error = self._error if reflector is None else reflector.last_error
-        return f"{self._kind} ({error})" if error else self._kind
+        return f"{self.kind} ({error})" if error else self.kind
 
     async def run(self) -> None:
         """See `Source`."""
@@ -102,20 +96,20 @@ class ObjectSource(Handler[Any], Source):
             self._error, self._absent = "Secrets are read by no policy", True
             return
         while (path := await self._find()) is None:
-            self._came()
-            await self._wiring.sleep(_ABSENT_SECONDS if self._absent else _AGAIN_SECONDS)
-        resource = Resource(struct_of(self._paths), path)
-        self._reflector = Reflector(self._client, resource, self, self._wiring)
+            self.came()
+            await self.wiring.sleep(_ABSENT_SECONDS if self._absent else _AGAIN_SECONDS)
+        resource = Resource(struct_of(self.paths), path)
+        self._reflector = Reflector(self.client, resource, self, self.wiring)
         await self._reflector.run()
 
     def feed(self) -> None:
         """See `Source`: each metric gets all that there is."""
         self.news = False
-        now = self._wiring.clock.time()
-        for question in self._store.questions(OBJECT):
+        now = self.wiring.clock.time()
+        for question in self.store.questions(OBJECT):
             kind, _, path = question.query.partition("#")
-            if kind == self._kind:
-                self._store.replace(question, self._series(question, path, now))
+            if kind == self.kind:
+                self.store.replace(question, self._series(question, path, now))
 
     async def _find(self) -> str | None:
         """The path of the collection, None if it is not there or cannot be told."""
@@ -123,13 +117,13 @@ class ObjectSource(Handler[Any], Source):
             return f"/api/v1/{segment(self._plural)}"
         path = f"/apis/{segment(self._group)}"
         try:
-            answer = await self._client.request("GET", path)
+            answer = await self.client.request("GET", path)
             version = answer.decoded(_group.decode, path).preferred_version.version
             if not version:
                 raise Unreadable("a group of the API without a version")
         except KubeError as error:
             if str(error) != self._error:
-                _LOG.warning("%s: nothing is known of them (%s)", self._kind, error)
+                _LOG.warning("%s: nothing is known of them (%s)", self.kind, error)
             self._error, self._absent = str(error), isinstance(error, NotFound)
             return None
         self._error, self._absent = "", False
@@ -139,10 +133,10 @@ class ObjectSource(Handler[Any], Source):
 
     def on_add(self, item: Any) -> None:  # noqa: ANN401 - a struct made for these fields
         """The object is new, or changed."""
-        numbers = {path: _number(item, path.split(".")) for path in self._paths}
-        for field in type(item).__struct_fields__:
-            if field != _METADATA:
-                force_setattr(item, field, None)  # it was read, and may be large
+        numbers = {path: _number(item, path.split(".")) for path in self.paths}
+        for name in type(item).__struct_fields__:
+            if name != _METADATA:
+                force_setattr(item, name, None)  # it was read, and may be large
         meta: Described = item.metadata
         known = Known(meta.name, meta.namespace, meta.labels or {}, numbers)
         key = object_key(meta)
@@ -161,7 +155,7 @@ class ObjectSource(Handler[Any], Source):
 
     def _changed(self) -> None:
         self.news = True
-        self._came()
+        self.came()
 
     def _series(self, question: Question, path: str, now: float) -> Sequence[Series]:
         found = ((_names(one, question), one.numbers[path]) for one in self._known.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.cache import Cache
@@ -65,36 +66,34 @@ class Listed(Source):
         self._forget()
 
 
+@dataclass(eq=False)
 class FinishedHandler(Handler[Pod]):
     """Pods that have finished: to the cache, for an hour."""
 
-    def __init__(
-        self, cache: Cache, queue: SchedulingQueue, clock: Clock, on_work: Callable[[], None]
-    ) -> None:
-        self._cache = cache
-        self._queue = queue
-        self._clock = clock
-        self._on_work = on_work
+    cache: Cache
+    queue: SchedulingQueue
+    clock: Clock
+    on_work: Callable[[], None]
 
     def on_add(self, pod: Pod) -> None:
         """It has finished, or has changed since."""
         info = as_far_as_legible(pod)
         at = finished_at(info)
         # One that does not say when is new, as far as anybody knows.
-        self._cache.set_finished(info, self._clock.time() if at != at else at)
-        self._cache.expire(self._clock.time())
-        self._queue.move(FINISHED_CAME, None, pod)
-        self._on_work()
+        self.cache.set_finished(info, self.clock.time() if at != at else at)
+        self.cache.expire(self.clock.time())
+        self.queue.move(FINISHED_CAME, None, pod)
+        self.on_work()
 
     def on_delete(self, pod: Pod) -> None:
         """It is gone."""
-        self._cache.remove_finished(pod.metadata.uid)
-        self._queue.move(FINISHED_WENT, pod, None)
-        self._on_work()
+        self.cache.remove_finished(pod.metadata.uid)
+        self.queue.move(FINISHED_WENT, pod, None)
+        self.on_work()
 
     def on_synced(self) -> None:
         """All that there were are told."""
-        self._on_work()
+        self.on_work()
 
 
 class PodParts(Source):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -52,24 +53,18 @@ class Usage(msgspec.Struct, frozen=True):
         return tuple(one.usage for one in self.containers or ())
 
 
+@dataclass(eq=False)
 class UsageSource(Source):
     """What each `node` or each `pod` uses; see `sources.Source`."""
 
-    def __init__(
-        self,
-        of: str,
-        client: KubeClient,
-        store: SignalStore,
-        wiring: Wiring,
-        *,
-        came: Callable[[], None],
-    ) -> None:
-        self._of = of
-        self._client = client
-        self._resource = Resource(Usage, f"/apis/metrics.k8s.io/v1beta1/{of}s")
-        self._store = store
-        self._wiring = wiring
-        self._came = came
+    of: str
+    client: KubeClient
+    store: SignalStore
+    wiring: Wiring
+    came: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        self._resource = Resource(Usage, f"/apis/metrics.k8s.io/v1beta1/{self.of}s")
         self._answered = False
         self._error = ""
         self._found: Sequence[Usage] = ()
@@ -78,7 +73,7 @@ class UsageSource(Source):
         """See `Source`: there once it answered, or said that it is not there."""
         if self._answered:
             return ""
-        what = f"the usage of {self._of}s (metrics.k8s.io)"
+        what = f"the usage of {self.of}s (metrics.k8s.io)"
         return f"{what}: {self._error}" if self._error else what
 
     async def run(self) -> None:
@@ -86,7 +81,7 @@ class UsageSource(Source):
         while True:
             wait = _AGAIN_SECONDS
             try:
-                found = await list_all(self._client, self._resource)
+                found = await list_all(self.client, self._resource)
             except KubeError as error:
                 self._failed(error)
             else:
@@ -94,29 +89,27 @@ class UsageSource(Source):
                 self.feed()
                 every = self._questions().values()
                 wait = max(_LEAST_SECONDS, min(every, default=_AGAIN_SECONDS))
-            self._came()
-            await self._wiring.sleep(wait)
+            self.came()
+            await self.wiring.sleep(wait)
 
     def feed(self) -> None:
         """See `Source`."""
         for question in self._questions() if self._answered and not self._error else ():
-            self._store.ingest(
-                question, series_of(self._found, question, self._wiring.clock.time())
-            )
+            self.store.ingest(question, series_of(self._found, question, self.wiring.clock.time()))
 
     def _questions(self) -> Mapping[Question, float]:
-        questions = self._store.questions(USAGE)
-        return {one: every for one, every in questions.items() if one.of == self._of}
+        questions = self.store.questions(USAGE)
+        return {one: every for one, every in questions.items() if one.of == self.of}
 
     def _failed(self, error: KubeError) -> None:
         # A cluster without the API, or whose metrics server is away, has no values for now.
         away = isinstance(error, StatusError) and error.code == _UNAVAILABLE
         self._answered |= away or isinstance(error, NotFound)
         if str(error) != self._error:
-            _LOG.warning("the usage of %ss is not known: %s", self._of, error)
+            _LOG.warning("the usage of %ss is not known: %s", self.of, error)
         self._error = str(error)
         for question in self._questions():
-            self._store.fail(question, str(error))
+            self.store.fail(question, str(error))
 
 
 def series_of(found: Sequence[Usage], question: Question, now: float) -> list[Series]:

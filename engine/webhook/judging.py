@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from dsl.diagnostics import Diagnostic, Severity, render, sort_key
@@ -34,29 +35,20 @@ ASK: Final = "`berth status` tells when it is in force"
 Remembered = Callable[[], Awaitable[Mapping[str, Kept]]]
 
 
+@dataclass(eq=False)
 class Judge:
-    """Answers reviews, one after the other."""
+    """Answers reviews, one after the other.
 
-    def __init__(
-        self,
-        in_force: InForce,
-        clock: Clock,
-        *,
-        remembered: Remembered,
-        not_ready: Callable[[], str],
-    ) -> None:
-        """Takes what it asks.
+    `in_force` has the sources, and the reloader that is tried; `remembered` is asked for what the
+    scheduler keeps of them, `not_ready` says why nothing can be judged yet, empty if it can be.
+    """
 
-        Args:
-            in_force: the sources, and the reloader that is tried.
-            clock: how long it takes.
-            remembered: what the scheduler keeps of its sources.
-            not_ready: why nothing can be judged yet; empty if it can be.
-        """
-        self._in_force = in_force
-        self._clock = clock
-        self._remembered = remembered
-        self._not_ready = not_ready
+    in_force: InForce
+    clock: Clock
+    remembered: Remembered
+    not_ready: Callable[[], str]
+
+    def __post_init__(self) -> None:
         self._turn = asyncio.Lock()
         self._waiting = 0
 
@@ -83,16 +75,16 @@ class Judge:
     async def judge(self, question: Question) -> Answer:
         """What is said to a change of a ConfigMap."""
         old, new = question.old, question.new
-        was = None if old is None else self._in_force.source_of(old.metadata)
-        source = None if new is None else self._in_force.source_of(new.metadata)
+        was = None if old is None else self.in_force.source_of(old.metadata)
+        source = None if new is None else self.in_force.source_of(new.metadata)
         if new is None or source is None:
             return Answer(warnings=() if was is None else (self._left(was),))
-        why = self._not_ready() or ("too many ask" if self._waiting >= _MOST_WAITING else "")
+        why = self.not_ready() or ("too many ask" if self._waiting >= _MOST_WAITING else "")
         if why:
             return _not_judged(why)
         if was is not None and old is not None and _policies(old) == _policies(new):
             # Labels may change whatever the texts are.
-            refusal = self._in_force.reloader_of(source).refusal_of(source)
+            refusal = self.in_force.reloader_of(source).refusal_of(source)
             return Answer(warnings=() if refusal is None else (refusal.summary,))
         self._waiting += 1
         try:
@@ -102,14 +94,14 @@ class Judge:
             self._waiting -= 1
 
     def _left(self, source: Source) -> str:
-        if self._in_force.is_named(source):
+        if self.in_force.is_named(source):
             return f"{source.title} is a source of policies: its rules stay in force without it"
         unless = "" if source.tenant else ", unless it was the last"
         return f"{source.title} is selected no more: its rules go{unless}"
 
     async def _tried(self, source: Source, config_map: ConfigMap) -> Answer:
-        remembered = await self._remembered()
-        trial = self._in_force.reloader_of(source).trial(remembered)
+        remembered = await self.remembered()
+        trial = self.in_force.reloader_of(source).trial(remembered)
         steps = trial.tried(source, files_of(config_map), passed_over(config_map))
         done, refusal = await self._carried_out(steps)
         if not done:
@@ -122,19 +114,19 @@ class Judge:
         self, steps: Generator[None, None, Refusal | None]
     ) -> tuple[bool, Refusal | None]:
         """Lets others run in between; False first: it took too long."""
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         until, pause = now + _LONGEST_SECONDS, now + _SLICE_SECONDS
         while True:
             try:
                 next(steps)
             except StopIteration as end:
                 return True, end.value
-            now = self._clock.monotonic()
+            now = self.clock.monotonic()
             if now >= until:
                 return False, None
             if now >= pause:
                 await asyncio.sleep(0)
-                pause = self._clock.monotonic() + _SLICE_SECONDS
+                pause = self.clock.monotonic() + _SLICE_SECONDS
 
 
 def _policies(config_map: ConfigMap) -> object:
