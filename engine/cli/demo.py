@@ -122,7 +122,9 @@ class Story:
         self._view.step(f"Two lines of policy, in ConfigMap {NAMESPACE}/{CONFIG_MAP}:")
         self._view.code(f"{FILTER_LINE}\n{SCORE_LINE}")
         await self._until(lambda: bool(self.bundles), "the two lines never came into force")
-        await self._until(self._has_samples, "no bandwidth came from Prometheus")
+        signals = self._app.signals
+        sampled = "no bandwidth came from Prometheus"
+        await self._until(lambda: any(one.matched for one in signals.status()), sampled)
 
     async def _first_pods(self) -> None:
         self._view.step("Pods that ask for schedulerName: berth, and the lines that decided:")
@@ -292,9 +294,6 @@ class Story:
                 raise BrokenPromiseError(
                     f"{name} is on {self._node_of(name)}, which is not labelled {key}={value}"
                 )
-
-    def _has_samples(self) -> bool:
-        return any(status.matched for status in self._app.signals.status())
 
     async def _show_bound(self, name: str) -> None:
         await self._until(lambda: self._node_of(name) is not None, f"{name} waits")

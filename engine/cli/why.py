@@ -23,7 +23,7 @@ from engine.config import ConfigError, load
 from engine.display import plain
 from engine.explain.gangs import group_of, start_of
 from engine.explain.pods import Explanation, Guest, explain, guests
-from engine.explain.told import lines_of, lines_of_node, object_of, object_of_node
+from engine.explain.told import few, lines_of, lines_of_node, object_of, object_of_node
 from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
 from engine.kube.errors import KubeError
@@ -31,8 +31,6 @@ from engine.objects import Pod
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.simulate.journal import replay
 
-_NAMES: Final = 4
-"""Pods or nodes that are named before they are counted."""
 _ANEW: Final = "Decided anew from what the cluster has now; nothing was changed."
 
 
@@ -126,7 +124,7 @@ def _gang(pod: PodInfo, cluster: Cluster) -> str | None:
     able = "they can start together" if start.rows else start.reason
     if start.rows and group.gang.within:
         names = sorted(lab.snapshot().nodes.name(row) for row in start.rows)
-        able += f", the pod on one of {_few(names)}"
+        able += f", the pod on one of {few(names)}"
     return f"It is of a gang ({group.gang.place}). {group}: {able}."
 
 
@@ -178,12 +176,7 @@ def _holding(key: str, cluster: Cluster) -> list[str]:
         if other != key and not one.node_name and _reason(one) == "WaitingOnPermit"
     ]
     words = "these wait on nodes that they were given, and what they take there is not counted"
-    return [f"{words}: {_few(held)}"] if held else []
-
-
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    return ", ".join(names[:_NAMES]) + more
+    return [f"{words}: {few(held)}"] if held else []
 
 
 def _reason(pod: Pod) -> str | None:

@@ -79,10 +79,6 @@ class SimulatedNodes:
         """Bytes a second that the node receives now."""
         return self.signals[RECEIVE][node].value
 
-    def set_bandwidth(self, node: str, bytes_per_second: float) -> None:
-        """Put the node's traffic somewhere; it wanders on from there."""
-        self.signals[RECEIVE][node].value = bytes_per_second
-
     def step_signals(self) -> None:
         """Let every value take one step."""
         for walks in self.signals.values():

@@ -67,11 +67,8 @@ class PrometheusApi:
             }
             for name, walk in walks.items()
         ]
-        return _success({"resultType": "vector", "result": vector})
-
-
-def _success(data: Any) -> web.Response:  # noqa: ANN401 - JSON values
-    return _json({"status": "success", "data": data})
+        data = {"resultType": "vector", "result": vector}
+        return _json({"status": "success", "data": data})
 
 
 def _json(value: dict[str, Any], *, status: int = 200) -> web.Response:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from engine.clock import Clock
+from engine.clock import Clock, stamp
 from engine.embedded.errors import expired
 
 Object = dict[str, Any]
@@ -108,7 +107,6 @@ class Store:
         self._random = random
         self._history = history
         self._collections: dict[str, Collection] = {}
-        self._second = (0, "")
 
     def collection(self, name: str) -> Collection:
         """The collection of that name, empty if it is new."""
@@ -119,11 +117,7 @@ class Store:
 
     def now(self, *, after_seconds: int = 0) -> str:
         """The time as Kubernetes writes it, in whole seconds."""
-        second = int(self._clock.time()) + after_seconds
-        if second != self._second[0]:
-            text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
-            self._second = (second, text)
-        return self._second[1]
+        return stamp(int(self._clock.time()) + after_seconds)
 
     def add(self, name: str, key: Key, value: Object) -> Version:
         """Store a new object under a free key; uid and creation time are given here."""

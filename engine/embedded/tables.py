@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import calendar
-import time
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Any
 
 Object = dict[str, Any]
@@ -66,8 +65,7 @@ def _column(name: str) -> Object:
 def _age(stamp: str | None, now: float) -> str:
     if not stamp:
         return "<unknown>"
-    parsed = time.strptime(stamp[:19], "%Y-%m-%dT%H:%M:%S")
-    return human_age(now - calendar.timegm(parsed))
+    return human_age(now - datetime.fromisoformat(stamp).timestamp())
 
 
 def _created(item: Object, now: float) -> str:

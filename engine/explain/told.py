@@ -14,7 +14,7 @@ from engine.explain.scores import Ranking, Scored
 _COLUMNS: Final = 4
 """Nodes side by side in the table of scores."""
 _NAMES: Final = 4
-"""Nodes that are named before they are counted."""
+"""Pods or nodes that are named before they are counted."""
 _VALUES: Final = 12
 
 
@@ -145,12 +145,15 @@ def _groups(nodes: Sequence[Node]) -> list[list[Node]]:
 
 
 def _group(nodes: Sequence[Node]) -> Iterator[str]:
-    names = [one.name for one in nodes]
-    more = len(names) - _NAMES
-    shown = ", ".join(names[:_NAMES]) + (f" and {more} more" if more > 0 else "")
-    yield f"  {shown} {nodes[0].nearly}"
+    yield f"  {few([one.name for one in nodes])} {nodes[0].nearly}"
     for miss in nodes[0].misses:
         yield from _miss(miss, "      ")
+
+
+def few(names: Sequence[str]) -> str:
+    """The first of many names, and how many more there are."""
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return ", ".join(names[:_NAMES]) + more
 
 
 def _miss(miss: Miss, indent: str) -> Iterator[str]:

@@ -57,9 +57,8 @@ class _Waiter(msgspec.Struct, frozen=True):
 class Place:
     """Leave to write now; give it back by leaving the `with` block, or by `release`."""
 
-    def __init__(self, gate: Gate, client: KubeClient, priority: Priority) -> None:
+    def __init__(self, gate: Gate, priority: Priority) -> None:
         self._gate = gate
-        self._client = client
         self._priority = priority
 
     async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Response:
@@ -75,7 +74,7 @@ class Place:
         options.setdefault("timeout_seconds", _TIMEOUT_SECONDS)
         began = self._gate.clock.monotonic()
         try:
-            answer = await self._client.request(method, path, **options)
+            answer = await self._gate.client.request(method, path, **options)
         except Fenced:
             raise
         except KubeError:
@@ -111,7 +110,7 @@ class Gate:
     ) -> None:
         """`may_write` is asked before each write but a lease's: the fence of a leader."""
         self.may_write = may_write
-        self._client = client
+        self.client = client
         self.clock = wiring.clock
         self._sleep = wiring.sleep
         self._reach = wiring.reach
@@ -137,7 +136,7 @@ class Gate:
 
     def lane(self, priority: Priority) -> Lane:
         """A client each of whose requests waits for a place."""
-        return Lane(self, self._client, priority)
+        return Lane(self, priority)
 
     async def place(self, priority: Priority) -> Place:
         """Waits for a place.
@@ -146,7 +145,7 @@ class Gate:
             Unreachable: the server is away, and has been for as long as anyone waits.
             Fenced: a binding was turned away.
         """
-        place = Place(self, self._client, priority)
+        place = Place(self, priority)
         if priority is Priority.LEASE:
             return place
         if (
@@ -222,7 +221,8 @@ class Gate:
                 return
             closed = self._closed_for()
             if closed > 0.0:
-                self._wake_in(closed)
+                if self._waker is None:
+                    self._waker = asyncio.get_running_loop().create_task(self._wake(closed))
                 return
             self._give()
             queue.popleft().place.set_result(None)
@@ -248,10 +248,6 @@ class Gate:
         if self._reach.away:
             until = max(until, self._next_call)
         return until - self.clock.monotonic()
-
-    def _wake_in(self, seconds: float) -> None:
-        if self._waker is None:
-            self._waker = asyncio.get_running_loop().create_task(self._wake(seconds))
 
     async def _wake(self, seconds: float) -> None:
         await self._sleep(seconds)
@@ -295,9 +291,8 @@ async def within(
 class Lane:
     """A `KubeClient` all of whose requests go through the gate, each with a place of its own."""
 
-    def __init__(self, gate: Gate, client: KubeClient, priority: Priority) -> None:
+    def __init__(self, gate: Gate, priority: Priority) -> None:
         self._gate = gate
-        self._client = client
         self._priority = priority
 
     async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Response:
@@ -309,4 +304,6 @@ class Lane:
         self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float
     ) -> AsyncGenerator[bytes, None]:
         """See `KubeClient.stream`; reading for long is no write, and waits for nothing."""
-        return self._client.stream(path, params=params, read_timeout_seconds=read_timeout_seconds)
+        return self._gate.client.stream(
+            path, params=params, read_timeout_seconds=read_timeout_seconds
+        )

@@ -338,11 +338,8 @@ class Reflector(Generic[T]):
                     if chunk:
                         await self._chunk(chunk, progress)
             return self._over(End.DROPPED if progress.tail else End.CLOSED, progress)
-        except Expired as error:
-            self._failed(error)
-            return self._over(End.EXPIRED, progress)
-        except NotFound as error:
-            # The list knows whether the resource is really gone.
+        except (Expired, NotFound) as error:
+            # Whether the resource is really gone the list knows.
             self._failed(error)
             return self._over(End.EXPIRED, progress)
         except StatusError as error:

@@ -254,8 +254,8 @@ class ImageVolume(Part, frozen=True):
     reference: str = ""
 
 
-class PodResourceClaim(Part, frozen=True):
-    """A claim for devices that a pod names."""
+class Named(Part, frozen=True):
+    """Something of a pod that is read by its name: a claim for devices, a gate."""
 
     name: str = ""
 
@@ -267,12 +267,6 @@ class Volume(DiskSources, frozen=True):
     persistent_volume_claim: VolumeClaim | None = None
     ephemeral: EphemeralVolume | None = None
     image: ImageVolume | None = None
-
-
-class SchedulingGate(Part, frozen=True):
-    """A gate that keeps the pod out of the queue."""
-
-    name: str = ""
 
 
 class PodSchedulingGroup(Part, frozen=True):
@@ -298,12 +292,12 @@ class PodSpec(Part, frozen=True):
     runtime_class_name: str = ""
     active_deadline_seconds: int | None = None
     preemption_policy: str | None = None
-    scheduling_gates: list[SchedulingGate] | None = None
+    scheduling_gates: list[Named] | None = None
     service_account_name: str = ""
     host_network: bool = False
     host_users: bool | None = None
     volumes: list[Volume] | None = None
-    resource_claims: list[PodResourceClaim] | None = None
+    resource_claims: list[Named] | None = None
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
     scheduling_group: PodSchedulingGroup | None = None
 

@@ -121,15 +121,11 @@ def text_of(rule: RuleBase, span: Span) -> str:
 
 def both(one: Terms, other: Terms) -> Terms | None:
     """The terms that hold where both do; None if they are more than a pod may have."""
-    made = dict.fromkeys(_joined(a, b) for a in one for b in other)
+    made = dict.fromkeys(tuple(dict.fromkeys((*a, *b))) for a in one for b in other)
     short = _without_supersets(made)
     if len(short) > MOST_TERMS or any(len(term) > MOST_REQUIREMENTS for term in short):
         return None
     return short
-
-
-def _joined(one: Term, other: Term) -> Term:
-    return tuple(dict.fromkeys((*one, *other)))
 
 
 def _without_supersets(terms: dict[Term, None]) -> Terms:

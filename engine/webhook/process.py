@@ -220,11 +220,11 @@ class Webhook:
     ) -> Callable[[], Awaitable[Mapping[str, Kept]]]:
         """Asks for what the leader keeps: texts that it took back, and the size of the cluster."""
         state = self._options.settings.berth.policies.state
-        if state is None:
-            return _nothing
-        keeper = Keeper(client, wiring, state)
+        keeper = None if state is None else Keeper(client, wiring, state)
 
         async def remembered() -> Mapping[str, Kept]:
+            if keeper is None:
+                return {}
             try:
                 async with asyncio.timeout(_ASK_SECONDS):
                     status, data = await keeper.told(), await keeper.load()
@@ -241,7 +241,3 @@ class Webhook:
                 return {}
 
         return remembered
-
-
-async def _nothing() -> Mapping[str, Kept]:
-    return {}

@@ -93,7 +93,7 @@ def webhooks(policies: PoliciesSection, client: Mapping[str, Any]) -> list[dict[
 def _which(policies: PoliciesSection) -> Iterator[tuple[str, dict[str, Any]]]:
     """Names of webhooks, and what each is asked about."""
     named = sorted(one.config_map for one in policies.all_sources if one.config_map is not None)
-    among = f"(request.namespace + '/' + request.name) in {_texts(named)}"
+    among = f"(request.namespace + '/' + request.name) in [{', '.join(map(_text, named))}]"
     if named:
         namespaces = sorted({one.partition("/")[0] for one in named})
         yield (
@@ -121,11 +121,6 @@ def _which(policies: PoliciesSection) -> Iterator[tuple[str, dict[str, Any]]]:
         }
         of_tenants = [{"name": n, "expression": text} for n, text in conditions.items()]
         yield f"tenants.{_DOMAIN}", {"matchConditions": of_tenants}
-
-
-def _texts(names: list[str]) -> str:
-    """A list of CEL."""
-    return f"[{', '.join(map(_text, names))}]"
 
 
 def _text(name: str) -> str:
