@@ -39,7 +39,7 @@ from engine.policy.sources import (
     selected_source,
     title_of,
 )
-from engine.policy.tenants import Tenants, tenant_source
+from engine.policy.tenants import Tenants
 from engine.policysections import PoliciesSection
 from engine.scheduler import Background
 from engine.telemetry import Count, Telemetry
@@ -225,7 +225,7 @@ class InForce:
             if namespace == meta.namespace and read_selector(text).matches(meta.labels or {}):
                 return selected_source(namespace, meta.name)
         tenant = self._settings.policies.tenant_of(f"{meta.namespace}/{meta.name}/")
-        return tenant_source(tenant, meta.name) if tenant else None
+        return selected_source(tenant, meta.name, tenant) if tenant else None
 
     def reloader_of(self, source: Source) -> Reloader:
         """Who compiles its texts; for a namespace without any so far one that knows nothing."""

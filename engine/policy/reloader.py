@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dsl.analysis import Size
@@ -100,34 +100,20 @@ Chosen = dict[str, Texts]
 """Title of a source -> its texts."""
 
 
+@dataclass(eq=False)
 class Reloader:
-    """The state machine; implements `scheduler.Background`."""
+    """The state machine; implements `scheduler.Background`. `there` counts nodes and pods."""
 
-    def __init__(
-        self,
-        compiler: Compiler,
-        settings: CompileSettings,
-        listener: Listener,
-        clock: Clock,
-        there: Callable[[], tuple[int, int]],
-    ) -> None:
-        """Starts idle.
+    compiler: Compiler
+    settings: CompileSettings
+    listener: Listener
+    clock: Clock
+    there: Callable[[], tuple[int, int]]
+    bundle: Bundle | None = field(default=None, init=False)
 
-        Args:
-            compiler: what compiles.
-            settings: what the configuration adds.
-            listener: who is told.
-            clock: when a slice is over.
-            there: how many nodes and pods the cluster has.
-        """
-        self.bundle: Bundle | None = None
+    def __post_init__(self) -> None:
         self._in_force: Chosen = {}
         self._before: list[tuple[Bundle, Chosen]] = []
-        self._compiler = compiler
-        self._settings = settings
-        self._listener = listener
-        self._clock = clock
-        self._there = there
         self._size = Size()
         self._states: dict[str, _State] = {}
         self._kept: Mapping[str, Kept] = {}
@@ -212,7 +198,7 @@ class Reloader:
         for state in changed:
             state.barred = digest(state.good or {})
             state.good = goods.get(state.source.title)
-        self._listener.accepted(bundle)
+        self.listener.accepted(bundle)
         self.bundle, self._before, self._work, self._next = bundle, [], None, None
         self._in_force = goods
         for state in changed:
@@ -245,7 +231,7 @@ class Reloader:
         process: what it took back is not tried again here either, and what it has in force of a
         source that is no good counts here, too.
         """
-        other = Reloader(self._compiler, self._settings, Listener(), self._clock, self._there)
+        other = Reloader(self.compiler, self.settings, Listener(), self.clock, self.there)
         other.bundle, other._in_force = self.bundle, self._in_force
         other._states = {title: replace(state) for title, state in self._states.items()}
         for title, one in (kept or {}).items():
@@ -304,7 +290,7 @@ class Reloader:
     @property
     def due(self) -> float | None:
         """Never by itself but while a bundle waits: whoever offers files wakes the scheduler."""
-        return None if self._next is None else self._clock.monotonic() + _LOOK_SECONDS
+        return None if self._next is None else self.clock.monotonic() + _LOOK_SECONDS
 
     @property
     def awaited(self) -> tuple[str, ...]:
@@ -324,7 +310,7 @@ class Reloader:
                 # Who is told may have offered something else meanwhile.
                 self._work = None if self._work is work else self._work
                 return self._work is not None
-            if self._clock.monotonic() >= deadline:
+            if self.clock.monotonic() >= deadline:
                 return True
         return False
 
@@ -335,7 +321,7 @@ class Reloader:
 
     def _settle(self) -> Work:
         """Finds which of the newest texts can be in force together, and puts them in force."""
-        self._size = Size.for_cluster(*self._there())
+        self._size = Size.for_cluster(*self.there())
         newest = {title: new for title, one in self._states.items() if (new := one.newest)}
         together = {**self._goods(), **newest}
         if self.bundle is not None and together == self._in_force:
@@ -407,14 +393,14 @@ class Reloader:
             for source, texts in chosen.items()
             for name, text in texts.items()
         }
-        return steps_of(self._compiler, files, self._settings, self._size, title)
+        return steps_of(self.compiler, files, self.settings, self._size, title)
 
     def _take(self, bundle: Bundle, chosen: Chosen) -> None:
         """Lets a bundle come into force, or says that it is."""
         now = self.bundle
         if now is not None and (now.hash, now.waits) == (bundle.hash, bundle.waits):
             for state in self._mended(chosen):
-                self._listener.mended(state.source, now)
+                self.listener.mended(state.source, now)
             return
         self._next, self._awaited = (bundle, chosen), ()
         self._come_in()
@@ -424,18 +410,18 @@ class Reloader:
         if self._next is None:
             return
         bundle, chosen = self._next
-        missing = self._listener.missing(bundle)
+        missing = self.listener.missing(bundle)
         if missing:
             if missing != self._awaited:
                 self._awaited = missing
-                self._listener.awaiting(bundle, missing)
+                self.listener.awaiting(bundle, missing)
             return
         self._next = None
         # No guard watches those of namespaces, of which there may be thousands.
-        if self.bundle is not None and not self._settings.tenant:
+        if self.bundle is not None and not self.settings.tenant:
             self._before = [*self._before, (self.bundle, self._in_force)][-_MOST_BEFORE:]
         self._mended(chosen)
-        self._listener.accepted(bundle)
+        self.listener.accepted(bundle)
         self.bundle = bundle
 
     def _mended(self, chosen: Chosen) -> list[_State]:
@@ -454,7 +440,7 @@ class Reloader:
         # The same refusal again says nothing new.
         if state.refusal is None or state.refusal.text != refusal.text:
             state.refusal = refusal
-            self._listener.refused(state.source, refusal)
+            self.listener.refused(state.source, refusal)
 
     def _say_barred(self, state: _State) -> None:
         """What was taken back is not tried again after a start, or after a broken text, either."""
@@ -470,21 +456,21 @@ class Reloader:
     # ---- what it costs -----------------------------------------------------------------------
 
     def _is_outgrown(self) -> bool:
-        nodes, pods = self._there()
+        nodes, pods = self.there()
         grown = nodes > self._size.nodes or pods > self._size.pods
         return self.bundle is not None and grown
 
     def _bound_anew(self) -> Work:
         assert self.bundle is not None
-        self._size = Size.for_cluster(*self._there())
-        self._listener.outgrown()
+        self._size = Size.for_cluster(*self.there())
+        self.listener.outgrown()
         made = yield from steps_of(
-            self._compiler, self.bundle.files, self._settings, self._size, "policies"
+            self.compiler, self.bundle.files, self.settings, self._size, "policies"
         )
         found = made.warnings if isinstance(made, Bundle) else made.diagnostics
         costly = tuple([one for one in found if one.code in _OF_COST])
         if costly:
-            self._listener.costly(self.bundle, costly)
+            self.listener.costly(self.bundle, costly)
 
 
 def digest(files: Texts) -> str:

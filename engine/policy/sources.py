@@ -49,9 +49,9 @@ def title_of(namespace: str, name: str) -> str:
     return f"ConfigMap {namespace}/{name}"
 
 
-def selected_source(namespace: str, name: str) -> Source:
-    """What a ConfigMap is that a selector found."""
-    return Source(title_of(namespace, name), f"{namespace}/{name}/")
+def selected_source(namespace: str, name: str, tenant: str = "") -> Source:
+    """What a ConfigMap is that a selector found, or that of a namespace with its own policies."""
+    return Source(title_of(namespace, name), f"{namespace}/{name}/", tenant=tenant)
 
 
 Offer = Callable[[Texts | None, tuple[str, ...]], None]
@@ -109,37 +109,29 @@ class ConfigMapSource:
             self._offer(None, ())
 
 
+@dataclass(eq=False)
 class SelectedSources:
-    """The ConfigMaps of a selector, each a source of its own. A handler of the reflector."""
+    """The ConfigMaps of a selector, each a source of its own. A handler of the reflector.
 
-    def __init__(
-        self,
-        made: Callable[[str, str], ConfigMapSource | None],
-        leave: Callable[[ConfigMapSource], None],
-        synced: Callable[[], None] = lambda: None,
-        *,
-        keeps_last: bool = True,
-    ) -> None:
-        """Starts without any.
+    `made` gives a source for the ConfigMap of a namespace and name; None: it is not to be read.
+    `leave` takes a source that is selected no more, but with `keeps_last` for the last one: that
+    one is gone, and its rules stay until another is selected. `synced` is told when those that
+    there are at the start were told.
+    """
 
-        Args:
-            made: a source for the ConfigMap of a namespace and name; None: it is not to be read.
-            leave: takes a source that is selected no more, but with `keeps_last` for the last one:
-                that one is gone, and its rules stay until another is selected.
-            synced: told when those that there are at the start were told.
-            keeps_last: see there.
-        """
-        self._made = made
-        self._leave = leave
-        self._synced = synced
-        self._keeps_last = keeps_last
+    made: Callable[[str, str], ConfigMapSource | None]
+    leave: Callable[[ConfigMapSource], None]
+    synced: Callable[[], None] = lambda: None
+    keeps_last: bool = True
+
+    def __post_init__(self) -> None:
         self._missed: tuple[str, str] | None = None
         self._sources: dict[tuple[str, str], ConfigMapSource] = {}
 
     def on_add(self, config_map: ConfigMap) -> None:
         """One is selected."""
         key = config_map.metadata.namespace, config_map.metadata.name
-        source = self._sources.get(key) or self._made(*key)
+        source = self._sources.get(key) or self.made(*key)
         if source is not None:
             self._sources[key] = source
             source.on_add(config_map)
@@ -159,7 +151,7 @@ class SelectedSources:
         source = self._sources.get(key)
         if source is None:
             return
-        if self._keeps_last and len(self._sources) == 1:
+        if self.keeps_last and len(self._sources) == 1:
             self._missed = key
             source.on_delete(config_map)
         else:
@@ -168,7 +160,7 @@ class SelectedSources:
     def _drop(self, key: tuple[str, str]) -> None:
         source = self._sources.pop(key)
         _LOG.warning("%s is selected no more: its rules go", source.title)
-        self._leave(source)
+        self.leave(source)
 
     def on_unreadable(self, meta: Identity, reason: str) -> None:
         """See `ConfigMapSource`."""
@@ -178,7 +170,7 @@ class SelectedSources:
 
     def on_synced(self) -> None:
         """A selection without any ConfigMap has no rules."""
-        self._synced()
+        self.synced()
 
 
 def files_of(config_map: ConfigMap) -> dict[str, str | bytes]:

@@ -18,7 +18,14 @@ from typing import Final
 from engine.clock import Clock
 from engine.policy.bundle import Bundle
 from engine.policy.reloader import Kept, Reloader
-from engine.policy.sources import ConfigMapSource, SelectedSources, Source, Texts, title_of
+from engine.policy.sources import (
+    ConfigMapSource,
+    SelectedSources,
+    Source,
+    Texts,
+    selected_source,
+    title_of,
+)
 from engine.policysections import PoliciesSection
 
 _LOG = logging.getLogger(__name__)
@@ -34,11 +41,6 @@ class _Tenant:
     source: Source
     reloader: Reloader
     kept: bool = False
-
-
-def tenant_source(namespace: str, name: str) -> Source:
-    """The source that the ConfigMap of a namespace is."""
-    return Source(title_of(namespace, name), f"{namespace}/{name}/", tenant=namespace)
 
 
 class Tenants:
@@ -79,7 +81,7 @@ class Tenants:
                 title = title_of(namespace, name)
                 _LOG.info("%s is left alone: policies.tenants has not its namespace", title)
                 return None
-            offer = partial(self.offer, tenant_source(namespace, name))
+            offer = partial(self.offer, selected_source(namespace, name, namespace))
             of = ConfigMapSource(namespace, name, offer)
             made(of)
             return of

@@ -15,6 +15,7 @@ import ssl
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from threading import Thread
@@ -293,40 +294,32 @@ def parse_vector(result: bytes, by: Sequence[str], *, every: bool = False) -> li
     return parsed
 
 
+@dataclass(eq=False)
 class PrometheusRefresher:
     """Keeps a store fresh. Run `run` as a task; `came` is called after each answer.
 
     Files of the section are read before each question, so that what is rotated is used at once.
-    Proxies and netrc of the environment are not used.
+    Proxies and netrc of the environment are not used. `random` spreads what replicas ask after a
+    failure; without it nothing is spread.
     """
 
-    def __init__(
-        self,
-        store: SignalStore,
-        section: PrometheusSection,
-        *,
-        clock: Clock,
-        telemetry: Telemetry,
-        came: Callable[[], None] = lambda: None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        random: Random | None = None,
-    ) -> None:
-        """`random` spreads what replicas ask after a failure; without it nothing is spread."""
-        self._random = random
-        self._store = store
-        self._section = section
-        self._url = section.url or ""
-        self._clock = clock
-        self._telemetry = telemetry
-        self._came = came
-        self._sleep = sleep
+    store: SignalStore
+    section: PrometheusSection
+    clock: Clock
+    telemetry: Telemetry
+    came: Callable[[], None] = lambda: None
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    random: Random | None = None
+
+    def __post_init__(self) -> None:
+        self._url = self.section.url or ""
         self._asked: dict[Question, float] = {}
         self._streaks: dict[Question, int] = {}
         self._alone_until: dict[Question, float] = {}
         """Until when a question, or the server, is left alone (monotonic)."""
-        self._session = _Session(section)
+        self._session = _Session(self.section)
         self._connect = PrometheusConnect(
-            url=self._url.rstrip("/"), session=self._session, timeout=section.timeout_seconds
+            url=self._url.rstrip("/"), session=self._session, timeout=self.section.timeout_seconds
         )
 
     async def run(self) -> None:
@@ -334,13 +327,13 @@ class PrometheusRefresher:
         try:
             while True:
                 wait = await self.turn()
-                await self._sleep(min(wait, _IDLE_SECONDS))
+                await self.sleep(min(wait, _IDLE_SECONDS))
         finally:
             self._connect.close()
 
     async def turn(self) -> float:
         """Asks the questions that are due now; returns the seconds until the next one is."""
-        questions = self._store.questions()
+        questions = self.store.questions()
         self._forget(questions)
         for question in sorted(questions, key=lambda q: self._asked.get(q, -math.inf)):
             if self._due_in(question, questions[question]) <= 0.0:
@@ -348,7 +341,7 @@ class PrometheusRefresher:
         return min((self._due_in(q, e) for q, e in questions.items()), default=_IDLE_SECONDS)
 
     def _due_in(self, question: Question, every: float) -> float:
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         due = self._asked.get(question, -math.inf) + every
         alone = max(self._alone_until.get(key, -math.inf) for key in (question, _SERVER))
         return max(0.0, due - now, alone - now)
@@ -360,8 +353,8 @@ class PrometheusRefresher:
             self._alone_until.pop(question, None)
 
     async def _ask(self, question: Question, every: float) -> None:
-        self._asked[question] = self._clock.monotonic()
-        self._telemetry.add(Count.SIGNAL_QUERIES)
+        self._asked[question] = self.clock.monotonic()
+        self.telemetry.add(Count.SIGNAL_QUERIES)
         try:
             self._session.loop = asyncio.get_running_loop()
             answer, matched = await _in_thread(lambda: self._answer(question))
@@ -371,35 +364,35 @@ class PrometheusRefresher:
         except _Refused as error:
             self._streaks.pop(_SERVER, None)  # it answered, if only with a refusal
             self._leave_alone(question, every)
-            self._telemetry.add(Count.SIGNAL_ERRORS)
-            if self._store.fail(question, str(error)):
-                _LOG.warning("metric %s: %s", self._store.names(question), error)
+            self.telemetry.add(Count.SIGNAL_ERRORS)
+            if self.store.fail(question, str(error)):
+                _LOG.warning("metric %s: %s", self.store.names(question), error)
             return
         for answered in (_SERVER, question):
             self._streaks.pop(answered, None)
-        self._store.ingest(question, answer, matched)
-        self._came()
+        self.store.ingest(question, answer, matched)
+        self.came()
 
     def _server_away(self, why: str, every: float) -> None:
-        self._telemetry.add(Count.SIGNAL_ERRORS)
+        self.telemetry.add(Count.SIGNAL_ERRORS)
         self._leave_alone(_SERVER, every)
-        failing = [q for q in self._store.questions() if self._store.fail(q, why)]
+        failing = [q for q in self.store.questions() if self.store.fail(q, why)]
         if failing:
             _LOG.warning(
                 "Prometheus at %s cannot be asked (%s); these keep their last values until they "
                 "are stale: %s",
                 without_user(self._url),
                 why,
-                ", ".join(sorted(self._store.names(q) for q in failing)),
+                ", ".join(sorted(self.store.names(q) for q in failing)),
             )
 
     def _leave_alone(self, key: Question, every: float) -> None:
         streak = self._streaks.get(key, 0)
         self._streaks[key] = streak + 1
         pause = min(every * 2.0**streak, _MOST_SECONDS)
-        if self._random is not None:
-            pause *= 1.0 + _SPREAD * self._random.random()
-        self._alone_until[key] = self._clock.monotonic() + pause
+        if self.random is not None:
+            pause *= 1.0 + _SPREAD * self.random.random()
+        self._alone_until[key] = self.clock.monotonic() + pause
 
     # --- in a thread
 
@@ -414,13 +407,13 @@ class PrometheusRefresher:
         result: bytes = self._connect.custom_query(question.query)
         try:
             answer = parse_vector(result, question.by, every=not question.any_label)
-            return answer, self._store.match(question, answer, _give_way)
+            return answer, self.store.match(question, answer, _give_way)
         except Exception as error:
             # A server may answer anything, and no answer may end the process.
             raise _Refused(f"the answer cannot be read: {cause(error)}") from error
 
     def _headers(self) -> dict[str, str]:
-        section = self._section
+        section = self.section
         if section.token_file is not None:
             return {"Authorization": f"Bearer {_secret('token', section.token_file)}"}
         if section.password_file is not None:

@@ -62,7 +62,7 @@ def test_texts_that_were_taken_back_and_the_size_of_the_cluster_are_read_each_ti
     server.tell('{"bundle": "b", "cluster": {"nodes": 5000, "pods": 90000}, "sources": []}')
     assert remembered()[TITLE] == Kept({"x.policy": "score: 1\n"}, "bad")
     assert process._cluster.pods == 90_000
-    assert process.in_force.reloader._there() == (5_000, 90_000)
+    assert process.in_force.reloader.there() == (5_000, 90_000)
     server.keep(keeping.pack({TITLE: Kept({"x.policy": "score: 1\n"}, "worse")}))
     assert remembered()[TITLE].barred == "worse"
 
