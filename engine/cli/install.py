@@ -21,14 +21,13 @@ from engine.cli import options
 from engine.cli.refusals import reported
 from engine.clock import SystemClock
 from engine.kube.errors import KubeError, NotFound, StatusError
-from engine.kube.session import KubeClient, Session
+from engine.kube.session import APPLY_PATCH, KubeClient, Session
 
 _NAMESPACE: Final = "berth-system"
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _WHOLE: Final = re.compile(rf"(?<=[ \[]){_NAMESPACE}(?=[\n,}}\]])")
 _IMAGE: Final = "image: berth:"
 _PLURALS: Final = {"NetworkPolicy": "networkpolicies"}
-_APPLY: Final = "application/apply-patch+yaml"
 _FILES: Final = ("base/namespace.yaml", "base/berth.yaml")
 _MONITORING: Final = "components/prometheus-operator/monitoring.yaml"
 _WEBHOOK: Final = "components/webhook/webhook.yaml"
@@ -122,7 +121,7 @@ async def _apply(text: str, kubeconfig: str | None) -> None:
                 _path(item),
                 params={"fieldManager": "berth-install", "force": "true"},
                 body=json.dumps(item).encode(),  # which is YAML
-                content_type=_APPLY,
+                content_type=APPLY_PATCH,
             )
             try:
                 answer.checked()

@@ -16,7 +16,7 @@ import msgspec
 from engine import wire
 from engine.display import one_line
 from engine.framework.opinion import LEFT_OUT, MOST, SCALE
-from engine.objects import Identity
+from engine.objects import Identity, Known
 from engine.pods.podinfo import PodInfo
 
 T = TypeVar("T")
@@ -62,15 +62,11 @@ class Filtered(NamedTuple):
     unresolvable: Failed
 
 
-class _Named(msgspec.Struct, frozen=True):
-    metadata: Identity = Identity()
-
-
 class _Nodes(msgspec.Struct, frozen=True):
     items: list[msgspec.Raw] | None = None
 
 
-_named = msgspec.json.Decoder(_Named)
+_named = msgspec.json.Decoder(Known)
 _nodes = msgspec.json.Decoder(_Nodes | None)
 _whole = msgspec.json.Decoder(Whole)
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)

@@ -13,7 +13,7 @@ import msgspec
 
 from engine import wire
 from engine.kube.errors import Unreadable
-from engine.objects import Identity
+from engine.objects import Identity, Known
 
 T = TypeVar("T")
 
@@ -52,12 +52,6 @@ class _Items(msgspec.Struct, Generic[T]):
     items: list[T] | None = None
 
 
-class _OnlyNames(msgspec.Struct):
-    """Metadata as far as it can be read when the rest of the object cannot."""
-
-    metadata: Identity = Identity()
-
-
 class BadObject(msgspec.Struct):
     """An object that cannot be decoded."""
 
@@ -74,7 +68,7 @@ class Decoders(Generic[T]):
         self._items: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Items[kind])  # type: ignore[valid-type]  # a type made at run time
         self._raw_items = msgspec.json.Decoder(_Items[msgspec.Raw])
         self._object = msgspec.json.Decoder(kind)
-        self._names = msgspec.json.Decoder(_OnlyNames)
+        self._names = msgspec.json.Decoder(Known)
 
     def events(self, lines: bytes) -> Iterable[Event[T | BadObject | msgspec.Raw]]:
         """The events of whole lines; an ERROR keeps its object raw.

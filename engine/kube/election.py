@@ -72,10 +72,7 @@ class Elector(Handler[Lease]):
         self.election = election
         self.gate = Gate(client, wiring, may_write=self.may_write)
         self._until = float("-inf") if election.leader_elect else float("inf")
-        self._clock = wiring.clock
-        self._sleep = wiring.sleep
-        self._random = wiring.random
-        self._reach = wiring.reach
+        self._wiring = wiring
         self._name = election.resource_name
         self._namespace = election.resource_namespace
         self._lease_seconds = int(seconds(election.lease_duration))
@@ -103,7 +100,7 @@ class Elector(Handler[Lease]):
     @property
     def _left(self) -> float:
         """For how many seconds we may write yet."""
-        return self._until - self._clock.monotonic()
+        return self._until - self._wiring.clock.monotonic()
 
     @property
     def title(self) -> str:
@@ -155,7 +152,7 @@ class Elector(Handler[Lease]):
         self.leading.set()
         while True:
             pause = min(self._retry_seconds, max(0.0, self._left))
-            await self._reach.rest(self._sleep, pause)
+            await self._wiring.reach.rest(self._wiring.sleep, pause)
             if not self.may_write():
                 why = f": {self._said}" if self._said else ""
                 raise LeaseLost(
@@ -195,7 +192,7 @@ class Elector(Handler[Lease]):
             return
         before, self._seen = self.holder, spec
         lasts = int(spec.get("leaseDurationSeconds") or 0)
-        now = self._clock.monotonic()
+        now = self._wiring.clock.monotonic()
         if self.holder not in ("", self._me):
             self._taken_until = now + max(lasts, self._lease_seconds)
         elif lasts == _HELD_NO_MORE:
@@ -209,15 +206,15 @@ class Elector(Handler[Lease]):
     @property
     def _taken_for(self) -> float:
         """For how many seconds the lease may be another's yet; 0 if it may be taken."""
-        return max(0.0, self._taken_until - self._clock.monotonic())
+        return max(0.0, self._taken_until - self._wiring.clock.monotonic())
 
     async def _until_worth_trying(self) -> None:
         """Until the lease runs out or changes hands, and no longer than until the next look."""
-        pause = self._retry_seconds * (1.0 + _JITTER * self._random.random())
+        pause = self._retry_seconds * (1.0 + _JITTER * self._wiring.random.random())
         if self._taken_for:
             pause = min(pause, self._taken_for)
         self._changed.clear()
-        await first(self._changed.wait(), self._sleep(pause))
+        await first(self._changed.wait(), self._wiring.sleep(pause))
 
     async def _attempt(self) -> bool:
         """Takes or renews the lease; False if it is another's, or nobody knows.
@@ -240,7 +237,7 @@ class Elector(Handler[Lease]):
         return held
 
     async def _take(self) -> bool:
-        began = self._clock.monotonic()
+        began = self._wiring.clock.monotonic()
         if self._mine is not None:
             try:
                 return self._held(await self._asked("PUT", self._path, self._ours()), began)
@@ -290,7 +287,7 @@ class Elector(Handler[Lease]):
         lease = self._mine if lease is None else lease
         assert lease is not None
         spec: Spec = lease.get("spec") or {}
-        now = stamp(self._clock.time(), micro=True)
+        now = stamp(self._wiring.clock.time(), micro=True)
         mine: Spec = {
             "holderIdentity": self._me,
             "leaseDurationSeconds": self._lease_seconds,
@@ -311,7 +308,7 @@ class Elector(Handler[Lease]):
                 await self._asked("PUT", self._path, self._nobodys(found))
 
     def _nobodys(self, lease: Object) -> Object:
-        now = stamp(self._clock.time(), micro=True)
+        now = stamp(self._wiring.clock.time(), micro=True)
         spec = {key: value for key, value in lease["spec"].items() if key != "holderIdentity"}
         times = {"acquireTime": now, "renewTime": now, "leaseDurationSeconds": _HELD_NO_MORE}
         return {**lease, "spec": {**spec, **times}}

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import msgspec
 
-from engine.clock import Clock, stamp
+from engine.clock import stamp
 from engine.display import CUT, plain
 from engine.framework.effects import Emit
 from engine.kube.errors import Conflict, KubeError, NotFound, StatusError
@@ -90,11 +90,7 @@ class KubeEventSink:
         settings: EventSettings | None = None,
     ) -> None:
         self._gate = gate
-        self._clock: Clock = wiring.clock
-        self._telemetry = wiring.telemetry
-        self._random = wiring.random
-        self._sleep = wiring.sleep
-        self._reach = wiring.reach
+        self._wiring = wiring
         self._controller = controller
         self._host = host or socket.gethostname()
         self._settings = settings or EventSettings()
@@ -116,7 +112,7 @@ class KubeEventSink:
 
     def emit(self, effect: Emit) -> None:
         """See `framework.edge.EventSink.emit`."""
-        now = self._clock.time()
+        now = self._wiring.clock.time()
         # Notes of Pods quote what users write; others are ours, and may have lines.
         keep = "" if effect.kind == "Pod" else "\n"
         effect = replace(effect, note=cut_note(plain(effect.note, _NOTE_LIMIT, keep=keep)))
@@ -178,7 +174,7 @@ class KubeEventSink:
         self._idle.clear()
 
     def _drop(self, why: str) -> None:
-        self._telemetry.add(Count.EVENTS_DROPPED)
+        self._wiring.telemetry.add(Count.EVENTS_DROPPED)
         if self._dropped % _LOG_DROPS_EVERY == 0:
             _LOG.warning("events are dropped: %s (%d so far)", why, self._dropped + 1)
         self._dropped += 1
@@ -209,10 +205,10 @@ class KubeEventSink:
 
     def _written(self, record: _Record, count: int) -> None:
         record.written = count
-        record.written_at = self._clock.time()
+        record.written_at = self._wiring.clock.time()
         record.tries = 0
         self._failures = 0
-        self._telemetry.add(Count.EVENTS_WRITTEN)
+        self._wiring.telemetry.add(Count.EVENTS_WRITTEN)
         # What was repeated while it was being written.
         if record.count > count and count == 1:
             self._enqueue(record)
@@ -243,7 +239,7 @@ class KubeEventSink:
                     self._enqueue(record)
             case Conflict() if not record.written:
                 # It was created by a request whose answer we did not get.
-                record.written, record.written_at = 1, self._clock.time()
+                record.written, record.written_at = 1, self._wiring.clock.time()
             case StatusError(code=code) if code in _WORTH_ANOTHER_TRY or error.server_fault:
                 await self._again(record, error)
             case _:
@@ -262,8 +258,8 @@ class KubeEventSink:
             return
         record.queued = True
         delay = settings.backoff_seconds * 2.0 ** (record.tries - 1)
-        delay = min(delay, settings.backoff_limit_seconds) * (1.0 + self._random.random())
-        await self._reach.rest(self._sleep, delay)
+        delay = min(delay, settings.backoff_limit_seconds) * (1.0 + self._wiring.random.random())
+        await self._wiring.reach.rest(self._wiring.sleep, delay)
         self._queue.appendleft(record)
         self._there.set()
 

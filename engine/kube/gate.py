@@ -112,8 +112,7 @@ class Gate:
         self.may_write = may_write
         self.client = client
         self.clock = wiring.clock
-        self._sleep = wiring.sleep
-        self._reach = wiring.reach
+        self._wiring = wiring
         self.limit = limit or AdaptiveLimit()
         self.in_flight = 0
         self._waiting: dict[Priority, deque[_Waiter]] = {one: deque() for one in Priority}
@@ -132,7 +131,7 @@ class Gate:
     @property
     def away(self) -> bool:
         """Whether the API server does not answer, as far as is known."""
-        return self._reach.away
+        return self._wiring.reach.away
 
     def lane(self, priority: Priority) -> Lane:
         """A client each of whose requests waits for a place."""
@@ -202,14 +201,14 @@ class Gate:
             self._paused_until = max(self._paused_until, self.clock.monotonic() + pause)
         if answer.status in _NO_SERVER_BEHIND:
             overloaded = True
-            self._reach.lost()
+            self._wiring.reach.lost()
         else:
-            self._reach.found()
+            self._wiring.reach.found()
         self.limit.learn(seconds, self.in_flight, overloaded=overloaded)
 
     def unanswered(self, seconds: float) -> None:
         """Learns that there was no answer."""
-        self._reach.lost()
+        self._wiring.reach.lost()
         self.limit.learn(seconds, self.in_flight, overloaded=True)
 
     # --- inside
@@ -245,14 +244,14 @@ class Gate:
 
     def _closed_for(self) -> float:
         until = self._paused_until
-        if self._reach.away:
+        if self._wiring.reach.away:
             until = max(until, self._next_call)
         return until - self.clock.monotonic()
 
     async def _wake(self, seconds: float) -> None:
-        await self._sleep(seconds)
+        await self._wiring.sleep(seconds)
         self._waker = None
-        if self._reach.away:
+        if self._wiring.reach.away:
             self._lose_patience()
         self._hand_over()
 

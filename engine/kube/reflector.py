@@ -144,13 +144,12 @@ class Reflector(Generic[T]):
         self._handler = handler
         self._share = resource.share
         self._wiring = wiring
-        self._clock = wiring.clock
         self._slice = _SLICE_SECONDS
         self._decoders = Decoders(resource.kind)
         self._objects: dict[str, T] = {}
         self._told: dict[str, tuple[str, str]] = {}
         self._state = State()
-        self._heard = self._clock.monotonic()
+        self._heard = self._wiring.clock.monotonic()
         self.failures = 0
         """Failures on end; 0 while all is well."""
         self.last_error = ""
@@ -174,7 +173,7 @@ class Reflector(Generic[T]):
     @property
     def quiet_seconds(self) -> float:
         """Since the last answer, event or bookmark."""
-        return self._clock.monotonic() - self._heard
+        return self._wiring.clock.monotonic() - self._heard
 
     async def run(self) -> None:
         """Lists and watches until cancelled. Network causes never end it; a handler's bug does."""
@@ -260,7 +259,7 @@ class Reflector(Generic[T]):
         Raises:
             KubeError: not all of them were told of.
         """
-        pause = self._clock.monotonic() + self._slice
+        pause = self._wiring.clock.monotonic() + self._slice
         async for _, items in pages(self._client, self._resource, self._decoders):
             for item in items:
                 if isinstance(item, BadObject):
@@ -295,7 +294,7 @@ class Reflector(Generic[T]):
             for key, old in known.items()
             if key not in found and f"{key} {old.metadata.uid}" not in kept
         ]
-        pause = self._clock.monotonic() + self._slice
+        pause = self._wiring.clock.monotonic() + self._slice
         for key, new in found.items():
             old = known.get(key)
             if old is None or old.metadata.resource_version != new.metadata.resource_version:
@@ -307,11 +306,11 @@ class Reflector(Generic[T]):
 
     async def _breathe(self, until: float) -> float:
         """Lets other tasks run once the slice is used up; returns the end of the current slice."""
-        now = self._clock.monotonic()
+        now = self._wiring.clock.monotonic()
         if now < until:
             return until
         await asyncio.sleep(0)
-        return self._clock.monotonic() + self._slice
+        return self._wiring.clock.monotonic() + self._slice
 
     # --- watch
 
@@ -324,7 +323,7 @@ class Reflector(Generic[T]):
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(round(self._wiring.random.uniform(*_WATCH_SECONDS))),
         }
-        progress = _Progress(version, self._clock.monotonic())
+        progress = _Progress(version, self._wiring.clock.monotonic())
         accepted = False
         stream = self._client.stream(
             self._resource.path, params=params, read_timeout_seconds=_SILENCE_SECONDS
@@ -333,7 +332,7 @@ class Reflector(Generic[T]):
             async with aclosing(stream):
                 async for chunk in stream:
                     # That a watch begins is news: of kinds that do not change there is no other.
-                    self._heard = self._clock.monotonic()
+                    self._heard = self._wiring.clock.monotonic()
                     accepted = True
                     if chunk:
                         await self._chunk(chunk, progress)
@@ -355,7 +354,7 @@ class Reflector(Generic[T]):
             return self._over(_how(error), progress) if accepted else Failed()
 
     def _over(self, end: End, progress: _Progress, retry_after: float = 0.0) -> Ended:
-        seconds = self._clock.monotonic() - progress.began
+        seconds = self._wiring.clock.monotonic() - progress.began
         return Ended(end, progress.version, progress.lines, seconds, retry_after)
 
     async def _chunk(self, chunk: bytes, progress: _Progress) -> None:
@@ -368,7 +367,7 @@ class Reflector(Generic[T]):
             if len(chunk) > _LINE_LIMIT:
                 raise Unreadable("a line without end")
             return
-        self._heard = now = self._clock.monotonic()
+        self._heard = now = self._wiring.clock.monotonic()
         pause = now + self._slice
         for piece in _pieces(chunk, cut):
             for event in self._decoders.events(piece):
@@ -431,7 +430,7 @@ class Reflector(Generic[T]):
     # --- reports
 
     def _mark_synced(self) -> None:
-        self._heard = self._clock.monotonic()
+        self._heard = self._wiring.clock.monotonic()
         if not self.synced.is_set():
             self._handler.on_synced()
             self.synced.set()

@@ -124,8 +124,6 @@ class Kind(msgspec.Struct, frozen=True):
     path: str
     wakes: Wakes | None = None
     """The events that its changes are, None if they wake nobody."""
-    served: str = ""
-    """What the API calls it, where that is the name of another one too."""
 
     @property
     def name(self) -> str:
@@ -160,7 +158,6 @@ KINDS: Final = (
         SchedulingPodGroup,
         "/apis/scheduling.k8s.io/v1beta1/podgroups",
         Wakes.SCHEDULING_POD_GROUP,
-        served="PodGroup",
     ),
 )
 """Nodes, pods and namespaces have handlers of their own; see `nodes`, `pods`, `namespaces`."""

@@ -159,8 +159,7 @@ class KubePodStatusWriter:
 
     def __init__(self, gate: Gate, wiring: Wiring) -> None:
         self._gate = gate
-        self._clock = wiring.clock
-        self._telemetry = wiring.telemetry
+        self._wiring = wiring
         self._waiting: dict[str, SetUnschedulable] = {}
         self._writing: dict[str, asyncio.Task[None]] = {}
         self._withdrawn: set[str] = set()
@@ -222,7 +221,7 @@ class KubePodStatusWriter:
                 self._waiting[uid] = effect if newer is None else _both(effect, newer)
         else:
             self._failures = 0
-            self._telemetry.add(Count.STATUS_PATCHES)
+            self._wiring.telemetry.add(Count.STATUS_PATCHES)
         finally:
             del self._writing[uid]
             self._withdrawn.discard(uid)
@@ -238,7 +237,7 @@ class KubePodStatusWriter:
         pod = effect.pod
         known = condition(pod, POD_SCHEDULED)
         changed = known is None or known.status != "False"
-        at = self._clock.time() if changed else None
+        at = self._wiring.clock.time() if changed else None
         said = []
         if effect.reason:
             said = [_said(pod, POD_SCHEDULED, "False", effect.reason, effect.message, at)]
@@ -297,8 +296,7 @@ class KubeEffectWriter:
     def __init__(self, gate: Gate, wiring: Wiring) -> None:
         self._patches = gate.lane(Priority.BINDING)
         self._evictions = gate.lane(Priority.EVICTION)
-        self._clock = wiring.clock
-        self._telemetry = wiring.telemetry
+        self._wiring = wiring
 
     async def patch(self, effect: Patch) -> str:
         """See `framework.edge.EffectWriter.patch`."""
@@ -321,7 +319,7 @@ class KubeEffectWriter:
             "True",
             "PreemptionByScheduler",
             effect.message,
-            self._clock.time(),
+            self._wiring.clock.time(),
         )
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}}
         path = pod_path(pod.namespace, pod.name)
@@ -333,7 +331,7 @@ class KubeEffectWriter:
             return ""  # gone, or another pod has its name
         except KubeError as error:
             return str(error)
-        self._telemetry.add(Count.PODS_EVICTED)
+        self._wiring.telemetry.add(Count.PODS_EVICTED)
         return ""
 
 

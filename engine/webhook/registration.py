@@ -15,7 +15,7 @@ import msgspec
 
 from engine.framework.selectortext import read_selector
 from engine.kube.errors import StatusError
-from engine.kube.session import KubeClient, segment
+from engine.kube.session import APPLY_PATCH, KubeClient, segment
 from engine.pods.selectors import Selector, SelectorError
 from engine.policysections import PoliciesSection
 
@@ -25,7 +25,6 @@ PATH: Final = "/policies"
 _API: Final = "admissionregistration.k8s.io/v1"
 _KIND: Final = "ValidatingWebhookConfiguration"
 _COLLECTION: Final = f"/apis/{_API}/validatingwebhookconfigurations"
-_APPLY: Final = "application/apply-patch+yaml"
 _MANAGER: Final = "berth-webhook"
 _DOMAIN: Final = "policies.berth.dev"
 _NAMESPACE: Final = "kubernetes.io/metadata.name"
@@ -197,7 +196,7 @@ class Registration:
             f"{_COLLECTION}/{segment(self._place.name)}",
             params={"fieldManager": _MANAGER, "force": "true"},
             body=encoded,
-            content_type=_APPLY,
+            content_type=APPLY_PATCH,
         )
         try:
             answer.checked()
