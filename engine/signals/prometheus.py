@@ -14,7 +14,7 @@ import math
 import ssl
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -237,28 +237,17 @@ def _elsewhere(answer: HttpAnswer) -> str:
 
 async def _in_thread(work: Callable[[], T]) -> T:
     """The result of `work`, done in a thread of its own that holds no process up."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def deliver(value: T | None, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(value)  # type: ignore[arg-type]  # None only beside an error
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # who waits may give up, and the thread cannot
 
     def run() -> None:
-        value = error = None
         try:
-            value = work()
+            future.set_result(work())
         except BaseException as caught:  # noqa: BLE001 - raised again where it is waited for
-            error = caught
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
-            loop.call_soon_threadsafe(deliver, value, error)
+            future.set_exception(caught)
 
     Thread(target=run, name="prometheus", daemon=True).start()
-    return await future
+    return await asyncio.wrap_future(future)
 
 
 def _give_way() -> None:
