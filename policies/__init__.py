@@ -24,6 +24,11 @@ def text(name: str) -> str:
     return _read(name, _POLICY)
 
 
+def texts() -> dict[str, str]:
+    """Returns the texts of all bundled policies by name."""
+    return {name: text(name) for name in names()}
+
+
 def tests(name: str) -> str:
     """Returns the text of a bundled policy's tests.
 

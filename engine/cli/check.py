@@ -216,7 +216,7 @@ def _diagnostics(job: _Job) -> Iterator[Diagnostic]:
     actual = (0, 0) if stock is None else (stock.nodes, stock.pods)
     nodes, pods = job.size
     least = Size.for_cluster(*actual)
-    bundled = {name: policies.text(name) for name in policies.names()}
+    bundled = policies.texts()
     settings = job.settings
     overrides = {} if settings is None else settings.policies.overrides
     compiler = new_compiler()

@@ -82,9 +82,8 @@ async def from_server(kubeconfig: str | None, settings: Settings) -> Cluster:
         KubeError: the server cannot be asked.
     """
     clock = SystemClock()
-    session = await Session.connect(kubeconfig or settings.kubeconfig, clock=clock)
     notes: list[str] = []
-    try:
+    async with await Session.connect(kubeconfig or settings.kubeconfig, clock=clock) as session:
         hosts = await list_all(session, nodes())
         there = await list_all(session, pods())
         frameworks, bundle = await _rules(session, settings, (len(hosts), len(there)), notes)
@@ -96,8 +95,6 @@ async def from_server(kubeconfig: str | None, settings: Settings) -> Cluster:
                 continue  # a kind that this server does not have
             except StatusError as refused:
                 notes.append(f"{kind.resource().name} are left out: {refused}")
-    finally:
-        await session.close()
     signals = await _samples(settings, bundle, hosts, clock, notes)
     lab = Lab(frameworks, clock=ManualClock(clock.time()), signals=signals)
     lab.add([*objects, *there])

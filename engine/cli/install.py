@@ -106,9 +106,8 @@ def _folder() -> Traversable:
 
 
 async def _apply(text: str, kubeconfig: str | None) -> None:
-    session = await Session.connect(kubeconfig, clock=SystemClock())
     items = [one for one in yaml.safe_load_all(text) if one]
-    try:
+    async with await Session.connect(kubeconfig, clock=SystemClock()) as session:
         for item in items:
             await _check_whose(session, item)
         for item in items:
@@ -134,8 +133,6 @@ async def _apply(text: str, kubeconfig: str | None) -> None:
             except StatusError as refused:
                 raise click.ClickException(f"{name}: {refused}") from refused
             click.echo(f"{name} applied")
-    finally:
-        await session.close()
 
 
 async def _check_whose(session: KubeClient, item: dict[str, Any]) -> None:

@@ -73,7 +73,7 @@ def metrics_of(paths: Sequence[Path]) -> list[MetricSpec]:
     compiler = new_compiler()
     texts = {str(path): read(path) for path in expanded(paths)}
     lines = "".join(f"score: {name} normalize minmax\n" for name in CATALOGUE)
-    bundled = {name: policies.text(name) for name in policies.names()}
+    bundled = policies.texts()
     found = [
         *compiler.compile({"catalogue.policy": lines}).understood,
         *(
@@ -88,14 +88,11 @@ def metrics_of(paths: Sequence[Path]) -> list[MetricSpec]:
 async def _ask(
     kubeconfig: str | None, url: str | None, specs: Sequence[MetricSpec]
 ) -> dict[str, Any]:
-    session = await Session.connect(kubeconfig)
-    try:
+    async with await Session.connect(kubeconfig) as session:
         found = await take(session)
         if url is not None:
             nodes = await list_all(session, resources.nodes())
             found["metrics"] = await ask_metrics(url, specs, nodes)
-    finally:
-        await session.close()
     return found
 
 

@@ -98,19 +98,17 @@ async def _ask(state: str, kubeconfig: str | None) -> tuple[str, Status, str, bo
     """The status as it is and as it is read; who leads, and whether anybody does."""
     namespace, _, name = state.partition("/")
     path = f"/api/v1/namespaces/{segment(namespace)}/configmaps/{segment(f'{name}-status')}"
-    session = await Session.connect(kubeconfig, clock=SystemClock())
-    try:
-        answer = (await session.request("GET", path)).checked()
+    async with await Session.connect(kubeconfig, clock=SystemClock()) as session:
+        try:
+            answer = (await session.request("GET", path)).checked()
+        except NotFound as missing:
+            raise click.ClickException(
+                f"There is no ConfigMap {state}-status: a scheduler writes it where its"
+                f" configuration says `policies: state: {state}`. Name the one that yours says;"
+                " /statusz tells the same."
+            ) from missing
         text, found = _read(answer, state)
         leader, leads = await _leader(session, found.lease) if found.lease else ("", True)
-    except NotFound as missing:
-        raise click.ClickException(
-            f"There is no ConfigMap {state}-status: a scheduler writes it where its configuration"
-            f" says `policies: state: {state}`. Name the one that yours says; /statusz tells the"
-            " same."
-        ) from missing
-    finally:
-        await session.close()
     return text, found, leader, leads
 
 

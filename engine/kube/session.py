@@ -216,7 +216,7 @@ class _Transport(RESTClientObject):  # type: ignore[misc]  # the client has no t
 
 
 class Session:
-    """The API server as one pool of keep-alive connections; close it with `close`.
+    """The API server as one pool of keep-alive connections; close it, or leave its context.
 
     Made by `connect`, `from_kubeconfig` or `in_cluster` inside a running event loop.
     """
@@ -334,6 +334,12 @@ class Session:
             raise ConfigError(f"service account of this pod, {where}: {cause(error)}") from error
         _check_url(configuration.host, "KUBERNETES_SERVICE_HOST and _PORT:")
         return cls(configuration, clock=clock, reload=load)
+
+    async def __aenter__(self) -> Session:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def close(self) -> None:
         """Closes all connections."""

@@ -224,7 +224,7 @@ def steps_of(
 @cache
 def _bundled() -> Mapping[str, str]:
     """Files of the package, which stay as they are; reading them takes longer than a slice."""
-    return MappingProxyType({name: policies.text(name) for name in policies.names()})
+    return MappingProxyType(policies.texts())
 
 
 def _outcome(

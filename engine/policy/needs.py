@@ -8,10 +8,12 @@ of_pods                                          of pods on nodes, which parts a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import or_
 from types import MappingProxyType
 from typing import Final
 
 import msgspec
+from msgspec.structs import astuple
 
 from dsl.plan import MetricSpec, Plan
 from engine.cache.beside import FINISHED, HEARTBEATS, NOMINATED, PREVIOUS, QUEUE, TIMES, VOLUMES
@@ -36,6 +38,8 @@ _ATTENDED: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "node.volumes.limit": frozenset({VOLUMES}),
     }
 )
+ATTENDABLE: Final = frozenset[str]().union(*_ATTENDED.values())
+"""All that may be kept beside nodes and the pods on them."""
 #: Fields of pods on nodes -> the part of `engine.kube.sharing` that has to be kept for them.
 _PARTS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -81,13 +85,7 @@ class Needs(msgspec.Struct, frozen=True):
 
     def __or__(self, other: Needs) -> Needs:
         """What either needs."""
-        return Needs(
-            self.attended | other.attended,
-            self.workloads or other.workloads,
-            self.fields | other.fields,
-            self.usage | other.usage,
-            self.of_pods | other.of_pods,
-        )
+        return Needs(*map(or_, astuple(self), astuple(other)))
 
 
 def needs_of(plans: Iterable[Plan]) -> Needs:

@@ -437,9 +437,6 @@ def time_of(times: QueueTimes | None, name: str) -> float:
     return MISSING if times is None else number_of(getattr(times, name))
 
 
-_QUEUE_FIELDS: Final = ("queued_at", "first_attempt_at", "attempts")
-
-
 class PodSubject:
     """`dsl.plan.Subject` over the pod to be placed and its namespace.
 
@@ -468,7 +465,7 @@ class PodSubject:
             return dict(amounts).get(key or "", MISSING)
         if field.startswith("group."):
             return group_number(self._pod, self._snapshot, field.removeprefix("group."))
-        if name in _QUEUE_FIELDS:
+        if name in QueueTimes._fields:
             known = self._queued or self._snapshot.beside.times(self._pod.uid)
             return time_of(known, name)
         if field == "workload.replicas":

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -14,19 +13,11 @@ from dsl.policytest import Case, Thing, pod_names
 from dsl.quantities import parse_time
 from dsl.types import is_missing
 from engine.cache import Cache
-from engine.cache.beside import (
-    FINISHED,
-    FINISHED_SECONDS,
-    HEARTBEATS,
-    NOMINATED,
-    PREVIOUS,
-    QUEUE,
-    TIMES,
-    VOLUMES,
-)
+from engine.cache.beside import FINISHED_SECONDS
 from engine.clock import ManualClock
 from engine.framework.snapshot import QueueTimes, Signals, Snapshot, Waiting
 from engine.pods.podinfo import PodInfo
+from engine.policy.needs import ATTENDABLE
 from engine.policy.plugin import Worlds
 from engine.policytests.objects import (
     FixtureError,
@@ -41,9 +32,6 @@ from engine.policytests.policies import Used
 from engine.policytests.samples import samples_of, store_of, value_of
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
-
-#: All that may be kept beside nodes and the pods on them.
-_ATTENDS: Final = frozenset({QUEUE, TIMES, NOMINATED, FINISHED, PREVIOUS, HEARTBEATS, VOLUMES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +81,7 @@ class Scene:
         self.framework = used.framework(self.worlds)
         self.lab = Lab(self.framework, clock=ManualClock(now), signals=signals)
         cache = self.lab.cache
-        cache.attend(_ATTENDS)
+        cache.attend(ATTENDABLE)
         for host in hosts:
             cache.add_node(host)
         for thing in cluster.of("namespace"):

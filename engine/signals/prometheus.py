@@ -138,9 +138,6 @@ class _Session:
     def mount(self, prefix: str, adapter: HTTPAdapter) -> None:
         """Adapters are how `requests` retries; nothing is retried here."""
 
-    def close(self) -> None:
-        """Nothing stays open."""
-
     def request(
         self,
         method: str,
@@ -313,12 +310,9 @@ class PrometheusRefresher:
 
     async def run(self) -> None:
         """Asks what is due until cancelled. Network causes never end it."""
-        try:
-            while True:
-                wait = await self.turn()
-                await self.sleep(min(wait, _IDLE_SECONDS))
-        finally:
-            self._connect.close()
+        while True:
+            wait = await self.turn()
+            await self.sleep(min(wait, _IDLE_SECONDS))
 
     async def turn(self) -> float:
         """Asks the questions that are due now; returns the seconds until the next one is."""

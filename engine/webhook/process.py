@@ -117,10 +117,8 @@ class Webhook:
         )
         if session is None:
             return
-        try:
+        async with session:
             await self._run(session, stop)
-        finally:
-            await session.close()
 
     async def _run(self, session: Session, stop: asyncio.Event) -> None:
         options = self._options
