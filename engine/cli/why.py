@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,10 +25,11 @@ from engine.display import plain
 from engine.explain.gangs import group_of, start_of
 from engine.explain.pods import Explanation, Guest, explain, guests
 from engine.explain.told import few, lines_of, lines_of_node, object_of, object_of_node
+from engine.framework.effects import POD_SCHEDULED
 from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
 from engine.kube.errors import KubeError
-from engine.objects import Pod
+from engine.objects import Condition, Pod
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.simulate.journal import replay
 
@@ -72,14 +74,18 @@ def _cluster(request: Request) -> Cluster:
 
 
 def _print(
-    told: dict[str, Any], lines: Iterator[str], notes: Sequence[str], request: Request
+    told: dict[str, Any],
+    head: Sequence[str],
+    lines: Iterable[str],
+    notes: Sequence[str],
+    request: Request,
 ) -> None:
     for note in notes:
         click.echo(plain(f"note: {note}"), err=True)
     if request.as_json:
         click.echo(json.dumps({**told, "notes": list(notes)}, ensure_ascii=False, indent=2))
         return
-    for line in lines:
+    for line in chain(head, ("",) if head else (), lines):
         click.echo(plain(line, len(line)))
 
 
@@ -99,14 +105,14 @@ def _pod(name: str, cluster: Cluster, request: Request) -> None:
     here = pod.node_name or ""
     also = (*request.nodes, *([here] if here and here != told.decision.node else []))
     _known(also, lab.snapshot())
-    said = _last_word(pod)
+    said = "" if here else _scheduled(pod).message
     notes = [*cluster.notes, *_not_ours(info, told), *_holding(key, cluster)]
     source = "files" if request.paths else "cluster"
     gang = _gang(info, cluster)
     head = {"source": source, "on": here or None, "said": said or None, "gang": gang}
     heads = (*_heads(pod, said, source), *((gang, "By itself:") if gang else ()))
-    lines = _with_head(iter(heads), lines_of(told, request.most, also))
-    _print({**head, **object_of(told, request.most, also)}, lines, notes, request)
+    values = {**head, **object_of(told, request.most, also)}
+    _print(values, heads, lines_of(told, request.most, also), notes, request)
 
 
 def _gang(pod: PodInfo, cluster: Cluster) -> str | None:
@@ -137,28 +143,12 @@ def _heads(pod: Pod, said: str, source: str) -> Iterator[str]:
         yield f"Its condition says: {said}"
 
 
-def _with_head(head: Iterator[str], lines: Iterator[str]) -> Iterator[str]:
-    began = False
-    for line in head:
-        began = True
-        yield line
-    if began:
-        yield ""
-    yield from lines
-
-
 def _unbound(pod: Pod) -> Pod:
     """The pod as it was before it had a node."""
     if not pod.node_name:
         return pod
     status = replace(pod.status, nominated_node_name="")
     return replace(pod, spec=replace(pod.spec, node_name=""), status=status, bound_to="")
-
-
-def _last_word(pod: Pod) -> str:
-    conditions = pod.status.conditions or ()
-    said = [one.message for one in conditions if one.type == "PodScheduled"]
-    return said[0] or "" if said and not pod.node_name else ""
 
 
 def _not_ours(info: PodInfo, told: Explanation) -> list[str]:
@@ -173,15 +163,16 @@ def _holding(key: str, cluster: Cluster) -> list[str]:
     held = [
         other
         for other, one in sorted(cluster.pods.items())
-        if other != key and not one.node_name and _reason(one) == "WaitingOnPermit"
+        if other != key and not one.node_name and _scheduled(one).reason == "WaitingOnPermit"
     ]
     words = "these wait on nodes that they were given, and what they take there is not counted"
     return [f"{words}: {few(held)}"] if held else []
 
 
-def _reason(pod: Pod) -> str | None:
+def _scheduled(pod: Pod) -> Condition:
+    """What the scheduler said of it last."""
     each = pod.status.conditions or ()
-    return next((one.reason for one in each if one.type == "PodScheduled"), None)
+    return next((one for one in each if one.type == POD_SCHEDULED), Condition())
 
 
 def _known(names: Sequence[str], snapshot: Snapshot) -> None:
@@ -212,10 +203,9 @@ def _node(name: str, cluster: Cluster, request: Request) -> None:
         own = [one for one in waiting if lab.frameworks.of(one) is framework]
         found += guests(name, own, snapshot, framework)
     source = "files" if request.paths else "cluster"
-    head = iter([_ANEW] if source == "cluster" else ())
-    lines = _with_head(head, lines_of_node(name, found))
+    head = (_ANEW,) if source == "cluster" else ()
     told = {"source": source, **object_of_node(name, found)}
-    _print(told, lines, cluster.notes, request)
+    _print(told, head, lines_of_node(name, found), cluster.notes, request)
 
 
 def _waits(pod: Pod, ours: set[str]) -> bool:
@@ -262,4 +252,4 @@ def _of_journal(what: str, name: str, path: Path, request: Request) -> None:
     decided = "once" if last.times == 1 else f"{last.times} times"
     head = f"Decided {decided}; the last time at {at}, line {last.line} of {path}."
     values = {"source": "journal", "at": at, "line": last.line, **last.values}
-    _print(values, _with_head(iter([head]), iter(last.lines)), (), request)
+    _print(values, (head,), last.lines, (), request)
