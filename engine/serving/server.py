@@ -7,6 +7,7 @@ Source: kubernetes cmd/kube-scheduler/app/server.go, newEndpointsHandler.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import logging
@@ -21,6 +22,7 @@ from engine.clock import Clock
 from engine.display import one_line
 from engine.serving.access import Access
 from engine.serving.certificates import CertificateFiles, Certificates
+from engine.serving.connections import Connections
 from engine.serving.health import Check, told
 from engine.serving.shared import SharedPair
 from engine.tasks import tasks
@@ -113,6 +115,7 @@ class Server:
                 clients=options.client_ca,
             )
         self.access = Access(clock, options.always_allowed)
+        self._connections = Connections()
         self._runner: web.AppRunner | None = None
         self._failing: dict[str, str] = {}
 
@@ -130,9 +133,14 @@ class Server:
         options = self._options
         host = None if options.address in _ANY else options.address
         context = None if self._certificates is None else self._certificates.context
-        site = web.TCPSite(runner, host, options.port, ssl_context=context, reuse_address=True)
+        bind = asyncio.get_running_loop().create_server
         try:
-            await site.start()
+            async with await bind(
+                asyncio.Protocol, host, options.port, reuse_address=True, start_serving=False
+            ) as bound:
+                for one in bound.sockets:
+                    listener = self._connections.listener(one.fileno())
+                    await web.SockSite(runner, listener, ssl_context=context).start()
         except (OSError, UnicodeError) as error:  # no name of a host is the latter
             await runner.cleanup()
             another = "port" if getattr(error, "errno", None) in _ABOUT_PORTS else "--bind-address"
@@ -173,6 +181,11 @@ class Server:
             await self._runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.Response:
+        own = request.get_extra_info("socket")
+        with self._connections.busy(-1 if own is None else own.fileno()):
+            return await self._answer_to(request)
+
+    async def _answer_to(self, request: web.Request) -> web.Response:
         path = request.path
         header = request.headers.get("Authorization", "")
         refusal = await self.access.refusal(request.method, path, header)

@@ -25,6 +25,7 @@ from engine.kube.errors import Unreachable
 from engine.kube.session import Response
 from engine.serving.access import Access
 from engine.serving.certificates import CertificateError, CertificateFiles, Certificates
+from engine.serving.connections import MOST
 from engine.serving.health import PING, Check
 from engine.serving.selfmade import SelfMade
 from engine.serving.server import (
@@ -394,6 +395,54 @@ def test_a_call_answers_a_body_of_bounded_size():
             assert await ask("/small", b"bad") == (400, b"no review")
             assert await ask("/small", b"", "GET") == (405, b"only POST")
         await server.close()
+
+    asyncio.run(main())
+
+
+def test_of_connections_the_one_that_was_idle_longest_gives_way_and_none_that_asks():
+    async def main():
+        asking, go = asyncio.Event(), asyncio.Event()
+
+        async def slowly(_body):
+            asking.set()
+            await go.wait()
+            return b"done"
+
+        site = Site({"livez": (PING,)}, calls={"/call": Call(slowly, 9)})
+        options = ServerOptions("127.0.0.1", 0, always_allowed=("/*",), plain=True)
+        server = Server(options, site, ManualClock(), host="here")
+        async with server.running():
+            there = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(MOST)]
+
+            def ask(number, what):
+                there[number][1].write(f"{what} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+                return there[number][0].readline()
+
+            called = ask(0, "POST /call")
+            await asking.wait()
+            there.append(await asyncio.open_connection("127.0.0.1", server.port))
+            assert await there[1][0].read() == b""
+            for number in (2, MOST):
+                assert b"200 OK" in await ask(number, "GET /livez")
+            go.set()
+            assert b"200 OK" in await called
+            for _, writer in there:
+                writer.close()
+
+    asyncio.run(main())
+
+
+def test_connections_count_before_they_are_secure():
+    async def main():
+        options = ServerOptions("127.0.0.1", 0, CertificateFiles(maker=SelfMade()))
+        server = Server(options, Site(), ManualClock(), host="here")
+        async with server.running():
+            there = [
+                await asyncio.open_connection("127.0.0.1", server.port) for _ in range(MOST + 1)
+            ]
+            assert await there[0][0].read() == b""
+            for _, writer in there:
+                writer.close()
 
     asyncio.run(main())
 
