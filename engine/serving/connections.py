@@ -6,23 +6,17 @@ any the process can neither renew its lease nor read a token.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import os
+import logging
 import socket
+import ssl
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 
 MOST: Final = 256
-
-
-class _Listener(socket.socket):
-    came: Callable[[socket.socket], None]
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        """See `socket.socket.accept`."""
-        new, peer = super().accept()
-        self.came(new)
-        return new, peer
+_LOG = logging.getLogger(__name__)
+_AGAIN_SECONDS: Final = 1.0
 
 
 class Connections:
@@ -32,11 +26,30 @@ class Connections:
         self._idle: dict[int, socket.socket] = {}
         self._busy: dict[int, socket.socket] = {}
 
-    def listener(self, bound: int) -> socket.socket:
-        """A socket like the one with this descriptor, whose connections are counted."""
-        made = _Listener(fileno=os.dup(bound))
-        made.came = self._came
-        return made
+    async def accept(
+        self,
+        listener: socket.socket,
+        made: Callable[[], asyncio.BaseProtocol],
+        context: ssl.SSLContext | None,
+    ) -> None:
+        """Accepts until cancelled, one in a turn of the loop; `made` makes what speaks with it."""
+        loop = asyncio.get_running_loop()
+
+        async def begin(new: socket.socket) -> None:
+            with contextlib.suppress(OSError):  # TLS that fails, or does not begin in a minute
+                await loop.connect_accepted_socket(made, new, ssl=context)
+
+        async with asyncio.TaskGroup() as group:
+            while True:
+                try:
+                    new, _ = await loop.sock_accept(listener)
+                except OSError as failed:  # others have taken all that there are
+                    _LOG.warning("no connection can be accepted: %s", failed.strerror)
+                    await asyncio.sleep(_AGAIN_SECONDS)
+                    continue
+                self._came(new)
+                group.create_task(begin(new))
+                await asyncio.sleep(0)  # what can be accepted at once is so without a turn
 
     def _came(self, new: socket.socket) -> None:
         for some in (self._idle, self._busy):

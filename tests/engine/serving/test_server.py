@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from engine.cli.loop import run_in_loop
 from engine.clock import ManualClock
 from engine.kube.errors import Unreachable
 from engine.kube.session import Response
@@ -336,15 +337,13 @@ def test_pages_and_checks_over_https():
             "127.0.0.1", 0, CertificateFiles(maker=SelfMade()), always_allowed=("/*",)
         )
         server = Server(options, site, clock, host="here")
-        await server.start()
-        with pytest.raises(ListenError, match="address already in use; give another port"):
-            await Server(
-                ServerOptions("127.0.0.1", server.port, options.files), site, clock, host="here"
-            ).start()
         no_name = ServerOptions("no..name", 0, options.files)
         with pytest.raises(ListenError, match=r"cannot listen on no\.\.name, .*another --bind-a"):
             await Server(no_name, site, clock, host="here").start()
-        async with aiohttp.ClientSession() as client:
+        async with server.running(), aiohttp.ClientSession() as client:
+            again = ServerOptions("127.0.0.1", server.port, options.files)
+            with pytest.raises(ListenError, match="address already in use; give another port"):
+                await Server(again, site, clock, host="here").start()
 
             async def ask(path, method="GET"):
                 url = f"https://127.0.0.1:{server.port}{path}"
@@ -363,7 +362,6 @@ def test_pages_and_checks_over_https():
             assert await ask("/page?nobody") == (404, "nobody is here")
             assert (await ask("/nowhere"))[0] == 404
             assert (await ask("/page", "POST"))[0] == 405
-        await server.close()
 
     asyncio.run(main())
 
@@ -380,8 +378,7 @@ def test_a_call_answers_a_body_of_bounded_size():
             "127.0.0.1", 0, CertificateFiles(maker=SelfMade()), always_allowed=("/*",)
         )
         server = Server(options, site, ManualClock(), host="here")
-        await server.start()
-        async with aiohttp.ClientSession() as client:
+        async with server.running(), aiohttp.ClientSession() as client:
 
             async def ask(path, body, method="POST"):
                 url = f"https://127.0.0.1:{server.port}{path}"
@@ -394,12 +391,12 @@ def test_a_call_answers_a_body_of_bounded_size():
             assert (await ask("/large", b"1" * 900_001))[0] == 413
             assert await ask("/small", b"bad") == (400, b"no review")
             assert await ask("/small", b"", "GET") == (405, b"only POST")
-        await server.close()
 
     asyncio.run(main())
 
 
-def test_of_connections_the_one_that_was_idle_longest_gives_way_and_none_that_asks():
+@pytest.mark.parametrize("run", [asyncio.run, run_in_loop], ids=["asyncio", "libuv"])
+def test_of_connections_the_one_that_was_idle_longest_gives_way_and_none_that_asks(run):
     async def main():
         asking, go = asyncio.Event(), asyncio.Event()
 
@@ -429,10 +426,11 @@ def test_of_connections_the_one_that_was_idle_longest_gives_way_and_none_that_as
             for _, writer in there:
                 writer.close()
 
-    asyncio.run(main())
+    run(main())
 
 
-def test_connections_count_before_they_are_secure():
+@pytest.mark.parametrize("run", [asyncio.run, run_in_loop], ids=["asyncio", "libuv"])
+def test_connections_count_before_they_are_secure(run):
     async def main():
         options = ServerOptions("127.0.0.1", 0, CertificateFiles(maker=SelfMade()))
         server = Server(options, Site(), ManualClock(), host="here")
@@ -444,7 +442,7 @@ def test_connections_count_before_they_are_secure():
             for _, writer in there:
                 writer.close()
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_calls_are_for_those_who_show_a_certificate_where_that_is_asked(tmp_path):
@@ -482,9 +480,8 @@ def test_calls_are_for_those_who_show_a_certificate_where_that_is_asked(tmp_path
             client_ca=str(authority.certificate),
         )
         server = Server(options, site, ManualClock(), host="here")
-        await server.start()
-        url = f"https://127.0.0.1:{server.port}"
-        async with aiohttp.ClientSession() as client:
+        async with server.running(), aiohttp.ClientSession() as client:
+            url = f"https://127.0.0.1:{server.port}"
 
             async def called(pair):
                 async with client.post(f"{url}/call", data=b"1", ssl=shows(pair)) as got:
@@ -502,7 +499,6 @@ def test_calls_are_for_those_who_show_a_certificate_where_that_is_asked(tmp_path
                 await called(authority.client("kube-scheduler"))
             async with client.get(f"{url}/livez", ssl=shows(None)) as got:
                 assert got.status == 200
-        await server.close()
 
     asyncio.run(main())
     files = CertificateFiles(maker=SelfMade())
