@@ -1,7 +1,7 @@
 """The connections of a server, so many at most: whoever opens thousands has only those of others.
 
 They are counted as they are accepted, for one that says nothing takes a descriptor, too; without
-any the process can neither renew its lease nor read a token.
+any the process can open neither a file nor a connection to the API server.
 """
 
 from __future__ import annotations
