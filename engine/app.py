@@ -57,7 +57,7 @@ from engine.plugins.registry import is_in_tree
 from engine.policy.bundle import Bundle, Refusal
 from engine.policy.chain import frameworks_of
 from engine.policy.guard import Load
-from engine.policy.needs import Needs, needs_of
+from engine.policy.needs import Needs
 from engine.policy.plugin import Worlds
 from engine.policy.shadow import Shadow
 from engine.queue import SchedulingQueue, SubQueue
@@ -438,7 +438,7 @@ class App:
         self.bundle = bundle
         self.signals.set_specs([signal_spec(spec) for spec in bundle.metrics])
         if self._watching is not None:
-            self._watching.keep(needs_of(bundle.plans))
+            self._watching.keep(bundle.needs)
         if self._recorder is not None:
             self._recorder.rules(bundle.hash, bundle.files, self._recorded_settings())
         self.scheduler.use(self.frameworks_of(bundle), changed)
@@ -454,7 +454,7 @@ class App:
         """What the bundle reads that is not known yet."""
         if self._watching is None:
             return ()
-        return self._watching.want(needs_of(bundle.plans), asker)
+        return self._watching.want(bundle.needs, asker)
 
     def snapshot(self) -> Snapshot:
         """The cluster as of now."""

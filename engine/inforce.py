@@ -471,14 +471,19 @@ class InForce:
         # Not before it is known what the one that led until now took back.
         if self._keeper is None or not (self._leads() and self._heeds):
             return
-        bundle = self.bundle
-        if bundle is not None:
-            tenants = {} if self._tenants is None else self._tenants.kept()
-            data = keeping.pack(self.reloader.kept() | tenants)
-            # Those of namespaces are left out where there is no room for all.
-            fits = not tenants or len(data) <= MOST_BYTES
-            self._keeper.keep(data if fits else keeping.pack(self.reloader.kept()))
-        self._keeper.tell(msgspec.json.format(msgspec.json.encode(self.status(bundle)), indent=1))
+        if self.bundle is not None:
+            self._keeper.keep(self._last_good)
+        self._keeper.tell(self._how_all_stand)
+
+    def _last_good(self) -> bytes:
+        tenants = {} if self._tenants is None else self._tenants.kept()
+        data = keeping.pack(self.reloader.kept() | tenants)
+        # Those of namespaces are left out where there is no room for all.
+        fits = not tenants or len(data) <= MOST_BYTES
+        return data if fits else keeping.pack(self.reloader.kept())
+
+    def _how_all_stand(self) -> bytes:
+        return msgspec.json.format(msgspec.json.encode(self.status(self.bundle)), indent=1)
 
     def status(self, bundle: Bundle | None) -> dict[str, Any]:
         """How all sources stand under a bundle, as `berth status` shows it."""

@@ -32,7 +32,7 @@ from engine.plugins.profiles import make_profiles
 from engine.policy import chain
 from engine.policy.bundle import Bundle
 from engine.policy.findings import new_compiler
-from engine.policy.sources import Texts, policies_in
+from engine.policy.sources import Texts, policies_in, why_unread
 from engine.signals.prometheus import ask_once
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
@@ -117,7 +117,8 @@ def _texts_of(settings: Settings) -> Texts | None:
             path = Path(section.dir)
             texts = {path.name: path.read_bytes()} if path.is_file() else policies_in(path)
             if not texts:
-                raise click.ClickException(f"{path}: has no policy")
+                why = "; ".join(why_unread(path))
+                raise click.ClickException(why or f"{path}: has no policy")
             folder = section.folder if policies.in_folders else ""
             found |= {f"{folder}{name}": text for name, text in texts.items()}
     return found or None

@@ -60,11 +60,12 @@ _LOG = logging.getLogger("engine")
     default="",
     help="Whose certificate kube-scheduler has to show (tlsConfig.certFile).",
 )
+@options.LOGGING_FORMAT
 @options.QUIET_VERBOSITY
 @reported(ConfigError, CertificateError, ListenError)
-def command(*, verbosity: int, **flags: Any) -> None:  # noqa: ANN401 - each has its own type
+def command(*, verbosity: int, logging_format: str, **flags: Any) -> None:  # noqa: ANN401 - each has its own type
     """Answers until SIGTERM or SIGINT; decides and writes nothing itself."""
-    log_of_a_process(verbosity, as_json=False)
+    log_of_a_process(verbosity, as_json=logging_format == "json")
     hooks = Hooks(accepted=[_tell])
     run_until_told(App(_options(flags), clock=SystemClock(), hooks=hooks).run)
 

@@ -130,17 +130,19 @@ class Actors:
     """The plugins of a profile that act, by point."""
 
     def __init__(self, plugins: Sequence[Named]) -> None:
-        self._reserve = [(name, p.reserve) for name, p in plugins if p.reserve]
-        self._permit = [(name, p.permit) for name, p in plugins if p.permit]
-        self._pre_bind = [(name, p.pre_bind) for name, p in plugins if p.pre_bind]
         self._binders = {name: p.binder for name, p in plugins if p.binder}
-        self._bind = [(name, p.bind) for name, p in plugins if p.bind]
-        self._post_bind = [(name, p.post_bind) for name, p in plugins if p.post_bind]
         acting = [
-            p for _, p in plugins if p.reserve or p.permit or p.pre_bind or p.bind or p.post_bind
+            one
+            for one in plugins
+            if (p := one[1]).reserve or p.permit or p.pre_bind or p.bind or p.post_bind
         ]
-        self._on_all = any(p.acts_on is None for p in acting)
-        self._on_some = [p.acts_on for p in acting if p.acts_on is not None]
+        self._reserve = [(name, p.reserve) for name, p in acting if p.reserve]
+        self._permit = [(name, p.permit) for name, p in acting if p.permit]
+        self._pre_bind = [(name, p.pre_bind) for name, p in acting if p.pre_bind]
+        self._bind = [(name, p.bind) for name, p in acting if p.bind]
+        self._post_bind = [(name, p.post_bind) for name, p in acting if p.post_bind]
+        self._on_all = any(p.acts_on is None for _, p in acting)
+        self._on_some = [p.acts_on for _, p in acting if p.acts_on is not None]
         self.read_scores = any(p.reads_scores for _, p in plugins)
 
     def have_a_say(self, pod: PodInfo) -> bool:

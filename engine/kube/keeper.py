@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -53,7 +54,7 @@ class Keeper:
         self._client = client
         self._sleep = wiring.sleep
         self._namespace, _, self._name = state.partition("/")
-        self._wanted: dict[str, bytes] = {}
+        self._wanted: dict[str, Callable[[], bytes]] = {}
         self._written: dict[str, bytes] = {}
         self._slot: int | None = None
         """Which place the index names; None: it has to be asked."""
@@ -61,18 +62,17 @@ class Keeper:
         self._turn = asyncio.Lock()
         self._told: dict[str, tuple[type[KubeError], int]] = {}
 
-    def keep(self, data: bytes) -> None:
-        """These bytes are the newest."""
+    def keep(self, data: Callable[[], bytes]) -> None:
+        """There are newer bytes: asked for when they are written, which is not in a cycle's way."""
         self._want("last-good", data)
 
-    def tell(self, status: bytes) -> None:
-        """This is how things stand, as JSON."""
+    def tell(self, status: Callable[[], bytes]) -> None:
+        """What says how things stand, as JSON, says something else."""
         self._want("status", status)
 
-    def _want(self, what: str, data: bytes) -> None:
-        if self._wanted.get(what) != data:
-            self._wanted[what] = data
-            self._news.set()
+    def _want(self, what: str, made: Callable[[], bytes]) -> None:
+        self._wanted[what] = made
+        self._news.set()
 
     async def load(self) -> bytes | None:
         """What was kept last; None: nothing was, or it is no longer whole.
@@ -119,7 +119,8 @@ class Keeper:
         """Tries to write what is not written, first the policies; False: not all of it is."""
         well = True
         async with self._turn:
-            for what, data in sorted(self._wanted.items()):
+            # Both as of now: what is told to be in force is kept by then.
+            for what, data in [(what, made()) for what, made in sorted(self._wanted.items())]:
                 if self._written.get(what) != data:
                     well &= await self._try(what, data)
         return well

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,7 @@ from engine.collective.packing import at_once
 from engine.framework.profile import Profile
 from engine.plugins import out_of_tree
 from engine.policy.findings import at_load, binders_of, without_policy
+from engine.policy.needs import Needs, needs_of
 from engine.policy.preempting import preempts
 from engine.policy.sources import Texts
 
@@ -57,6 +59,8 @@ class Bundle:
     """Names of policies that are of a namespace, and of which."""
     share: float = 0.0
     """What share of all weights those of one namespace may have in the scores, 0 to 1."""
+    needs: Needs = field(default_factory=Needs)
+    """What has to be watched or kept for them."""
 
     @property
     def metrics(self) -> tuple[MetricSpec, ...]:
@@ -202,6 +206,7 @@ def together(own: Bundle, parts: Mapping[str, Bundle], bounds: TenantsSection | 
         warnings=tuple([found for one in each for found in one.warnings]),
         tenants={plan.name: name for name, one in parts.items() for plan in one.plans},
         share=bounds.score_share / _PERCENT,
+        needs=reduce(or_, {one.needs for one in each}),
     )
 
 
@@ -245,7 +250,7 @@ def _outcome(
         texts = {n: t if isinstance(t, str) else t.decode("utf-8") for n, t in files.items()}
         digest = hashlib.sha256(f"{result.hash}{settings.policies.overrides!r}".encode())
         name = digest.hexdigest()[:_HASH_DIGITS]
-        return Bundle(name, plans, texts, diagnostics, profiles)
+        return Bundle(name, plans, texts, diagnostics, profiles, needs=needs_of(plans))
     more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
     summary = f"{title} was refused: {in_a_line(errors[0])}{more}"
     return Refusal(summary, render(diagnostics), diagnostics)

@@ -35,7 +35,8 @@ def frameworks_of(
     enforced = sorted(
         filter(None, map(in_force, bundle.plans)), key=lambda plan: (plan.order, plan.name)
     )
-    policies = {plan.name: Weighted(plugin_of(plan, worlds), plan.weight) for plan in enforced}
+    worlds.plugins = {plan.name: plugin_of(plan, worlds) for plan in enforced}
+    policies = {plan.name: Weighted(worlds.plugins[plan.name], plan.weight) for plan in enforced}
 
     def of(profile: Profile) -> list[Plan]:
         own = profile.scheduler_name

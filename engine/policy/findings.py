@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import fields
+from msgspec.structs import astuple
 
 from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, Severity
@@ -176,7 +176,6 @@ def without_policy(
 
 def rules_of(plan: Plan) -> Iterator[RuleBase]:
     """All rules of a plan."""
-    for attribute in fields(plan):
-        value = getattr(plan, attribute.name)
+    for value in astuple(plan):
         rules = value if isinstance(value, tuple) else (value,)
         yield from (one for one in rules if isinstance(one, RuleBase))

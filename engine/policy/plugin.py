@@ -64,6 +64,8 @@ class Worlds:
     def __init__(self, zone: tzinfo, gpus: Sequence[str] = DEFAULT_GPUS) -> None:
         self._keeps = Kept(zone, gpus)
         self._last: SnapshotWorld | None = None
+        self.plugins: dict[str, PolicyPlugin] = {}
+        """Those in force: an edit leaves most of a thousand as they are."""
 
     def of(self, snapshot: Snapshot, asker: str = "") -> SnapshotWorld:
         """The world over this snapshot, made once a snapshot, as this pod (a UID) sees it."""
@@ -127,6 +129,7 @@ class PolicyPlugin:
         self.name = plan.name
         self._worlds = worlds
         self._asked: Asked | None = None
+        self._points: Points | None = None
         self._gangs = gangs.GangRules(plan.gangs, worlds.asked_as_any)
         rules: tuple[RuleBase, ...] = (*plan.filters, *plan.scores)
         self._reads_metrics = any(rule.reads_metrics for rule in rules)
@@ -151,7 +154,12 @@ class PolicyPlugin:
         )
 
     def points(self) -> Points:
-        """What the policy has rules for."""
+        """What the policy has rules for; the same whenever it is asked."""
+        if self._points is None:
+            self._points = self._all_points()
+        return self._points
+
+    def _all_points(self) -> Points:
         plan = self.plan
         decides = bool(plan.filters or plan.prefilters)
         acts = bool(plan.prebinds or plan.postbinds)

@@ -182,9 +182,9 @@ class QuotaPlugin(PolicyPlugin):
         self._follow = all(one.follows for one in self.quotas)
         self._elastic = any(one.rule.core.elastic for one in self.quotas)
 
-    def points(self) -> Points:
+    def _all_points(self) -> Points:
         """Those of the policy's rules, and what quotas add."""
-        base = super().points()
+        base = super()._all_points()
         freed = ClusterEventWithHint(ClusterEvent(_POD, _FREED), self._hint)
         quotas = ClusterEventWithHint(ClusterEvent(Resource.ELASTIC_QUOTA, Action.ALL))
         amounts = self._plain and self._follow
@@ -324,5 +324,8 @@ class QuotaPlugin(PolicyPlugin):
 
 
 def plugin_of(plan: Plan, worlds: Worlds) -> PolicyPlugin:
-    """A policy as a plugin; what it does not say costs nothing."""
+    """A policy as a plugin, the one in force if there is; what it does not say costs nothing."""
+    known = worlds.plugins.get(plan.name)
+    if known is not None and known.plan is plan:
+        return known
     return QuotaPlugin(plan, worlds) if plan.quotas else PolicyPlugin(plan, worlds)

@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from errno import EINVAL
 from os import fsencode
 from os.path import realpath
 from pathlib import Path
@@ -231,9 +232,8 @@ def policies_in(folder: Path) -> dict[str, str | bytes] | None:
         with contextlib.suppress(OSError):
             before = _version(folder)
             files: dict[str, str | bytes] = {
-                fsencode(path.name).decode(errors="backslashreplace"): path.read_bytes()
-                for path in sorted(folder.iterdir())
-                if is_policy(path.name) and path.is_file()
+                fsencode(path.name).decode(errors="backslashreplace"): _read(path)
+                for path in _policies_of(folder)
             }
             if _version(folder) == before:
                 return files
@@ -243,14 +243,25 @@ def policies_in(folder: Path) -> dict[str, str | bytes] | None:
 def why_unread(folder: Path) -> tuple[str, ...]:
     """What the system says where policies cannot be read; empty: the folder is not there (yet)."""
     try:
-        for path in folder.iterdir():
-            if is_policy(path.name) and path.is_file():
-                path.read_bytes()
+        for path in _policies_of(folder):
+            _read(path)
     except FileNotFoundError:
         return ()
     except OSError as failed:
         return (f"{failed.filename}: {failed.strerror}",)
     return ()
+
+
+def _policies_of(folder: Path) -> list[Path]:
+    """What is called as a policy is, but for folders and links that lead nowhere."""
+    there = [path for path in sorted(folder.iterdir()) if is_policy(path.name)]
+    return [path for path in there if path.exists() and not path.is_dir()]
+
+
+def _read(path: Path) -> bytes:
+    if not path.is_file():  # a pipe or a device, which would be waited for
+        raise OSError(EINVAL, "it is no regular file", str(path))
+    return path.read_bytes()
 
 
 def _version(folder: Path) -> tuple[str, str]:

@@ -20,8 +20,9 @@ def read_and_told(rule: RuleBase) -> frozenset[str]:
     core = getattr(rule, "core", None)
     texts = [getattr(core, "message", None)]
     texts += [action.text for action in getattr(core, "actions", ())]
-    parts = (part for text in texts if text is not None for part in text.parts)
-    return rule.reads | reads_of(*(part for part in parts if not isinstance(part, str))).fields
+    parts = [part for text in texts if text is not None for part in text.parts]
+    said = [part for part in parts if not isinstance(part, str)]
+    return rule.reads | reads_of(*said).fields if said else rule.reads
 
 
 def of_pod_alone(rules: Sequence[RuleBase]) -> bool:

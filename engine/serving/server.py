@@ -7,9 +7,12 @@ Source: kubernetes cmd/kube-scheduler/app/server.go, newEndpointsHandler.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import logging
+import os
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Final
@@ -21,6 +24,7 @@ from engine.clock import Clock
 from engine.display import one_line
 from engine.serving.access import Access
 from engine.serving.certificates import CertificateFiles, Certificates
+from engine.serving.connections import Connections
 from engine.serving.health import Check, told
 from engine.serving.shared import SharedPair
 from engine.tasks import tasks
@@ -30,6 +34,7 @@ _LOG = logging.getLogger(__name__)
 _OK, _BAD, _UNAUTHORIZED, _NOT_FOUND = 200, 400, 401, 404
 _BAD_METHOD, _TOO_LARGE, _FAULT = 405, 413, 500
 _SHUTDOWN_SECONDS: Final = 0.5
+_BACKLOG: Final = 128
 _ANY: Final = ("0.0.0.0", "::", "")
 _ABOUT_PORTS: Final = (errno.EADDRINUSE, errno.EACCES)
 
@@ -113,41 +118,43 @@ class Server:
                 clients=options.client_ca,
             )
         self.access = Access(clock, options.always_allowed)
-        self._runner: web.AppRunner | None = None
+        self._connections = Connections()
+        self._listeners: list[socket.socket] = []
         self._failing: dict[str, str] = {}
 
     async def start(self) -> None:
-        """Listens.
+        """Takes the address.
 
         Raises:
-            ListenError: the address is taken, or is not ours.
+            ListenError: it is taken, or is not ours.
         """
-        most = max((call.most_bytes for call in self._site.calls.values()), default=0)
-        app = web.Application(client_max_size=most + 1)
-        app.router.add_route("*", "/{path:.*}", self._answer)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
-        await runner.setup()
         options = self._options
         host = None if options.address in _ANY else options.address
-        context = None if self._certificates is None else self._certificates.context
-        site = web.TCPSite(runner, host, options.port, ssl_context=context, reuse_address=True)
+        bind = asyncio.get_running_loop().create_server
         try:
-            await site.start()
+            async with await bind(
+                asyncio.Protocol, host, options.port, reuse_address=True, start_serving=False
+            ) as bound:
+                for one in bound.sockets:
+                    self._listeners.append(socket.socket(fileno=os.dup(one.fileno())))
+                    self._listeners[-1].listen(_BACKLOG)
         except (OSError, UnicodeError) as error:  # no name of a host is the latter
-            await runner.cleanup()
+            self._close()
             another = "port" if getattr(error, "errno", None) in _ABOUT_PORTS else "--bind-address"
             raise ListenError(
                 f"cannot listen on {options.address}, port {options.port}: {one_line(str(error))};"
                 f" give another {another}"
             ) from error
-        self._runner = runner
         _LOG.info('Serving address="%s" port=%d', options.address, self.port)
+
+    def _close(self) -> None:
+        for one in self._listeners:
+            one.close()
 
     @property
     def port(self) -> int:
         """The port that is listened on."""
-        assert self._runner is not None
-        return int(self._runner.addresses[0][1])
+        return int(self._listeners[0].getsockname()[1])
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -157,22 +164,35 @@ class Server:
             ListenError: the address is taken, or is not ours.
         """
         await self.start()
+        most = max((call.most_bytes for call in self._site.calls.values()), default=0)
+        app = web.Application(client_max_size=most + 1)
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+        await runner.setup()
+        assert runner.server is not None
+        served = self._certificates
+        context = None if served is None else served.context
         try:
             async with tasks() as group:
-                after = self._certificates
-                looking = None if after is None else group.create_task(after.run())
+                work = [
+                    self._connections.accept(one, runner.server, context) for one in self._listeners
+                ]
+                if served is not None:
+                    work.append(served.run())
+                doing = [group.create_task(one) for one in work]
                 yield
-                if looking is not None:
-                    looking.cancel()
+                for one in doing:
+                    one.cancel()
         finally:
-            await self.close()
-
-    async def close(self) -> None:
-        """No longer listens."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+            self._close()
+            await runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.Response:
+        own = request.get_extra_info("socket")
+        with self._connections.busy(-1 if own is None else own.fileno()):
+            return await self._answer_to(request)
+
+    async def _answer_to(self, request: web.Request) -> web.Response:
         path = request.path
         header = request.headers.get("Authorization", "")
         refusal = await self.access.refusal(request.method, path, header)

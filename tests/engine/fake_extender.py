@@ -9,6 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.engine.loopback import listening
+
 
 class FakeExtender:
     """`answers[verb]` is a value, bytes, a status, a function of the question, or an Event."""
@@ -20,24 +22,19 @@ class FakeExtender:
         self.busy = self.most_busy = 0
 
     async def __aenter__(self) -> FakeExtender:
-        app = web.Application(client_max_size=1 << 30)
-        app.router.add_post("/ext/{verb}", self._answer)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls)
-        await site.start()
+        self._serving = listening(self._answer, self._tls, most_bytes=1 << 30)
         scheme = "http" if self._tls is None else "https"
-        self.url = f"{scheme}://127.0.0.1:{self._runner.addresses[0][1]}/ext"
+        self.url = f"{scheme}://127.0.0.1:{await self._serving.__aenter__()}/ext"
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._runner.cleanup()
+        await self._serving.__aexit__(None, None, None)
 
     def verbs(self) -> list[str]:
         return [verb for verb, _ in self.asked]
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        verb, asked = request.match_info["verb"], json.loads(await request.read())
+        verb, asked = request.path.removeprefix("/ext/"), json.loads(await request.read())
         self.asked.append((verb, asked))
         self.busy += 1
         self.most_busy = max(self.busy, self.most_busy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -638,7 +639,7 @@ async def test_a_plugin_that_raises_fails_the_pod_and_no_gang_hangs():
         raise RuntimeError("oh no")
 
     (plugin,) = policies(made.framework)
-    plugin._gangs.gang = broken
+    plugin._points = replace(plugin.points(), gang=broken)
     rules = Framework(made.framework.profile, bundle="x")
     made.scheduler.use(rules, None)
     await gang(made, "a", 3)

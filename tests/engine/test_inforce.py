@@ -37,7 +37,7 @@ class Keeper:
         return answer
 
     def keep(self, data):
-        self.kept.append(keeping.unpack(data))
+        self.kept.append(keeping.unpack(data()))
 
     def tell(self, text):
         pass

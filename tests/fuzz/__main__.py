@@ -6,7 +6,7 @@ import importlib.util
 import os
 import platform
 import re
-import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -47,6 +47,8 @@ def main(
 
     Each finding is an input to put into tests/fuzz/cases once it is mended.
     """
+    # An exception, at which `subprocess.run` ends its child.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     found = found or Path(tempfile.mkdtemp(prefix="berth-found-"))
     found.mkdir(parents=True, exist_ok=True)
     shares = {name: share for name, share in TARGETS.items() if not only or name in only}
@@ -58,9 +60,8 @@ def main(
         learnt = corpus or Path(folder) / "corpus"
         for name, share in shares.items():
             time_of = seconds * share / sum(shares.values())
-            click.echo(
-                f"{name}: {_guided(name, time_of, Folders(found, place, learnt / name), seed)}"
-            )
+            told = _guided(name, time_of, Folders(found, place, learnt / name), seed)
+            click.echo(f"{name}: {told}")
         kept = [one for one in sorted(found.iterdir()) if one.suffix != ".why" and one.is_file()]
         kept = [path for path in kept if _fails(path, place)]
     for path in kept:
@@ -104,10 +105,8 @@ def _guided(name: str, seconds: float, folders: Folders, seed: int) -> str:
 
 def _fails(path: Path, place: Path) -> bool:
     """Whether a finding is one: instrumented code is slow, and so is a busy machine."""
-    again = path.parent / "again"
-    again.mkdir(exist_ok=True)
-    fails = not Language(place).try_one(path.read_bytes(), again)
-    shutil.rmtree(again)
+    with tempfile.TemporaryDirectory() as again:
+        fails = not Language(place).try_one(path.read_bytes(), Path(again))
     if not fails:
         click.echo(f"{path.name} is fine without instruments")
     return fails

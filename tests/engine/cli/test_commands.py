@@ -356,9 +356,14 @@ def test_run_refuses_what_it_cannot_use_in_one_line(args, said, file):
     assert said in line
 
 
-def test_a_log_of_json_lines_ends_with_one():
-    result = process("-m", "engine", "run", "--logging-format=json", "--kubeconfig=no/such",
-                     "--bind-address=127.0.0.1", f"--secure-port={free_port()}")  # fmt: skip
+@pytest.mark.parametrize(
+    ("command", "port"),
+    [("run", "--secure-port"), ("webhook", "--secure-port"), ("extender", "--port")],
+)
+def test_a_log_of_json_lines_ends_with_one(command, port):
+    result = process("-m", "engine", command, "--logging-format=json", "--kubeconfig=no/such",
+                     "--policy-configmap=a/b", "--bind-address=127.0.0.1",
+                     f"{port}={free_port()}")  # fmt: skip
     assert result.returncode == 1
     last = [json.loads(line) for line in result.stderr.splitlines()][-1]
     assert (last["level"], "no kubeconfig: no/such" in last["msg"]) == ("critical", True)

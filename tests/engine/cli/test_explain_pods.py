@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 import yaml
@@ -194,6 +195,14 @@ def test_pods_that_wait_in_permit_are_named_as_what_they_take_is_not_known(tmp_p
     words = "these wait on nodes that they were given, and what they take there is not counted"
     assert f"{words}: default/held" in notes("web")
     assert not any(words in one for one in notes("held"))
+
+
+def test_a_pipe_among_the_policies_is_told_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "a.policy")
+    (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(OBJECTS))
+    files = ("-f", str(tmp_path / "all.yaml"), "--policies", str(tmp_path))
+    result = CliRunner().invoke(main, ["explain", "pod", "web", *files])
+    assert result.stderr == f"Error: {tmp_path}/a.policy: it is no regular file\n"
 
 
 def missed(pod, cache, **profile):

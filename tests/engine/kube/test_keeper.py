@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from functools import partial
 
 import pytest
 
@@ -58,7 +59,7 @@ def kept(server, *values):
     async def main():
         one = keeper(server)
         for value in values:
-            one.keep(value)
+            one.keep(partial(bytes, value))
             await one.flush()
 
     asyncio.run(main())
@@ -122,9 +123,9 @@ def test_after_a_write_that_failed_the_place_that_is_named_is_not_written_over(w
     async def main():
         one = keeper(server)
         await one.load()
-        one.keep(b"old")
+        one.keep(lambda: b"old")
         assert not await one.flush()
-        one.keep(b"newer")
+        one.keep(lambda: b"newer")
         server.ends_after = server.writes + 1
         with pytest.raises(asyncio.CancelledError):
             await one.flush()
@@ -140,12 +141,32 @@ def test_policies_are_kept_before_it_is_told_how_they_stand():
 
     async def main():
         one = keeper(server)
-        one.tell(b"{}")
-        one.keep(b"rules")
+        one.tell(lambda: b"{}")
+        one.keep(lambda: b"rules")
         assert await one.flush()
 
     asyncio.run(main())
     assert list(server.there) == ["berth-last-good-b-0", "berth-last-good", "berth-status"]
+
+
+def test_what_comes_into_force_while_policies_are_kept_is_not_told_before_it_is_kept():
+    server, rules = Server(), [b"old"]
+    right = server.request
+
+    async def edited(method, path, **more):
+        rules[0] = b"new"
+        return await right(method, path, **more)
+
+    async def main():
+        one = keeper(server)
+        one.tell(lambda: rules[0])
+        one.keep(lambda: rules[0])
+        assert await one.flush()
+
+    server.request = edited
+    asyncio.run(main())
+    assert server.there["berth-status"]["data"] == {"status.json": "old"}
+    assert loaded(server) == b"old"
 
 
 def test_what_somebody_changed_is_not_used(caplog):
@@ -174,7 +195,7 @@ def test_a_write_that_fails_is_told_once_and_tried_again(caplog):
             return answer
 
         server.request = failing
-        one.tell(b'{"bundle": "1"}')
+        one.tell(lambda: b'{"bundle": "1"}')
         task = asyncio.create_task(one.run())
         await written.wait()
         task.cancel()
@@ -196,8 +217,8 @@ def test_what_a_role_does_not_allow_is_told_once_for_both(caplog):
 
     async def main():
         one = keeper(server)
-        one.keep(b"rules")
-        one.tell(b"{}")
+        one.keep(lambda: b"rules")
+        one.tell(lambda: b"{}")
         for _ in range(4):
             assert not await one.flush()
 

@@ -32,6 +32,7 @@ from engine.objects import Condition, ObjectMeta, Pod, PodStatus
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.telemetry import Count, Telemetry
 from tests.cluster.certificates import Authority
+from tests.engine.loopback import listening
 from tests.scenarios.fake_server import status
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -89,17 +90,8 @@ class Script:
 @asynccontextmanager
 async def serving(*answers: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[Script]:
     script = Script(list(answers))
-    app = web.Application()
-    app.router.add_route("*", "/{tail:.*}", script.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.01)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
-    await site.start()
-    script.port = runner.addresses[0][1]
-    try:
+    async with listening(script.handle, tls) as script.port:
         yield script
-    finally:
-        await runner.cleanup()
 
 
 @dataclass

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import os
+from functools import partial
 from os import fsdecode
 from pathlib import Path
 
@@ -549,7 +551,7 @@ def test_a_file_that_vanishes_while_a_folder_is_read_does_not_make_it_unreadable
         return read(path)
 
     monkeypatch.setattr(Path, "read_bytes", read_late)
-    monkeypatch.setattr(Path, "is_file", lambda _: True)
+    monkeypatch.setattr(Path, "exists", lambda _: True)
     assert policies_in(tmp_path) == {"a.policy": b"score: 1\n"}
 
 
@@ -569,6 +571,22 @@ def test_a_folder_is_looked_at_every_so_often(tmp_path):
     assert offers[-1] == {"a.policy": b"score: 2\n"}
     look(source, clock)
     assert len(offers) == 2, "nothing new"
+
+
+@pytest.mark.parametrize("what", ["pipe", "device"])
+def test_what_would_be_waited_for_is_not_read_and_what_is_in_force_stays(what, tmp_path):
+    path = tmp_path / "a.policy"
+    path.write_text("score: 1\n", "utf-8")
+    world, clock = World(), ManualClock()
+    source = FolderSource(tmp_path, partial(world.reloader.offer, ONLY), clock)
+    look(source, clock)
+    world.worked()
+    path.unlink()
+    os.mkfifo(path) if what == "pipe" else path.symlink_to("/dev/null")
+    look(source, clock)
+    [refusal] = world.worked()
+    assert refusal.text == f"folder x cannot be read: {path}: it is no regular file"
+    assert world.text == {"a.policy": "score: 1\n"}
 
 
 def test_a_folder_that_goes_empty_and_comes_back(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import sys
 from datetime import UTC
 
 import pytest
@@ -20,6 +21,7 @@ from engine.policy import keeping
 from engine.policy.bundle import Bundle, Refusal, compile_at_once, compile_settings
 from engine.policy.chain import frameworks_of
 from engine.policy.guard import Load
+from engine.policy.needs import Needs
 from engine.policy.plugin import Worlds
 from engine.policy.reloader import Kept
 from engine.telemetry import Telemetry
@@ -160,7 +162,7 @@ class Keeper:
         return self.data
 
     def keep(self, data):
-        self.data = data
+        self.data = data()
 
     def tell(self, status):
         pass
@@ -173,6 +175,27 @@ def test_a_namespace_made_anew_has_nothing_of_the_one_before():
     assert [names for names, _ in world.edit("team-a", None)] == [["own"]]
     world.seen.clear()
     assert world.edit("team-a", {"a.policy": BROKEN}) == []
+
+
+def calls_of_an_edit(namespaces):
+    """How many functions are called until an edit of one of so many is in force."""
+    world = started({f"team-{n}": {"x.policy": LABEL} for n in range(namespaces)})
+    worlds, profiles, called = Worlds(UTC, ()), make_profiles(Settings()), []
+    frameworks_of(profiles, world.in_force.bundle, worlds=worlds)
+    before = worlds.plugins
+    sys.setprofile(lambda _frame, event, _: called.append(1) if event == "call" else None)
+    try:
+        world.edit("team-0", {"x.policy": OWN})
+        assert world.in_force.bundle.needs == Needs()
+        frameworks_of(profiles, world.in_force.bundle, worlds=worlds)
+    finally:
+        sys.setprofile(None)
+    assert [k for k, v in worlds.plugins.items() if v is not before[k]] == ["team-0/x"]
+    return len(called)
+
+
+def test_an_edit_of_one_namespace_costs_little_for_each_of_the_others():
+    assert calls_of_an_edit(60) - calls_of_an_edit(20) < 40 * 100, "a hundred calls each"
 
 
 def test_what_a_namespace_has_to_wait_for_nobody_else_waits_for():

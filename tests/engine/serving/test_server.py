@@ -20,11 +20,13 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from engine.cli.loop import run_in_loop
 from engine.clock import ManualClock
 from engine.kube.errors import Unreachable
 from engine.kube.session import Response
 from engine.serving.access import Access
 from engine.serving.certificates import CertificateError, CertificateFiles, Certificates
+from engine.serving.connections import MOST
 from engine.serving.health import PING, Check
 from engine.serving.selfmade import SelfMade
 from engine.serving.server import (
@@ -335,15 +337,13 @@ def test_pages_and_checks_over_https():
             "127.0.0.1", 0, CertificateFiles(maker=SelfMade()), always_allowed=("/*",)
         )
         server = Server(options, site, clock, host="here")
-        await server.start()
-        with pytest.raises(ListenError, match="address already in use; give another port"):
-            await Server(
-                ServerOptions("127.0.0.1", server.port, options.files), site, clock, host="here"
-            ).start()
         no_name = ServerOptions("no..name", 0, options.files)
         with pytest.raises(ListenError, match=r"cannot listen on no\.\.name, .*another --bind-a"):
             await Server(no_name, site, clock, host="here").start()
-        async with aiohttp.ClientSession() as client:
+        async with server.running(), aiohttp.ClientSession() as client:
+            again = ServerOptions("127.0.0.1", server.port, options.files)
+            with pytest.raises(ListenError, match="address already in use; give another port"):
+                await Server(again, site, clock, host="here").start()
 
             async def ask(path, method="GET"):
                 url = f"https://127.0.0.1:{server.port}{path}"
@@ -362,7 +362,6 @@ def test_pages_and_checks_over_https():
             assert await ask("/page?nobody") == (404, "nobody is here")
             assert (await ask("/nowhere"))[0] == 404
             assert (await ask("/page", "POST"))[0] == 405
-        await server.close()
 
     asyncio.run(main())
 
@@ -379,8 +378,7 @@ def test_a_call_answers_a_body_of_bounded_size():
             "127.0.0.1", 0, CertificateFiles(maker=SelfMade()), always_allowed=("/*",)
         )
         server = Server(options, site, ManualClock(), host="here")
-        await server.start()
-        async with aiohttp.ClientSession() as client:
+        async with server.running(), aiohttp.ClientSession() as client:
 
             async def ask(path, body, method="POST"):
                 url = f"https://127.0.0.1:{server.port}{path}"
@@ -393,9 +391,58 @@ def test_a_call_answers_a_body_of_bounded_size():
             assert (await ask("/large", b"1" * 900_001))[0] == 413
             assert await ask("/small", b"bad") == (400, b"no review")
             assert await ask("/small", b"", "GET") == (405, b"only POST")
-        await server.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("run", [asyncio.run, run_in_loop], ids=["asyncio", "libuv"])
+def test_of_connections_the_one_that_was_idle_longest_gives_way_and_none_that_asks(run):
+    async def main():
+        asking, go = asyncio.Event(), asyncio.Event()
+
+        async def slowly(_body):
+            asking.set()
+            await go.wait()
+            return b"done"
+
+        site = Site({"livez": (PING,)}, calls={"/call": Call(slowly, 9)})
+        options = ServerOptions("127.0.0.1", 0, always_allowed=("/*",), plain=True)
+        server = Server(options, site, ManualClock(), host="here")
+        async with server.running():
+            there = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(MOST)]
+
+            def ask(number, what):
+                there[number][1].write(f"{what} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+                return there[number][0].readline()
+
+            called = ask(0, "POST /call")
+            await asking.wait()
+            there.append(await asyncio.open_connection("127.0.0.1", server.port))
+            assert await there[1][0].read() == b""
+            for number in (2, MOST):
+                assert b"200 OK" in await ask(number, "GET /livez")
+            go.set()
+            assert b"200 OK" in await called
+            for _, writer in there:
+                writer.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("run", [asyncio.run, run_in_loop], ids=["asyncio", "libuv"])
+def test_connections_count_before_they_are_secure(run):
+    async def main():
+        options = ServerOptions("127.0.0.1", 0, CertificateFiles(maker=SelfMade()))
+        server = Server(options, Site(), ManualClock(), host="here")
+        async with server.running():
+            there = [
+                await asyncio.open_connection("127.0.0.1", server.port) for _ in range(MOST + 1)
+            ]
+            assert await there[0][0].read() == b""
+            for _, writer in there:
+                writer.close()
+
+    run(main())
 
 
 def test_calls_are_for_those_who_show_a_certificate_where_that_is_asked(tmp_path):
@@ -433,9 +480,8 @@ def test_calls_are_for_those_who_show_a_certificate_where_that_is_asked(tmp_path
             client_ca=str(authority.certificate),
         )
         server = Server(options, site, ManualClock(), host="here")
-        await server.start()
-        url = f"https://127.0.0.1:{server.port}"
-        async with aiohttp.ClientSession() as client:
+        async with server.running(), aiohttp.ClientSession() as client:
+            url = f"https://127.0.0.1:{server.port}"
 
             async def called(pair):
                 async with client.post(f"{url}/call", data=b"1", ssl=shows(pair)) as got:
@@ -453,7 +499,6 @@ def test_calls_are_for_those_who_show_a_certificate_where_that_is_asked(tmp_path
                 await called(authority.client("kube-scheduler"))
             async with client.get(f"{url}/livez", ssl=shows(None)) as got:
                 assert got.status == 200
-        await server.close()
 
     asyncio.run(main())
     files = CertificateFiles(maker=SelfMade())

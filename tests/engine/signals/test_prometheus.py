@@ -30,6 +30,7 @@ from engine.signals.store import SignalStore
 from engine.telemetry import Count, Telemetry
 from tests.builders import Cache
 from tests.cluster.certificates import Authority
+from tests.engine.loopback import listening
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 NOW = ManualClock().time()
@@ -126,18 +127,10 @@ class Bench:
 
 @asynccontextmanager
 async def serving(*answers: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[Bench]:
-    app = web.Application()
-    runner = web.AppRunner(app, shutdown_timeout=0.01)
     bench = Bench("", list(answers))
-    app.router.add_route("*", "/{tail:.*}", bench.handle)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-    scheme = "http" if tls is None else "https"
-    bench.url = f"{scheme}://127.0.0.1:{runner.addresses[0][1]}/"
-    try:
+    async with listening(bench.handle, tls) as port:
+        bench.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{port}/"
         yield bench
-    finally:
-        await runner.cleanup()
 
 
 SPEC = SignalSpec("m", 'rate(x{device="eth0"}[5m])')
