@@ -7,6 +7,7 @@ This is the one place of the core that catches any exception: a plugin's fault b
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
@@ -86,20 +87,18 @@ class Depends(NamedTuple):
     value: Hashable
 
 
+@dataclass(slots=True, eq=False)
 class Terms:
     """What PreFilter said: who filters, by row and widely, and which rows are worth asking about.
 
     `versions` are what the answers depend on besides rows.
     """
 
-    __slots__ = ("allowed", "allowed_by", "by_row", "versions", "wide")
-
-    def __init__(self) -> None:
-        self.by_row: list[Filtering] = []
-        self.wide: list[Filtering] = []
-        self.allowed: BoolColumn | None = None
-        self.allowed_by: tuple[str, ...] = ()
-        self.versions: list[Depends] = []
+    by_row: list[Filtering] = field(default_factory=list)
+    wide: list[Filtering] = field(default_factory=list)
+    allowed: BoolColumn | None = None
+    allowed_by: tuple[str, ...] = ()
+    versions: list[Depends] = field(default_factory=list)
 
 
 class _Said(Generic[_T]):
