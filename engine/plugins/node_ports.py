@@ -17,7 +17,6 @@ from engine.objects import Pod
 from engine.plugins.hints import gone, on, placed
 from engine.pods.podinfo import HostPort, PodInfo, host_ports, taken
 
-NAME: Final = "NodePorts"
 NO_FREE_PORTS: Final = unschedulable("node(s) didn't have free ports for the requested pod ports")
 _BY_PORTS: Final = PreFilterResult(causes=Cause.POD)
 
@@ -25,7 +24,7 @@ _BY_PORTS: Final = PreFilterResult(causes=Cause.POD)
 class NodePorts:
     """Filters by the host ports of the pod's containers and sidecars."""
 
-    name: Final = NAME
+    name: Final = "NodePorts"
 
     def points(self) -> Points:
         """A pod that has the port goes; a node comes."""
@@ -42,11 +41,7 @@ class NodePorts:
 
 
 def _ports(pod: PodInfo, _: Snapshot | None = None) -> frozenset[HostPort]:
-    found = pod.keys.get(NAME)
-    if found is None:
-        found = pod.keys[NAME] = host_ports(pod.pod)
-    assert isinstance(found, frozenset)
-    return found
+    return host_ports(pod.pod)
 
 
 def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:

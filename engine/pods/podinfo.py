@@ -169,10 +169,6 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
         """True once deletion was asked for."""
         return self.pod.metadata.deletion_timestamp is not None
 
-    def carrying(self, pod: Pod) -> PodInfo:
-        """The same with another object, whose requests are the same."""
-        return PodInfo(pod, self.readings, self.assumed_at)
-
 
 def make_pod_info(pod: Pod) -> PodInfo:
     """Works out the pod's effective requests. About 3 microseconds if they were seen before.
