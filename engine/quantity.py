@@ -108,33 +108,14 @@ def parse(quantity: Quantity) -> Amount:
     return Amount(-amount.nano, amount.scale) if sign == "-" else amount
 
 
-@lru_cache(maxsize=_CACHED)
-def value(quantity: Quantity) -> int:
-    """Whole units within int64; parts of a unit count as one.
-
-    Raises:
-        ValueError: it is no quantity.
-    """
-    return parse(quantity).units()
-
-
-@lru_cache(maxsize=_CACHED)
-def milli_value(quantity: Quantity) -> int:
-    """Thousandths within int64; finer parts count as one.
-
-    Raises:
-        ValueError: it is no quantity.
-    """
-    return parse(quantity).milli_units()
-
-
 def resource_amount(resource: str, quantity: Quantity) -> int:
     """The quantity as the engine counts that resource: milli-cores for cpu, units for all others.
 
     Raises:
         ValueError: it is no quantity.
     """
-    return milli_value(quantity) if resource == CPU else value(quantity)
+    amount = parse(quantity)
+    return amount.milli_units() if resource == CPU else amount.units()
 
 
 def wrap_int64(number: int) -> int:

@@ -290,8 +290,8 @@ class Cache:
         uid = pod.metadata.uid
         row = self._rows.get(uid)
         if row is not None:
-            assumed = uid in self._assumed
-            self._replace(row, self.pods.pod(row).carrying(pod))
+            assumed, known = uid in self._assumed, self.pods.pod(row)
+            self._replace(row, PodInfo(pod, known.readings, known.assumed_at))
             if assumed:
                 self._assumed.add(uid)
 

@@ -221,13 +221,6 @@ class DomainTable:
             found.append(0)
         return min([*found, *often])
 
-    def dense(self) -> NDArray[np.float64]:
-        """(most + 1,) counts by domain, made anew; the last is 0, for rows without a domain."""
-        counts = np.zeros(self.domains.most + 1)
-        for domain, count in self.counts.items():
-            counts[domain] = count
-        return counts
-
     def _rebuild(self) -> None:
         self._counts.clear()
         self._often = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -65,15 +66,13 @@ class _Resource:
         return self.allocatable, self.capacity, self.named
 
 
+@dataclass(slots=True, eq=False)
 class _Sparse:
     """A resource without columns: amounts by row, where there are any."""
 
-    __slots__ = ("allocatable", "capacity", "requested")
-
-    def __init__(self) -> None:
-        self.allocatable: dict[int, int] = {}
-        self.capacity: dict[int, int] = {}
-        self.requested: dict[int, int] = {}
+    allocatable: dict[int, int] = field(default_factory=dict)
+    capacity: dict[int, int] = field(default_factory=dict)
+    requested: dict[int, int] = field(default_factory=dict)
 
     def parts(self) -> tuple[dict[int, int], ...]:
         return self.allocatable, self.capacity, self.requested

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
-from engine.pods.podinfo import ANY_ADDRESS, HostPort
+from engine.pods.podinfo import ANY_ADDRESS, HostPort, taken
 
 _NONE: Final[frozenset[HostPort]] = frozenset()
 
@@ -24,15 +24,6 @@ class Ports(Protocol):
     def rows(self, wanted: HostPort) -> set[int]:
         """The rows where the port cannot be had; 0.0.0.0 is in the way of every address."""
         ...
-
-
-def taken(wanted: HostPort, used: Iterable[HostPort]) -> bool:
-    """Whether one of the ports in use is in the way of the one wanted."""
-    address, *port = wanted
-    return any(
-        port == theirs and (address == there or ANY_ADDRESS in (address, there))
-        for there, *theirs in used
-    )
 
 
 class PortTable:

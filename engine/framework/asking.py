@@ -7,12 +7,13 @@ This is the one place of the core that catches any exception: a plugin's fault b
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.decision import FitError, Rejections
+from engine.framework.decision import FitError
 from engine.framework.interface import (
     MAX_SCORE,
     Normalization,
@@ -86,20 +87,18 @@ class Depends(NamedTuple):
     value: Hashable
 
 
+@dataclass(slots=True, eq=False)
 class Terms:
     """What PreFilter said: who filters, by row and widely, and which rows are worth asking about.
 
     `versions` are what the answers depend on besides rows.
     """
 
-    __slots__ = ("allowed", "allowed_by", "by_row", "versions", "wide")
-
-    def __init__(self) -> None:
-        self.by_row: list[Filtering] = []
-        self.wide: list[Filtering] = []
-        self.allowed: BoolColumn | None = None
-        self.allowed_by: tuple[str, ...] = ()
-        self.versions: list[Depends] = []
+    by_row: list[Filtering] = field(default_factory=list)
+    wide: list[Filtering] = field(default_factory=list)
+    allowed: BoolColumn | None = None
+    allowed_by: tuple[str, ...] = ()
+    versions: list[Depends] = field(default_factory=list)
 
 
 class _Said(Generic[_T]):
@@ -221,10 +220,7 @@ class Asking:
     ) -> PreFilterResult:
         if asks is None:
             return _ROWS
-        try:
-            result = asks(pod, snapshot)
-        except Exception as cause:
-            raise self.fault(name, "PreFilter", cause) from cause
+        result = self.guard(name, "PreFilter", asks, pod, snapshot)
         if not result.status.ok and result.status.code is not _SKIP:
             raise self._end(result.status.by(name), snapshot)
         return result
@@ -271,10 +267,7 @@ class Asking:
                 continue
             result = _ANY_ROWS
             if points.pre_score is not None:
-                try:
-                    result = points.pre_score(pod, snapshot)
-                except Exception as cause:
-                    raise self.fault(name, "PreScore", cause) from cause
+                result = self.guard(name, "PreScore", points.pre_score, pod, snapshot)
             if result.version is not None:
                 self.keep_version(versions, name, result.version, snapshot)
             if not result.status.ok and result.status.code is not _SKIP:
@@ -299,21 +292,15 @@ class Asking:
         self, filtering: Filtering, pod: PodInfo, snapshot: Snapshot, rows: Rows
     ) -> BoolColumn | None:
         """Which of the rows a plugin lets pass; None: all."""
-        ask = filtering.points.filter
+        ask, state = filtering.points.filter, filtering.result.state
         assert ask is not None
-        try:
-            return ask(filtering.result.state, pod, snapshot, rows).passed
-        except Exception as cause:
-            raise self.fault(filtering.name, "Filter", cause) from cause
+        return self.guard(filtering.name, "Filter", ask, state, pod, snapshot, rows).passed
 
     def raw(self, scoring: Scoring, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores | None:
         """A plugin's raw scores of the rows; None: it abstains."""
-        ask = scoring.points.score
+        ask, state = scoring.points.score, scoring.result.state
         assert ask is not None
-        try:
-            return ask(scoring.result.state, pod, snapshot, rows)
-        except Exception as cause:
-            raise self.fault(scoring.name, "Score", cause) from cause
+        return self.guard(scoring.name, "Score", ask, state, pod, snapshot, rows)
 
     def normalized(self, scoring: Scoring, raw: Scores) -> Scores:
         """Raw scores of all feasible nodes as 0..100.
@@ -341,25 +328,6 @@ class Asking:
 
     # ---- whole questions ---------------------------------------------------------------------
 
-    def verdicts(self, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]) -> BoolColumn:
-        """Which of the rows can take the pod, promises apart.
-
-        Raises:
-            PluginError: a plugin raised.
-        """
-        try:
-            terms = self.terms(pod, snapshot)
-        except Unfit:
-            return np.zeros(len(rows), dtype=np.bool_)
-        passed = snapshot.nodes.present[rows]
-        if terms.allowed is not None:
-            passed &= terms.allowed[rows]
-        for filtering in (*terms.by_row, *terms.wide):
-            own = self.mask(filtering, pod, snapshot, rows)
-            if own is not None:
-                passed &= own
-        return passed
-
     def trial(self, pod: PodInfo, snapshot: Snapshot, *, what_if: bool = False) -> Trial:
         """Asks about rows as they are; with `what_if` also as they would be without some pods.
 
@@ -371,34 +339,6 @@ class Asking:
         filters = sorted((*terms.by_row, *terms.wide), key=lambda one: self._order[one.name])
         allowed, by = terms.allowed, terms.allowed_by
         return Trial(pod, snapshot, filters, allowed, by, self.guard, self._counted)
-
-    def rejections(self, pod: PodInfo, snapshot: Snapshot) -> Rejections:
-        """Why each node is rejected that is.
-
-        Raises:
-            PluginError: a plugin raised.
-        """
-        try:
-            return self.trial(pod, snapshot).rejections()
-        except Unfit as unfit:
-            return Rejections(unfit.fit_error.nodes, ended=unfit.fit_error)
-
-    def scores(
-        self, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
-    ) -> list[tuple[str, float, Scores, Scores]]:
-        """Per plugin with a say: name, weight, raw and normalised scores of the candidates.
-
-        Raises:
-            PluginError: a plugin raised, or a normalised score of it is outside 0..100.
-        """
-        answers = []
-        for scoring in self.scorings(pod, snapshot, []):
-            raw = self.raw(scoring, pod, snapshot, candidates)
-            if raw is not None:
-                raw = raw.copy()
-                normal = self.normalized(scoring, raw)
-                answers.append((scoring.name, scoring.weight, raw, normal))
-        return answers
 
 
 _ROWS: Final = PreFilterResult()

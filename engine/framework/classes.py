@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary, ref
 
@@ -30,38 +31,32 @@ _BYTES_A_GROUP: Final = 4
 _KEPT: Final = "class"
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class ByRow:
     """What of the key of a class is answered by row, once for all classes with the same.
 
     `turn` is how the order of ties is turned.
     """
 
-    __slots__ = ("__weakref__", "columns", "turn")
-
-    def __init__(self, turn: int) -> None:
-        self.turn = turn
-        self.columns: dict[bool, ref[KeyColumn]] = {}
-        """Of classes with a wide filter, and of others; those that a class has."""
+    turn: int
+    columns: dict[bool, ref[KeyColumn]] = field(default_factory=dict)
+    """Of classes with a wide filter, and of others; those that a class has."""
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class ClassName:
     """What tells a class from others, once for all its pods."""
 
-    __slots__ = ("__weakref__", "by_row", "key")
-
-    def __init__(self, key: tuple[Hashable, ...], by_row: ByRow) -> None:
-        self.key = key
-        self.by_row = by_row
+    key: tuple[Hashable, ...]
+    by_row: ByRow
 
 
+@dataclass(slots=True, eq=False)
 class _Kept:
     """What a pod remembers: its class, and what that depended on besides; see `Classes._stamp`."""
 
-    __slots__ = ("name", "stamp")
-
-    def __init__(self, name: ClassName, stamp: tuple[Hashable, ...]) -> None:
-        self.name = name
-        self.stamp = stamp
+    name: ClassName
+    stamp: tuple[Hashable, ...]
 
 
 class Classes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,7 @@ _NONE: Final = Normalization.NONE
 _CUSTOM: Final = Normalization.CUSTOM
 _REVERSED: Final = Normalization.BY_MAX_REVERSED
 _TO_HIGHEST: Final = (1 << 63) - 1
+_Asked = TypeVar("_Asked", Filtering, Scoring)
 
 
 class Filling:
@@ -288,9 +289,11 @@ class Filling:
         keys.fills += 1
         keys.row = keys.bad = keys.unfit = None
         self._take(keys, terms)
-        for number, filtering in enumerate(keys.by_row):
-            keys.by_row[number] = self._with_mask(filtering, pod, snapshot)
-        scorings = [self._with_raw(one, pod, snapshot) for one in scorings]
+        keys.by_row = [self._with_shared(one, "filter", pod, snapshot) for one in terms.by_row]
+        scorings = [
+            self._with_shared(one, "score", pod, snapshot) if _of_rows(one) else one
+            for one in scorings
+        ]
         size = snapshot.nodes.size
         # Only rows that a PreFilter leaves are asked about.
         rows: Rows = slice(0, size) if keys.allowed is None else keys.allowed
@@ -341,30 +344,20 @@ class Filling:
 
     def _take(self, keys: KeyColumn, terms: Terms) -> None:
         """What plugins said of the pod, as far as it concerns rows."""
-        keys.by_row = list(terms.by_row)
         keys.allowed = None if terms.allowed is None else np.flatnonzero(terms.allowed)
         keys.scorers, keys.lookups, keys.uniform = [], [], []
         keys.joint, keys.joint_filters, keys.joint_scorers = None, [], []
         own = self._asking.wide_keys
         keys.versions = [one for one in terms.versions if one.name not in own]
 
-    def _with_mask(self, filtering: Filtering, pod: PodInfo, snapshot: Snapshot) -> Filtering:
-        """The filter with its mask, if classes keep one together."""
-        name, points, result, _ = filtering
+    def _with_shared(self, of: _Asked, point: str, pod: PodInfo, snapshot: Snapshot) -> _Asked:
+        """The same with its mask or raw scores, if classes keep them together."""
+        result = of.result
         if result.shared is None:
-            return filtering
-        shared = self._sharing.of(name, "filter", result.shared, result.causes)
-        self._refresh(shared, filtering, pod, snapshot)
-        return Filtering(name, points, result, shared)
-
-    def _with_raw(self, scoring: Scoring, pod: PodInfo, snapshot: Snapshot) -> Scoring:
-        """The score with its raw scores, if classes keep them together."""
-        name, points, weight, result, _ = scoring
-        if result.shared is None or not _of_rows(scoring):
-            return scoring
-        shared = self._sharing.of(name, "score", result.shared, result.causes)
-        self._refresh(shared, scoring, pod, snapshot)
-        return Scoring(name, points, weight, result, shared)
+            return of
+        shared = self._sharing.of(of.name, point, result.shared, result.causes)
+        self._refresh(shared, of, pod, snapshot)
+        return of._replace(shared=shared)
 
     def _join(self, keys: KeyColumn, pod: PodInfo, scorings: list[Scoring]) -> list[Scoring]:
         """Finds what stands for some of them; returns the others."""

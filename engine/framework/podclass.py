@@ -15,6 +15,7 @@ A class asks plugins and decides nothing; it is made by `classes`, filled by `fi
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -39,36 +40,30 @@ UNIT: Final = FRACTION << TIE_BITS
 """One point of score in a key."""
 NOWHERE: Final = -(1 << 62)
 """The key of a node where the pod cannot go; negative whatever scores are added."""
+_NO_CELLS: Final = memoryview(b"")
 
 
 class OutOfRange(Exception):  # noqa: N818 - an answer that ends an update, not a fault of ours
     """A score of a feasible node is outside 0..100."""
 
 
+@dataclass(slots=True, eq=False)
 class Lookup:
     """Scores that are looked up by row: normalised over the feasible nodes, or made of them."""
 
-    __slots__ = ("cells", "column", "many", "raw", "scoring", "top", "weight")
+    scoring: Scoring
+    column: Scores
+    weight: float
+    raw: Scores | None = None
+    """What was normalised; None: the scores are made of the feasible nodes."""
+    top: float = 0.0
+    """The highest raw score of a feasible node, by which it was normalised."""
+    many: int = 0
+    """How many feasible nodes have it."""
+    cells: memoryview[Any] = field(init=False)
 
-    def __init__(
-        self,
-        scoring: Scoring,
-        column: Scores,
-        weight: float,
-        raw: Scores | None = None,
-        top: float = 0.0,
-        many: int = 0,
-    ) -> None:
-        self.scoring = scoring
-        self.weight = weight
-        self.column = column
-        self.cells: memoryview[Any] = column.data
-        self.raw = raw
-        """What was normalised; None: the scores are made of the feasible nodes."""
-        self.top = top
-        """The highest raw score of a feasible node, by which it was normalised."""
-        self.many = many
-        """How many feasible nodes have it."""
+    def __post_init__(self) -> None:
+        self.cells = self.column.data
 
     def stands(self, came: Iterable[int], went: Iterable[int]) -> bool:
         """Whether it is as it was after these rows became feasible, or ceased to be."""
@@ -88,95 +83,61 @@ At = Callable[[], Snapshot]
 """The snapshot of the cycle that asks."""
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class KeyColumn:
     """What plugins answer by row for some classes, as a sort key for every node; see the module."""
 
-    __slots__ = (
-        "__weakref__",
-        "allowed",
-        "at",
-        "bad",
-        "base",
-        "by_row",
-        "causes",
-        "cells",
-        "column",
-        "feasible",
-        "fills",
-        "filters",
-        "joint",
-        "joint_filters",
-        "joint_scorers",
-        "late",
-        "log",
-        "lookups",
-        "offset",
-        "place",
-        "row",
-        "scorers",
-        "shared_causes",
-        "shared_stamp",
-        "ties",
-        "told",
-        "touched",
-        "unfit",
-        "uniform",
-        "versions",
-        "whole",
-    )
-
-    def __init__(self, offset: int) -> None:
-        self.offset = offset
-        """How it turns the order of ties."""
-        self.ties = 0
-        """Which order of ties the keys have."""
-        self.fills = 0
-        """How often plugins were asked about all rows."""
-        self.place = Place()
-        self.versions: list[Depends] = []
-        """What the answers depend on besides rows."""
-        self.by_row: list[Filtering] = []
-        self.allowed: NDArray[np.intp] | None = None
-        """The only rows worth asking about."""
-        self.joint: Joint | None = None
-        """What stands for some of the filters and scores by row."""
-        self.joint_filters: list[Filtering] = []
-        self.joint_scorers: list[Scoring] = []
-        self.filters: list[Filtering] = []
-        """The other filters by row."""
-        self.scorers: list[Scoring] = []
-        self.lookups: list[Lookup] = []
-        self.uniform: list[Scoring] = []
-        """Scores that are the same on all nodes; they are in `base`."""
-        self.late: frozenset[str] = frozenset()
-        """Whose scores are asked in every cycle, as a wide filter says then who is feasible."""
-        self.base = 0.0
-        self.causes = 0
-        """Changes of a row that can change its key."""
-        self.touched = 0
-        """Changes of any row after which the scores of all have to be asked again."""
-        self.column: IntColumn = np.empty(0, dtype=np.int64)
-        self.cells: memoryview[Any] = self.column.data
-        self.log: Log | None = None
-        """The rows whose key changed, as ~row if they became feasible or ceased to be; None: nobody
-        reads it."""
-        self.shared_causes = 0
-        """Changes of a row that can change what it shares with other columns."""
-        self.shared_stamp = 0
-        """The `stamp` with which the keys were made."""
-        self.feasible = 0
-        self.whole = True
-        """Whether all scores are whole numbers, so that a key says the total exactly."""
-        self.unfit: Rejections | None = None
-        """Why it fits nowhere, until something moves that could change that."""
-        self.told: Sequence[Hashable] = ()
-        """What that says of the pod; see `Points.told_key`."""
-        self.bad: Exception | None = None
-        """What is to be raised if it comes to scoring."""
-        self.row: Callable[[int], int | None] | None = None
-        """See `row_of`; None: to be made."""
-        self.at: Snapshot | None = None
-        """What plugins are asked about then: never one of before."""
+    offset: int
+    """How it turns the order of ties."""
+    ties: int = 0
+    """Which order of ties the keys have."""
+    fills: int = 0
+    """How often plugins were asked about all rows."""
+    place: Place = field(default_factory=Place)
+    versions: list[Depends] = field(default_factory=list)
+    """What the answers depend on besides rows."""
+    by_row: list[Filtering] = field(default_factory=list)
+    allowed: NDArray[np.intp] | None = None
+    """The only rows worth asking about."""
+    joint: Joint | None = None
+    """What stands for some of the filters and scores by row."""
+    joint_filters: list[Filtering] = field(default_factory=list)
+    joint_scorers: list[Scoring] = field(default_factory=list)
+    filters: list[Filtering] = field(default_factory=list)
+    """The other filters by row."""
+    scorers: list[Scoring] = field(default_factory=list)
+    lookups: list[Lookup] = field(default_factory=list)
+    uniform: list[Scoring] = field(default_factory=list)
+    """Scores that are the same on all nodes; they are in `base`."""
+    late: frozenset[str] = frozenset()
+    """Whose scores are asked in every cycle, as a wide filter says then who is feasible."""
+    base: float = 0.0
+    causes: int = 0
+    """Changes of a row that can change its key."""
+    touched: int = 0
+    """Changes of any row after which the scores of all have to be asked again."""
+    column: IntColumn = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    cells: memoryview[Any] = _NO_CELLS
+    log: Log | None = None
+    """The rows whose key changed, as ~row if they became feasible or ceased to be; None: nobody
+    reads it."""
+    shared_causes: int = 0
+    """Changes of a row that can change what it shares with other columns."""
+    shared_stamp: int = 0
+    """The `stamp` with which the keys were made."""
+    feasible: int = 0
+    whole: bool = True
+    """Whether all scores are whole numbers, so that a key says the total exactly."""
+    unfit: Rejections | None = None
+    """Why it fits nowhere, until something moves that could change that."""
+    told: Sequence[Hashable] = ()
+    """What that says of the pod; see `Points.told_key`."""
+    bad: Exception | None = None
+    """What is to be raised if it comes to scoring."""
+    row: Callable[[int], int | None] | None = None
+    """See `row_of`; None: to be made."""
+    at: Snapshot | None = None
+    """What plugins are asked about then: never one of before."""
 
     def now(self) -> Snapshot:
         """The snapshot to which it is brought up."""
@@ -203,40 +164,28 @@ _NO_KEYS: Final = KeyColumn(0)
 """Those of a class that was not asked about yet."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PodClass:
     """Pods that no plugin can tell apart: their keys, and who looks further than a row."""
 
-    __slots__ = (
-        "fills",
-        "filters",
-        "grouped",
-        "keys",
-        "name",
-        "scorers",
-        "used",
-        "versions",
-        "wide",
-    )
+    name: ClassName | None
+    """What tells it from others; None: it is kept for nobody."""
+    used: int = 0
+    keys: KeyColumn = _NO_KEYS
+    fills: int = -1
+    """Those of the keys when it was asked; others: it has to be asked again."""
+    versions: list[Depends] = field(default_factory=list)
+    """What answers depend on of those who tell the class from others with the same keys.
 
-    def __init__(self, name: ClassName | None) -> None:
-        self.name = name
-        """What tells it from others; None: it is kept for nobody."""
-        self.used = 0
-        self.keys = _NO_KEYS
-        self.fills = -1
-        """Those of the keys when it was asked; others: it has to be asked again."""
-        self.versions: list[Depends] = []
-        """What answers depend on of those who tell the class from others with the same keys.
-
-        INVARIANT: whichever class asks anew because of the versions of the keys, `fills` moves, and
-        the others ask, too.
-        """
-        self.filters: list[Filtering] = []
-        self.scorers: list[Scoring] = []
-        self.wide = False
-        """Whether there are any: who looks further than a row in every cycle."""
-        self.grouped: GroupedChoice | None = None
-        """How to choose, if all that is wide is answered by groups."""
+    INVARIANT: whichever class asks anew because of the versions of the keys, `fills` moves, and
+    the others ask, too.
+    """
+    filters: list[Filtering] = field(default_factory=list)
+    scorers: list[Scoring] = field(default_factory=list)
+    wide: bool = False
+    """Whether there are any: who looks further than a row in every cycle."""
+    grouped: GroupedChoice | None = None
+    """How to choose, if all that is wide is answered by groups."""
 
     def forget(self) -> None:
         """Everything is asked again."""

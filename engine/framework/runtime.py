@@ -331,8 +331,16 @@ class Framework:
     # ---- without the memo --------------------------------------------------------------------
 
     def verdicts(self, pod: PodInfo, snapshot: Snapshot, rows: Candidates) -> BoolColumn:
-        """See `Asking.verdicts`."""
-        return self._asking.verdicts(pod, snapshot, rows)
+        """Which of the rows can take the pod, promises apart.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        try:
+            trial = self.trial(pod, snapshot)
+        except Unfit:
+            return np.zeros(len(rows), dtype=np.bool_)
+        return trial.passes(rows, trial.filters, snapshot)
 
     def trial(self, pod: PodInfo, snapshot: Snapshot) -> Trial:
         """See `Asking.trial`."""
@@ -343,8 +351,15 @@ class Framework:
         return self._asking.trial(pod, snapshot, what_if=True)
 
     def rejections(self, pod: PodInfo, snapshot: Snapshot) -> Rejections:
-        """See `Asking.rejections`."""
-        found = self._asking.rejections(pod, snapshot)
+        """Why each node is rejected that is.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        try:
+            found = self.trial(pod, snapshot).rejections()
+        except Unfit as unfit:
+            return self.ended(unfit, snapshot)
         return found if self._view is None else self._view.told(found, snapshot)
 
     def ended(self, unfit: Unfit, snapshot: Snapshot) -> Rejections:
@@ -370,8 +385,19 @@ class Framework:
     def scores(
         self, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
     ) -> list[tuple[str, float, Scores, Scores]]:
-        """See `Asking.scores`."""
-        return self._asking.scores(pod, snapshot, candidates)
+        """Per plugin with a say: name, weight, raw and normalised scores of the candidates.
+
+        Raises:
+            PluginError: a plugin raised, or a normalised score of it is outside 0..100.
+        """
+        answers, asking = [], self._asking
+        for scoring in asking.scorings(pod, snapshot, []):
+            raw = asking.raw(scoring, pod, snapshot, candidates)
+            if raw is not None:
+                raw = raw.copy()
+                normal = asking.normalized(scoring, raw)
+                answers.append((scoring.name, scoring.weight, raw, normal))
+        return answers
 
     @property
     def rescues(self) -> bool:

@@ -12,7 +12,7 @@ RunPreFilterExtensionAddPod and RunPreFilterExtensionRemovePod.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +117,17 @@ class Trial:
         found: list[int] = rows[short].tolist()
         return found
 
+    def passes(self, rows: Rows, filters: Iterable[Filtering], snapshot: Snapshot) -> BoolColumn:
+        """Which of the rows these filters let pass, promises apart."""
+        passed = snapshot.nodes.present[rows].copy()
+        if self.allowed is not None:
+            passed &= self.allowed[rows]
+        for filtering in filters:
+            own = self.ask(filtering, snapshot, rows).passed
+            if own is not None:
+                passed &= own
+        return passed
+
     def promises(self) -> Sequence[tuple[int, list[PodInfo]]]:
         """Rows that are promised to pods before this one, and those."""
         nominations = self.snapshot.nominations
@@ -141,7 +152,7 @@ class Trial:
         others = [one for one in moving if one.points.rooms is None]
         if any(one.points.concerns is None for one in others):
             return None
-        each = self._amounts(moving)
+        each = self.amounts()
         apart = np.zeros(len(rows), dtype=np.bool_)
         if promises := self.promises():
             promised, alike = _alike(promises)
@@ -149,20 +160,18 @@ class Trial:
             if others:
                 apart = np.isin(rows, promised)
         asked = _unless_all(rows, self.snapshot.nodes.size)
-        passed = self.snapshot.nodes.present[asked].copy()
-        if self.allowed is not None:
-            passed &= self.allowed[asked]
-        for filtering in self.filters:
-            if filtering not in moving or filtering in others:
-                own = self.ask(filtering, self.snapshot, asked).passed
-                if own is not None:
-                    passed &= own
+        open_ = [one for one in self.filters if one not in moving or one in others]
+        passed = self.passes(asked, open_, self.snapshot)
         plugins = frozenset([one.name for one in moving if one not in others])
         return Rooms(plugins, each, passed, apart, self._concerned(others) if others else None)
 
     def amounts(self) -> list[Room]:
         """What moves with pods and is an amount that a row must have left."""
-        return self._amounts([one for one in self.filters if _moves(one)])
+        each: list[Room] = []
+        for one in self.filters:
+            if one.points.rooms is not None and _moves(one):
+                each += self.guard(one.name, "Filter", one.points.rooms, self.pod, self.snapshot)
+        return each
 
     @property
     def more_than_amounts(self) -> bool:
@@ -188,17 +197,9 @@ class Trial:
 
     def _rooms(self) -> list[Room] | None:
         """What all filters that move with pods come to, None if more than amounts."""
-        moving = [one for one in self.filters if _moves(one)]
-        if any(one.points.rooms is None for one in moving):
+        if any(_moves(one) and one.points.rooms is None for one in self.filters):
             return None
-        return self._amounts(moving)
-
-    def _amounts(self, filters: Sequence[Filtering]) -> list[Room]:
-        each: list[Room] = []
-        for one in filters:
-            if one.points.rooms is not None:
-                each += self.guard(one.name, "Filter", one.points.rooms, self.pod, self.snapshot)
-        return each
+        return self.amounts()
 
     def others(self, plugins: frozenset[str]) -> Mapping[int, tuple[bool, tuple[str, ...]]]:
         """Rows rejected by other filters than these: if they are asked before these, and why."""
@@ -249,13 +250,7 @@ class Stand:
     def passes(self, rows: NDArray[np.intp]) -> BoolColumn:
         """Which of some rows take the pod now."""
         trial = self._trial
-        passed = self._over.nodes.present[rows].copy()
-        if trial.allowed is not None:
-            passed &= trial.allowed[rows]
-        for one in self._filters():
-            own = trial.ask(one, self._over, rows).passed
-            if own is not None:
-                passed &= own
+        passed = trial.passes(rows, self._filters(), self._over)
         for row, pods in trial.promises():
             for at in np.flatnonzero(passed & (rows == row)).tolist():
                 passed[at] = self._at(row, pods).first_beside() is None

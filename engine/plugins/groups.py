@@ -92,11 +92,8 @@ class Part:
         """By domain; the last is for rows without one."""
         total = np.zeros(self.domains.most + 1)
         for weight, table in self._tables:
-            if len(table.counts) > _FEW_CHANGES:
-                total += table.dense() * weight
-            else:
-                for domain, count in table.counts.items():
-                    total[domain] += weight * count
+            counts = table.counts
+            total[[*counts]] += weight * np.fromiter(counts.values(), np.int64, len(counts))
         for domain, amount in self.otherwise.items():
             total[domain] += amount
         return total

@@ -15,9 +15,8 @@ from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import unschedulable
 from engine.objects import Pod
 from engine.plugins.hints import gone, on, placed
-from engine.pods.podinfo import ANY_ADDRESS, HostPort, PodInfo, host_ports
+from engine.pods.podinfo import HostPort, PodInfo, host_ports, taken
 
-NAME: Final = "NodePorts"
 NO_FREE_PORTS: Final = unschedulable("node(s) didn't have free ports for the requested pod ports")
 _BY_PORTS: Final = PreFilterResult(causes=Cause.POD)
 
@@ -25,7 +24,7 @@ _BY_PORTS: Final = PreFilterResult(causes=Cause.POD)
 class NodePorts:
     """Filters by the host ports of the pod's containers and sidecars."""
 
-    name: Final = NAME
+    name: Final = "NodePorts"
 
     def points(self) -> Points:
         """A pod that has the port goes; a node comes."""
@@ -42,11 +41,7 @@ class NodePorts:
 
 
 def _ports(pod: PodInfo, _: Snapshot | None = None) -> frozenset[HostPort]:
-    found = pod.keys.get(NAME)
-    if found is None:
-        found = pod.keys[NAME] = host_ports(pod.pod)
-    assert isinstance(found, frozenset)
-    return found
+    return host_ports(pod.pod)
 
 
 def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
@@ -69,8 +64,4 @@ def _concerns(state: State, pod: PodInfo, other: PodInfo, snapshot: Snapshot) ->
 def _frees(pod: PodInfo, other: Pod) -> bool:
     """Whether the other pod had a port that the waiting one wants."""
     theirs = host_ports(other) if placed(other) else ()
-    return any(_conflict(one, each) for one in _ports(pod) for each in theirs)
-
-
-def _conflict(one: HostPort, other: HostPort) -> bool:
-    return one[1:] == other[1:] and (one[0] == other[0] or ANY_ADDRESS in (one[0], other[0]))
+    return any(taken(one, theirs) for one in _ports(pod))

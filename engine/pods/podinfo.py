@@ -17,8 +17,7 @@ k8s.io/component-helpers/resource/helpers.go (PodRequests), at the default featu
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -34,6 +33,7 @@ from engine.objects import (
     ResourceList,
     ResourceRequirements,
 )
+from engine.pods.selectors import is_label_key
 from engine.quantity import Amount, parse, resource_amount
 
 CPU: Final = "cpu"
@@ -51,11 +51,8 @@ _NAMES_REMEMBERED: Final = 1 << 10
 _READINGS_BYTES: Final = 8 << 20
 _BYTES_OF_AN_ITEM: Final = 120
 _BYTES_OF_A_RESOURCE: Final = 400
-_LONGEST_PREFIX: Final = 253
-_LONGEST_NAME: Final = 63
-_LONGEST: Final = _LONGEST_PREFIX + 1 + _LONGEST_NAME
-_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_LONGEST: Final = 317
+"""Of a name: a prefix of 253, a slash and 63 more."""
 
 PODS_THERE: Final = " pods"
 NONZERO_CPU: Final = " nonzero cpu"
@@ -172,10 +169,6 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
         """True once deletion was asked for."""
         return self.pod.metadata.deletion_timestamp is not None
 
-    def carrying(self, pod: Pod) -> PodInfo:
-        """The same with another object, whose requests are the same."""
-        return PodInfo(pod, self.readings, self.assumed_at)
-
 
 def make_pod_info(pod: Pod) -> PodInfo:
     """Works out the pod's effective requests. About 3 microseconds if they were seen before.
@@ -210,13 +203,7 @@ def is_extended_resource(name: str) -> bool:
     """True for a qualified name outside of kubernetes.io, such as `example.com/gpu`."""
     if "/" not in name or _NATIVE in name or name.startswith("requests."):
         return False
-    prefix, _, rest = f"requests.{name}".partition("/")
-    return (
-        len(prefix) <= _LONGEST_PREFIX
-        and len(rest) <= _LONGEST_NAME
-        and _PREFIX.fullmatch(prefix) is not None
-        and _NAME.fullmatch(rest) is not None
-    )
+    return is_label_key(f"requests.{name}")
 
 
 ANY_ADDRESS: Final = "0.0.0.0"
@@ -245,6 +232,15 @@ _NO_PORTS: Final[frozenset[HostPort]] = frozenset()
 
 def _host_port(port: ContainerPort) -> HostPort:
     return port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port
+
+
+def taken(wanted: HostPort, used: Iterable[HostPort]) -> bool:
+    """Whether one of the ports in use is in the way of the one wanted."""
+    address, *port = wanted
+    return any(
+        port == theirs and (address == there or ANY_ADDRESS in (address, there))
+        for there, *theirs in used
+    )
 
 
 def is_counted(name: str) -> bool:

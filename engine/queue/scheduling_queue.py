@@ -43,7 +43,6 @@ import logging
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Final, assert_never
 
@@ -87,12 +86,8 @@ MOST_ASKING: Final = 256
 _TELL_GATED_AGAIN: Final = 30.0
 
 
-@dataclass(slots=True)
-class Asking:
-    """Something that happened, and who is still to be asked about it, the last one first."""
-
-    happening: Happening
-    left: list[Group | QueuedPod]
+_Asking = tuple[Happening, list[Group | QueuedPod]]
+"""Something that happened, and who is still to be asked about it, the last one first."""
 
 
 class SchedulingQueue:
@@ -127,7 +122,7 @@ class SchedulingQueue:
         self._out: dict[QueuedPod, Group] = {}
         self._tried: QueuedPod | None = None
         # What happened, with whom is still to be asked about it.
-        self._asking: deque[Asking] = deque()
+        self._asking: deque[_Asking] = deque()
         self._in_flight = InFlight()
         self.on_gated: Callable[[QueuedPod], None] | None = None
         """Told of a pod that a gate begins to hold, or holds for another reason than before."""
@@ -722,11 +717,11 @@ class SchedulingQueue:
     def _ask_about(self, happening: Happening, waiting: list[Group | QueuedPod]) -> int:
         """Lists who is to be asked, and asks, if nobody is before them."""
         behind = bool(self._asking)
-        self._asking.append(Asking(happening, waiting[::-1]))
+        self._asking.append((happening, waiting[::-1]))
         if len(self._asking) > MOST_ASKING:
             # In doubt they wake: all that are still to be asked about anything.
-            everyone = dict.fromkeys(one for asking in self._asking for one in asking.left)
-            self._asking = deque([Asking(Happening(EVERYTHING), list(everyone))])
+            everyone = dict.fromkeys(one for _, left in self._asking for one in left)
+            self._asking = deque([(Happening(EVERYTHING), list(everyone))])
         return 0 if behind else self._ask()
 
     def _ask(self) -> int:
@@ -734,14 +729,14 @@ class SchedulingQueue:
         moved = 0
         until = self._clock.monotonic() + ASKING_SECONDS
         while self._asking:
-            asking = self._asking[0]
-            while asking.left:
-                one = asking.left.pop()
+            happening, left = self._asking[0]
+            while left:
+                one = left.pop()
                 self.answers += 1
                 if isinstance(one, Group):
-                    moved += self._ask_group(one, asking.happening)
+                    moved += self._ask_group(one, happening)
                 else:
-                    moved += self._ask_gated(one, asking.happening)
+                    moved += self._ask_gated(one, happening)
                 if self._clock.monotonic() >= until:
                     return moved
             self._asking.popleft()

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from engine.cli.replay import frameworks_of
-from engine.quantity import milli_value, value
+from engine.quantity import resource_amount
 from engine.simulate.journal import replay
 from tests.cluster.berth import Berth, node, pod
 from tests.cluster.process import wait_until
@@ -135,8 +135,8 @@ def check_capacity(plane, bound):
     _, nodes = plane.request("GET", "/api/v1/nodes")
     free = {
         n["metadata"]["name"]: (
-            milli_value(n["status"]["allocatable"]["cpu"]),
-            value(n["status"]["allocatable"]["memory"]),
+            resource_amount("cpu", n["status"]["allocatable"]["cpu"]),
+            resource_amount("memory", n["status"]["allocatable"]["memory"]),
         )
         for n in nodes["items"]
     }
@@ -146,7 +146,7 @@ def check_capacity(plane, bound):
         requests = placed["spec"]["containers"][0]["resources"]["requests"]
         cpu, memory = free[placed["spec"]["nodeName"]]
         free[placed["spec"]["nodeName"]] = (
-            cpu - milli_value(requests["cpu"]),
-            memory - value(requests["memory"]),
+            cpu - resource_amount("cpu", requests["cpu"]),
+            memory - resource_amount("memory", requests["memory"]),
         )
     assert all(cpu >= 0 and memory >= 0 for cpu, memory in free.values()), free

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.quantity import milli_value, parse, resource_amount, value, wrap_int64
+from engine.quantity import parse, resource_amount, wrap_int64
 
 MAX = (1 << 63) - 1
 
@@ -45,8 +45,8 @@ MAX = (1 << 63) - 1
     ],
 )
 def test_values(text: str | float, units: int, milli: int) -> None:
-    assert value(text) == units
-    assert milli_value(text) == milli
+    assert resource_amount("memory", text) == units
+    assert resource_amount("cpu", text) == milli
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_values(text: str | float, units: int, milli: int) -> None:
 )
 def test_what_is_no_quantity_says_what_was_seen(text: str) -> None:
     with pytest.raises(ValueError, match="not a quantity"):
-        value(text)
+        resource_amount("memory", text)
 
 
 @pytest.mark.parametrize("text", ["9" * 300, "1" + "0" * 10_000, float("nan"), float("inf")])
 def test_endless_and_endless_like_are_refused_shortly(text: str | float) -> None:
     with pytest.raises(ValueError, match="not a quantity") as caught:
-        value(text)
+        resource_amount("memory", text)
     assert len(str(caught.value)) < 100
 
 
@@ -76,7 +76,7 @@ def test_endless_and_endless_like_are_refused_shortly(text: str | float) -> None
     ],
 )
 def test_absurd_sizes_become_what_go_makes_of_them(text: str, units: int) -> None:
-    assert value(text) == units
+    assert resource_amount("memory", text) == units
 
 
 def test_cpu_is_counted_in_thousandths() -> None:
@@ -103,13 +103,13 @@ def test_agrees_with_decimal_arithmetic(number: int, places: int, suffix: str) -
     exact = amount * Decimal(scale[suffix])
     whole = int(exact.to_integral_value(ROUND_UP))
     if abs(whole) <= MAX:
-        assert value(f"{amount:f}{suffix}") == whole
+        assert resource_amount("memory", f"{amount:f}{suffix}") == whole
 
 
 @given(st.text(max_size=12) | st.floats() | st.integers())
 def test_anything_is_a_quantity_or_a_value_error(anything: str | float) -> None:
     try:
-        amounts = (value(anything), milli_value(anything))
+        amounts = (resource_amount("memory", anything), resource_amount("cpu", anything))
     except ValueError:
         return
     assert all(-MAX - 1 <= amount <= MAX for amount in amounts)

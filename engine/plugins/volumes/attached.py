@@ -56,12 +56,7 @@ class MissingClaimError(LookupError):
 
 def has_volumes(pod: Pod) -> bool:
     """True if any volume of the pod has to be attached to its node, as far as the pod says."""
-    return any(
-        one.persistent_volume_claim is not None
-        or one.ephemeral is not None
-        or migration_of(one) is not None
-        for one in pod.spec.volumes or ()
-    )
+    return any(map(_has_claim_or_disk, pod.spec.volumes or ()))
 
 
 def is_stored(pod: PodInfo) -> bool:
@@ -84,8 +79,12 @@ def volumes_key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
 
 def _is_storage(volume: Volume) -> bool:
     """False for what every node has: secrets, empty directories and the like."""
-    has_source = volume.persistent_volume_claim or volume.ephemeral or volume.iscsi or volume.rbd
-    return has_source is not None or migration_of(volume) is not None
+    return _has_claim_or_disk(volume) or volume.iscsi is not None or volume.rbd is not None
+
+
+def _has_claim_or_disk(volume: Volume) -> bool:
+    has_claim = volume.persistent_volume_claim or volume.ephemeral
+    return has_claim is not None or migration_of(volume) is not None
 
 
 def attached_by(pod: Pod, snapshot: Snapshot, *, migrating: bool, is_new: bool) -> Attached:
