@@ -293,11 +293,13 @@ def _breaks(
 
 def _apart(plans: Plans, rooms: Rooms) -> BoolColumn:
     """(C,) nodes where more than amounts may decide."""
-    if rooms.concerns is None or not plans.there.any():
-        return rooms.apart
-    there, numbers = plans.there, plans.kind_numbers()
-    concerned = plans.kinds.concerned(numbers[there], rooms.concerns)
-    apart: BoolColumn = rooms.apart | (there & concerned[numbers]).any(axis=0)
+    apart = rooms.apart
+    for where, concerns in rooms.concerns:
+        there = plans.there & where
+        if there.any():
+            numbers = plans.kind_numbers()
+            concerned = plans.kinds.concerned(numbers[there], concerns)
+            apart = apart | (there & concerned[numbers]).any(axis=0)
     return apart
 
 
