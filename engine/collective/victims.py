@@ -216,7 +216,11 @@ def plan(
     slow = np.ones(len(rows), dtype=np.bool_) if rooms is None else _apart(plans, rooms)
     left = plans.helps & ~slow
     spare = [] if rooms is None else _at_once(plans, rooms, left)
-    unfit = _one_by_one(plans, trial, plans.helps & slow, most)
+    short = slow & (False if rooms is None else _short(plans, rooms))
+    unfit = _one_by_one(plans, trial, plans.helps & slow & ~short, most)
+    if not (plans.helps & ~short).any():  # only then it counts what each of them says
+        unfit += _one_by_one(plans, trial, plans.helps & short, most)
+    plans.helps &= ~short
     if not plans.helps.any():
         plans.reasons.update(word for stand in unfit for word in stand.why())
         if rooms is not None:
@@ -303,6 +307,16 @@ def _apart(plans: Plans, rooms: Rooms) -> BoolColumn:
     return apart
 
 
+def _short(plans: Plans, rooms: Rooms) -> BoolColumn:
+    """(C,) nodes where too little is left even without all pods that may go."""
+    short = np.zeros(len(plans.rows), dtype=np.bool_)
+    for one in rooms.each:
+        amounts = plans.values(one.title, one.held_by) * plans.there
+        left = one.limit[plans.rows] - one.used[plans.rows] + amounts.sum(axis=0)
+        short |= left < one.need
+    return short
+
+
 def _at_once(plans: Plans, rooms: Rooms, quick: BoolColumn) -> list[IntColumn]:
     """Works out the nodes where amounts alone decide; what was spare there without any pods."""
     rows, table, there = plans.rows, plans.table, plans.there & quick
@@ -361,7 +375,7 @@ def _one_by_one(plans: Plans, trial: Trial, which: BoolColumn, most: int | None)
     for done, at in enumerate(each.tolist()):
         if most is not None and plans.runs >= most:
             plans.helps[each[done:]] = False
-            plans.left_out = len(each) - done
+            plans.left_out += len(each) - done
             break
         stand = without(trial, int(plans.rows[at]), pods, plans.table[plans.there[:, at], at])
         plans.runs += 1
