@@ -76,7 +76,7 @@ class Cache:
         self.stores: dict[str, ObjectStore] = {}
         self.versions: dict[tuple[str, ...], int] = {}
         """What `objects_version` said since the last change of an object."""
-        self.topology = TopologyCounts(self.pods)
+        self.topology = TopologyCounts(self.pods, self.namespaces)
         self.generation = 0
         self.last = -1, NOWHERE, 0
         """See `Snapshot.last`."""

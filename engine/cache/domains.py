@@ -23,7 +23,7 @@ from engine.cache.pods import PodTable
 from engine.cache.podsets import Counts, PodSetIndex, Tally, add
 from engine.cache.terms import CountedTerm, TermIndex
 from engine.log import Log
-from engine.objects import Node
+from engine.objects import Namespace, Node
 from engine.pods.podinfo import PodInfo
 from engine.pods.podterms import terms_of
 from engine.pods.selectors import NOTHING, Selector
@@ -35,6 +35,7 @@ GROUPING_BYTES: Final = 16 << 20
 _LEAST_GROUPINGS: Final = 16
 _MOST_COLUMNS: Final = 64
 _MOST_TABLES: Final = 16
+_MOST_SELECTORS: Final = 64
 _NODE_LOG: Final = 4096
 _BYTES_A_ROW: Final = 4
 _SPARE: Final = 64
@@ -265,9 +266,11 @@ class Topology:
     This is what readers may ask; `TopologyCounts` has what writes.
     """
 
-    def __init__(self, pods: PodTable) -> None:
-        """Starts empty; for `pods` see `PodSetIndex`."""
+    def __init__(self, pods: PodTable, namespaces: Mapping[str, Namespace]) -> None:
+        """Starts empty; for `pods` see `PodSetIndex`, `namespaces` are those known, by name."""
         self._sets = PodSetIndex(pods)
+        self._namespaces = namespaces
+        self._selected: dict[tuple[frozenset[str], Selector], frozenset[str]] = {}
         self._terms = TermIndex()
         self._columns: OrderedDict[str, _Column] = OrderedDict()
         self._groupings: OrderedDict[_Key, Domains] = OrderedDict()
@@ -281,6 +284,20 @@ class Topology:
         """
         self.moves = 0
         """Changes when a node's domain may have, and when a tally or a table lives no longer."""
+
+    def namespaces(self, names: frozenset[str], selector: Selector) -> frozenset[str]:
+        """These namespaces, and those known whose labels the selector finds.
+
+        The same object until a namespace changes: all are looked at once, not for each pod.
+        """
+        found = self._selected.get((names, selector))
+        if found is None:
+            if len(self._selected) >= _MOST_SELECTORS:
+                self._selected.clear()
+            known = self._namespaces.items()
+            some = [name for name, one in known if selector.matches(one.metadata.labels or {})]
+            found = self._selected[names, selector] = names.union(some)
+        return found
 
     def pod_set(
         self, namespaces: frozenset[str] | None, selector: Selector, *, terminating: bool
@@ -379,6 +396,7 @@ class TopologyCounts(Topology):
     def namespace_changed(self) -> None:
         """A namespace came, went or changed."""
         self.version += 1
+        self._selected.clear()
 
 
 def _room(size: int) -> int:

@@ -129,11 +129,10 @@ def _prospects(plans: Plans, hunt: Hunt, trial: Trial) -> list[int]:
     rooms = trial.rooms(plans.rows[:1])
     about: BoolColumn = np.zeros(table.shape[1], np.bool_)
     if rooms is not None:
-        if rooms.concerns is None:
-            return []
-        kinds = hunt.ranking.values("kind", hunt.kinds.numbers, snapshot.pods)
-        concerned = hunt.kinds.concerned(kinds[there], rooms.concerns)
-        about = np.any(there & concerned[kinds], axis=0)
+        for _, concerns in rooms.concerns:
+            kinds = hunt.ranking.values("kind", hunt.kinds.numbers, snapshot.pods)
+            concerned = hunt.kinds.concerned(kinds[there], concerns)
+            about |= np.any(there & concerned[kinds], axis=0)
         if not about.any():
             return []
     rows = np.flatnonzero(there.any(axis=0))

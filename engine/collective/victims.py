@@ -216,7 +216,11 @@ def plan(
     slow = np.ones(len(rows), dtype=np.bool_) if rooms is None else _apart(plans, rooms)
     left = plans.helps & ~slow
     spare = [] if rooms is None else _at_once(plans, rooms, left)
-    unfit = _one_by_one(plans, trial, plans.helps & slow, most)
+    short = slow & (False if rooms is None else _short(plans, rooms))
+    unfit = _one_by_one(plans, trial, plans.helps & slow & ~short, most)
+    if not (plans.helps & ~short).any():  # only then it counts what each of them says
+        unfit += _one_by_one(plans, trial, plans.helps & short, most)
+    plans.helps &= ~short
     if not plans.helps.any():
         plans.reasons.update(word for stand in unfit for word in stand.why())
         if rooms is not None:
@@ -293,12 +297,24 @@ def _breaks(
 
 def _apart(plans: Plans, rooms: Rooms) -> BoolColumn:
     """(C,) nodes where more than amounts may decide."""
-    if rooms.concerns is None or not plans.there.any():
-        return rooms.apart
-    there, numbers = plans.there, plans.kind_numbers()
-    concerned = plans.kinds.concerned(numbers[there], rooms.concerns)
-    apart: BoolColumn = rooms.apart | (there & concerned[numbers]).any(axis=0)
+    apart = rooms.apart
+    for where, concerns in rooms.concerns:
+        there = plans.there & where
+        if there.any():
+            numbers = plans.kind_numbers()
+            concerned = plans.kinds.concerned(numbers[there], concerns)
+            apart = apart | (there & concerned[numbers]).any(axis=0)
     return apart
+
+
+def _short(plans: Plans, rooms: Rooms) -> BoolColumn:
+    """(C,) nodes where too little is left even without all pods that may go."""
+    short = np.zeros(len(plans.rows), dtype=np.bool_)
+    for one in rooms.each:
+        amounts = plans.values(one.title, one.held_by) * plans.there
+        left = one.limit[plans.rows] - one.used[plans.rows] + amounts.sum(axis=0)
+        short |= left < one.need
+    return short
 
 
 def _at_once(plans: Plans, rooms: Rooms, quick: BoolColumn) -> list[IntColumn]:
@@ -359,7 +375,7 @@ def _one_by_one(plans: Plans, trial: Trial, which: BoolColumn, most: int | None)
     for done, at in enumerate(each.tolist()):
         if most is not None and plans.runs >= most:
             plans.helps[each[done:]] = False
-            plans.left_out = len(each) - done
+            plans.left_out += len(each) - done
             break
         stand = without(trial, int(plans.rows[at]), pods, plans.table[plans.there[:, at], at])
         plans.runs += 1

@@ -240,15 +240,15 @@ class Rooms:
     """All that moves with the pods of a row in the filters for a pod.
 
     `open` are the rows asked that pass all other filters; `plugins` are those that `each` is of.
-    Where a pod leaves that `concerns` another filter, and on rows that are `apart`, more decides.
+    More decides on rows that are `apart`, and where a pod leaves one of those of another filter
+    that `concerns` it.
     """
 
     plugins: frozenset[str]
     each: Sequence[Room]
     open: BoolColumn
     apart: BoolColumn
-    concerns: Callable[[PodInfo], bool] | None
-    """None: no pod does."""
+    concerns: Sequence[tuple[BoolColumn, Callable[[PodInfo], bool]]]
 
 
 WhatIf = Callable[[PodInfo, Snapshot], "Trial"]
@@ -402,6 +402,7 @@ class Points:
         concerns: whether another pod that comes to a row or leaves it can change the answer about
             it; of two pods equal but for name and requests both do, or neither. Without it, all
             may.
+        yields: of the rows, those where pods that leave can change the answer. Without it, all.
         rooms: what the filter comes to if it is nothing but a look at amounts of the row.
         joint: what stands for the filter and some of these scores, each with weight and state.
         warm: what the first question would take long for, in steps of some milliseconds; taken
@@ -451,6 +452,7 @@ class Points:
     counts_pods: bool = False
     what_if: Callable[[PodInfo, Snapshot], PreFilterResult] | None = None
     concerns: Callable[[State, PodInfo, PodInfo, Snapshot], bool] | None = None
+    yields: Callable[[State, PodInfo, Snapshot, Rows], BoolColumn] | None = None
     rooms: Callable[[PodInfo, Snapshot], Sequence[Room]] | None = None
     joint: Callable[[PodInfo, Mapping[str, tuple[float, State]]], Joint | None] | None = None
     warm: Callable[[Snapshot], Iterator[object]] | None = None

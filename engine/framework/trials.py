@@ -153,17 +153,18 @@ class Trial:
         if any(one.points.concerns is None for one in others):
             return None
         each = self.amounts()
+        asked = _unless_all(rows, self.snapshot.nodes.size)
+        concerns = [(self._yielding(one, asked), self._concerned(one)) for one in others]
         apart = np.zeros(len(rows), dtype=np.bool_)
         if promises := self.promises():
             promised, alike = _alike(promises)
             each = [_taken(room, promised, alike) for room in each]
-            if others:
-                apart = np.isin(rows, promised)
-        asked = _unless_all(rows, self.snapshot.nodes.size)
+            for _, concerned in concerns:
+                apart |= np.isin(rows, [row for row, pods in promises if any(map(concerned, pods))])
         open_ = [one for one in self.filters if one not in moving or one in others]
         passed = self.passes(asked, open_, self.snapshot)
         plugins = frozenset([one.name for one in moving if one not in others])
-        return Rooms(plugins, each, passed, apart, self._concerned(others) if others else None)
+        return Rooms(plugins, each, passed, apart, concerns)
 
     def amounts(self) -> list[Room]:
         """What moves with pods and is an amount that a row must have left."""
@@ -178,22 +179,20 @@ class Trial:
         """Whether more than amounts moves with pods."""
         return self.counted or any(_moves(one) and one.points.rooms is None for one in self.filters)
 
-    def _concerned(self, others: Sequence[Filtering]) -> Callable[[PodInfo], bool]:
-        def concerns(pod: PodInfo) -> bool:
-            return any(
-                self.guard(
-                    one.name,
-                    "Filter",
-                    one.points.concerns,
-                    one.result.state,
-                    self.pod,
-                    pod,
-                    self.snapshot,
-                )
-                for one in others
-            )
+    def _concerned(self, one: Filtering) -> Callable[[PodInfo], bool]:
+        ask, state = one.points.concerns, one.result.state
+        return lambda pod: bool(
+            self.guard(one.name, "Filter", ask, state, self.pod, pod, self.snapshot)
+        )
 
-        return concerns
+    def _yielding(self, one: Filtering, rows: Rows) -> BoolColumn:
+        ask, state = one.points.yields, one.result.state
+        if ask is None:
+            return np.ones(len(self.snapshot.nodes.present[rows]), dtype=np.bool_)
+        found: BoolColumn = self.guard(
+            one.name, "Filter", ask, state, self.pod, self.snapshot, rows
+        )
+        return found
 
     def _rooms(self) -> list[Room] | None:
         """What all filters that move with pods come to, None if more than amounts."""

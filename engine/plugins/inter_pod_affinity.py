@@ -138,8 +138,7 @@ def _found(term: AffinityTerm, snapshot: Snapshot) -> _Found:
     if selector == EVERYTHING:
         return _Found(None, term.selector, term.topology_key)
     if selector != NOTHING:
-        known = snapshot.namespaces.items()
-        names |= {name for name, one in known if selector.matches(one.metadata.labels or {})}
+        names = snapshot.topology.namespaces(names, selector)
     return _Found(names, term.selector, term.topology_key)
 
 

@@ -17,6 +17,7 @@ from engine.objects.workloads import PodDisruptionBudget
 from engine.plugins.default_preemption import DefaultPreemption, best_of
 from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.effort import examples
+from tests.engine.plugins.volumes.builders import attachment, claim, csi_node, csi_volume
 
 NODES = ("n0", "n1", "n2", "n3")
 PORT = {"containers": [{"name": "c", "image": "x", "ports": [{"hostPort": 80}]}]}
@@ -42,6 +43,10 @@ EVEN = {
         }
     ]
 }
+STORED = [
+    {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": f"c{number}"}}]}
+    for number in range(3)
+]
 PODS = st.builds(
     lambda cpu, priority, app, start, spec: {
         "spec": spec,
@@ -54,7 +59,7 @@ PODS = st.builds(
     st.sampled_from([-5, 0, 3, 10]),
     st.sampled_from(["a", "b", "c"]),
     st.none() | st.integers(0, 5),
-    st.sampled_from([None, None, PORT, FAR, EVEN]),
+    st.sampled_from([None, None, PORT, FAR, EVEN, *STORED]),
 )
 CHANGES = st.lists(
     st.tuples(st.sampled_from(["comes", "goes", "node"]), st.sampled_from(NODES), PODS), max_size=12
@@ -78,6 +83,16 @@ def budget(number, labels, allowed, gone):
             "status": {"disruptionsAllowed": allowed, "disruptedPods": dict.fromkeys(gone)},
         },
     )
+
+
+def storage(cache, limits):
+    """Three claims with a volume each, which stays on a node; limits of the first nodes."""
+    for name, limit in zip(NODES, limits, strict=False):
+        csi_node(cache, name, limit)
+    for number in range(len(STORED)):
+        csi_volume(cache, f"v{number}", f"h{number}", f"c{number}")
+        claim(cache, f"c{number}", volume=f"v{number}")
+        attachment(cache, f"a{number}", NODES[number], f"v{number}")
 
 
 class NodeByNode:
@@ -107,11 +122,13 @@ def told(plans):
     budgets=BUDGETS,
     waits=st.lists(st.tuples(st.sampled_from(NODES), PODS), max_size=2),
     pod=PODS,
+    limits=st.lists(st.integers(0, 2), max_size=3),
 )
 def test_at_once_is_as_node_by_node_and_a_ranking_follows_the_cluster(
-    first, changes, budgets, waits, pod
+    first, changes, budgets, waits, pod, limits
 ):
     cache = Cache()
+    storage(cache, limits)
     for name in NODES:
         cache.add_node(make_node(name, cpu="3", pods="5", labels={"kubernetes.io/hostname": name}))
     for number, (node, how) in enumerate(first):
@@ -133,6 +150,25 @@ def test_at_once_is_as_node_by_node_and_a_ranking_follows_the_cluster(
         at_once = preemption.plan(new, snapshot, rows, trial)
         slowly = DefaultPreemption().plan(new, snapshot, rows, NodeByNode(trial))
         assert told(at_once) == told(slowly)
+
+
+def test_who_leaves_a_node_with_room_for_volumes_is_a_matter_of_amounts():
+    cache = Cache()
+    storage(cache, [3, 2, 3])
+    for name in NODES:
+        cache.add_node(make_node(name, cpu="3"))
+        cache.add_pod(make_pod(f"on-{name}", cpu="3", node=name, spec=STORED[0]), name)
+    csi_volume(cache, "own", "own", "own")
+    claim(cache, "own", volume="own")
+    cache.nominate(make_pod("plain", cpu="3", priority=9), "n2")
+    cache.nominate(make_pod("stored", cpu="3", priority=9, spec=STORED[1]), "n0")
+    own = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "own"}}]}
+    new = make_pod("new", cpu="1", priority=5, spec=own)
+    snapshot = cache.snapshot(0.0)
+    trial = Framework(Profile("berth", default_plugins())).trial(new, snapshot)
+    plans = DefaultPreemption().plan(new, snapshot, np.arange(len(NODES)), trial)
+    assert plans.runs == 2  # without the pod of n1, and once more with it
+    assert plans.helps.tolist() == [False, True, False, True]
 
 
 def test_what_has_not_started_is_the_latest_of_all():
@@ -181,6 +217,7 @@ def happens(cache, number, what, node, how):
 )
 def test_what_is_promised_is_the_same_by_amounts_and_by_asking_all_filters(there, waits, pod):
     cache = Cache()
+    storage(cache, [1, 2])
     for name in NODES:
         cache.add_node(make_node(name, cpu="3", pods="5", labels={"kubernetes.io/hostname": name}))
     for number, (node, how) in enumerate(there):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,6 +167,15 @@ def _by_class(
     return (of.driver, handle) if of.handle is not None and migrating else ("", "")
 
 
+class _Read(NamedTuple):
+    """What a pod has on its node: as `OnNode`."""
+
+    pod: Pod
+    marks: Sequence[str]
+    attached: Attached
+    error: str
+
+
 @dataclass(slots=True)
 class OnNode:
     """What is on one node: how many volumes of each driver.
@@ -178,6 +187,9 @@ class OnNode:
     counts: Counter[str] = field(default_factory=Counter)
     marks: set[str] = field(default_factory=set)
     error: str = ""
+    migrating: bool = False
+    each: dict[str, _Read] = field(default_factory=dict)
+    """By UID, read as the node has a CSINode (`migrating`) or has not."""
 
 
 def _attachments(row: int, snapshot: Snapshot, found: OnNode) -> Attached:
@@ -255,7 +267,8 @@ class NodeVolumes:
         same = self._of is snapshot.dictionary and self._at == snapshot.generation
         if same and self._versions == versions:
             return
-        changed, what_if = self._changed(snapshot), snapshot.generation < 0
+        stale: set[int] = set()
+        changed, what_if = self._changed(snapshot, stale), snapshot.generation < 0
         self._of, self._at, self._versions = snapshot.dictionary, snapshot.generation, versions
         if changed is None:
             self._forget()
@@ -271,30 +284,34 @@ class NodeVolumes:
         flags = pods.flag(*_WITH_VOLUMES)
         for row in rows:
             there = pods.on(row)
-            self._replace(snapshot, row, [pods.pod(each) for each in there[flags[there]].tolist()])
+            known = [pods.pod(each) for each in there[flags[there]].tolist()]
+            self._replace(snapshot, row, known, stale=row in stale)
 
-    def _changed(self, snapshot: Snapshot) -> set[int] | None:
-        """The rows to look at again; None: all."""
+    def _changed(self, snapshot: Snapshot, stale: set[int]) -> set[int] | None:
+        """The rows to look at again; None: all. Those whose storage objects changed are `stale`."""
         if self._of is not snapshot.dictionary:
             return None
         changed = snapshot.changes_since(self._generation)
         if changed is None or snapshot.objects_version(CLASSES) != self._versions[CLASSES]:
             return None
-        rows = set(changed[0].tolist())
         for kind in KINDS:
             keys = snapshot.objects_changed(kind, self._versions[kind])
             if keys is None:
                 return None
             for key in keys:
-                rows |= self._rows.get(f"{kind} {key}", set())
-                rows.add(_node_row(snapshot, kind, key))
-        return rows - {-1}
+                stale |= self._rows.get(f"{kind} {key}", set())
+                stale.add(_node_row(snapshot, kind, key))
+        return stale.union(changed[0].tolist()) - {-1}
 
-    def _replace(self, snapshot: Snapshot, row: int, pods: Sequence[PodInfo]) -> None:
+    def _replace(
+        self, snapshot: Snapshot, row: int, pods: Sequence[PodInfo], *, stale: bool
+    ) -> None:
         old = self._on.pop(row, None) or OnNode()
         new = OnNode()
         if snapshot.nodes.present[row]:
-            new = self._on_node(snapshot, row, pods)
+            new.migrating = self._csi_nodes.of_row(snapshot, row) is not None
+            known = {} if stale or old.migrating != new.migrating else old.each
+            _fill(new, snapshot, row, pods, known)
         for mark in old.marks - new.marks:
             rows = self._rows[mark]
             rows.discard(row)
@@ -311,26 +328,42 @@ class NodeVolumes:
         if new.marks:
             self._on[row] = new
 
-    def _on_node(self, snapshot: Snapshot, row: int, pods: Iterable[PodInfo]) -> OnNode:
-        """What these pods, and the attachments of the node, have there."""
-        found, attached = OnNode(), Attached()
-        migrating = self._csi_nodes.of_row(snapshot, row) is not None
-        for info in pods:
-            pod = info.pod
-            found.marks.update(f"{_USED} {info.namespace}/{name}" for name in named_claims(pod))
-            for name in claim_names(pod):
-                claim = find_claim(snapshot, info.namespace, name)
-                found.marks.add(f"{CLAIMS} {info.namespace}/{name}")
-                if claim is not None:
-                    found.marks.add(f"{VOLUMES} {claim.spec.volume_name}")
-            try:
-                attached |= attached_by(pod, snapshot, migrating=migrating, is_new=False)
-            except ValueError as wrong:
-                found.error = str(wrong)
-        found.marks.update(f"{_ATTACHED} {name}" for name in attached)
-        everything = {**_attachments(row, snapshot, found), **attached}
-        found.counts.update(everything.values())
-        return found
+
+def _fill(
+    found: OnNode,
+    snapshot: Snapshot,
+    row: int,
+    pods: Iterable[PodInfo],
+    known: Mapping[str, _Read],
+) -> None:
+    """What these pods, of which some are known, and the attachments of the node have there."""
+    attached = Attached()
+    for info in pods:
+        read = known.get(info.uid)
+        if read is None or read.pod is not info.pod:
+            read = _read(info.pod, snapshot, migrating=found.migrating)
+        found.each[info.uid] = read
+        found.marks.update(read.marks)
+        attached |= read.attached
+        found.error = read.error or found.error
+    found.marks.update(f"{_ATTACHED} {name}" for name in attached)
+    everything = {**_attachments(row, snapshot, found), **attached}
+    found.counts.update(everything.values())
+
+
+def _read(pod: Pod, snapshot: Snapshot, *, migrating: bool) -> _Read:
+    space = pod.metadata.namespace
+    marks = [f"{_USED} {space}/{name}" for name in named_claims(pod)]
+    for name in claim_names(pod):
+        claim = find_claim(snapshot, space, name)
+        marks.append(f"{CLAIMS} {space}/{name}")
+        if claim is not None:
+            marks.append(f"{VOLUMES} {claim.spec.volume_name}")
+    try:
+        attached = attached_by(pod, snapshot, migrating=migrating, is_new=False)
+    except ValueError as wrong:
+        return _Read(pod, marks, {}, str(wrong))
+    return _Read(pod, marks, attached, "")
 
 
 def _node_row(snapshot: Snapshot, kind: str, key: str) -> int:

@@ -65,6 +65,7 @@ class NodeVolumeLimits:
             pre_filter=_pre_filter,
             filter=self._filter,
             concerns=concerns,
+            yields=self._yields,
         )
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
@@ -84,6 +85,18 @@ class NodeVolumeLimits:
                 over = self._over_limits(wanted, snapshot) if migrating and wanted else ()
                 reasons += [(why, where & each[rows]) for why, each in (*lacking, *over)]
         return Verdicts.by_first(reasons)
+
+    def _yields(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+        """Fewer volumes are never too many, but one that its pod leaves may stay attached."""
+        passed = self._filter(state, pod, snapshot, rows).passed
+        found = np.zeros(snapshot.nodes.size, dtype=np.bool_)
+        try:
+            wanted = attached_by(pod.pod, snapshot, migrating=True, is_new=True)
+        except (MissingClaimError, ValueError):
+            return found[rows]  # whatever goes
+        for name in wanted:
+            found[self._volumes.rows_with(snapshot, name)] = True
+        return found[rows] if passed is None else found[rows] | ~passed
 
     def _lacking(self, wanted: Attached, snapshot: Snapshot) -> Iterator[_Reason]:
         """The nodes without a driver that has to be there."""

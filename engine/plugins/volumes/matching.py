@@ -259,6 +259,8 @@ class _Search:
         found = pool.first(_request(claim).nano, _suits(claim), self._reach, before)
         found[~free] = NONE
         before.append(found)
+        if not own:
+            return Choice(claim, found >= 0, found, pool.amounts, pool.items)
         chosen = np.where(found >= 0, found + len(own), chosen)
         sizes = np.concatenate((sizes, pool.amounts))
         return Choice(claim, chosen >= 0, chosen, sizes, [*own, *pool.items])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -47,10 +48,13 @@ class Places:
             else:
                 named.setdefault(only[0], []).append((number, dictionary.code(only[1])))
         self._size = len(selectors)
+        for found in named.values():
+            found.sort(key=itemgetter(1, 0))
         self._named = {
             key: (np.array([n for n, _ in found]), np.array([c for _, c in found], np.int32))
             for key, found in named.items()
         }
+        """By label the selectors and the values that they name, by value and then in order."""
         self._alike = {selector: np.array(found) for selector, found in alike.items()}
 
     def first(self, of: BoolColumn, reach: Reach, avoid: Sequence[Chosen] = ()) -> Chosen:
@@ -80,9 +84,10 @@ class Places:
 
 
 def _by_value(numbers: Chosen, values: CodeColumn, codes: CodeColumn, following: Chosen) -> Chosen:
-    """(n,) the first number of each row's code; writes which comes next of the same value."""
-    order = np.lexsort((numbers, values))
-    numbers, values = numbers[order], values[order]
+    """(n,) the first number of each row's code; writes which comes next of the same value.
+
+    The numbers are in order within a value, and the values are.
+    """
     if not len(values):
         return np.full(len(codes), _FAR, dtype=np.intp)
     same = values[1:] == values[:-1]

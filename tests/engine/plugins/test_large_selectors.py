@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from engine.framework.events import QueueingHint
-from engine.objects import NodeSelector, from_builtins
+from engine.objects import Namespace, NodeSelector, ObjectMeta, from_builtins
 from engine.plugins import node_selector, taint_toleration
 from engine.plugins.eligibility import eligibility_key, eligible
+from engine.plugins.inter_pod_affinity import InterPodAffinity
 from engine.plugins.node_affinity import NodeAffinityPlugin
 from engine.plugins.node_selector import parse_selector
 from engine.plugins.taint_toleration import TaintToleration
 from engine.pods.podinfo import PodInfo
+from engine.pods.selectors import Selector
 from tests.builders import Cache, make_node, make_pod
 
 ROWS = slice(None)
@@ -123,3 +125,29 @@ def test_merged_terms_match_what_each_of_them_matches(cache: Cache) -> None:
             node = snapshot.nodes.node(row)
             assert matches == any(one.mask(snapshot, ROWS)[row] for one in alone)
             assert matches == both.matches(node)
+
+
+def test_namespaces_are_looked_through_once_for_all_pods_until_one_changes(
+    cache: Cache, monkeypatch
+) -> None:
+    asked: list[object] = []
+    real = Selector.matches
+    monkeypatch.setattr(Selector, "matches", lambda *of: (asked.append(of[1]), real(*of))[1])
+    for i in range(50):
+        cache.set_namespace(Namespace(ObjectMeta(name=f"ns-{i}", labels={"team": "a"})))
+    of_team = {"namespaceSelector": {"matchLabels": {"team": "a"}}}
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}, **of_team}
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    key = InterPodAffinity().points().class_key
+
+    def told() -> set[object]:
+        asked.clear()
+        pods = [make_pod(f"p{i}", namespace=f"ns-{i}", spec={"affinity": near}) for i in range(20)]
+        found = {key(one, cache.snapshot(0.0)) for one in pods}
+        assert asked.count({"team": "a"}) == len(cache.namespaces)
+        return found
+
+    before = told()
+    assert len(before) == 1
+    cache.set_namespace(Namespace(ObjectMeta(name="one-more", labels={"team": "a"})))
+    assert told().isdisjoint(before)

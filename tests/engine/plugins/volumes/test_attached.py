@@ -12,6 +12,7 @@ from engine.objects.storage import (
     StorageClass,
     VolumeAttachment,
 )
+from engine.plugins.volumes import attached
 from engine.plugins.volumes.attached import NodeVolumes
 from engine.plugins.volumes.csi_nodes import CsiNodes
 from tests.builders import make_node
@@ -134,13 +135,27 @@ def test_what_is_thought_costs_the_nodes_that_it_is_about(monkeypatch) -> None:
         cache.add_pod(pod, pod.pod.node_name)
     snapshot = cache.snapshot(0.0)
     kept.count(snapshot, "csi.x")
-    looked_at, real = [], NodeVolumes._on_node
-    monkeypatch.setattr(
-        NodeVolumes, "_on_node", lambda self, *of: looked_at.append(of[1]) or real(self, *of)
-    )
+    looked_at, real = [], attached._fill
+    monkeypatch.setattr(attached, "_fill", lambda *of: looked_at.append(of[2]) or real(*of))
     for row in (3, 7):
         thought = snapshot.overlay(row, remove=[pods[row]])
         for _ in range(2):
             kept.count(thought, "csi.x")
     kept.count(snapshot, "csi.x")
     assert sorted(looked_at) == [3, 3, 7, 7]
+
+
+def test_a_pod_that_comes_has_no_other_of_its_node_read_again(monkeypatch) -> None:
+    cache, kept, read = make.cluster("n1"), NodeVolumes(CsiNodes()), []
+    real = attached.attached_by
+    monkeypatch.setattr(
+        attached,
+        "attached_by",
+        lambda pod, *how, **more: (read.append(pod), real(pod, *how, **more))[1],
+    )
+    for number in range(20):
+        make.csi_volume(cache, f"v{number}", f"h{number}")
+        make.claim(cache, f"c{number}", volume=f"v{number}")
+        cache.add_pod(make.pod(f"p{number}", f"c{number}", node="n1"), "n1")
+        assert kept.count(cache.snapshot(0.0), "csi.x").tolist() == [number + 1]
+    assert len(read) == 20
