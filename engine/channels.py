@@ -47,14 +47,19 @@ class TooLarge(Broken):
 
 
 class Answer:
-    """Status, headers (the last of equal ones), body."""
+    """Status, body, and the fields of the head as they came: few are ever read."""
 
-    __slots__ = ("body", "headers", "status")
+    __slots__ = ("body", "fields", "status")
 
     def __init__(self) -> None:
         self.status = 0
-        self.headers: dict[str, str] = {}
+        self.fields: list[tuple[bytes, bytes]] = []
         self.body = b""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers (the last of equal ones)."""
+        return {name.decode("latin-1"): value.decode("latin-1") for name, value in self.fields}
 
 
 class _Channel(asyncio.Protocol):
@@ -157,15 +162,15 @@ class _Channel(asyncio.Protocol):
         self._header_bytes += len(name) + len(value)
         if self._header_bytes > _MOST_HEADER_BYTES:
             raise ValueError("headers without end")
-        self._answer.headers[name.decode("latin-1")] = value.decode("latin-1")
+        self._answer.fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         """The body follows."""
         self._headed = True
 
     def _is_open_ended(self) -> bool:
-        names = {name.lower() for name in self._answer.headers}
-        return names.isdisjoint(("content-length", "transfer-encoding"))
+        names = {name.lower() for name, _ in self._answer.fields}
+        return names.isdisjoint((b"content-length", b"transfer-encoding"))
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
@@ -385,7 +390,7 @@ def head_of(method: str, target: str, host: str, headers: Mapping[str, str], len
     lines += [f"{name}: {value}" for name, value in headers.items()]
     if length or method != "GET":
         lines.append(f"Content-Length: {length}")
-    for line in lines:
-        if "\r" in line or "\n" in line:
-            raise ValueError("a line break in a header")
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+    head = "\r\n".join([*lines, "", ""])
+    if head.count("\r") + head.count("\n") != 2 * (len(lines) + 1):
+        raise ValueError("a line break in a header")
+    return head.encode("latin-1")

@@ -45,6 +45,8 @@ class Count(Enum):
     SIGNAL_QUERIES = "signal_queries"
     SIGNAL_ERRORS = "signal_query_errors"
 
+    __hash__ = object.__hash__  # members are one each; Enum's own is a call of Python
+
 
 class Kind(Enum):
     """What a metric is, in Prometheus' words."""
