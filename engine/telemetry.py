@@ -208,12 +208,11 @@ class Telemetry:
 
     def observe(self, metric: Metric, value: float, *labels: str) -> None:
         """Enters a value into a histogram."""
-        known = self._histograms.get(metric)
-        if known is None:
-            known = self._histograms[metric] = {}
-        one = known.get(labels)
-        if one is None:
-            one = known[labels] = Histogram(metric.buckets)
+        try:
+            one = self._histograms[metric][labels]
+        except KeyError:
+            of_metric = self._histograms.setdefault(metric, {})
+            one = of_metric[labels] = Histogram(metric.buckets)
         one.observe(value)
 
     def expect(self, *metrics: Metric) -> None:

@@ -95,9 +95,13 @@ class Classes:
         Raises:
             PluginError: a plugin raised.
         """
-        guard = self._asking.guard
-        key = tuple([guard(name, "PreFilter", ask, pod, snapshot) for name, ask in self._keys])
-        return None if UNSHARED in key else key
+        key = []
+        for name, ask in self._keys:
+            try:
+                key.append(ask(pod, snapshot))
+            except Exception as cause:
+                raise self._asking.fault(name, "PreFilter", cause) from cause
+        return None if UNSHARED in key else tuple(key)
 
     def name(self, pod: PodInfo, snapshot: Snapshot) -> ClassName | None:
         """The name of the pod's class, remembered by the pod. None: it is unlike any.

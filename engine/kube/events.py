@@ -12,9 +12,9 @@ import asyncio
 import logging
 import socket
 from collections import OrderedDict, deque
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.clock import Clock, stamp
 from engine.display import CUT, plain

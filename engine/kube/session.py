@@ -69,6 +69,7 @@ _CREDENTIAL_HOOK_SECONDS = 30.0
 _NEW_CREDENTIALS_SECONDS = 5.0
 _RENEW_SECONDS = 5.0
 _UNREAD: Final[Mapping[str, str]] = MappingProxyType({})
+_PLAIN = re.compile(r"[a-z0-9.-]+")
 _INVISIBLE = re.compile(r"[^!-~]+")
 _BAD_CONFIG = (
     ConfigException,
@@ -544,7 +545,7 @@ def _with(path: str, params: Mapping[str, str] | None) -> str:
 
 def segment(name: str) -> str:
     """A name as one segment of a path."""
-    return quote(name, safe="")
+    return name if _PLAIN.fullmatch(name) else quote(name, safe="")
 
 
 def _existing(paths: str) -> str:
