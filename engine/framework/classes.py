@@ -10,7 +10,7 @@ is not used any more, or whose profile is no longer in force, is not kept alive 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Container, Hashable, Sequence
 from typing import Final
 from weakref import WeakValueDictionary, ref
 
@@ -89,14 +89,21 @@ class Classes:
         # Those that were new last, with the use that made them.
         self._new: deque[tuple[ClassName, int]] = deque()
 
-    def key(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Hashable, ...] | None:
+    def key(
+        self, pod: PodInfo, snapshot: Snapshot, before: ClassName | None, moved: Container[str]
+    ) -> tuple[Hashable, ...] | None:
         """What tells the pod's class: pods with equal keys get equal answers. None: unlike any.
+
+        Of a pod that had a name `before`, only plugins are asked whose versions `moved`.
 
         Raises:
             PluginError: a plugin raised.
         """
-        key = []
-        for name, ask in self._keys:
+        key: list[Hashable] = []
+        for number, (name, ask) in enumerate(self._keys):
+            if before is not None and name not in moved:
+                key.append(before.key[number])
+                continue
             try:
                 key.append(ask(pod, snapshot))
             except Exception as cause:
@@ -111,9 +118,14 @@ class Classes:
         """
         stamp = self._stamp(snapshot)
         kept = None if pod.memo is None else pod.memo.get(_KEPT)
-        if type(kept) is _Kept and kept.stamp == stamp:
-            return kept.name
-        key = self.key(pod, snapshot)
+        before, moved = None, set[str]()
+        if type(kept) is _Kept and kept.stamp[0] is self._owner:
+            if kept.stamp == stamp:
+                return kept.name
+            before = kept.name
+            versions = zip(self._versions, kept.stamp[1:], stamp[1:], strict=True)
+            moved = {plugin for (plugin, _), old, new in versions if old != new}
+        key = self.key(pod, snapshot, before, moved)
         if key is None:
             return None
         found = self._names.get(key)
