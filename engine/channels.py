@@ -16,6 +16,7 @@ import math
 import ssl
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import urlsplit
@@ -47,14 +48,26 @@ class TooLarge(Broken):
 
 
 class Answer:
-    """Status, headers (the last of equal ones), body."""
+    """Status, headers, body; the head is kept as it came, for hardly any is ever read."""
 
-    __slots__ = ("body", "headers", "status")
+    __slots__ = ("body", "head", "status")
 
     def __init__(self) -> None:
         self.status = 0
-        self.headers: dict[str, str] = {}
+        self.head = b""
+        """What came until the head was whole: interim answers before it, and maybe the body."""
         self.body = b""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The last of equal ones."""
+        lines: list[str] = []
+        rest = self.head
+        while not lines or lines[0].split(" ")[1] < str(_INTERIM):
+            one, _, rest = rest.partition(b"\r\n\r\n")
+            lines = one.decode("latin-1").split("\r\n")
+        parted = [line.partition(":") for line in lines[1:]]
+        return {name: value.strip(" \t") for name, _, value in parted}
 
 
 class _Channel(asyncio.Protocol):
@@ -68,7 +81,7 @@ class _Channel(asyncio.Protocol):
         self._done: asyncio.Future[Answer] | None = None
         self._answer = Answer()
         self._body: list[bytes] = []
-        self._header_bytes = self._body_bytes = 0
+        self._body_bytes = 0
         self._headed = False
         self._heard = self._until = self._silence = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -88,7 +101,7 @@ class _Channel(asyncio.Protocol):
         self._heard = self._loop.time()
         self._silence, self._until = silence, self._heard + silence * TOTAL_FACTOR
         self._answer, self._body = Answer(), []
-        self._header_bytes = self._body_bytes = 0
+        self._body_bytes = 0
         self.said = self._headed = False
         done = self._done = self._loop.create_future()
         at = self._heard + silence
@@ -138,10 +151,14 @@ class _Channel(asyncio.Protocol):
             self.close()  # nobody asked
             return
         self.said = True
+        if not self._headed:
+            self._answer.head += data
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, ValueError) as error:
+        except httptools.HttpParserError as error:
             self._fail(Broken(f"no HTTP: {error}"))
+        if not self._headed and len(self._answer.head) > _MOST_HEADER_BYTES:
+            self._fail(Broken("no HTTP: headers without end"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone, which ends an answer that does not say how long it is."""
@@ -151,13 +168,6 @@ class _Channel(asyncio.Protocol):
         self._fail(Broken(str(exc) if exc else "closed by the server"))
 
     # ---- httptools
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """A header."""
-        self._header_bytes += len(name) + len(value)
-        if self._header_bytes > _MOST_HEADER_BYTES:
-            raise ValueError("headers without end")
-        self._answer.headers[name.decode("latin-1")] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         """The body follows."""
@@ -178,7 +188,7 @@ class _Channel(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """The answer is whole."""
         if self._parser.get_status_code() < _INTERIM:
-            self._answer, self._headed = Answer(), False
+            self._headed = False
             return
         stays = self._parser.should_keep_alive()
         self._deliver()
@@ -381,11 +391,22 @@ def head_of(method: str, target: str, host: str, headers: Mapping[str, str], len
     Raises:
         ValueError: one has.
     """
-    lines = [f"{method} {target} HTTP/1.1", f"Host: {host}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    if length or method != "GET":
-        lines.append(f"Content-Length: {length}")
-    for line in lines:
-        if "\r" in line or "\n" in line:
-            raise ValueError("a line break in a header")
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+    first = f"{method} {target} HTTP/1.1"
+    counted = f"Content-Length: {length}\r\n" if length or method != "GET" else ""
+    head = f"{first}\r\nHost: {host}\r\n{_lines_of(*headers.items())}{counted}\r\n"
+    if "\r" in first or "\n" in first:
+        raise ValueError("a line break in a header")
+    return head.encode("latin-1")
+
+
+@lru_cache(maxsize=16)
+def _lines_of(*headers: tuple[str, str]) -> str:
+    """Those of a client are the same in nearly all of its requests.
+
+    Raises:
+        ValueError: one has a line break.
+    """
+    lines = [f"{name}: {value}\r\n" for name, value in headers]
+    if any(line.count("\r") + line.count("\n") > len("\r\n") for line in lines):
+        raise ValueError("a line break in a header")
+    return "".join(lines)

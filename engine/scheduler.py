@@ -24,7 +24,7 @@ Source: kubernetes pkg/scheduler/schedule_one.go.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from engine.basis import Basis, Rulers, SignalSource, rules_of
 from engine.binding import Bindings, OutcomeObserver
@@ -217,13 +217,14 @@ class Scheduler:
         """
         self._in_flight.until(stop)
         stopped = asyncio.get_running_loop().create_task(stop.wait())
+        stopped.add_done_callback(lambda _: self.wake())
         try:
             while not stop.is_set() and self._in_flight.fault is None:
                 self._wake.clear()
                 if self.work():
                     await asyncio.sleep(0)
                 else:
-                    await self._sleep(stopped)
+                    await self._sleep()
         except asyncio.CancelledError:
             self._in_flight.cancel()
             raise
@@ -272,17 +273,17 @@ class Scheduler:
             self.schedule_one(queued)
         return trying or queued is not None
 
-    async def _sleep(self, stopped: asyncio.Task[Literal[True]]) -> None:
+    async def _sleep(self) -> None:
         timeout = _MINUTE - self._clock.time() % _MINUTE
         now = self._clock.monotonic()
         for deadline in (self._queue.next_deadline(), *(work.due for work in self._background)):
             if deadline is not None:
                 timeout = min(timeout, max(0.0, deadline - now))
-        woken = asyncio.get_running_loop().create_task(self._wake.wait())
+        timer = asyncio.get_running_loop().call_later(timeout, self.wake)
         try:
-            await asyncio.wait({woken, stopped}, timeout=timeout, return_when="FIRST_COMPLETED")
+            await self._wake.wait()
         finally:
-            woken.cancel()
+            timer.cancel()
 
     def _gated(self, queued: QueuedPod) -> None:
         self._notices.gated(queued)

@@ -45,6 +45,8 @@ class Count(Enum):
     SIGNAL_QUERIES = "signal_queries"
     SIGNAL_ERRORS = "signal_query_errors"
 
+    __hash__ = object.__hash__  # members are one each; Enum's own is a call of Python
+
 
 class Kind(Enum):
     """What a metric is, in Prometheus' words."""
@@ -206,12 +208,11 @@ class Telemetry:
 
     def observe(self, metric: Metric, value: float, *labels: str) -> None:
         """Enters a value into a histogram."""
-        known = self._histograms.get(metric)
-        if known is None:
-            known = self._histograms[metric] = {}
-        one = known.get(labels)
-        if one is None:
-            one = known[labels] = Histogram(metric.buckets)
+        try:
+            one = self._histograms[metric][labels]
+        except KeyError:
+            of_metric = self._histograms.setdefault(metric, {})
+            one = of_metric[labels] = Histogram(metric.buckets)
         one.observe(value)
 
     def expect(self, *metrics: Metric) -> None:

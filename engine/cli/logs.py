@@ -31,6 +31,16 @@ def level_of(text: str) -> int:
 class _Tame(logging.Formatter):
     """Escapes what a terminal obeys; only the first line of a record starts at the margin."""
 
+    _second = 0
+    _told = ""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging's
+        """See `logging.Formatter.formatTime`; a second is put into words once."""
+        if int(record.created) != self._second:
+            self._second = int(record.created)
+            self._told = super().formatTime(record, datefmt)[: -len(",000")]
+        return f"{self._told},{int(record.msecs):03}"
+
     def format(self, record: logging.LogRecord) -> str:
         """See `logging.Formatter.format`."""
         return plain(super().format(record), _MOST, keep="\n").replace("\n", "\n    ")
@@ -86,6 +96,9 @@ def logged_as_json(why: str) -> bool:
 
 
 def _log(formatter: logging.Formatter, level: int) -> None:
+    # What no line says of itself: thread, process, task, and where it is written in the code.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # noqa: SLF001 - as Python's logging HOWTO says, under Optimization
     console = logging.StreamHandler(sys.stderr)
     console.setFormatter(formatter)
     logging.basicConfig(level=level, handlers=[console])

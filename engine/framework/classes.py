@@ -10,7 +10,7 @@ is not used any more, or whose profile is no longer in force, is not kept alive 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Container, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary, ref
@@ -84,15 +84,26 @@ class Classes:
         # Those that were new last, with the use that made them.
         self._new: deque[tuple[ClassName, int]] = deque()
 
-    def key(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Hashable, ...] | None:
+    def key(
+        self, pod: PodInfo, snapshot: Snapshot, before: ClassName | None, moved: Container[str]
+    ) -> tuple[Hashable, ...] | None:
         """What tells the pod's class: pods with equal keys get equal answers. None: unlike any.
+
+        Of a pod that had a name `before`, only plugins are asked whose versions `moved`.
 
         Raises:
             PluginError: a plugin raised.
         """
-        guard = self._asking.guard
-        key = tuple([guard(name, "PreFilter", ask, pod, snapshot) for name, ask in self._keys])
-        return None if UNSHARED in key else key
+        key: list[Hashable] = []
+        for number, (name, ask) in enumerate(self._keys):
+            if before is not None and name not in moved:
+                key.append(before.key[number])
+                continue
+            try:
+                key.append(ask(pod, snapshot))
+            except Exception as cause:
+                raise self._asking.fault(name, "PreFilter", cause) from cause
+        return None if UNSHARED in key else tuple(key)
 
     def name(self, pod: PodInfo, snapshot: Snapshot) -> ClassName | None:
         """The name of the pod's class, remembered by the pod. None: it is unlike any.
@@ -102,9 +113,14 @@ class Classes:
         """
         stamp = self._stamp(snapshot)
         kept = None if pod.memo is None else pod.memo.get(_KEPT)
-        if type(kept) is _Kept and kept.stamp == stamp:
-            return kept.name
-        key = self.key(pod, snapshot)
+        before, moved = None, set[str]()
+        if type(kept) is _Kept and kept.stamp[0] is self._owner:
+            if kept.stamp == stamp:
+                return kept.name
+            before = kept.name
+            versions = zip(self._versions, kept.stamp[1:], stamp[1:], strict=True)
+            moved = {plugin for (plugin, _), old, new in versions if old != new}
+        key = self.key(pod, snapshot, before, moved)
         if key is None:
             return None
         found = self._names.get(key)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status
 from engine.objects import Condition
@@ -59,8 +61,7 @@ class SetUnschedulable:
         return (known.status, known.reason, known.message) == ("False", self.reason, self.message)
 
 
-@dataclass(frozen=True, slots=True)
-class Emit:
+class Emit(msgspec.Struct, frozen=True, gc=False):
     """Emit an Event about an object."""
 
     kind: str

@@ -12,9 +12,9 @@ import asyncio
 import logging
 import socket
 from collections import OrderedDict, deque
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.clock import stamp
 from engine.display import CUT, plain
@@ -115,7 +115,9 @@ class KubeEventSink:
         now = self._wiring.clock.time()
         # Notes of Pods quote what users write; others are ours, and may have lines.
         keep = "" if effect.kind == "Pod" else "\n"
-        effect = replace(effect, note=cut_note(plain(effect.note, _NOTE_LIMIT, keep=keep)))
+        note = cut_note(plain(effect.note, _NOTE_LIMIT, keep=keep))
+        if note != effect.note:
+            effect = replace(effect, note=note)
         record = self._known.get(effect)
         if record is not None and now - record.last < self._settings.series_end_seconds:
             self._known.move_to_end(effect)

@@ -234,8 +234,8 @@ class Gate:
     def _next(self) -> deque[_Waiter] | None:
         """Whose turn it is; those who gave up are passed over."""
         least_urgent = self._given % _SHARE == _SHARE - 1
-        for priority in reversed(Priority) if least_urgent else Priority:
-            queue = self._waiting[priority]
+        queues = self._waiting.values()
+        for queue in reversed(queues) if least_urgent else queues:
             while queue and queue[0].place.done():
                 queue.popleft()
             if queue:

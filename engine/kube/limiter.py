@@ -21,17 +21,14 @@ class AdaptiveLimit:
 
     def __init__(self, start: int = 50, least: int = 4, most: int = 200) -> None:
         self._limit = float(start)
+        self.limit = start
+        """How many may be in flight now."""
         self._least = float(least)
         self._most = float(most)
         self._fastest = float("inf")
         self._fastest_next = float("inf")
         self._answers = 0
         self._hold = 0
-
-    @property
-    def limit(self) -> int:
-        """How many may be in flight now."""
-        return int(self._limit)
 
     def learn(self, seconds: float, in_flight: int, *, overloaded: bool = False) -> None:
         """Learns from how long an answer took while so many, itself among them, were in flight."""
@@ -52,3 +49,4 @@ class AdaptiveLimit:
                 self._hold = in_flight
         elif in_flight >= self.limit:
             self._limit = min(self._most, self._limit + 1.0 / self._limit)
+        self.limit = int(self._limit)

@@ -17,7 +17,8 @@ import urllib.request
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Protocol, TypedDict, TypeVar, Unpack
+from types import MappingProxyType
+from typing import Final, Protocol, TypedDict, TypeVar, Unpack
 from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
@@ -68,6 +69,8 @@ _DEFAULT_TIMEOUT_SECONDS = 30.0
 _CREDENTIAL_HOOK_SECONDS = 30.0
 _NEW_CREDENTIALS_SECONDS = 5.0
 _RENEW_SECONDS = 5.0
+_UNREAD: Final[Mapping[str, str]] = MappingProxyType({})
+_PLAIN = re.compile(r"[a-z0-9.-]+")
 _INVISIBLE = re.compile(r"[^!-~]+")
 _BAD_CONFIG = (
     ConfigException,
@@ -82,7 +85,11 @@ _BAD_CONFIG = (
 
 
 class Response(msgspec.Struct, frozen=True):
-    """An answer, whatever its status; names of headers are as the server writes them."""
+    """An answer, whatever its status.
+
+    Names of headers are as the server writes them; nobody reads any of a good answer (2xx), and
+    over connections of our own it has none.
+    """
 
     status: int
     headers: Mapping[str, str]
@@ -136,24 +143,16 @@ class RequestOptions(TypedDict, total=False):
     """Asked when the body is about to leave, after every wait for a connection."""
 
 
+_KEPT: Final = "not sent, as this replica does not lead any longer"
+
+
 class _Fenced(BytesPayload):
-    """A body that is asked for at the last moment whether it may still leave."""
+    """A body through a proxy: asked for at the last moment whether it may still leave."""
 
     def __init__(self, value: bytes, may_leave: MayLeave) -> None:
         super().__init__(value)
-        self.value = value
         self._may_leave = may_leave
         self.kept = False
-
-    def ask(self) -> None:
-        """Asks.
-
-        Raises:
-            Fenced: it may not leave.
-        """
-        if not self._may_leave():
-            self.kept = True
-            raise Fenced("not sent, as this replica does not lead any longer")
 
     async def write_with_length(
         self, writer: AbstractStreamWriter, content_length: int | None
@@ -163,7 +162,9 @@ class _Fenced(BytesPayload):
         Raises:
             Fenced: it may not leave.
         """
-        self.ask()
+        self.kept = not self._may_leave()
+        if self.kept:
+            raise Fenced(_KEPT)
         await super().write_with_length(writer, content_length)
 
 
@@ -249,6 +250,8 @@ class Session:
         self._reloaded_at = float("-inf")
         self._reloading = asyncio.Lock()
         self._hook_at = float("-inf")
+        self._token: str | None = None
+        self._shown: str | None = None
         self.server: str = str(configuration.host).rstrip("/")
         self._options: dict[str, str] = _proxy(self.server, configuration.proxy)
         proxied = bool(self._options)
@@ -372,53 +375,59 @@ class Session:
 
     async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Response:
         """See `KubeClient.request`."""
-        data: bytes | _Fenced | None = options.get("body")
-        may_leave = options.get("may_leave")
-        if isinstance(data, bytes) and may_leave is not None:
-            data = _Fenced(data, may_leave)
         ask = self._fetch if self._channels is None else self._ask
-        path, kind = _with(path, options.get("params")), options.get("content_type", JSON)
-        seconds = options.get("timeout_seconds", _DEFAULT_TIMEOUT_SECONDS)
+        path = _with(path, options.get("params"))
         began = self._clock.monotonic()
         try:
-            response = await ask(method, path, data, kind, seconds)
+            response = await ask(method, path, options)
             if response.status == _UNAUTHORIZED and await self._new_credentials():
-                response = await ask(method, path, data, kind, seconds)
+                response = await ask(method, path, options)
         except _FAULTS as error:
             self._count(method, "<error>", began)
-            if isinstance(data, _Fenced) and data.kept:
-                raise Fenced("not sent, as this replica does not lead any longer") from error
             await self._learn_from(error)
             raise self._translated(error) from error
         self._count(method, str(response.status), began)
         return response
 
-    async def _fetch(
-        self, method: str, path: str, body: bytes | _Fenced | None, kind: str, seconds: float
-    ) -> Response:
+    async def _fetch(self, method: str, path: str, options: RequestOptions) -> Response:
         """Through a proxy."""
+        data: bytes | _Fenced | None = options.get("body")
+        may_leave = options.get("may_leave")
+        if isinstance(data, bytes) and may_leave is not None:
+            data = _Fenced(data, may_leave)
+        seconds = options.get("timeout_seconds", _DEFAULT_TIMEOUT_SECONDS)
         timeout = aiohttp.ClientTimeout(
             total=seconds * TOTAL_FACTOR, sock_connect=_CONNECT_SECONDS, sock_read=seconds
         )
-        async with await self._opened(method, path, body, kind, timeout) as answer:
-            return Response(answer.status, answer.headers, await answer.read())
+        kind = options.get("content_type", JSON)
+        try:
+            async with await self._opened(method, path, data, kind, timeout) as answer:
+                return Response(answer.status, answer.headers, await answer.read())
+        except _FAULTS as error:
+            if isinstance(data, _Fenced) and data.kept:
+                raise Fenced(_KEPT) from error
+            raise
 
-    async def _ask(
-        self, method: str, path: str, body: bytes | _Fenced | None, kind: str, seconds: float
-    ) -> Response:
+    async def _ask(self, method: str, path: str, options: RequestOptions) -> Response:
         """Over a connection of our own."""
         assert self._channels is not None
-        data = body.value if isinstance(body, _Fenced) else body or b""
+        body, may_leave = options.get("body"), options.get("may_leave")
+
+        def fence() -> None:
+            if may_leave is not None and not may_leave():
+                raise Fenced(_KEPT)
+
         answer = await self._channels.request(
             method,
             path,
-            self._headers(body, kind),
-            data,
-            fence=body.ask if isinstance(body, _Fenced) else None,
+            self._headers(body, options.get("content_type", JSON)),
+            body or b"",
+            fence=fence,
             again=method in _REPEATABLE,
-            silence=seconds,
+            silence=options.get("timeout_seconds", _DEFAULT_TIMEOUT_SECONDS),
         )
-        return Response(answer.status, answer.headers, answer.body)
+        headers = _UNREAD if answer.status in _OK else answer.headers
+        return Response(answer.status, headers, answer.body)
 
     async def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float
@@ -495,8 +504,11 @@ class Session:
             except _BAD_CONFIG as error:
                 _LOG.warning("token cannot be read again: %s", cause(error))
         key: str | None = self._configuration.api_key.get("BearerToken")
-        # Files end in line breaks. What else no header can hold makes a token that is nobody's.
-        return None if key is None else _INVISIBLE.sub(" ", key).strip()
+        if key != self._token:
+            self._token = key
+            # Files end in line breaks. What else no header can hold makes a token that is nobody's.
+            self._shown = None if key is None else _INVISIBLE.sub(" ", key).strip()
+        return self._shown
 
     async def _new_credentials(self) -> bool:
         """After a 401: reads the credentials again; False if that was done just now."""
@@ -540,7 +552,7 @@ def _with(path: str, params: Mapping[str, str] | None) -> str:
 
 def segment(name: str) -> str:
     """A name as one segment of a path."""
-    return quote(name, safe="")
+    return name if _PLAIN.fullmatch(name) else quote(name, safe="")
 
 
 def _existing(paths: str) -> str:

@@ -74,6 +74,8 @@ class PodHeap:
 
     def peek(self) -> QueuedPod | None:
         """The first pod, left where it is."""
+        if not self._tickets:
+            return None
         entries, line = self._entries, self._line
         while line and not self._counts(line[0]):
             line.popleft()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -97,8 +98,36 @@ def test_an_answer_is_the_same_however_its_bytes_are_cut(answer: bytes, cuts: se
     found, server = run([pieces, [OK]], two_after_each_other)
     first, second = found
     assert (first.status, first.body) == ((201, b"abcde") if answer == CHUNKED else (200, b"hi"))
+    assert first.headers.get("X-Id") == (None if answer == CHUNKED else "7")
     assert second.headers["X-Id"] == "7"
     assert server.connections == 1
+
+
+def test_a_header_costs_no_call() -> None:
+    async def calls(channels: Channels, _: Server) -> list[list[str]]:
+        """Names of ours, for an answer with a header more and for one without."""
+        await get(channels)
+        found = []
+        for _ in range(2):
+            names: list[str] = []
+            sys.setprofile(lambda frame, *_, to=names: to.append(frame.f_code.co_qualname))
+            try:
+                await get(channels)
+            finally:
+                sys.setprofile(None)
+            found.append([name for name in names if name.startswith("_Channel.")])
+        return found
+
+    more = OK.replace(b"X-Id", b"X-Ids: 7\r\nX-Id")
+    (with_more, without), _ = run([[OK], [more], [OK]], calls)
+    assert with_more == without
+    assert "_Channel.data_received" in without
+
+
+def test_headers_without_end_end_the_request() -> None:
+    endless = [b"HTTP/1.1 200 OK\r\n", *[b"X-Id: 7\r\n" * 1000] * 20]
+    with pytest.raises(Broken, match="headers without end"):
+        run([endless], lambda channels, _: get(channels))
 
 
 async def two_after_each_other(channels: Channels, server: Server) -> tuple[Answer, Answer]:

@@ -286,6 +286,31 @@ def test_a_known_class_with_one_changed_row_takes_few_calls():
     assert len(names) <= 24, names
 
 
+def test_a_class_is_named_anew_by_those_alone_whose_versions_moved():
+    asked = []
+
+    class Keyed:
+        def __init__(self, name, version):
+            self.name, self.version = name, version
+
+        def points(self):
+            return Points(
+                class_key=lambda pod, snapshot: asked.append(self.name),
+                key_version=self.version,
+                score=lambda state, pod, snapshot, rows: None,
+            )
+
+    cache, namespaces = Cache(), lambda snapshot: len(snapshot.namespaces)
+    plugins = Keyed("Still", None), Keyed("Moving", namespaces), Keyed("Same", lambda _: 0)
+    sorter = Weighted(make_plugin("PrioritySort"))
+    framework = Framework(Profile("berth", (sorter, *[Weighted(each, 1.0) for each in plugins])))
+    pod = make_pod("p")
+    for namespace in ("one", "one", "two"):
+        cache.namespaces[namespace] = None
+        framework.pre_enqueue(pod, cache.snapshot(0.0))
+    assert asked == ["Still", "Moving", "Same", "Moving"]
+
+
 def test_a_single_row_is_asked_about_with_the_snapshot_of_its_cycle():
     asked = []
 
