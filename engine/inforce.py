@@ -201,6 +201,7 @@ class InForce:
 
     def _gone(self, source: ConfigMapSource) -> None:
         del self._config_maps[source.title]
+        self._untold.pop(source.title, None)
 
     def _selected(self, namespace: str, name: str) -> ConfigMapSource | None:
         """A source for a ConfigMap that a selector found; None: it is one by its name already."""
