@@ -30,12 +30,14 @@ class Guard:
         clock: Clock,
         measure: Callable[[], Load],
         go_back: Callable[[str, int], object],
+        watched: Callable[[int], object],
     ) -> None:
-        """`go_back` takes why, and how many changes."""
+        """`go_back` takes why, and how many changes; `watched` how many may be gone back on yet."""
         self._section = section
         self._clock = clock
         self._measure = measure
         self._go_back = go_back
+        self._watched = watched
         self._changes: list[tuple[float, Load]] = []
         self.due: float | None = None
         """When it looks again: every second while a change is watched."""
@@ -59,6 +61,7 @@ class Guard:
         self.due = now + _EVERY_SECONDS if self._changes else None
         if first is not None:
             self._go_back(wrong[first], len(changes) - first)
+        self._watched(len(self._changes))
         return False
 
     def _wrong(self, before: Load, now: Load, after: float) -> str:

@@ -153,7 +153,7 @@ def test_a_new_leader_reads_what_was_taken_back_before_it_writes_and_only_a_lead
     assert len(put) == 5
 
 
-def test_a_follower_keeps_nothing_to_tell_of_config_maps_that_are_gone():
+def test_a_follower_keeps_no_bundles_of_before_and_nothing_to_tell_of_what_is_gone():
     source = {"selector": "a=b", "namespace": "berth"}
     in_force = InForce(
         Settings(berth=BerthDocument.model_validate({"policies": {"sources": [source]}})),
@@ -173,3 +173,4 @@ def test_a_follower_keeps_nothing_to_tell_of_config_maps_that_are_gone():
             pass
         assert list(in_force._untold) == [f"ConfigMap berth/m{number}"]
         handler.on_delete(config_map)
+    assert not in_force.reloader._before

@@ -12,6 +12,7 @@ from engine.objects.storage import (
     StorageClass,
     VolumeAttachment,
 )
+from engine.plugins.volumes import attached, csi_nodes
 from engine.plugins.volumes.attached import NodeVolumes
 from engine.plugins.volumes.csi_nodes import CsiNodes
 from tests.builders import make_node
@@ -144,3 +145,14 @@ def test_what_is_thought_costs_the_nodes_that_it_is_about(monkeypatch) -> None:
             kept.count(thought, "csi.x")
     kept.count(snapshot, "csi.x")
     assert sorted(looked_at) == [3, 3, 7, 7]
+
+
+def test_columns_of_drivers_are_few(monkeypatch) -> None:
+    for module in (attached, csi_nodes):
+        monkeypatch.setattr(module, "MOST_DRIVERS", 3)
+    cache, nodes = make.cluster("n1"), CsiNodes()
+    kept, snapshot = NodeVolumes(nodes), cache.snapshot(0.0)
+    for number in range(9):
+        assert kept.count(snapshot, f"odd{number}").tolist() == [0]
+        assert nodes.limits(snapshot, f"odd{number}").tolist() == [csi_nodes.NO_LIMIT]
+    assert len(kept._counts) <= len(nodes._columns) <= 3
