@@ -64,6 +64,8 @@ class PodColumns(ReadOff[PodInfo]):
         self._settled = 0
         """How many rows are written, but for their node: of pods that came since, many at once."""
         self._ledgers: dict[str, Ledger] = {}
+        self._asked: set[str] = set()
+        """Those of the ledgers that somebody asked for under these rules."""
 
     @property
     def size(self) -> int:
@@ -109,6 +111,7 @@ class PodColumns(ReadOff[PodInfo]):
         A what-if snapshot has those of the cluster.
         """
         found = self._ledgers.pop(name, None)
+        self._asked.add(name)
         if found is None:
             found = make()
             for pod in self._pods:
@@ -163,6 +166,12 @@ class PodTable(PodColumns):
         rows = node[kinds[self._kind.view(self.size)] & (node >= 0)]
         there, counts = np.unique(rows, return_counts=True)
         return dict(zip(there.tolist(), counts.tolist(), strict=True))
+
+    def forget_ledgers(self) -> None:
+        """Other rules are in force: sums that nobody asked for under those before go."""
+        for name in self._ledgers.keys() - self._asked:
+            del self._ledgers[name]
+        self._asked.clear()
 
     def forget_label(self, label: str) -> None:
         """Nobody counts by the values of this label any more."""
