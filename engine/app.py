@@ -69,7 +69,7 @@ from engine.signals.spec import PROMETHEUS, SignalSpec
 from engine.signals.store import SignalStore
 from engine.simulate.journal import Recorder
 from engine.tasks import tasks, unless
-from engine.telemetry import ATTEMPTS, Count, Telemetry
+from engine.telemetry import ATTEMPTS, RULE_REJECTIONS, SHADOW_OUTCOMES, Count, Telemetry
 from engine.watching import Watching
 from engine.watching.objects import OBJECT
 from engine.watching.watching import Start
@@ -443,6 +443,9 @@ class App:
             self._recorder.rules(bundle.hash, bundle.files, self._recorded_settings())
         self.scheduler.use(self.frameworks_of(bundle), changed)
         self.shadow.use(bundle.plans)
+        there = {*bundle.files, *(plan.source.name for plan in bundle.plans)}
+        for metric in (RULE_REJECTIONS, SHADOW_OUTCOMES):
+            self.telemetry.keep(metric, "policy", there)
         asked = sorted({spec.name for spec in bundle.metrics if spec.source == PROMETHEUS})
         if asked and self.settings.berth.prometheus.url is None:
             log.warning(

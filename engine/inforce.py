@@ -124,7 +124,9 @@ class InForce:
             self.reloader.await_kept()
         self._guard = None
         if policies.guard is not None:
-            self._guard = Guard(policies.guard, clock, load, self.reloader.go_back)
+            self._guard = Guard(
+                policies.guard, clock, load, self.reloader.go_back, self.reloader.keep_before
+            )
         self.watched: list[Watched] = []
         """What is to be listed and watched, and who handles it."""
         self.background: list[Background] = []
@@ -201,6 +203,7 @@ class InForce:
 
     def _gone(self, source: ConfigMapSource) -> None:
         del self._config_maps[source.title]
+        self._untold.pop(source.title, None)
 
     def _selected(self, namespace: str, name: str) -> ConfigMapSource | None:
         """A source for a ConfigMap that a selector found; None: it is one by its name already."""
@@ -346,6 +349,8 @@ class InForce:
         # Where nothing is decided pods wait for that.
         if self._guard is not None and before is not None and self._leads():
             self._guard.changed()
+        else:
+            self.reloader.keep_before(0)
 
     def _tenants_changed(self) -> None:
         if self.reloader.bundle is not None:

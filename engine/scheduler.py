@@ -172,6 +172,7 @@ class Scheduler:
                 None means all.
         """
         self._basis.framework = framework
+        self._cache.pods.forget_ledgers()
         self._warming.begin(framework)
         self._queue.set_rules(rules_of(framework, self.snapshot), changed)
         self.permits.new_rules()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -205,6 +205,12 @@ class Telemetry:
         if known is None:
             known = self._labelled[metric] = {}
         known[labels] = known.get(labels, 0.0) + 1.0
+
+    def keep(self, metric: Metric, label: str, values: Container[str]) -> None:
+        """Forgets what was counted with other values of a label: names come and go."""
+        at, known = metric.labels.index(label), self._labelled.get(metric, {})
+        for labels in [one for one in known if one[at] not in values]:
+            del known[labels]
 
     def observe(self, metric: Metric, value: float, *labels: str) -> None:
         """Enters a value into a histogram."""

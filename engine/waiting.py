@@ -37,6 +37,7 @@ MOST_WAITING: Final = 5_000
 MOST_SECONDS: Final = 24 * 3600.0
 """No pod waits longer, whatever a plugin says: its node is kept from others meanwhile."""
 TESTS_A_SLICE: Final = 16
+SPARE_TIMERS: Final = 64
 _NODE_GONE: Final = ClusterEvent(Resource.NODE, Action.DELETE)
 _NO_NODE: Final = unschedulable("the node is gone")
 
@@ -262,6 +263,11 @@ class Permits:
         due = min(held.since + held.seconds, now + max(0.0, turn - self._clock.time()))
         if due != held.due or due <= now:
             held.due = due
+            if len(self._timers) > SPARE_TIMERS + 2 * len(self._held):
+                # Who waits no longer may have had a day left.
+                there = {one.pod.uid: one.due for one in self._held.values()}
+                self._timers = [one for one in self._timers if there.get(one[2]) == one[0]]
+                heapq.heapify(self._timers)
             heapq.heappush(self._timers, (due, next(self._tickets), uid))
         self._cache.wait(Waiting(held.pod, held.node, held.since_time, frozenset(held.by)))
 

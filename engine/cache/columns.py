@@ -14,6 +14,8 @@ from numpy.typing import DTypeLike, NDArray
 
 FIRST_CAPACITY: Final = 64
 _FEW: Final = 8
+MOST_COLUMNS: Final = 4096
+"""How many columns there are on demand, however few rows they have: each is written with a row."""
 
 Rows = slice | NDArray[np.intp]
 """Which rows a plugin is asked about: a slice for the full pass, an index array otherwise."""
@@ -123,19 +125,22 @@ class Derived(Generic[_T]):
         self._columns[name] = found
         return found[0]
 
-    def named(self, names: set[str]) -> list[tuple[Column, Callable[[_T], object]]]:
-        """Those of these names that there are."""
-        return [found for name, found in self._columns.items() if name in names]
+    def named(self, prefix: str) -> list[tuple[Column, Callable[[_T], object]]]:
+        """Those whose name begins so."""
+        return [found for name, found in self._columns.items() if name.startswith(prefix)]
 
     def put(self, name: str, column: Column, of: Callable[[_T], object]) -> bool:
         """Keeps a new column. True if others went for it."""
         self._columns[name] = column, of
-        size = sum(one.nbytes for one, _ in self)
+        least = self._most // MOST_COLUMNS
+        sizes = {name: max(one.nbytes, least) for name, (one, _) in self._columns.items()}
+        size = sum(sizes.values())
         if size <= self._most:
             return False
-        for old in list(self._columns)[:-1]:
+        for old in list(sizes)[:-1]:
             if size > self._most // 2:
-                size -= self._columns.pop(old)[0].nbytes
+                size -= sizes[old]
+                del self._columns[old]
         return True
 
 

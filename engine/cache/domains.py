@@ -38,6 +38,8 @@ _MOST_TABLES: Final = 16
 _MOST_SELECTORS: Final = 64
 _NODE_LOG: Final = 4096
 _BYTES_A_ROW: Final = 4
+_BYTES_OF_ONE: Final = 2 << 10
+"""What a grouping takes in a cluster without nodes."""
 _SPARE: Final = 64
 EMPTY: Final = 0
 """The domain of the empty value."""
@@ -347,7 +349,9 @@ class Topology:
                 if len(self._columns) > _MOST_COLUMNS:
                     self._columns.popitem(last=False)
             known = self._groupings[key] = Domains(column, key, self._log)
-            most = max(_LEAST_GROUPINGS, GROUPING_BYTES // (_BYTES_A_ROW * (self._rows + 1)))
+            most = max(
+                _LEAST_GROUPINGS, GROUPING_BYTES // (_BYTES_OF_ONE + _BYTES_A_ROW * self._rows)
+            )
             if len(self._groupings) > most:
                 self._groupings.popitem(last=False)
         self._groupings.move_to_end(key)

@@ -26,6 +26,7 @@ from engine.pods.selectors import Selector
 _DERIVED_BYTES: Final = 128 << 20
 _MOST_LEDGERS: Final = 64
 _MOST_BEHIND: Final = 256
+_OF_NAMESPACES: Final = "of its namespace: "
 
 
 class Ledger(Protocol):
@@ -62,8 +63,9 @@ class PodColumns(ReadOff[PodInfo]):
         self._derived: Derived[PodInfo] = Derived(_DERIVED_BYTES)
         self._settled = 0
         """How many rows are written, but for their node: of pods that came since, many at once."""
-        self._of_namespaces: set[str] = set()
         self._ledgers: dict[str, Ledger] = {}
+        self._asked: set[str] = set()
+        """Those of the ledgers that somebody asked for under these rules."""
 
     @property
     def size(self) -> int:
@@ -101,8 +103,7 @@ class PodColumns(ReadOff[PodInfo]):
 
     def namespace_text(self, column: str, of: Callable[[PodInfo], str | None]) -> CodeColumn:
         """(P,) like `text`, of what a pod's namespace says; follows changes of namespaces, too."""
-        self._of_namespaces.add(f"text {column}")
-        return self.text(column, of)
+        return self.text(f"{_OF_NAMESPACES}{column}", of)
 
     def ledger(self, name: str, make: Callable[[], Ledger]) -> Ledger:
         """Sums over pods, made on first use and kept up to date; a name always has the same.
@@ -110,6 +111,7 @@ class PodColumns(ReadOff[PodInfo]):
         A what-if snapshot has those of the cluster.
         """
         found = self._ledgers.pop(name, None)
+        self._asked.add(name)
         if found is None:
             found = make()
             for pod in self._pods:
@@ -164,6 +166,12 @@ class PodTable(PodColumns):
         rows = node[kinds[self._kind.view(self.size)] & (node >= 0)]
         there, counts = np.unique(rows, return_counts=True)
         return dict(zip(there.tolist(), counts.tolist(), strict=True))
+
+    def forget_ledgers(self) -> None:
+        """Other rules are in force: sums that nobody asked for under those before go."""
+        for name in self._ledgers.keys() - self._asked:
+            del self._ledgers[name]
+        self._asked.clear()
 
     def forget_label(self, label: str) -> None:
         """Nobody counts by the values of this label any more."""
@@ -255,7 +263,7 @@ class PodTable(PodColumns):
         """
         for ledger in [one for one, it in self._ledgers.items() if it.of_namespaces]:
             del self._ledgers[ledger]
-        columns = self._derived.named(self._of_namespaces)
+        columns = self._derived.named(f"text {_OF_NAMESPACES}")
         if not columns:
             return np.empty(0, np.intp)
         own = self.text("namespace None", lambda pod: pod.namespace)

@@ -51,25 +51,19 @@ class Account:
         key = self._owner(pod)
         if key is None:
             return
-        own = self.used.setdefault(key, {})
-        for name, amount in pod.requests.items():
-            own[name] = own.get(name, 0) + sign * amount
-            self._add(key, name, sign * amount)
+        _add(self.used.setdefault(key, {}), pod.requests, sign)
+        if self.limits is None or key in self.limits:
+            _add(self.pool, pod.requests, sign)
         self._pods[key] = self._pods.get(key, 0) + sign
         if not self._pods[key]:
             del self._pods[key], self.used[key]
-
-    def _add(self, key: Key, name: str, amount: int) -> None:
-        if self.limits is None or key in self.limits:
-            self.pool[name] = self.pool.get(name, 0) + amount
 
     def limit(self, limits: Mapping[Key, Limits]) -> None:
         """From now on these are the quotas that there are. Linear in the owners."""
         self.limits = limits
         self.pool = {}
-        for key, own in self.used.items():
-            for name, amount in own.items():
-                self._add(key, name, amount)
+        for key in self.used.keys() & limits.keys():
+            _add(self.pool, self.used[key])
 
 
 class _Everyone(Mapping[Key, Limits]):
@@ -196,9 +190,14 @@ class Book:
         return before, others
 
 
-def _add(to: dict[str, int], amounts: Mapping[str, int]) -> None:
+def _add(to: dict[str, int], amounts: Mapping[str, int], sign: int = 1) -> None:
+    """What comes to nothing is left out: names of resources come and go."""
     for name, amount in amounts.items():
-        to[name] = to.get(name, 0) + amount
+        total = to.get(name, 0) + sign * amount
+        if total:
+            to[name] = total
+        else:
+            to.pop(name, None)
 
 
 # ---- objects -------------------------------------------------------------------------------------

@@ -25,13 +25,14 @@ class Load:
 class Guard:
     """Compares with how things were when rules changed; implements `scheduler.Background`.
 
-    `go_back` takes why, and how many changes.
+    `go_back` takes why, and how many changes; `watched` how many may be gone back on yet.
     """
 
     section: GuardSection
     clock: Clock
     measure: Callable[[], Load]
     go_back: Callable[[str, int], object]
+    watched: Callable[[int], object]
     due: float | None = field(default=None, init=False)
     """When it looks again: every second while a change is watched."""
 
@@ -57,6 +58,7 @@ class Guard:
         self.due = now + _EVERY_SECONDS if self._changes else None
         if first is not None:
             self.go_back(wrong[first], len(changes) - first)
+        self.watched(len(self._changes))
         return False
 
     def _wrong(self, before: Load, now: Load, after: float) -> str:

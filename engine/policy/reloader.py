@@ -205,6 +205,10 @@ class Reloader:
             self._refuse(state, _taken_back(state.source, f" (bundle {bad.hash}): {why}"))
         return True
 
+    def keep_before(self, changes: int) -> None:
+        """No more than the last changes can be gone back on from now on."""
+        self._before = self._before[max(0, len(self._before) - changes) :]
+
     def _may_return(self, goods: Chosen) -> bool:
         """Not where a source has left, or where these were taken back themselves."""
         states = [self._states.get(title) for title in goods]

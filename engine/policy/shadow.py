@@ -133,7 +133,7 @@ class _Found:
     Without `rules` there was no time to look at the pod.
     """
 
-    tried: _Tried
+    tally: Tally
     rules: Mapping[str, Sequence[RuleBase]] | None = None
     sample: str = ""
     elsewhere: bool = False
@@ -351,7 +351,7 @@ class Shadow:
             try:
                 if not one.concerns(self.worlds.subject(pod, snapshot)):
                     continue  # a canary, and in force for this pod
-                looked = self._try(one, placed, rulers.of(pod)) if suffices else _Found(one)
+                looked = self._try(one, placed, rulers.of(pod)) if suffices else _Found(one.tally)
                 found.append(looked)
             except Exception:
                 self.telemetry.add(Count.PLUGIN_ERRORS)
@@ -379,10 +379,10 @@ class Shadow:
             rules["moved"] = moved
             there = f" on {name(winner)} instead of" if winner >= 0 else ", which is on"
             sample = f", such as {pod.key}{there} {name(row)}"
-        return _Found(one, rules, sample, elsewhere=winner not in (row, -1))
+        return _Found(one.tally, rules, sample, elsewhere=winner not in (row, -1))
 
     def _count(self, found: _Found) -> None:
-        tally = found.tried.tally
+        tally = found.tally
         if found.rules is None:
             tally.left_out += 1
             return

@@ -25,7 +25,7 @@ from engine.kube.wiring import Wiring
 from engine.queue import SubQueue
 from engine.sections import LeaderElection
 from engine.simulate.journal import replay
-from engine.telemetry import Count, Telemetry
+from engine.telemetry import RULE_REJECTIONS, Count, Telemetry
 
 NAMESPACE = "rules"
 FILTER = "filter: pod.name contains nginx -> node.label test=test\n"
@@ -260,8 +260,12 @@ def test_an_edit_is_obeyed_without_a_restart():
     async def main():
         async with embedded() as cluster, process(cluster) as berth:
             assert await berth.lands(berth.pod("nginx-1")) in berth.test_nodes
+            for name in TWO:
+                berth.app.telemetry.count(RULE_REJECTIONS, name, "1")
             berth.rules({"home.policy": "filter: node.name is node-02\n", "network.policy": None})
             await berth.until(lambda: len(berth.bundles) == 2)
+            told = [berth.app.telemetry.value(RULE_REJECTIONS, name, "1") for name in TWO]
+            assert told == [1, 0], "nothing is counted of a file that is gone"
             assert [plan.name for plan in berth.bundles[1].plans] == ["home"]
             assert await berth.lands(berth.pod("nginx-2")) == "node-02"
 

@@ -151,3 +151,26 @@ def test_a_new_leader_reads_what_was_taken_back_before_it_writes_and_only_a_lead
     work()
     assert in_force.bundle.files == GOOD
     assert len(put) == 5
+
+
+def test_a_follower_keeps_no_bundles_of_before_and_nothing_to_tell_of_what_is_gone():
+    source = {"selector": "a=b", "namespace": "berth"}
+    in_force = InForce(
+        Settings(berth=BerthDocument.model_validate({"policies": {"sources": [source]}})),
+        Ears(),
+        make_profiles(Settings()),
+        clock=ManualClock(),
+        telemetry=Telemetry(),
+        there=lambda: (3, 10),
+    )
+    in_force.connect(None, None, lambda: False)
+    [(_, handler)] = in_force.watched
+    handler.on_synced()
+    for number in range(3):
+        config_map = ConfigMap(ObjectMeta(name=f"m{number}", namespace="berth"), data=GOOD)
+        handler.on_add(config_map)
+        while any(one.step(1e9) for one in in_force.background):
+            pass
+        assert list(in_force._untold) == [f"ConfigMap berth/m{number}"]
+        handler.on_delete(config_map)
+    assert not in_force.reloader._before

@@ -538,6 +538,31 @@ async def test_accounts_follow_what_becomes_of_pods(changes):
 
 
 @in_a_loop
+async def test_accounts_forget_resources_that_nobody_asks_for_any_more():
+    made = Quotas(ELASTIC, a=("2", "4"))
+    made.comes("stays", namespace="a", cpu="1")
+    await settle(made)
+    [account] = made.cache.pods._ledgers.values()
+    before = dict(account.pool), dict(account.used["a"])
+    odd = {"resources": {"requests": {"example.com/odd": "1"}}}
+    pod = made.runs("odd", spec={"containers": [{"name": "c", **odd}]})
+    assert account.pool["example.com/odd"] == account.used["a"]["example.com/odd"] == 1
+    made.handlers.pods.on_delete(pod)
+    assert (account.pool, account.used["a"]) == before
+
+
+@in_a_loop
+async def test_accounts_of_quotas_that_are_gone_follow_no_pods():
+    made = Quotas("quota: by pod.namespace max cpu 2\n")
+    for number in range(5):
+        rules = f"quota: pod.label q{number} -> by pod.label[q{number}] max cpu 1\n"
+        made.comes(f"p{number}", cpu="1m")
+        await settle(made)
+        assert 1 <= len(made.cache.pods._ledgers) <= 2
+        made.scheduler.use(chain({"p.policy": rules}), None)
+
+
+@in_a_loop
 async def test_a_quota_is_counted_once_for_each_node_that_it_keeps_from_being_emptied():
     made = Quotas(ELASTIC, nodes=("n1", "n2"), cpu="2", a=("2", "4"), b=("2", "4"))
     for name, node, namespace in (("a1", "n1", "a"), ("a2", "n1", "a"), ("a3", "n2", "a"),

@@ -287,6 +287,21 @@ async def test_of_too_many_that_wait_the_last_are_tried_again_later(monkeypatch)
     assert MOST_WAITING == 5_000
 
 
+@in_a_loop
+async def test_the_time_of_who_waits_no_longer_is_forgotten(monkeypatch):
+    monkeypatch.setattr("engine.waiting.SPARE_TIMERS", 3)
+    made = world("permit: wait 20h until pod.annotation go=yes\n")
+    for number in range(9):
+        pod = await held(made, f"p{number}")
+        made.handlers.pods.on_update(pod, annotated(pod, go="yes"))
+        await made.turn()
+    await held(made, "last")
+    assert len(made.scheduler.permits._timers) <= 6
+    made.clock.advance(20 * 3600.0)
+    await made.turn()
+    assert made.where("last") is not SubQueue.WAITING
+
+
 # ---- by a plugin ---------------------------------------------------------------------------------
 
 POD_CAME = (ClusterEvent(Resource.ASSIGNED_POD, Action.ALL),)

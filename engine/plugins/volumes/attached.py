@@ -34,7 +34,7 @@ from engine.plugins.volumes.claims import (
     not_found,
     strangers,
 )
-from engine.plugins.volumes.csi_nodes import CSI_NODES, CsiNodes
+from engine.plugins.volumes.csi_nodes import CSI_NODES, MOST_DRIVERS, CsiNodes
 from engine.plugins.volumes.migration import BY_PLUGIN, csi_handle, migration_of
 from engine.pods.podinfo import PodInfo
 
@@ -233,6 +233,8 @@ class NodeVolumes:
         size = snapshot.nodes.size
         known = self._counts.get(driver)
         if known is None or len(known) != size:
+            if len(self._counts) >= MOST_DRIVERS:
+                self._counts.clear()
             known = self._counts[driver] = np.zeros(size, dtype=np.int64)
             for row, there in self._on.items():
                 known[row] = there.counts[driver]

@@ -16,6 +16,8 @@ from engine.plugins.volumes.migration import MIGRATED
 
 CSI_NODES: Final = "CSINode"
 NO_LIMIT: Final = -1
+MOST_DRIVERS: Final = 256
+"""Columns that are kept of drivers; whatever is beyond is made anew."""
 
 _NumberOf = Callable[[CSINode | None], int]
 
@@ -60,6 +62,8 @@ class CsiNodes:
         self._renew(snapshot)
         known = self._columns.get(name)
         if known is None:
+            if len(self._columns) >= MOST_DRIVERS:
+                self._columns.clear()
             column = np.fromiter(map(of, self._rows), np.int64, len(self._rows))
             known = self._columns[name] = of, column
         return known[1]

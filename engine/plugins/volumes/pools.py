@@ -156,12 +156,16 @@ class Pool(Generic[T]):
         return self._places.first(of, reach, avoid)
 
     def put(self, key: str, one: T | None) -> bool:
-        """An object changed, or is not of this class (None); False if it has no place here."""
+        """An object changed, or is not of this class (None).
+
+        False if it has no place here, or was the last one.
+        """
         number = self._numbers.get(key)
         if one is None:
-            if number is not None:
-                self._there[number] = False
-            return True
+            if number is None:
+                return True
+            self._there[number] = False
+            return bool(self._there.any())
         if number is None or len(self._traits) > _MORE_TRAITS + 2 * len(self.items):
             return False
         said = self._describe(key, one)
@@ -200,10 +204,11 @@ class Pools(Generic[T]):
         """The pool of a class."""
         kind = self._kind
         self._renew(snapshot)
+        groups = snapshot.objects_by(kind.name, "to be had", lambda one: kind.group(one) or "")
+        group = group if group in groups else ""  # claims name classes that are not there
         pool = self._pools.get(group)
         if pool is None:
-            groups = snapshot.objects_by(kind.name, "to be had", lambda one: kind.group(one) or "")
-            objects = groups.get(group, {}) if group else {}
+            objects = groups[group] if group else {}
             pool = self._pools[group] = Pool(objects, self._describe, snapshot.dictionary)
         return pool
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from engine.cache import cache as cache_module
-from engine.cache import columns
+from engine.cache import columns, domains
 from engine.cache import nodes as nodes_module
 from engine.framework.snapshot import label_column
 from engine.objects import Taint
+from engine.pods.selectors import EVERYTHING
 from tests.builders import Cache, make_node, make_pod
 from tests.effort import examples
 
@@ -141,11 +142,16 @@ def test_taints_that_come_and_go_are_forgotten():
     assert cache.nodes._taint_users == {0: 1}
 
 
-def test_columns_of_odd_labels_go_when_they_are_too_many(monkeypatch):
+@pytest.mark.parametrize(
+    ("most_bytes", "most"),
+    [(10 * 4 * columns.FIRST_CAPACITY, columns.MOST_COLUMNS), (64 << 20, 10)],
+)
+def test_columns_of_odd_labels_go_when_they_are_too_many(monkeypatch, most_bytes, most):
+    monkeypatch.setattr(columns, "MOST_COLUMNS", most)
     cache = Cache()
     for i in range(3):
         cache.add_node(make_node(f"n{i}", labels={"zone": f"z{i}"}))
-    cache.nodes._derived = columns.Derived(10 * 4 * columns.FIRST_CAPACITY)
+    cache.nodes._derived = columns.Derived(most_bytes)
     layout = cache.layout
     for i in range(40):
         zone = cache.nodes.text(*label_column("zone"))
@@ -154,6 +160,16 @@ def test_columns_of_odd_labels_go_when_they_are_too_many(monkeypatch):
         assert len(list(cache.nodes._derived)) <= 11
     assert "text label:zone" in cache.nodes._derived._columns, "what is read often stays"
     assert cache.layout > layout
+
+
+def test_groupings_of_few_nodes_are_few(monkeypatch):
+    monkeypatch.setattr(domains, "GROUPING_BYTES", 20 * 2048)
+    cache = Cache()
+    cache.add_node(make_node("n"))
+    for i in range(40):
+        tally = cache.topology.pod_set(None, EVERYTHING, terminating=True)
+        cache.topology.table(tally, f"odd{i}").sync(cache.snapshot(0.0))
+    assert len(cache.topology._groupings) <= 20
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -132,6 +134,10 @@ async def test_members_of_a_gang_are_counted_when_they_are_bound_and_once():
     pods = ("g-1", "g-2", "g-3", "g-4")
     assert await made.places(*pods, labels={"gang": "g"}, cpu="3") == []
     assert made.tally().pods == 0
+    plugin = weakref.ref(made.shadow._tried["p1"].plugin)
+    made.shadow.use(compiled(made.files).plans)
+    gc.collect()
+    assert plugin() is None, "who is not bound yet keeps neither rules that are gone nor a cluster"
     made.world.handlers.nodes.on_add(make_node("n4", cpu="4", labels={"zone": "z4"}))
     made.world.clock.advance(20.0)
     assert len(await made.places()) == 4

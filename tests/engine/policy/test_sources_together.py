@@ -369,15 +369,28 @@ def test_what_the_leader_before_took_back_does_not_rule_under_the_next():
     assert follower.reloader.kept() == leader.reloader.kept()
 
 
+def test_nothing_is_kept_of_changes_that_are_not_gone_back_on_any_more():
+    world = World(A)
+    for files in (TEST, OTHER, TEST):
+        world.offer(A, files)
+    world.reloader.keep_before(1)
+    assert world.reloader.go_back("pending pods rose", 2)
+    assert list(world.worked()[0].files.values()) == list(OTHER.values())
+    world.offer(A, SORTS)
+    world.reloader.keep_before(0)
+    assert not world.reloader.go_back("pending pods rose")
+
+
 class Watched:
     """A guard, and how the scheduler does."""
 
     def __init__(self, **settings):
         self.clock = ManualClock()
         self.load = Load(3, 1)
-        self.back = []
+        self.back, self.watched = [], []
         section = GuardSection(within="60s", **settings)
-        self.guard = Guard(section, self.clock, lambda: self.load, self._go_back)
+        told = self._go_back, self.watched.append
+        self.guard = Guard(section, self.clock, lambda: self.load, *told)
 
     def _go_back(self, why, changes):
         self.back.append(why if changes == 1 else (why, changes))
@@ -431,6 +444,7 @@ def test_a_change_that_went_well_is_not_taken_back_for_a_later_one():
     watched.after(30.0, Load(40, 1))
     watched.guard.changed()
     assert watched.after(30.0, Load(52, 1)) == []
+    assert watched.watched == [1, 1], "the first may not be gone back on any more"
     assert watched.after(10.0, Load(89, 1)) == []
     assert watched.after(10.0, Load(90, 1)) == [
         "pending pods rose from 40 to 90 in 50 s, and 50 is allowed"

@@ -12,7 +12,7 @@ from engine.objects.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from engine.plugins.volumes import attached
+from engine.plugins.volumes import attached, csi_nodes
 from engine.plugins.volumes.attached import NodeVolumes
 from engine.plugins.volumes.csi_nodes import CsiNodes
 from tests.builders import make_node
@@ -159,3 +159,14 @@ def test_a_pod_that_comes_has_no_other_of_its_node_read_again(monkeypatch) -> No
         cache.add_pod(make.pod(f"p{number}", f"c{number}", node="n1"), "n1")
         assert kept.count(cache.snapshot(0.0), "csi.x").tolist() == [number + 1]
     assert len(read) == 20
+
+
+def test_columns_of_drivers_are_few(monkeypatch) -> None:
+    for module in (attached, csi_nodes):
+        monkeypatch.setattr(module, "MOST_DRIVERS", 3)
+    cache, nodes = make.cluster("n1"), CsiNodes()
+    kept, snapshot = NodeVolumes(nodes), cache.snapshot(0.0)
+    for number in range(9):
+        assert kept.count(snapshot, f"odd{number}").tolist() == [0]
+        assert nodes.limits(snapshot, f"odd{number}").tolist() == [csi_nodes.NO_LIMIT]
+    assert len(kept._counts) <= len(nodes._columns) <= 3

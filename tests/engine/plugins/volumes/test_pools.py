@@ -42,6 +42,17 @@ def test_the_first_of_a_pool_is_found_for_all_rows_at_once(changes, asked) -> No
     compare(cache, pools)
 
 
+def test_classes_without_volumes_have_no_pool_each() -> None:
+    cache, pools = make.cluster("n1"), Storage().volumes
+    for number in range(9):
+        make.volume(cache, "v", spec={"storageClassName": f"gone{number}"})
+        for name, size in (("gone", 1), ("odd", 0)):
+            assert len(pools.of(cache.snapshot(0.0), f"{name}{number}").items) == size
+        cache.remove_object(PersistentVolume.__name__, "v")
+    pools.of(cache.snapshot(0.0), "gone8")
+    assert list(pools._pools) == [""]
+
+
 def compare(cache, pools) -> None:
     snapshot = cache.snapshot(0.0)
     reach = Reach(snapshot, slice(0, 3))
