@@ -156,7 +156,8 @@ class ControlPlane:
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         request.add_header("Content-Type", kind)
         try:
-            with urllib.request.urlopen(request, timeout=10, context=self._tls) as answer:
+            # So long, for one request may delete thousands of pods on a busy machine.
+            with urllib.request.urlopen(request, timeout=300, context=self._tls) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:

@@ -28,6 +28,7 @@ from tests.bench.cluster import create
 from tests.cluster.berth import PROFILE, Berth
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.kube_scheduler import KubeScheduler
+from tests.cluster.process import wait_until
 from tests.conformance.fuzz import HOW, Oracle
 
 Json = dict[str, Any]
@@ -188,6 +189,8 @@ class World:
         asyncio.run(create(self.plane, PODS, early))
         scheduler.process.start()
         try:
+            first = f"{PODS}?fieldSelector=spec.nodeName!=&limit=1"
+            wait_until("a pod is on a node", lambda: bool(self._list(first)), seconds=300.0)
             self._rest()
             asyncio.run(create(self.plane, PODS, late))
             found = self._rest()
@@ -356,10 +359,10 @@ def _run(world: World, folder: Path, show: int) -> int:
     journal = folder / "journal.jsonl"
     berth = Berth(world.plane, folder / "berth", "--record", journal)
     ours = world.settled(berth, PROFILE)
+    differ = _asked(world, journal, show)
     theirs = [
         world.settled(KubeScheduler(world.plane), "default-scheduler") for _ in ("first", "second")
     ]
-    differ = _asked(world, journal, show)
     print(f"{'pending':12}{'berth':>8}{'kube-scheduler, twice':>24}")
     for kind, many in sorted(
         Counter(one["metadata"]["labels"]["app"] for one in world.pods).items()
