@@ -85,24 +85,27 @@ class Classes:
         self._new: deque[tuple[ClassName, int]] = deque()
 
     def key(
-        self, pod: PodInfo, snapshot: Snapshot, before: ClassName | None, moved: Container[str]
+        self,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        before: Sequence[Hashable],
+        moved: Container[str] | None,
     ) -> tuple[Hashable, ...] | None:
         """What tells the pod's class: pods with equal keys get equal answers. None: unlike any.
 
-        Of a pod that had a name `before`, only plugins are asked whose versions `moved`.
+        Of a pod that had a key `before`, only plugins are asked whose versions `moved`; None: all.
 
         Raises:
             PluginError: a plugin raised.
         """
         key: list[Hashable] = []
-        for number, (name, ask) in enumerate(self._keys):
-            if before is not None and name not in moved:
-                key.append(before.key[number])
-                continue
-            try:
-                key.append(ask(pod, snapshot))
-            except Exception as cause:
-                raise self._asking.fault(name, "PreFilter", cause) from cause
+        name = ""
+        try:
+            for name, ask in self._keys:
+                stays = moved is not None and name not in moved
+                key.append(before[len(key)] if stays else ask(pod, snapshot))
+        except Exception as cause:
+            raise self._asking.fault(name, "PreFilter", cause) from cause
         return None if UNSHARED in key else tuple(key)
 
     def name(self, pod: PodInfo, snapshot: Snapshot) -> ClassName | None:
@@ -113,11 +116,12 @@ class Classes:
         """
         stamp = self._stamp(snapshot)
         kept = None if pod.memo is None else pod.memo.get(_KEPT)
-        before, moved = None, set[str]()
+        before: Sequence[Hashable] = ()
+        moved: Container[str] | None = None
         if type(kept) is _Kept and kept.stamp[0] is self._owner:
             if kept.stamp == stamp:
                 return kept.name
-            before = kept.name
+            before = kept.name.key
             versions = zip(self._versions, kept.stamp[1:], stamp[1:], strict=True)
             moved = {plugin for (plugin, _), old, new in versions if old != new}
         key = self.key(pod, snapshot, before, moved)
