@@ -86,7 +86,7 @@ def test_the_configuration_that_the_real_scheduler_writes_is_understood(
     client = {"kubeconfig": str(control_plane.kubeconfig_file())}
     document = {"apiVersion": SCHEDULER_API, "kind": "KubeSchedulerConfiguration"}
     given.write_text(yaml.safe_dump({**document, "clientConnection": client}))
-    written = [f"--config={given}", f"--write-config-to={whole}"]
+    written = [f"--config={given}", "--secure-port=0", f"--write-config-to={whole}"]
     subprocess.run([binaries.binary("kube-scheduler"), *written], check=True, capture_output=True)
     command = [sys.executable, "-m", "engine", "run", "--config", whole, "--write-config-to", ours]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
