@@ -27,7 +27,7 @@ from engine.collector import collecting, keep_sweeping, sweep
 from engine.comparing import Comparer
 from engine.config import Settings
 from engine.eventhandlers import EventHandlers, as_far_as_legible
-from engine.explain.rules import noted
+from engine.explain.scores import noted
 from engine.extenders.asking import Extenders
 from engine.extenders.edge import NODES as WHOLE_NODES
 from engine.extenders.edge import ExtenderBinder, WholeObjects

@@ -25,7 +25,7 @@ from engine.cli.loop import run_in_loop
 from engine.cli.up import options_of
 from engine.clock import Clock, SystemClock
 from engine.embedded import EmbeddedCluster
-from engine.explain.rules import rules_of
+from engine.explain.scores import rules_of
 from engine.framework.decision import Placed
 from engine.policy.bundle import Bundle, Refusal
 

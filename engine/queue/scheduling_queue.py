@@ -50,16 +50,14 @@ from engine.clock import Clock
 from engine.framework.events import EVERYTHING, Action, ClusterEvent, Resource, Seen
 from engine.framework.snapshot import Snapshot
 from engine.pods.podinfo import PodInfo
-from engine.queue.asked import Asked
 from engine.queue.backoff import NO_BACKOFF, Backoff, over_at
-from engine.queue.groups import Group
 from engine.queue.heap import PodHeap
 from engine.queue.hints import Only, Registrations, Verdict, Wake
 from engine.queue.inflight import Happening, InFlight
 from engine.queue.kin import Kin
-from engine.queue.parked import Parked
+from engine.queue.parked import Group, Parked
 from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey, SubQueue
-from engine.queue.rules import Rules
+from engine.queue.rules import Asked, Rules
 
 log = logging.getLogger(__name__)
 
