@@ -256,7 +256,6 @@ class Story:
         return None if node is None else str(node)
 
     def _loads(self) -> list[Load]:
-        """How many pods each node has, by the cluster's own state."""
         pods = [p for p in self._cluster.list("pods") if p["spec"].get("nodeName")]
         nginx = Counter(p["spec"]["nodeName"] for p in pods if "nginx" in p["metadata"]["name"])
         everyone = Counter(p["spec"]["nodeName"] for p in pods)

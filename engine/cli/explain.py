@@ -94,7 +94,6 @@ def command(words: tuple[str, ...], style: str, now: str | None, **given: Any) -
 
 
 def _remembered(subject: str, name: str, asked: dict[str, Any], *, as_json: bool) -> None:
-    """Prints what a running scheduler remembers of a pod."""
     from engine.cli.recorded import lines_of, record_of
 
     if subject != "pod":
@@ -108,7 +107,6 @@ def _remembered(subject: str, name: str, asked: dict[str, Any], *, as_json: bool
 
 
 def _word(word: str) -> None:
-    """Prints what is known of a code, a statement, a field, a function or a metric."""
     if _CODE.fullmatch(word.upper()):
         _page(word.upper())
         return
@@ -123,7 +121,6 @@ def _word(word: str) -> None:
 
 
 def _page(code: str) -> None:
-    """Prints the page of a code."""
     if code in GONE:
         click.echo(f"{code} is no longer said. {GONE[code]}")
         return

@@ -554,7 +554,6 @@ class Gangs:
 
 
 def _named(names: Collection[str]) -> str:
-    """A few of them, and how many more."""
     shown = sorted(names)[:_NAMED]
     more = len(names) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")

@@ -584,7 +584,6 @@ class SchedulingQueue:
         self._push(queued)
 
     def _push(self, queued: QueuedPod) -> None:
-        """Into the heap of its place."""
         if queued.where is SubQueue.ACTIVE:
             self._active_q.push(self._active_key(queued), queued)
         else:
@@ -651,7 +650,6 @@ class SchedulingQueue:
         return queued
 
     def _leave(self, queued: QueuedPod) -> None:
-        """Takes a pod out of its sub-queue."""
         match queued.where:
             case SubQueue.ACTIVE | SubQueue.BACKOFF:
                 self._heap_of(queued).remove(queued)

@@ -163,7 +163,6 @@ def _plain(kind: object, value: object) -> object:
 
 
 def _read(kind: Any, value: Any) -> Any:  # noqa: ANN401 - what is of that kind
-    """The argument again."""
     if kind is Waiting:
         pod, node, since, plugins = value
         return Waiting(_pod(from_builtins(Pod, pod)), node, since, frozenset(plugins))
