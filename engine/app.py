@@ -27,7 +27,7 @@ from engine.collector import collecting, keep_sweeping, sweep
 from engine.comparing import Comparer
 from engine.config import Settings
 from engine.eventhandlers import EventHandlers, as_far_as_legible
-from engine.explain.rules import noted
+from engine.explain.scores import noted
 from engine.extenders.asking import Extenders
 from engine.extenders.edge import NODES as WHOLE_NODES
 from engine.extenders.edge import ExtenderBinder, WholeObjects
@@ -431,7 +431,6 @@ class App:
     # ---- rules -------------------------------------------------------------------------------
 
     def _put(self, bundle: Bundle, changed: frozenset[str] | None) -> None:
-        """Puts a bundle in force, between two cycles."""
         assert self.scheduler is not None
         if self.bundle is None:
             sweep()  # what compiling needs stays, too: no edit is held up by a look at all of it
@@ -454,7 +453,6 @@ class App:
             )
 
     def _missing(self, bundle: Bundle, asker: str) -> tuple[str, ...]:
-        """What the bundle reads that is not known yet."""
         if self._watching is None:
             return ()
         return self._watching.want(bundle.needs, asker)

@@ -17,8 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from engine.clock import Clock
-from engine.explain.rules import noted
-from engine.explain.scores import Ranking, ranking
+from engine.explain.scores import Ranking, noted, ranking
 from engine.framework.decision import FitError, Placed, Rejections
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind

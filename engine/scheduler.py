@@ -35,7 +35,7 @@ from engine.evictions import Evictions
 from engine.framework.edge import Edge
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.snapshot import Snapshot
-from engine.gangs import Gangs, Telling
+from engine.gangs import Gangs
 from engine.inflight import InFlight
 from engine.measures import Measures
 from engine.notices import Notices
@@ -109,8 +109,7 @@ class Scheduler:
         self._lane: Lane | None = None
         self.permits = self.placement.permits
         """The pods that wait for leave to be bound."""
-        telling = Telling(self._basis, self._in_flight, edge)
-        self.gangs = Gangs(self._basis, self.placement, setbacks, self._evictions, queue, telling)
+        self.gangs = Gangs(self._basis, self.placement, setbacks, self._evictions, queue)
         """Those that wait for each other."""
         self.permits.also = self.gangs.holds.also
         self.permits.on_work = self.wake

@@ -396,7 +396,6 @@ class Cache:
             self._rows[moved.uid] = row
 
     def _replace(self, row: int, pod: PodInfo) -> None:
-        """The pod is another object, on the same node."""
         before, node_row = self.pods.pod(row), self.pods.node_row(row)
         causes = _OTHER if self.pods.fill(row, pod, node_row) else 0
         if self.beside.attends and pod.terminating and not before.terminating:

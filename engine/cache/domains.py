@@ -158,7 +158,6 @@ class Domains:
                 add(self._sizes, new, 1)
 
     def _ask(self, snapshot: Snapshot, rows: NDArray[np.intp]) -> NDArray[np.int32]:
-        """The groups of some rows."""
         there = snapshot.nodes.present[rows]
         if self._eligible is not None:
             there = there & self._eligible.mask(snapshot, rows)
@@ -408,7 +407,6 @@ def _room(size: int) -> int:
 
 
 def _grown(column: NDArray[np.int32], size: int) -> NDArray[np.int32]:
-    """The column with room for `size` rows."""
     if len(column) >= size:
         return column
     grown = np.full(_room(size), -1, np.int32)

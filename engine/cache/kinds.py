@@ -151,7 +151,6 @@ class Kinds:
         self._fresh.clear()
 
     def _met(self, requirement: Requirement) -> NDArray[np.int32]:
-        """Who has the label, and one of the values if there are any."""
         numbers = self._having(requirement.key)
         if not requirement.values or not len(numbers):
             return numbers

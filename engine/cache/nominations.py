@@ -38,11 +38,9 @@ class Nominations:
         self._before: Sequence[tuple[int, list[PodInfo]]] = ()
 
     def __len__(self) -> int:
-        """How many pods are promised a node."""
         return len(self.nodes)
 
     def __iter__(self) -> Iterator[PodInfo]:
-        """The pods that are promised a node."""
         return (pod for promised in self._on.values() for pod in promised.values())
 
     def on(self, node: str) -> Collection[PodInfo]:

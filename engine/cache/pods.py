@@ -122,7 +122,6 @@ class PodColumns(ReadOff[PodInfo]):
         return found
 
     def _settle(self) -> None:
-        """Writes all that is kept of the pods that came."""
         first, size = self._settled, len(self._pods)
         if first == size:
             return
@@ -133,7 +132,6 @@ class PodColumns(ReadOff[PodInfo]):
             column.fill(map(of, came), len(came), first)
 
     def _place(self, first: int, node_rows: Sequence[int]) -> None:
-        """Enters pods among those of their nodes."""
         on = self._on
         for row, node_row in enumerate(node_rows, first):
             if node_row >= 0:

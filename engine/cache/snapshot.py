@@ -94,26 +94,6 @@ class Signals(Protocol):
         ...
 
 
-def value_of_each(signals: Signals, metric: str, pods: PodColumns) -> FloatColumn:
-    """(P,) what `Signals.of_pods` gives, one by one: for few pods."""
-    found = (pods.pod(row) for row in range(pods.size))
-    values = [signals.value(metric, (one.namespace, one.name)) for one in found]
-    return np.array(values, np.float64)
-
-
-def value_of_each_pair(
-    signals: Signals, metric: str, ends: tuple[CodeColumn, CodeColumn], dictionary: Dictionary
-) -> FloatColumn:
-    """(n,) what `Signals.pairs` gives, one by one: for few pairs."""
-    texts = dictionary.texts
-    codes = zip(*(each.tolist() for each in ends), strict=True)
-    values = [
-        np.nan if min(pair) < 0 else signals.value(metric, (texts[pair[0]], texts[pair[1]]))
-        for pair in codes
-    ]
-    return np.array(values, np.float64)
-
-
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """A pod that keeps its node and waits for leave to be bound.

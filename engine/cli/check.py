@@ -149,7 +149,6 @@ def _configured(job: _Job, path: Path, files: tuple[Path, ...]) -> tuple[Path, .
 
 
 def _tenant(job: _Job, namespace: str) -> Tenant:
-    """What the namespace may have, by the configuration if there is one."""
     if job.settings is None:
         return Tenant(namespace)
     policies = job.settings.policies

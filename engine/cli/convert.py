@@ -124,7 +124,6 @@ def _profile(profile: dict[str, Any], place: str, found: _Found) -> None:
 
 
 def _kept(point: str, plugins: dict[str, Any]) -> dict[str, Any]:
-    """What is left of an extension point."""
     enabled = plugins.get("enabled") or []
     kept = {**plugins, "enabled": [one for one in enabled if is_in_tree(one["name"])]}
     if point in (_SORT, _EVERYWHERE) and len(kept["enabled"]) < len(enabled):
@@ -228,7 +227,6 @@ def _as_text(documents: list[dict[str, Any]]) -> str:
 
 
 def _write(folder: Path, config: list[dict[str, Any]], found: _Found) -> None:
-    """The configuration as a file and the policies as folders beside it."""
     with written(folder):
         for profile, files in found.policies.items():
             (folder / _name(profile)).mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ from engine.cli.loop import run_in_loop
 from engine.cli.up import options_of
 from engine.clock import Clock, SystemClock
 from engine.embedded import EmbeddedCluster
-from engine.explain.rules import rules_of
+from engine.explain.scores import rules_of
 from engine.framework.decision import Placed
 from engine.policy.bundle import Bundle, Refusal
 
@@ -256,7 +256,6 @@ class Story:
         return None if node is None else str(node)
 
     def _loads(self) -> list[Load]:
-        """How many pods each node has, by the cluster's own state."""
         pods = [p for p in self._cluster.list("pods") if p["spec"].get("nodeName")]
         nginx = Counter(p["spec"]["nodeName"] for p in pods if "nginx" in p["metadata"]["name"])
         everyone = Counter(p["spec"]["nodeName"] for p in pods)

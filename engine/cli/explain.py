@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any, NamedTuple
 
 import click
 
 from dsl.codes import GONE, OLD
 from dsl.nearest import closest
-from engine.cli import options, reference
+from engine.cli import options
 from engine.display import plain
 
 _CODE = re.compile(r"P[0-9]{3}")
+_ROW = re.compile(r"^\| *(.+?) *\|$")
+_CELLS = re.compile(r" *(?<!\\)\| *")
+_FORM = re.compile(r"`([^`]+)`")
+_NAME = re.compile(r"[A-Za-z][\w.]*")
+_TOPICS = re.compile(r"\*\*([a-z, ]+)\*\*")
 _SUBJECTS = ("pod", "node")
 _FLAGS = ("policies", "policy_configmap", "scheduler_name", "prometheus_url")
 """Those of `berth run`."""
@@ -86,7 +94,6 @@ def command(words: tuple[str, ...], style: str, now: str | None, **given: Any) -
 
 
 def _remembered(subject: str, name: str, asked: dict[str, Any], *, as_json: bool) -> None:
-    """Prints what a running scheduler remembers of a pod."""
     from engine.cli.recorded import lines_of, record_of
 
     if subject != "pod":
@@ -100,13 +107,12 @@ def _remembered(subject: str, name: str, asked: dict[str, Any], *, as_json: bool
 
 
 def _word(word: str) -> None:
-    """Prints what is known of a code, a statement, a field, a function or a metric."""
     if _CODE.fullmatch(word.upper()):
         _page(word.upper())
         return
-    lines = reference.told(word)
+    lines = told(word)
     if not lines:
-        near = closest(word, reference.words())
+        near = closest(word, words())
         raise click.ClickException(
             f"`{word}` is no code, statement, field, function or metric of the policy language; "
             + (f"did you mean `{near}`?" if near else "codes look like P203, fields like pod.name")
@@ -115,11 +121,10 @@ def _word(word: str) -> None:
 
 
 def _page(code: str) -> None:
-    """Prints the page of a code."""
     if code in GONE:
         click.echo(f"{code} is no longer said. {GONE[code]}")
         return
-    pages = reference.shipped("errors")
+    pages = shipped("errors")
     page = pages / f"{code}.md"
     if not page.is_file():
         raise click.ClickException(f"{code} is no code of the policy language; they look like P203")
@@ -127,3 +132,58 @@ def _page(code: str) -> None:
     for new in OLD.get(code, ()):
         title = (pages / f"{new}.md").read_text("utf-8").splitlines()[0].removeprefix("# ")
         click.echo(f"Part of it has a code of its own now: {title}")
+
+
+# ---- the page of the language; tests hold that its tables are those of the code
+
+
+class Entry(NamedTuple):
+    """A row: its names, what it looks like, and each further column with its heading."""
+
+    names: tuple[str, ...]
+    form: str
+    about: tuple[tuple[str, str], ...]
+
+
+def shipped(name: str) -> Traversable:
+    """A page or folder of docs/: in the wheel beside the language, in a checkout under docs/."""
+    packed = files("dsl") / name
+    return packed if packed.is_dir() or packed.is_file() else files("dsl") / ".." / "docs" / name
+
+
+def entries() -> Iterator[Entry]:
+    """All rows of tables that begin with a word of the language."""
+    heading: list[str] = []
+    for line in shipped("language.md").read_text("utf-8").splitlines():
+        row = _ROW.match(line)
+        if row is None:
+            heading = []
+            continue
+        cells = _CELLS.split(row[1])
+        if not heading:
+            heading = cells
+        elif "---" not in cells[0]:
+            forms = _FORM.findall(cells[0])
+            plain = [form.replace("[KEY]", "") for form in forms]
+            names = tuple(found[0] for form in plain if (found := _NAME.match(form)))
+            pairs = zip(heading[1:], cells[1:], strict=False)
+            about = tuple((name, text) for name, text in pairs if text)
+            yield Entry(names, cells[0].replace("`", ""), about)
+
+
+def told(word: str) -> list[str]:
+    """Lines about a statement, field, function or metric; none if the page does not know it."""
+    lines: list[str] = []
+    for entry in entries():
+        if word in entry.names:
+            lines += [entry.form, *(f"  {name}: {text}" for name, text in entry.about), ""]
+    for paragraph in shipped("language.md").read_text("utf-8").split("\n\n"):
+        topics = _TOPICS.match(paragraph)
+        if topics is not None and word in topics[1].split(", "):
+            lines += [*paragraph.replace("**", "").splitlines(), ""]
+    return lines
+
+
+def words() -> list[str]:
+    """All words that `told` knows."""
+    return sorted({name for entry in entries() for name in entry.names})

@@ -144,7 +144,6 @@ def _heads(pod: Pod, said: str, source: str) -> Iterator[str]:
 
 
 def _unbound(pod: Pod) -> Pod:
-    """The pod as it was before it had a node."""
     if not pod.node_name:
         return pod
     status = replace(pod.status, nominated_node_name="")
@@ -170,7 +169,6 @@ def _holding(key: str, cluster: Cluster) -> list[str]:
 
 
 def _scheduled(pod: Pod) -> Condition:
-    """What the scheduler said of it last."""
     each = pod.status.conditions or ()
     return next((one for one in each if one.type == POD_SCHEDULED), Condition())
 

@@ -265,7 +265,6 @@ class _Ways:
     """Depth first over the members; of rows in the same state one is tried, of states each once."""
 
     def __init__(self, search: Search, rows: NDArray[np.intp]) -> None:
-        """On some rows of a search's."""
         kinds = search.kinds
         self._budget = search.budget
         self._others = search.others

@@ -95,7 +95,6 @@ class Ranking:
         self._fill(snapshot, np.arange(snapshot.nodes.size), there)
 
     def _fill(self, snapshot: Snapshot, rows: NDArray[np.intp], there: NDArray[np.intp]) -> None:
-        """Ranks the pods of some rows anew."""
         pods = snapshot.pods
         node = pods.node[there]
         keys = self.keys(pods, there)

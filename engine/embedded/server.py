@@ -333,7 +333,6 @@ class ApiServer:
             self._watches.discard(wake)
 
     async def _send_all(self, stream: _Stream) -> None:
-        """What exists as ADDED events."""
         stream.revision = self._api.store.revision
         shown = self._chosen(stream.view)
         lines = [_line("ADDED", self._rendered(stream.view, item)) for item in shown]
@@ -341,7 +340,6 @@ class ApiServer:
             await stream.response.write(b"".join(lines))
 
     async def _send_new(self, stream: _Stream) -> None:
-        """What happened since the last time."""
         changes = self._api.collection(stream.view.target.resource).since(stream.revision)
         # INVARIANT: no await between reading the changes and noting how far they reach.
         stream.revision = self._api.store.revision

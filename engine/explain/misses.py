@@ -21,7 +21,7 @@ from dsl.schema import request_unit
 from dsl.types import number_of, show
 from engine.explain.parts import values
 from engine.explain.plugins import details
-from engine.explain.rules import policies_of
+from engine.explain.scores import policies_of
 from engine.framework.asking import Filtering
 from engine.framework.interface import Room
 from engine.framework.runtime import Framework

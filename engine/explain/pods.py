@@ -8,8 +8,7 @@ from typing import Final
 
 from engine.cycle import conclude
 from engine.explain.misses import Miss, Misses, misses, stopped
-from engine.explain.rules import policies_of
-from engine.explain.scores import Ranking, Scored, ranking
+from engine.explain.scores import Ranking, Scored, policies_of, ranking
 from engine.framework.decision import Decision
 from engine.framework.runtime import Framework, PluginError, Unfit
 from engine.framework.snapshot import Snapshot

@@ -1,21 +1,23 @@
-"""Who gave which node how much: the best nodes of a decision, by plugin and by line."""
+"""Who gave which node how much, by plugin and by line, and what rules said of the chosen node."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.explain.rules import policies_of
+from engine.framework.decision import Placed
 from engine.framework.interface import Scores
 from engine.framework.podclass import TIE_BITS
-from engine.framework.runtime import Candidates, Framework
+from engine.framework.runtime import Candidates, Framework, PluginError
 from engine.framework.snapshot import Snapshot
 from engine.pods.podinfo import PodInfo
 from engine.policy.acting import place_of
+from engine.policy.plugin import PolicyPlugin
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -120,3 +122,33 @@ def _lines(
 
 def _at(lines: Sequence[_Column], at: int) -> tuple[Line, ...]:
     return tuple([Line(place, text, float(of[at]), weight) for place, text, weight, of in lines])
+
+
+def policies_of(framework: Framework) -> Iterator[PolicyPlugin]:
+    """The policies among the plugins, in order."""
+    for weighted in framework.profile.plugins:
+        if isinstance(weighted.plugin, PolicyPlugin):
+            yield weighted.plugin
+
+
+def rules_of(placed: Placed, framework: Framework) -> list[str]:
+    """What the policies' rules said of the chosen node, in order; empty if there is none.
+
+    Must be called while the snapshot is the current one, that is, by an observer of the decision.
+    """
+    if placed.decision.node is None:
+        return []
+    decision, snapshot = placed.decision, placed.snapshot
+    known = framework.known(decision.pod, snapshot)
+    candidates = framework.candidates(known, decision.pod, snapshot)
+    return [
+        trace
+        for policy in policies_of(framework)
+        for trace in policy.traces(decision.pod, snapshot, decision.row, candidates)
+    ]
+
+
+def noted(placed: Placed, framework: Framework) -> None:
+    """Puts that into the decision, for the log line of its binding. As `rules_of`."""
+    with suppress(PluginError):  # told by the framework
+        placed.decision.why = "; ".join(rules_of(placed, framework))

@@ -61,7 +61,6 @@ class Filling:
     """See the module."""
 
     def __init__(self, asking: Asking, classes: Classes) -> None:
-        """Fills the columns of these classes."""
         self._asking = asking
         self._sharing = Sharing()
         self._classes = classes
@@ -318,7 +317,6 @@ class Filling:
     def _write(
         self, keys: KeyColumn, snapshot: Snapshot, rows: Rows, passed: BoolColumn, totals: Scores
     ) -> None:
-        """The keys of all rows."""
         size, count = snapshot.nodes.size, len(passed)
         if keys.log is not None:
             keys.log.forget()

@@ -122,7 +122,6 @@ class Framework:
         """Whether what tells a pod's class is more than the pod."""
 
     def _at(self, point: str) -> Sequence[tuple[str, Points]]:
-        """The plugins in their order at a point."""
         names = self.profile.order.get(point)
         if names is None:
             return self.plugins

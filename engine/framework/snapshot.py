@@ -17,8 +17,6 @@ from engine.cache.snapshot import (
     Signals,
     Snapshot,
     Waiting,
-    value_of_each,
-    value_of_each_pair,
 )
 from engine.cache.terms import CountedTerm
 
@@ -50,6 +48,4 @@ __all__ = [
     "Waiting",
     "annotation_column",
     "label_column",
-    "value_of_each",
-    "value_of_each_pair",
 ]

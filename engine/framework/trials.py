@@ -256,7 +256,6 @@ class Stand:
         return passed
 
     def _at(self, row: int, ahead: Sequence[PodInfo]) -> Stand:
-        """The same for another row."""
         other = Stand(self._trial, row, ahead)
         other._over, other._states = self._over, list(self._states)
         return other

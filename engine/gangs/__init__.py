@@ -2,6 +2,5 @@
 
 from engine.gangs.holds import waits_alone
 from engine.gangs.running import Gangs
-from engine.gangs.telling import Telling
 
-__all__ = ["Gangs", "Telling", "waits_alone"]
+__all__ = ["Gangs", "waits_alone"]

@@ -51,7 +51,6 @@ class Holds:
         self._failed: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def __contains__(self, key: Hashable) -> bool:
-        """Whether members of this gang wait."""
         return key in self._holds
 
     def hold(self, turn: Turn, words: str) -> None:

@@ -46,7 +46,6 @@ from engine.framework.snapshot import CodeColumn, Snapshot
 from engine.gangs.holds import Holds
 from engine.gangs.rescue import Rescuers
 from engine.gangs.slices import Absent, OutdatedError, Unpromised, in_slices
-from engine.gangs.telling import Telling
 from engine.gangs.turn import Hold, Turn, rank_of
 from engine.notices import said
 from engine.placement import Placement
@@ -70,7 +69,6 @@ class Gangs:
     setbacks: Setbacks
     evictions: Evictions
     queue: SchedulingQueue
-    telling: Telling
 
     def __post_init__(self) -> None:
         self._cache = self.basis.cache
@@ -118,7 +116,6 @@ class Gangs:
         turn = self._turn_of(queued, plugin, gang, snapshot)
         why = self._why_not(turn, snapshot.now)
         if why is not None:
-            self.telling.waits(gang, pod, why)
             # Who is told of a group that is not there is told of it when it comes, too.
             unknown = gang.minimum != gang.minimum
             nominated = None if self._has_enough(turn) else self._claims_nothing(turn, why)
@@ -412,7 +409,6 @@ class Gangs:
             return False
         names = sorted({result.nominated or "" for _, result in found.found})
         words = f"{turn.gang.title}: preempts on {_named(names)} ({turn.gang.place})"
-        self.telling.waits(turn.gang, members[0].pod, words)
         for queued, result in found.found:
             self.evictions.evict(queued.pod, result)
         nominated = {queued.pod.uid: result.nominated for queued, result in found.found}
@@ -458,7 +454,6 @@ class Gangs:
             self._fail(turn)
 
     def _start(self, turn: Turn) -> None:
-        self.telling.started(turn.gang, turn.chosen[0].queued.pod)
         for one in turn.chosen:
             self.placement.go(one)
         self.holds.started(turn.gang)
@@ -472,7 +467,6 @@ class Gangs:
         words = why_waiting(gang.title, gang.minimum, there)
         if left:
             words += f"; {_named(left)} missing"
-        self.telling.waits(gang, turn.members[0].pod, words)
         self.holds.hold(turn, f"{words} ({gang.place})")
         self._refuse_others(turn, words)
 
@@ -515,7 +509,6 @@ class Gangs:
             self.holds.failed(gang)
         else:
             words = f"{gang.title}: no room for more members in its {gang.within}"
-        self.telling.waits(gang, turn.members[0].pod, words)
         self._refuse_others(turn, f"{words} ({gang.place})")
 
     def _plugins(self, turn: Turn) -> frozenset[str]:
@@ -561,7 +554,6 @@ class Gangs:
 
 
 def _named(names: Collection[str]) -> str:
-    """A few of them, and how many more."""
     shown = sorted(names)[:_NAMED]
     more = len(names) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.objects import Condition, Described, Known, LabelSelector, Part, ResourceList
+from engine.objects import Described, Known, LabelSelector, Part, ResourceList
 
 
 class ServiceSpec(Part, frozen=True):
@@ -92,12 +92,6 @@ class PodGroup(Described, frozen=True):
         return self.spec.schedule_timeout_seconds or None
 
 
-class GroupCondition(Condition, frozen=True):
-    """A condition of a PodGroup of Kubernetes itself."""
-
-    observed_generation: int | None = None
-
-
 class GangSchedulingPolicy(Part, frozen=True):
     """How many pods of a group start together."""
 
@@ -129,17 +123,10 @@ class SchedulingPodGroupSpec(Part, frozen=True):
     scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
 
 
-class SchedulingPodGroupStatus(Part, frozen=True):
-    """`status` of a PodGroup of scheduling.k8s.io."""
-
-    conditions: list[GroupCondition] | None = None
-
-
 class SchedulingPodGroup(Described, frozen=True):
     """A PodGroup of Kubernetes itself (scheduling.k8s.io), which a Workload may have made."""
 
     spec: SchedulingPodGroupSpec = SchedulingPodGroupSpec()
-    status: SchedulingPodGroupStatus = SchedulingPodGroupStatus()
 
     @property
     def topology_key(self) -> str | None:

@@ -130,7 +130,6 @@ class Shares:
             self._odd.update(rows[odd].tolist())
 
     def _set(self, row: int) -> None:
-        """`_write` of one row."""
         cells, odd = self._cells, False
         shares = []
         for i, (allocatable, requested, counted) in enumerate(self._amounts):

@@ -120,7 +120,6 @@ class Answers:
         return {name: no for name, row in self.scene.rows.items() if row not in start.rows}
 
     def _read(self, status: Status) -> Rejection:
-        """A plugin's reason."""
         message, place = self._placed(", ".join(status.reasons))
         return Rejection(message, _WORDS.get(status.code, "error"), place or status.plugin)
 

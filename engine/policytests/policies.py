@@ -191,7 +191,6 @@ def unknown_parameter(suite: Suite, case: Case, found: Found) -> Diagnostic | No
 
 
 def _params(there: PolicyText | str) -> frozenset[str]:
-    """The parameters that it declares."""
     text = there.text if isinstance(there, PolicyText) else b""
     return frozenset(one.decode() for one in _PARAM.findall(text))
 

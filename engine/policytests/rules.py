@@ -38,7 +38,7 @@ from dsl.schema import FIELDS
 from dsl.types import NUMBER, show
 from dsl.world import Parts
 from engine.explain.parts import asked, table
-from engine.explain.rules import policies_of
+from engine.explain.scores import policies_of
 from engine.pods.podinfo import PodInfo
 from engine.policy import findings
 from engine.policy.acting import place_of, results_of

@@ -148,7 +148,6 @@ def _all(
 
 
 def _queue_times(thing: Thing) -> QueueTimes:
-    """What the queue knows of a pod."""
     first = parse_time(thing.get("first_attempt_at", ""))
     return QueueTimes(
         parse_time(thing.get("queued_at", "")),

@@ -1,16 +1,23 @@
-"""What the queue asks: how pods are ordered, who may come in, and what may change an answer."""
+"""What the queue asks: how pods are ordered, who may come in, and what may change an answer.
+
+A rule that raises is told of, and harms no other pod than its own.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from engine.framework.events import ClusterEventWithHint
-from engine.framework.status import Status
+from engine.framework.status import Code, Status
 from engine.pods.podinfo import PodInfo
+from engine.queue.heap import comparable
 from engine.queue.queued import SortKey
 
+T = TypeVar("T")
+OnFault = Callable[[PodInfo, Exception], None]
 Hints = Mapping[str, Sequence[ClusterEventWithHint]]
 
 
@@ -55,3 +62,56 @@ class Rules:
     def ordered_by(self) -> object:
         """Keys of rules with equal ones compare with each other."""
         return self.sort_key if self.order is None else self.order
+
+
+class Asked:
+    """Rules as the queue asks them: none raises. `own` are the rules themselves."""
+
+    def __init__(self, rules: Rules, on_fault: OnFault) -> None:
+        self.own = rules
+        self._on_fault = on_fault
+        self.kin = None if rules.kin is None else self._kin
+        """As `Rules.kin`; a pod whose keys cannot be told belongs to no other."""
+
+    def gate(self, pod: PodInfo) -> Status:
+        """A gate that raises holds the pod; its words are the reason."""
+        try:
+            return self.own.pre_enqueue(pod)
+        except Exception as fault:  # noqa: BLE001 - told, and one pod's rule may not stop all
+            self._on_fault(pod, fault)
+            told = getattr(fault, "status", None)  # a fault of the framework names its plugin
+            words = f"{type(fault).__name__}: {fault}"
+            return told if isinstance(told, Status) else Status(Code.ERROR, (words,), "PreEnqueue")
+
+    def sort_key(self, pod: PodInfo, queued_at: float) -> SortKey:
+        """Comparable with all others; a rule that raises, or gives no order, sorts last."""
+        try:
+            return 0, comparable(self.own.sort_key(pod, queued_at))
+        except Exception as fault:  # noqa: BLE001 - as above
+            self._on_fault(pod, fault)
+            return 1, queued_at
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        """What pods share that nothing tells apart; the UID if no other is like it."""
+        key = self._or(None, pod, self._hashable_key, pod)
+        return pod.uid if key is None else (pod.priority, pod.pod.spec.preemption_policy, key)
+
+    def _hashable_key(self, pod: PodInfo) -> Hashable:
+        key = self.own.class_key(pod)
+        hash(key)
+        return key
+
+    def turns_at(self, pod: PodInfo, plugins: frozenset[str]) -> float:
+        """As `Rules.turns_at`; a rule that raises does not turn."""
+        return self._or(math.inf, pod, self.own.turns_at, pod, plugins)
+
+    def _kin(self, pod: PodInfo) -> Collection[Hashable]:
+        assert self.own.kin is not None
+        return self._or((), pod, self.own.kin, pod)
+
+    def _or(self, otherwise: T, pod: PodInfo, ask: Callable[..., T], *asked: object) -> T:
+        try:
+            return ask(*asked)
+        except Exception as fault:  # noqa: BLE001 - as above
+            self._on_fault(pod, fault)
+            return otherwise

@@ -50,16 +50,14 @@ from engine.clock import Clock
 from engine.framework.events import EVERYTHING, Action, ClusterEvent, Resource, Seen
 from engine.framework.snapshot import Snapshot
 from engine.pods.podinfo import PodInfo
-from engine.queue.asked import Asked
 from engine.queue.backoff import NO_BACKOFF, Backoff, over_at
-from engine.queue.groups import Group
 from engine.queue.heap import PodHeap
 from engine.queue.hints import Only, Registrations, Verdict, Wake
 from engine.queue.inflight import Happening, InFlight
 from engine.queue.kin import Kin
-from engine.queue.parked import Parked
+from engine.queue.parked import Group, Parked
 from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey, SubQueue
-from engine.queue.rules import Rules
+from engine.queue.rules import Asked, Rules
 
 log = logging.getLogger(__name__)
 
@@ -586,7 +584,6 @@ class SchedulingQueue:
         self._push(queued)
 
     def _push(self, queued: QueuedPod) -> None:
-        """Into the heap of its place."""
         if queued.where is SubQueue.ACTIVE:
             self._active_q.push(self._active_key(queued), queued)
         else:
@@ -653,7 +650,6 @@ class SchedulingQueue:
         return queued
 
     def _leave(self, queued: QueuedPod) -> None:
-        """Takes a pod out of its sub-queue."""
         match queued.where:
             case SubQueue.ACTIVE | SubQueue.BACKOFF:
                 self._heap_of(queued).remove(queued)

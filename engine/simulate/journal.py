@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, BinaryIO, Concatenate, Final, ParamSpec, TypeVar, get_type_hints
 
 import msgspec
 import numpy as np
@@ -25,9 +25,9 @@ from engine.framework.decision import Decision, Placed
 from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import Opinion
 from engine.framework.runtime import Framework
-from engine.framework.snapshot import FloatColumn, QueueTimes, Snapshot, Waiting
+from engine.framework.snapshot import FloatColumn, Snapshot, Waiting
 from engine.kube.resources import STRUCTS
-from engine.objects import Namespace, Node, Pod, from_builtins
+from engine.objects import Pod, from_builtins
 from engine.ondemand import FinishedPod
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.simulate.lab import Lab
@@ -35,13 +35,8 @@ from engine.simulate.samples import Columns, Samples, Values
 
 _LOG = logging.getLogger(__name__)
 
-FORMAT: Final = 6
-"""2: objects of other kinds than Node, Pod and Namespace; nominations, and what assumed pods carry.
-3: who waits in permit.
-4: what stands beside nodes: the queue, pods that have finished; what plugins said of pods on nodes.
-5: what extenders said of a pod.
-6: who is being evicted for a pod.
-"""
+FORMAT: Final = 7
+
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
@@ -51,13 +46,9 @@ class Entry(msgspec.Struct, omit_defaults=True):
 
     what: str
     format: int = 0
-    node: Node | None = None
-    namespace: Namespace | None = None
+    args: list[Any] | None = None
     pod: Pod | None = None
-    kind: str = ""
-    object: dict[str, Any] | None = None
     name: str = ""
-    uid: str = ""
     files: dict[str, str] | None = None
     settings: dict[str, str] | None = None
     signals: Columns | None = None
@@ -70,12 +61,9 @@ class Entry(msgspec.Struct, omit_defaults=True):
     feasible: int = 0
     message: str = ""
     nominated: str | None = None
-    leaving: dict[str, str] | None = None
     victims: list[str] | None = None
     as_member: bool = False
     opinion: Opinion | None = None
-    names: list[str] | None = None
-    times: QueueTimes | None = None
     plugins: list[str] | None = None
     waited: float = 0.0
     said: list[str] | None = None
@@ -159,82 +147,65 @@ class Recorder:
 
 # ---- what is done to a cache ---------------------------------------------------------------------
 
-_Part = tuple[Callable[[Any], dict[str, Any]], Callable[[Entry], Any]]
-"""An argument as fields of a line, and back."""
+_APPLIED: Final[dict[str, Callable[[Cache, Sequence[Any]], object]]] = {}
+"""What is done again, with these arguments, for a line that has the name of a method."""
 
 
-def _needed(value: _T | None) -> _T:
-    if value is None:
-        raise ValueError("the object is missing")
-    return value
+def _plain(kind: object, value: object) -> object:
+    """An argument as a line has it; an object of any kind says of which it is."""
+    if isinstance(value, Waiting):
+        return value.pod.pod, value.node, value.since, sorted(value.plugins)
+    if isinstance(value, PodInfo):
+        return value.pod
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return (type(value).__name__, value) if kind is Any else value
 
 
-def _as_it_is(field: str) -> _Part:
-    return lambda value: {field: value}, lambda entry: _needed(getattr(entry, field))
+def _read(kind: Any, value: Any) -> Any:  # noqa: ANN401 - what is of that kind
+    if kind is Waiting:
+        pod, node, since, plugins = value
+        return Waiting(_pod(from_builtins(Pod, pod)), node, since, frozenset(plugins))
+    if kind in (PodInfo, FinishedPod):
+        return _pod(from_builtins(Pod if kind is PodInfo else kind, value))
+    if kind is float and value is None:  # JSON has no other word for a time that is not known
+        return math.nan
+    if kind is Any:
+        name, value = value
+        kind = STRUCTS.get(name)
+        if kind is None:
+            raise ValueError(f"no kind is called {name!r}")
+    return from_builtins(kind, value)
 
 
-def _object(entry: Entry) -> Any:  # noqa: ANN401 - a struct of the kind that is named
-    struct = STRUCTS.get(entry.kind)
-    if struct is None:
-        raise ValueError(f"no kind is called {entry.kind!r}")
-    return from_builtins(struct, _needed(entry.object))
-
-
-def _pod(entry: Entry) -> PodInfo:
-    return make_pod_info(_needed(entry.pod))
-
-
-def _waiting(entry: Entry) -> Waiting:
-    return Waiting(_pod(entry), entry.name, entry.now, frozenset(entry.plugins or ()))
-
-
-def _waits(one: Waiting) -> dict[str, Any]:
-    told = {"pod": one.pod.pod, "name": one.node, "now": one.since}
-    return told | {"plugins": sorted(one.plugins)}
-
-
-_NODE, _NAMESPACE, _RAW_POD, _KIND, _NAME, _UID, _TIMES, _NOW, _LEAVING = map(
-    _as_it_is, ("node", "namespace", "pod", "kind", "name", "uid", "times", "now", "leaving")
-)
-_POD: Final[_Part] = lambda pod: {"pod": pod.pod}, _pod
-# Zero is left out of a line, and means that no time is known.
-_AT: Final[_Part] = (
-    lambda at: {"now": 0.0 if math.isnan(at) else at},
-    lambda entry: entry.now or math.nan,
-)
-_OBJECT: Final[_Part] = (
-    lambda item: {"kind": type(item).__name__, "object": msgspec.to_builtins(item)},
-    _object,
-)
-_FINISHED: Final[_Part] = (
-    lambda pod: {"object": msgspec.to_builtins(pod.pod)},
-    lambda entry: make_pod_info(from_builtins(FinishedPod, _needed(entry.object))),
-)
-_WAITING: Final[_Part] = _waits, _waiting
-_NAMES: Final[_Part] = (
-    lambda to: {"names": sorted(to)},
-    lambda entry: frozenset(_needed(entry.names)),
-)
-
-_APPLIED: Final[dict[str, Callable[[Cache, Entry], object]]] = {}
-"""What is done again for a line that is neither a decision nor about rules or metrics."""
+def _pod(pod: Pod | None) -> PodInfo:
+    if pod is None:
+        raise ValueError("the pod is missing")
+    return make_pod_info(pod)
 
 
 def _written(
-    what: str, done: Callable[Concatenate[Any, _P], _T], *parts: _Part
+    done: Callable[Concatenate[Any, _P], _T], *, pods: type = PodInfo
 ) -> Callable[Concatenate[Any, _P], _T]:
-    """A method of the cache, of which a line is written before it is done; `parts` are its own."""
+    """A method of the cache, of which a line is written before it is done.
+
+    The line has the name of the method and its arguments in order; `pods` is how those are read.
+    """
+    name = done.__name__
+    kinds = [pods if kind is PodInfo else kind for kind in get_type_hints(done).values()][:-1]
+    least = len(kinds) - len(done.__defaults__ or ())
 
     def method(cache: RecordingCache, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        entry = Entry(what)
-        for (fields, _), value in zip(parts, (*args, *kwargs.values()), strict=False):
-            for name, one in fields(value).items():
-                setattr(entry, name, one)
-        cache.write(entry)
+        cache.write(Entry(name, args=[*map(_plain, kinds, (*args, *kwargs.values()))]))
         return done(cache, *args, **kwargs)
 
-    again: Callable[..., object] = done
-    _APPLIED[what] = lambda cache, entry: again(cache, *[read(entry) for _, read in parts])
+    def again(cache: Cache, args: Sequence[Any]) -> object:
+        if not least <= len(args) <= len(kinds):
+            raise ValueError(f"{name} has {len(args)} arguments, not {least}")
+        method: Callable[..., object] = done
+        return method(cache, *map(_read, kinds, args))
+
+    _APPLIED[name] = again
     return method
 
 
@@ -245,30 +216,30 @@ class RecordingCache(Cache):
         super().__init__()
         self.write = write
 
-    add_node = _written("node", Cache.add_node, _NODE)
-    remove_node = _written("node gone", Cache.remove_node, _NAME)
-    set_namespace = _written("namespace", Cache.set_namespace, _NAMESPACE)
-    remove_namespace = _written("namespace gone", Cache.remove_namespace, _NAME)
-    set_object = _written("object", Cache.set_object, _OBJECT)
-    remove_object = _written("object gone", Cache.remove_object, _KIND, _NAME)
-    assume_object = _written("object assumed", Cache.assume_object, _OBJECT)
-    restore_object = _written("object restored", Cache.restore_object, _KIND, _NAME, _UID)
-    assume = _written("assume", Cache.assume, _POD, _NAME, _AT)
-    forget = _written("forget", Cache.forget, _UID)
-    add_pod = _written("pod", Cache.add_pod, _POD, _NAME)
-    remove_pod = _written("pod gone", Cache.remove_pod, _UID)
-    carry = _written("carries", Cache.carry, _RAW_POD)
-    wait = _written("waits", Cache.wait, _WAITING)
-    wait_no_more = _written("waits no more", Cache.wait_no_more, _UID)
-    nominate = _written("nominated", Cache.nominate, _POD, _NAME)
-    withdraw = _written("nomination gone", Cache.withdraw, _UID)
-    evicts = _written("evicts", Cache.evicts, _UID, _LEAVING)
-    attend = _written("attends", Cache.attend, _NAMES)
-    set_queued = _written("queued", Cache.set_queued, _POD, _TIMES)
-    remove_queued = _written("queued no more", Cache.remove_queued, _UID)
-    set_finished = _written("finished", Cache.set_finished, _FINISHED, _NOW)
-    remove_finished = _written("finished gone", Cache.remove_finished, _UID)
-    expire = _written("time", Cache.expire, _NOW)
+    add_node = _written(Cache.add_node)
+    remove_node = _written(Cache.remove_node)
+    set_namespace = _written(Cache.set_namespace)
+    remove_namespace = _written(Cache.remove_namespace)
+    set_object = _written(Cache.set_object)
+    remove_object = _written(Cache.remove_object)
+    assume_object = _written(Cache.assume_object)
+    restore_object = _written(Cache.restore_object)
+    assume = _written(Cache.assume)
+    forget = _written(Cache.forget)
+    add_pod = _written(Cache.add_pod)
+    remove_pod = _written(Cache.remove_pod)
+    carry = _written(Cache.carry)
+    wait = _written(Cache.wait)
+    wait_no_more = _written(Cache.wait_no_more)
+    nominate = _written(Cache.nominate)
+    withdraw = _written(Cache.withdraw)
+    evicts = _written(Cache.evicts)
+    attend = _written(Cache.attend)
+    set_queued = _written(Cache.set_queued)
+    remove_queued = _written(Cache.remove_queued)
+    set_finished = _written(Cache.set_finished, pods=FinishedPod)
+    remove_finished = _written(Cache.remove_finished)
+    expire = _written(Cache.expire)
 
 
 @dataclass
@@ -342,7 +313,7 @@ class _Replay:
             raise ValueError("a journal has its format in the first line, and only there")
         match entry.what:
             case "journal":
-                if not 1 <= entry.format <= FORMAT:
+                if entry.format != FORMAT:
                     raise ValueError(f"this version reads format {FORMAT}, not {entry.format}")
             case "rules":
                 rules = self._frameworks_of(entry.files or {}, entry.settings or {})
@@ -356,7 +327,7 @@ class _Replay:
             case "reserve" | "permit" | "act":
                 self._act(number, entry)
             case what if what in _APPLIED:
-                _APPLIED[what](self.report.cache, entry)
+                _APPLIED[what](self.report.cache, entry.args or ())
             case what:
                 raise ValueError(f"nothing is called {what!r}")
 
@@ -364,7 +335,7 @@ class _Replay:
         """The pod of a line, the cluster as of then, and who decided."""
         if self._lab is None:
             raise ValueError("a decision before any rules")
-        pod = _pod(entry)
+        pod = _pod(entry.pod)
         self._lab.clock = ManualClock(entry.now)
         return pod, self._lab.snapshot(), self._lab.frameworks.of(pod)
 

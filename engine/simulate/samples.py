@@ -8,15 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from engine.cache import Cache
-from engine.framework.snapshot import (
-    CodeColumn,
-    Dictionary,
-    FloatColumn,
-    NodeColumns,
-    PodColumns,
-    value_of_each,
-    value_of_each_pair,
-)
+from engine.framework.snapshot import CodeColumn, Dictionary, FloatColumn, NodeColumns, PodColumns
 
 Columns = dict[str, dict[str, float]]
 """metric id -> node name -> value; nodes without a value are left out."""
@@ -63,13 +55,19 @@ class Samples:
 
     def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:
         """See `Signals.of_pods`."""
-        return value_of_each(self, metric, pods)
+        each = map(pods.pod, range(pods.size))
+        return np.array([self.value(metric, (one.namespace, one.name)) for one in each], float)
 
     def pairs(
         self, metric: str, ends: tuple[CodeColumn, CodeColumn], dictionary: Dictionary
     ) -> FloatColumn:
         """See `Signals.pairs`."""
-        return value_of_each_pair(self, metric, ends, dictionary)
+        texts = dictionary.texts
+        found = [
+            np.nan if min(codes) < 0 else self.value(metric, (texts[codes[0]], texts[codes[1]]))
+            for codes in zip(*(each.tolist() for each in ends), strict=True)
+        ]
+        return np.array(found, float)
 
     def column(self, metric: str) -> FloatColumn:
         """See `Signals.column`."""

@@ -193,7 +193,6 @@ class Webhook:
         return f"not listed yet: {', '.join(missing)}" if missing else ""
 
     async def _keep_up(self) -> None:
-        """Compiles what the sources have, as it comes."""
         background = self.in_force.background
         while True:
             self._work.clear()

@@ -252,20 +252,18 @@ class Retold:
                 self._take(entry)
 
     def _take(self, entry: Json) -> None:
-        told = entry.get("pod", {}).get("metadata", {})
-        match entry["what"]:
-            case "assume" | "pod":
-                pod = self._stored(entry)
-                self._place(pod, entry["name"], going="deletionTimestamp" in told)
-            case "carries" if (old := self._on.get(told["uid"])) is not None:
-                going = "deletionTimestamp" in told
-                self._place(self._stored(entry), old["spec"]["nodeName"], going=going)
-            case "forget" | "pod gone":
-                self._on.pop(entry["uid"], None)
-            case "nominated":
-                self._promise(self._stored(entry), entry.get("name"))
-            case "nomination gone":
-                self._promised.pop(entry["uid"], None)
+        match entry:
+            case {"what": "assume" | "add_pod", "args": [told, node, *_]}:
+                self._place(self._stored(told), node, going="deletionTimestamp" in told["metadata"])
+            case {"what": "carry", "args": [told]} if told["metadata"]["uid"] in self._on:
+                node = self._on[told["metadata"]["uid"]]["spec"]["nodeName"]
+                self._place(self._stored(told), node, going="deletionTimestamp" in told["metadata"])
+            case {"what": "forget" | "remove_pod", "args": [uid]}:
+                self._on.pop(uid, None)
+            case {"what": "nominate", "args": [told, node]}:
+                self._promise(self._stored(told), node)
+            case {"what": "withdraw", "args": [uid]}:
+                self._promised.pop(uid, None)
             case _:
                 pass  # the other kinds of object stay as they were created
 
@@ -275,9 +273,9 @@ class Retold:
         if node and uid not in self._on:
             self._promised[uid] = {**pod, "status": {"nominatedNodeName": node}}
 
-    def _stored(self, entry: Json) -> Json:
+    def _stored(self, told: Json) -> Json:
         """The pod as it was created, with the identity that the server gave it."""
-        said = entry["pod"]["metadata"]
+        said = told["metadata"]
         pod = self._manifests[said["name"]]
         return {**pod, "metadata": {**pod["metadata"], "uid": said["uid"]}}
 
@@ -292,7 +290,7 @@ class Retold:
         self._on[uid] = {**pod, "spec": {**pod["spec"], "nodeName": node}, "status": status}
 
     def _case(self, entry: Json) -> Json:
-        pod = self._stored(entry)
+        pod = self._stored(entry["pod"])
         uid = pod["metadata"]["uid"]
         # Known from the promise on, not only when the server has told the pod's new status.
         pod |= {"status": self._promised[uid]["status"]} if uid in self._promised else {}

@@ -15,7 +15,7 @@ from engine.framework.events import Resource
 from engine.framework.runtime import Framework
 from engine.objects import from_builtins
 from engine.objects.storage import StorageClass
-from engine.objects.workloads import PodGroup, SchedulingPodGroup
+from engine.objects.workloads import PodGroup
 from engine.queue import SubQueue
 from engine.simulate.journal import Recorder, replay
 from tests.builders import make_node, pod_object
@@ -951,97 +951,6 @@ async def test_each_number_of_a_group_is_what_it_says():
     made.comes("q", labels=label)
     await made.turn()
     assert "3 1 1 0" in condition(made, "q")
-
-
-# ---- PodGroups of Kubernetes itself --------------------------------------------------------------
-
-
-@in_a_loop
-async def test_the_group_of_kubernetes_itself_is_told_what_has_changed_and_nothing_once_it_ran():
-    made = world("gang: by pod.group", nodes=("n1", "n2"))
-    other = {"type": "DisruptionTarget", "status": "False", "reason": "None"}
-    spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
-
-    def group(*conditions):
-        meta = {"name": "own", "namespace": "default", "uid": "u", "resourceVersion": "7"}
-        meta["generation"] = 3
-        status = {"conditions": [other, *conditions]}
-        body = {"metadata": meta, "spec": spec, "status": status}
-        made.cache.set_object(from_builtins(SchedulingPodGroup, body))
-
-    def comes(number):
-        own = {"schedulingGroup": {"podGroupName": "own"}}
-        return made.comes(f"a-{number}", cpu="1500m", spec=own)
-
-    group()
-    comes(0)
-    await made.turn()
-    ((name, body),) = made.edge.patches
-    assert (name, body["metadata"]) == ("own", {"uid": "u", "resourceVersion": "7"})
-    kept, said = body["status"]["conditions"]
-    assert kept == other
-    assert said == {
-        "type": "PodGroupInitiallyScheduled",
-        "status": "False",
-        "reason": "Unschedulable",
-        "message": "gang own has 1 of the 2 members that it needs (p.policy:1)",
-        "lastTransitionTime": "2025-03-01T10:00:00Z",
-        "observedGeneration": 3,
-    }
-    made.clock.advance(400.0)
-    await made.turn()
-    assert len(made.edge.patches) == 1, "it is on its way"
-    group(said)
-    made.clock.advance(400.0)
-    await made.turn()
-    assert len(made.edge.patches) == 1, "it says so already"
-    comes(1)
-    await made.turn()
-    assert len(made.edge.binds) == 2
-    assert made.edge.patches[-1][1]["status"]["conditions"][1]["status"] == "True"
-    group({"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled"})
-    comes(2)
-    await made.turn()
-    assert len(made.edge.patches) == 2
-
-
-@in_a_loop
-async def test_the_group_is_told_that_it_runs_though_it_was_told_that_it_waits_just_before():
-    """The second write conflicts with the first until the watch tells of that."""
-    made = world("gang: by pod.group", nodes=("n1", "n2"))
-
-    def group(version, *conditions):
-        meta = {"name": "own", "namespace": "default", "uid": "u", "resourceVersion": version}
-        spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
-        body = {"metadata": meta, "spec": spec, "status": {"conditions": list(conditions)}}
-        made.cache.set_object(from_builtins(SchedulingPodGroup, body))
-
-    def comes(number):
-        own = {"schedulingGroup": {"podGroupName": "own"}}
-        return made.comes(f"a-{number}", cpu="1500m", spec=own)
-
-    def written():
-        each = [body for _, body in made.edge.patches]
-        return [
-            (one["metadata"]["resourceVersion"], one["status"]["conditions"][0]["status"])
-            for one in each
-        ]
-
-    answer = asyncio.get_running_loop().create_future()
-    made.edge.patch_answers.extend([answer, "409 Conflict: the object has been modified"])
-    group("7")
-    comes(0)
-    made.scheduler.work()
-    await until(lambda: made.edge.patches)
-    comes(1)
-    made.scheduler.work()
-    await until(lambda: len(made.edge.binds) == 2)
-    assert written() == [("7", "False")], "one at a time"
-    answer.set_result(BOUND)
-    await until(lambda: len(made.edge.patches) == 2)
-    group("8", made.edge.patches[0][1]["status"]["conditions"][0])
-    await made.turn()
-    assert written() == [("7", "False"), ("7", "True"), ("8", "True")]
 
 
 @in_a_loop

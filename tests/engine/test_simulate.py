@@ -213,21 +213,21 @@ def test_objects_and_what_is_assumed_of_them_come_out_the_same(tmp_path):
 
 def test_the_journal_reads_as_lines_of_json():
     lines = [json.loads(line) for line in recorded().out.getvalue().splitlines()]
-    assert lines[0] == {"what": "journal", "format": 6}
+    assert lines[0] == {"what": "journal", "format": 7}
     kinds = {line["what"] for line in lines}
     assert kinds == {
         "journal",
         "rules",
         "signals",
         "decision",
-        "node",
-        "node gone",
-        "namespace",
-        "namespace gone",
+        "add_node",
+        "remove_node",
+        "set_namespace",
+        "remove_namespace",
         "assume",
         "forget",
-        "pod",
-        "pod gone",
+        "add_pod",
+        "remove_pod",
     }
     signals = [line for line in lines if line["what"] == "signals"]
     assert len(signals) < 10, "written when they change, not with every decision"
@@ -418,16 +418,17 @@ def test_a_sample_that_was_changed_is_noticed(journal):
 @pytest.mark.parametrize(
     ("what", "to", "said"),
     [
-        ("journal", {"format": 7}, "this version reads format 6, not 7"),
+        ("journal", {"format": 6}, "this version reads format 7, not 6"),
         ("journal", {"what": "rules"}, "a journal has its format in the first line"),
-        ("node", {"what": "journal"}, "a journal has its format in the first line"),
-        ("node", {"what": "knode"}, "nothing is called 'knode'"),
-        ("node", {"node": None}, "the object is missing"),
-        ("node", {"node": {"metadata": {"name": 7}}}, "Expected `str`, got `int`"),
-        ("assume", {"pod": None}, "the object is missing"),
-        ("decision", {"pod": None}, "the object is missing"),
+        ("add_node", {"what": "journal"}, "a journal has its format in the first line"),
+        ("add_node", {"what": "knode"}, "nothing is called 'knode'"),
+        ("add_node", {"args": None}, "add_node has 0 arguments, not 1"),
+        ("add_node", {"args": [None]}, "Expected `object`, got `null`"),
+        ("add_node", {"args": [{"metadata": {"name": 7}}]}, "Expected `str`, got `int`"),
+        ("assume", {"args": [None, "n1"]}, "Expected `object`, got `null`"),
+        ("decision", {"pod": None}, "the pod is missing"),
         ("rules", {"settings": {}}, "1 validation error for Settings"),
-        ("rules", {"what": "namespace gone"}, "a decision before any rules"),
+        ("rules", {"what": "remove_namespace", "args": ["x"]}, "a decision before any rules"),
     ],
 )
 def test_a_line_that_does_not_follow_is_named(what, to, said, journal):

@@ -19,7 +19,7 @@ from dsl.parser.statements import DECLARATIONS, STATEMENTS
 from dsl.schema import CATALOGUE, FIELDS
 from engine import __version__
 from engine.cli import _COMMANDS, main
-from engine.cli.reference import shipped, words
+from engine.cli.explain import shipped, words
 from tests.cluster.process import free_port
 
 ROOT = Path(__file__).parents[3]

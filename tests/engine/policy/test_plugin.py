@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dsl.schema import FIELDS
 from engine.cycle import decide
-from engine.explain.rules import rules_of
+from engine.explain.scores import rules_of
 from engine.framework.decision import Placed
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.status import Code
