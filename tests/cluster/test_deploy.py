@@ -223,7 +223,15 @@ def test_an_edit_in_the_cluster_neither_stops_an_upgrade_nor_is_undone_by_it(con
     manifests.helm("uninstall", "edited", *place)
 
 
-@pytest.mark.parametrize(("release", "namespace"), [("on", "123"), ("1e3", "null"), ("v2.0", "no")])
+_DIGIT = pytest.mark.skipif(
+    binaries.KUBERNETES.startswith("1.35."), reason="names of Services begin with a letter there"
+)
+
+
+@pytest.mark.parametrize(
+    ("release", "namespace"),
+    [("on", "123"), pytest.param("1e3", "null", marks=_DIGIT), ("v2.0", "no")],
+)
 def test_names_that_yaml_takes_for_something_else_are_names(release, namespace, control_plane):
     place = (f"--namespace={namespace}", f"--kubeconfig={control_plane.kubeconfig_file()}")
     values = (
