@@ -24,6 +24,7 @@ from engine.config import (
     without_nulls,
 )
 from engine.conversions import Converted, convert
+from engine.documents import configuration_in
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
 from engine.policy.bundle import Refusal, compile_at_once, compile_settings, in_a_line
@@ -76,7 +77,7 @@ def converted(source: Path) -> _Found:
         click.ClickException: it is not such a configuration.
     """
     try:
-        documents = [one for one in yaml.safe_load_all(source.read_text("utf-8")) if one]
+        documents = [one for one in yaml.safe_load_all(configuration_in(source)) if one]
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as failed:
         raise click.ClickException(f"{source}: cannot be read: {failed}") from failed
     of = [without_nulls(one) for one in documents if isinstance(one, dict)]
