@@ -41,7 +41,7 @@ last, over a port-forward to the replica that leads, for instance.
 @click.option("-f", "--filename", "paths", multiple=True, type=options.FILE,
               help="Manifests instead of a cluster.")  # fmt: skip
 @click.option("--journal", type=options.READABLE, help="A journal of `berth run --record`.")
-@click.option("--kubeconfig", metavar="FILE", help="Cluster to ask; else the one it runs in.")
+@options.KUBECONFIG
 @click.option("--config", metavar="FILE", help="Configuration file, as for berth run.")
 @click.option("--policies", metavar="PATH", help="Folder of policies in force, or one file.")
 @click.option("--policy-configmap", metavar="NS/NAME", help="ConfigMap of policies in force.")

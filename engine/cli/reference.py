@@ -25,6 +25,11 @@ class Entry(NamedTuple):
     form: str
     about: tuple[tuple[str, str], ...]
 
+    @property
+    def clauses(self) -> set[str]:
+        """The first words of what its columns show."""
+        return {code.split()[0] for _, text in self.about for code in _CODE.findall(text)}
+
 
 def shipped(name: str) -> Traversable:
     """A page or folder of docs/: in the wheel beside the language, in a checkout under docs/."""
@@ -53,14 +58,17 @@ def entries() -> Iterator[Entry]:
 
 
 def told(word: str) -> list[str]:
-    """Lines about a statement, field, function or metric; none if the page does not know it."""
+    """Lines about a word of the language, clauses too; none if the page does not know it."""
     lines: list[str] = []
-    for entry in entries():
-        if word in entry.names:
-            lines += [entry.form, *(f"  {name}: {text}" for name, text in entry.about), ""]
+    found = [entry for entry in entries() if word in entry.names]
+    # A clause is told with its statements; what surprises comes behind what is meant.
+    found = found or [entry for entry in entries() if word in entry.clauses]
+    about = {word} | {name for entry in found for name in entry.names if word not in entry.names}
+    for entry in sorted(found, key=lambda one: one.about[0][0] == "what happens"):
+        lines += [entry.form, *(f"  {name}: {text}" for name, text in entry.about), ""]
     for paragraph in shipped("language.md").read_text("utf-8").split("\n\n"):
         topics = _TOPICS.match(paragraph)
-        if topics is not None and word in topics[1].split(", "):
+        if topics is not None and about & {*topics[1].split(", ")}:
             lines += [*paragraph.replace("**", "").splitlines(), ""]
     return lines
 

@@ -26,7 +26,8 @@ _CONFIG_MAP = "policies"
 
 
 @click.command("up", help="Keep an embedded cluster running to play with.")
-@click.option("--nodes", type=click.IntRange(1, 5000), default=12, show_default=True)
+@click.option("--nodes", type=click.IntRange(1, 5000), default=12, show_default=True,
+              help="How many nodes it has.")  # fmt: skip
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Default: a free one.")
 @click.option("--kubeconfig", type=options.WRITTEN,
               help="Where to write the kubeconfig.  [default: a temporary file]")  # fmt: skip

@@ -303,6 +303,12 @@ def test_explain_knows_every_word_of_the_language():
     told = berth("explain", "gang").stdout
     assert told.startswith("gang: [A ->] by X min N\n  meaning: pods with an equal X")
     assert "\n\ngang " in told, "its paragraph"
+    clause = berth("explain", "reclaim").stdout
+    assert clause.startswith("quota: [A ->] by X")
+    assert "\n\nquota limits" in clause
+    meant, surprising = "gate: [A ->] B", "what happens: ranges hold their ends"
+    told = berth("explain", "gate").stdout
+    assert told.index(meant) < told.index(surprising)
 
 
 def test_a_command_that_is_none():
