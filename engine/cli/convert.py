@@ -237,6 +237,5 @@ def _write(folder: Path, config: list[dict[str, Any]], found: _Found) -> None:
                 (folder / _name(profile) / name).write_text(text, encoding="utf-8")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.yaml").write_text(_as_text(config), encoding="utf-8")
-    click.echo(
-        f"{folder / 'config.yaml'} and {sum(map(len, found.policies.values()))} policies", err=True
-    )
+    there = sum(map(len, found.policies.values()))
+    click.echo(f"written: {folder / 'config.yaml'}; policies: {there}", err=True)
