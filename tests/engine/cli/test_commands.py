@@ -82,6 +82,11 @@ def test_what_is_no_command_is_told_in_a_few_lines(args):
     assert result.stderr.splitlines()[-1].startswith("Error: ")
 
 
+def test_a_cluster_whose_kubeconfig_cannot_be_written():
+    result = berth("up", "--kubeconfig=no/such/file")
+    assert result.stderr == "Error: no/such/file: cannot be written: No such file or directory\n"
+
+
 def test_version():
     result = berth("version")
     assert result.exit_code == 0
