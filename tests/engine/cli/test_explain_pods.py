@@ -287,6 +287,11 @@ def test_what_policies_read_beside_nodes_and_pods_is_there(explained, tmp_path):
     (tmp_path / "all.yaml").write_text(yaml.safe_dump_all([*OBJECTS, lease]))
     (tmp_path / "net.policy").write_text("filter: node.heartbeat is present\n")
     assert "n1 is the only node that can take it, of 4." in explained("pod", "web")
+    made = {"kind": "Deployment", "metadata": {"name": "many"}, "spec": {"replicas": 3}}
+    made["spec"]["template"] = {"spec": pod("many", "1")["spec"]}
+    (tmp_path / "all.yaml").write_text(yaml.safe_dump_all([*OBJECTS, made]))
+    (tmp_path / "net.policy").write_text("filter: workload.replicas == 3\n")
+    assert "of 3 nodes that can take it, of 4" in explained("pod", "many")
 
 
 def test_what_would_be_said_on_the_node_is_told(explained, tmp_path):
