@@ -389,6 +389,7 @@ class InForce:
         own = [one for one in self.sources if one.tenant == tenant]
         for source in _changed(own, kept, bundle):
             self._tell(source, "Normal", "PoliciesAwaiting", note + "; ".join(missing))
+        self._write_down()
 
     def _mended(self, source: Source, bundle: Bundle) -> None:
         log.info('Policies are well again source="%s" bundle="%s"', source.title, bundle.hash)
