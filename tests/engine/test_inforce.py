@@ -113,7 +113,8 @@ def test_without_them_a_good_source_is_in_force_and_a_broken_one_is_not(answer, 
 @pytest.mark.parametrize("edits", [(GOOD,), (BROKEN, GOOD)])
 def test_what_is_good_and_waits_for_a_list_is_told_with_what_it_waits_for(edits):
     keeper = Keeper(None)
-    started(keeper, *edits, missing=("deployments.apps (403)",))
+    _, _, in_force = started(keeper, *edits, missing=("deployments.apps (403)",))
+    assert in_force.stale() == {(TITLE,): 1.0}
     [source] = keeper.told["sources"]
     assert source["state"] == "Waiting"
     assert source["why"] == "waits for deployments.apps (403)"
