@@ -45,6 +45,7 @@ from engine.telemetry import Telemetry
 from engine.watching.watching import Watching, attend
 
 _NO_POLICIES: Final = "no policies: name those in force with --policies or --policy-configmap"
+_OLDER: Final = "A scheduler that may not list that either goes by its older rules"
 _PATIENCE_SECONDS: Final = 5.0
 """For what policies read beside: a list that is refused is asked for again and again."""
 _IN_FORCE: Final = (
@@ -245,7 +246,8 @@ async def _watched(
             while watching.want(needs):
                 came.clear()
                 await came.wait()
-    notes += [f"left out: {text}" for text in watching.want(needs)]
+    if lacking := watching.want(needs):
+        notes.append(f"left out: {'; '.join(lacking)}. {_OLDER}")
     watching.keep(needs)
     for task in tasks:
         task.cancel()
