@@ -496,15 +496,14 @@ class App:
 
 def signal_spec(spec: MetricSpec) -> SignalSpec:
     """What the signals room needs of a metric that a policy reads."""
-    by_object = spec.source == OBJECT
     return SignalSpec(
         id=spec.id,
         query=spec.query,
         of=spec.of,
-        by=(spec.keys or None) if by_object else spec.labels,
+        by=spec.labels,
         every_seconds=spec.every_seconds,
         # What is watched is known as it is, however long ago it changed.
-        stale_seconds=math.inf if by_object else spec.stale_seconds,
+        stale_seconds=math.inf if spec.source == OBJECT else spec.stale_seconds,
         default=spec.default,
         scale=spec.scale,
         name=spec.name,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args
 from zoneinfo import ZoneInfo
 
@@ -29,6 +28,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from engine.display import without_user
+from engine.documents import configuration_in
 from engine.extendersections import ExtenderDocument, checked
 from engine.policysections import PoliciesSection
 from engine.sections import (
@@ -330,7 +330,7 @@ def load(path: str | None) -> Settings:
     if path is None:
         return Settings(election=LeaderElection())
     try:
-        text = Path(path).read_text("utf-8")
+        text = configuration_in(path)
         # The loader is a safe one.
         documents = [d for d in yaml.load_all(text, _StrictLoader) if d is not None]
     except OSError as failed:

@@ -316,9 +316,7 @@ class InForce:
 
     def stale(self) -> dict[tuple[str, ...], float]:
         """By title of the source: 1 if its newest texts are not in force."""
-        return {
-            (source.title,): float(self._refusal_of(source) is not None) for source in self.sources
-        }
+        return {(one.title,): float(self._stands(one) != _IN_FORCE) for one in self.sources}
 
     @property
     def not_ready(self) -> str:
@@ -389,6 +387,7 @@ class InForce:
         own = [one for one in self.sources if one.tenant == tenant]
         for source in _changed(own, kept, bundle):
             self._tell(source, "Normal", "PoliciesAwaiting", note + "; ".join(missing))
+        self._write_down()
 
     def _mended(self, source: Source, bundle: Bundle) -> None:
         log.info('Policies are well again source="%s" bundle="%s"', source.title, bundle.hash)

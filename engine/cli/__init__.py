@@ -46,7 +46,7 @@ _EXAMPLE: Final = """Berth: a Kubernetes scheduler whose plugins are text.
 \b
 echo 'filter: pod.name contains nginx -> node.label test=test' > nginx.policy
 berth check nginx.policy
-berth up --no-scheduler --kubeconfig kubeconfig &    # a cluster in a process
+berth up --no-scheduler --kubeconfig kubeconfig & sleep 2    # a cluster
 berth run --policies . --kubeconfig kubeconfig
 """
 

@@ -142,10 +142,12 @@ def _configured(job: _Job, path: Path, files: tuple[Path, ...]) -> tuple[Path, .
     job.settings = compile_settings(berth, profiles)
     if files:
         return files
-    if berth.policies.dir is None:
-        raise click.UsageError(f"{path} names no folder of policies; name the files to check")
+    sources = berth.policies.all_sources
+    if len(sources) != 1 or sources[0].dir is None:
+        many = "several sources" if len(sources) > 1 else "no folder"
+        raise click.UsageError(f"{path} names {many} of policies; name the files to check")
     job.chain = job.complete = True
-    return (Path(berth.policies.dir),)
+    return (Path(sources[0].dir),)
 
 
 def _tenant(job: _Job, namespace: str) -> Tenant:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -24,21 +25,29 @@ from engine.inforce import Ears, InForce
 from engine.kube.errors import NotFound, StatusError
 from engine.kube.keeper import Keeper
 from engine.kube.listing import list_all
+from engine.kube.reflector import Reflector
 from engine.kube.resources import KINDS, namespaces, nodes, pods
 from engine.kube.session import Session
+from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
 from engine.objects import Node, Pod
 from engine.plugins.profiles import make_profiles
 from engine.policy import chain
 from engine.policy.bundle import Bundle
 from engine.policy.findings import new_compiler
+from engine.policy.needs import Needs
 from engine.policy.sources import Texts, policies_in, why_unread
 from engine.signals.prometheus import ask_once
+from engine.signals.spec import PROMETHEUS
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab
 from engine.telemetry import Telemetry
+from engine.watching.watching import Watching, attend
 
 _NO_POLICIES: Final = "no policies: name those in force with --policies or --policy-configmap"
+_OLDER: Final = "A scheduler that may not list that either goes by its older rules"
+_PATIENCE_SECONDS: Final = 5.0
+"""For what policies read beside: a list that is refused is asked for again and again."""
 _IN_FORCE: Final = (
     "So a running scheduler goes by what was there before; ask it: --scheduler https://HOST:10259"
 )
@@ -69,6 +78,7 @@ def from_files(
     given = read_metrics(metrics, objects)
     samples = samples_of(given, bundle.metrics, objects.nodes, now)
     lab = Lab(frameworks, clock=ManualClock(now), signals=samples)
+    attend(lab.cache, lab.queue, bundle.needs.attended)
     there = [one.pod for one in objects.pods]
     lab.add([*objects.namespaces.values(), *objects.nodes.values(), *objects.others, *there])
     return Cluster(lab, _by_key(there), [] if texts else [_NO_POLICIES])
@@ -95,9 +105,12 @@ async def from_server(kubeconfig: str | None, settings: Settings) -> Cluster:
                 continue  # a kind that this server does not have
             except StatusError as refused:
                 notes.append(f"{kind.resource().name} are left out: {refused}")
-    signals = await _samples(settings, bundle, hosts, clock, notes)
-    lab = Lab(frameworks, clock=ManualClock(clock.time()), signals=signals)
-    lab.add([*objects, *there])
+        signals = await _samples(settings, bundle, hosts, clock, notes)
+        lab = Lab(frameworks, clock=ManualClock(clock.time()), signals=signals)
+        lab.add([*objects, *there])
+        await _watched(lab, session, bundle.needs, signals, notes)
+    failed = (one for one in signals.status() if one.error)
+    notes.extend(f"{one.name} is missing: {one.error}" for one in failed)
     return Cluster(lab, _by_key(there), notes)
 
 
@@ -190,15 +203,52 @@ async def _fed(in_force: InForce, session: Session, state: str | None) -> None:
 async def _samples(
     settings: Settings, bundle: Bundle, hosts: Sequence[Node], clock: Clock, notes: list[str]
 ) -> SignalStore:
-    """What Prometheus says now of the metrics that policies read."""
-    if not bundle.metrics:
-        return SignalStore(clock)
+    """The metrics that policies read, with what Prometheus says of them now."""
     prometheus = settings.berth.prometheus
-    names = ", ".join(sorted({spec.name for spec in bundle.metrics}))
-    if prometheus.url is None:
-        notes.append(f"no --prometheus-url, so these metrics are missing: {names}")
-        return SignalStore(clock)
-    store = await ask_once(prometheus, map(signal_spec, bundle.metrics), hosts, clock)
-    failed = [one for one in store.status() if one.error]
-    notes.extend(f"{one.query} is missing: {one.error}" for one in failed)
-    return store
+    asked = sorted({spec.name for spec in bundle.metrics if spec.source == PROMETHEUS})
+    if asked and prometheus.url is None:
+        notes.append(f"no --prometheus-url, so these metrics are missing: {', '.join(asked)}")
+    return await ask_once(prometheus, map(signal_spec, bundle.metrics), hosts, clock)
+
+
+class _ListsAlone:
+    """A server without its watches: whoever asks once hears of no changes."""
+
+    def __init__(self, session: Session) -> None:
+        self.request = session.request
+
+    async def stream(self, path: str, **_options: object) -> AsyncGenerator[bytes, None]:
+        """See `KubeClient.stream`: it stays silent."""
+        await asyncio.Event().wait()
+        yield path.encode()
+
+
+async def _watched(
+    lab: Lab, session: Session, needs: Needs, signals: SignalStore, notes: list[str]
+) -> None:
+    """What policies read beside is listed as by a scheduler, until all of it is there."""
+    for name in ("engine.kube.reflector", "engine.watching"):
+        logging.getLogger(name).addHandler(logging.NullHandler())  # it is among the notes
+    wiring = Wiring(SystemClock(), Telemetry(), Random())
+    client = _ListsAlone(session)
+    every = Reflector(client, pods(), lab.handlers.pods, wiring)
+    tasks: list[asyncio.Task[None]] = []
+
+    def start(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        tasks.append(asyncio.create_task(work))
+        return tasks[-1]
+
+    came = asyncio.Event()
+    inside = lab.cache, lab.queue, signals
+    watching = Watching(client, wiring, *inside, came.set, came.set, start, every, PodSharing())
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            while watching.want(needs):
+                came.clear()
+                await came.wait()
+    if lacking := watching.want(needs):
+        notes.append(f"left out: {'; '.join(lacking)}. {_OLDER}")
+    watching.keep(needs)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -24,6 +24,7 @@ from engine.config import (
     without_nulls,
 )
 from engine.conversions import Converted, convert
+from engine.documents import configuration_in
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
 from engine.policy.bundle import Refusal, compile_at_once, compile_settings, in_a_line
@@ -76,7 +77,7 @@ def converted(source: Path) -> _Found:
         click.ClickException: it is not such a configuration.
     """
     try:
-        documents = [one for one in yaml.safe_load_all(source.read_text("utf-8")) if one]
+        documents = [one for one in yaml.safe_load_all(configuration_in(source)) if one]
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as failed:
         raise click.ClickException(f"{source}: cannot be read: {failed}") from failed
     of = [without_nulls(one) for one in documents if isinstance(one, dict)]
@@ -234,6 +235,5 @@ def _write(folder: Path, config: list[dict[str, Any]], found: _Found) -> None:
                 (folder / _name(profile) / name).write_text(text, encoding="utf-8")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.yaml").write_text(_as_text(config), encoding="utf-8")
-    click.echo(
-        f"{folder / 'config.yaml'} and {sum(map(len, found.policies.values()))} policies", err=True
-    )
+    there = sum(map(len, found.policies.values()))
+    click.echo(f"written: {folder / 'config.yaml'}; policies: {there}", err=True)

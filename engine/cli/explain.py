@@ -49,7 +49,7 @@ last, over a port-forward to the replica that leads, for instance.
 @click.option("-f", "--filename", "paths", multiple=True, type=options.FILE,
               help="Manifests instead of a cluster.")  # fmt: skip
 @click.option("--journal", type=options.READABLE, help="A journal of `berth run --record`.")
-@click.option("--kubeconfig", metavar="FILE", help="Cluster to ask; else the one it runs in.")
+@options.KUBECONFIG
 @click.option("--config", metavar="FILE", help="Configuration file, as for berth run.")
 @click.option("--policies", metavar="PATH", help="Folder of policies in force, or one file.")
 @click.option("--policy-configmap", metavar="NS/NAME", help="ConfigMap of policies in force.")
@@ -144,6 +144,11 @@ class Entry(NamedTuple):
     form: str
     about: tuple[tuple[str, str], ...]
 
+    @property
+    def clauses(self) -> set[str]:
+        """The first words of what its columns show."""
+        return {form.split()[0] for _, text in self.about for form in _FORM.findall(text)}
+
 
 def shipped(name: str) -> Traversable:
     """A page or folder of docs/: in the wheel beside the language, in a checkout under docs/."""
@@ -172,14 +177,17 @@ def entries() -> Iterator[Entry]:
 
 
 def told(word: str) -> list[str]:
-    """Lines about a statement, field, function or metric; none if the page does not know it."""
+    """Lines about a word of the language, clauses too; none if the page does not know it."""
     lines: list[str] = []
-    for entry in entries():
-        if word in entry.names:
-            lines += [entry.form, *(f"  {name}: {text}" for name, text in entry.about), ""]
+    found = [entry for entry in entries() if word in entry.names]
+    # A clause is told with its statements; what surprises comes behind what is meant.
+    found = found or [entry for entry in entries() if word in entry.clauses]
+    about = {word} | {name for entry in found for name in entry.names if word not in entry.names}
+    for entry in sorted(found, key=lambda one: one.about[0][0] == "what happens"):
+        lines += [entry.form, *(f"  {name}: {text}" for name, text in entry.about), ""]
     for paragraph in shipped("language.md").read_text("utf-8").split("\n\n"):
         topics = _TOPICS.match(paragraph)
-        if topics is not None and word in topics[1].split(", "):
+        if topics is not None and about & {*topics[1].split(", ")}:
             lines += [*paragraph.replace("**", "").splitlines(), ""]
     return lines
 

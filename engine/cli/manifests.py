@@ -11,6 +11,7 @@ import msgspec
 
 from engine.cache import Cache
 from engine.objects import Namespace, Node, Pod, from_builtins
+from engine.ondemand import scale_kind
 from engine.pods.podinfo import PodInfo, UnreadablePod, make_pod_info
 from engine.pods.workloads import TEMPLATES, pod_of_manifest
 
@@ -72,9 +73,13 @@ class Objects:
             elif kind == "Namespace":
                 namespace = from_builtins(Namespace, tree)
                 self.namespaces[namespace.metadata.name] = namespace
-            elif kind == "Pod" or kind in TEMPLATES:
-                self._add_pod(make_pod_info(from_builtins(Pod, _pod(tree))))
+            elif kind == "Pod":
+                self._add_pod(tree)
             else:
+                if kind in TEMPLATES:
+                    self._add_pod(tree)
+                    if isinstance(meta := tree.get("metadata"), dict):
+                        meta.setdefault("namespace", "default")
                 return self._add_other(kind, tree)
         except (msgspec.ValidationError, UnreadablePod) as failed:
             raise click.ClickException(f"{path}: {failed}") from failed
@@ -83,12 +88,12 @@ class Objects:
     def _add_other(self, kind: object, tree: dict[str, Any]) -> bool:
         from engine.kube.resources import STRUCTS  # half a second, of few files
 
-        if kind not in STRUCTS:
-            return False
-        self.others.append(from_builtins(STRUCTS[str(kind)], tree))
-        return True
+        named = [name for name in (str(kind), scale_kind(str(kind))) if name in STRUCTS]
+        self.others += [from_builtins(STRUCTS[name], tree) for name in named]
+        return bool(named)
 
-    def _add_pod(self, pod: PodInfo) -> None:
+    def _add_pod(self, tree: dict[str, Any]) -> None:
+        pod = make_pod_info(from_builtins(Pod, _pod(tree)))
         self.pods = [one for one in self.pods if one.key != pod.key]
         self.pods.append(pod)
 

@@ -55,7 +55,10 @@ class _Lease(msgspec.Struct):
     spec: _LeaseSpec = _LeaseSpec()
 
 
-@click.command("status", help="Show which policies are in force in a cluster.")
+@click.command("status", help="""Show which policies are in force in a cluster.
+
+NAMESPACE/NAME is what `policies.state` of its configuration says.  [default: berth-system/berth]
+""")  # fmt: skip
 @click.argument("state", default="berth-system/berth", metavar="[NAMESPACE/NAME]")
 @options.KUBECONFIG
 @click.option("--json", "as_json", is_flag=True, help="What the ConfigMap says, as it is.")

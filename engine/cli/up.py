@@ -17,6 +17,7 @@ from engine.cli import options
 from engine.cli.logs import log_to_stderr
 from engine.cli.loop import run_until_told
 from engine.cli.private import open_private
+from engine.cli.refusals import written
 from engine.clock import SystemClock
 from engine.config import Settings
 from engine.embedded import EmbeddedCluster
@@ -26,7 +27,8 @@ _CONFIG_MAP = "policies"
 
 
 @click.command("up", help="Keep an embedded cluster running to play with.")
-@click.option("--nodes", type=click.IntRange(1, 5000), default=12, show_default=True)
+@click.option("--nodes", type=click.IntRange(1, 5000), default=12, show_default=True,
+              help="How many nodes it has.")  # fmt: skip
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Default: a free one.")
 @click.option("--kubeconfig", type=options.WRITTEN,
               help="Where to write the kubeconfig.  [default: a temporary file]")  # fmt: skip
@@ -46,7 +48,7 @@ async def _up(
 ) -> None:
     clock = SystemClock()
     async with EmbeddedCluster(nodes=nodes, clock=clock, port=port) as cluster:
-        with open_private(kubeconfig) as file:
+        with written(kubeconfig), open_private(kubeconfig) as file:
             file.write(yaml.safe_dump(cluster.kubeconfig()).encode())
         cluster.create("namespaces", {"metadata": {"name": _NAMESPACE}})
         click.echo(f"export KUBECONFIG={kubeconfig}")

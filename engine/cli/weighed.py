@@ -20,11 +20,13 @@ from engine.cli.refusals import reported
 from engine.cli.replay import frameworks_of
 from engine.cycle import decide
 from engine.display import plain
+from engine.explain.rules import policies_of
 from engine.framework.decision import FitError
 from engine.framework.frameworks import Frameworks
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot
 from engine.pods.podinfo import PodInfo
+from engine.policy.needs import Needs, needs_of
 from engine.simulate.journal import replay
 
 _RULE: Final = re.compile(r"\((\S+):(\d+)\)$")
@@ -51,6 +53,8 @@ class Changes:
     each: deque[Outcome] = field(default_factory=lambda: deque(maxlen=_NEWEST))
     metrics: set[str] = field(default_factory=set)
     """The ids of those that the journal knows."""
+    kept: Needs = field(default_factory=Needs)
+    """What its last policies had kept beside nodes and pods."""
 
     @property
     def elsewhere(self) -> list[Outcome]:
@@ -79,7 +83,9 @@ def asked(journal: Path, texts: Mapping[str, bytes]) -> Changes:
 
     def rules(files: Mapping[str, str], settings: Mapping[str, str]) -> Frameworks:
         frameworks[:] = [changed(files, settings)]
-        return recorded(files, settings)
+        then = recorded(files, settings)
+        changes.kept = needs_of(policy.plan for one in then for policy in policies_of(one))
+        return then
 
     def watch(_line: int, pod: PodInfo, snapshot: Snapshot, framework: Framework) -> None:
         was = decide(pod, snapshot, framework)
@@ -106,6 +112,13 @@ def told(changes: Changes, journal: Path, plans: Sequence[Plan]) -> Iterator[str
     unknown = sorted({one.name for one in read if one.id not in changes.metrics})
     if unknown:
         yield f"the journal has no values of {', '.join(unknown)}, which counts as missing here"
+    needs, kept = needs_of(plans), changes.kept
+    parts = (f"{part} of pods on nodes" for part in sorted(needs.of_pods - kept.of_pods))
+    left_out = [*sorted(needs.attended - kept.attended), *parts]
+    left_out += ["workloads"] if needs.workloads and not kept.workloads else []
+    if left_out:
+        names = ", ".join(left_out)
+        yield f"no policy read these as the journal was written, so they are missing here: {names}"
 
 
 def rules_to_blame(changes: Changes, journal: Path, plans: Sequence[Plan]) -> Iterator[Diagnostic]:

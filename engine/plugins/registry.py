@@ -38,7 +38,7 @@ from engine.spelling import nearest
 Arguments = Mapping[str, Any]
 """`pluginConfig[].args` as parsed from the configuration file."""
 
-_IN_TREE: Final[Mapping[str, tuple[Callable[..., Plugin], type[Any] | None]]] = {
+IN_TREE: Final[Mapping[str, tuple[Callable[..., Plugin], type[Any] | None]]] = {
     "SchedulingGates": (SchedulingGates, None),
     "PrioritySort": (PrioritySort, None),
     "NodeName": (NodeName, None),
@@ -76,7 +76,7 @@ def make_plugin(name: str, args: Arguments | None = None) -> Plugin:
         raise ValueError(f"plugin {name!r}: {wrong}") from wrong
     if made is None:
         if convert(name, {}) is None:
-            cure = nearest(name, {*_IN_TREE, *out_of_tree.names()})
+            cure = nearest(name, {*IN_TREE, *out_of_tree.names()})
         else:
             cure = "; `berth convert` writes policies in its place, and says what they leave out"
         raise ValueError(f"no plugin is named {name!r}{cure}")
@@ -84,7 +84,7 @@ def make_plugin(name: str, args: Arguments | None = None) -> Plugin:
 
 
 def _in_tree(name: str, args: Arguments) -> Plugin:
-    make, kind = _IN_TREE[name]
+    make, kind = IN_TREE[name]
     if kind is not None:
         if args.get("kind", f"{name}Args") != f"{name}Args":
             raise ValueError(f"its arguments are of kind {args['kind']}, and not {name}Args")
@@ -98,4 +98,4 @@ def _in_tree(name: str, args: Arguments) -> Plugin:
 
 def is_in_tree(name: str) -> bool:
     """Whether the plugin of that name is one of ours."""
-    return name in _IN_TREE
+    return name in IN_TREE

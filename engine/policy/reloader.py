@@ -418,6 +418,7 @@ class Reloader:
         if missing:
             if missing != self._awaited:
                 self._awaited = missing
+                self._no_more_refused(chosen)
                 self.listener.awaiting(bundle, missing)
             return
         self._next = None

@@ -424,10 +424,11 @@ def _secret(what: str, file: str) -> str:
 async def ask_once(
     section: PrometheusSection, specs: Iterable[SignalSpec], nodes: Iterable[Node], clock: Clock
 ) -> SignalStore:
-    """A store with what Prometheus says of these metrics now, outside of any scheduler."""
+    """A store of these metrics with what Prometheus says now, if there is one; in no scheduler."""
     store = SignalStore(clock)
     store.set_specs(specs)
     for node in nodes:
         store.nodes_changed(None, node)
-    await PrometheusRefresher(store, section, clock=clock, telemetry=Telemetry()).turn()
+    if section.url is not None:
+        await PrometheusRefresher(store, section, clock=clock, telemetry=Telemetry()).turn()
     return store

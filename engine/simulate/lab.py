@@ -167,9 +167,11 @@ class Lab:
 
     def _handler(self, kind: str) -> Any:  # noqa: ANN401 - a handler of any kind
         if kind not in self._others:
-            from engine.kube.resources import KINDS  # brings the client, too
+            # Brings the client, too.
+            from engine.kube.resources import KINDS, LEASES, WORKLOAD_KINDS
 
-            wakes = next(one.wakes for one in KINDS if one.name == kind)
+            each = (*KINDS, *WORKLOAD_KINDS, LEASES)
+            wakes = next(one.wakes for one in each if one.name == kind)
             changed = self.scheduler.changes.changed
             self._others[kind] = self.handlers.of(wakes, changed)
         return self._others[kind]

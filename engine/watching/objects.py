@@ -178,6 +178,8 @@ def _number(there: Any, path: Sequence[str]) -> float | None:  # noqa: ANN401 - 
             there = there[int(part)] if part.isdecimal() and int(part) < len(there) else None
         else:
             there = getattr(there, part, None)
+    if there in ("true", "false"):  # ConfigMaps hold texts alone
+        there = there == "true"
     if isinstance(there, bool | int | float):
         return float(there)
     if not isinstance(there, str):

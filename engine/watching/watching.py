@@ -42,6 +42,23 @@ _QUEUE_PAUSE: Final = 1.0
 Start = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
+def attend(cache: Cache, queue: SchedulingQueue, to: frozenset[str]) -> None:
+    """What of `cache.beside` is kept from now on, and told by the queue."""
+    before = cache.beside.attends
+    if to == before:
+        return
+    cache.attend(to)
+
+    def waits(queued: QueuedPod) -> None:
+        cache.set_queued(queued.pod, queued.times)
+
+    listens = QUEUE in to
+    queue.on_change = waits if listens else None
+    queue.on_gone = cache.remove_queued if listens else None
+    for queued in queue if listens and QUEUE not in before else ():
+        waits(queued)
+
+
 @dataclass(eq=False)
 class Watching:
     """What is watched now; `scheduler.Background`, too, for what changes without an event.
@@ -81,7 +98,7 @@ class Watching:
         """
         self._wanted[asker] = needs
         both = reduce(or_, self._wanted.values(), self._kept)
-        self._attend(both)
+        attend(self.cache, self.queue, both.attended)
         self.sharing.keep(self._least | both.of_pods)
         wanted = dict(self._sources(needs))
         for key, make in wanted.items():
@@ -99,7 +116,7 @@ class Watching:
             source, task = self._running.pop(key)
             task.cancel()
             source.forget()
-        self._attend(needs)
+        attend(self.cache, self.queue, needs.attended)
         self.sharing.keep(self._least | needs.of_pods)
         self._complete &= self.sharing.kept
         for source, _ in self._running.values():
@@ -144,21 +161,6 @@ class Watching:
         handler = FinishedHandler(self.cache, self.queue, self.wiring.clock, self.work)
         reflector = Reflector(self.client, pods_finished(phase), handler, self.wiring)
         return Listed(reflector, lambda: None)  # the cache forgets what nobody attends to
-
-    def _attend(self, needs: Needs) -> None:
-        cache = self.cache
-        before = cache.beside.attends
-        if needs.attended == before:
-            return
-        cache.attend(needs.attended)
-        listens = QUEUE in needs.attended
-        self.queue.on_change = self._waits if listens else None
-        self.queue.on_gone = cache.remove_queued if listens else None
-        for queued in self.queue if listens and QUEUE not in before else ():
-            self._waits(queued)
-
-    def _waits(self, queued: QueuedPod) -> None:
-        self.cache.set_queued(queued.pod, queued.times)
 
     # ---- what changes without an event -------------------------------------------------------
 

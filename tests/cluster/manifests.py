@@ -13,9 +13,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from engine.config import BerthDocument, SchedulerDocument
+from engine.framework.interface import PluginArgs
+from engine.plugins.registry import IN_TREE
 from tests.cluster import binaries
 
 ROOT = Path(__file__).parents[2]
@@ -85,6 +88,19 @@ def _schema() -> str:
         whole = kind.model_json_schema(ref_template="#/definitions/{model}")
         found |= _bare(whole.pop("$defs") | {name: whole}, nulls=kind is SchedulerDocument)
     del found["SchedulerDocument"]["required"]  # the chart writes them
+    takes = {name: kind or PluginArgs for name, (_, kind) in IN_TREE.items() if kind is not dict}
+    _, structs = msgspec.json.schema_components(takes.values(), ref_template="#/definitions/{name}")
+    assert not found.keys() & structs.keys()
+    found |= _bare(structs, nulls=True)
+    found["PluginConfig"]["allOf"] = [
+        {
+            "if": {"properties": {"name": {"const": name}}},
+            "then": _bare(
+                {"properties": {"args": {"$ref": f"#/definitions/{kind.__name__}"}}}, nulls=True
+            ),
+        }
+        for name, kind in takes.items()
+    ]
     lines = ",\n".join(f'    "{name}": {json.dumps(one)}' for name, one in sorted(found.items()))
     own = json.loads(SCHEMA.read_text("utf-8")) | {"definitions": None}
     text = json.dumps(own, indent=2).replace(": null", f": {{\n{lines}\n  }}")

@@ -40,6 +40,9 @@ EVERYTHING = (
     "--set=podAnnotations.team=platform",
     "--set=extraArgs[0]=-v",
 )
+PLUGIN = "scheduler.profiles[0].schedulerName=berth,scheduler.profiles[0].pluginConfig[0]"
+ARGS = "scheduler.profiles[0].pluginConfig[0].args"
+FIT = f"{PLUGIN}.name=NodeResourcesFit"
 KINDS_OF_BASE = {
     "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
     "ConfigMap", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy", "FlowSchema",
@@ -71,6 +74,9 @@ def test_helm_finds_nothing_to_complain_about():
         ("--set=networkPolicy.apiServerPorts=null", "missing property 'apiServerPorts'"),
         ("--set=scheduler.profiles[0].name=x", "schedulerName"),
         ("--set=scheduler.profiles[0].plugins.scroe.enabled[0].name=x", "'scroe' not allowed"),
+        (f"--set={FIT},{ARGS}.scoringStrategy.tpye=MostAllocated", "'tpye' not allowed"),
+        (f"--set={FIT},{ARGS}.ignoredResources=cpu", "/args/ignoredResources"),
+        (f"--set={PLUGIN}.name=NodeName,{ARGS}.mode=x", "'mode' not allowed"),
         ("--set=scheduler.leaderElecton.leaderElect=false", "'leaderElecton' not allowed"),
         ("--set=scheduler.podMaxBackoffSeconds=ten", "/scheduler/podMaxBackoffSeconds"),
         ("--set=berth.prometheus.ulr=http://p:9090", "'ulr' not allowed"),
@@ -91,6 +97,12 @@ def test_values_may_say_what_a_configuration_file_says(tmp_path):
     for one in (scheduler, berth):
         del one["apiVersion"], one["kind"]
     scheduler["extenders"] = None  # which is as if it was not there
+    fit = {"scoringStrategy": {"type": "MostAllocated"}, "ignoredResources": None}
+    scheduler["profiles"][0]["pluginConfig"] = [
+        {"name": "NodeResourcesFit", "args": fit},
+        {"name": "NodeAffinity", "args": None},
+        {"name": "Another", "args": {"anything": 1}},
+    ]
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump({"scheduler": scheduler, "berth": berth}))
     _, found = configuration(manifests.objects(manifests.template(f"--values={values}")))

@@ -122,6 +122,35 @@ def test_a_pod_that_went_elsewhere_is_told_who_outvoted_the_policy(cluster):
     assert [one["node"] for one in told["best"]] == ["large", "small"]
 
 
+def test_what_policies_read_beside_is_there_as_in_the_scheduler(
+    cluster, control_plane, namespace, tmp_path
+):
+    owner = {"metadata": {"name": "web"}, "spec": {"replicas": 2, "selector": {"app": "web"}}}
+    template = pod("web", namespace)
+    owner["spec"]["template"] = {"metadata": {"labels": {"app": "web"}}, "spec": template["spec"]}
+    path = f"/api/v1/namespaces/{namespace}"
+    _, made = control_plane.request("POST", f"{path}/replicationcontrollers", owner)
+    told = {"metadata": {"name": "go"}, "data": {"seats": "7"}}
+    control_plane.request("POST", f"{path}/configmaps", told)
+    waits = pod("web", namespace)
+    controller = {"apiVersion": "v1", "kind": "ReplicationController", "name": "web"}
+    controller |= {"uid": made["metadata"]["uid"], "controller": True}
+    waits["metadata"]["ownerReferences"] = [controller]
+    waits["spec"]["schedulerName"] = "nobody"
+    control_plane.request("POST", cluster.path, waits)
+    (tmp_path / "a.policy").write_text(
+        'metric seats = object "core/configmaps" field "data.seats" by namespace\n'
+        "metric used = usage cpu\n"
+        "filter: workload.replicas == 2 and (seats ?? 0) == 7\nprefer: least used\n"
+    )
+    admin = str(control_plane.kubeconfig_file())
+    words = ("pod", f"{namespace}/web", "--policies", str(tmp_path), "--kubeconfig", admin)
+    result = CliRunner().invoke(main, ["explain", *words])
+    assert "of 3 nodes that can take it, of 3" in result.stdout
+    assert "used is missing: " in result.stderr
+    assert "Prometheus" not in result.stderr
+
+
 def test_what_is_broken_of_others_counts_as_it_does_in_the_scheduler(
     cluster, control_plane, namespace, tmp_path
 ):

@@ -353,6 +353,8 @@ def test_a_file_that_cannot_be_read(tmp_path):
         load(str(missing))
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
         load(str(tmp_path))
+    with pytest.raises(ConfigError, match="/dev/zero: cannot be read: it is longer than 1 MiB"):
+        load("/dev/zero")
     missing.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="cannot be read: it is not UTF-8"):
         load(str(missing))

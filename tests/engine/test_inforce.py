@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import zlib
 
 import pytest
@@ -29,6 +30,7 @@ class Keeper:
     def __init__(self, *answers):
         self.answers = list(answers)
         self.kept = []
+        self.told = {}
 
     async def load(self):
         answer = self.answers.pop(0)
@@ -40,15 +42,15 @@ class Keeper:
         self.kept.append(keeping.unpack(data()))
 
     def tell(self, text):
-        pass
+        self.told = json.loads(text())
 
 
-def started(keeper, files):
+def started(keeper, *edits, missing=()):
     """The names of the policies in force, and how often somebody waited for the server."""
     bundles, slept, clock = [], [], ManualClock()
     in_force = InForce(
         Settings(berth=BerthDocument.model_validate({"policies": {"configMap": "berth/policies"}})),
-        Ears(lambda bundle, _: bundles.append(bundle), lambda *_: (), lambda: None),
+        Ears(lambda bundle, _: bundles.append(bundle), lambda *_: missing, lambda: None),
         make_profiles(Settings()),
         clock=clock,
         telemetry=Telemetry(),
@@ -67,10 +69,14 @@ def started(keeper, files):
             clock.advance(1.0)
 
     [(_, source)] = in_force.watched
-    source.on_add(ConfigMap(ObjectMeta(name="policies", namespace="berth", uid="u"), data=files))
+    meta = ObjectMeta(name="policies", namespace="berth", uid="u")
+    source.on_add(ConfigMap(meta, data=edits[0]))
     work()
     asyncio.run(in_force.restore(sleep))
     work()
+    for files in edits[1:]:
+        source.on_add(ConfigMap(meta, data=files))
+        work()
     return [plan.name for bundle in bundles for plan in bundle.plans], len(slept), in_force
 
 
@@ -102,6 +108,17 @@ def test_without_them_a_good_source_is_in_force_and_a_broken_one_is_not(answer, 
     names, _, in_force = started(Keeper(answer), BROKEN)
     assert names == []
     assert "no pod is scheduled: " in in_force.not_ready
+
+
+@pytest.mark.parametrize("edits", [(GOOD,), (BROKEN, GOOD)])
+def test_what_is_good_and_waits_for_a_list_is_told_with_what_it_waits_for(edits):
+    keeper = Keeper(None)
+    _, _, in_force = started(keeper, *edits, missing=("deployments.apps (403)",))
+    assert in_force.stale() == {(TITLE,): 1.0}
+    [source] = keeper.told["sources"]
+    assert source["state"] == "Waiting"
+    assert source["why"] == "waits for deployments.apps (403)"
+    assert keeper.told["awaits"] == ["deployments.apps (403)"]
 
 
 def test_a_new_leader_reads_what_was_taken_back_before_it_writes_and_only_a_leader_takes_back():

@@ -615,8 +615,11 @@ def test_check_says_which_pods_of_a_journal_would_have_gone_elsewhere(journal, t
 
 
 def test_check_by_a_journal_says_what_it_does_not_know(journal, tmp_path):
-    _, printed, said = weighed(journal, tmp_path, new="score: 100 - latency/max*100\n")
+    more = "avoid: workload.replicas > count(node.finished where it.annotation a=b)\n"
+    _, printed, said = weighed(journal, tmp_path, new=f"score: 100 - latency/max*100\n{more}")
     assert "the journal has no values of latency, which counts as missing here" in said
+    missing = "finished, annotations of pods on nodes, workloads"
+    assert f"as the journal was written, so they are missing here: {missing}\n" in said
     assert "P404" not in printed
 
 

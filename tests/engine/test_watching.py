@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from engine.app import signal_spec
 from engine.cache.beside import FINISHED, HEARTBEATS, NOMINATED, PREVIOUS, QUEUE, TIMES
 from engine.cli import main as berth_main
 from engine.clock import SystemClock
@@ -160,24 +161,31 @@ def test_an_object_is_the_node_of_its_name_until_it_is_gone():
     assert source.news
     source.feed()
     assert all(map(math.isnan, column(store, cache, "m")))
+    for slots, value in ("true", 1.0), (False, 0.0):  # a ConfigMap holds texts alone
+        source.on_add(from_builtins(struct, {"metadata": {"name": "n2"}, "spec": {"slots": slots}}))
+        source.feed()
+        assert column(store, cache, "m")[1] == value
 
 
 @pytest.mark.parametrize(
-    ("of", "by", "key"),
+    ("by", "read", "key"),
     [
-        ("namespace", None, ("d",)),
-        ("workload", None, ("d", "web")),
-        ("pod", None, ("d", "web")),
-        ("cluster", None, ()),
-        ("pair", ("src", "dst"), ("a", "b")),
+        ("namespace", "m", ("d",)),
+        ("workload", "m", ("d", "web")),
+        ("pod", "sum(m over node.pods)", ("d", "web")),
+        ("cluster", "m", ()),
+        ("src, dst", "m(node.name, pod.name)", ("a", "b")),
     ],
 )
-def test_whose_value_an_object_is(of, by, key):
-    spec = SignalSpec("m", "g/ps#status.on", source="object", stale_seconds=math.inf, of=of, by=by)
+def test_whose_value_an_object_is(by, read, key):
+    text = f'metric m = object "g/ps" field "status.on" by {by}\nscore: {read} missing 0\n'
+    result = new_compiler().compile({"p.policy": text})
+    assert result.ok, result.diagnostics
+    [spec] = [signal_spec(one) for plan in result.plans for one in plan.metrics]
     store, cache = stored(spec)
     meta = {"name": "web", "namespace": "d", "labels": {"src": "a", "dst": "b"}}
     told("g/ps", {"status.on"}, store, {"metadata": meta, "status": {"on": True}})
-    assert store.view(cache, SystemClock().time()).value("m", key) == 1.0
+    assert store.view(cache, SystemClock().time()).value(spec.id, key) == 1.0
 
 
 def test_a_label_of_an_object_may_name_the_node():

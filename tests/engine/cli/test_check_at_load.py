@@ -152,6 +152,16 @@ def test_a_configuration_that_cannot_be_used(file):
     assert check().exit_code == 2
 
 
+def test_the_only_source_is_what_there_is_to_check(file):
+    file("rules/a.policy", GOOD)
+    one = "apiVersion: berth.dev/v1\nkind: BerthConfiguration\n"
+    one += "policies: {sources: [{dir: rules}%s]}\n"
+    result = check("--config", file("c.yaml", one % ""))
+    assert (result.exit_code, "1 file checked: all good" in result.output) == (0, True)
+    several = check("--config", file("c.yaml", one % ", {dir: more}"))
+    assert (several.exit_code, "names several sources" in several.stderr) == (2, True)
+
+
 def test_a_scheduler_is_told_of_names_that_are_nobodys(file):
     berth = load(file("config.yaml", CONFIG)).berth
     files = {"first.policy": "param pool: string\nfilter: node.label pool=$pool\n"}

@@ -82,6 +82,11 @@ def test_what_is_no_command_is_told_in_a_few_lines(args):
     assert result.stderr.splitlines()[-1].startswith("Error: ")
 
 
+def test_a_cluster_whose_kubeconfig_cannot_be_written():
+    result = berth("up", "--kubeconfig=no/such/file")
+    assert result.stderr == "Error: no/such/file: cannot be written: No such file or directory\n"
+
+
 def test_version():
     result = berth("version")
     assert result.exit_code == 0
@@ -303,6 +308,12 @@ def test_explain_knows_every_word_of_the_language():
     told = berth("explain", "gang").stdout
     assert told.startswith("gang: [A ->] by X min N\n  meaning: pods with an equal X")
     assert "\n\ngang " in told, "its paragraph"
+    clause = berth("explain", "reclaim").stdout
+    assert clause.startswith("quota: [A ->] by X")
+    assert "\n\nquota limits" in clause
+    meant, surprising = "gate: [A ->] B", "what happens: ranges hold their ends"
+    told = berth("explain", "gate").stdout
+    assert told.index(meant) < told.index(surprising)
 
 
 def test_a_command_that_is_none():

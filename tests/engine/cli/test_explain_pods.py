@@ -279,6 +279,21 @@ def test_lines_that_stop_a_pod_before_the_nodes_are_shown(explained, tmp_path):
     assert "pod.cpu  7900m" in text
 
 
+def test_what_policies_read_beside_nodes_and_pods_is_there(explained, tmp_path):
+    (tmp_path / "net.policy").write_text("prefilter: count(queue.pods) < 1\n")
+    assert "count(queue.pods) < 1 is false: count(queue.pods) is 1" in explained("pod", "web")
+    lease = {"kind": "Lease", "spec": {"renewTime": "2025-03-01T10:00:00.000000Z"}}
+    lease["metadata"] = {"name": "n1", "namespace": "kube-node-lease"}
+    (tmp_path / "all.yaml").write_text(yaml.safe_dump_all([*OBJECTS, lease]))
+    (tmp_path / "net.policy").write_text("filter: node.heartbeat is present\n")
+    assert "n1 is the only node that can take it, of 4." in explained("pod", "web")
+    made = {"kind": "Deployment", "metadata": {"name": "many"}, "spec": {"replicas": 3}}
+    made["spec"]["template"] = {"spec": pod("many", "1")["spec"]}
+    (tmp_path / "all.yaml").write_text(yaml.safe_dump_all([*OBJECTS, made]))
+    (tmp_path / "net.policy").write_text("filter: workload.replicas == 3\n")
+    assert "of 3 nodes that can take it, of 4" in explained("pod", "many")
+
+
 def test_what_would_be_said_on_the_node_is_told(explained, tmp_path):
     rules = tmp_path / "net.policy"
     for text, said in (
