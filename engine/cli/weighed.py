@@ -20,7 +20,7 @@ from engine.cli.refusals import reported
 from engine.cli.replay import frameworks_of
 from engine.cycle import decide
 from engine.display import plain
-from engine.explain.rules import policies_of
+from engine.explain.scores import policies_of
 from engine.framework.decision import FitError
 from engine.framework.frameworks import Frameworks
 from engine.framework.runtime import Framework
