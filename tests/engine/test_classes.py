@@ -496,6 +496,32 @@ def test_all_classes_of_a_column_notice_what_one_of_them_asked_anew_for():
     assert [feasible(app) for app in (1, 2)] == [2, 2]
 
 
+def test_equal_pods_that_fit_nowhere_are_rejected_once_while_nothing_changes(monkeypatch):
+    cache, framework, _ = known_class(9)
+    fresh = Framework(framework.profile, memo_bytes=0)
+    asked, ask = [], framework.rejections
+    monkeypatch.setattr(framework, "rejections", lambda *of: asked.append(1) or ask(*of))
+    selector = {"labelSelector": {"matchLabels": {"app": "gone"}}, "topologyKey": "zone"}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [selector]}
+
+    def same(name, priority=0):
+        specs = {"affinity": {"podAffinity": required}}, {"nodeSelector": {"gone": "yes"}}
+        for pod in (make_pod(name, spec=spec, priority=priority) for spec in specs):
+            snapshot = cache.snapshot(0.0)
+            assert told(decide(pod, snapshot, framework)) == told(decide(pod, snapshot, fresh))
+
+    for name in "abc":
+        same(name)
+    assert len(asked) == 2
+    cache.nominate(make_pod("promised", priority=5), "n1")
+    for priority in (0, 0, 9, 9):
+        same("d", priority)
+    assert len(asked) == 6
+    cache.assume(make_pod("new", labels={"app": "gone"}), "n1")
+    same("e")
+    assert len(asked) == 8
+
+
 def test_a_node_that_joins_drops_no_class():
     cache, framework, pod = known_class(200)
     known = framework.known(pod, cache.snapshot(0.0))
