@@ -187,7 +187,7 @@ class PodClass:
     grouped: GroupedChoice | None = None
     """How to choose, if all that is wide is answered by groups."""
     unfit: Rejections | None = None
-    """As of `KeyColumn`, where groups say so; at the generation that `told` begins with."""
+    """As of `KeyColumn`, where groups or promises say so; `told` begins with when that was."""
     told: Sequence[Hashable] = ()
 
     def forget(self) -> None:

@@ -381,7 +381,8 @@ class Framework:
         kept: KeyColumn | PodClass = known.keys
         if known.filters or len(promises):  # what is said by groups moves with any row
             kept = known
-            told = [snapshot.generation, promises.version, pod.priority, *told]
+            moves = snapshot.generation, snapshot.topology.version, promises.version
+            told = [moves, pod.priority, *told]
         if kept.unfit is None or kept.told != told:
             kept.unfit, kept.told = self.rejections(pod, snapshot), told
         return kept.unfit
