@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from dsl.diagnostics import Diagnostic
+from dsl.plan import Plan
 from engine.clock import Clock
 from engine.config import Settings
 from engine.framework.edge import EventSink
@@ -29,7 +30,7 @@ from engine.policy import keeping
 from engine.policy.bundle import Bundle, Refusal, compile_settings, file_of, in_a_line, together
 from engine.policy.findings import new_compiler
 from engine.policy.guard import Guard, Load
-from engine.policy.reloader import Kept, Listener, Reloader
+from engine.policy.reloader import Kept, Listener, Reloader, Work
 from engine.policy.sources import (
     ConfigMapSource,
     FolderSource,
@@ -352,20 +353,38 @@ class InForce:
         else:
             self.reloader.keep_before(0)
 
-    def _tenants_changed(self) -> None:
-        if self.reloader.bundle is not None:
-            self._put(self.reloader.bundle, ())
+    def _tenants_changed(self) -> Work:
+        """In steps: there may be a thousand of them."""
+        before = self.bundle
+        if self.reloader.bundle is None:
+            return
+        bundle = self._together(self.reloader.bundle)
+        changed = bundle.changed_since(before)
+        yield
+        if self.bundle is before:  # else the owner's rules took them with them
+            self._now(bundle, changed)
+            yield
+            self._tell_of(before, bundle, ())
+
+    def _together(self, own: Bundle) -> Bundle:
+        """All that is good beside what is the owner's."""
+        parts = {} if self._tenants is None else self._tenants.parts
+        return together(own, parts, self._settings.policies.tenants)
 
     def _put(self, own: Bundle, sources: Sequence[Source]) -> Bundle:
-        """Puts all that is good in force together; the log names these sources, or what is new."""
-        before = self.bundle
-        tenants = self._tenants
-        parts = {} if tenants is None else tenants.parts
-        bundle = together(own, parts, self._settings.policies.tenants)
+        """Puts all that is good in force together."""
+        before, bundle = self.bundle, self._together(own)
+        self._now(bundle, bundle.changed_since(before))
+        self._tell_of(before, bundle, sources)
+        return bundle
+
+    def _now(self, bundle: Bundle, changed: frozenset[str] | None) -> None:
+        self._ears.put(bundle, changed)
+        self.bundle, self._since = bundle, self._clock.time()
+
+    def _tell_of(self, before: Bundle | None, bundle: Bundle, sources: Sequence[Source]) -> None:
+        """A bundle is in force; the log names these sources, or what is new."""
         changed = _changed(self.sources, before, bundle)
-        self._ears.put(bundle, bundle.changed_since(before))
-        self.bundle = bundle
-        self._since = self._clock.time()
         log.info(
             'Policies in force source="%s" bundle="%s" policies="%s"',
             ", ".join(source.title for source in sources or changed),
@@ -378,7 +397,6 @@ class InForce:
         for hear in self._ears.accepted:
             hear(bundle)
         self._write_down()
-        return bundle
 
     def _awaiting(self, tenant: str, bundle: Bundle, missing: tuple[str, ...]) -> None:
         """The rules before it stay in force, and its owners should know what for."""
@@ -441,7 +459,8 @@ class InForce:
     # ---- telling -----------------------------------------------------------------------------
 
     def _tell_in_force(self, source: Source, bundle: Bundle) -> None:
-        own = _called(bundle).get(source.folder, ())
+        plans = [one for one in bundle.plans if file_of(one).startswith(source.folder)]
+        own = _called(plans).get(source.folder, ())
         note = f"in force: {', '.join(own) or 'no policy'} (bundle {bundle.hash})"
         warnings = [
             one
@@ -492,7 +511,7 @@ class InForce:
 
     def status(self, bundle: Bundle | None) -> dict[str, Any]:
         """How all sources stand under a bundle, as `berth status` shows it."""
-        called = _called(bundle)
+        called = _called(() if bundle is None else bundle.plans)
         tenants = [one for one in self.sources if one.tenant]
         refused = [one for one in tenants if self._stands(one) != _IN_FORCE]
         names = [] if bundle is None else [one.name for one in bundle.plans]
@@ -531,10 +550,10 @@ class InForce:
         }
 
 
-def _called(bundle: Bundle | None) -> Mapping[str, list[str]]:
+def _called(plans: Iterable[Plan]) -> Mapping[str, list[str]]:
     """The names of policies by the folder of their source, with the mode of those that have one."""
     found: dict[str, list[str]] = {}
-    for plan in () if bundle is None else bundle.plans:
+    for plan in plans:
         name = plan.name if plan.mode == "enforce" else f"{plan.name} ({plan.mode})"
         found.setdefault(_folder(file_of(plan)), []).append(name)
     return found
