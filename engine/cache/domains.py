@@ -119,6 +119,13 @@ class Domains:
         """One above the highest number of a domain."""
         return len(self._column.ids)
 
+    def rows_of(self, domain: int, one: int) -> Sequence[int]:
+        """The rows of a domain, those that do not count as well; `one` is a row that counts."""
+        if self._eligible is None and not self._fold and self._sizes[domain] == 1:
+            return (one,)
+        rows: list[int] = np.flatnonzero(self.domain == domain).tolist()
+        return rows
+
     def sync(self, snapshot: Snapshot) -> None:
         """Catches up with the nodes."""
         log = self.log

@@ -271,3 +271,22 @@ def test_sets_follow_the_labels_of_namespaces_pod_by_pod():
                 *one.since(end)
             }
             assert topology.pod_set(spaces, EVERYTHING, terminating=True) is one
+
+
+def test_the_only_row_of_a_domain_is_not_looked_for():
+    cache = Cache()
+    for number, name in enumerate(NODES):
+        cache.add_node(make_node(name, labels={"host": name, "zone": f"{number // 2}"}))
+    snapshot, looked = cache.snapshot(0.0), {}
+    topology, row = snapshot.topology, snapshot.nodes.row
+    for key in ("host", "zone"):
+        domains = topology.table(topology.pod_set(None, EVERYTHING, terminating=True), key).domains
+        domains.sync(snapshot)
+        found = [domains.rows_of(int(domains.group[row(name)]), row(name)) for name in NODES]
+        looked[key] = [type(one) is list for one in found]
+        assert [*map(set, found)] == [
+            {row(other) for j, other in enumerate(NODES) if key == "zone" and i // 2 == j // 2}
+            | {row(name)}
+            for i, name in enumerate(NODES)
+        ]
+    assert looked == {"host": [False] * 5, "zone": [True] * 4 + [False]}
