@@ -344,8 +344,10 @@ class InForce:
         """The bundle of the scheduler's owner comes into force, beside those of namespaces."""
         before = self.bundle
         self._telemetry.add(Count.POLICY_RELOADS)
-        bundle = self._put(own, self.reloader.sources)
-        for diagnostic in bundle.warnings:
+        for _ in self._put(own, self.reloader.sources):
+            pass
+        assert self.bundle is not None
+        for diagnostic in self.bundle.warnings:
             log.warning("%s", in_a_line(diagnostic))
         # Where nothing is decided pods wait for that.
         if self._guard is not None and before is not None and self._leads():
@@ -354,44 +356,31 @@ class InForce:
             self.reloader.keep_before(0)
 
     def _tenants_changed(self) -> Work:
-        """In steps: there may be a thousand of them."""
-        before = self.bundle
-        if self.reloader.bundle is None:
-            return
-        bundle = self._together(self.reloader.bundle)
+        if self.reloader.bundle is not None:
+            yield from self._put(self.reloader.bundle, ())
+
+    def _put(self, own: Bundle, sources: Sequence[Source]) -> Work:
+        """Puts all that is good in force together; the log names these sources, or what is new.
+
+        In steps, as there may be a thousand policies of namespaces.
+        """
+        before, parts = self.bundle, {} if self._tenants is None else self._tenants.parts
+        bundle = together(own, parts, self._settings.policies.tenants)
         changed = bundle.changed_since(before)
         yield
-        if self.bundle is before:  # else the owner's rules took them with them
-            self._now(bundle, changed)
-            yield
-            self._tell_of(before, bundle, ())
-
-    def _together(self, own: Bundle) -> Bundle:
-        """All that is good beside what is the owner's."""
-        parts = {} if self._tenants is None else self._tenants.parts
-        return together(own, parts, self._settings.policies.tenants)
-
-    def _put(self, own: Bundle, sources: Sequence[Source]) -> Bundle:
-        """Puts all that is good in force together."""
-        before, bundle = self.bundle, self._together(own)
-        self._now(bundle, bundle.changed_since(before))
-        self._tell_of(before, bundle, sources)
-        return bundle
-
-    def _now(self, bundle: Bundle, changed: frozenset[str] | None) -> None:
+        if self.bundle is not before:
+            return  # the owner's rules came, and took these with them
         self._ears.put(bundle, changed)
         self.bundle, self._since = bundle, self._clock.time()
-
-    def _tell_of(self, before: Bundle | None, bundle: Bundle, sources: Sequence[Source]) -> None:
-        """A bundle is in force; the log names these sources, or what is new."""
-        changed = _changed(self.sources, before, bundle)
+        yield
+        news = _changed(self.sources, before, bundle)
         log.info(
             'Policies in force source="%s" bundle="%s" policies="%s"',
-            ", ".join(source.title for source in sources or changed),
+            ", ".join(source.title for source in sources or news),
             bundle.hash,
             ",".join(plan.name for plan in bundle.plans),
         )
-        for source in changed:
+        for source in news:
             if self._refusal_of(source) is None:
                 self._tell_in_force(source, bundle)
         for hear in self._ears.accepted:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from engine.framework.interface import UNSHARED, Passing, State
 from engine.framework.snapshot import IntColumn, Snapshot
-from engine.objects import ObjectMeta, Pod, Volume
-from engine.objects.storage import PersistentVolumeClaim, StorageClass, VolumeAttachment
+from engine.objects import Pod, Volume
+from engine.objects.storage import PersistentVolumeClaim, VolumeAttachment
 from engine.plugins.volumes.claims import (
     CLAIMS,
     CLASSES,
@@ -85,21 +85,14 @@ def volumes_key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
     return UNSHARED if found is None else found.key
 
 
-class Alike:
-    """New claims of a pod, as those of any pod that has the same: `claims`, which have no names.
+class Alike(NamedTuple):
+    """New claims of a pod as those of any pod that has the same: without names.
 
-    Nothing is said of one of them that is not in `key`.
+    `key` has all that is said of them.
     """
 
-    __slots__ = ("claims", "key", "own")
-
-    def __init__(self, own: Sequence[tuple[PersistentVolumeClaim, StorageClass]]) -> None:
-        self.own = own
-        replace = msgspec.structs.replace
-        specs = [replace(one.spec, storage_class_name=class_of(one)) for one, _ in own]
-        self.claims = tuple([PersistentVolumeClaim(ObjectMeta(), spec=spec) for spec in specs])
-        made = [(of_class.provisioner, of_class.allowed_topologies) for _, of_class in own]
-        self.key = Passing(map(repr, zip(specs, made, strict=True)))
+    key: Passing
+    claims: tuple[PersistentVolumeClaim, ...]
 
 
 def alike(pod: PodInfo, snapshot: Snapshot) -> Alike | None:
@@ -107,34 +100,32 @@ def alike(pod: PodInfo, snapshot: Snapshot) -> Alike | None:
     when = snapshot.dictionary, snapshot.objects_version(CLAIMS, VOLUMES, CLASSES)
     known: Any = pod.keys.get(_ALIKE)
     if known is None or known[0] != when:
-        own = _new_claims(pod, snapshot)
-        before = None if known is None else known[1]
-        if own is None or before is None or before.own != own:
-            before = None if own is None else Alike(own)
-        known = pod.keys[_ALIKE] = when, before
+        known = pod.keys[_ALIKE] = when, _alike(pod, snapshot)
     found: Alike | None = known[1]
     return found
 
 
-def _new_claims(
-    pod: PodInfo, snapshot: Snapshot
-) -> list[tuple[PersistentVolumeClaim, StorageClass]] | None:
-    own: dict[str, tuple[PersistentVolumeClaim, StorageClass]] = {}
+def _alike(pod: PodInfo, snapshot: Snapshot) -> Alike | None:
+    claims: dict[str, PersistentVolumeClaim] = {}
+    said = []
     meant = snapshot.objects_by(VOLUMES, "claim", claim_of)
     for volume in pod.pod.spec.volumes or ():
         name = claim_name(pod.pod, volume)
         if name is None and not _is_storage(volume):
             continue
-        claim = None if name is None else find_claim(snapshot, pod.namespace, name)
-        of_class = None if claim is None else find_class(snapshot, class_of(claim))
-        if claim is None or of_class is None or of_class.volume_binding_mode != FIRST_CONSUMER:
-            return None
         key = f"{pod.namespace}/{name}"
-        others = volume.ephemeral is not None and strangers(pod.pod, claim)
-        if others or not is_new(claim) or key in meant or key in own:
+        claim = None if name is None else find_claim(snapshot, pod.namespace, name)
+        if claim is None or not is_new(claim) or key in meant or key in claims:
             return None
-        own[key] = claim, of_class
-    return list(own.values())
+        of_class = find_class(snapshot, class_of(claim))
+        if of_class is None or of_class.volume_binding_mode != FIRST_CONSUMER:
+            return None
+        if volume.ephemeral is not None and strangers(pod.pod, claim):
+            return None
+        spec = msgspec.structs.replace(claim.spec, storage_class_name=class_of(claim))
+        claims[key] = PersistentVolumeClaim(spec=spec)
+        said.append((spec, of_class.provisioner, of_class.allowed_topologies))
+    return Alike(Passing(map(msgspec.msgpack.encode, said)), tuple(claims.values()))
 
 
 def _is_storage(volume: Volume) -> bool:

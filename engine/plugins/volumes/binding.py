@@ -121,10 +121,10 @@ class VolumeBinding:
         same = alike(pod, snapshot)
         if same is not None:
             version = partial(self._storage.version, same.claims)
-            shared, causes = (same.key, version(snapshot)), Cause.LABELS
-            if self._storage.volumes_for(same.claims, snapshot):
-                causes |= Cause.POD  # a pod that comes to a node takes its volumes
-            wanted = Wanted((), same.claims)
+            now, wanted = version(snapshot), Wanted((), same.claims)
+            # A pod that comes to a node takes a volume there, if there are any.
+            causes = Cause.LABELS | Cause.POD if any(now[1:]) else Cause.LABELS
+            shared = same.key, now
             return PreFilterResult(state=wanted, causes=causes, version=version, shared=shared)
         found = _wanted(pod, snapshot)
         if isinstance(found, Status):

@@ -16,6 +16,7 @@ from engine.framework.events import Action, Resource
 from engine.framework.interface import (
     SKIP_FILTER,
     UNSHARED,
+    Passing,
     Points,
     PreFilterResult,
     State,
@@ -78,11 +79,9 @@ class NodeVolumeLimits:
     def _key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """A claim that a pod on a node has counts there already."""
         key, used = volumes_key(pod, snapshot), self._volumes.is_used
-        if key is not None and key is not UNSHARED:
-            claims = named_claims(pod.pod)
-            if any(used(snapshot, f"{pod.namespace}/{name}") for name in claims):
-                return UNSHARED
-        return key
+        claims = named_claims(pod.pod) if type(key) is Passing else ()
+        shared = any(used(snapshot, f"{pod.namespace}/{name}") for name in claims)
+        return UNSHARED if shared else key
 
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         if not is_stored(pod) or not has_volumes(pod.pod):
@@ -109,10 +108,11 @@ class NodeVolumeLimits:
             if not where.any():
                 continue
             try:
-                if state is not None:
-                    wanted = state[migrating]
-                else:
-                    wanted = attached_by(pod.pod, snapshot, migrating=migrating, is_new=True)
+                wanted = (
+                    attached_by(pod.pod, snapshot, migrating=migrating, is_new=True)
+                    if state is None
+                    else state[migrating]
+                )
             except MissingClaimError as missing:
                 reasons.append((unresolvable(str(missing)), where))
             except ValueError as wrong:

@@ -8,7 +8,7 @@ storage/volume/pv_helpers.go (FindMatchingVolume).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -137,17 +137,15 @@ class Storage:
         self.capacities = Pools(_CAPACITIES)
         self._last: tuple[tuple[object, ...], Found] | None = None
 
-    def version(self, claims: Sequence[PersistentVolumeClaim], snapshot: Snapshot) -> Hashable:
-        """What `find` depends on besides labels, for claims that no volume is meant for.
+    def version(
+        self, claims: Sequence[PersistentVolumeClaim], snapshot: Snapshot
+    ) -> tuple[int, ...]:
+        """What `find` says of such claims depends on this besides rows and classes.
 
-        And their classes. See `Pools.stamp`.
+        After the first number, those of `Pools.stamp`.
         """
         kinds = snapshot.objects_version(_ROOM, _DRIVERS)
         return kinds, *[self.volumes.stamp(snapshot, class_of(one)) for one in claims]
-
-    def volumes_for(self, claims: Sequence[PersistentVolumeClaim], snapshot: Snapshot) -> bool:
-        """Whether there may be volumes that such claims get."""
-        return any(self.volumes.of(snapshot, class_of(one)).items for one in claims)
 
     def warm(self, snapshot: Snapshot) -> Iterator[object]:
         """Describes the volumes and capacities that there are."""

@@ -205,7 +205,7 @@ class Pools(Generic[T]):
         """The newest generation at which somebody asked for a stamp."""
 
     def stamp(self, snapshot: Snapshot, group: str) -> int:
-        """Changes with the pool of a class, but for what is reached from changed rows alone.
+        """Changes with a pool, but for what is reached from changed rows alone; 0: none is there.
 
         INVARIANT: who keeps what is said of rows asks for it each time, and then about the rows
         with other pods or labels.
@@ -234,7 +234,7 @@ class Pools(Generic[T]):
             objects = groups[group] if group else {}
             pool = self._pools[group] = Pool(objects, self._describe, snapshot.dictionary)
             self._stamp += 1
-            pool.stamp = self._stamp
+            pool.stamp = self._stamp if objects else 0
         return pool
 
     def _describe(self, key: str, one: T) -> Described:

@@ -199,20 +199,20 @@ def test_an_edit_of_one_namespace_costs_little_for_each_of_the_others():
 
 
 def test_putting_together_putting_in_force_and_telling_are_a_step_each(monkeypatch):
-    world, did = started({"team-a": {"a.policy": LABEL}}), []
-    for name in ("_together", "_now", "_tell_of"):
-        ask = getattr(world.in_force, name)
-        told = lambda *of, ask=ask, name=name: (did.append(name), ask(*of))[1]  # noqa: E731
-        monkeypatch.setattr(world.in_force, name, told)
-    new = config_map("team-a", {"a.policy": OWN})
-    world.tenants.on_update(world.seen["team-a"], new)
+    did = []
+    for of, name in ((inforce, "together"), (World, "_put"), (World, "emit")):
+        ask = getattr(of, name)
+        told = lambda *what, ask=ask, name=name: (did.append(name), ask(*what))[1]  # noqa: E731
+        monkeypatch.setattr(of, name, told)
+    world = started({"team-a": {"a.policy": LABEL}})
+    world.tenants.on_update(world.seen["team-a"], config_map("team-a", {"a.policy": OWN}))
     steps = []
     for _ in range(200):
+        did.clear()
         for work in world.in_force.background:
             work.step(world.clock.monotonic())
         steps.append(did[:])
-        did.clear()
-    assert [one for one in steps if one] == [["_together"], ["_now"], ["_tell_of"]]
+    assert [one for one in steps if one] == [["together"], ["_put"], ["emit"]]
 
 
 def test_the_owners_rules_take_with_them_what_is_put_together_meanwhile():

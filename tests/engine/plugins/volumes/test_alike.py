@@ -142,7 +142,7 @@ def told(one: Decision) -> tuple[object, ...]:
 
 
 def unlike() -> AbstractContextManager[object]:
-    return patch("engine.plugins.volumes.attached._new_claims", lambda *_: None)
+    return patch("engine.plugins.volumes.attached._alike", lambda *_: None)
 
 
 HAPPENINGS: tuple[Callable[[World, int], None], ...] = (
