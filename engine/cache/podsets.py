@@ -208,10 +208,8 @@ class PodSetIndex:
         known = self.sets[key] = _Set(key)
         names = key.names
         if isinstance(namespaces, Spaces):
-            named = [name for names, _ in namespaces.each for name in names]
-            names = frozenset(
-                [n for n in (*self._known, *named) if namespaces.have(n, self._known)]
-            )
+            spaces = {*self._known}.union(*[named for named, _ in namespaces.each])
+            names = frozenset([one for one in spaces if namespaces.have(one, self._known)])
         known.counts.update(self._pods.counted(names, selector, terminating=terminating))
         self._index.put(key.names, selector, known)
         for label in _labels(selector):
@@ -245,7 +243,7 @@ class PodSetIndex:
         old, new = {} if before is None else {name: before}, self._known
         for profile in [one for one in self._sets_of if one[0] == name]:
             del self._sets_of[profile]
-        if not self._pods.counted((name,), EVERYTHING, terminating=True):
+        if not self.sets or not self._pods.counted((name,), EVERYTHING, terminating=True):
             return
         for one in self.sets.values():
             _, selector, terminating = one.key
