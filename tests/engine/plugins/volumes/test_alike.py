@@ -16,6 +16,7 @@ from engine.framework.filling import Filling
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.objects.storage import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
+from engine.pods.podinfo import PodInfo
 from tests.builders import default_plugins, make_node
 from tests.effort import examples
 from tests.engine.plugins.volumes import builders as make
@@ -33,6 +34,7 @@ class World:
         self.fresh = Framework(profile, memo_bytes=0)
         self.names = iter(range(10_000))
         self.pods: list[str] = []
+        self.waiting: tuple[PodInfo, PodInfo]
 
     def comes(self, *sizes: str, stays: bool = True) -> None:
         """A pod with new claims of these sizes is decided about, and may be placed."""
@@ -45,11 +47,9 @@ class World:
     def place(self, name: str, *claims: str, stays: bool = True) -> None:
         pod, alone = (make.pod(name, *claims) for _ in range(2))
         self.kept.pre_enqueue(pod, self.cache.snapshot(0.0))
-        decision = decide(pod, self.cache.snapshot(0.0), self.kept)
-        with unlike():
-            other = decide(alone, self.cache.snapshot(0.0), self.fresh)
-        # Each has an order of ties of its own.
-        assert told(decision) == told(other)
+        decision = self.decided(pod, alone)
+        if not stays:
+            self.waiting = pod, alone
         if decision.node is None or not stays:
             return
         self.cache.assume(pod, decision.node)
@@ -61,7 +61,23 @@ class World:
             assert self.cache.assume_object(effect.value)
         self.pods.append(pod.uid)
 
+    def decided(self, pod: PodInfo, alone: PodInfo) -> Decision:
+        decision = decide(pod, self.cache.snapshot(0.0), self.kept)
+        with unlike():
+            other = decide(alone, self.cache.snapshot(0.0), self.fresh)
+        # Each has an order of ties of its own.
+        assert told(decision) == told(other)
+        return decision
+
     # ---- what happens
+
+    def claim_that_waits_is_meant(self, n: int) -> None:
+        of = {"namespace": "default", "name": f"{self.waiting[0].name}-0"}
+        make.volume(self.cache, f"for-{n}", on={make.HOST: NODES[n % 3]}, spec={"claimRef": of})
+
+    def claim_that_waits_is_used(self, n: int) -> None:
+        user = make.pod(f"other{n}", f"{self.waiting[0].name}-0", node=NODES[n % 3])
+        self.cache.add_pod(user, NODES[n % 3])
 
     def places(self, n: int) -> None:
         self.comes("1Gi" if n < 4 else "2Gi")
@@ -151,6 +167,7 @@ HAPPENINGS: tuple[Callable[[World, int], None], ...] = (
     *[World.volume_comes, World.volume_comes, World.volume_goes, World.class_changes],
     *[World.driver_changes, World.room_changes, World.limit_changes],
     *[World.attaches, World.detaches, World.node_changes],
+    *[World.claim_that_waits_is_meant, World.claim_that_waits_is_used],
 )
 
 
@@ -162,8 +179,9 @@ def test_what_is_shared_is_what_each_would_get_alone(steps) -> None:
         world.limit_changes(number)
         world.volume_comes(number + 3)
     for happens, number in steps:
-        happens(world, number)
         world.comes("1Gi", stays=False)
+        happens(world, number)
+        world.decided(*world.waiting)
 
 
 @pytest.mark.parametrize("local", [True, False])
