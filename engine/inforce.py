@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from dsl.diagnostics import Diagnostic
+from dsl.plan import Plan
 from engine.clock import Clock
 from engine.config import Settings
 from engine.framework.edge import EventSink
@@ -29,7 +30,7 @@ from engine.policy import keeping
 from engine.policy.bundle import Bundle, Refusal, compile_settings, file_of, in_a_line, together
 from engine.policy.findings import new_compiler
 from engine.policy.guard import Guard, Load
-from engine.policy.reloader import Kept, Listener, Reloader
+from engine.policy.reloader import Kept, Listener, Reloader, Work
 from engine.policy.sources import (
     ConfigMapSource,
     FolderSource,
@@ -341,8 +342,10 @@ class InForce:
         """The bundle of the scheduler's owner comes into force, beside those of namespaces."""
         before = self.bundle
         self._telemetry.add(Count.POLICY_RELOADS)
-        bundle = self._put(own, self.reloader.sources)
-        for diagnostic in bundle.warnings:
+        for _ in self._put(own, self.reloader.sources):
+            pass
+        assert self.bundle is not None
+        for diagnostic in self.bundle.warnings:
             log.warning("%s", in_a_line(diagnostic))
         # Where nothing is decided pods wait for that.
         if self._guard is not None and before is not None and self._leads():
@@ -350,33 +353,37 @@ class InForce:
         else:
             self.reloader.keep_before(0)
 
-    def _tenants_changed(self) -> None:
+    def _tenants_changed(self) -> Work:
         if self.reloader.bundle is not None:
-            self._put(self.reloader.bundle, ())
+            yield from self._put(self.reloader.bundle, ())
 
-    def _put(self, own: Bundle, sources: Sequence[Source]) -> Bundle:
-        """Puts all that is good in force together; the log names these sources, or what is new."""
-        before = self.bundle
-        tenants = self._tenants
-        parts = {} if tenants is None else tenants.parts
+    def _put(self, own: Bundle, sources: Sequence[Source]) -> Work:
+        """Puts all that is good in force together; the log names these sources, or what is new.
+
+        In steps, as there may be a thousand policies of namespaces.
+        """
+        before, parts = self.bundle, {} if self._tenants is None else self._tenants.parts
         bundle = together(own, parts, self._settings.policies.tenants)
-        changed = _changed(self.sources, before, bundle)
-        self._ears.put(bundle, bundle.changed_since(before))
-        self.bundle = bundle
-        self._since = self._clock.time()
+        changed = bundle.changed_since(before)
+        yield
+        if self.bundle is not before:
+            return  # the owner's rules came, and took these with them
+        self._ears.put(bundle, changed)
+        self.bundle, self._since = bundle, self._clock.time()
+        yield
+        news = _changed(self.sources, before, bundle)
         log.info(
             'Policies in force source="%s" bundle="%s" policies="%s"',
-            ", ".join(source.title for source in sources or changed),
+            ", ".join(source.title for source in sources or news),
             bundle.hash,
             ",".join(plan.name for plan in bundle.plans),
         )
-        for source in changed:
+        for source in news:
             if self._refusal_of(source) is None:
                 self._tell_in_force(source, bundle)
         for hear in self._ears.accepted:
             hear(bundle)
         self._write_down()
-        return bundle
 
     def _awaiting(self, tenant: str, bundle: Bundle, missing: tuple[str, ...]) -> None:
         """The rules before it stay in force, and its owners should know what for."""
@@ -440,7 +447,8 @@ class InForce:
     # ---- telling -----------------------------------------------------------------------------
 
     def _tell_in_force(self, source: Source, bundle: Bundle) -> None:
-        own = _called(bundle).get(source.folder, ())
+        plans = [one for one in bundle.plans if file_of(one).startswith(source.folder)]
+        own = _called(plans).get(source.folder, ())
         note = f"in force: {', '.join(own) or 'no policy'} (bundle {bundle.hash})"
         warnings = [
             one
@@ -491,7 +499,7 @@ class InForce:
 
     def status(self, bundle: Bundle | None) -> dict[str, Any]:
         """How all sources stand under a bundle, as `berth status` shows it."""
-        called = _called(bundle)
+        called = _called(() if bundle is None else bundle.plans)
         tenants = [one for one in self.sources if one.tenant]
         refused = [one for one in tenants if self._stands(one) != _IN_FORCE]
         names = [] if bundle is None else [one.name for one in bundle.plans]
@@ -530,10 +538,10 @@ class InForce:
         }
 
 
-def _called(bundle: Bundle | None) -> Mapping[str, list[str]]:
+def _called(plans: Iterable[Plan]) -> Mapping[str, list[str]]:
     """The names of policies by the folder of their source, with the mode of those that have one."""
     found: dict[str, list[str]] = {}
-    for plan in () if bundle is None else bundle.plans:
+    for plan in plans:
         name = plan.name if plan.mode == "enforce" else f"{plan.name} ({plan.mode})"
         found.setdefault(_folder(file_of(plan)), []).append(name)
     return found

@@ -236,13 +236,13 @@ class Cache:
 
     def set_namespace(self, namespace: Namespace) -> bool:
         """A namespace came or changed. True if that changes what is read of pods on nodes."""
-        self.namespaces[namespace.metadata.name] = namespace
-        return self._namespace_changed(namespace.metadata.name)
+        name = namespace.metadata.name
+        before, self.namespaces[name] = self.namespaces.get(name), namespace
+        return self._namespace_changed(name, before)
 
     def remove_namespace(self, name: str) -> bool:
         """The namespace is gone. True if that changes what is read of pods on nodes."""
-        self.namespaces.pop(name, None)
-        return self._namespace_changed(name)
+        return self._namespace_changed(name, self.namespaces.pop(name, None))
 
     # ---- pods ------------------------------------------------------------------------------
 
@@ -427,8 +427,8 @@ class Cache:
         self.beside.recode(self.dictionary)
         self._most_texts = max(MOST_TEXTS, 2 * len(self.dictionary.texts))
 
-    def _namespace_changed(self, name: str) -> bool:
-        self.topology.namespace_changed()
+    def _namespace_changed(self, name: str, before: Namespace | None) -> bool:
+        self.topology.namespace_changed(name, before, self.namespaces.get(name))
         rows = self.pods.namespace_changed(name).tolist()
         for row in rows:
             self._changed(row, _OTHER)

@@ -25,7 +25,7 @@ from engine.cache.terms import CountedTerm, TermIndex
 from engine.log import Log
 from engine.objects import Namespace, Node
 from engine.pods.podinfo import PodInfo
-from engine.pods.podterms import terms_of
+from engine.pods.podterms import Spaces, terms_of
 from engine.pods.selectors import NOTHING, Selector
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ GROUPING_BYTES: Final = 16 << 20
 _LEAST_GROUPINGS: Final = 16
 _MOST_COLUMNS: Final = 64
 _MOST_TABLES: Final = 16
-_MOST_SELECTORS: Final = 64
 _NODE_LOG: Final = 4096
 _BYTES_A_ROW: Final = 4
 _BYTES_OF_ONE: Final = 2 << 10
@@ -119,6 +118,13 @@ class Domains:
     def most(self) -> int:
         """One above the highest number of a domain."""
         return len(self._column.ids)
+
+    def rows_of(self, domain: int, one: int) -> Sequence[int]:
+        """The rows of a domain, those that do not count as well; `one` is a row that counts."""
+        if self._eligible is None and not self._fold and self._sizes[domain] == 1:
+            return (one,)
+        rows: list[int] = np.flatnonzero(self.domain == domain).tolist()
+        return rows
 
     def sync(self, snapshot: Snapshot) -> None:
         """Catches up with the nodes."""
@@ -269,9 +275,7 @@ class Topology:
 
     def __init__(self, pods: PodTable, namespaces: Mapping[str, Namespace]) -> None:
         """Starts empty; for `pods` see `PodSetIndex`, `namespaces` are those known, by name."""
-        self._sets = PodSetIndex(pods)
-        self._namespaces = namespaces
-        self._selected: dict[tuple[frozenset[str], Selector], frozenset[str]] = {}
+        self._sets = PodSetIndex(pods, namespaces)
         self._terms = TermIndex()
         self._columns: OrderedDict[str, _Column] = OrderedDict()
         self._groupings: OrderedDict[_Key, Domains] = OrderedDict()
@@ -279,29 +283,14 @@ class Topology:
         self._none = Counts()
         self._rows = 0
         self.version = 0
-        """Changes when a term comes that no pod had, or the last pod that had it goes.
-
-        And when a namespace comes, goes or changes.
-        """
+        """Changes with `terms`, and when a namespace comes, goes or has other labels."""
+        self.terms = 0
+        """Changes when a term comes that no pod had, or the last pod that had it goes."""
         self.moves = 0
         """Changes when a node's domain may have, and when a tally or a table lives no longer."""
 
-    def namespaces(self, names: frozenset[str], selector: Selector) -> frozenset[str]:
-        """These namespaces, and those known whose labels the selector finds.
-
-        The same object until a namespace changes: all are looked at once, not for each pod.
-        """
-        found = self._selected.get((names, selector))
-        if found is None:
-            if len(self._selected) >= _MOST_SELECTORS:
-                self._selected.clear()
-            known = self._namespaces.items()
-            some = [name for name, one in known if selector.matches(one.metadata.labels or {})]
-            found = self._selected[names, selector] = names.union(some)
-        return found
-
     def pod_set(
-        self, namespaces: frozenset[str] | None, selector: Selector, *, terminating: bool
+        self, namespaces: frozenset[str] | Spaces | None, selector: Selector, *, terminating: bool
     ) -> Tally:
         """The pods that the selector finds in the namespaces (None: all).
 
@@ -370,6 +359,7 @@ class TopologyCounts(Topology):
             if demands:
                 changed = self._terms.change(demands, row, sign)
                 self.version += changed
+                self.terms += changed
                 self.moves += changed
 
     def recount(self, old: PodInfo, new: PodInfo, row: int) -> None:
@@ -396,10 +386,11 @@ class TopologyCounts(Topology):
             self._log.append(row)
             self.moves += 1
 
-    def namespace_changed(self) -> None:
+    def namespace_changed(self, name: str, before: Namespace | None, now: Namespace | None) -> None:
         """A namespace came, went or changed."""
-        self.version += 1
-        self._selected.clear()
+        if before is None or now is None or before.metadata.labels != now.metadata.labels:
+            self.version += 1
+            self._sets.namespace_changed(name, before)
 
 
 def _room(size: int) -> int:

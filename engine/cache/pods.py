@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -153,7 +153,7 @@ class PodTable(PodColumns):
         return found
 
     def counted(
-        self, namespaces: frozenset[str] | None, selector: Selector, *, terminating: bool
+        self, namespaces: Collection[str] | None, selector: Selector, *, terminating: bool
     ) -> dict[int, int]:
         """How many of these pods are on each node row; see `Topology.pod_set`."""
         self._settle()

@@ -14,8 +14,9 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from engine.cache.pods import PodTable
 from engine.log import Log
-from engine.objects import ObjectMeta
-from engine.pods.selectors import Selector
+from engine.objects import Namespace, ObjectMeta
+from engine.pods.podterms import Spaces
+from engine.pods.selectors import EVERYTHING, Selector
 
 MOST_SETS: Final = 8192
 MOST_COUNTS: Final = 1 << 20
@@ -153,15 +154,22 @@ class _Set(Counts):
 class _SetKey(NamedTuple):
     """Which pods; `namespaces` None: all."""
 
-    namespaces: frozenset[str] | None
+    namespaces: frozenset[str] | Spaces | None
     selector: Selector
     terminating: bool
 
-    def covers(self, namespace: str, *, terminating: bool) -> bool:
+    def covers(self, namespace: str, known: Mapping[str, Namespace], *, terminating: bool) -> bool:
         """Whether such pods can be in it, labels apart."""
         if terminating and not self.terminating:
             return False
+        if isinstance(self.namespaces, Spaces):
+            return self.namespaces.have(namespace, known)
         return self.namespaces is None or namespace in self.namespaces
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """The namespaces, if they stay the same."""
+        return None if isinstance(self.namespaces, Spaces) else self.namespaces
 
 
 _Profile = tuple[str, bool, tuple[tuple[str, str], ...]]
@@ -171,9 +179,13 @@ _Profile = tuple[str, bool, tuple[tuple[str, str], ...]]
 class PodSetIndex:
     """All pod sets that are counted."""
 
-    def __init__(self, pods: PodTable) -> None:
-        """Starts with no sets; `pods` counts those that are there when a set is first asked for."""
+    def __init__(self, pods: PodTable, namespaces: Mapping[str, Namespace]) -> None:
+        """Starts with no sets; `pods` counts those that are there when a set is first asked for.
+
+        `namespaces` are those known, by name.
+        """
         self._pods = pods
+        self._known = namespaces
         self.sets: OrderedDict[_SetKey, _Set] = OrderedDict()
         """Those that are counted; without any, changes of pods need not be told."""
         self._index: SelectorIndex[_Set] = SelectorIndex()
@@ -185,7 +197,7 @@ class PodSetIndex:
         """How many sets are no longer counted."""
 
     def get(
-        self, namespaces: frozenset[str] | None, selector: Selector, *, terminating: bool
+        self, namespaces: frozenset[str] | Spaces | None, selector: Selector, *, terminating: bool
     ) -> Counts:
         """See `Topology.pod_set`."""
         key = _SetKey(namespaces, selector, terminating)
@@ -194,8 +206,12 @@ class PodSetIndex:
             self.sets.move_to_end(key)
             return known
         known = self.sets[key] = _Set(key)
-        known.counts.update(self._pods.counted(namespaces, selector, terminating=terminating))
-        self._index.put(namespaces, selector, known)
+        names = key.names
+        if isinstance(namespaces, Spaces):
+            spaces = {*self._known}.union(*[named for named, _ in namespaces.each])
+            names = frozenset([one for one in spaces if namespaces.have(one, self._known)])
+        known.counts.update(self._pods.counted(names, selector, terminating=terminating))
+        self._index.put(key.names, selector, known)
         for label in _labels(selector):
             self._named[label] = self._named.get(label, 0) + 1
         self._sets_of.clear()
@@ -213,13 +229,31 @@ class PodSetIndex:
         sets = self._sets_of.get(profile)
         if sets is None:
             found = self._index.find(namespace, dict(seen))
-            sets = [s for s in found if s.key.covers(namespace, terminating=terminating)]
+            spaces = self._known
+            sets = [s for s in found if s.key.covers(namespace, spaces, terminating=terminating)]
             if len(self._sets_of) >= _MOST_PROFILES:
                 self._sets_of.clear()
             self._sets_of[profile] = sets
         for one in sets:
             one.count(row, sign)
         self._weight += len(sets)
+
+    def namespace_changed(self, name: str, before: Namespace | None) -> None:
+        """A namespace came, went or has other labels: its pods are in other sets."""
+        old, new = {} if before is None else {name: before}, self._known
+        for profile in [one for one in self._sets_of if one[0] == name]:
+            del self._sets_of[profile]
+        if not self.sets or not self._pods.counted((name,), EVERYTHING, terminating=True):
+            return
+        for one in self.sets.values():
+            _, selector, terminating = one.key
+            had, has = [one.key.covers(name, of, terminating=False) for of in (old, new)]
+            if had != has:
+                counts = self._pods.counted((name,), selector, terminating=terminating)
+                self._weight += len(counts)
+                for row, count in counts.items():
+                    for _ in range(count):
+                        one.count(row, 1 if has else -1)
 
     # ---- inside ----------------------------------------------------------------------------
 
@@ -237,7 +271,7 @@ class PodSetIndex:
         one.live = False
         self.dropped += 1
         del self.sets[one.key]
-        self._index.remove(one.key.namespaces, one.key.selector, one)
+        self._index.remove(one.key.names, one.key.selector, one)
         self._sets_of.clear()
         for label in _labels(one.key.selector):
             self._named[label] -= 1

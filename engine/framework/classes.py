@@ -16,7 +16,7 @@ from typing import Final
 from weakref import WeakValueDictionary, ref
 
 from engine.framework.asking import Asking
-from engine.framework.interface import SILENT, UNSHARED, Points
+from engine.framework.interface import SILENT, UNSHARED, Passing, Points
 from engine.framework.podclass import KeyColumn, PodClass
 from engine.framework.snapshot import Snapshot
 from engine.framework.ties import turn_of
@@ -49,6 +49,8 @@ class ClassName:
 
     key: tuple[Hashable, ...]
     by_row: ByRow
+    passing: bool
+    """Whether a pod may have another soon, and is asked; see `Passing`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -103,6 +105,7 @@ class Classes:
         try:
             for name, ask in self._keys:
                 stays = moved is not None and name not in moved
+                stays = stays and type(before[len(key)]) is not Passing
                 key.append(before[len(key)] if stays else ask(pod, snapshot))
         except Exception as cause:
             raise self._asking.fault(name, "PreFilter", cause) from cause
@@ -119,7 +122,7 @@ class Classes:
         before: Sequence[Hashable] = ()
         moved: Container[str] | None = None
         if type(kept) is _Kept and kept.stamp[0] is self._owner:
-            if kept.stamp == stamp:
+            if kept.stamp == stamp and not kept.name.passing:
                 return kept.name
             before = kept.name.key
             versions = zip(self._versions, kept.stamp[1:], stamp[1:], strict=True)
@@ -129,7 +132,8 @@ class Classes:
             return None
         found = self._names.get(key)
         if found is None:
-            found = self._names[key] = ClassName(key, self._by_row_of(key))
+            passing = Passing in map(type, key)
+            found = self._names[key] = ClassName(key, self._by_row_of(key), passing)
         if self._keep_names:
             pod.keys[_KEPT] = _Kept(found, stamp)
         return found

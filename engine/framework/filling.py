@@ -97,7 +97,7 @@ class Filling:
 
     def _ask(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> None:
         """Asks every plugin about the pod, and about all rows unless another class did."""
-        known.fills = -1
+        known.fills, known.unfit = -1, None
         key = None if known.name is None else known.name.key
         terms = self._asking.terms(pod, snapshot, key)
         versions, bad = terms.versions, None

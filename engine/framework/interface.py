@@ -296,6 +296,15 @@ SILENT: Final = _Silent()
 """As a class key: no other pod is like this one, so nothing is kept for it."""
 
 
+class Passing(tuple[Hashable, ...]):
+    """As a class key: of objects that the pod has for itself, and asked for in each cycle.
+
+    Pods of equal keys share answers now, and each is woken, and rejected, by itself.
+    """
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Binding:
     """How a pod is bound: by the plugin `by`, by the scheduler if that is empty, or not at all."""
@@ -374,8 +383,8 @@ class Points:
         kin: of a pod that is in a gang, what the other members share with it, None otherwise.
         gang: the gang of a pod, None if it is in none.
         class_key: what filter and score read of the pod. Made of texts, numbers, bytes, tuples and
-            frozensets, or `UNSHARED`. `SILENT` of a plugin that has no say about the pod: among
-            equal nodes the choice is then the same as without it.
+            frozensets, or `UNSHARED` or `Passing`. `SILENT` of a plugin that has no say about the
+            pod: among equal nodes the choice is then the same as without it.
         wide_key: `class_key` says nothing of what is answered by row: what it tells apart are
             answers of a scope of ALL, and whether there are any.
         key_version: what else `class_key` depends on, if it is cheap to tell.

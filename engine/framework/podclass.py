@@ -186,6 +186,9 @@ class PodClass:
     """Whether there are any: who looks further than a row in every cycle."""
     grouped: GroupedChoice | None = None
     """How to choose, if all that is wide is answered by groups."""
+    unfit: Rejections | None = None
+    """As of `KeyColumn`, where groups or promises say so; `told` begins with when that was."""
+    told: Sequence[Hashable] = ()
 
     def forget(self) -> None:
         """Everything is asked again."""

@@ -24,11 +24,11 @@ from engine.framework.events import ClusterEventWithHint
 from engine.framework.filling import Filling
 from engine.framework.gang import Membership
 from engine.framework.interface import MAX_SCORE, UNSHARED, Points, Scores
-from engine.framework.podclass import NOWHERE, UNIT, PodClass, steps_of
+from engine.framework.podclass import NOWHERE, UNIT, KeyColumn, PodClass, steps_of
 from engine.framework.profile import Profile
 from engine.framework.snapshot import BoolColumn, IntColumn, Snapshot
 from engine.framework.status import Code, Status, unschedulable
-from engine.framework.trials import Trial
+from engine.framework.trials import Trial, nominated_node
 from engine.framework.view import NAME as VIEW
 from engine.framework.view import View
 from engine.pods.podinfo import PodInfo
@@ -230,12 +230,13 @@ class Framework:
         return found
 
     def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-        """Equal for pods that get equal answers; None: no other pod is like it.
+        """Equal for pods that get equal answers; None: no other pod is like it, or not for long.
 
         Raises:
             PluginError: a plugin raised.
         """
-        return self._classes.name(pod, snapshot)
+        name = self._classes.name(pod, snapshot)
+        return None if name is None or name.passing else name
 
     # ---- choosing ----------------------------------------------------------------------------
 
@@ -372,14 +373,18 @@ class Framework:
         Raises:
             PluginError: a plugin raised.
         """
-        promised = len(snapshot.nominations) or pod.pod.status.nominated_node_name
-        keys = known.keys
-        if known.filters or promised:
+        promises = snapshot.nominations
+        if nominated_node(pod, snapshot) or (known.filters and known.grouped is None):
             return self.rejections(pod, snapshot)
         told = [self._guard(name, "Filter", ask, pod, snapshot) for name, ask in self._told]
-        if keys.unfit is None or keys.told != told:
-            keys.unfit, keys.told = self.rejections(pod, snapshot), told
-        return keys.unfit
+        kept: KeyColumn | PodClass = known.keys
+        if known.filters or len(promises):  # what is said by groups moves with any row
+            kept = known
+            moves = snapshot.generation, snapshot.topology.version, promises.version
+            told = [moves, pod.priority, *told]
+        if kept.unfit is None or kept.told != told:
+            kept.unfit, kept.told = self.rejections(pod, snapshot), told
+        return kept.unfit
 
     def scores(
         self, pod: PodInfo, snapshot: Snapshot, candidates: Candidates

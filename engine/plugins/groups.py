@@ -160,9 +160,9 @@ class Part:
             if rows is None or len(rows) > _FEW_CHANGES:
                 return None
             if self.by_row is None:
-                domain, group = self.domains.domain, self.domains.group
-                counted = {group.item(row) for row in rows} - {-1}
-                rows = [row for one in counted for row in np.flatnonzero(domain == one).tolist()]
+                group, rows_of = self.domains.group, self.domains.rows_of
+                counted = {group.item(row): row for row in rows}
+                rows = [row for one, at in counted.items() if one >= 0 for row in rows_of(one, at)]
             found = [*found, *rows] if found else rows
         return found
 

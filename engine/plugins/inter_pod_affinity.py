@@ -33,7 +33,7 @@ from engine.objects import Namespace, Node, Pod
 from engine.plugins.groups import ByRow, Groups, Part, no_pods
 from engine.plugins.hints import always, beyond, now, on, placed, queue_if
 from engine.pods.podinfo import PodInfo
-from engine.pods.podterms import NO_TERMS, AffinityTerm, Demand, PodTerms, terms_of
+from engine.pods.podterms import NO_TERMS, AffinityTerm, Demand, PodTerms, Spaces, terms_of
 from engine.pods.selectors import EVERYTHING, NOTHING, Labels, Selector
 
 NAME: Final = "InterPodAffinity"
@@ -60,15 +60,18 @@ _Tally = tuple[int, Tally, str]
 class _Found(NamedTuple):
     """Pods that a term finds, in namespaces (None: all), and the label of its domains."""
 
-    namespaces: frozenset[str] | None
+    namespaces: frozenset[str] | Spaces | None
     selector: Selector
     topology_key: str
 
-    def has(self, pod: Pod) -> bool:
+    def has(self, pod: Pod, snapshot: Snapshot) -> bool:
         """Whether the pod is one of them."""
-        if self.namespaces is not None and pod.metadata.namespace not in self.namespaces:
+        if not self.selector.matches(pod.metadata.labels or {}):
             return False
-        return self.selector.matches(pod.metadata.labels or {})
+        spaces, name = self.namespaces, pod.metadata.namespace
+        if isinstance(spaces, Spaces):
+            return spaces.have(name, snapshot.namespaces)
+        return spaces is None or name in spaces
 
     def tally(self, snapshot: Snapshot) -> Tally:
         """How many of them are where; those being deleted count."""
@@ -121,38 +124,43 @@ def _wishes(pod: PodInfo, snapshot: Snapshot) -> _Wishes:
     of_others = tuple(snapshot.topology.terms_on(pod.namespace, own, labels))
     if terms is NO_TERMS:
         return _Wishes(of_others=of_others) if of_others else _NO_WISHES
-    near = [_found(term, snapshot) for term in terms.required]
+    near = [_found(term) for term in terms.required]
     return _Wishes(
         _all_of(near),
-        bool(near) and all(found.has(pod.pod) for found in near),
-        tuple([_found(term, snapshot) for term in terms.anti]),
-        tuple([(weight, _found(term, snapshot)) for weight, term in terms.preferred]),
+        bool(near) and all(found.has(pod.pod, snapshot) for found in near),
+        tuple([_found(term) for term in terms.anti]),
+        tuple([(weight, _found(term)) for weight, term in terms.preferred]),
         of_others,
         terms.error,
     )
 
 
-def _found(term: AffinityTerm, snapshot: Snapshot) -> _Found:
+def _found(term: AffinityTerm) -> _Found:
     """The term of an incoming pod: a selector of namespaces finds those that are known."""
-    selector, names = term.namespace_selector, term.namespaces
-    if selector == EVERYTHING:
-        return _Found(None, term.selector, term.topology_key)
-    if selector != NOTHING:
-        names = snapshot.topology.namespaces(names, selector)
-    return _Found(names, term.selector, term.topology_key)
+    spaces: frozenset[str] | Spaces | None = term.namespaces
+    if term.namespace_selector == EVERYTHING:
+        spaces = None
+    elif term.namespace_selector != NOTHING:
+        spaces = Spaces(((term.namespaces, term.namespace_selector),))
+    return _Found(spaces, term.selector, term.topology_key)
 
 
 def _all_of(terms: Sequence[_Found]) -> tuple[_Found, ...]:
     """The pods that all terms find, a topology key each."""
-    namespaces, selector = None, EVERYTHING
+    names: frozenset[str] | None = None
+    each: list[tuple[frozenset[str], Selector]] = []
+    selector = EVERYTHING
     for term in terms:
-        if namespaces is None or term.namespaces is None:
-            namespaces = term.namespaces if namespaces is None else namespaces
-        else:
-            namespaces &= term.namespaces
+        if isinstance(term.namespaces, Spaces):
+            each += term.namespaces.each
+        elif term.namespaces is not None:
+            names = term.namespaces if names is None else names & term.namespaces
         selector = selector.both(term.selector)
+    if each and names is not None:
+        each.append((names, NOTHING))
+    found = Spaces(tuple(dict.fromkeys(each))) if each else names
     keys = dict.fromkeys(term.topology_key for term in terms)
-    return tuple([_Found(namespaces, selector, key) for key in keys])
+    return tuple([_Found(found, selector, key) for key in keys])
 
 
 _Moves = Mapping[str, Mapping[int, int]]
@@ -216,8 +224,8 @@ class Places(Groups):
             for term in terms_of(pod).anti
             if term.matches(own.namespace, labels, own_labels)
         ]
-        near = [found.topology_key for found in wishes.near if found.has(pod)]
-        far = [found.topology_key for found in wishes.far if found.has(pod)]
+        near = [found.topology_key for found in wishes.near if found.has(pod, snapshot)]
+        far = [found.topology_key for found in wishes.far if found.has(pod, snapshot)]
         return near, far, unwilling
 
     def version(self, snapshot: Snapshot) -> tuple[bool, bool]:
@@ -376,14 +384,14 @@ class InterPodAffinity:
         )
 
     def _of(self, pod: PodInfo, snapshot: Snapshot) -> _Wishes:
-        """The pod's wishes, remembered while terms and namespaces stay."""
-        version = snapshot.topology.version
+        """The pod's wishes, remembered while terms and its own namespace stay."""
+        when = snapshot.topology.terms, snapshot.namespaces.get(pod.namespace)
         known = pod.keys.get(NAME)
-        if isinstance(known, tuple) and known[0] == version:
+        if isinstance(known, tuple) and known[0] == when:
             found: _Wishes = known[1]
             return found
         wishes = _wishes(pod, snapshot)
-        pod.keys[NAME] = version, wishes
+        pod.keys[NAME] = when, wishes
         return wishes
 
     def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:

@@ -8,7 +8,7 @@ pkg/scheduler/framework/types.go (PodInfo.Update).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
@@ -16,7 +16,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from engine.memo import Memo
-from engine.objects import Affinity, Pod, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
+from engine.objects import (
+    Affinity,
+    Namespace,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    WeightedPodAffinityTerm,
+)
 from engine.pods.selectors import Labels, Selector, SelectorError, parse_selector
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -26,6 +33,21 @@ _PARSED: Final[Memo[tuple[str, bytes], PodTerms]] = Memo(4 << 20)
 _BYTES_A_BYTE: Final = 4
 _BYTES_A_POD: Final = 1024
 _NONE: Final = PodAffinity()
+
+
+class Spaces(NamedTuple):
+    """Namespaces, whichever are there: each is named, or its labels found, in all of `each`."""
+
+    each: tuple[tuple[frozenset[str], Selector], ...]
+
+    def have(self, name: str, known: Mapping[str, Namespace]) -> bool:
+        """Whether a namespace is one of them. The labels of one that is not known are not found."""
+        one = known.get(name)
+        labels = None if one is None else one.metadata.labels or {}
+        return all(
+            name in names or (labels is not None and selector.matches(labels))
+            for names, selector in self.each
+        )
 
 
 class AffinityTerm(NamedTuple):

@@ -72,12 +72,15 @@ class Bundle:
         """Names of the policies that came, went or changed; None: look at everything again."""
         if older is None:
             return None
-        now = {plan.name: _identity(plan) for plan in self.plans}
-        was = {plan.name: _identity(plan) for plan in older.plans}
-        changed = frozenset(name for name in {*now, *was} if now.get(name) != was.get(name))
-        both = (*self.plans, *older.plans)
+        now, was = ({plan.name: plan for plan in one.plans} for one in (self, older))
+        # Most are the same objects.
+        moved = [name for name in {**now, **was} if now.get(name) is not was.get(name)]
+        pairs = {name: [of[name] for of in (now, was) if name in of] for name in moved}
+        # Of one that came or went there is one, of one that changed there are two that differ.
+        changed = [n for n, pair in pairs.items() if len(pair) == len({*map(_identity, pair)})]
         # Who was rejected by whomever may have somebody to evict now.
-        return None if any(one.name in changed and preempts(one) for one in both) else changed
+        evicts = any(preempts(one) for name in changed for one in pairs[name])
+        return None if evicts else frozenset(changed)
 
 
 def _identity(plan: Plan) -> tuple[object, ...]:

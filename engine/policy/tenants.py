@@ -17,7 +17,7 @@ from typing import Final
 
 from engine.clock import Clock
 from engine.policy.bundle import Bundle
-from engine.policy.reloader import Kept, Reloader
+from engine.policy.reloader import Kept, Reloader, Work
 from engine.policy.sources import (
     ConfigMapSource,
     SelectedSources,
@@ -57,7 +57,7 @@ class Tenants:
     ) -> None:
         """Starts without any; `make` gives a reloader that tells of bundles in force."""
         self.parts: dict[str, Bundle] = {}
-        self.changed: Callable[[], None] = lambda: None
+        self.changed: Callable[[], Work] = lambda: (_ for _ in ())
         self.ready: Callable[[], None] = lambda: None
         self._policies = policies
         self._make = make
@@ -68,6 +68,7 @@ class Tenants:
         self._kept: Mapping[str, Kept] | None = None
         self._listed = self._is_ready = self._news = False
         self._next = self._look = clock.monotonic()
+        self._coming: Work | None = None
 
     # ---- what comes --------------------------------------------------------------------------
 
@@ -163,6 +164,10 @@ class Tenants:
 
     def step(self, deadline: float) -> bool:
         """Compiles until the deadline; True if there is more to do."""
+        if self._coming is not None:
+            if next(self._coming, self) is self:
+                self._coming = None
+            return True
         now = self._clock.monotonic()
         if now >= self._look:
             self._look = now + _LOOK_SECONDS
@@ -183,5 +188,6 @@ class Tenants:
         elif self._news and self._is_ready and self._clock.monotonic() >= self._next:
             self._news = False
             self._next = self._clock.monotonic() + _PAUSE
-            self.changed()
+            self._coming = self.changed()
+            return True
         return compiling and self._kept is not None

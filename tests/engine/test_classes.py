@@ -30,6 +30,7 @@ from engine.framework.runtime import Framework
 from engine.framework.sharing import Shared, Sharing
 from engine.framework.snapshot import Cause
 from engine.framework.status import Status, unschedulable
+from engine.objects import Namespace, ObjectMeta
 from engine.plugins.registry import make_plugin
 from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.effort import examples
@@ -494,6 +495,57 @@ def test_all_classes_of_a_column_notice_what_one_of_them_asked_anew_for():
     assert [feasible(app) for app in (1, 2)] == [0, 0]
     cache.namespaces["one"] = cache.namespaces["two"] = None
     assert [feasible(app) for app in (1, 2)] == [2, 2]
+
+
+def test_equal_pods_that_fit_nowhere_are_rejected_once_while_nothing_changes(monkeypatch):
+    cache, framework, _ = known_class(9)
+    fresh = Framework(framework.profile, memo_bytes=0)
+    asked, ask = [], framework.rejections
+    monkeypatch.setattr(framework, "rejections", lambda *of: asked.append(1) or ask(*of))
+    selector = {"labelSelector": {"matchLabels": {"app": "gone"}}, "topologyKey": "zone"}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [selector]}
+
+    def same(name, priority=0):
+        specs = {"affinity": {"podAffinity": required}}, {"nodeSelector": {"gone": "yes"}}
+        for pod in (make_pod(name, spec=spec, priority=priority) for spec in specs):
+            snapshot = cache.snapshot(0.0)
+            assert told(decide(pod, snapshot, framework)) == told(decide(pod, snapshot, fresh))
+
+    for name in "abc":
+        same(name)
+    assert len(asked) == 2
+    cache.nominate(make_pod("promised", priority=5), "n1")
+    for priority in (0, 0, 9, 9):
+        same("d", priority)
+    assert len(asked) == 6
+    same("e")
+    cache.assume(make_pod("new"), "n1")
+    same("f")
+    assert len(asked) == 10
+
+
+def test_why_pods_fit_nowhere_is_told_anew_when_a_namespace_has_other_labels():
+    cache = Cache()
+    cache.add_node(make_node("n", labels={"host": "n"}))
+    cache.assume(make_pod("there", namespace="space", labels={"app": "x"}), "n")
+    kept, fresh = (Framework(Profile("b", default_plugins()), memo_bytes=m) for m in (1 << 20, 0))
+
+    def of(label):
+        spaces = {"namespaceSelector": {"matchLabels": {label: "yes"}}, "topologyKey": "host"}
+        terms = [{"labelSelector": {"matchLabels": {"app": "x"}}, **spaces}]
+        return {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+
+    said = []
+    for labels in ({}, {"near": "yes", "far": "yes"}, {"far": "yes"}):
+        cache.set_namespace(Namespace(ObjectMeta(name="space", labels=labels)))
+        pod = make_pod(
+            f"p{len(said)}",
+            spec={"affinity": {"podAffinity": of("near"), "podAntiAffinity": of("far")}},
+        )
+        each = [told(decide(pod, cache.snapshot(0.0), one)) for one in (kept, fresh)]
+        assert each[0] == each[1]
+        said.append(each[0])
+    assert said[0] != said[1] != said[2]
 
 
 def test_a_node_that_joins_drops_no_class():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -42,11 +43,11 @@ from engine.objects.storage import (
 )
 from engine.plugins.allocation import ShapePoint, broken_line
 from engine.plugins.hints import changed, differs, on
-from engine.plugins.volumes.attached import is_stored, volumes_key
+from engine.plugins.volumes.attached import alike, is_stored, volumes_key
 from engine.plugins.volumes.claims import (
     BOUND_BY_CONTROLLER,
     CLAIMS,
-    CLASSES,
+    LOST,
     SELECTED_NODE,
     VOLUMES,
     all_claims,
@@ -60,14 +61,12 @@ from engine.plugins.volumes.claims import (
     strangers,
     waits,
 )
-from engine.plugins.volumes.csi_nodes import CSI_NODES, migrated_plugins
-from engine.plugins.volumes.matching import Storage, Wanted, scores, volume_limit
+from engine.plugins.volumes.csi_nodes import migrated_plugins
+from engine.plugins.volumes.matching import KINDS, Storage, Wanted, scores, volume_limit
 from engine.plugins.volumes.topology import Reach
 from engine.pods.podinfo import PodInfo
 
 UNBOUND: Final = unresolvable("pod has unbound immediate PersistentVolumeClaims")
-_KINDS: Final = (CLAIMS, VOLUMES, CLASSES, CSI_NODES, "CSIDriver", "CSIStorageCapacity")
-_LOST: Final = "Lost"
 _NO_VOLUMES: Final = PreScoreResult(causes=Cause(0), shared="no volumes")
 _NONE: Final = Wanted((), ())
 
@@ -103,9 +102,9 @@ class VolumeBinding:
         points = Points(
             events=_EVENTS,
             class_key=volumes_key,
-            pre_filter=_pre_filter,
+            pre_filter=self._pre_filter,
             filter=self._filter,
-            pre_score=_pre_score,
+            pre_score=self._pre_score,
             score=self._score,
             reserve=self._reserve,
             acts_on=is_stored,
@@ -114,6 +113,33 @@ class VolumeBinding:
         # Which volumes a node would use the filter finds: without it none is bound or rated.
         return replace(
             points, unfiltered=replace(points, pre_score=lambda *_: _NO_VOLUMES, reserve=None)
+        )
+
+    def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        if not is_stored(pod):
+            return SKIP_FILTER
+        same = alike(pod, snapshot)
+        if same is not None:
+            version = partial(self._storage.version, same.claims)
+            now, wanted = version(snapshot), Wanted((), same.claims)
+            # A pod that comes to a node takes a volume there, if there are any.
+            causes = Cause.LABELS | Cause.POD if any(now[1:]) else Cause.LABELS
+            shared = same.key, now
+            return PreFilterResult(state=wanted, causes=causes, version=version, shared=shared)
+        found = _wanted(pod, snapshot)
+        if isinstance(found, Status):
+            return PreFilterResult(found, version=_version)
+        if found is _NONE:
+            return SKIP_FILTER
+        return PreFilterResult(state=found, causes=Cause.LABELS, version=_version)
+
+    def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
+        """Never skipped: without volumes to bind all nodes get 0."""
+        asked = self._pre_filter(pod, snapshot)
+        if not asked.status.ok:
+            return _NO_VOLUMES
+        return PreScoreResult(
+            state=asked.state, causes=asked.causes, version=asked.version, shared=asked.shared
         )
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
@@ -152,27 +178,8 @@ class VolumeBinding:
         )
 
 
-def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-    if not is_stored(pod):
-        return SKIP_FILTER
-    wanted = _wanted(pod, snapshot)
-    if isinstance(wanted, Status):
-        return PreFilterResult(wanted, version=_version)
-    if wanted is _NONE:
-        return SKIP_FILTER
-    return PreFilterResult(state=wanted, causes=Cause.LABELS, version=_version)
-
-
-def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
-    """Never skipped: without volumes to bind all nodes get 0."""
-    wanted = _wanted(pod, snapshot) if is_stored(pod) else UNBOUND
-    if isinstance(wanted, Status):
-        return _NO_VOLUMES
-    return PreScoreResult(state=wanted, causes=Cause.LABELS, version=_version)
-
-
 def _version(snapshot: Snapshot) -> int:
-    return snapshot.objects_version(*_KINDS)
+    return snapshot.objects_version(*KINDS)
 
 
 def _wanted(pod: PodInfo, snapshot: Snapshot) -> Wanted | Status:
@@ -206,7 +213,7 @@ def _wanted(pod: PodInfo, snapshot: Snapshot) -> Wanted | Status:
 
 def _unusable(claim: PersistentVolumeClaim) -> str:
     name = claim.metadata.name
-    if claim.status.phase == _LOST:
+    if claim.status.phase == LOST:
         lost = claim.spec.volume_name
         return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{lost}"'
     if claim.metadata.deletion_timestamp is not None:

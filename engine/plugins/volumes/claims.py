@@ -26,6 +26,8 @@ BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 _BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 FIRST_CONSUMER: Final = "WaitForFirstConsumer"
+ALONE: Final = "ReadWriteOncePod"
+LOST: Final = "Lost"
 
 
 def claim_name(pod: Pod, volume: Volume) -> str | None:
@@ -104,6 +106,20 @@ def class_of(one: PersistentVolumeClaim | PersistentVolume) -> str:
     """The name of its storage class; empty without one."""
     annotated = (one.metadata.annotations or {}).get(_BETA_CLASS)
     return (one.spec.storage_class_name or "") if annotated is None else annotated
+
+
+def claim_of(volume: PersistentVolume) -> str:
+    """The claim that the volume is meant for, as `namespace/name`; empty if it is for nobody."""
+    of = volume.spec.claim_ref
+    return "" if of is None else f"{of.namespace}/{of.name}"
+
+
+def is_new(claim: PersistentVolumeClaim) -> bool:
+    """True if it may be bound, has neither a volume nor a node, and is not for one pod alone."""
+    meta, spec = claim.metadata, claim.spec
+    usable = claim.status.phase != LOST and meta.deletion_timestamp is None
+    nowhere = not spec.volume_name and SELECTED_NODE not in (meta.annotations or {})
+    return usable and nowhere and ALONE not in (spec.access_modes or ())
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:

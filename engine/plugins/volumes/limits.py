@@ -7,13 +7,21 @@ Source: kubernetes plugins/nodevolumelimits/csi.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Final
 
 import numpy as np
 
 from engine.framework.events import Action, Resource
-from engine.framework.interface import SKIP_FILTER, Points, PreFilterResult, State, Verdicts
+from engine.framework.interface import (
+    SKIP_FILTER,
+    UNSHARED,
+    Passing,
+    Points,
+    PreFilterResult,
+    State,
+    Verdicts,
+)
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
 from engine.objects import Pod
@@ -30,8 +38,8 @@ from engine.plugins.volumes.attached import (
     is_stored,
     volumes_key,
 )
-from engine.plugins.volumes.claims import claim_names, is_one_of
-from engine.plugins.volumes.csi_nodes import NO_LIMIT, CsiNodes, limits_of
+from engine.plugins.volumes.claims import claim_names, is_one_of, named_claims
+from engine.plugins.volumes.csi_nodes import CSI_NODES, NO_LIMIT, CsiNodes, limits_of
 from engine.plugins.volumes.migration import migration_of
 from engine.pods.podinfo import PodInfo
 
@@ -61,12 +69,37 @@ class NodeVolumeLimits:
                 on(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, is_one_of(claim_names)),
                 on(Resource.VOLUME_ATTACHMENT, Action.DELETE, gone(VolumeAttachment, _frees)),
             ),
-            class_key=volumes_key,
-            pre_filter=_pre_filter,
+            class_key=self._key,
+            pre_filter=self._pre_filter,
             filter=self._filter,
             concerns=concerns,
             yields=self._yields,
         )
+
+    def _key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
+        """A claim that a pod on a node has counts there already."""
+        key, used = volumes_key(pod, snapshot), self._volumes.is_used
+        claims = named_claims(pod.pod) if type(key) is Passing else ()
+        shared = any(used(snapshot, f"{pod.namespace}/{name}") for name in claims)
+        return UNSHARED if shared else key
+
+    def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        if not is_stored(pod) or not has_volumes(pod.pod):
+            return SKIP_FILTER
+        key = self._key(pod, snapshot)
+        if key is UNSHARED:
+            return PreFilterResult(causes=Cause.POD, version=_version)
+        # New claims, which count as those of any other pod.
+        each = [
+            attached_by(pod.pod, snapshot, migrating=migrating, is_new=True).values()
+            for migrating in (False, True)
+        ]
+        state = [{f"\0{number}": driver for number, driver in enumerate(one)} for one in each]
+        shared = key, self._moved(snapshot)
+        return PreFilterResult(state=state, causes=Cause.POD, version=self._moved, shared=shared)
+
+    def _moved(self, snapshot: Snapshot) -> Hashable:
+        return snapshot.objects_version(CSI_NODES, _DRIVERS), self._volumes.moved(snapshot)
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         with_driver = self._nodes.known(snapshot)[rows]
@@ -75,15 +108,19 @@ class NodeVolumeLimits:
             if not where.any():
                 continue
             try:
-                wanted = attached_by(pod.pod, snapshot, migrating=migrating, is_new=True)
+                wanted = (
+                    attached_by(pod.pod, snapshot, migrating=migrating, is_new=True)
+                    if state is None
+                    else state[migrating]
+                )
             except MissingClaimError as missing:
                 reasons.append((unresolvable(str(missing)), where))
             except ValueError as wrong:
                 reasons.append((Status(Code.ERROR, (str(wrong),)), where))
             else:
-                lacking = self._lacking(wanted, snapshot)
-                over = self._over_limits(wanted, snapshot) if migrating and wanted else ()
-                reasons += [(why, where & each[rows]) for why, each in (*lacking, *over)]
+                lacking = self._lacking(wanted, snapshot, rows)
+                over = self._over_limits(wanted, snapshot, rows) if migrating and wanted else ()
+                reasons += [(why, where & each) for why, each in (*lacking, *over)]
         return Verdicts.by_first(reasons)
 
     def _yields(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> BoolColumn:
@@ -98,34 +135,31 @@ class NodeVolumeLimits:
             found[self._volumes.rows_with(snapshot, name)] = True
         return found[rows] if passed is None else found[rows] | ~passed
 
-    def _lacking(self, wanted: Attached, snapshot: Snapshot) -> Iterator[_Reason]:
+    def _lacking(self, wanted: Attached, snapshot: Snapshot, rows: Rows) -> Iterator[_Reason]:
         """The nodes without a driver that has to be there."""
         for driver in sorted(set(wanted.values())):
             known = snapshot.objects(_DRIVERS).get(driver)
             if known is not None and known.spec.prevent_pod_scheduling_if_missing:
                 why = f"{driver} CSI driver is not installed on the node"
-                yield unschedulable(why), ~self._nodes.installed(snapshot, driver)
+                yield unschedulable(why), ~self._nodes.installed(snapshot, driver)[rows]
 
-    def _over_limits(self, wanted: Attached, snapshot: Snapshot) -> Iterator[_Reason]:
+    def _over_limits(self, wanted: Attached, snapshot: Snapshot, rows: Rows) -> Iterator[_Reason]:
         """The nodes of which it cannot be told, and those that would have too many volumes."""
-        limited = self._nodes.limited(snapshot)
+        limited = self._nodes.limited(snapshot)[rows]
+        numbers = np.arange(snapshot.nodes.size)[rows]
         for row, why in self._volumes.errors(snapshot).items():
-            yield Status(Code.ERROR, (why,)), limited & (np.arange(len(limited)) == row)
+            yield Status(Code.ERROR, (why,)), limited & (numbers == row)
         for driver in dict.fromkeys(wanted.values()):
             names = [name for name, of in wanted.items() if of == driver]
-            count = self._volumes.count(snapshot, driver)
+            count = self._volumes.count(snapshot, driver)[rows]
             added = np.full(len(limited), len(names))
             for name in names:
-                added[self._volumes.rows_with(snapshot, name)] -= 1
-            limit = self._nodes.limits(snapshot, driver)
+                there = self._volumes.rows_with(snapshot, name)
+                if len(there):
+                    added -= np.isin(numbers, there)
+            limit = self._nodes.limits(snapshot, driver)[rows]
             over = (limit != NO_LIMIT) & (added > 0) & (count + added > limit)
             yield TOO_MANY, limited & over
-
-
-def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-    if not is_stored(pod) or not has_volumes(pod.pod):
-        return SKIP_FILTER
-    return PreFilterResult(causes=Cause.POD, version=_version)
 
 
 def _version(snapshot: Snapshot) -> int:

@@ -30,14 +30,17 @@ from engine.objects.storage import (
 from engine.plugins.node_selector import Selector
 from engine.plugins.volumes import topology
 from engine.plugins.volumes.claims import (
+    CLAIMS,
+    CLASSES,
     SELECTED_NODE,
     VOLUMES,
+    claim_of,
     class_of,
     find_class,
     find_volume,
     is_bound_to,
 )
-from engine.plugins.volumes.csi_nodes import CsiNodes
+from engine.plugins.volumes.csi_nodes import CSI_NODES, CsiNodes
 from engine.plugins.volumes.migration import csi_affinity, migration_of
 from engine.plugins.volumes.pools import NONE, Chosen, Described, Kind, Pools
 from engine.plugins.volumes.topology import Reach
@@ -48,6 +51,10 @@ BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind
 NO_SPACE: Final = "node(s) did not have enough free storage"
 NO_VOLUME: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 _REASONS: Final = (NODE_CONFLICT, BIND_CONFLICT, NO_SPACE, NO_VOLUME)
+_DRIVERS: Final = "CSIDriver"
+_ROOM: Final = "CSIStorageCapacity"
+KINDS: Final = (CLAIMS, VOLUMES, CLASSES, CSI_NODES, _DRIVERS, _ROOM)
+"""What it is read from that may be had, and how."""
 _FAILED: Final = -1
 _STORAGE: Final = "storage"
 _NO_PROVISIONER: Final = frozenset({"", "kubernetes.io/no-provisioner"})
@@ -128,6 +135,17 @@ class Storage:
         self.nodes = CsiNodes()
         self.volumes = Pools(_OPEN_VOLUMES)
         self.capacities = Pools(_CAPACITIES)
+        self._last: tuple[tuple[object, ...], Found] | None = None
+
+    def version(
+        self, claims: Sequence[PersistentVolumeClaim], snapshot: Snapshot
+    ) -> tuple[int, ...]:
+        """What `find` says of such claims depends on this besides rows and classes.
+
+        After the first number, those of `Pools.stamp`.
+        """
+        kinds = snapshot.objects_version(_ROOM, _DRIVERS)
+        return kinds, *[self.volumes.stamp(snapshot, class_of(one)) for one in claims]
 
     def warm(self, snapshot: Snapshot) -> Iterator[object]:
         """Describes the volumes and capacities that there are."""
@@ -135,7 +153,15 @@ class Storage:
         yield from self.capacities.warm(snapshot)
 
     def find(self, wanted: Wanted, snapshot: Snapshot, rows: Rows) -> Found:
-        """What the claims come to on each of the rows."""
+        """What the claims come to on each of the rows. Filter and score ask the same."""
+        asked = rows if isinstance(rows, slice) else rows.tobytes()
+        when = snapshot.dictionary, snapshot.generation, snapshot.objects_version(*KINDS)
+        about = (*when, asked, wanted)
+        if self._last is None or self._last[0] != about:
+            self._last = about, self._find(wanted, snapshot, rows)
+        return self._last[1]
+
+    def _find(self, wanted: Wanted, snapshot: Snapshot, rows: Rows) -> Found:
         reach = Reach(snapshot, rows)
         found = Found(reach.size)
         for claim in wanted.bound:
@@ -267,7 +293,7 @@ class _Search:
 
     def _meant_for(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
         meta = claim.metadata
-        groups = self._snapshot.objects_by(VOLUMES, "claim", _claim_of)
+        groups = self._snapshot.objects_by(VOLUMES, "claim", claim_of)
         meant = groups.get(f"{meta.namespace}/{meta.name}", {})
         return [one for _, one in sorted(meant.items()) if _is_for(one, claim)]
 
@@ -295,11 +321,6 @@ class _Search:
             self._found.reject(full, NO_SPACE)
         self._active = self._active & ~(needed & (~allowed | full))
         self._found.provisions.append(Choice(claim, needed & self._active, made_of, sizes))
-
-
-def _claim_of(volume: PersistentVolume) -> str:
-    of = volume.spec.claim_ref
-    return "" if of is None else f"{of.namespace}/{of.name}"
 
 
 def _selector(volume: PersistentVolume) -> Selector | None:
@@ -355,7 +376,7 @@ def _asks_for_capacity(
     claim: PersistentVolumeClaim, of_class: StorageClass, snapshot: Snapshot
 ) -> bool:
     """Whether the driver says how much room there is."""
-    driver = snapshot.objects("CSIDriver").get(of_class.provisioner)
+    driver = snapshot.objects(_DRIVERS).get(of_class.provisioner)
     asks = driver is not None and bool(driver.spec.storage_capacity)
     requests = claim.spec.resources.requests if claim.spec.resources else None
     return asks and _STORAGE in (requests or {})
@@ -399,5 +420,5 @@ def _describe_capacity(one: CSIStorageCapacity) -> Described:
 
 _OPEN_VOLUMES: Final[Kind[PersistentVolume]] = Kind(VOLUMES, _open_class, _describe_volume)
 _CAPACITIES: Final[Kind[CSIStorageCapacity]] = Kind(
-    "CSIStorageCapacity", lambda one: one.storage_class_name, _describe_capacity
+    _ROOM, lambda one: one.storage_class_name, _describe_capacity
 )

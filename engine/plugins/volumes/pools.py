@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.snapshot import BoolColumn, CodeColumn, Dictionary, Snapshot
+from engine.framework.snapshot import BoolColumn, Cause, CodeColumn, Dictionary, Snapshot
 from engine.plugins.node_selector import Selector
 from engine.plugins.volumes.topology import Reach
 
@@ -60,10 +60,14 @@ class Places:
     def first(self, of: BoolColumn, reach: Reach, avoid: Sequence[Chosen] = ()) -> Chosen:
         """(n,) the first of those of `of` that reaches a row, but for what `avoid` has there."""
         following = np.full(self._size, _FAR, dtype=np.intp)
-        lanes = [
-            _by_value(numbers[of[numbers]], values[of[numbers]], reach.codes(key), following)
-            for key, (numbers, values) in self._named.items()
-        ]
+        lanes = []
+        for key, (numbers, values) in self._named.items():
+            codes = reach.codes(key)
+            if len(codes) == 1:
+                low, high = np.searchsorted(values, (codes[0], codes[0] + 1))
+                numbers, values = numbers[low:high], values[low:high]
+            there = of[numbers]
+            lanes.append(_by_value(numbers[there], values[there], codes, following))
         for selector, numbers in self._alike.items():
             left = numbers[of[numbers]]
             if len(left):
@@ -137,7 +141,7 @@ class Pool(Generic[T]):
         self._describe = describe
         described = {key: describe(key, one) for key, one in objects.items()}
         keys = sorted(objects, key=lambda key: (described[key].order, key))
-        self._each = each = [described[key] for key in keys]
+        self.each = each = [described[key] for key in keys]
         self._numbers = {key: number for number, key in enumerate(keys)}
         self.items = [objects[key] for key in keys]
         self.amounts = np.array([one.amount for one in each], dtype=np.int64)
@@ -145,6 +149,12 @@ class Pool(Generic[T]):
         self._places = Places([one.reach for one in each], words)
         self._traits: dict[Hashable, int] = {}
         self._trait_of = np.array([self._trait(one.traits) for one in each], dtype=np.intp)
+        self.stamp = 0
+
+    def number(self, key: str) -> int:
+        """The place of an object that is here; NONE of another."""
+        number = self._numbers.get(key, NONE)
+        return number if number >= 0 and self._there[number] else NONE
 
     def first(
         self, least: int, suits: Callable[[Any], bool], reach: Reach, avoid: Sequence[Chosen] = ()
@@ -152,7 +162,7 @@ class Pool(Generic[T]):
         """(n,) the number of the first item not below `least` in order, whose traits suit."""
         good = np.array([suits(traits) for traits in self._traits], dtype=np.bool_)
         of = self._there & good[self._trait_of]
-        of[: bisect_left(self._each, least, key=lambda one: one.order)] = False
+        of[: bisect_left(self.each, least, key=lambda one: one.order)] = False
         return self._places.first(of, reach, avoid)
 
     def put(self, key: str, one: T | None) -> bool:
@@ -169,7 +179,7 @@ class Pool(Generic[T]):
         if number is None or len(self._traits) > _MORE_TRAITS + 2 * len(self.items):
             return False
         said = self._describe(key, one)
-        if (said.order, said.reach) != self._each[number][:2]:
+        if (said.order, said.reach) != self.each[number][:2]:
             return False
         self.items[number] = one
         self.amounts[number] = said.amount
@@ -190,6 +200,19 @@ class Pools(Generic[T]):
         self._version = -1
         self._pools: dict[str, Pool[T]] = {}
         self._described: dict[str, tuple[T, Described]] = {}
+        self._stamp = 0
+        self._seen = -1
+        """The newest generation at which somebody asked for a stamp."""
+
+    def stamp(self, snapshot: Snapshot, group: str) -> int:
+        """Changes with a pool, but for what is reached from changed rows alone; 0: none is there.
+
+        INVARIANT: who keeps what is said of rows asks for it each time, and then about the rows
+        with other pods or labels.
+        """
+        found = self.of(snapshot, group).stamp
+        self._seen = max(self._seen, snapshot.generation)
+        return found
 
     def warm(self, snapshot: Snapshot) -> Iterator[object]:
         """Describes all objects that can be had, some in a step."""
@@ -210,6 +233,8 @@ class Pools(Generic[T]):
         if pool is None:
             objects = groups[group] if group else {}
             pool = self._pools[group] = Pool(objects, self._describe, snapshot.dictionary)
+            self._stamp += 1
+            pool.stamp = self._stamp if objects else 0
         return pool
 
     def _describe(self, key: str, one: T) -> Described:
@@ -229,11 +254,29 @@ class Pools(Generic[T]):
             self._pools, keys = {}, ()
             self._described = {key: one for key, one in self._described.items() if key in objects}
         self._of, self._version = snapshot.dictionary, version
+        self._stamp += 1
         for key in keys:
             one = objects.get(key)
             group = None if one is None else self._kind.group(one)
             if group is None:
                 self._described.pop(key, None)
             for of, pool in list(self._pools.items()):
+                was = pool.number(key)
                 if not pool.put(key, one if of == group else None):
                     del self._pools[of]
+                    continue
+                number = max(was, pool.number(key))
+                if number >= 0 and pool.stamp != self._stamp:
+                    beyond = _goes_beyond(pool.each[number].reach, self._seen, snapshot)
+                    pool.stamp = self._stamp if beyond else pool.stamp
+
+
+def _goes_beyond(reach: Selector | None, generation: int, snapshot: Snapshot) -> bool:
+    """Whether it reaches rows whose pods and labels did not change since."""
+    changes = None if snapshot.generation < 0 else snapshot.changes_since(generation)
+    if changes is None:
+        return True
+    rows, causes = changes
+    reached = Reach(snapshot, slice(0, snapshot.nodes.size)).mask(reach)
+    reached[rows[(causes & (Cause.POD | Cause.LABELS)) != 0]] = False
+    return bool(reached.any())

@@ -17,8 +17,15 @@ from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Disk, Pod
 from engine.plugins.hints import gone, on
-from engine.plugins.volumes.attached import NodeVolumes, concerns, is_stored, volumes_key
-from engine.plugins.volumes.claims import CLAIMS, find_claim, is_one_of, named_claims, not_found
+from engine.plugins.volumes.attached import NodeVolumes, alike, concerns, is_stored, volumes_key
+from engine.plugins.volumes.claims import (
+    ALONE,
+    CLAIMS,
+    find_claim,
+    is_one_of,
+    named_claims,
+    not_found,
+)
 from engine.plugins.volumes.csi_nodes import CsiNodes
 from engine.pods.podinfo import PodInfo
 
@@ -27,7 +34,6 @@ CLAIM_CONFLICT: Final = unschedulable(
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already"
     " in-use by another pod"
 )
-_ALONE: Final = "ReadWriteOncePod"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,7 @@ class VolumeRestrictions:
         )
 
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        if not is_stored(pod):
+        if not is_stored(pod) or alike(pod, snapshot):
             return SKIP_FILTER
         alone = set()
         for name in named_claims(pod.pod):
@@ -75,7 +81,7 @@ class VolumeRestrictions:
             if claim is None:
                 missing = unresolvable(not_found("persistentvolumeclaim", name))
                 return PreFilterResult(missing, version=_version)
-            if _ALONE in (claim.spec.access_modes or ()):
+            if ALONE in (claim.spec.access_modes or ()):
                 alone.add(name)
         users = sum(self._volumes.is_used(snapshot, f"{pod.namespace}/{name}") for name in alone)
         if not users and not _disks(pod.pod):

@@ -15,7 +15,7 @@ from engine.framework.snapshot import Cause, Rows, Snapshot, label_column
 from engine.framework.status import Status, unresolvable
 from engine.objects.storage import PersistentVolume, StorageClass
 from engine.plugins.hints import differs, now, on
-from engine.plugins.volumes.attached import is_stored, volumes_key
+from engine.plugins.volumes.attached import alike, is_stored, volumes_key
 from engine.plugins.volumes.claims import (
     CLAIMS,
     CLASSES,
@@ -62,7 +62,7 @@ class VolumeZone:
 
 
 def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-    if not is_stored(pod):
+    if not is_stored(pod) or alike(pod, snapshot):
         return SKIP_FILTER
     try:
         claims = named_claims(pod.pod)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import dataclass
 
@@ -11,14 +12,21 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from engine.cache import podsets
 from engine.framework.snapshot import label_column
-from engine.objects import LabelSelector, from_builtins
-from engine.pods.podterms import terms_of
+from engine.objects import LabelSelector, Namespace, from_builtins
+from engine.pods.podterms import Spaces, terms_of
 from engine.pods.selectors import EVERYTHING, parse_selector
 from tests.builders import Cache, make_node, make_pod
 
 NODES = [f"n{i}" for i in range(5)]
 PODS = [f"p{i}" for i in range(7)]
 SPACES = ["a", "b"]
+PROD = parse_selector(from_builtins(LabelSelector, {"matchLabels": {"env": "prod"}}))
+NOT_PROD = parse_selector(
+    from_builtins(
+        LabelSelector,
+        {"matchExpressions": [{"key": "env", "operator": "NotIn", "values": ["prod"]}]},
+    )
+)
 values = st.sampled_from(["", "x", "y"])
 labels = st.dictionaries(st.sampled_from(["app", "tier", "unique"]), values)
 node_labels = st.dictionaries(st.sampled_from(["zone", "rack"]), values)
@@ -105,6 +113,14 @@ class TopologyMachine(RuleBasedStateMachine):
         self.cache.add_pod(pod, node)
         self.pods[name] = (node, space, given, going, pod)
 
+    @rule(name=st.sampled_from(SPACES), env=st.sampled_from([None, "", "prod"]))
+    def namespace_changes(self, name, env):
+        if env is None:
+            self.cache.remove_namespace(name)
+        else:
+            value = {"metadata": {"name": name, "labels": {"env": env}}}
+            self.cache.set_namespace(from_builtins(Namespace, value))
+
     @rule(name=st.sampled_from(PODS))
     def pod_goes(self, name):
         self.cache.remove_pod(name)
@@ -112,7 +128,12 @@ class TopologyMachine(RuleBasedStateMachine):
 
     @rule(
         selector=selectors,
-        spaces=st.sampled_from([None, frozenset("a"), frozenset("ab")]),
+        spaces=st.sampled_from(
+            [
+                *[None, frozenset("a"), frozenset("ab"), Spaces(((frozenset("a"), PROD),))],
+                Spaces(((frozenset(), NOT_PROD), (frozenset("b"), PROD))),
+            ]
+        ),
         going=st.booleans(),
         rack=st.sampled_from([None, "x"]),
         fold=st.booleans(),
@@ -121,12 +142,20 @@ class TopologyMachine(RuleBasedStateMachine):
         of = parse_selector(from_builtins(LabelSelector, selector))
         self.asked.append((spaces, of, going, rack, fold))
 
+    def covers(self, spaces, space):
+        if not isinstance(spaces, Spaces):
+            return spaces is None or space in spaces
+        one = self.cache.namespaces.get(space)
+        env = None if one is None else one.metadata.labels["env"]
+        found = {PROD: env == "prod", NOT_PROD: env == ""}
+        return all(space in names or found[selector] for names, selector in spaces.each)
+
     def expected(self, spaces, selector, going):
         return Counter(
             node
             for node, space, given, deleted, _ in self.pods.values()
             if node in self.nodes
-            and (spaces is None or space in spaces)
+            and self.covers(spaces, space)
             and (going or not deleted)
             and selector.matches(given)
         )
@@ -207,3 +236,57 @@ def test_sets_not_asked_for_longest_are_dropped_and_counted_again(monkeypatch):
     cache.remove_pod("uid-default-p0")
     assert held.counts == {0: 5}
     assert topology.pod_set(None, of[0], terminating=True).counts == {}
+
+
+def test_sets_follow_the_labels_of_namespaces_pod_by_pod():
+    cache, rng = Cache(), random.Random(1)
+    for node in NODES:
+        cache.add_node(make_node(node))
+    topology = cache.snapshot(0.0).topology
+    named = frozenset("a")
+    each = Spaces(((named, PROD),)), Spaces(((frozenset(), NOT_PROD), (named, NOT_PROD)))
+    sets = [topology.pod_set(one, EVERYTHING, terminating=True) for one in each]
+    pods = {}
+    for step in range(200):
+        name, space = f"p{rng.randrange(9)}", rng.choice("abc")
+        seen = [(one.end, dict(one.counts)) for one in sets]
+        if step % 2:
+            env = rng.choice(["", "prod"])
+            value = {"metadata": {"name": space, "labels": {"env": env}}}
+            if rng.random() < 0.3:
+                cache.remove_namespace(space)
+            else:
+                cache.set_namespace(from_builtins(Namespace, value))
+        elif pods.pop(name, None):
+            cache.remove_pod(name)
+        else:
+            node = rng.choice(NODES)
+            pods[name] = node, space
+            cache.add_pod(make_pod(name, namespace=space, node=node, uid=name), node)
+        for one, spaces, (end, before) in zip(sets, each, seen, strict=True):
+            there = [node for node, of in pods.values() if spaces.have(of, cache.namespaces)]
+            want = {cache.nodes.row(node): n for node, n in Counter(there).items()}
+            assert one.counts == want
+            assert {row for row in {*before, *want} if before.get(row) != want.get(row)} <= {
+                *one.since(end)
+            }
+            assert topology.pod_set(spaces, EVERYTHING, terminating=True) is one
+
+
+def test_the_only_row_of_a_domain_is_not_looked_for():
+    cache = Cache()
+    for number, name in enumerate(NODES):
+        cache.add_node(make_node(name, labels={"host": name, "zone": f"{number // 2}"}))
+    snapshot, looked = cache.snapshot(0.0), {}
+    topology, row = snapshot.topology, snapshot.nodes.row
+    for key in ("host", "zone"):
+        domains = topology.table(topology.pod_set(None, EVERYTHING, terminating=True), key).domains
+        domains.sync(snapshot)
+        found = [domains.rows_of(int(domains.group[row(name)]), row(name)) for name in NODES]
+        looked[key] = [type(one) is list for one in found]
+        assert [*map(set, found)] == [
+            {row(other) for j, other in enumerate(NODES) if key == "zone" and i // 2 == j // 2}
+            | {row(name)}
+            for i, name in enumerate(NODES)
+        ]
+    assert looked == {"host": [False] * 5, "zone": [True] * 4 + [False]}

@@ -6,17 +6,21 @@ from typing import Any
 
 import pytest
 
+from engine.cache.pods import PodTable
+from engine.cycle import decide
 from engine.framework.events import QueueingHint
+from engine.framework.filling import Filling
+from engine.framework.profile import Profile
+from engine.framework.runtime import Framework
 from engine.objects import Namespace, NodeSelector, ObjectMeta, from_builtins
 from engine.plugins import node_selector, taint_toleration
 from engine.plugins.eligibility import eligibility_key, eligible
-from engine.plugins.inter_pod_affinity import InterPodAffinity
 from engine.plugins.node_affinity import NodeAffinityPlugin
 from engine.plugins.node_selector import parse_selector
 from engine.plugins.taint_toleration import TaintToleration
 from engine.pods.podinfo import PodInfo
 from engine.pods.selectors import Selector
-from tests.builders import Cache, make_node, make_pod
+from tests.builders import Cache, default_plugins, make_node, make_pod
 
 ROWS = slice(None)
 
@@ -127,27 +131,37 @@ def test_merged_terms_match_what_each_of_them_matches(cache: Cache) -> None:
             assert matches == both.matches(node)
 
 
-def test_namespaces_are_looked_through_once_for_all_pods_until_one_changes(
+def test_a_namespace_that_comes_is_looked_at_and_no_other_and_no_class_is_asked_anew(
     cache: Cache, monkeypatch
 ) -> None:
-    asked: list[object] = []
-    real = Selector.matches
-    monkeypatch.setattr(Selector, "matches", lambda *of: (asked.append(of[1]), real(*of))[1])
+    looked: list[object] = []
+    real, counted, fill = Selector.matches, PodTable.counted, Filling._fill
+    monkeypatch.setattr(Selector, "matches", lambda *of: (looked.append(of[1]), real(*of))[1])
     for i in range(50):
-        cache.set_namespace(Namespace(ObjectMeta(name=f"ns-{i}", labels={"team": "a"})))
-    of_team = {"namespaceSelector": {"matchLabels": {"team": "a"}}}
-    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}, **of_team}
-    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    key = InterPodAffinity().points().class_key
+        cache.set_namespace(Namespace(ObjectMeta(name=f"ns-{i}", labels={"team": f"{i}"})))
+    of_teams = {"matchExpressions": [{"key": "team", "operator": "Exists"}]}
+    labels = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "zone"}
+    far = [{**labels, "namespaceSelector": of_teams}]
+    spec = {
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": far}}
+    }
+    framework = Framework(Profile("berth", default_plugins()))
 
-    def told() -> set[object]:
-        asked.clear()
-        pods = [make_pod(f"p{i}", namespace=f"ns-{i}", spec={"affinity": near}) for i in range(20)]
-        found = {key(one, cache.snapshot(0.0)) for one in pods}
-        assert asked.count({"team": "a"}) == len(cache.namespaces)
-        return found
+    def comes(name: str, space: str) -> int:
+        pod = make_pod(name, namespace=space, labels={"app": "x"}, spec=spec)
+        decision = decide(pod, cache.snapshot(0.0), framework)
+        cache.assume(pod, str(decision.node))
+        return decision.feasible
 
-    before = told()
-    assert len(before) == 1
-    cache.set_namespace(Namespace(ObjectMeta(name="one-more", labels={"team": "a"})))
-    assert told().isdisjoint(before)
+    # Six nodes are in three zones.
+    assert [comes("p", "ns-0"), comes("like-p", "ns-1")] == [8, 6]
+    asked: list[object] = []
+    monkeypatch.setattr(
+        PodTable, "counted", lambda *of, **how: asked.append(of[1]) or counted(*of, **how)
+    )
+    monkeypatch.setattr(Filling, "_fill", lambda *of: asked.append(of) or fill(*of))
+    cache.set_namespace(Namespace(ObjectMeta(name="one-more", labels={"team": "new"})))
+    looked.clear()
+    assert [comes("q", "one-more"), comes("like-q", "ns-2")] == [4, 2]
+    assert asked == [("one-more",)]
+    assert {"team": "3"} not in looked

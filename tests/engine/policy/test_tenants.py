@@ -198,6 +198,38 @@ def test_an_edit_of_one_namespace_costs_little_for_each_of_the_others():
     assert calls_of_an_edit(60) - calls_of_an_edit(20) < 40 * 100, "a hundred calls each"
 
 
+def test_putting_together_putting_in_force_and_telling_are_a_step_each(monkeypatch):
+    did = []
+    for of, name in ((inforce, "together"), (World, "_put"), (World, "emit")):
+        ask = getattr(of, name)
+        told = lambda *what, ask=ask, name=name: (did.append(name), ask(*what))[1]  # noqa: E731
+        monkeypatch.setattr(of, name, told)
+    world = started({"team-a": {"a.policy": LABEL}})
+    world.tenants.on_update(world.seen["team-a"], config_map("team-a", {"a.policy": OWN}))
+    steps = []
+    for _ in range(200):
+        did.clear()
+        for work in world.in_force.background:
+            work.step(world.clock.monotonic())
+        steps.append(did[:])
+    assert [one for one in steps if one] == [["together"], ["_put"], ["emit"]]
+
+
+def test_the_owners_rules_take_with_them_what_is_put_together_meanwhile():
+    world = started({"team-a": {"a.policy": LABEL}})
+    world.tenants.on_update(world.seen["team-a"], config_map("team-a", {"b.policy": LABEL}))
+    tenants = world.in_force.background[0]
+    while tenants._coming is None:
+        tenants.step(world.clock.monotonic())
+    next(tenants._coming)
+    assert world.put == []
+    world.own.on_add(config_map("berth-system", {"other.policy": OWN}, "policies"))
+    while world.in_force.reloader.step(1e9):
+        pass
+    all_at_once = frozenset({"own", "other", "team-a/a", "team-a/b"})
+    assert world.worked() == [(["other", "team-a/b"], all_at_once)]
+
+
 def test_what_a_namespace_has_to_wait_for_nobody_else_waits_for():
     world = started()
     world.told()
