@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 from engine.basis import Basis, Rulers, SignalSource, rules_of
 from engine.binding import Bindings, OutcomeObserver
 from engine.cache import Cache
-from engine.choice import Refused
 from engine.clock import Clock
 from engine.evictions import Evictions
 from engine.framework.edge import Edge
@@ -39,9 +38,10 @@ from engine.gangs import Gangs, Telling
 from engine.inflight import InFlight
 from engine.measures import Measures
 from engine.notices import Notices
-from engine.placement import ActsObserver, Observer, Placement
+from engine.placement import ActsObserver, Observer, Placement, SlicesObserver
 from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod, SchedulingQueue, SubQueue
+from engine.searching import Searches
 from engine.setbacks import Setbacks
 from engine.telemetry import Telemetry
 from engine.warming import Warming
@@ -106,6 +106,7 @@ class Scheduler:
         self.placement = Placement(
             self._basis, queue, measures, self._notices, setbacks, self._evictions, self._bindings
         )
+        self._searches = Searches(self.placement)
         self._lane: Lane | None = None
         self.permits = self.placement.permits
         """The pods that wait for leave to be bound."""
@@ -132,6 +133,10 @@ class Scheduler:
     def observe_acts(self, observer: ActsObserver) -> None:
         """Adds an observer of what plugins say of pods on their nodes; called as the others are."""
         self.placement.acts_observers.append(observer)
+
+    def observe_slices(self, observer: SlicesObserver) -> None:
+        """Adds an observer of every cycle that decides nothing yet; called as the others are."""
+        self.placement.slices_observers.append(observer)
 
     def observe_bindings(self, observer: OutcomeObserver) -> None:
         """Adds an observer of what became of bindings; called as the others are."""
@@ -177,6 +182,7 @@ class Scheduler:
         self._queue.set_rules(rules_of(framework, self.snapshot), changed)
         self.permits.new_rules()
         self.gangs.new_rules()
+        self._searches.new_rules()
         self.wake()
 
     def lead(self) -> None:
@@ -200,7 +206,7 @@ class Scheduler:
 
     def idle(self) -> bool:
         """Nobody can be tried now, and nobody is being bound."""
-        return not (self._queue.ready or self.in_flight)
+        return not (self._queue.ready or self.in_flight or self._searches.busy)
 
     def report(self, pod: PodInfo, reason: str, message: str) -> None:
         """Tells the user why the pod waits; nothing while another replica leads."""
@@ -257,10 +263,18 @@ class Scheduler:
         self._tick()
         while self.leads and self._basis.framework is not None and self.in_flight < MOST_IN_FLIGHT:
             if not self._cycle():
-                return busy
+                return self._search() or busy
             if self._clock.monotonic() >= deadline:
+                self._search()
                 return True
         return busy
+
+    def _search(self) -> bool:
+        """A slice for whom victims are looked for, behind all other work as it may be longer."""
+        if not self._searches.busy or (self.gangs.busy and not self.gangs.shares):
+            return False
+        self._searches.step()
+        return True
 
     def _cycle(self) -> bool:
         """A step of the gang whose turn it is, or one pod, or both; False: there is neither."""
@@ -316,8 +330,4 @@ class Scheduler:
             return
         if self._basis.framework_of(pod).gangs and self.gangs.begin(queued):
             return
-        found = self.placement.choose(queued)
-        if isinstance(found, Refused):
-            self.placement.refuse(found)
-        else:
-            self.placement.go(found)
+        self._searches.begin(queued)

@@ -15,25 +15,29 @@ of pods; what differs: sets of nodes, few before many, and a bound.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsl.collective import Evictions
-from engine.collective.victims import Budget, Hunt, Plans, Together, give_back, protect, without
+from engine.collective.victims import Budget, Hunt, Plans, Together, protect, tried, without
 from engine.framework.interface import Room
 from engine.framework.snapshot import BoolColumn
 from engine.framework.trials import Trial
+from engine.framework.tried import UnfinishedError
 
 #: Nodes from which pods may leave at once are looked for among so many.
 MOST_NODES: Final = 64
 #: Nodes tried with their own pods gone, and pods that go for one pod of a quota, at most.
 _MOST_TARGETS: Final = 16
 _MOST_PODS: Final = 64
+#: Nodes asked about at once take as long as a dry run.
+_ROWS_A_RUN: Final = 512
 Rows = NDArray[np.intp]
 
 
@@ -54,21 +58,38 @@ class Several:
     runs: int = 0
     cut_short: bool = False
 
-    def open(self, rows: Rows, gone: Rows) -> Rows:
-        """Those of some nodes that take the pod once these pods are gone."""
-        self.runs += 1
-        stand = without(self.trial, int(rows[0]), self.of.snapshot.pods, gone)
-        return rows[stand.passes(rows)]
+    def open(self, rows: Rows, gone: Callable[[], Rows], *key: int) -> Rows:
+        """Those of some nodes that take the pod once these pods are gone; `key` says who they are.
 
-    def keep(self, row: int, gone: Rows) -> None:
-        """Of pods that are enough, the most important first, gives back who need not go."""
+        Raises:
+            UnfinishedError: that is asked in a later slice.
+        """
+
+        def ask() -> tuple[int, Rows]:
+            stand = without(self.trial, int(rows[0]), snapshot.pods, gone())
+            return 1 + len(rows) // _ROWS_A_RUN, rows[stand.passes(rows)]
+
+        snapshot, tried = self.of.snapshot, self.trial.tried
+        found = tried.recall((tried.turn, snapshot.layout, len(rows), *key), "", ask)
+        if found is None:
+            raise UnfinishedError
+        self.runs += 1
+        return cast("Rows", found[1])
+
+    def keep(self, row: int, gone: Rows, *key: int) -> None:
+        """Of pods that are enough, the most important first, gives back who need not go.
+
+        Raises:
+            UnfinishedError: as `open` does.
+        """
         plan = Together(self.of, row, gone)
         protect(plan, self.budgets)
-        stand = without(self.trial, row, plan.snapshot.pods, gone)
-        self.runs += give_back(plan, 0, stand)
+        if not tried(plan, 0, self.trial, *key):
+            raise UnfinishedError
+        self.runs += plan.runs
         victims = int(np.count_nonzero(plan.gone))
-        if victims and (self.limit is None or victims <= self.limit):
-            plan.helps[0] = True
+        plan.helps &= victims > 0 and (self.limit is None or victims <= self.limit)
+        if plan.helps[0]:
             self.plans.append(plan)
 
 
@@ -96,19 +117,19 @@ def across(
     prospects = prospects[:MOST_NODES]
     if not prospects:
         return search
-    targets = search.open(plans.rows, _on(prospects, plans, hunt))
+    targets = search.open(plans.rows, partial(_on, prospects, plans, hunt))
     for count in range(1, min(rule.across, len(prospects)) + 1 if len(targets) else 1):
         for nodes in combinations(prospects, count):
             if plans.runs + search.runs >= most_runs:
                 search.cut_short = True
                 return search
-            gone = _on(nodes, plans, hunt)
             # A node that victims leave is as good as any.
             name = plans.snapshot.nodes.name
-            open_ = search.open(targets, gone).tolist()
+            gone = partial(_on, nodes, plans, hunt)
+            open_ = search.open(targets, gone, *nodes).tolist()
             open_.sort(key=lambda row: (row not in nodes, name(row)))
             for row in open_[:count]:
-                search.keep(row, gone)
+                search.keep(row, gone(), *nodes)
         if search.plans:
             break
     return search
@@ -164,10 +185,11 @@ def anywhere(plans: Plans, budgets: Sequence[Budget], trial: Trial, rule: Evicti
         gone = _enough(own, plans, rule, each)
         if gone is None:
             continue
-        open_ = search.open(plans.rows if at is None else plans.rows[at : at + 1], gone).tolist()
+        rows, key = plans.rows if at is None else plans.rows[at : at + 1], -1 if at is None else at
+        open_ = search.open(rows, gone.view, key).tolist()
         if open_:
             # The most important first.
-            search.keep(min(open_, key=plans.snapshot.nodes.name), gone[::-1].copy())
+            search.keep(min(open_, key=plans.snapshot.nodes.name), gone[::-1].copy(), key)
         if search.plans and at is None:
             break
     return search

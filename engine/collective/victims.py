@@ -27,6 +27,7 @@ from engine.collective.ranking import Ranking, Reads
 from engine.framework.interface import Rooms
 from engine.framework.snapshot import BoolColumn, IntColumn, PodColumns, Snapshot
 from engine.framework.trials import Stand, Trial
+from engine.framework.tried import UnfinishedError
 from engine.pods.podinfo import PodInfo, host_ports
 from engine.pods.selectors import Selector
 
@@ -148,6 +149,8 @@ class Plans:
         """(C,) the pod would fit without any eviction, which should not be asked about."""
         self.reasons: Counter[str] = Counter()
         """Why other nodes do not help; complete only if none helps."""
+        self.unfit: list[str] = []
+        """Why those do not that were tried one by one."""
         self.runs = 0
         """Dry runs that it took, node by node."""
         self.left_out = 0
@@ -209,20 +212,33 @@ def plan(
     Complexity: vector steps over the rows, as many as the most pods that may go from one node, if
     amounts alone decide; otherwise a question to all filters for each such pod of each row. No
     row is begun after `most` such questions.
+
+    Raises:
+        UnfinishedError: as `Tried` has it.
     """
-    plans = Plans(snapshot, rows, hunt)
+    tried = trial.tried
+    tried.turn += 1
+    few = None if most is not None else tried.few(snapshot.layout)
+    if few is not None:
+        _plan(Plans(snapshot, few, hunt), budgets, trial, most)
+        raise UnfinishedError
+    return _plan(Plans(snapshot, rows, hunt), budgets, trial, most)
+
+
+def _plan(plans: Plans, budgets: Sequence[Budget], trial: Trial, most: int | None) -> Plans:
+    rows = plans.rows
     protect(plans, budgets)
     rooms = trial.rooms(rows)
     slow = np.ones(len(rows), dtype=np.bool_) if rooms is None else _apart(plans, rooms)
     left = plans.helps & ~slow
     spare = [] if rooms is None else _at_once(plans, rooms, left)
     short = slow & (False if rooms is None else _short(plans, rooms))
-    unfit = _one_by_one(plans, trial, plans.helps & slow & ~short, most)
+    _one_by_one(plans, trial, plans.helps & slow & ~short, most)
     if not (plans.helps & ~short).any():  # only then it counts what each of them says
-        unfit += _one_by_one(plans, trial, plans.helps & short, most)
+        _one_by_one(plans, trial, plans.helps & short, most)
     plans.helps &= ~short
     if not plans.helps.any():
-        plans.reasons.update(word for stand in unfit for word in stand.why())
+        plans.reasons.update(plans.unfit)
         if rooms is not None:
             _tell_rooms(plans, trial, rooms, spare, np.flatnonzero(left))
     nobody = len(rows) - int(np.count_nonzero(plans.there.any(axis=0)))
@@ -363,10 +379,9 @@ def _tell_rooms(
 # ---- node by node --------------------------------------------------------------------------------
 
 
-def _one_by_one(plans: Plans, trial: Trial, which: BoolColumn, most: int | None) -> list[Stand]:
-    """Asks all filters about some of the nodes; those where it is in vain, without their pods."""
-    pods = plans.snapshot.pods
-    unfit: list[Stand] = []
+def _one_by_one(plans: Plans, trial: Trial, which: BoolColumn, most: int | None) -> None:
+    """Asks all filters about some of the nodes."""
+    left: list[int] = []
     each = np.flatnonzero(which)
     if most is not None and len(each) * 2 > most:
         # Which are tried must not depend on rows.
@@ -377,14 +392,48 @@ def _one_by_one(plans: Plans, trial: Trial, which: BoolColumn, most: int | None)
             plans.helps[each[done:]] = False
             plans.left_out += len(each) - done
             break
-        stand = without(trial, int(plans.rows[at]), pods, plans.table[plans.there[:, at], at])
-        plans.runs += 1
-        if stand.fits():
-            plans.runs += give_back(plans, at, stand)
-        else:
-            plans.helps[at] = False
-            unfit.append(stand)
-    return unfit
+        if not tried(plans, at, trial):
+            if most is not None:
+                raise UnfinishedError
+            left.append(int(plans.rows[at]))
+    if left:
+        trial.tried.postpone(plans.snapshot.layout, left)
+
+
+def tried(plans: Plans, at: int, trial: Trial, *key: Hashable) -> bool:
+    """Puts down what a node came to, now or in an earlier slice; False: that is for a later one.
+
+    `key` tells it from other questions about the node in the same search.
+    """
+    node = plans.snapshot.nodes.name(int(plans.rows[at]))
+    of = trial.tried
+    found = of.recall((of.turn, node, *key), node, lambda: _dry_runs(plans, at, trial))
+    if found is None:
+        return False
+    runs, (going, why) = found
+    plans.runs += runs
+    if why is None:
+        gone = plans.there[:, at] & [row in going for row in plans.table[:, at].tolist()]
+        plans.gone[:, at] = gone
+        # Where all of them went meanwhile, and it does not fit, others have the room.
+        plans.helps[at] = gone.any() or not going
+    else:
+        plans.helps[at] = False
+        plans.unfit += why
+    return True
+
+
+def _dry_runs(
+    plans: Plans, at: int, trial: Trial
+) -> tuple[int, tuple[frozenset[int], tuple[str, ...] | None]]:
+    """How often all filters were asked about a node; whose going helps, or why nobody's does."""
+    rows = plans.table[plans.there[:, at], at]
+    stand = without(trial, int(plans.rows[at]), plans.snapshot.pods, rows)
+    unfit = stand.rejection()
+    if unfit is not None:
+        return 1, (frozenset(), unfit.status.reasons)
+    runs = 1 + give_back(plans, at, stand)
+    return runs, (frozenset(plans.table[plans.gone[:, at], at].tolist()), None)
 
 
 def without(trial: Trial, row: int, pods: PodColumns, rows: NDArray[np.intp]) -> Stand:

@@ -13,7 +13,7 @@ RunPreFilterExtensionAddPod and RunPreFilterExtensionRemovePod.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from engine.framework.decision import Rejection, Rejections
 from engine.framework.interface import Room, Rooms, Scope, Verdicts
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
+from engine.framework.tried import Tried
 from engine.pods.podinfo import PodInfo
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Trial:
     guard: Guard
     counted: bool = False
     """A PreFilter counts pods wherever they are."""
+    tried: Tried = field(default_factory=Tried)
+    """What a search for victims has tried."""
 
     # ---- as it is ------------------------------------------------------------------------------
 
