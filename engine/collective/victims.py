@@ -451,11 +451,9 @@ def give_back(plans: Plans, at: int, stand: Stand) -> int:
     for rank in sorted(ranks, key=lambda rank: (not plans.protected[rank, at], rank)):
         row = int(plans.table[rank, at])
         pod, node = pods.pod(row), int(pods.node[row])
-        stand.move([pod], 1, node)
-        if stand.fits():
-            plans.gone[rank, at] = False
-        else:
-            stand.move([pod], -1, node)
+        back = stand.with_pod(pod, node)
+        if back.fits():
+            plans.gone[rank, at], stand = False, back
     return len(ranks)
 
 
