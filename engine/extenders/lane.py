@@ -122,7 +122,7 @@ class Lane:
                 break
         if opinion is not None:
             await self._in_slices(queued, partial(self.placement.decide, queued, opinion=opinion))
-        elif self.placement.still(queued):
+        else:
             self.queue.done(queued.pod.uid)
 
     async def _in_slices(self, queued: QueuedPod, work: Callable[..., _T]) -> _T | None:

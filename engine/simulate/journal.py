@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Concatenate, Final, ParamSpec, TypeVar
@@ -26,6 +27,7 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import Opinion
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import FloatColumn, QueueTimes, Snapshot, Waiting
+from engine.framework.tried import SLICE_RUNS, Tried, UnfinishedError
 from engine.kube.resources import STRUCTS
 from engine.objects import Namespace, Node, Pod, from_builtins
 from engine.ondemand import FinishedPod
@@ -35,7 +37,7 @@ from engine.simulate.samples import Columns, Samples, Values
 
 _LOG = logging.getLogger(__name__)
 
-FORMAT: Final = 6
+FORMAT: Final = 7
 """2: objects of other kinds than Node, Pod and Namespace; nominations, and what assumed pods carry.
 3: who waits in permit.
 4: what stands beside nodes: the queue, pods that have finished; what plugins said of pods on nodes.
@@ -150,6 +152,11 @@ class Recorder:
         entry.nominated = None if decision.rescue is None else decision.rescue.nominated
         entry.as_member, entry.opinion = placed.as_member, decision.opinion
         self.write(entry)
+
+    def sliced(self, pod: PodInfo, snapshot: Snapshot, opinion: Opinion | None) -> None:
+        """A cycle has decided nothing yet; see `placement.SlicesObserver`."""
+        self._signals_of(snapshot)
+        self.write(Entry("slice", pod=pod.pod, now=snapshot.now, opinion=opinion))
 
     def _by_name(self, column: FloatColumn) -> dict[str, float]:
         nodes = self.cache.nodes
@@ -330,6 +337,7 @@ class _Replay:
         self.report = ReplayReport()
         self._decode = msgspec.json.Decoder(Entry).decode
         self._decided: dict[str, Decision] = {}
+        self._tried: dict[str, Tried] = {}
 
     def take(self, number: int, line: bytes) -> None:
         """The next line.
@@ -346,6 +354,7 @@ class _Replay:
                     raise ValueError(f"this version reads format {FORMAT}, not {entry.format}")
             case "rules":
                 rules = self._frameworks_of(entry.files or {}, entry.settings or {})
+                self._tried.clear()
                 there = self.report.cache
                 self._lab = Lab(rules, clock=ManualClock(), signals=self._samples, cache=there)
             case "signals":
@@ -353,6 +362,11 @@ class _Replay:
                 self._samples.replace(entry.signals or {}, entry.sampled or {}, entry.values or {})
             case "decision":
                 self._decide(number, entry)
+            case "slice":
+                pod, *of = self._asked(entry)
+                tried = self._tried.setdefault(pod.uid, Tried(SLICE_RUNS))
+                with suppress(UnfinishedError):
+                    conclude(pod, *of, entry.opinion, tried)
             case "reserve" | "permit" | "act":
                 self._act(number, entry)
             case what if what in _APPLIED:
@@ -371,10 +385,11 @@ class _Replay:
     def _decide(self, number: int, entry: Entry) -> None:
         pod, snapshot, framework = self._asked(entry)
         self._watch(number, pod, snapshot, framework)
-        if entry.as_member:
-            decision = decide(pod, snapshot, framework)
-        else:
-            decision = conclude(pod, snapshot, framework, entry.opinion)
+        tried = self._tried.pop(pod.uid, None)
+        decision = decide(pod, snapshot, framework) if entry.as_member else None
+        while decision is None:
+            with suppress(UnfinishedError):  # only where it is no longer as it was
+                decision = conclude(pod, snapshot, framework, entry.opinion, tried)
         was = _told(entry)
         now = _told(_decision_line(decision))
         self.report.decisions += 1

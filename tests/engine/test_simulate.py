@@ -213,7 +213,7 @@ def test_objects_and_what_is_assumed_of_them_come_out_the_same(tmp_path):
 
 def test_the_journal_reads_as_lines_of_json():
     lines = [json.loads(line) for line in recorded().out.getvalue().splitlines()]
-    assert lines[0] == {"what": "journal", "format": 6}
+    assert lines[0] == {"what": "journal", "format": 7}
     kinds = {line["what"] for line in lines}
     assert kinds == {
         "journal",
@@ -418,7 +418,7 @@ def test_a_sample_that_was_changed_is_noticed(journal):
 @pytest.mark.parametrize(
     ("what", "to", "said"),
     [
-        ("journal", {"format": 7}, "this version reads format 6, not 7"),
+        ("journal", {"format": 8}, "this version reads format 7, not 8"),
         ("journal", {"what": "rules"}, "a journal has its format in the first line"),
         ("node", {"what": "journal"}, "a journal has its format in the first line"),
         ("node", {"what": "knode"}, "nothing is called 'knode'"),
