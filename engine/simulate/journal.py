@@ -363,10 +363,10 @@ class _Replay:
             case "decision":
                 self._decide(number, entry)
             case "slice":
-                pod, *of = self._asked(entry)
+                pod, snapshot, framework = self._asked(entry)
                 tried = self._tried.setdefault(pod.uid, Tried(SLICE_RUNS))
                 with suppress(UnfinishedError):
-                    conclude(pod, *of, entry.opinion, tried)
+                    conclude(pod, snapshot, framework, entry.opinion, tried)
             case "reserve" | "permit" | "act":
                 self._act(number, entry)
             case what if what in _APPLIED:
