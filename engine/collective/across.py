@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsl.collective import Evictions
-from engine.collective.victims import Budget, Hunt, Plans, Together, protect, tried, without
+from engine.collective.victims import Budget, Hunt, Plans, Together, one_by_one, protect, without
 from engine.framework.interface import Room
 from engine.framework.snapshot import BoolColumn
 from engine.framework.trials import Trial
@@ -84,8 +84,7 @@ class Several:
         """
         plan = Together(self.of, row, gone)
         protect(plan, self.budgets)
-        if not tried(plan, 0, self.trial, *key):
-            raise UnfinishedError
+        one_by_one(plan, self.trial, plan.helps, 1, *key)
         self.runs += plan.runs
         victims = int(np.count_nonzero(plan.gone))
         plan.helps &= victims > 0 and (self.limit is None or victims <= self.limit)

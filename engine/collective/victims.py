@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import msgspec
@@ -233,9 +233,9 @@ def _plan(plans: Plans, budgets: Sequence[Budget], trial: Trial, most: int | Non
     left = plans.helps & ~slow
     spare = [] if rooms is None else _at_once(plans, rooms, left)
     short = slow & (False if rooms is None else _short(plans, rooms))
-    _one_by_one(plans, trial, plans.helps & slow & ~short, most)
+    one_by_one(plans, trial, plans.helps & slow & ~short, most)
     if not (plans.helps & ~short).any():  # only then it counts what each of them says
-        _one_by_one(plans, trial, plans.helps & short, most)
+        one_by_one(plans, trial, plans.helps & short, most)
     plans.helps &= ~short
     if not plans.helps.any():
         plans.reasons.update(plans.unfit)
@@ -379,61 +379,64 @@ def _tell_rooms(
 # ---- node by node --------------------------------------------------------------------------------
 
 
-def _one_by_one(plans: Plans, trial: Trial, which: BoolColumn, most: int | None) -> None:
-    """Asks all filters about some of the nodes."""
-    left: list[int] = []
-    each = np.flatnonzero(which)
+def one_by_one(
+    plans: Plans, trial: Trial, which: BoolColumn, most: int | None, *key: Hashable
+) -> None:
+    """Asks all filters about some of the nodes, or puts down what an earlier slice found.
+
+    `key` tells that from other questions about the nodes in the same search.
+
+    Raises:
+        UnfinishedError: the others' turn comes in a later slice.
+    """
+    each, nodes, tried = np.flatnonzero(which), plans.snapshot.nodes, trial.tried
     if most is not None and len(each) * 2 > most:
         # Which are tried must not depend on rows.
         few = np.count_nonzero(plans.there, axis=0)[each]
-        each = each[np.lexsort((plans.snapshot.nodes.tie_keys[plans.rows[each]], few))]
+        each = each[np.lexsort((nodes.tie_keys[plans.rows[each]], few))]
+    left: list[int] = []
+    going: list[int] = []
+    emptied: list[int] = []
     for done, at in enumerate(each.tolist()):
         if most is not None and plans.runs >= most:
             plans.helps[each[done:]] = False
             plans.left_out += len(each) - done
             break
-        if not tried(plans, at, trial):
-            if most is not None:
-                raise UnfinishedError
-            left.append(int(plans.rows[at]))
+        row = int(plans.rows[at])
+        node = nodes.name(row)
+        found = tried.recall((tried.turn, node, *key), node, partial(_dry_runs, plans, at, trial))
+        if found is None:
+            left.append(row)
+            continue
+        runs, (gone, why) = found
+        plans.runs += runs
+        going += gone
+        if gone:
+            emptied.append(at)
+        elif why is not None:
+            plans.helps[at] = False
+            plans.unfit += why
+    if left and most is None:
+        tried.postpone(plans.snapshot.layout, left)
     if left:
-        trial.tried.postpone(plans.snapshot.layout, left)
-
-
-def tried(plans: Plans, at: int, trial: Trial, *key: Hashable) -> bool:
-    """Puts down what a node came to, now or in an earlier slice; False: that is for a later one.
-
-    `key` tells it from other questions about the node in the same search.
-    """
-    node = plans.snapshot.nodes.name(int(plans.rows[at]))
-    of = trial.tried
-    found = of.recall((of.turn, node, *key), node, lambda: _dry_runs(plans, at, trial))
-    if found is None:
-        return False
-    runs, (going, why) = found
-    plans.runs += runs
-    if why is None:
-        gone = plans.there[:, at] & [row in going for row in plans.table[:, at].tolist()]
-        plans.gone[:, at] = gone
-        # Where all of them went meanwhile, and it does not fit, others have the room.
-        plans.helps[at] = gone.any() or not going
-    else:
-        plans.helps[at] = False
-        plans.unfit += why
-    return True
+        raise UnfinishedError
+    goes = np.isin(plans.table[:, each], np.array(going, np.intp))
+    plans.gone[:, each] = plans.there[:, each] & goes
+    # Where all of them went meanwhile, and it does not fit, others have the room.
+    plans.helps[emptied] &= plans.gone[:, emptied].any(axis=0)
 
 
 def _dry_runs(
     plans: Plans, at: int, trial: Trial
-) -> tuple[int, tuple[frozenset[int], tuple[str, ...] | None]]:
+) -> tuple[int, tuple[list[int], tuple[str, ...] | None]]:
     """How often all filters were asked about a node; whose going helps, or why nobody's does."""
     rows = plans.table[plans.there[:, at], at]
     stand = without(trial, int(plans.rows[at]), plans.snapshot.pods, rows)
     unfit = stand.rejection()
     if unfit is not None:
-        return 1, (frozenset(), unfit.status.reasons)
+        return 1, ([], unfit.status.reasons)
     runs = 1 + give_back(plans, at, stand)
-    return runs, (frozenset(plans.table[plans.gone[:, at], at].tolist()), None)
+    return runs, (plans.table[plans.gone[:, at], at].tolist(), None)
 
 
 def without(trial: Trial, row: int, pods: PodColumns, rows: NDArray[np.intp]) -> Stand:
