@@ -149,9 +149,10 @@ def _prospects(plans: Plans, hunt: Hunt, trial: Trial) -> list[int]:
     rooms = trial.rooms(plans.rows[:1])
     about: BoolColumn = np.zeros(table.shape[1], np.bool_)
     if rooms is not None:
-        for _, concerns in rooms.concerns:
+        for number, (_, concerns) in enumerate(rooms.concerns):
+            key = trial.tried.turn, "across", number
             kinds = hunt.ranking.values("kind", hunt.kinds.numbers, snapshot.pods)
-            concerned = hunt.kinds.concerned(kinds[there], concerns)
+            concerned = hunt.kinds.concerned(kinds[there], concerns, trial.tried, key)
             about |= np.any(there & concerned[kinds], axis=0)
         if not about.any():
             return []

@@ -27,12 +27,15 @@ from engine.collective.ranking import Ranking, Reads
 from engine.framework.interface import Rooms
 from engine.framework.snapshot import BoolColumn, IntColumn, PodColumns, Snapshot
 from engine.framework.trials import Stand, Trial
-from engine.framework.tried import UnfinishedError
+from engine.framework.tried import Tried, UnfinishedError
 from engine.pods.podinfo import PodInfo, host_ports
 from engine.pods.selectors import Selector
 
 Numbers = NDArray[Any]
 _SEVERAL: Final = -2
+_SPARE_KINDS: Final = 1024
+#: Of a dry run, what it costs to ask whether a kind matters.
+_A_KIND: Final = 1 / 64
 NO_VICTIMS = "No preemption victims found for incoming pod"
 
 
@@ -52,7 +55,7 @@ class Kinds:
     """Pods by what other pods can demand of them: namespace, labels, terms, ports, volumes."""
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, int] = {}
+        self._known: dict[int, int] = {}
         self.each: list[PodInfo] = []
         """One pod of each kind."""
         self._selected_by: list[tuple[str, Selector]] = []
@@ -60,27 +63,34 @@ class Kinds:
 
     def numbers(self, pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.int64]:
         """The kind of each of some pods."""
-        return np.array([self._of(pods.pod(row)) for row in rows.tolist()], dtype=np.int64)
+        known, found = self._known, []
+        hashes = pods.derived("kind", np.int64, 0, kind_of)[rows]
+        for row, one in zip(rows.tolist(), hashes.tolist(), strict=True):
+            kind = known.get(one)
+            if kind is None:
+                kind = known[one] = len(self.each)
+                self.each.append(pods.pod(row))
+            found.append(kind)
+        return np.array(found, dtype=np.int64)
 
-    def _of(self, pod: PodInfo) -> int:
-        spec = pod.pod.spec
-        labels = pod.pod.metadata.labels
-        affinity = b"" if spec.affinity is None else msgspec.msgpack.encode(spec.affinity)
-        volumes = msgspec.msgpack.encode(spec.volumes) if spec.volumes else b""
-        plain = pod.namespace, tuple(labels.items()) if labels else (), pod.terminating
-        key = plain, affinity, volumes, host_ports(pod.pod)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = len(self.each)
-            self.each.append(pod)
-        return known
+    def outgrow(self, pods: PodColumns) -> bool:
+        """Whether most of them are of pods that are gone."""
+        return len(self.each) > 2 * pods.size + _SPARE_KINDS
 
-    def concerned(self, some: Numbers, concerns: Callable[[PodInfo], bool]) -> BoolColumn:
-        """Which of some kinds are such that more than amounts may decide; no other is."""
-        concerned = np.zeros(len(self.each), dtype=np.bool_)
-        for kind in np.unique(some).tolist():
-            concerned[kind] = concerns(self.each[kind])
-        return concerned
+    def concerned(
+        self, some: Numbers, concerns: Callable[[PodInfo], bool], tried: Tried, key: Hashable
+    ) -> BoolColumn:
+        """Which of some kinds are such that more than amounts may decide; no other is.
+
+        Raises:
+            UnfinishedError: others are asked about in a later slice.
+        """
+        said = tried.kinds((self, key), len(self.each))
+        for kind in np.unique(some[said[some] == 0]).tolist():
+            if not tried.spend(_A_KIND):
+                raise UnfinishedError
+            said[kind] = 1 if concerns(self.each[kind]) else -1
+        return said > 0
 
     def covers(self, budgets: Sequence[Budget]) -> NDArray[np.int64]:
         """The budget that selects the pods of each kind, by number; -1: none; see `_SEVERAL`."""
@@ -88,12 +98,23 @@ class Kinds:
         if self._selected_by != selected_by:
             self._selected_by, self._covers = selected_by, np.empty(0, np.int64)
         found: list[int] = []
+        of: dict[str, list[int]] = {}
+        for number, one in enumerate(budgets):
+            of.setdefault(one.namespace, []).append(number)
         for pod in self.each[len(self._covers) :]:
-            numbers = [number for number, one in enumerate(budgets) if one.selects(pod)]
+            numbers = [one for one in of.get(pod.namespace, ()) if budgets[one].selects(pod)]
             found.append(_SEVERAL if len(numbers) > 1 else numbers[0] if numbers else -1)
         if found:
             self._covers = np.append(self._covers, found)
         return self._covers
+
+
+def kind_of(pod: PodInfo) -> int:
+    """Equal for pods of one kind, and for no others but by a chance in 2^64."""
+    spec = pod.pod.spec
+    of = pod.namespace, pod.pod.metadata.labels or {}, spec.affinity, spec.volumes or ()
+    ports = sorted(host_ports(pod.pod))
+    return hash(msgspec.msgpack.encode((*of, pod.terminating, ports)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +250,9 @@ def _plan(plans: Plans, budgets: Sequence[Budget], trial: Trial, most: int | Non
     rows = plans.rows
     protect(plans, budgets)
     rooms = trial.rooms(rows)
-    slow = np.ones(len(rows), dtype=np.bool_) if rooms is None else _apart(plans, rooms)
+    slow = (
+        np.ones(len(rows), dtype=np.bool_) if rooms is None else _apart(plans, rooms, trial.tried)
+    )
     left = plans.helps & ~slow
     spare = [] if rooms is None else _at_once(plans, rooms, left)
     short = slow & (False if rooms is None else _short(plans, rooms))
@@ -311,14 +334,14 @@ def _breaks(
 # ---- all nodes at once ---------------------------------------------------------------------------
 
 
-def _apart(plans: Plans, rooms: Rooms) -> BoolColumn:
+def _apart(plans: Plans, rooms: Rooms, tried: Tried) -> BoolColumn:
     """(C,) nodes where more than amounts may decide."""
     apart = rooms.apart
-    for where, concerns in rooms.concerns:
+    for number, (where, concerns) in enumerate(rooms.concerns):
         there = plans.there & where
         if there.any():
-            numbers = plans.kind_numbers()
-            concerned = plans.kinds.concerned(numbers[there], concerns)
+            numbers, key = plans.kind_numbers(), (tried.turn, number)
+            concerned = plans.kinds.concerned(numbers[there], concerns, tried, key)
             apart = apart | (there & concerned[numbers]).any(axis=0)
     return apart
 

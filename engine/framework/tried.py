@@ -25,11 +25,22 @@ class UnfinishedError(Exception):
 class Tried:
     """See the module. Without `runs`, dry runs in a slice, there is one slice only."""
 
-    __slots__ = ("_known", "_later", "_left", "_renewed", "_runs", "_slice", "seconds", "turn")
+    __slots__ = (
+        "_kinds",
+        "_known",
+        "_later",
+        "_left",
+        "_renewed",
+        "_runs",
+        "_slice",
+        "seconds",
+        "turn",
+    )
 
     def __init__(self, runs: float = math.inf) -> None:
         self._runs = self._left = runs
         self._known: dict[Hashable, tuple[str, int, Any]] = {}
+        self._kinds: dict[Hashable, NDArray[np.int8]] = {}
         self._slice = self._renewed = 0
         self._later: tuple[int, int, list[int]] = 0, 0, []
         self.turn = 0
@@ -43,6 +54,23 @@ class Tried:
         self._slice += 1
         return self._slice > 1
 
+    def spend(self, runs: float) -> bool:
+        """Takes dry runs off those of the slice; False: none are left."""
+        left = self._left > 0
+        self._left -= runs
+        return left
+
+    def widen(self, runs: int) -> None:
+        """The slice has so many more, for it took long to begin."""
+        self._left += runs
+
+    def kinds(self, key: Hashable, count: int) -> NDArray[np.int8]:
+        """What is known of kinds of things: 0 is nothing yet. To be written to."""
+        known = self._kinds.get(key, np.zeros(0, np.int8))
+        if len(known) < count:
+            known = self._kinds[key] = np.pad(known, (0, count - len(known)))
+        return known
+
     def recall(self, key: Hashable, node: str, ask: Callable[[], tuple[int, Any]]) -> Any:  # noqa: ANN401 - as it was given
         """What is known of a node, or is found now, with the dry runs of that; None: not now."""
         known = self._known.get(key)
@@ -50,7 +78,7 @@ class Tried:
             if self._left <= 0:
                 return None
             found = ask()
-            self._left -= found[0]
+            self.spend(found[0])
             known = self._known[key] = node, self._slice, found
         return known[2]
 
