@@ -86,7 +86,9 @@ class Kinds:
             UnfinishedError: others are asked about in a later slice.
         """
         said = tried.kinds((self, key), len(self.each))
-        for kind in np.unique(some[said[some] == 0]).tolist():
+        new = np.zeros(len(said), dtype=np.bool_)
+        new[some] = said[some] == 0
+        for kind in np.flatnonzero(new).tolist():
             if not tried.spend(_A_KIND):
                 raise UnfinishedError
             said[kind] = 1 if concerns(self.each[kind]) else -1
@@ -443,7 +445,7 @@ def one_by_one(
         tried.postpone(plans.snapshot.layout, left)
     if left:
         raise UnfinishedError
-    goes = np.isin(plans.table[:, each], np.array(going, np.intp))
+    goes = np.isin(plans.table[:, each], np.array(going, np.intp), kind="table")
     plans.gone[:, each] = plans.there[:, each] & goes
     # Where all of them went meanwhile, and it does not fit, others have the room.
     plans.helps[emptied] &= plans.gone[:, emptied].any(axis=0)
