@@ -26,7 +26,7 @@ from engine.pods.podinfo import PodInfo
 #: Dry runs that one search makes at most; a node, or a set of nodes, that was begun is finished.
 MOST_RUNS: Final = 1_000
 #: So many that may go are found and ranked in the time of a dry run, which each slice does anew.
-_PODS_A_RUN: Final = 500
+_PODS_A_RUN: Final = 1_000
 _NOT_ALL: Final = "Not all sets of nodes were tried"
 _LOWEST: Final = np.iinfo(np.int64).min
 
