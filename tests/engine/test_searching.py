@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.clock import ManualClock
 from engine.cycle import conclude
 from engine.framework.interface import ALL_PASS, Points
 from engine.framework.profile import Weighted
@@ -17,7 +18,11 @@ from engine.queue import SubQueue
 from engine.simulate.journal import Recorder, replay
 from tests.builders import Cache, default_plugins, make_node, make_pod, pod_object
 from tests.effort import examples
+from tests.engine.fake_extender import FakeExtender
 from tests.engine.policy.builders import NOW, chain
+from tests.engine.test_extenders import document, meta
+from tests.engine.test_extenders import settle as settle_extended
+from tests.engine.test_extenders import world as extended
 from tests.engine.test_preemption import being_deleted, settle
 from tests.engine.test_scheduler import World, in_a_loop
 
@@ -60,9 +65,9 @@ def low(name, at, **how):
     return pod_object(name, node=at, **{"cpu": "1", "labels": {"a": "b"}, **how})
 
 
-def full(**how):
+def full(made=None, **how):
     """Nodes with two pods each, of which those of the last are the least important."""
-    made = World(nodes=(), **how)
+    made = made or World(nodes=(), **how)
     for number in range(MANY):
         made.add([node(f"n{number}")])
         priority = -1 if number == MANY - 1 else 0
@@ -223,6 +228,47 @@ async def test_under_new_rules_it_begins_anew(rule, victims):
     await settle(made)
     assert len(made.edge.evictions) == victims
     assert all("2" in name for name in made.edge.evictions)
+
+
+class Ticking(ManualClock):
+    """Time goes on by itself, so that a slice has an end."""
+
+    def monotonic(self):
+        self.advance(0.001)
+        return super().monotonic()
+
+
+@pytest.mark.parametrize("gone", [False, True])
+@in_a_loop
+async def test_a_gang_looks_for_victims_in_slices_too(gone):
+    counting = Counting()
+    in_tree = (*default_plugins(), Weighted(counting))
+    policy = {"p.policy": "gang: pod.label g -> by pod.label[g] min 2\n"}
+    made = full(files=policy, in_tree=in_tree, clock=Ticking())
+    pods = [made.comes(f"g{number}", **HIGH, labels={"g": "g"}) for number in range(2)]
+    each = []
+    while made.scheduler.work() and len(each) < 2_000:
+        each.append(counting.runs)
+        counting.runs = 0
+        if gone and sum(each) > SLICE_RUNS and "uid-default-g1" in made.queue:
+            made.handlers.pods.on_delete(pods[1])
+        await asyncio.sleep(0)
+    await settle(made)
+    assert max(each) < 2 * SLICE_RUNS
+    assert sum(each) > MANY
+    assert sorted(made.edge.evictions) == ([] if gone else ["x0", "x59", "y0", "y59"])
+
+
+@in_a_loop
+async def test_extenders_are_told_of_victims_found_in_slices():
+    agreed = meta(n3=["uid-default-x3"])
+    async with FakeExtender(preempt=agreed) as fake:
+        made = full(extended(document(fake.url, preemptVerb="preempt"), nodes=()))
+        made.comes("high", **{**HIGH, "cpu": "1"})
+        await settle_extended(made, lambda: made.edge.evictions)
+    [(_, asked)] = fake.asked
+    assert len(asked["NodeNameToMetaVictims"]) == MANY
+    assert made.edge.evictions == ["x3"]
 
 
 @in_a_loop
