@@ -34,6 +34,7 @@ from engine.evictions import Evictions
 from engine.framework.edge import Edge
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.snapshot import Snapshot
+from engine.framework.tried import SLICE_RUNS, Tried, UnfinishedError
 from engine.gangs import Gangs, Telling
 from engine.inflight import InFlight
 from engine.measures import Measures
@@ -41,7 +42,6 @@ from engine.notices import Notices
 from engine.placement import ActsObserver, Observer, Placement, SlicesObserver
 from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod, SchedulingQueue, SubQueue
-from engine.searching import Searches
 from engine.setbacks import Setbacks
 from engine.telemetry import Telemetry
 from engine.warming import Warming
@@ -106,7 +106,7 @@ class Scheduler:
         self.placement = Placement(
             self._basis, queue, measures, self._notices, setbacks, self._evictions, self._bindings
         )
-        self._searches = Searches(self.placement)
+        self._searches: dict[QueuedPod, Tried] = {}
         self._lane: Lane | None = None
         self.permits = self.placement.permits
         """The pods that wait for leave to be bound."""
@@ -182,7 +182,7 @@ class Scheduler:
         self._queue.set_rules(rules_of(framework, self.snapshot), changed)
         self.permits.new_rules()
         self.gangs.new_rules()
-        self._searches.new_rules()
+        self._searches = {queued: Tried(SLICE_RUNS) for queued in self._searches}
         self.wake()
 
     def lead(self) -> None:
@@ -206,7 +206,7 @@ class Scheduler:
 
     def idle(self) -> bool:
         """Nobody can be tried now, and nobody is being bound."""
-        return not (self._queue.ready or self.in_flight or self._searches.busy)
+        return not (self._queue.ready or self.in_flight or self._searches)
 
     def report(self, pod: PodInfo, reason: str, message: str) -> None:
         """Tells the user why the pod waits; nothing while another replica leads."""
@@ -270,10 +270,13 @@ class Scheduler:
         return busy
 
     def _search(self) -> bool:
-        """A slice for whom victims are looked for, behind all other work as it may be longer."""
-        if not self._searches.busy or (self.gangs.busy and not self.gangs.shares):
+        """A slice for the first pod that looks for victims, behind all other work as it is long."""
+        if not self._searches or (self.gangs.busy and not self.gangs.shares):
             return False
-        self._searches.step()
+        queued = min(self._searches, key=lambda one: one.sort_key)
+        tried = self._searches.pop(queued)
+        if self.placement.still(queued):
+            self._try(queued, tried)
         return True
 
     def _cycle(self) -> bool:
@@ -330,4 +333,15 @@ class Scheduler:
             return
         if self._basis.framework_of(pod).gangs and self.gangs.begin(queued):
             return
-        self._searches.begin(queued)
+        self._try(queued, Tried(SLICE_RUNS))
+
+    def _try(self, queued: QueuedPod, tried: Tried) -> None:
+        """A cycle, of which nothing follows yet where a search goes on in the next slice.
+
+        The pod stays in flight, and others go on. Each of its cycles is of the cluster as it is
+        then, with what was tried as one more input; the last one decides.
+        """
+        try:
+            self.placement.decide(queued, tried=tried)
+        except UnfinishedError:
+            self._searches[queued] = tried

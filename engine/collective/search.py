@@ -72,7 +72,7 @@ def search(
     Complexity: that of `victims.plan`, and at most `MOST_RUNS` dry runs and those of one more node.
     """
     hunt = hunt_of(evictions, snapshot, kinds)
-    trial.tried.widen(len(evictions.ordered) // _PODS_A_RUN)
+    trial.tried.spend(-len(evictions.ordered) // _PODS_A_RUN)
     plans = plan(snapshot, rows, hunt, budgets, trial, most=MOST_RUNS)
     one = _cheapest(evictions, [plans])
     if one is not None:

@@ -27,7 +27,7 @@ from engine.collective.ranking import Ranking, Reads
 from engine.framework.interface import Rooms
 from engine.framework.snapshot import BoolColumn, IntColumn, PodColumns, Snapshot
 from engine.framework.trials import Stand, Trial
-from engine.framework.tried import Tried, UnfinishedError
+from engine.framework.tried import SLICE_RUNS, Tried, UnfinishedError
 from engine.pods.podinfo import PodInfo, host_ports
 from engine.pods.selectors import Selector
 
@@ -241,15 +241,10 @@ def plan(
     """
     tried = trial.tried
     tried.turn += 1
-    few = None if most is not None else tried.few(snapshot.layout)
-    if few is not None:
-        _plan(Plans(snapshot, few, hunt), budgets, trial, most)
-        raise UnfinishedError
-    return _plan(Plans(snapshot, rows, hunt), budgets, trial, most)
-
-
-def _plan(plans: Plans, budgets: Sequence[Budget], trial: Trial, most: int | None) -> Plans:
-    rows = plans.rows
+    few, tried.later = tried.later[:SLICE_RUNS], tried.later[SLICE_RUNS:]
+    if few:
+        rows = np.array([row for one in few if (row := snapshot.nodes.row(one)) >= 0], np.intp)
+    plans = Plans(snapshot, rows, hunt)
     protect(plans, budgets)
     rooms = trial.rooms(rows)
     slow = (
@@ -261,6 +256,8 @@ def _plan(plans: Plans, budgets: Sequence[Budget], trial: Trial, most: int | Non
     one_by_one(plans, trial, plans.helps & slow & ~short, most)
     if not (plans.helps & ~short).any():  # only then it counts what each of them says
         one_by_one(plans, trial, plans.helps & short, most)
+    if few:
+        raise UnfinishedError
     plans.helps &= ~short
     if not plans.helps.any():
         plans.reasons.update(plans.unfit)
@@ -419,7 +416,7 @@ def one_by_one(
         # Which are tried must not depend on rows.
         few = np.count_nonzero(plans.there, axis=0)[each]
         each = each[np.lexsort((nodes.tie_keys[plans.rows[each]], few))]
-    left: list[int] = []
+    left: list[str] = []
     going: list[int] = []
     emptied: list[int] = []
     for done, at in enumerate(each.tolist()):
@@ -427,11 +424,10 @@ def one_by_one(
             plans.helps[each[done:]] = False
             plans.left_out += len(each) - done
             break
-        row = int(plans.rows[at])
-        node = nodes.name(row)
+        node = nodes.name(int(plans.rows[at]))
         found = tried.recall((tried.turn, node, *key), node, partial(_dry_runs, plans, at, trial))
         if found is None:
-            left.append(row)
+            left.append(node)
             continue
         runs, (gone, why) = found
         plans.runs += runs
@@ -441,9 +437,8 @@ def one_by_one(
         elif why is not None:
             plans.helps[at] = False
             plans.unfit += why
-    if left and most is None:
-        tried.postpone(plans.snapshot.layout, left)
     if left:
+        tried.later = left + tried.later if most is None else []
         raise UnfinishedError
     goes = np.isin(plans.table[:, each], np.array(going, np.intp), kind="table")
     plans.gone[:, each] = plans.there[:, each] & goes
@@ -455,13 +450,20 @@ def _dry_runs(
     plans: Plans, at: int, trial: Trial
 ) -> tuple[int, tuple[list[int], tuple[str, ...] | None]]:
     """How often all filters were asked about a node; whose going helps, or why nobody's does."""
-    rows = plans.table[plans.there[:, at], at]
-    stand = without(trial, int(plans.rows[at]), plans.snapshot.pods, rows)
+    pods, there = plans.snapshot.pods, plans.there[:, at]
+    stand = without(trial, int(plans.rows[at]), pods, plans.table[there, at])
     unfit = stand.rejection()
     if unfit is not None:
         return 1, ([], unfit.status.reasons)
-    runs = 1 + give_back(plans, at, stand)
-    return runs, (plans.table[plans.gone[:, at], at].tolist(), None)
+    ranks, going = np.flatnonzero(there).tolist(), []
+    for rank in sorted(ranks, key=lambda rank: (not plans.protected[rank, at], rank)):
+        row = int(plans.table[rank, at])
+        back = stand.with_pod(pods.pod(row), int(pods.node[row]))
+        if back.fits():
+            stand = back
+        else:
+            going.append(row)
+    return 1 + len(ranks), (going, None)
 
 
 def without(trial: Trial, row: int, pods: PodColumns, rows: NDArray[np.intp]) -> Stand:
@@ -470,19 +472,6 @@ def without(trial: Trial, row: int, pods: PodColumns, rows: NDArray[np.intp]) ->
     for node in dict.fromkeys(nodes.tolist()):
         stand.move([pods.pod(one) for one in rows[nodes == node].tolist()], -1, node)
     return stand
-
-
-def give_back(plans: Plans, at: int, stand: Stand) -> int:
-    """Gives back who need not go from a node that takes the pod; how often that was asked about."""
-    pods = plans.snapshot.pods
-    ranks = np.flatnonzero(plans.there[:, at]).tolist()
-    for rank in sorted(ranks, key=lambda rank: (not plans.protected[rank, at], rank)):
-        row = int(plans.table[rank, at])
-        pod, node = pods.pod(row), int(pods.node[row])
-        back = stand.with_pod(pod, node)
-        if back.fits():
-            plans.gone[rank, at], stand = False, back
-    return len(ranks)
 
 
 # ---- what pods are chosen by ---------------------------------------------------------------------

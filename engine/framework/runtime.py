@@ -23,13 +23,13 @@ from engine.framework.decision import Decision, PostFilterResult, Rejections
 from engine.framework.events import ClusterEventWithHint
 from engine.framework.filling import Filling
 from engine.framework.gang import Membership
-from engine.framework.interface import MAX_SCORE, UNSHARED, Points, Scores, WhatIf
+from engine.framework.interface import MAX_SCORE, UNSHARED, Points, Scores
 from engine.framework.podclass import NOWHERE, UNIT, PodClass, steps_of
 from engine.framework.profile import Profile
 from engine.framework.snapshot import BoolColumn, IntColumn, Snapshot
 from engine.framework.status import Code, Status, unschedulable
 from engine.framework.trials import Trial
-from engine.framework.tried import Tried, UnfinishedError
+from engine.framework.tried import Tried
 from engine.framework.view import NAME as VIEW
 from engine.framework.view import View
 from engine.pods.podinfo import PodInfo
@@ -419,28 +419,19 @@ class Framework:
             PluginError: a plugin raised.
             UnfinishedError: a slice of `tried` is used up.
         """
-        tried = Tried() if tried is None else tried
+        tried = tried or Tried()
         if tried.begin():  # estimates are no answer for others
             rejections = replace(rejections, memo={})
-        found = self._rescue(
-            pod,
-            snapshot,
-            rejections,
-            lambda pod, snapshot: replace(self.what_if(pod, snapshot), tried=tried),
-        )
-        if not found.nominated or not tried.renew(found.nominated):
-            return found
-        if tried.in_vain:
-            return PostFilterResult(unschedulable(_IN_VAIN), message=f"preemption: {_IN_VAIN}")
-        raise UnfinishedError
 
-    def _rescue(
-        self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf
-    ) -> PostFilterResult:
+        def what_if(pod: PodInfo, snapshot: Snapshot) -> Trial:
+            return replace(self.what_if(pod, snapshot), tried=tried)
+
         found = NO_POST_FILTER
         messages: list[str] = []
         for name, ask in self._post_filters:
             said = self._guard(name, "PostFilter", ask, pod, snapshot, rejections, what_if)
+            if said.nominated:
+                tried.renew(said.nominated)
             if said.status.code is not Code.UNSCHEDULABLE:
                 return said
             messages += filter(None, (said.message,))
@@ -489,7 +480,6 @@ class Framework:
 
 
 NO_POST_FILTER: Final = PostFilterResult(unschedulable())
-_IN_VAIN: Final = "Nodes change faster than they are tried"
 
 
 def _log_fault(fault: PluginError) -> None:

@@ -271,11 +271,6 @@ class Stand:
         other._over, other._states, other._asked = self._over, list(self._states), self._asked
         return other
 
-    def why(self) -> tuple[str, ...]:
-        """Why it does not, by the first filter that says so."""
-        first = self.rejection()
-        return () if first is None else first.status.reasons
-
     def rejection(self) -> Rejection | None:
         """The first rejection, promises to others included; None: the row takes the pod."""
         found = self.first_beside() or self.first()

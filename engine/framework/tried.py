@@ -7,62 +7,48 @@ found of one is an estimate. Whoever is promised a node has it tried in the same
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 SLICE_RUNS: Final = 32
 """Dry runs in a slice, some 3 to 5 ms; a node that was begun is finished."""
-_MOST_RENEWED: Final = 64
 
 
 class UnfinishedError(Exception):
     """The slice is used up; asked again with the same `Tried`, the search goes on."""
 
 
+@dataclass(slots=True)
 class Tried:
-    """See the module. Without `runs`, dry runs in a slice, there is one slice only."""
+    """See the module. `runs` are the dry runs in a slice; by default there is one slice only."""
 
-    __slots__ = (
-        "_kinds",
-        "_known",
-        "_later",
-        "_left",
-        "_renewed",
-        "_runs",
-        "_slice",
-        "seconds",
-        "turn",
-    )
-
-    def __init__(self, runs: float = math.inf) -> None:
-        self._runs = self._left = runs
-        self._known: dict[Hashable, tuple[str, int, Any]] = {}
-        self._kinds: dict[Hashable, NDArray[np.int8]] = {}
-        self._slice = self._renewed = 0
-        self._later: tuple[int, int, list[int]] = 0, 0, []
-        self.turn = 0
-        """Which search of the slice it is; a PostFilter may make several."""
-        self.seconds = 0.0
-        """What its slices took."""
+    runs: float = math.inf
+    turn: int = 0
+    """Which search of the slice it is; a PostFilter may make several."""
+    later: list[str] = field(default_factory=list)
+    """Nodes whose turn is in the next slices, where a slice is about few of them."""
+    seconds: float = 0.0
+    """What the slices took."""
+    _known: dict[Hashable, tuple[str, int, Any]] = field(default_factory=dict)
+    _kinds: dict[Hashable, NDArray[np.int8]] = field(default_factory=dict)
+    _left: float = math.inf
+    _slice: int = 0
 
     def begin(self) -> bool:
         """A slice begins; whether there were others before."""
-        self._left, self.turn = self._runs, 0
+        self._left, self.turn = self.runs, 0
         self._slice += 1
         return self._slice > 1
 
     def spend(self, runs: float) -> bool:
-        """Takes dry runs off those of the slice; False: none are left."""
+        """Takes dry runs off those of the slice, or adds some; False: none were left."""
         left = self._left > 0
         self._left -= runs
         return left
-
-    def widen(self, runs: int) -> None:
-        """The slice has so many more, for it took long to begin."""
-        self._left += runs
 
     def kinds(self, key: Hashable, count: int) -> NDArray[np.int8]:
         """What is known of kinds of things: 0 is nothing yet. To be written to."""
@@ -77,42 +63,18 @@ class Tried:
         if known is None:
             if self._left <= 0:
                 return None
-            found = ask()
-            self.spend(found[0])
-            known = self._known[key] = node, self._slice, found
+            known = self._known[key] = node, self._slice, ask()
+            self._left -= known[2][0]
         return known[2]
 
-    def renew(self, node: str) -> bool:
-        """Forgets what earlier slices found of a node; whether there was anything."""
+    def renew(self, node: str) -> None:
+        """A node is chosen.
+
+        Raises:
+            UnfinishedError: for what earlier slices found of it, which is forgotten.
+        """
         old = [key for key, one in self._known.items() if one[0] == node and one[1] < self._slice]
         for key in old:
             del self._known[key]
-        self._renewed += bool(old)
-        return bool(old)
-
-    @property
-    def in_vain(self) -> bool:
-        """Whether nodes change so fast that no slice finds what an earlier one found."""
-        return self._renewed > _MOST_RENEWED
-
-    def postpone(self, layout: int, rows: Sequence[int]) -> NoReturn:
-        """Leaves rows of nodes to later slices.
-
-        Raises:
-            UnfinishedError: always.
-        """
-        turn, of, more = self._later
-        self._later = (
-            self.turn,
-            layout,
-            [*rows, *(more if (turn, of) == (self.turn, layout) else ())],
-        )
-        raise UnfinishedError
-
-    def few(self, layout: int) -> NDArray[np.intp] | None:
-        """Some of the rows that were left to this search; None: there are none any longer."""
-        turn, of, rows = self._later
-        if not rows or (turn, of) != (self.turn, layout):
-            return None
-        self._later = turn, of, rows[SLICE_RUNS:]
-        return np.array(rows[:SLICE_RUNS], np.intp)
+        if old:
+            raise UnfinishedError
