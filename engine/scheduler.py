@@ -39,7 +39,7 @@ from engine.gangs import Gangs, Telling
 from engine.inflight import InFlight
 from engine.measures import Measures
 from engine.notices import Notices
-from engine.placement import ActsObserver, Observer, Placement, SlicesObserver
+from engine.placement import ActsObserver, Observer, Placement
 from engine.pods.podinfo import PodInfo
 from engine.queue import QueuedPod, SchedulingQueue, SubQueue
 from engine.setbacks import Setbacks
@@ -133,10 +133,6 @@ class Scheduler:
     def observe_acts(self, observer: ActsObserver) -> None:
         """Adds an observer of what plugins say of pods on their nodes; called as the others are."""
         self.placement.acts_observers.append(observer)
-
-    def observe_slices(self, observer: SlicesObserver) -> None:
-        """Adds an observer of every cycle that decides nothing yet; called as the others are."""
-        self.placement.slices_observers.append(observer)
 
     def observe_bindings(self, observer: OutcomeObserver) -> None:
         """Adds an observer of what became of bindings; called as the others are."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
-from typing import Final, cast
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from engine.collective.victims import Budget, Hunt, Plans, Together, one_by_one,
 from engine.framework.interface import Room
 from engine.framework.snapshot import BoolColumn
 from engine.framework.trials import Trial
-from engine.framework.tried import UnfinishedError
+from engine.framework.tried import Found
 
 #: Nodes from which pods may leave at once are looked for among so many.
 MOST_NODES: Final = 64
@@ -58,30 +58,20 @@ class Several:
     runs: int = 0
     cut_short: bool = False
 
-    def open(self, rows: Rows, gone: Callable[[], Rows], *key: int) -> Rows:
-        """Those of some nodes that take the pod once these pods are gone; `key` says who they are.
+    def open(self, rows: Rows, gone: Callable[[], Rows], *key: int) -> Sequence[int]:
+        """Those of some nodes that take the pod once these are gone; `key` says who they are."""
 
-        Raises:
-            UnfinishedError: that is asked in a later slice.
-        """
-
-        def ask() -> tuple[int, Rows]:
+        def ask() -> Found:
             stand = without(self.trial, int(rows[0]), snapshot.pods, gone())
-            return 1 + len(rows) // _ROWS_A_RUN, rows[stand.passes(rows)]
+            return 1 + len(rows) // _ROWS_A_RUN, rows[stand.passes(rows)].tolist(), None
 
         snapshot, tried = self.of.snapshot, self.trial.tried
-        found = tried.recall((tried.turn, snapshot.layout, len(rows), *key), "", ask)
-        if found is None:
-            raise UnfinishedError
+        _, found, _ = tried.recall((tried.turn, snapshot.layout, *key), "", ask)
         self.runs += 1
-        return cast("Rows", found[1])
+        return found
 
     def keep(self, row: int, gone: Rows, *key: int) -> None:
-        """Of pods that are enough, the most important first, gives back who need not go.
-
-        Raises:
-            UnfinishedError: as `open` does.
-        """
+        """Of pods that are enough, the most important first, gives back who need not go."""
         plan = Together(self.of, row, gone)
         protect(plan, self.budgets)
         one_by_one(plan, self.trial, plan.helps, 1, *key)
@@ -109,6 +99,9 @@ def across(
         trial: the filters for the pod.
         rule: on how many nodes there may be victims, and how many.
         most_runs: bound of dry runs, those of `plans` included.
+
+    Raises:
+        UnfinishedError: as `Tried` has it; so does `anywhere`.
     """
     search = Several(plans, budgets, trial, rule.limit)
     prospects = _prospects(plans, hunt, trial) if trial.spans() and len(plans.rows) else []
@@ -116,7 +109,7 @@ def across(
     prospects = prospects[:MOST_NODES]
     if not prospects:
         return search
-    targets = search.open(plans.rows, partial(_on, prospects, plans, hunt))
+    targets = np.array(search.open(plans.rows, partial(_on, prospects, plans, hunt)), np.intp)
     for count in range(1, min(rule.across, len(prospects)) + 1 if len(targets) else 1):
         for nodes in combinations(prospects, count):
             if plans.runs + search.runs >= most_runs:
@@ -125,9 +118,8 @@ def across(
             # A node that victims leave is as good as any.
             name = plans.snapshot.nodes.name
             gone = partial(_on, nodes, plans, hunt)
-            open_ = search.open(targets, gone, *nodes).tolist()
-            open_.sort(key=lambda row: (row not in nodes, name(row)))
-            for row in open_[:count]:
+            open_ = search.open(targets, gone, *nodes)
+            for row in sorted(open_, key=lambda row: (row not in nodes, name(row)))[:count]:
                 search.keep(row, gone(), *nodes)
         if search.plans:
             break
@@ -150,7 +142,7 @@ def _prospects(plans: Plans, hunt: Hunt, trial: Trial) -> list[int]:
     about: BoolColumn = np.zeros(table.shape[1], np.bool_)
     if rooms is not None:
         for number, (_, concerns) in enumerate(rooms.concerns):
-            key = trial.tried.turn, "across", number
+            key = trial.tried.turn, number
             kinds = hunt.ranking.values("kind", hunt.kinds.numbers, snapshot.pods)
             concerned = hunt.kinds.concerned(kinds[there], concerns, trial.tried, key)
             about |= np.any(there & concerned[kinds], axis=0)
@@ -185,11 +177,12 @@ def anywhere(plans: Plans, budgets: Sequence[Budget], trial: Trial, rule: Evicti
         gone = _enough(own, plans, rule, each)
         if gone is None:
             continue
-        rows, key = plans.rows if at is None else plans.rows[at : at + 1], -1 if at is None else at
-        open_ = search.open(rows, gone.view, key).tolist()
+        rows = plans.rows if at is None else plans.rows[at : at + 1]
+        key = len(rows), int(rows[0])
+        open_ = search.open(rows, gone.view, *key)
         if open_:
             # The most important first.
-            search.keep(min(open_, key=plans.snapshot.nodes.name), gone[::-1].copy(), key)
+            search.keep(min(open_, key=plans.snapshot.nodes.name), gone[::-1].copy(), *key)
         if search.plans and at is None:
             break
     return search

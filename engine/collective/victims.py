@@ -27,7 +27,7 @@ from engine.collective.ranking import Ranking, Reads
 from engine.framework.interface import Rooms
 from engine.framework.snapshot import BoolColumn, IntColumn, PodColumns, Snapshot
 from engine.framework.trials import Stand, Trial
-from engine.framework.tried import SLICE_RUNS, Tried, UnfinishedError
+from engine.framework.tried import SLICE_RUNS, Found, Tried, UnfinishedError
 from engine.pods.podinfo import PodInfo, host_ports
 from engine.pods.selectors import Selector
 
@@ -89,8 +89,7 @@ class Kinds:
         new = np.zeros(len(said), dtype=np.bool_)
         new[some] = said[some] == 0
         for kind in np.flatnonzero(new).tolist():
-            if not tried.spend(_A_KIND):
-                raise UnfinishedError
+            tried.spend(_A_KIND)
             said[kind] = 1 if concerns(self.each[kind]) else -1
         return said > 0
 
@@ -247,9 +246,7 @@ def plan(
     plans = Plans(snapshot, rows, hunt)
     protect(plans, budgets)
     rooms = trial.rooms(rows)
-    slow = (
-        np.ones(len(rows), dtype=np.bool_) if rooms is None else _apart(plans, rooms, trial.tried)
-    )
+    slow = np.ones(len(rows), dtype=np.bool_) if rooms is None else _apart(plans, rooms, tried)
     left = plans.helps & ~slow
     spare = [] if rooms is None else _at_once(plans, rooms, left)
     short = slow & (False if rooms is None else _short(plans, rooms))
@@ -425,13 +422,14 @@ def one_by_one(
             plans.left_out += len(each) - done
             break
         node = nodes.name(int(plans.rows[at]))
-        found = tried.recall((tried.turn, node, *key), node, partial(_dry_runs, plans, at, trial))
-        if found is None:
+        ask = partial(_dry_runs, plans, at, trial)
+        try:
+            runs, gone, why = tried.recall((tried.turn, node, *key), node, ask)
+        except UnfinishedError:
             left.append(node)
             continue
-        runs, (gone, why) = found
         plans.runs += runs
-        going += gone
+        going += map(plans.snapshot.pod_row, gone)
         if gone:
             emptied.append(at)
         elif why is not None:
@@ -446,15 +444,13 @@ def one_by_one(
     plans.helps[emptied] &= plans.gone[:, emptied].any(axis=0)
 
 
-def _dry_runs(
-    plans: Plans, at: int, trial: Trial
-) -> tuple[int, tuple[list[int], tuple[str, ...] | None]]:
-    """How often all filters were asked about a node; whose going helps, or why nobody's does."""
+def _dry_runs(plans: Plans, at: int, trial: Trial) -> Found:
+    """Asks all filters about a node: whose going helps, or why nobody's does."""
     pods, there = plans.snapshot.pods, plans.there[:, at]
     stand = without(trial, int(plans.rows[at]), pods, plans.table[there, at])
     unfit = stand.rejection()
     if unfit is not None:
-        return 1, ([], unfit.status.reasons)
+        return 1, (), unfit.status.reasons
     ranks, going = np.flatnonzero(there).tolist(), []
     for rank in sorted(ranks, key=lambda rank: (not plans.protected[rank, at], rank)):
         row = int(plans.table[rank, at])
@@ -462,8 +458,8 @@ def _dry_runs(
         if back.fits():
             stand = back
         else:
-            going.append(row)
-    return 1 + len(ranks), (going, None)
+            going.append(pods.pod(row).uid)
+    return 1 + len(ranks), going, None
 
 
 def without(trial: Trial, row: int, pods: PodColumns, rows: NDArray[np.intp]) -> Stand:

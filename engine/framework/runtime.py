@@ -431,7 +431,8 @@ class Framework:
         for name, ask in self._post_filters:
             said = self._guard(name, "PostFilter", ask, pod, snapshot, rejections, what_if)
             if said.nominated:
-                tried.renew(said.nominated)
+                victims = {one.pod.uid for one in said.evictions}
+                tried.renew(said.nominated, victims, snapshot.pod_row)
             if said.status.code is not Code.UNSCHEDULABLE:
                 return said
             messages += filter(None, (said.message,))

@@ -7,7 +7,7 @@ found of one is an estimate. Whoever is promised a node has it tried in the same
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +16,10 @@ from numpy.typing import NDArray
 
 SLICE_RUNS: Final = 32
 """Dry runs in a slice, some 3 to 5 ms; a node that was begun is finished."""
+
+
+Found = tuple[int, Sequence[Any], tuple[str, ...] | None]
+"""The dry runs of a question about a node, what answers it (UIDs), and why nothing does."""
 
 
 class UnfinishedError(Exception):
@@ -33,7 +37,7 @@ class Tried:
     """Nodes whose turn is in the next slices, where a slice is about few of them."""
     seconds: float = 0.0
     """What the slices took."""
-    _known: dict[Hashable, tuple[str, int, Any]] = field(default_factory=dict)
+    _known: dict[Hashable, tuple[str, int, Found]] = field(default_factory=dict)
     _kinds: dict[Hashable, NDArray[np.int8]] = field(default_factory=dict)
     _left: float = math.inf
     _slice: int = 0
@@ -44,11 +48,15 @@ class Tried:
         self._slice += 1
         return self._slice > 1
 
-    def spend(self, runs: float) -> bool:
-        """Takes dry runs off those of the slice, or adds some; False: none were left."""
-        left = self._left > 0
+    def spend(self, runs: float) -> None:
+        """Takes dry runs off those of the slice, or adds some.
+
+        Raises:
+            UnfinishedError: none were left.
+        """
+        if self._left <= 0:
+            raise UnfinishedError
         self._left -= runs
-        return left
 
     def kinds(self, key: Hashable, count: int) -> NDArray[np.int8]:
         """What is known of kinds of things: 0 is nothing yet. To be written to."""
@@ -57,24 +65,26 @@ class Tried:
             known = self._kinds[key] = np.pad(known, (0, count - len(known)))
         return known
 
-    def recall(self, key: Hashable, node: str, ask: Callable[[], tuple[int, Any]]) -> Any:  # noqa: ANN401 - as it was given
-        """What is known of a node, or is found now, with the dry runs of that; None: not now."""
+    def recall(self, key: Hashable, node: str, ask: Callable[[], Found]) -> Found:
+        """What is known of a node, or is found now; raises as `spend`."""
         known = self._known.get(key)
         if known is None:
-            if self._left <= 0:
-                return None
+            self.spend(0)
             known = self._known[key] = node, self._slice, ask()
             self._left -= known[2][0]
         return known[2]
 
-    def renew(self, node: str) -> None:
-        """A node is chosen.
+    def renew(self, node: str, victims: set[str], row_of: Callable[[str], int]) -> None:
+        """A node is chosen, and who has to go, by UID; `row_of` is below zero for who has gone.
 
         Raises:
-            UnfinishedError: for what earlier slices found of it, which is forgotten.
+            UnfinishedError: that was found by an earlier slice, and is forgotten.
         """
-        old = [key for key, one in self._known.items() if one[0] == node and one[1] < self._slice]
-        for key in old:
-            del self._known[key]
-        if old:
+        of = {key: one for key, one in self._known.items() if one[0] == node}
+        there = {key: {uid for uid in one[2][1] if row_of(uid) >= 0} for key, one in of.items()}
+        chosen = [key for key in of if there[key] == victims]
+        if of and self._slice > 1 and all(of[key][1] < self._slice for key in chosen):
+            # Others may be of another slice: all of them need not go into one.
+            for key in chosen or of:
+                del self._known[key]
             raise UnfinishedError

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import io
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import ManualClock
+from engine.collective.victims import without
 from engine.cycle import conclude
 from engine.framework.interface import ALL_PASS, Points
 from engine.framework.profile import Weighted
@@ -278,7 +280,7 @@ async def test_a_journal_has_every_slice(tmp_path):
     made = full(cache=recorder.cache)
     recorder.rules("", {}, {})
     made.scheduler.observe(recorder.placed)
-    made.scheduler.observe_slices(recorder.sliced)
+    made.scheduler.placement.slices_observers.append(recorder.sliced)
     stays = low("stays7", "n7", priority=20, cpu="0")
     made.add([stays])
     made.comes("high", **HIGH)
@@ -311,29 +313,57 @@ _PODS = st.lists(
 )
 
 
-@settings(max_examples=examples(150), deadline=None)
-@given(_PODS, st.sampled_from(POLICIES), st.integers(1, 4), st.sampled_from(["zone", "host"]))
-def test_slices_find_what_one_piece_finds(pods, files, runs, key):
+_CHANGES = st.lists(
+    st.tuples(st.integers(0, 13), st.integers(0, 5), st.integers(-2, 2), st.sampled_from("bd")),
+    max_size=6,
+)
+
+
+def _added(cache, number, at, cpu, priority, word):
+    labels = {"a": "b"} if word == "b" else {"c": "d"}
+    cache.add_pod(make_pod(f"p{number}", cpu=cpu, priority=priority, labels=labels), f"n{at}")
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(
+    _PODS, st.sampled_from(POLICIES), st.integers(1, 4), st.sampled_from(["zone", "host"]), _CHANGES
+)
+def test_slices_find_what_one_piece_finds_and_what_holds_when_the_cluster_moves_on(
+    pods, files, runs, key, changes
+):
     cache = Cache()
     for number in range(6):
         labels = {"zone": f"z{number % 2}", "host": f"h{number}"}
         cache.add_node(make_node(f"n{number}", cpu="1", labels=labels))
     for number, (at, cpu, priority, word) in enumerate(pods):
-        labels = {"a": "b"} if word == "b" else {"c": "d"}
-        pod = make_pod(f"p{number}", cpu=cpu, priority=priority, labels=labels)
-        cache.add_pod(pod, f"n{at}")
+        _added(cache, number, at, cpu, priority, word)
     new = make_pod("new", cpu="1", priority=1, spec=apart(key))
-    framework, snapshot = chain(files), cache.snapshot(NOW)
-    at_once, tried, sliced = conclude(new, snapshot, framework), Tried(runs), None
+    framework, tried, sliced, left = chain(files), Tried(runs), None, list(changes)
     for _ in range(2_000):
+        snapshot = cache.snapshot(NOW)
         try:
             sliced = conclude(new, snapshot, framework, None, tried)
             break
         except UnfinishedError:
-            continue
+            if left:
+                number, at, priority, word = left.pop()
+                cache.remove_pod(f"uid-default-p{number}")
+                if priority < 2:
+                    _added(cache, number, at, "400m", priority, word)
     assert sliced is not None, "it comes to an end"
-    assert sliced.message == at_once.message
-    assert sliced.rescue == at_once.rescue or _told(sliced.rescue) == _told(at_once.rescue)
+    at_once = conclude(new, snapshot, framework)
+    assert sliced.node == at_once.node
+    if left == changes:  # nothing has changed meanwhile
+        assert (sliced.message, _told(sliced.rescue)) == (at_once.message, _told(at_once.rescue))
+    elif sliced.rescue is not None and sliced.rescue.nominated:
+        row, uids = snapshot.nodes.row(sliced.rescue.nominated), _told(sliced.rescue)[1]
+        gone = [one for one in range(snapshot.pods.size) if snapshot.pods.node[one] >= 0]
+        gone = [one for one in gone if snapshot.pods.pod(one).name in uids]
+        trial = framework.what_if(new, snapshot)
+        assert without(trial, row, snapshot.pods, np.array(gone, np.intp)).fits()
+        if at_once.rescue.choices is not None:
+            there, _ = at_once.rescue.choices.victims()[sliced.rescue.nominated]
+            assert [one.name for one in there] == uids
 
 
 def _told(rescue):
