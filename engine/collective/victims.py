@@ -34,6 +34,7 @@ from engine.pods.selectors import Selector
 Numbers = NDArray[Any]
 _SEVERAL: Final = -2
 _SPARE_KINDS: Final = 1024
+_MOST_LATER: Final = 256
 #: Of a dry run, what it costs to ask whether a kind matters.
 _A_KIND: Final = 1 / 64
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -436,7 +437,7 @@ def one_by_one(
             plans.helps[at] = False
             plans.unfit += why
     if left:
-        tried.later = left + tried.later if most is None else []
+        tried.later = (left + tried.later)[:_MOST_LATER] if most is None else []
         raise UnfinishedError
     goes = np.isin(plans.table[:, each], np.array(going, np.intp), kind="table")
     plans.gone[:, each] = plans.there[:, each] & goes
