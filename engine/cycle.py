@@ -139,6 +139,9 @@ def conclude(
             decision.rescue = PostFilterResult(fault.status, message=str(fault))
         if opinion is not None and decision.rescue.nominated:
             decision.rescue = _agreed(decision.rescue, opinion)
+        if tried is not None:
+            given = opinion is not None and opinion.victims is not None
+            tried.renew(decision.rescue, snapshot, given=given)
     return decision
 
 

@@ -249,10 +249,13 @@ class Placement:
         framework = self.basis.framework_of(pod)
         if rejections is None or not rejections.nodes or not framework.rescues:
             return None
+        snapshot = self.basis.snapshot()
         try:
-            return framework.post_filter(pod, self.basis.snapshot(), rejections, tried)
+            found = framework.post_filter(pod, snapshot, rejections, tried)
         except PluginError:
             return None  # told to `on_fault`; the gang does not fit
+        tried.renew(found, snapshot)
+        return found
 
     def _unplaced(self, queued: QueuedPod, decision: Decision) -> None:
         if decision.error is not None:

@@ -178,7 +178,6 @@ class Scheduler:
         self._queue.set_rules(rules_of(framework, self.snapshot), changed)
         self.permits.new_rules()
         self.gangs.new_rules()
-        self._searches = {queued: Tried(SLICE_RUNS) for queued in self._searches}
         self.wake()
 
     def lead(self) -> None:

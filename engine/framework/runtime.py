@@ -420,7 +420,7 @@ class Framework:
             UnfinishedError: a slice of `tried` is used up.
         """
         tried = tried or Tried()
-        if tried.begin():  # estimates are no answer for others
+        if tried.begin(self):  # estimates are no answer for others
             rejections = replace(rejections, memo={})
 
         def what_if(pod: PodInfo, snapshot: Snapshot) -> Trial:
@@ -430,9 +430,6 @@ class Framework:
         messages: list[str] = []
         for name, ask in self._post_filters:
             said = self._guard(name, "PostFilter", ask, pod, snapshot, rejections, what_if)
-            if said.nominated:
-                victims = {one.pod.uid for one in said.evictions}
-                tried.renew(said.nominated, victims, snapshot.pod_row)
             if said.status.code is not Code.UNSCHEDULABLE:
                 return said
             messages += filter(None, (said.message,))

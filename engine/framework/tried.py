@@ -14,6 +14,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.framework.decision import PostFilterResult
+from engine.framework.snapshot import Snapshot
+
 SLICE_RUNS: Final = 32
 """Dry runs in a slice, some 3 to 5 ms; a node that was begun is finished."""
 
@@ -41,9 +44,12 @@ class Tried:
     _kinds: dict[Hashable, NDArray[np.int8]] = field(default_factory=dict)
     _left: float = math.inf
     _slice: int = 0
+    _by: object = None
 
-    def begin(self) -> bool:
-        """A slice begins; whether there were others before."""
+    def begin(self, by: object) -> bool:
+        """A slice begins, by these rules; whether there were others before."""
+        if by is not self._by:
+            self._by, self._known, self._kinds, self.later = by, {}, {}, []
         self._left, self.turn = self.runs, 0
         self._slice += 1
         return self._slice > 1
@@ -74,15 +80,19 @@ class Tried:
             self._left -= known[2][0]
         return known[2]
 
-    def renew(self, node: str, victims: set[str], row_of: Callable[[str], int]) -> None:
-        """A node is chosen, and who has to go, by UID; `row_of` is below zero for who has gone.
+    def renew(self, found: PostFilterResult, snapshot: Snapshot, *, given: bool = False) -> None:
+        """A way to make room is chosen; `given`: somebody else has said who goes.
 
         Raises:
-            UnfinishedError: that was found by an earlier slice, and is forgotten.
+            UnfinishedError: an earlier slice found it, which is forgotten.
         """
+        node = found.nominated or None  # of no node are questions about many
         of = {key: one for key, one in self._known.items() if one[0] == node}
-        there = {key: {uid for uid in one[2][1] if row_of(uid) >= 0} for key, one in of.items()}
-        chosen = [key for key in of if there[key] == victims]
+        victims = {one.pod.uid for one in found.evictions}
+        there = {
+            key: {uid for uid in one[2][1] if snapshot.pod_row(uid) >= 0} for key, one in of.items()
+        }
+        chosen = [key for key in of if given or there[key] == victims]
         if of and self._slice > 1 and all(of[key][1] < self._slice for key in chosen):
             # Others may be of another slice: all of them need not go into one.
             for key in chosen or of:

@@ -354,7 +354,6 @@ class _Replay:
                     raise ValueError(f"this version reads format {FORMAT}, not {entry.format}")
             case "rules":
                 rules = self._frameworks_of(entry.files or {}, entry.settings or {})
-                self._tried.clear()
                 there = self.report.cache
                 self._lab = Lab(rules, clock=ManualClock(), signals=self._samples, cache=there)
             case "signals":

@@ -261,16 +261,27 @@ async def test_a_gang_looks_for_victims_in_slices_too(gone):
     assert sorted(made.edge.evictions) == ([] if gone else ["x0", "x59", "y0", "y59"])
 
 
+@pytest.mark.parametrize("holds", [True, False])
 @in_a_loop
-async def test_extenders_are_told_of_victims_found_in_slices():
-    agreed = meta(n3=["uid-default-x3"])
+async def test_extenders_are_told_of_victims_found_in_slices(holds):
+    agreed = meta(n3=["uid-default-x3", "uid-default-y3"])
     async with FakeExtender(preempt=agreed) as fake:
         made = full(extended(document(fake.url, preemptVerb="preempt"), nodes=()))
-        made.comes("high", **{**HIGH, "cpu": "1"})
-        await settle_extended(made, lambda: made.edge.evictions)
+        made.comes("high", **HIGH)
+        slices = []
+
+        def told(*_):
+            slices.append(fake.verbs())
+            if not holds and slices[-3:] == [["preempt"]] * 3 and not made.edge.evictions:
+                stays = low("stays", "n3", cpu="0", priority=20)
+                made.handlers.pods.on_add(stays)
+
+        made.scheduler.placement.slices_observers.append(told)
+        await settle_extended(made, lambda: made.edge.evictions or made.edge.conditions)
     [(_, asked)] = fake.asked
     assert len(asked["NodeNameToMetaVictims"]) == MANY
-    assert made.edge.evictions == ["x3"]
+    assert len(slices) > 3
+    assert sorted(made.edge.evictions) == (["x3", "y3"] if holds else [])
 
 
 @in_a_loop
