@@ -307,6 +307,7 @@ class App:
         if self._recorder is not None:
             scheduler.observe(self._recorder.placed)
             scheduler.observe_acts(self._recorder.acted)
+            scheduler.placement.slices_observers.append(self._recorder.sliced)
             if not with_source:
                 self._recorder.rules("", {}, self._recorded_settings())
         noting = (self._note_why,) if self._options.why else ()

@@ -31,6 +31,7 @@ from engine.framework.runtime import Candidates, Framework, PluginError, Unfit
 from engine.framework.snapshot import IntColumn, Snapshot
 from engine.framework.status import Code, Status, unschedulable
 from engine.framework.trials import nominated_node
+from engine.framework.tried import Tried
 from engine.pods.podinfo import PodInfo
 
 
@@ -118,18 +119,29 @@ def _decision(
 
 
 def conclude(
-    pod: PodInfo, snapshot: Snapshot, framework: Framework, opinion: Opinion | None = None
+    pod: PodInfo,
+    snapshot: Snapshot,
+    framework: Framework,
+    opinion: Opinion | None = None,
+    tried: Tried | None = None,
 ) -> Decision:
-    """`decide`, and where no node fits, what is to be done about it. Never raises either."""
+    """`decide`, and where no node fits, what is to be done about it.
+
+    Raises:
+        UnfinishedError: a slice of `tried` is used up; without it nothing.
+    """
     decision = decide(pod, snapshot, framework, opinion)
     decision.opinion = opinion
     if decision.rejections is not None and decision.rejections.nodes and framework.rescues:
         try:
-            decision.rescue = framework.post_filter(pod, snapshot, decision.rejections)
+            decision.rescue = framework.post_filter(pod, snapshot, decision.rejections, tried)
         except PluginError as fault:
             decision.rescue = PostFilterResult(fault.status, message=str(fault))
         if opinion is not None and decision.rescue.nominated:
             decision.rescue = _agreed(decision.rescue, opinion)
+        if tried is not None:
+            given = opinion is not None and opinion.victims is not None
+            tried.renew(decision.rescue, snapshot, given=given)
     return decision
 
 

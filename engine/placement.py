@@ -24,6 +24,7 @@ from engine.framework.opinion import Opinion
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status, unschedulable
+from engine.framework.tried import Tried, UnfinishedError
 from engine.measures import Measures
 from engine.notices import Notices
 from engine.pods.podinfo import PodInfo
@@ -33,6 +34,7 @@ from engine.waiting import Held, Permits
 
 Observer = Callable[[Placed], None]
 ActsObserver = Callable[[Acted], None]
+SlicesObserver = Callable[[PodInfo, Snapshot, Opinion | None], None]
 
 
 @dataclass(eq=False)
@@ -53,24 +55,65 @@ class Placement:
         """Told of every decision."""
         self.acts_observers: list[ActsObserver] = []
         """Told of what plugins say of pods on their nodes."""
+        self.slices_observers: list[SlicesObserver] = []
+        """Told of every cycle that decides nothing yet."""
         self.permits = Permits(self.basis, self.queue, self.acted, self._released, self._refused)
         """The pods that wait for leave to be bound."""
 
     # ---- from a cycle to a node
 
-    def choose(
-        self, queued: QueuedPod, *, as_member: bool = False, opinion: Opinion | None = None
-    ) -> Chosen | Refused:
-        """Decides, and gives the pod its node and what is reserved for it there."""
-        pod, framework = queued.pod, self.basis.framework_of(queued.pod)
-        queued.tried_at = self.basis.clock.monotonic()
-        snapshot = self.basis.snapshot()
-        if as_member:
-            decision = decide(pod, snapshot, framework)
+    def still(self, queued: QueuedPod) -> bool:
+        """Whether a pod that has been in flight for long is to be decided about; or it is done."""
+        pod = queued.pod
+        still = self.queue.still(queued)
+        if still and not queued.pod.terminating and self._cache.node_of(pod.uid) is None:
+            return True
+        self.queue.done(pod.uid)
+        return False
+
+    def decide(
+        self, queued: QueuedPod, *, opinion: Opinion | None = None, tried: Tried | None = None
+    ) -> None:
+        """One cycle for a pod and what follows from it.
+
+        Raises:
+            UnfinishedError: nothing follows yet, a slice of `tried` is used up.
+        """
+        found = self.choose(queued, opinion=opinion, tried=tried)
+        if isinstance(found, Refused):
+            self.refuse(found)
         else:
-            decision = conclude(pod, snapshot, framework, opinion)
-        seconds = self.basis.clock.monotonic() - queued.tried_at
-        placed = Placed(decision, snapshot, seconds, as_member=as_member)
+            self.go(found)
+
+    def choose(
+        self,
+        queued: QueuedPod,
+        *,
+        as_member: bool = False,
+        opinion: Opinion | None = None,
+        tried: Tried | None = None,
+    ) -> Chosen | Refused:
+        """Decides, and gives the pod its node and what is reserved for it there.
+
+        Raises:
+            UnfinishedError: see `conclude`.
+        """
+        pod, framework = queued.pod, self.basis.framework_of(queued.pod)
+        tried = tried or Tried()
+        began = queued.tried_at = self.basis.clock.monotonic() - tried.seconds
+        snapshot = self.basis.snapshot()
+        try:
+            if as_member:
+                decision = decide(pod, snapshot, framework)
+            else:
+                decision = conclude(pod, snapshot, framework, opinion, tried)
+        except UnfinishedError:
+            for told in self.slices_observers:
+                told(pod, snapshot, opinion)
+            raise
+        finally:
+            tried.seconds = self.basis.clock.monotonic() - began
+        placed = Placed(decision, snapshot, tried.seconds, as_member=as_member)
         self.measures.decided(placed)
         for observer in self.observers:
             observer(placed)
@@ -195,15 +238,24 @@ class Placement:
         else:
             self.setbacks.at_once(refused.queued, refused.status, decision.node or "")
 
-    def rescue(self, pod: PodInfo, rejections: Rejections | None) -> PostFilterResult | None:
-        """What is to be done so that the pod fits; None if nobody can say."""
+    def rescue(
+        self, pod: PodInfo, rejections: Rejections | None, tried: Tried
+    ) -> PostFilterResult | None:
+        """What is to be done so that the pod fits; None if nobody can say.
+
+        Raises:
+            UnfinishedError: a slice of `tried` is used up.
+        """
         framework = self.basis.framework_of(pod)
         if rejections is None or not rejections.nodes or not framework.rescues:
             return None
+        snapshot = self.basis.snapshot()
         try:
-            return framework.post_filter(pod, self.basis.snapshot(), rejections)
+            found = framework.post_filter(pod, snapshot, rejections, tried)
         except PluginError:
             return None  # told to `on_fault`; the gang does not fit
+        tried.renew(found, snapshot)
+        return found
 
     def _unplaced(self, queued: QueuedPod, decision: Decision) -> None:
         if decision.error is not None:

@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 from engine.basis import Basis, Rulers, SignalSource, rules_of
 from engine.binding import Bindings, OutcomeObserver
 from engine.cache import Cache
-from engine.choice import Refused
 from engine.clock import Clock
 from engine.evictions import Evictions
 from engine.framework.edge import Edge
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.snapshot import Snapshot
+from engine.framework.tried import SLICE_RUNS, Tried, UnfinishedError
 from engine.gangs import Gangs
 from engine.inflight import InFlight
 from engine.measures import Measures
@@ -106,6 +106,7 @@ class Scheduler:
         self.placement = Placement(
             self._basis, queue, measures, self._notices, setbacks, self._evictions, self._bindings
         )
+        self._searches: dict[QueuedPod, Tried] = {}
         self._lane: Lane | None = None
         self.permits = self.placement.permits
         """The pods that wait for leave to be bound."""
@@ -199,7 +200,7 @@ class Scheduler:
 
     def idle(self) -> bool:
         """Nobody can be tried now, and nobody is being bound."""
-        return not (self._queue.ready or self.in_flight)
+        return not (self._queue.ready or self.in_flight or self._searches)
 
     def report(self, pod: PodInfo, reason: str, message: str) -> None:
         """Tells the user why the pod waits; nothing while another replica leads."""
@@ -256,10 +257,21 @@ class Scheduler:
         self._tick()
         while self.leads and self._basis.framework is not None and self.in_flight < MOST_IN_FLIGHT:
             if not self._cycle():
-                return busy
+                return self._search() or busy
             if self._clock.monotonic() >= deadline:
+                self._search()
                 return True
         return busy
+
+    def _search(self) -> bool:
+        """A slice for the first pod that looks for victims, behind all other work as it is long."""
+        if not self._searches or (self.gangs.busy and not self.gangs.shares):
+            return False
+        queued = min(self._searches, key=lambda one: one.sort_key)
+        tried = self._searches.pop(queued)
+        if self.placement.still(queued):
+            self._try(queued, tried)
+        return True
 
     def _cycle(self) -> bool:
         """A step of the gang whose turn it is, or one pod, or both; False: there is neither."""
@@ -315,8 +327,15 @@ class Scheduler:
             return
         if self._basis.framework_of(pod).gangs and self.gangs.begin(queued):
             return
-        found = self.placement.choose(queued)
-        if isinstance(found, Refused):
-            self.placement.refuse(found)
-        else:
-            self.placement.go(found)
+        self._try(queued, Tried(SLICE_RUNS))
+
+    def _try(self, queued: QueuedPod, tried: Tried) -> None:
+        """A cycle, of which nothing follows yet where a search goes on in the next slice.
+
+        The pod stays in flight, and others go on. Each of its cycles is of the cluster as it is
+        then, with what was tried as one more input; the last one decides.
+        """
+        try:
+            self.placement.decide(queued, tried=tried)
+        except UnfinishedError:
+            self._searches[queued] = tried

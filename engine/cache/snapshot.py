@@ -178,6 +178,10 @@ class Snapshot:
         """
         return self._cache.changes_since(generation)
 
+    def pod_row(self, uid: str) -> int:
+        """The row of a pod on a node as things are, -1 if there is none."""
+        return self._cache.pod_row(uid)
+
     def objects(self, kind: str) -> Objects:
         """The objects of a kind (`Service`) by `namespace/name`, or name where there is none.
 

@@ -15,8 +15,9 @@ of pods; what differs: sets of nodes, few before many, and a bound.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 from typing import Final
 
@@ -24,16 +25,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsl.collective import Evictions
-from engine.collective.victims import Budget, Hunt, Plans, Together, give_back, protect, without
+from engine.collective.victims import Budget, Hunt, Plans, Together, one_by_one, protect, without
 from engine.framework.interface import Room
 from engine.framework.snapshot import BoolColumn
 from engine.framework.trials import Trial
+from engine.framework.tried import Found
 
 #: Nodes from which pods may leave at once are looked for among so many.
 MOST_NODES: Final = 64
 #: Nodes tried with their own pods gone, and pods that go for one pod of a quota, at most.
 _MOST_TARGETS: Final = 16
 _MOST_PODS: Final = 64
+#: Nodes asked about at once take as long as a dry run.
+_ROWS_A_RUN: Final = 512
 Rows = NDArray[np.intp]
 
 
@@ -54,21 +58,27 @@ class Several:
     runs: int = 0
     cut_short: bool = False
 
-    def open(self, rows: Rows, gone: Rows) -> Rows:
-        """Those of some nodes that take the pod once these pods are gone."""
-        self.runs += 1
-        stand = without(self.trial, int(rows[0]), self.of.snapshot.pods, gone)
-        return rows[stand.passes(rows)]
+    def open(self, rows: Rows, gone: Callable[[], Rows], *key: int) -> Sequence[int]:
+        """Those of some nodes that take the pod once these are gone; `key` says who they are."""
 
-    def keep(self, row: int, gone: Rows) -> None:
+        def ask() -> Found:
+            stand = without(self.trial, int(rows[0]), snapshot.pods, gone())
+            return 1 + len(rows) // _ROWS_A_RUN, rows[stand.passes(rows)].tolist(), None
+
+        snapshot, tried = self.of.snapshot, self.trial.tried
+        _, found, _ = tried.recall((tried.turn, snapshot.layout, *key), "", ask)
+        self.runs += 1
+        return found
+
+    def keep(self, row: int, gone: Rows, *key: int) -> None:
         """Of pods that are enough, the most important first, gives back who need not go."""
         plan = Together(self.of, row, gone)
         protect(plan, self.budgets)
-        stand = without(self.trial, row, plan.snapshot.pods, gone)
-        self.runs += give_back(plan, 0, stand)
+        one_by_one(plan, self.trial, plan.helps, 1, *key)
+        self.runs += plan.runs
         victims = int(np.count_nonzero(plan.gone))
-        if victims and (self.limit is None or victims <= self.limit):
-            plan.helps[0] = True
+        plan.helps &= victims > 0 and (self.limit is None or victims <= self.limit)
+        if plan.helps[0]:
             self.plans.append(plan)
 
 
@@ -89,6 +99,9 @@ def across(
         trial: the filters for the pod.
         rule: on how many nodes there may be victims, and how many.
         most_runs: bound of dry runs, those of `plans` included.
+
+    Raises:
+        UnfinishedError: as `Tried` has it; so does `anywhere`.
     """
     search = Several(plans, budgets, trial, rule.limit)
     prospects = _prospects(plans, hunt, trial) if trial.spans() and len(plans.rows) else []
@@ -96,19 +109,18 @@ def across(
     prospects = prospects[:MOST_NODES]
     if not prospects:
         return search
-    targets = search.open(plans.rows, _on(prospects, plans, hunt))
+    targets = np.array(search.open(plans.rows, partial(_on, prospects, plans, hunt)), np.intp)
     for count in range(1, min(rule.across, len(prospects)) + 1 if len(targets) else 1):
         for nodes in combinations(prospects, count):
             if plans.runs + search.runs >= most_runs:
                 search.cut_short = True
                 return search
-            gone = _on(nodes, plans, hunt)
             # A node that victims leave is as good as any.
             name = plans.snapshot.nodes.name
-            open_ = search.open(targets, gone).tolist()
-            open_.sort(key=lambda row: (row not in nodes, name(row)))
-            for row in open_[:count]:
-                search.keep(row, gone)
+            gone = partial(_on, nodes, plans, hunt)
+            open_ = search.open(targets, gone, *nodes)
+            for row in sorted(open_, key=lambda row: (row not in nodes, name(row)))[:count]:
+                search.keep(row, gone(), *nodes)
         if search.plans:
             break
     return search
@@ -129,9 +141,10 @@ def _prospects(plans: Plans, hunt: Hunt, trial: Trial) -> list[int]:
     rooms = trial.rooms(plans.rows[:1])
     about: BoolColumn = np.zeros(table.shape[1], np.bool_)
     if rooms is not None:
-        for _, concerns in rooms.concerns:
+        for number, (_, concerns) in enumerate(rooms.concerns):
+            key = trial.tried.turn, number
             kinds = hunt.ranking.values("kind", hunt.kinds.numbers, snapshot.pods)
-            concerned = hunt.kinds.concerned(kinds[there], concerns)
+            concerned = hunt.kinds.concerned(kinds[there], concerns, trial.tried, key)
             about |= np.any(there & concerned[kinds], axis=0)
         if not about.any():
             return []
@@ -164,10 +177,12 @@ def anywhere(plans: Plans, budgets: Sequence[Budget], trial: Trial, rule: Evicti
         gone = _enough(own, plans, rule, each)
         if gone is None:
             continue
-        open_ = search.open(plans.rows if at is None else plans.rows[at : at + 1], gone).tolist()
+        rows = plans.rows if at is None else plans.rows[at : at + 1]
+        key = len(rows), int(rows[0])
+        open_ = search.open(rows, gone.view, *key)
         if open_:
             # The most important first.
-            search.keep(min(open_, key=plans.snapshot.nodes.name), gone[::-1].copy())
+            search.keep(min(open_, key=plans.snapshot.nodes.name), gone[::-1].copy(), *key)
         if search.plans and at is None:
             break
     return search

@@ -25,6 +25,8 @@ from engine.pods.podinfo import PodInfo
 
 #: Dry runs that one search makes at most; a node, or a set of nodes, that was begun is finished.
 MOST_RUNS: Final = 1_000
+#: So many that may go are found and ranked in the time of a dry run, which each slice does anew.
+_PODS_A_RUN: Final = 1_000
 _NOT_ALL: Final = "Not all sets of nodes were tried"
 _LOWEST: Final = np.iinfo(np.int64).min
 
@@ -52,6 +54,7 @@ def search(
     *,
     rows: NDArray[np.intp],
     budgets: Sequence[Budget] = (),
+    kinds: Kinds | None = None,
 ) -> Preemption:
     """Finds the cheapest victims.
 
@@ -61,10 +64,15 @@ def search(
         trial: the filters for the pod.
         rows: the nodes that evictions could help on.
         budgets: disruption budgets.
+        kinds: of pods, as far as they are known.
+
+    Raises:
+        UnfinishedError: as `Tried` has it.
 
     Complexity: that of `victims.plan`, and at most `MOST_RUNS` dry runs and those of one more node.
     """
-    hunt = hunt_of(evictions, snapshot)
+    hunt = hunt_of(evictions, snapshot, kinds)
+    trial.tried.spend(-len(evictions.ordered) // _PODS_A_RUN)
     plans = plan(snapshot, rows, hunt, budgets, trial, most=MOST_RUNS)
     one = _cheapest(evictions, [plans])
     if one is not None:
@@ -83,12 +91,12 @@ def search(
     return _cheapest(evictions, found.plans) or Preemption(reasons=reasons)
 
 
-def hunt_of(evictions: Evictions, snapshot: Snapshot) -> Hunt:
+def hunt_of(evictions: Evictions, snapshot: Snapshot, kinds: Kinds | None = None) -> Hunt:
     """Who may go, each node's least expendable pods first."""
     ordered = np.array(evictions.ordered, np.intp)
     may_go = np.zeros(snapshot.pods.size, np.bool_)
     may_go[ordered] = True
-    return Hunt(may_go, Ranking.given(snapshot, ordered[::-1]), Kinds())
+    return Hunt(may_go, Ranking.given(snapshot, ordered[::-1]), kinds or Kinds())
 
 
 def _cheapest(evictions: Evictions, several: Sequence[Plans]) -> Preemption | None:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import msgspec
@@ -27,11 +27,16 @@ from engine.collective.ranking import Ranking, Reads
 from engine.framework.interface import Rooms
 from engine.framework.snapshot import BoolColumn, IntColumn, PodColumns, Snapshot
 from engine.framework.trials import Stand, Trial
+from engine.framework.tried import SLICE_RUNS, Found, Tried, UnfinishedError
 from engine.pods.podinfo import PodInfo, host_ports
 from engine.pods.selectors import Selector
 
 Numbers = NDArray[Any]
 _SEVERAL: Final = -2
+_SPARE_KINDS: Final = 1024
+_MOST_LATER: Final = 256
+#: Of a dry run, what it costs to ask whether a kind matters.
+_A_KIND: Final = 1 / 64
 NO_VICTIMS = "No preemption victims found for incoming pod"
 
 
@@ -51,7 +56,7 @@ class Kinds:
     """Pods by what other pods can demand of them: namespace, labels, terms, ports, volumes."""
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, int] = {}
+        self._known: dict[int, int] = {}
         self.each: list[PodInfo] = []
         """One pod of each kind."""
         self._selected_by: list[tuple[str, Selector]] = []
@@ -59,27 +64,35 @@ class Kinds:
 
     def numbers(self, pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.int64]:
         """The kind of each of some pods."""
-        return np.array([self._of(pods.pod(row)) for row in rows.tolist()], dtype=np.int64)
+        known, found = self._known, []
+        hashes = pods.derived("kind", np.int64, 0, kind_of)[rows]
+        for row, one in zip(rows.tolist(), hashes.tolist(), strict=True):
+            kind = known.get(one)
+            if kind is None:
+                kind = known[one] = len(self.each)
+                self.each.append(pods.pod(row))
+            found.append(kind)
+        return np.array(found, dtype=np.int64)
 
-    def _of(self, pod: PodInfo) -> int:
-        spec = pod.pod.spec
-        labels = pod.pod.metadata.labels
-        affinity = b"" if spec.affinity is None else msgspec.msgpack.encode(spec.affinity)
-        volumes = msgspec.msgpack.encode(spec.volumes) if spec.volumes else b""
-        plain = pod.namespace, tuple(labels.items()) if labels else (), pod.terminating
-        key = plain, affinity, volumes, host_ports(pod.pod)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = len(self.each)
-            self.each.append(pod)
-        return known
+    def outgrow(self, pods: PodColumns) -> bool:
+        """Whether most of them are of pods that are gone."""
+        return len(self.each) > 2 * pods.size + _SPARE_KINDS
 
-    def concerned(self, some: Numbers, concerns: Callable[[PodInfo], bool]) -> BoolColumn:
-        """Which of some kinds are such that more than amounts may decide; no other is."""
-        concerned = np.zeros(len(self.each), dtype=np.bool_)
-        for kind in np.unique(some).tolist():
-            concerned[kind] = concerns(self.each[kind])
-        return concerned
+    def concerned(
+        self, some: Numbers, concerns: Callable[[PodInfo], bool], tried: Tried, key: Hashable
+    ) -> BoolColumn:
+        """Which of some kinds are such that more than amounts may decide; no other is.
+
+        Raises:
+            UnfinishedError: others are asked about in a later slice.
+        """
+        said = tried.kinds((self, key), len(self.each))
+        new = np.zeros(len(said), dtype=np.bool_)
+        new[some] = said[some] == 0
+        for kind in np.flatnonzero(new).tolist():
+            tried.spend(_A_KIND)
+            said[kind] = 1 if concerns(self.each[kind]) else -1
+        return said > 0
 
     def covers(self, budgets: Sequence[Budget]) -> NDArray[np.int64]:
         """The budget that selects the pods of each kind, by number; -1: none; see `_SEVERAL`."""
@@ -87,12 +100,23 @@ class Kinds:
         if self._selected_by != selected_by:
             self._selected_by, self._covers = selected_by, np.empty(0, np.int64)
         found: list[int] = []
+        of: dict[str, list[int]] = {}
+        for number, one in enumerate(budgets):
+            of.setdefault(one.namespace, []).append(number)
         for pod in self.each[len(self._covers) :]:
-            numbers = [number for number, one in enumerate(budgets) if one.selects(pod)]
+            numbers = [one for one in of.get(pod.namespace, ()) if budgets[one].selects(pod)]
             found.append(_SEVERAL if len(numbers) > 1 else numbers[0] if numbers else -1)
         if found:
             self._covers = np.append(self._covers, found)
         return self._covers
+
+
+def kind_of(pod: PodInfo) -> int:
+    """Equal for pods of one kind, and for no others but by a chance in 2^64."""
+    spec = pod.pod.spec
+    of = pod.namespace, pod.pod.metadata.labels or {}, spec.affinity, spec.volumes or ()
+    ports = sorted(host_ports(pod.pod))
+    return hash(msgspec.msgpack.encode((*of, pod.terminating, ports)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +172,8 @@ class Plans:
         """(C,) the pod would fit without any eviction, which should not be asked about."""
         self.reasons: Counter[str] = Counter()
         """Why other nodes do not help; complete only if none helps."""
+        self.unfit: list[str] = []
+        """Why those do not that were tried one by one."""
         self.runs = 0
         """Dry runs that it took, node by node."""
         self.left_out = 0
@@ -209,20 +235,30 @@ def plan(
     Complexity: vector steps over the rows, as many as the most pods that may go from one node, if
     amounts alone decide; otherwise a question to all filters for each such pod of each row. No
     row is begun after `most` such questions.
+
+    Raises:
+        UnfinishedError: as `Tried` has it.
     """
+    tried = trial.tried
+    tried.turn += 1
+    few, tried.later = tried.later[:SLICE_RUNS], tried.later[SLICE_RUNS:]
+    if few:
+        rows = np.array([row for one in few if (row := snapshot.nodes.row(one)) >= 0], np.intp)
     plans = Plans(snapshot, rows, hunt)
     protect(plans, budgets)
     rooms = trial.rooms(rows)
-    slow = np.ones(len(rows), dtype=np.bool_) if rooms is None else _apart(plans, rooms)
+    slow = np.ones(len(rows), dtype=np.bool_) if rooms is None else _apart(plans, rooms, tried)
     left = plans.helps & ~slow
     spare = [] if rooms is None else _at_once(plans, rooms, left)
     short = slow & (False if rooms is None else _short(plans, rooms))
-    unfit = _one_by_one(plans, trial, plans.helps & slow & ~short, most)
+    one_by_one(plans, trial, plans.helps & slow & ~short, most)
     if not (plans.helps & ~short).any():  # only then it counts what each of them says
-        unfit += _one_by_one(plans, trial, plans.helps & short, most)
+        one_by_one(plans, trial, plans.helps & short, most)
+    if few:
+        raise UnfinishedError
     plans.helps &= ~short
     if not plans.helps.any():
-        plans.reasons.update(word for stand in unfit for word in stand.why())
+        plans.reasons.update(plans.unfit)
         if rooms is not None:
             _tell_rooms(plans, trial, rooms, spare, np.flatnonzero(left))
     nobody = len(rows) - int(np.count_nonzero(plans.there.any(axis=0)))
@@ -295,14 +331,14 @@ def _breaks(
 # ---- all nodes at once ---------------------------------------------------------------------------
 
 
-def _apart(plans: Plans, rooms: Rooms) -> BoolColumn:
+def _apart(plans: Plans, rooms: Rooms, tried: Tried) -> BoolColumn:
     """(C,) nodes where more than amounts may decide."""
     apart = rooms.apart
-    for where, concerns in rooms.concerns:
+    for number, (where, concerns) in enumerate(rooms.concerns):
         there = plans.there & where
         if there.any():
-            numbers = plans.kind_numbers()
-            concerned = plans.kinds.concerned(numbers[there], concerns)
+            numbers, key = plans.kind_numbers(), (tried.turn, number)
+            concerned = plans.kinds.concerned(numbers[there], concerns, tried, key)
             apart = apart | (there & concerned[numbers]).any(axis=0)
     return apart
 
@@ -363,28 +399,68 @@ def _tell_rooms(
 # ---- node by node --------------------------------------------------------------------------------
 
 
-def _one_by_one(plans: Plans, trial: Trial, which: BoolColumn, most: int | None) -> list[Stand]:
-    """Asks all filters about some of the nodes; those where it is in vain, without their pods."""
-    pods = plans.snapshot.pods
-    unfit: list[Stand] = []
-    each = np.flatnonzero(which)
+def one_by_one(
+    plans: Plans, trial: Trial, which: BoolColumn, most: int | None, *key: Hashable
+) -> None:
+    """Asks all filters about some of the nodes, or puts down what an earlier slice found.
+
+    `key` tells that from other questions about the nodes in the same search.
+
+    Raises:
+        UnfinishedError: the others' turn comes in a later slice.
+    """
+    each, nodes, tried = np.flatnonzero(which), plans.snapshot.nodes, trial.tried
     if most is not None and len(each) * 2 > most:
         # Which are tried must not depend on rows.
         few = np.count_nonzero(plans.there, axis=0)[each]
-        each = each[np.lexsort((plans.snapshot.nodes.tie_keys[plans.rows[each]], few))]
+        each = each[np.lexsort((nodes.tie_keys[plans.rows[each]], few))]
+    left: list[str] = []
+    going: list[int] = []
+    emptied: list[int] = []
     for done, at in enumerate(each.tolist()):
         if most is not None and plans.runs >= most:
             plans.helps[each[done:]] = False
             plans.left_out += len(each) - done
             break
-        stand = without(trial, int(plans.rows[at]), pods, plans.table[plans.there[:, at], at])
-        plans.runs += 1
-        if stand.fits():
-            plans.runs += give_back(plans, at, stand)
-        else:
+        node = nodes.name(int(plans.rows[at]))
+        ask = partial(_dry_runs, plans, at, trial)
+        try:
+            runs, gone, why = tried.recall((tried.turn, node, *key), node, ask)
+        except UnfinishedError:
+            left.append(node)
+            continue
+        plans.runs += runs
+        going += map(plans.snapshot.pod_row, gone)
+        if gone:
+            emptied.append(at)
+        elif why is not None:
             plans.helps[at] = False
-            unfit.append(stand)
-    return unfit
+            plans.unfit += why
+    if left:
+        tried.later = (left + tried.later)[:_MOST_LATER] if most is None else []
+        raise UnfinishedError
+    goes = np.isin(plans.table[:, each], np.array(going, np.intp), kind="table")
+    plans.gone[:, each] = plans.there[:, each] & goes
+    # Where all of them went meanwhile, and it does not fit, others have the room.
+    plans.helps[emptied] &= plans.gone[:, emptied].any(axis=0)
+
+
+def _dry_runs(plans: Plans, at: int, trial: Trial) -> Found:
+    """Asks all filters about a node: whose going helps, or why nobody's does."""
+    pods, there = plans.snapshot.pods, plans.there[:, at]
+    stand = without(trial, int(plans.rows[at]), pods, plans.table[there, at])
+    unfit = stand.rejection()
+    if unfit is not None:
+        return 1, (), unfit.status.reasons
+    ranks, going = np.flatnonzero(there).tolist(), []
+    for rank in sorted(ranks, key=lambda rank: (not plans.protected[rank, at], rank)):
+        row = int(plans.table[rank, at])
+        back = stand.with_pod(pods.pod(row), int(pods.node[row]))
+        if back.fits():
+            stand = back
+        else:
+            going.append(pods.pod(row).uid)
+    return 1 + len(ranks), going, None
 
 
 def without(trial: Trial, row: int, pods: PodColumns, rows: NDArray[np.intp]) -> Stand:
@@ -393,21 +469,6 @@ def without(trial: Trial, row: int, pods: PodColumns, rows: NDArray[np.intp]) ->
     for node in dict.fromkeys(nodes.tolist()):
         stand.move([pods.pod(one) for one in rows[nodes == node].tolist()], -1, node)
     return stand
-
-
-def give_back(plans: Plans, at: int, stand: Stand) -> int:
-    """Gives back who need not go from a node that takes the pod; how often that was asked about."""
-    pods = plans.snapshot.pods
-    ranks = np.flatnonzero(plans.there[:, at]).tolist()
-    for rank in sorted(ranks, key=lambda rank: (not plans.protected[rank, at], rank)):
-        row = int(plans.table[rank, at])
-        pod, node = pods.pod(row), int(pods.node[row])
-        stand.move([pod], 1, node)
-        if stand.fits():
-            plans.gone[rank, at] = False
-        else:
-            stand.move([pod], -1, node)
-    return len(ranks)
 
 
 # ---- what pods are chosen by ---------------------------------------------------------------------

@@ -13,15 +13,15 @@ time, as in kube-scheduler, for an extender may count on it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from engine.basis import Basis
-from engine.choice import Refused
 from engine.cycle import conclude, feasible
 from engine.extenders.asking import Extenders
 from engine.extenders.messages import Victims
@@ -30,6 +30,7 @@ from engine.framework.opinion import Opinion
 from engine.framework.runtime import Framework, PluginError, Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.trials import nominated_node
+from engine.framework.tried import SLICE_RUNS, Tried, UnfinishedError
 from engine.inflight import InFlight
 from engine.placement import Placement
 from engine.pods.podinfo import PodInfo
@@ -37,6 +38,7 @@ from engine.queue import QueuedPod, SchedulingQueue
 from engine.queue.heap import PodHeap
 from engine.setbacks import Setbacks
 
+_T = TypeVar("_T")
 _ROUNDS: Final = 3
 """How often they are asked in one attempt, where the cluster was faster than they."""
 _IN_A_GANG: Final = (
@@ -108,38 +110,34 @@ class Lane:
     async def _decide(self, queued: QueuedPod) -> None:
         opinion = None
         for _ in range(_ROUNDS):
-            if not self._still(queued):
+            if not self.placement.still(queued):
                 return
             try:
                 whole = await self.objects.pod(queued.pod)
             except LookupError as error:
                 opinion = Opinion(error=str(error))
                 break
-            opinion = None if whole is None else await self._ask(queued.pod, whole)
+            opinion = None if whole is None else await self._ask(queued, whole)
             if opinion is None or self._holds(queued.pod, opinion):
                 break
-        if not self._still(queued):
-            return
-        if opinion is None:
-            self.queue.done(queued.pod.uid)
-            return
-        found = self.placement.choose(queued, opinion=opinion)
-        if isinstance(found, Refused):
-            self.placement.refuse(found)
+        if opinion is not None:
+            await self._in_slices(queued, partial(self.placement.decide, queued, opinion=opinion))
         else:
-            self.placement.go(found)
+            self.queue.done(queued.pod.uid)
 
-    def _still(self, queued: QueuedPod) -> bool:
-        """Whether there is still something to decide about the pod; ends its attempt if not."""
-        pod = queued.pod
-        still = self.queue.still(queued)
-        if still and not queued.pod.terminating and self.basis.cache.node_of(pod.uid) is None:
-            return True
-        self.queue.done(pod.uid)
-        return False
+    async def _in_slices(self, queued: QueuedPod, work: Callable[..., _T]) -> _T | None:
+        """What it comes to, `tried` in slices; None: the pod is not to be decided about by then."""
+        tried = Tried(SLICE_RUNS)
+        while self.placement.still(queued):
+            try:
+                return work(tried=tried)
+            except UnfinishedError:
+                await asyncio.sleep(0)
+        return None
 
-    async def _ask(self, pod: PodInfo, whole: bytes) -> Opinion:
+    async def _ask(self, queued: QueuedPod, whole: bytes) -> Opinion:
         """All that extenders say; nothing, where our own filters leave no node."""
+        pod = queued.pod
         snapshot, framework = self._now(pod)
         try:
             names = feasible(pod, snapshot, framework)
@@ -158,15 +156,15 @@ class Lane:
             opinion = await self.extenders.ask(pod, whole, names, nodes)
         if opinion.passed or opinion.error or not self.extenders.preempts(pod):
             return opinion
-        victims = self._victims(pod, opinion)
+        victims = await self._in_slices(queued, partial(self._victims, pod, opinion))
         if not victims:
             return opinion
         agreed, why = await self.extenders.agree(pod, whole, victims)
         return msgspec.structs.replace(opinion, victims=agreed, victims_error=why)
 
-    def _victims(self, pod: PodInfo, opinion: Opinion) -> Victims:
+    def _victims(self, pod: PodInfo, opinion: Opinion, tried: Tried) -> Victims:
         """Whom this pod might evict, if no node is left to it."""
-        rescue = conclude(pod, *self._now(pod), opinion).rescue
+        rescue = conclude(pod, *self._now(pod), opinion, tried).rescue
         if rescue is None or not rescue.nominated:
             return {}
         return _one_way(rescue) if rescue.choices is None else rescue.choices.victims()

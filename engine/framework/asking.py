@@ -28,6 +28,7 @@ from engine.framework.sharing import Shared
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
 from engine.framework.trials import Trial
+from engine.framework.tried import UnfinishedError
 from engine.pods.podinfo import PodInfo
 
 _MOST_PARTS: Final = 4096
@@ -163,6 +164,8 @@ class Asking:
         """
         try:
             return call(*args, **kwargs)
+        except UnfinishedError:
+            raise
         except Exception as cause:
             raise self.fault(plugin, point, cause) from cause
 

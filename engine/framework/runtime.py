@@ -29,6 +29,7 @@ from engine.framework.profile import Profile
 from engine.framework.snapshot import BoolColumn, IntColumn, Snapshot
 from engine.framework.status import Code, Status, unschedulable
 from engine.framework.trials import Trial, nominated_node
+from engine.framework.tried import Tried
 from engine.framework.view import NAME as VIEW
 from engine.framework.view import View
 from engine.pods.podinfo import PodInfo
@@ -414,17 +415,25 @@ class Framework:
         return None if UNSHARED in own else (pod.priority, pod.pod.spec.preemption_policy, own)
 
     def post_filter(
-        self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections
+        self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections, tried: Tried | None = None
     ) -> PostFilterResult:
         """What is to be done so that a pod fits that fits nowhere; the first success wins.
 
         Raises:
             PluginError: a plugin raised.
+            UnfinishedError: a slice of `tried` is used up.
         """
+        tried = tried or Tried()
+        if tried.begin(self):  # estimates are no answer for others
+            rejections = replace(rejections, memo={})
+
+        def what_if(pod: PodInfo, snapshot: Snapshot) -> Trial:
+            return replace(self.what_if(pod, snapshot), tried=tried)
+
         found = NO_POST_FILTER
         messages: list[str] = []
         for name, ask in self._post_filters:
-            said = self._guard(name, "PostFilter", ask, pod, snapshot, rejections, self.what_if)
+            said = self._guard(name, "PostFilter", ask, pod, snapshot, rejections, what_if)
             if said.status.code is not Code.UNSCHEDULABLE:
                 return said
             messages += filter(None, (said.message,))

@@ -13,7 +13,7 @@ RunPreFilterExtensionAddPod and RunPreFilterExtensionRemovePod.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from engine.framework.decision import Rejection, Rejections
 from engine.framework.interface import Room, Rooms, Scope, Verdicts
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
+from engine.framework.tried import Tried
 from engine.pods.podinfo import PodInfo
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Trial:
     guard: Guard
     counted: bool = False
     """A PreFilter counts pods wherever they are."""
+    tried: Tried = field(default_factory=Tried)
+    """What a search for victims has tried."""
 
     # ---- as it is ------------------------------------------------------------------------------
 
@@ -223,7 +226,7 @@ class Trial:
 class Stand:
     """A row as it would be, for one pod: beside those to which it is promised before that."""
 
-    __slots__ = ("_ahead", "_over", "_row", "_states", "_trial")
+    __slots__ = ("_ahead", "_asked", "_over", "_row", "_states", "_trial")
 
     def __init__(self, trial: Trial, row: int, ahead: Sequence[PodInfo]) -> None:
         self._trial = trial
@@ -231,6 +234,7 @@ class Stand:
         self._ahead = ahead
         self._over = trial.snapshot
         self._states = [one.result.state for one in trial.filters]
+        self._asked: Iterable[int] = range(len(trial.filters))
 
     def move(self, pods: Sequence[PodInfo], sign: int, row: int | None = None) -> None:
         """Pods come to it (1) or leave it (-1), or another row."""
@@ -241,6 +245,12 @@ class Stand:
             for pod in pods if tell is not None else ():
                 asked = self._states[at], pod, trial.snapshot, row, sign
                 self._states[at] = trial.guard(one.name, "PreFilter", tell, *asked)
+
+    def with_pod(self, pod: PodInfo, row: int) -> Stand:
+        """The same with a pod on it, or on another row."""
+        other = self._at(self._row, self._ahead)
+        other.move([pod], 1, row)
+        return other
 
     def fits(self) -> bool:
         """Whether it takes the pod now."""
@@ -257,17 +267,16 @@ class Stand:
 
     def _at(self, row: int, ahead: Sequence[PodInfo]) -> Stand:
         other = Stand(self._trial, row, ahead)
-        other._over, other._states = self._over, list(self._states)
+        other._over, other._states, other._asked = self._over, list(self._states), self._asked
         return other
-
-    def why(self) -> tuple[str, ...]:
-        """Why it does not, by the first filter that says so."""
-        first = self.rejection()
-        return () if first is None else first.status.reasons
 
     def rejection(self) -> Rejection | None:
         """The first rejection, promises to others included; None: the row takes the pod."""
-        return self.first_beside() or self.first()
+        found = self.first_beside() or self.first()
+        if found is None:  # what pods do not move passes whoever else moves
+            each = self._trial.filters
+            self._asked = [at for at in self._asked if _moves(each[at])]
+        return found
 
     def first_beside(self) -> Rejection | None:
         """The first rejection beside the pods that come before; None also if there are none."""
@@ -289,8 +298,10 @@ class Stand:
 
     def _filters(self) -> Iterator[Filtering]:
         """The filters with what they know of the pods that moved."""
-        for one, state in zip(self._trial.filters, self._states, strict=True):
+        for at in self._asked:
+            one = self._trial.filters[at]
             moves = one.points.with_pod is not None
+            state = self._states[at]
             yield one._replace(result=structs.replace(one.result, state=state)) if moves else one
 
 

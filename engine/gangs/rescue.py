@@ -25,6 +25,7 @@ from engine.framework.decision import PostFilterResult, Rejections
 from engine.framework.runtime import PluginError, Unfit
 from engine.framework.snapshot import BoolColumn, Snapshot
 from engine.framework.status import unschedulable
+from engine.framework.tried import SLICE_RUNS, Tried, UnfinishedError
 from engine.gangs.slices import Absent
 from engine.gangs.turn import Turn
 from engine.placement import Placement
@@ -98,7 +99,7 @@ class Rescuers:
                 if not self.waits(queued):
                     spare -= 1
                     continue
-                result = self._asked_for(queued, rows, there)
+                result = yield from self._asked_for(queued, rows, there)
                 if result is None:
                     continue
                 going = [one.pod.uid for one in result.evictions]
@@ -124,7 +125,7 @@ class Rescuers:
 
     def _asked_for(
         self, queued: QueuedPod, rows: NDArray[np.intp] | None, there: list[Chosen]
-    ) -> PostFilterResult | None:
+    ) -> Steps[PostFilterResult | None]:
         """What would make room for a member; None: it has a node, which is in `there` now."""
         pod = queued.pod
         answer: Chosen | Refused | None
@@ -140,7 +141,12 @@ class Rescuers:
             there.append(answer)
             return None
         self._asked += 1
-        return self.placement.rescue(pod, rejections) or _NOTHING
+        tried = Tried(SLICE_RUNS)
+        while True:
+            try:
+                return self.placement.rescue(pod, rejections, tried) or _NOTHING
+            except UnfinishedError:
+                yield
 
     def _within(
         self, queued: QueuedPod, rows: NDArray[np.intp]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from engine.collective.ranking import Ranking
 from engine.collective.search import cheapest, outcomes_of
-from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan, starts
+from engine.collective.victims import Budget, Hunt, Kinds, Plans, kind_of, plan, starts
 from engine.framework.decision import FitError, PostFilterResult, Rank, Rejections
 from engine.framework.effects import Evict
 from engine.framework.events import Action, QueueingHint, Resource, Seen
@@ -40,7 +40,6 @@ _NEVER: Final = "not eligible due to preemptionPolicy=Never."
 _TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _WAITING: Final = unresolvable("waiting for the preemption for this pod to be finished")
-_SPARE_KINDS: Final = 1024
 _ABOVE_ZERO: Final = 1 << 31
 """Added to each priority, so that few pods of negative priority beat many."""
 _RANKS: Final[Sequence[Rank]] = (
@@ -103,7 +102,7 @@ class DefaultPreemption:
     def plan(self, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp], trial: Trial) -> Plans:
         """Who would have to go from each of the nodes: of lower priority, the older ones stay."""
         self._ranking.sync(snapshot)
-        if len(self._kinds.each) > 2 * snapshot.pods.size + _SPARE_KINDS:
+        if self._kinds.outgrow(snapshot.pods):
             self._kinds = Kinds()
             self._ranking.forget("kind")
         hunt = Hunt(snapshot.pods.priority < pod.priority, self._ranking, self._kinds)
@@ -261,6 +260,7 @@ def _warm(snapshot: Snapshot) -> Iterator[object]:
     yield starts(snapshot.pods)
     for resource in (CPU, MEMORY):
         yield snapshot.pods.request(resource)
+    yield snapshot.pods.derived("kind", np.int64, 0, kind_of)
 
 
 def _importance(pods: PodColumns) -> Sequence[NDArray[Any]]:

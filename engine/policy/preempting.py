@@ -23,6 +23,7 @@ from dsl.collective import Claims, Evictions, QuotaUse
 from dsl.plan import Plan, PreemptRule, RuleBase
 from engine.collective.quotas import over_minimum_with_pod, reclaim, without_guaranteed
 from engine.collective.search import Preemption, search
+from engine.collective.victims import Kinds
 from engine.framework.asking import Unfit
 from engine.framework.decision import PostFilterResult, Rejections
 from engine.framework.effects import Evict
@@ -76,6 +77,7 @@ class PolicyPreemption:
         elastic = (rule for plan in plans for rule in plan.quotas if rule.core.elastic)
         self._lending = next((Quota(rule, worlds) for rule in elastic), None)
         self._worlds = worlds
+        self._kinds = Kinds()
         asked = (*self._rules, *(rule for plan in self._binders for rule in plan.binds))
         own = {read for rule in asked for read in rule.reads if read.startswith("pod.")}
         # A canary's share is one of pods, which no rule of it reads.
@@ -159,11 +161,20 @@ class PolicyPreemption:
     ) -> Preemption:
         """The cheapest victims, of which none could evict the pod in turn."""
         pods, spared = snapshot.pods, set[str]()
+        if self._kinds.outgrow(pods):
+            self._kinds = Kinds()
         for _ in range(_MOST_MUTUAL):
             if spared:
                 left = [row for row in evictions.ordered if pods.pod(row).uid not in spared]
                 evictions = structs.replace(evictions, ordered=tuple(left))
-            found = search(evictions, snapshot, trial, rows=rows, budgets=budgets_of(snapshot))
+            found = search(
+                evictions,
+                snapshot,
+                trial,
+                rows=rows,
+                budgets=budgets_of(snapshot),
+                kinds=self._kinds,
+            )
             mutual = {one.uid for one in found.victims if self._evicts(one, pod, snapshot, found)}
             if not mutual:
                 break

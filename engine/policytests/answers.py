@@ -327,7 +327,8 @@ async def _preemption(scene: Scene) -> Preempted:
     lab.let_in()
     for pod in pods:
         lab.queue.add(pod)
-    lab.scheduler.work()
+    while lab.scheduler.work():
+        pass
     evicting = lab.cache.nominations.is_evicting
     await lab.until(lambda: not any(evicting(one.uid) for one in pods))
     told = [one.rescue.message for one in lab.decisions if one.rescue is not None]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Concatenate, Final, ParamSpec, TypeVar, get_type_hints
@@ -26,6 +27,7 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import Opinion
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import FloatColumn, Snapshot, Waiting
+from engine.framework.tried import SLICE_RUNS, Tried, UnfinishedError
 from engine.kube.resources import STRUCTS
 from engine.objects import Pod, from_builtins
 from engine.ondemand import FinishedPod
@@ -138,6 +140,11 @@ class Recorder:
         entry.nominated = None if decision.rescue is None else decision.rescue.nominated
         entry.as_member, entry.opinion = placed.as_member, decision.opinion
         self.write(entry)
+
+    def sliced(self, pod: PodInfo, snapshot: Snapshot, opinion: Opinion | None) -> None:
+        """A cycle has decided nothing yet; see `placement.SlicesObserver`."""
+        self._signals_of(snapshot)
+        self.write(Entry("slice", pod=pod.pod, now=snapshot.now, opinion=opinion))
 
     def _by_name(self, column: FloatColumn) -> dict[str, float]:
         nodes = self.cache.nodes
@@ -301,6 +308,7 @@ class _Replay:
         self.report = ReplayReport()
         self._decode = msgspec.json.Decoder(Entry).decode
         self._decided: dict[str, Decision] = {}
+        self._tried: dict[str, Tried] = {}
 
     def take(self, number: int, line: bytes) -> None:
         """The next line.
@@ -324,6 +332,11 @@ class _Replay:
                 self._samples.replace(entry.signals or {}, entry.sampled or {}, entry.values or {})
             case "decision":
                 self._decide(number, entry)
+            case "slice":
+                pod, snapshot, framework = self._asked(entry)
+                tried = self._tried.setdefault(pod.uid, Tried(SLICE_RUNS))
+                with suppress(UnfinishedError):
+                    conclude(pod, snapshot, framework, entry.opinion, tried)
             case "reserve" | "permit" | "act":
                 self._act(number, entry)
             case what if what in _APPLIED:
@@ -342,10 +355,11 @@ class _Replay:
     def _decide(self, number: int, entry: Entry) -> None:
         pod, snapshot, framework = self._asked(entry)
         self._watch(number, pod, snapshot, framework)
-        if entry.as_member:
-            decision = decide(pod, snapshot, framework)
-        else:
-            decision = conclude(pod, snapshot, framework, entry.opinion)
+        tried = self._tried.pop(pod.uid, None)
+        decision = decide(pod, snapshot, framework) if entry.as_member else None
+        while decision is None:
+            with suppress(UnfinishedError):  # only where it is no longer as it was
+                decision = conclude(pod, snapshot, framework, entry.opinion, tried)
         was = _told(entry)
         now = _told(_decision_line(decision))
         self.report.decisions += 1

@@ -99,7 +99,7 @@ class NodeByNode:
     """A trial that never says that amounts alone decide."""
 
     def __init__(self, trial):
-        self.at = trial.at
+        self.at, self.tried = trial.at, trial.tried
 
     def rooms(self, rows):
         return None

@@ -1,0 +1,100 @@
+"""What a search for victims has tried: with it the search goes in slices, each a question anew.
+
+Every slice looks at the cluster as it is by then, and tries no node twice: what an earlier slice
+found of one is an estimate. Whoever is promised a node has it tried in the same slice (`renew`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.framework.decision import PostFilterResult
+from engine.framework.snapshot import Snapshot
+
+SLICE_RUNS: Final = 32
+"""Dry runs in a slice, some 3 to 5 ms; a node that was begun is finished."""
+
+
+Found = tuple[int, Sequence[Any], tuple[str, ...] | None]
+"""The dry runs of a question about a node, what answers it (UIDs), and why nothing does."""
+
+
+class UnfinishedError(Exception):
+    """The slice is used up; asked again with the same `Tried`, the search goes on."""
+
+
+@dataclass(slots=True)
+class Tried:
+    """See the module. `runs` are the dry runs in a slice; by default there is one slice only."""
+
+    runs: float = math.inf
+    turn: int = 0
+    """Which search of the slice it is; a PostFilter may make several."""
+    later: list[str] = field(default_factory=list)
+    """Nodes whose turn is in the next slices, where a slice is about few of them."""
+    seconds: float = 0.0
+    """What the slices took."""
+    _known: dict[Hashable, tuple[str, int, Found]] = field(default_factory=dict)
+    _kinds: dict[Hashable, NDArray[np.int8]] = field(default_factory=dict)
+    _left: float = math.inf
+    _slice: int = 0
+    _by: object = None
+
+    def begin(self, by: object) -> bool:
+        """A slice begins, by these rules; whether there were others before."""
+        if by is not self._by:
+            self._by, self._known, self._kinds, self.later = by, {}, {}, []
+        self._left, self.turn = self.runs, 0
+        self._slice += 1
+        return self._slice > 1
+
+    def spend(self, runs: float) -> None:
+        """Takes dry runs off those of the slice, or adds some.
+
+        Raises:
+            UnfinishedError: none were left.
+        """
+        if self._left <= 0:
+            raise UnfinishedError
+        self._left -= runs
+
+    def kinds(self, key: Hashable, count: int) -> NDArray[np.int8]:
+        """What is known of kinds of things: 0 is nothing yet. To be written to."""
+        known = self._kinds.get(key, np.zeros(0, np.int8))
+        if len(known) < count:
+            known = self._kinds[key] = np.pad(known, (0, count - len(known)))
+        return known
+
+    def recall(self, key: Hashable, node: str, ask: Callable[[], Found]) -> Found:
+        """What is known of a node, or is found now; raises as `spend`."""
+        known = self._known.get(key)
+        if known is None:
+            self.spend(0)
+            known = self._known[key] = node, self._slice, ask()
+            self._left -= known[2][0]
+        return known[2]
+
+    def renew(self, found: PostFilterResult, snapshot: Snapshot, *, given: bool = False) -> None:
+        """A way to make room is chosen; `given`: somebody else has said who goes.
+
+        Raises:
+            UnfinishedError: an earlier slice found it, which is forgotten.
+        """
+        node = found.nominated or None  # of no node are questions about many
+        of = {key: one for key, one in self._known.items() if one[0] == node}
+        victims = {one.pod.uid for one in found.evictions}
+        there = {
+            key: {uid for uid in one[2][1] if snapshot.pod_row(uid) >= 0} for key, one in of.items()
+        }
+        chosen = [key for key in of if given or there[key] == victims]
+        if of and self._slice > 1 and all(of[key][1] < self._slice for key in chosen):
+            # Others may be of another slice: all of them need not go into one.
+            for key in chosen or of:
+                del self._known[key]
+            raise UnfinishedError
