@@ -129,6 +129,10 @@ class Derived(Generic[_T]):
         """Those whose name begins so."""
         return [found for name, found in self._columns.items() if name.startswith(prefix)]
 
+    def drop(self, name: str) -> bool:
+        """Lets a column go; whether it was there."""
+        return self._columns.pop(name, None) is not None
+
     def put(self, name: str, column: Column, of: Callable[[_T], object]) -> bool:
         """Keeps a new column. True if others went for it."""
         self._columns[name] = column, of

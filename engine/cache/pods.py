@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import insort
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -26,6 +26,7 @@ from engine.pods.selectors import Selector
 _DERIVED_BYTES: Final = 128 << 20
 _MOST_LEDGERS: Final = 64
 _MOST_BEHIND: Final = 256
+_PODS_A_STEP: Final = 2048
 _OF_NAMESPACES: Final = "of its namespace: "
 
 
@@ -120,6 +121,26 @@ class PodColumns(ReadOff[PodInfo]):
                 del self._ledgers[oldest]
         self._ledgers[name] = found  # the last to go from now on
         return found
+
+    def prepare(
+        self, name: str, dtype: type, default: object, of: Callable[[PodInfo], object]
+    ) -> Iterator[None]:
+        """`derived` in steps, between which pods may come, change and go."""
+        if self._derived.get(name) is not None:
+            return
+        column, partly = Column(dtype, self._capacity, default), f"{name}, not all of it"
+        self._settle()
+        self._derived.put(partly, column, of)  # follows changes from now on
+        try:
+            # From the end: the last pod takes the place of one that goes, and must be known.
+            for first in reversed(range(0, len(self._pods), _PODS_A_STEP)):
+                some = self._pods[first : first + _PODS_A_STEP]
+                column.fill(map(of, some), len(some), first)
+                yield
+        finally:
+            there = self._derived.drop(partly)
+        if there:
+            self._derived.put(name, column, of)
 
     def _settle(self) -> None:
         first, size = self._settled, len(self._pods)

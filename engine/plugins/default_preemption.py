@@ -255,12 +255,12 @@ def hopeless_words(nodes: int, asked: int, reasons: Mapping[str, int]) -> str:
 
 
 def _warm(snapshot: Snapshot) -> Iterator[object]:
-    """A column of all pods a step."""
+    """A column of all pods a step, or a part of what takes long."""
     yield snapshot.pods.priority
     yield starts(snapshot.pods)
     for resource in (CPU, MEMORY):
         yield snapshot.pods.request(resource)
-    yield snapshot.pods.derived("kind", np.int64, 0, kind_of)
+    yield from snapshot.pods.prepare("kind", np.int64, 0, kind_of)
 
 
 def _importance(pods: PodColumns) -> Sequence[NDArray[Any]]:

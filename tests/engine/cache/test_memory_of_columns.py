@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from engine.cache import cache as cache_module
 from engine.cache import columns, domains
 from engine.cache import nodes as nodes_module
+from engine.cache import pods as pods_module
 from engine.framework.snapshot import label_column
 from engine.objects import Taint
 from engine.pods.selectors import EVERYTHING
@@ -195,3 +198,35 @@ def test_texts_of_pods_that_are_gone_are_forgotten(few_texts):
         if i >= 5:
             cache.remove_pod(f"uid-default-p{i}")
     assert len(names) == 5
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["comes", "goes", "changes", "step"]), st.integers(0, 9)))
+)
+def test_a_column_that_is_made_in_steps_follows_what_happens_between_them(acts):
+    cache = Cache()
+    cache.add_node(make_node("n"))
+    there = {str(at): 0 for at in range(5)}
+
+    def put(name: str, priority: int) -> None:
+        there[name] = priority
+        cache.add_pod(make_pod(name, spec={"priority": priority}), "n")
+
+    for name in list(there):
+        put(name, 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pods_module, "_PODS_A_STEP", 2)
+        steps = cache.pods.prepare("mine", np.int64, -1, lambda pod: pod.pod.spec.priority)
+        for number, (what, at) in enumerate(acts):
+            name = str(at)
+            if what == "step":
+                next(steps, None)
+            elif what == "goes" and name in there:
+                del there[name]
+                cache.remove_pod(make_pod(name).uid)
+            elif what != "goes" and (name in there) == (what == "changes"):
+                put(name, number)
+        deque(steps, maxlen=0)
+    column = cache.pods.derived("mine", np.int64, -1, lambda pod: pytest.fail("it is there"))
+    assert column.tolist() == [there[cache.pods.pod(row).name] for row in range(cache.pods.size)]
