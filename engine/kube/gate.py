@@ -67,21 +67,26 @@ class Place:
         Raises:
             Fenced: we do not lead (any longer), and nothing was sent.
         """
-        fenced = method != "GET" and self._gate.fences(self._priority)
-        if fenced and not self._gate.may_write():
+        gate = self._gate
+        fenced = method != "GET" and gate.fences(self._priority)
+        if fenced and not gate.may_write():
             raise Fenced("not sent, as this replica does not lead")
-        options["may_leave"] = self._gate.may_write if fenced else None
+        options["may_leave"] = gate.may_write if fenced else None
         options.setdefault("timeout_seconds", _TIMEOUT_SECONDS)
-        began = self._gate.clock.monotonic()
+        began = gate.clock.monotonic()
         try:
-            answer = await self._gate.client.request(method, path, **options)
+            answer = await gate.client.request(method, path, **options)
         except Fenced:
             raise
         except KubeError:
-            self._gate.unanswered(self._gate.clock.monotonic() - began)
+            gate.unanswered(gate.clock.monotonic() - began)
             raise
-        self._gate.answered(answer, self._gate.clock.monotonic() - began)
+        gate.answered(answer, gate.clock.monotonic() - began)
         return answer
+
+    def again(self) -> bool:
+        """Leave for one request more, where nobody else is to have the place; else give it back."""
+        return self._gate.go_on(self._priority)
 
     def release(self) -> None:
         """Gives it back."""
@@ -192,6 +197,15 @@ class Gate:
             self.in_flight -= 1
             self._hand_over()
 
+    def go_on(self, priority: Priority) -> bool:
+        """Whether who has a place may use it again before others of the same priority."""
+        others = sum(map(len, self._waiting.values())) - len(self._waiting[priority])
+        if others or self.in_flight > self.limit.limit or self._closed_for() > 0.0:
+            return False
+        self.in_flight -= 1
+        self._give()
+        return True
+
     def answered(self, answer: Response, seconds: float) -> None:
         """Learns from an answer, and how long it took."""
         overloaded = answer.status == _TOO_MANY_REQUESTS and _BUDGET not in answer.body
@@ -214,7 +228,7 @@ class Gate:
     # --- inside
 
     def _hand_over(self) -> None:
-        while self.in_flight < self.limit.limit:
+        while self.in_flight < self.limit.limit and any(self._waiting.values()):
             queue = self._next()
             if queue is None:
                 return
@@ -236,10 +250,10 @@ class Gate:
         least_urgent = self._given % _SHARE == _SHARE - 1
         queues = self._waiting.values()
         for queue in reversed(queues) if least_urgent else queues:
-            while queue and queue[0].place.done():
+            while queue:
+                if not queue[0].place.done():
+                    return queue
                 queue.popleft()
-            if queue:
-                return queue
         return None
 
     def _closed_for(self) -> float:

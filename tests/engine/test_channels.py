@@ -103,6 +103,57 @@ def test_an_answer_is_the_same_however_its_bytes_are_cut(answer: bytes, cuts: se
     assert server.connections == 1
 
 
+def streamed(channels: Channels) -> Awaitable[Answer]:
+    return channels.request("GET", "/x", {}, again=True, silence=20.0, streams=True)
+
+
+@given(st.sampled_from([CHUNKED, INTERIM + OK, LAST]), st.sets(st.integers(1, 90)))
+def test_a_stream_gives_all_that_comes_however_its_bytes_are_cut(
+    answer: bytes, cuts: set[int]
+) -> None:
+    """Its connection is used again once it was read to its end, and not before."""
+
+    async def story(channels: Channels, server: Server) -> None:
+        first = await streamed(channels)
+        await get(channels)
+        assert server.connections == 2
+        body = b"".join([piece async for piece in first.pieces()])
+        first.close()
+        assert body == {CHUNKED: b"abcde", LAST: b""}.get(answer, b"hi")
+        assert (await get(channels)).body == b"hi"
+
+    at = [0, *sorted(cut for cut in cuts if cut < len(answer)), len(answer)]
+    _, server = run([[answer[a:b] for a, b in itertools.pairwise(at)], [OK], [OK]], story)
+    assert server.connections == 2
+
+
+def test_of_a_stream_that_nobody_reads_no_more_is_taken_than_is_soon_needed() -> None:
+    lines = [b"x" * 65536] * 400
+
+    async def story(channels: Channels, server: Server) -> None:
+        answer = await streamed(channels)
+        for _ in range(4000):
+            await asyncio.sleep(0)
+        pieces = [len(piece) async for piece in answer.pieces()]
+        assert pieces[0] < 4 << 20
+        assert sum(pieces) == 400 * 65536
+
+    length = f"Content-Length: {sum(map(len, lines))}\r\n\r\n".encode()
+    run([[b"HTTP/1.1 200 OK\r\n" + length, *lines]], story)
+
+
+def test_a_stream_that_is_cut_or_left() -> None:
+    async def story(channels: Channels, server: Server) -> None:
+        cut = await streamed(channels)
+        with pytest.raises(Broken, match="in the middle"):
+            _ = [piece async for piece in cut.pieces()]
+        (await streamed(channels)).close()
+        assert (await get(channels)).body == b"hi"
+
+    _, server = run([[CHUNKED[:-5], END], [CHUNKED], [OK]], story)
+    assert server.connections == 3
+
+
 def test_a_header_costs_no_call() -> None:
     async def calls(channels: Channels, _: Server) -> list[list[str]]:
         """Names of ours, for an answer with a header more and for one without."""
