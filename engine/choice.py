@@ -23,6 +23,8 @@ class Chosen:
     node: str
     there: Snapshot | None = None
     """The cluster with the pod on its node, where somebody asked about it just now."""
+    free: bool = False
+    """Nobody had a say in what becomes of it, just now."""
     leave: Leave = GRANTED
     acts: Acts = NOTHING
     executor: Executor | None = None
