@@ -109,6 +109,7 @@ def start_log():
     yield start
     root.handlers[:] = handlers
     root.setLevel(level)
+    logging.setLogRecordFactory(logging.LogRecord)
     scheduler.setLevel(logging.NOTSET)
 
 
