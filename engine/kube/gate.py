@@ -96,7 +96,7 @@ class Place:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        self._gate.give_back(self._priority)
 
 
 class Gate:

@@ -30,7 +30,7 @@ from kubernetes.aio.config import ConfigException, load_incluster_config
 from kubernetes.aio.config.incluster_config import SERVICE_TOKEN_FILENAME
 
 from engine import __version__, wire
-from engine.channels import Answer, Broken, Channels, NotConnected
+from engine.channels import Broken, Channels, NotConnected
 from engine.clock import Clock, SystemClock
 from engine.display import cause, without_user
 from engine.kube.credentials import Loader, ProgramLimits
@@ -213,7 +213,6 @@ class Session:
         self._reloading = asyncio.Lock()
         self._hook_at = float("-inf")
         self._token: str | None = None
-        self._shown: str | None = None
         self.server: str = str(configuration.host).rstrip("/")
         self._said: dict[str | None, dict[str, str]] = {}
         self._proxy = _proxy(self.server, configuration.proxy)
@@ -322,14 +321,33 @@ class Session:
             _LOG.warning("certificates cannot be read again: %s", cause(error))
         self._channels.renew(tls)
 
-    async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Response:
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        timeout_seconds: float = _DEFAULT_TIMEOUT_SECONDS,
+        may_leave: MayLeave | None = None,
+    ) -> Response:
         """See `KubeClient.request`."""
-        path = _with(path, options.get("params"))
+        kind = None if body is None else content_type
+        send = partial(
+            self._channels.request,
+            method,
+            _with(path, params),
+            body=body or b"",
+            again=method in _REPEATABLE,
+            silence=timeout_seconds,
+            fence=may_leave and partial(_check, may_leave),
+        )
         began = self._clock.monotonic()
         try:
-            answer = await self._ask(method, path, options)
+            answer = await send(headers=self._headers(kind))
             if answer.status == _UNAUTHORIZED and await self._new_credentials():
-                answer = await self._ask(method, path, options)
+                answer = await send(headers=self._headers(kind))
         except _FAULTS as error:
             self._count(method, "<error>", began)
             self._learn_from(error)
@@ -338,33 +356,24 @@ class Session:
         headers = _UNREAD if answer.status in _OK else answer.headers
         return Response(answer.status, headers, answer.body)
 
-    def _ask(
-        self, method: str, path: str, options: RequestOptions, *, streams: bool = False
-    ) -> Awaitable[Answer]:
-        body, may_leave = options.get("body"), options.get("may_leave")
-        kind = None if body is None else options.get("content_type", JSON)
-        return self._channels.request(
-            method,
-            path,
-            self._headers(kind),
-            body or b"",
-            fence=may_leave and partial(_check, may_leave),
-            again=method in _REPEATABLE,
-            silence=options.get("timeout_seconds", _DEFAULT_TIMEOUT_SECONDS),
-            streams=streams,
-        )
-
     async def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float
     ) -> AsyncGenerator[bytes, None]:
         """See `KubeClient.stream`."""
         path = _with(path, params)
-        options: RequestOptions = {"timeout_seconds": read_timeout_seconds}
+        send = partial(
+            self._channels.request,
+            "GET",
+            path,
+            again=True,
+            silence=read_timeout_seconds,
+            streams=True,
+        )
         try:
-            answer = await self._ask("GET", path, options, streams=True)
+            answer = await send(headers=self._headers(None))
             if answer.status == _UNAUTHORIZED and await self._new_credentials():
                 answer.close()
-                answer = await self._ask("GET", path, options, streams=True)
+                answer = await send(headers=self._headers(None))
             try:
                 self.telemetry.count(REQUESTS, str(answer.status), "GET", self._host)
                 if answer.status not in _OK:
@@ -392,34 +401,27 @@ class Session:
 
     def _headers(self, kind: str | None) -> Mapping[str, str]:
         """Made once for bodies of that kind, or none, and a token."""
-        authorization = self._authorization()
-        known = self._said.get(kind)
-        if known is None:
-            # As kube-scheduler: no compression, it costs both sides more than the network saves.
-            known = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": _USER_AGENT}
-            if authorization is not None:
-                known["Authorization"] = authorization
-            if kind is not None:
-                known["Content-Type"] = kind
-            self._said[kind] = known
-        return known
-
-    def _authorization(self) -> str | None:
         hook = self._configuration.refresh_api_key_hook
-        now = self._clock.monotonic()
-        if hook is not None and now - self._hook_at >= _CREDENTIAL_HOOK_SECONDS:
-            self._hook_at = now
+        if hook is not None and self._clock.monotonic() - self._hook_at >= _CREDENTIAL_HOOK_SECONDS:
+            self._hook_at = self._clock.monotonic()
             try:
                 hook(self._configuration)
             except _BAD_CONFIG as error:
                 _LOG.warning("token cannot be read again: %s", cause(error))
         key: str | None = self._configuration.api_key.get("BearerToken")
         if key != self._token:
-            self._token = key
-            self._said.clear()
-            # Files end in line breaks. What else no header can hold makes a token that is nobody's.
-            self._shown = None if key is None else _INVISIBLE.sub(" ", key).strip()
-        return self._shown
+            self._token, self._said = key, {}
+        known = self._said.get(kind)
+        if known is None:
+            # As kube-scheduler: no compression, it costs both sides more than the network saves.
+            known = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": _USER_AGENT}
+            if key is not None:
+                # Files end in line breaks. What else no header can hold makes it nobody's.
+                known["Authorization"] = _INVISIBLE.sub(" ", key).strip()
+            if kind is not None:
+                known["Content-Type"] = kind
+            self._said[kind] = known
+        return known
 
     async def _new_credentials(self) -> bool:
         """After a 401: reads the credentials again; False if that was done just now."""
