@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from engine.executor import Executor
 from engine.framework.acting import GRANTED, NOTHING, Acts, Leave
 from engine.framework.decision import Decision
@@ -14,8 +16,7 @@ from engine.framework.status import Status
 from engine.queue import QueuedPod
 
 
-@dataclass(slots=True)
-class Chosen:
+class Chosen(msgspec.Struct):
     """A pod with its node, and what is to be done about it."""
 
     queued: QueuedPod

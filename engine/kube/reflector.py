@@ -111,13 +111,8 @@ def _before(version: str, seen: str) -> bool:
 
     Source: KEP-5504, comparable resource versions.
     """
-    if not (version.isdecimal() and seen.isdecimal()):
-        return False
-    return (len(version), version) < (len(seen), seen)
-
-
-def _version(meta: Identity) -> tuple[str, str]:
-    return meta.uid, meta.resource_version
+    is_less = (len(version), version) < (len(seen), seen)
+    return is_less and version.isdecimal() and seen.isdecimal()
 
 
 class _Progress(msgspec.Struct):
@@ -401,7 +396,11 @@ class Reflector(Generic[T]):
         elif kind is not EventType.BOOKMARK:
             key = object_key(meta)
             old = self._objects.get(key)
-            if old is None or _version(old.metadata) != _version(meta):
+            known = None if old is None else old.metadata
+            if known is None or (known.resource_version, known.uid) != (
+                meta.resource_version,
+                meta.uid,
+            ):
                 self._put(key, old, item)
         if meta.resource_version:
             progress.version = meta.resource_version
