@@ -106,7 +106,24 @@ class Cache:
 
     def snapshot(self, now: float, signals: Signals) -> Snapshot:
         """The cluster as of now, for one cycle. Costs nothing: it is a view."""
-        return Snapshot(self, now, signals)
+        nodes = self.nodes
+        return Snapshot(
+            self,
+            now,
+            signals,
+            self.generation,
+            self.last,
+            self.nodes_generation,
+            nodes,
+            nodes.layout,
+            self.pods,
+            self.namespaces,
+            self.dictionary,
+            self.topology,
+            self.nominations,
+            self.beside,
+            self.waiting,
+        )
 
     @property
     def layout(self) -> int:

@@ -27,6 +27,7 @@ _SPEC_WORDS = (
     "runtime_class_name",
     "preemption_policy",
 )
+_WHOLE: Final = ("status", "spec")
 _STATUS_WORDS = ("phase", "qos_class", "nominated_node_name")
 _BYTES = 16 << 20
 _BYTES_PER_BYTE = 4
@@ -71,14 +72,15 @@ class PodSharing:
             for field in self._drops_of_status:
                 force_setattr(status, field, None)
         self._share(meta, _METADATA)
-        self._share(pod, ("status",))
-        if pod.status is status:  # the first of its kind
-            _intern(status, _STATUS_WORDS)
-            self._share(status, _STATUS)
+        fields: tuple[str, ...] = ("status",)
         if spec.node_name:
             force_setattr(pod, "bound_to", sys.intern(spec.node_name))
             force_setattr(spec, "node_name", "")
-            self._share(pod, ("spec",))
+            fields = _WHOLE
+        self._share(pod, fields)
+        if pod.status is status:  # the first of its kind
+            _intern(status, _STATUS_WORDS)
+            self._share(status, _STATUS)
         if pod.spec is spec:
             _intern(spec, _SPEC_WORDS)
             self._share(spec, _SPEC)
