@@ -49,6 +49,9 @@ class Priority(IntEnum):
     EVENT = 4
 
 
+_LEASE: Final = Priority.LEASE  # CPython 3.11 looks a member up by a call of Python's
+
+
 class _Waiter(msgspec.Struct, frozen=True):
     place: asyncio.Future[None]
     since: float
@@ -150,7 +153,7 @@ class Gate:
             Fenced: a binding was turned away.
         """
         place = Place(self, priority)
-        if priority is Priority.LEASE:
+        if priority is _LEASE:
             return place
         if (
             self.in_flight < self.limit.limit
@@ -176,7 +179,7 @@ class Gate:
     def fences(self, priority: Priority) -> bool:
         """Whether such a write needs the lease."""
         told = self._retired and priority is Priority.EVENT
-        return priority is not Priority.LEASE and not told
+        return priority is not _LEASE and not told
 
     def retire(self) -> None:
         """Another replica leads from now on: what has happened is told, nothing else is written."""
@@ -193,7 +196,7 @@ class Gate:
 
     def give_back(self, priority: Priority) -> None:
         """A place is free again."""
-        if priority is not Priority.LEASE:
+        if priority is not _LEASE:
             self.in_flight -= 1
             self._hand_over()
 
@@ -216,7 +219,7 @@ class Gate:
         if answer.status in _NO_SERVER_BEHIND:
             overloaded = True
             self._wiring.reach.lost()
-        else:
+        elif self._wiring.reach.away:
             self._wiring.reach.found()
         self.limit.learn(seconds, self.in_flight, overloaded=overloaded)
 

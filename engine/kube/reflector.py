@@ -70,6 +70,7 @@ _AWAY_SECONDS: Final = 30.0
 """While the server is away nobody asks sooner: whoever finds it back ends the wait."""
 _SLICE_SECONDS: Final = 0.002
 """Longest time for which other tasks wait while objects are told to the handler."""
+_DELETED, _BOOKMARK = EventType.DELETED, EventType.BOOKMARK
 _LINE_LIMIT = 64 * 1024 * 1024
 _PIECE = 64 * 1024
 """Decoded at once: more would be slower, for it leaves the processor's caches."""
@@ -389,11 +390,11 @@ class Reflector(Generic[T]):
             self._wiring.telemetry.add(Count.WATCH_EVENTS_OUT_OF_ORDER)
         if isinstance(item, BadObject):
             self._unreadable(item)
-            if kind is EventType.DELETED:
+            if kind is _DELETED:
                 self._forget(meta)
-        elif kind is EventType.DELETED:
+        elif kind is _DELETED:
             self._forget(meta, item)
-        elif kind is not EventType.BOOKMARK:
+        elif kind is not _BOOKMARK:
             key = object_key(meta)
             old = self._objects.get(key)
             known = None if old is None else old.metadata
