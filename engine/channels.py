@@ -490,7 +490,8 @@ def head_of(method: str, target: str, host: str, headers: Mapping[str, str], len
         ValueError: one has.
     """
     first = f"{method} {target} HTTP/1.1"
-    counted = f"Content-Length: {length}\r\n" if length or method != "GET" else ""
+    bare = not length and method in ("GET", "CONNECT")
+    counted = "" if bare else f"Content-Length: {length}\r\n"
     head = f"{first}\r\nHost: {host}\r\n{_lines_of(*headers.items())}{counted}\r\n"
     if "\r" in first or "\n" in first:
         raise ValueError("a line break in a header")

@@ -148,19 +148,19 @@ class Snapshot(msgspec.Struct, eq=False):
     """The generation before the last change, its row, and why (`Cause`)."""
     nodes_generation: int
     """The generation of the last change that was of more than a node's pods."""
-    nodes: NodeColumns
-    """The node table."""
     layout: int
     """Changes when rows are added, freed or reused, or a column moves.
 
     Row numbers, and cells of columns, hold within one.
     """
+    dictionary: Dictionary
+    """The dictionary of all text columns."""
+    nodes: NodeColumns
+    """The node table."""
     pods: PodColumns
     """The pod table."""
     namespaces: Mapping[str, Namespace]
     """Namespaces by name, as far as they are known."""
-    dictionary: Dictionary
-    """The dictionary of all text columns."""
     topology: Topology
     """How many pods of a kind are where."""
     nominations: Nominations

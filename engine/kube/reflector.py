@@ -397,11 +397,8 @@ class Reflector(Generic[T]):
         elif kind is not _BOOKMARK:
             key = object_key(meta)
             old = self._objects.get(key)
-            known = None if old is None else old.metadata
-            if known is None or (known.resource_version, known.uid) != (
-                meta.resource_version,
-                meta.uid,
-            ):
+            was = old and (old.metadata.resource_version, old.metadata.uid)
+            if old is None or was != (meta.resource_version, meta.uid):
                 self._put(key, old, item)
         if meta.resource_version:
             progress.version = meta.resource_version
