@@ -15,6 +15,7 @@ import re
 import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -380,8 +381,9 @@ class Session:
                     body = b"".join([piece async for piece in answer.pieces()])
                     raise status_error(answer.status, body, answer.headers)
                 yield b""
-                async for piece in answer.pieces():
-                    yield piece
+                async with aclosing(answer.pieces()) as pieces:
+                    async for piece in pieces:
+                        yield piece
             finally:
                 answer.close()
         except _FAULTS as error:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -227,8 +226,6 @@ def host_ports(pod: Pod) -> frozenset[HostPort]:
     Source: kubernetes pkg/scheduler/util/utils.go, GetHostPorts.
     """
     spec = pod.spec
-    if not (spec.init_containers or any(map(_LISTED_PORTS, spec.containers or ()))):
-        return _NO_PORTS
     found: set[HostPort] = set()
     for container in spec.containers or ():
         if container.ports:
@@ -240,7 +237,6 @@ def host_ports(pod: Pod) -> frozenset[HostPort]:
 
 
 _NO_PORTS: Final[frozenset[HostPort]] = frozenset()
-_LISTED_PORTS: Final = attrgetter("ports")
 
 
 def _host_port(port: ContainerPort) -> HostPort:
