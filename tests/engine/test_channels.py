@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.channels import Answer, Broken, Channels, NotConnected, certificates_in, head_of
+from engine.channels import (
+    Answer,
+    Broken,
+    Channels,
+    NotConnected,
+    certificates_in,
+    head_of,
+    trusting,
+)
 from tests.cluster.certificates import Authority
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Id: 7\r\n\r\nhi"
@@ -152,6 +161,29 @@ def test_a_stream_that_is_cut_or_left() -> None:
 
     _, server = run([[CHUNKED[:-5], END], [CHUNKED], [OK]], story)
     assert server.connections == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ([b"HTTP/1.1 407 Who?\r\nContent-Length: 2\r\n\r\nno"], "it answers 407"),
+        (None, "closed by the server"),
+        ([b"SSH-2.0-x\r\n\r\n"], "no HTTP"),
+        ([b"HTTP/1.1 200 OK\r\n\r\n", END], ""),
+    ],
+)
+def test_a_proxy_that_leads_nowhere_was_sent_nothing_of_ours(answer: Reply, why: str) -> None:
+    async def story(channels: Channels, server: Server) -> None:
+        through = f"http://me:p%40w@127.0.0.1:{channels._via.port}"
+        tunnelled = Channels("https://h.invalid", trusting(None), proxy=through)
+        with pytest.raises(NotConnected, match=why or None):
+            await get(tunnelled)
+        word = b"Proxy-Authorization: Basic " + b64encode(b"me:p@w")
+        assert server.requests[0].startswith(b"CONNECT h.invalid:443 HTTP/1.1\r\n")
+        assert word in server.requests[0]
+
+    _, server = run([answer], story)
+    assert len(server.requests) == 1
 
 
 def test_a_header_costs_no_call() -> None:
