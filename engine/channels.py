@@ -1,12 +1,11 @@
-"""Keep-alive HTTP/1.1 connections to one server, for requests whose answer ends.
+"""Keep-alive HTTP/1.1 connections to one server, straight or through a proxy.
 
 A third of what a bound pod costs goes into the HTTP client (docs/decisions/0013); this one is the
-least that the API server needs: llhttp reads the answers, the loop's transports do TLS. No proxies,
-no redirects, no compression, no cookies. Streams and proxied requests are aiohttp's
-(`engine.kube.session`).
+least that the API server needs: llhttp reads the answers, the loop's transports do TLS. No
+redirects, no compression, no cookies.
 
-    idle ─▶ request written ─▶ answer whole ─▶ idle | closed, if the server says so
-                  └─ silence, end of time, broken, cancelled ─▶ closed
+    idle ─▶ request written [─▶ head ─▶ pieces] ─▶ answer whole ─▶ idle | closed, if the server
+                  └─ silence, end of time, broken, cancelled ─▶ closed                 says so
 """
 
 from __future__ import annotations
@@ -15,19 +14,23 @@ import asyncio
 import math
 import ssl
 import tempfile
-from collections.abc import Callable, Mapping
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, cast
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import httptools
 
 _INTERIM: Final = 200
 _MOST_HEADER_BYTES: Final = 64 << 10
 _CONNECT_SECONDS: Final = 5.0
-TOTAL_FACTOR: Final = 4.0
+_TOTAL_FACTOR: Final = 4.0
 """An answer may take as many times as long as a silence in it."""
+_AHEAD_BYTES: Final = 1 << 20
+"""Of a stream that nobody has taken yet, when no more is read."""
+_OK: Final = 200
 
 
 class NotConnected(Exception):  # noqa: N818 - a state of the request
@@ -50,9 +53,10 @@ class TooLarge(Broken):
 class Answer:
     """Status, headers, body; the head is kept as it came, for hardly any is ever read."""
 
-    __slots__ = ("body", "head", "status")
+    __slots__ = ("_channel", "body", "head", "status")
 
-    def __init__(self) -> None:
+    def __init__(self, channel: _Channel) -> None:
+        self._channel = channel
         self.status = 0
         self.head = b""
         """What came until the head was whole: interim answers before it, and maybe the body."""
@@ -69,6 +73,18 @@ class Answer:
         parted = [line.partition(":") for line in lines[1:]]
         return {name: value.strip(" \t") for name, _, value in parted}
 
+    def pieces(self) -> AsyncGenerator[bytes, None]:
+        """The body of one that streams, as it comes.
+
+        Raises:
+            Broken, TimeoutError: as in `Channels.request`.
+        """
+        return self._channel.pieces()
+
+    def close(self) -> None:
+        """Nobody reads the rest of one that streams."""
+        self._channel.leave(self)
+
 
 class _Channel(asyncio.Protocol):
     """One connection; one request at a time."""
@@ -79,7 +95,11 @@ class _Channel(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._done: asyncio.Future[Answer] | None = None
-        self._answer = Answer()
+        self._answer = Answer(self)
+        self._lent = self._streams = False
+        """Whether a streamed answer is not read to its end; whether more of it is to come."""
+        self._why: Exception | None = None
+        """Why the connection is of no more use."""
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._headed = False
@@ -87,31 +107,75 @@ class _Channel(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self.used = False
         """Whether an answer came on it before."""
-        self.said = False
+
+    @property
+    def said(self) -> bool:
         """Whether anything of the present answer came."""
+        return bool(self._answer.head)
 
     @property
     def open(self) -> bool:
         """Whether a request can be written."""
         return self._transport is not None and not self._transport.is_closing()
 
-    def ask(self, request: bytes, silence: float) -> asyncio.Future[Answer]:
-        """Writes the request; the answer, or why there is none, is the future's."""
+    def ask(self, request: bytes, silence: float, *, streams: bool) -> asyncio.Future[Answer]:
+        """Writes the request; the answer, or its head, or why there is none is the future's."""
         assert self._transport is not None
-        self._heard = self._loop.time()
-        self._silence, self._until = silence, self._heard + silence * TOTAL_FACTOR
-        self._answer, self._body = Answer(), []
+        self._silence, self._lent, self._streams = silence, streams, streams
+        self._answer, self._body = Answer(self), []
         self._body_bytes = 0
-        self.said = self._headed = False
-        done = self._done = self._loop.create_future()
-        at = self._heard + silence
-        if self._timer is not None and self._timer.when() > at:
-            self._timer.cancel()  # of a request before, that had more time
-            self._timer = None
-        if self._timer is None:
-            self._timer = self._loop.call_at(at, self._tick)
+        self._headed = False
+        done = self._more(silence * _TOTAL_FACTOR)
         self._transport.write(request)
         return done
+
+    def _more(self, seconds: float) -> asyncio.Future[Answer]:
+        """What is waited for, so long at most."""
+        self._heard = now = self._loop.time()
+        self._until = now + seconds
+        done = self._done = self._loop.create_future()
+        at, timer = now + self._silence, self._timer
+        if timer is None or timer.when() > at:
+            if timer is not None:
+                timer.cancel()  # of a request before, that had more time
+            self._timer = self._loop.call_at(at, self._tick)
+        return done
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """See `Answer.pieces`."""
+        while self._body or self._streams:
+            if self._body:
+                body, self._body = b"".join(self._body), []
+                if self._body_bytes > _AHEAD_BYTES and self._transport is not None and self.open:
+                    self._transport.resume_reading()
+                self._body_bytes = 0
+                yield body
+            elif self._why is not None:
+                raise self._why
+            else:
+                await self._more(math.inf)
+        self._lent = False
+        if self.open:
+            self._owner.rest(self)
+
+    def leave(self, answer: Answer) -> None:
+        """See `Answer.close`."""
+        if answer is self._answer and self._lent:
+            self.close()
+
+    async def tunnel(self, connect: bytes, tls: ssl.SSLContext, hostname: str) -> None:
+        """Has the proxy at the other end lead on to a server, and speaks TLS with that.
+
+        Raises:
+            OSError: it does not.
+            Broken: what it says is no HTTP.
+        """
+        answer = await self.ask(connect, _CONNECT_SECONDS, streams=True)
+        if answer.status != _OK:
+            raise OSError(f"it answers {answer.status}")
+        transport = cast("asyncio.Transport", self._transport)
+        self._transport = await self._loop.start_tls(transport, self, tls, server_hostname=hostname)
+        self._parser, self.used = httptools.HttpResponseParser(self), False
 
     def close(self) -> None:
         """Drops the connection."""
@@ -133,7 +197,7 @@ class _Channel(asyncio.Protocol):
             self._fail(TimeoutError())
 
     def _fail(self, why: Exception) -> None:
-        done, self._done = self._done, None
+        done, self._done, self._why = self._done, None, why
         if done is not None and not done.done():
             done.set_exception(why)
         self.close()
@@ -147,10 +211,9 @@ class _Channel(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """More of an answer."""
         self._heard = self._loop.time()
-        if self._done is None:
+        if self._done is None and not self._streams:
             self.close()  # nobody asked
             return
-        self.said = True
         if not self._headed:
             self._answer.head += data
         try:
@@ -164,14 +227,19 @@ class _Channel(asyncio.Protocol):
         """The connection is gone, which ends an answer that does not say how long it is."""
         self._owner.forget(self)
         if exc is None and self._headed and self._is_open_ended():
+            self._streams = False
             self._deliver()
-        self._fail(Broken(str(exc) if exc else "closed by the server"))
+        part = "in the middle of an answer" if self._headed else ""
+        self._fail(Broken(part or (str(exc) if exc else "closed by the server")))
 
     # ---- httptools
 
     def on_headers_complete(self) -> None:
         """The body follows."""
         self._headed = True
+        self._answer.status = status = self._parser.get_status_code()
+        if self._streams and status >= _INTERIM:
+            self._deliver()
 
     def _is_open_ended(self) -> bool:
         names = {name.lower() for name in self._answer.headers}
@@ -179,32 +247,38 @@ class _Channel(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
-        self._body_bytes += len(body)
-        if self._body_bytes <= self._owner.most_body_bytes:
-            self._body.append(body)
-        else:
+        self._body.append(body)
+        before = self._body_bytes
+        self._body_bytes = there = before + len(body)
+        if self._streams:
+            if there > _AHEAD_BYTES >= before and self._transport is not None:
+                self._transport.pause_reading()
+            if self._done is not None:
+                self._deliver()
+        elif there > self._owner.most_body_bytes:
             self._fail(TooLarge(f"an answer of more than {self._owner.most_body_bytes:.0f} bytes"))
 
     def on_message_complete(self) -> None:
         """The answer is whole."""
-        if self._parser.get_status_code() < _INTERIM:
+        if self._answer.status < _INTERIM:
             self._headed = False
             return
         stays = self._parser.should_keep_alive()
+        self._streams = False  # what is left of a stream is taken as it is
         self._deliver()
         self._parser = httptools.HttpResponseParser(self)
-        if stays:
-            self._owner.rest(self)
-        else:
+        if not stays:
             self.close()
+        elif not self._lent:
+            self._owner.rest(self)
 
     def _deliver(self) -> None:
-        answer, done = self._answer, self._done
-        answer.status = self._parser.get_status_code()
-        answer.body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        self._done, self.used = None, True
+        """Whoever waits goes on: with the whole answer, or of a stream with its head, or more."""
+        done, self._done, self.used = self._done, None, True
+        if not self._lent:
+            self._answer.body = b"".join(self._body)
         if done is not None and not done.done():
-            done.set_result(answer)
+            done.set_result(self._answer)
 
 
 class Channels:
@@ -216,6 +290,7 @@ class Channels:
         tls: ssl.SSLContext | None = None,
         server_hostname: str | None = None,
         *,
+        proxy: str | None = None,
         most_body_bytes: float = math.inf,
     ) -> None:
         """To the host of an address, where all paths begin with the one in it.
@@ -223,19 +298,28 @@ class Channels:
         `most_body_bytes`: an answer with more is as good as none, for who may lie.
         """
         target = urlsplit(url)
-        self._secure = target.scheme == "https"
-        self._host = target.hostname or ""
-        self._port = target.port or (443 if self._secure else 80)
+        via = self._via = urlsplit(proxy or url)
+        self._proxied = bool(proxy)
         self._authority = target.netloc.rpartition("@")[-1]
         self._prefix = target.path
         self._tls = tls
-        self._server_hostname = (server_hostname or self._host) if self._secure else None
+        self._hostname = server_hostname or target.hostname or ""
+        name = f"{unquote(via.username or '')}:{unquote(via.password or '')}".encode()
+        word = {"Proxy-Authorization": f"Basic {b64encode(name).decode()}"} if via.username else {}
+        self._connect_head = b""
+        """What the proxy is to lead on with, where it is not to read along."""
+        self._also: Mapping[str, str] = {}
+        if proxy and target.scheme == "https":
+            place = self._authority if target.port else f"{self._authority}:443"
+            self._connect_head = head_of("CONNECT", place, place, word, 0)
+        elif proxy:
+            self._prefix, self._also = f"http://{self._authority}{target.path}", word
         self.most_body_bytes = most_body_bytes
         self._idle: list[_Channel] = []
         self._all: set[_Channel] = set()
         self._retired: set[_Channel] = set()
 
-    async def request(
+    async def request(  # noqa: PLR0913 - each is said below
         self,
         method: str,
         path: str,
@@ -245,6 +329,7 @@ class Channels:
         again: bool,
         silence: float,
         fence: Callable[[], None] | None = None,
+        streams: bool = False,
     ) -> Answer:
         """One request and its answer.
 
@@ -255,9 +340,10 @@ class Channels:
             body: what is sent.
             again: whether it may be sent twice: where the server had closed a connection that was
                 used before, the request goes out on a new one.
-            silence: seconds that may pass without a byte, and `TOTAL_FACTOR` times for it all.
+            silence: seconds that may pass without a byte, and four times that for it all.
             fence: called when the request is about to leave, after every wait; what it raises, this
                 raises, and nothing was sent.
+            streams: the answer is there once its head is; close it when its pieces were read.
 
         Raises:
             NotConnected: surely nothing was sent.
@@ -266,13 +352,15 @@ class Channels:
             ValueError: a header has a line break.
         """
         target = f"{self._prefix}{path}"
+        if self._also:
+            headers = {**headers, **self._also}
         head = head_of(method, target, self._authority, headers, len(body))
         while True:
             channel = self._known() or await self._connect()
             try:
                 if fence is not None:
                     fence()
-                return await channel.ask(head + body, silence)
+                return await channel.ask(head + body, silence, streams=streams)
             except Broken:
                 if not (again and channel.used and not channel.said):
                     raise
@@ -281,8 +369,8 @@ class Channels:
                 raise
 
     def renew(self, tls: ssl.SSLContext | None) -> None:
-        """Later requests use new connections; what is under way goes on."""
-        self._tls = tls
+        """Later requests use new connections, and this; what is under way goes on."""
+        self._tls = tls or self._tls
         for channel in self._idle:
             channel.close()
         self._idle.clear()
@@ -316,17 +404,27 @@ class Channels:
         return None
 
     async def _connect(self) -> _Channel:
-        loop = asyncio.get_running_loop()
+        loop, via, channel = asyncio.get_running_loop(), self._via, _Channel(self)
+        secure = via.scheme == "https"
+        name = via.hostname if self._proxied else self._hostname
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                _, channel = await loop.create_connection(
-                    lambda: _Channel(self),
-                    self._host,
-                    self._port,
-                    ssl=self._tls if self._secure else None,
-                    server_hostname=self._server_hostname,
+                await loop.create_connection(
+                    lambda: channel,
+                    via.hostname or "",
+                    via.port or (443 if secure else 80),
+                    ssl=self._tls if secure else None,
+                    server_hostname=name if secure else None,
                 )
-        except OSError as error:  # a TimeoutError is one
+                if self._connect_head:
+                    tls = cast("ssl.SSLContext", self._tls)
+                    await channel.tunnel(self._connect_head, tls, self._hostname)
+        except BaseException as error:
+            channel.close()
+            if isinstance(error, Broken):
+                error = OSError(str(error))
+            if not isinstance(error, OSError):  # a TimeoutError is one
+                raise
             raise NotConnected(error) from error
         self._all.add(channel)
         return channel
@@ -392,7 +490,8 @@ def head_of(method: str, target: str, host: str, headers: Mapping[str, str], len
         ValueError: one has.
     """
     first = f"{method} {target} HTTP/1.1"
-    counted = f"Content-Length: {length}\r\n" if length or method != "GET" else ""
+    bare = not length and method in ("GET", "CONNECT")
+    counted = "" if bare else f"Content-Length: {length}\r\n"
     head = f"{first}\r\nHost: {host}\r\n{_lines_of(*headers.items())}{counted}\r\n"
     if "\r" in first or "\n" in first:
         raise ValueError("a line break in a header")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from engine.executor import Executor
 from engine.framework.acting import GRANTED, NOTHING, Acts, Leave
 from engine.framework.decision import Decision
@@ -14,8 +16,7 @@ from engine.framework.status import Status
 from engine.queue import QueuedPod
 
 
-@dataclass(slots=True)
-class Chosen:
+class Chosen(msgspec.Struct):
     """A pod with its node, and what is to be done about it."""
 
     queued: QueuedPod
@@ -23,6 +24,8 @@ class Chosen:
     node: str
     there: Snapshot | None = None
     """The cluster with the pod on its node, where somebody asked about it just now."""
+    free: bool = False
+    """Nobody had a say in what becomes of it, just now."""
     leave: Leave = GRANTED
     acts: Acts = NOTHING
     executor: Executor | None = None

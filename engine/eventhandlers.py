@@ -323,15 +323,16 @@ class PodHandler(_Handler):
 
     def _count(self, pod: Pod) -> None:
         """On its node. That we asked for its deletion is newer than a word that knows of none."""
-        found, row = self._as_far_as_legible(pod), self.cache.pod_row(pod.metadata.uid)
-        if row >= 0 and not found.terminating:
-            known = self.cache.pods.pod(row)
-            found = known if known.terminating else found
+        row = self.cache.pod_row(pod.metadata.uid)
+        known = self.cache.pods.pod(row) if row >= 0 else None
+        found = self._as_far_as_legible(pod, known)
+        if known is not None and known.terminating and not found.terminating:
+            found = known
         self.cache.add_pod(found, pod.node_name)
 
-    def _as_far_as_legible(self, pod: Pod) -> PodInfo:
+    def _as_far_as_legible(self, pod: Pod, known: PodInfo | None) -> PodInfo:
         try:
-            return make_pod_info(pod)
+            return make_pod_info(pod, known)
         except ValueError as reason:
             if self._is_news(pod, str(reason)):
                 log.warning("%s: it counts without that", reason)

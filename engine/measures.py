@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 from engine.clock import Clock
@@ -40,7 +40,7 @@ _BINDINGS: Final = {
 }
 
 
-class Result(Enum):
+class Result(StrEnum):
     """How an attempt ended."""
 
     SCHEDULED = "scheduled"
@@ -70,8 +70,8 @@ class Measures:
         """An attempt that began at `queued.tried_at` ended."""
         profile = queued.pod.pod.spec.scheduler_name
         seconds = self.clock.monotonic() - queued.tried_at
-        self.telemetry.count(ATTEMPTS, result.value, profile)
-        self.telemetry.observe(ATTEMPT_SECONDS, seconds, result.value, profile)
+        self.telemetry.count(ATTEMPTS, result, profile)
+        self.telemetry.observe(ATTEMPT_SECONDS, seconds, result, profile)
         if result is Result.SCHEDULED:
             attempts = queued.attempts
             word = str(attempts) if attempts <= _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS + 1}+"

@@ -139,6 +139,8 @@ class Placement:
             if not status.ok:
                 self.permits.tell(leave)
                 return Refused(queued, decision, status)
+        else:
+            chosen.free = True
         return chosen
 
     def choose_member(self, queued: QueuedPod) -> Chosen | Refused:
@@ -147,7 +149,7 @@ class Placement:
         if isinstance(found, Refused):
             self._cache.forget(queued.pod.uid)
         else:
-            found.there = None  # others come before it goes
+            found.there, found.free = None, False  # others come before it goes
         return found
 
     def give_back(self, chosen: Chosen, *, tell_beside: Container[str] | None) -> None:
@@ -186,8 +188,8 @@ class Placement:
             else:
                 chosen.undo()
                 self.setbacks.at_once(chosen.queued, status, chosen.node)
-        elif chosen.there is not None or self.basis.framework_of(chosen.queued.pod).acts(
-            chosen.queued.pod
+        elif chosen.there is not None or (
+            not chosen.free and self.basis.framework_of(chosen.queued.pod).acts(chosen.queued.pod)
         ):
             self._may_go(chosen, chosen.there or self.basis.snapshot())
         else:

@@ -109,7 +109,7 @@ class Records:
         """What became of the binding is known; see `scheduler.OutcomeObserver`."""
         record = self._newest.get(effect.pod.key)
         if record is not None and (record.uid, record.node) == (effect.pod.uid, effect.node):
-            record.outcome, record.outcome_why = outcome.value, why
+            record.outcome, record.outcome_why = outcome, why
 
     def _work_out(self, record: Record, placed: Placed) -> None:
         rulers = self._rulers()

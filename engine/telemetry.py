@@ -174,11 +174,6 @@ class Histogram:
     def __post_init__(self) -> None:
         self.counts = [0] * (len(self.buckets) + 1)
 
-    def observe(self, value: float) -> None:
-        """Counts one value."""
-        self.counts[bisect_left(self.buckets, value)] += 1
-        self.total += value
-
 
 Read = Callable[[], Mapping[Labels, float]]
 
@@ -219,7 +214,8 @@ class Telemetry:
         except KeyError:
             of_metric = self._histograms.setdefault(metric, {})
             one = of_metric[labels] = Histogram(metric.buckets)
-        one.observe(value)
+        one.counts[bisect_left(one.buckets, value)] += 1
+        one.total += value
 
     def expect(self, *metrics: Metric) -> None:
         """They are told from the start, as 0: no rate misses the first event. None has labels."""

@@ -138,7 +138,7 @@ class Permits:
 
     def happened(self, event: ClusterEvent) -> None:
         """Those that wait for such an event are asked about in the next slices."""
-        if event == _NODE_GONE:
+        if self._held and event == _NODE_GONE:
             for held in self._held.values():
                 held.lost |= self._cache.nodes.row(held.node) < 0
         for wakes in self._by_wakes:

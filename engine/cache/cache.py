@@ -95,6 +95,8 @@ class Cache:
             on_node=self._rows,
             changed=lambda row: self._changed(row, _OTHER),
         )
+        seen = self.nodes, self.pods, self.namespaces, self.topology, self.nominations
+        self._tables = *seen, self.beside, self.waiting
         # The pods whose node is not known: its name, and they by it.
         self._strays: dict[str, str] = {}
         self._strays_on: dict[str, set[str]] = {}
@@ -106,7 +108,9 @@ class Cache:
 
     def snapshot(self, now: float, signals: Signals) -> Snapshot:
         """The cluster as of now, for one cycle. Costs nothing: it is a view."""
-        return Snapshot(self, now, signals)
+        last, layout, texts = self.last, self.nodes.layout, self.dictionary
+        at, nodes_at = self.generation, self.nodes_generation
+        return Snapshot(self, now, signals, at, last, nodes_at, layout, texts, *self._tables)
 
     @property
     def layout(self) -> int:

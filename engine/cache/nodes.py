@@ -108,6 +108,9 @@ class NodeColumns(ReadOff[Node]):
         self._resources = {name: _Resource(capacity) for name in _ALWAYS}
         # Over the pods of a node: what they hold of each resource that has columns, and more.
         self._sums = {name: Column(np.int64, capacity) for name in (*_MORE_SUMS, *_ALWAYS)}
+        # Where those are written, as of a layout.
+        self._cells: dict[str, memoryview[int]] = {}
+        self._cells_at = -1
         self._nothing = _Resource(capacity)
         self._sparse: dict[str, _Sparse] = {}
         # How many nodes name a resource, those that always have columns once more.
@@ -281,17 +284,17 @@ class NodeTable(NodeColumns):
 
     def add_pod(self, row: int, pod: PodInfo, sign: int) -> None:
         """Adds (sign 1) or takes off (sign -1) a pod's requests."""
-        sums = self._sums
+        if self._cells_at != self.layout:
+            self._cells_at = self.layout
+            self._cells = {name: column.cell for name, column in self._sums.items()}
+        cells = self._cells
         for name, amount in pod.readings.sums.items():
-            column = sums.get(name)
-            if column is None:
-                self._add_sparse(name, row, sign * amount)
-                continue
-            cell = column.cell
             try:
-                cell[row] += sign * amount
+                cells[name][row] += sign * amount
+            except KeyError:
+                self._add_sparse(name, row, sign * amount)
             except ValueError:  # no 64 bits: Go's wrap
-                cell[row] = wrap_int64(cell[row] + sign * amount)
+                cells[name][row] = wrap_int64(cells[name][row] + sign * amount)
         ports = host_ports(pod.pod)
         if ports:
             change = self._ports.add if sign > 0 else self._ports.remove

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import IntFlag, auto
 from typing import TYPE_CHECKING, Final, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -107,69 +108,50 @@ class Waiting:
     plugins: frozenset[str]
 
 
-class Snapshot:
-    """Everything a cycle may look at: a view of the cache.
+class Snapshot(msgspec.Struct, eq=False):
+    """Everything a cycle may look at: a view of the cache, which makes it.
 
     INVARIANT: the cache does not change while anybody uses its snapshot; the core is synchronous.
     """
 
-    __slots__ = (
-        "_cache",
-        "beside",
-        "dictionary",
-        "generation",
-        "last",
-        "layout",
-        "namespaces",
-        "nodes",
-        "nodes_generation",
-        "nominations",
-        "now",
-        "pods",
-        "signals",
-        "topology",
-        "waiting",
-    )
+    _cache: Cache
+    now: float
+    """Epoch seconds, frozen for the cycle."""
+    signals: Signals
+    """The metric columns."""
+    generation: int
+    """Counts changes of rows; equal generations mean equal node and pod columns.
 
-    def __init__(self, cache: Cache, now: float, signals: Signals) -> None:
-        self._cache = cache
-        self.now = now
-        """Epoch seconds, frozen for the cycle."""
-        self.signals = signals
-        """The metric columns."""
-        self.generation = cache.generation
-        """Counts changes of rows; equal generations mean equal node and pod columns.
+    Below zero: a what-if snapshot, see `overlay`.
+    """
+    last: tuple[int, int, int]
+    """The generation before the last change, its row, and why (`Cause`)."""
+    nodes_generation: int
+    """The generation of the last change that was of more than a node's pods."""
+    layout: int
+    """Changes when rows are added, freed or reused, or a column moves.
 
-        Below zero: a what-if snapshot, see `overlay`.
-        """
-        self.last = cache.last
-        """The generation before the last change, its row, and why (`Cause`)."""
-        self.nodes_generation = cache.nodes_generation
-        """The generation of the last change that was of more than a node's pods."""
-        self.nodes: NodeColumns = cache.nodes
-        """The node table."""
-        self.layout = cache.nodes.layout
-        """Changes when rows are added, freed or reused, or a column moves.
+    Row numbers, and cells of columns, hold within one.
+    """
+    dictionary: Dictionary
+    """The dictionary of all text columns."""
+    nodes: NodeColumns
+    """The node table."""
+    pods: PodColumns
+    """The pod table."""
+    namespaces: Mapping[str, Namespace]
+    """Namespaces by name, as far as they are known."""
+    topology: Topology
+    """How many pods of a kind are where."""
+    nominations: Nominations
+    """The pods that are promised a node and are not on it yet."""
+    beside: Beside
+    """Pods that wait or have finished, and what they left behind."""
+    waiting: Mapping[str, Waiting]
+    """The pods that wait in permit, by UID, in the order in which they came.
 
-        Row numbers, and cells of columns, hold within one.
-        """
-        self.pods: PodColumns = cache.pods
-        """The pod table."""
-        self.namespaces: Mapping[str, Namespace] = cache.namespaces
-        """Namespaces by name, as far as they are known."""
-        self.dictionary = cache.dictionary
-        """The dictionary of all text columns."""
-        self.topology: Topology = cache.topology
-        """How many pods of a kind are where."""
-        self.nominations: Nominations = cache.nominations
-        """The pods that are promised a node and are not on it yet."""
-        self.beside: Beside = cache.beside
-        """Pods that wait or have finished, and what they left behind."""
-        self.waiting: Mapping[str, Waiting] = cache.waiting
-        """The pods that wait in permit, by UID, in the order in which they came.
-
-        All are assumed on their node.
-        """
+    All are assumed on their node.
+    """
 
     def changes_since(self, generation: int) -> Changes | None:
         """The rows changed after `generation`, ascending, and for each all its causes (`Cause`).
@@ -219,32 +201,18 @@ class Snapshot:
         Raises:
             LookupError: one of `remove` is not on the node.
         """
-        return Overlay(self, [(row, remove, add)])
+        return _over(self, [(row, remove, add)])
 
     def overlay_each(self, promises: Sequence[tuple[int, Sequence[PodInfo]]]) -> Overlay:
         """`overlay` of several rows at once, to each of which pods come."""
-        return Overlay(self, [(row, (), pods) for row, pods in promises])
+        return _over(self, [(row, (), pods) for row, pods in promises])
 
 
-class Overlay(Snapshot):
+class Overlay(Snapshot, eq=False, kw_only=True):
     """A snapshot over another; see `Snapshot.overlay`."""
 
-    __slots__ = ("_over", "_rows")
-
-    def __init__(self, over: Snapshot, moves: Moves) -> None:
-        for name in Snapshot.__slots__:
-            setattr(self, name, getattr(over, name))
-        self._over = over
-        self._rows = [row for row, _, _ in moves]
-        self.generation = self.nodes_generation = next(self._cache.what_ifs)
-        one = len(moves) == 1
-        self.last = (over.generation, self._rows[0], _MOVED) if one else (-1, NOWHERE, 0)
-        pods = over.pods
-        if not isinstance(pods, PodsOver):
-            pods = PodsOver(pods, self._cache.pod_row, {}, ())
-        nodes = over.nodes if isinstance(over.nodes, NodesOver) else NodesOver(over.nodes, {})
-        self.pods = pods.with_moves(moves)
-        self.nodes = nodes.with_moves(moves)
+    _over: Snapshot
+    _rows: list[int]
 
     def changes_since(self, generation: int) -> Changes | None:
         """See `Snapshot.changes_since`."""
@@ -255,6 +223,20 @@ class Overlay(Snapshot):
             return None
         rows = np.append(before[0], np.array(self._rows, np.intp))
         return each_once(rows, np.append(before[1], [_MOVED] * len(self._rows)))
+
+
+def _over(over: Snapshot, moves: Moves) -> Overlay:
+    rows = [row for row, _, _ in moves]
+    kept = [getattr(over, name) for name in Snapshot.__struct_fields__]
+    found = Overlay(*kept, _over=over, _rows=rows)
+    found.generation = found.nodes_generation = next(found._cache.what_ifs)  # noqa: SLF001 - ours
+    found.last = (over.generation, rows[0], _MOVED) if len(moves) == 1 else (-1, NOWHERE, 0)
+    pods = over.pods
+    if not isinstance(pods, PodsOver):
+        pods = PodsOver(pods, found._cache.pod_row, {}, ())  # noqa: SLF001 - ours
+    nodes = over.nodes if isinstance(over.nodes, NodesOver) else NodesOver(over.nodes, {})
+    found.pods, found.nodes = pods.with_moves(moves), nodes.with_moves(moves)
+    return found
 
 
 def each_once(rows: NDArray[np.intp], causes: NDArray[np.int64]) -> Changes:

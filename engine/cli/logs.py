@@ -6,10 +6,12 @@ import json
 import logging
 import re
 import sys
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
 
+from engine.clock import SystemClock
 from engine.display import plain
 
 _MOST: Final = 65_536
@@ -44,6 +46,28 @@ class _Tame(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """See `logging.Formatter.format`."""
         return plain(super().format(record), _MOST, keep="\n").replace("\n", "\n    ")
+
+
+class _Record(logging.LogRecord):
+    """A quarter of the work: what no line says of itself is the same for all of them."""
+
+    _same: Final = vars(logging.LogRecord("", 0, "", 0, "", (), None))
+
+    def __init__(self, name: str, level: int, *of: object) -> None:
+        _, _, msg, args, exc, *_ = of  # a file and a line before, a function and a stack behind
+        if isinstance(args, tuple) and len(args) == 1 and isinstance(args[0], Mapping) and args[0]:
+            args = args[0]
+        vars(self).update(self._same, name=name, msg=msg, args=args, exc_info=exc, levelno=level)
+        self.levelname = logging.getLevelName(level)
+        self.created = created = SystemClock.time()
+        self.msecs = created % 1 * 1000
+
+
+class _Console(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes lines where each is flushed as it is written."""
+
+    def flush(self) -> None:
+        """See `logging.StreamHandler.flush`."""
 
 
 class _Json(logging.Formatter):
@@ -99,6 +123,7 @@ def _log(formatter: logging.Formatter, level: int) -> None:
     # What no line says of itself: thread, process, task, and where it is written in the code.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # noqa: SLF001 - as Python's logging HOWTO says, under Optimization
-    console = logging.StreamHandler(sys.stderr)
+    logging.setLogRecordFactory(_Record)
+    console = _Console(sys.stderr)
     console.setFormatter(formatter)
     logging.basicConfig(level=level, handlers=[console])

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Protocol
 
 from engine.framework.effects import Bind, Emit, Evict, Patch, SetUnschedulable
 
 
-class BindOutcome(Enum):
+class BindOutcome(StrEnum):
     """What became of a binding."""
 
     BOUND = "bound"

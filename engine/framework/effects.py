@@ -6,7 +6,7 @@ Returned, never performed, by the pure rooms; the rooms that act perform them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -24,8 +24,7 @@ def condition(pod: PodInfo, kind: str) -> Condition | None:
     return next((one for one in pod.pod.status.conditions or () if one.type == kind), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(msgspec.Struct, frozen=True):
     """Bind the pod to the node; the UID guards against a pod of the same name.
 
     The API server copies `annotations` of the Binding onto the pod.
@@ -33,7 +32,7 @@ class Bind:
 
     pod: PodInfo
     node: str
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = {}  # each has one of its own
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, Flag, auto
 
+import msgspec
+
 from engine.framework.snapshot import Snapshot
 from engine.pods.podinfo import PodInfo
 
@@ -108,8 +110,7 @@ _OF_STORAGE = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterEvent:
+class ClusterEvent(msgspec.Struct, frozen=True, cache_hash=True):
     """A resource and what was done to it."""
 
     resource: Resource

@@ -95,7 +95,7 @@ class Elector(Handler[Lease]):
 
     def may_write(self) -> bool:
         """Whether the lease is surely ours, by the monotonic clock."""
-        return self._left > 0.0
+        return self._until > self._wiring.clock.monotonic()
 
     @property
     def _left(self) -> float:

@@ -188,24 +188,25 @@ class KubeEventSink:
         return effect.name[: _NAME_LIMIT - len(suffix)] + suffix
 
     async def _work(self, place: Place, record: _Record) -> None:
-        count, error = record.count, None
+        """Writes it, and others for as long as nobody more urgent waits for the place."""
         try:
             with place:
-                await self._send(place, record, count)
-        except KubeError as caught:
-            error = caught
-        record.queued = False
-        if isinstance(error, StatusError):
-            await self._refused(record, error)
-        elif error is not None:
-            await self._again(record, error)
-        else:
-            self._written(record, count)
+                await self._send(place, record)
+                while self._queue and place.again():
+                    record = self._queue.popleft()
+                    await self._send(place, record)
+        except KubeError as error:
+            record.queued = False
+            if isinstance(error, StatusError):
+                await self._refused(record, error)
+            else:
+                await self._again(record, error)
         self._writing -= 1
         if not self._queue and not self._writing:
             self._idle.set()
 
     def _written(self, record: _Record, count: int) -> None:
+        record.queued = False
         record.written = count
         record.written_at = self._wiring.clock.time()
         record.tries = 0
@@ -215,8 +216,8 @@ class KubeEventSink:
         if record.count > count and count == 1:
             self._enqueue(record)
 
-    async def _send(self, place: Place, record: _Record, count: int) -> None:
-        namespace = record.emit.namespace or "default"
+    async def _send(self, place: Place, record: _Record) -> None:
+        namespace, count = record.emit.namespace or "default", record.count
         path = f"/apis/events.k8s.io/v1/namespaces/{segment(namespace)}/events"
         if record.written:
             series = {"count": count, "lastObservedTime": stamp(record.last, micro=True)}
@@ -230,6 +231,7 @@ class KubeEventSink:
             event = self._event(record, namespace, count)
             answer = await place.request("POST", path, body=_encoder.encode(event))
         answer.checked()
+        self._written(record, count)
 
     async def _refused(self, record: _Record, error: StatusError) -> None:
         match error:

@@ -49,6 +49,9 @@ class Priority(IntEnum):
     EVENT = 4
 
 
+_LEASE: Final = Priority.LEASE  # CPython 3.11 looks a member up by a call of Python's
+
+
 class _Waiter(msgspec.Struct, frozen=True):
     place: asyncio.Future[None]
     since: float
@@ -67,21 +70,26 @@ class Place:
         Raises:
             Fenced: we do not lead (any longer), and nothing was sent.
         """
-        fenced = method != "GET" and self._gate.fences(self._priority)
-        if fenced and not self._gate.may_write():
+        gate = self._gate
+        fenced = method != "GET" and gate.fences(self._priority)
+        if fenced and not gate.may_write():
             raise Fenced("not sent, as this replica does not lead")
-        options["may_leave"] = self._gate.may_write if fenced else None
+        options["may_leave"] = gate.may_write if fenced else None
         options.setdefault("timeout_seconds", _TIMEOUT_SECONDS)
-        began = self._gate.clock.monotonic()
+        began = gate.clock.monotonic()
         try:
-            answer = await self._gate.client.request(method, path, **options)
+            answer = await gate.client.request(method, path, **options)
         except Fenced:
             raise
         except KubeError:
-            self._gate.unanswered(self._gate.clock.monotonic() - began)
+            gate.unanswered(gate.clock.monotonic() - began)
             raise
-        self._gate.answered(answer, self._gate.clock.monotonic() - began)
+        gate.answered(answer, gate.clock.monotonic() - began)
         return answer
+
+    def again(self) -> bool:
+        """Leave for one request more, where nobody else is to have the place; else give it back."""
+        return self._gate.go_on(self._priority)
 
     def release(self) -> None:
         """Gives it back."""
@@ -91,7 +99,7 @@ class Place:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        self._gate.give_back(self._priority)
 
 
 class Gate:
@@ -145,7 +153,7 @@ class Gate:
             Fenced: a binding was turned away.
         """
         place = Place(self, priority)
-        if priority is Priority.LEASE:
+        if priority is _LEASE:
             return place
         if (
             self.in_flight < self.limit.limit
@@ -171,7 +179,7 @@ class Gate:
     def fences(self, priority: Priority) -> bool:
         """Whether such a write needs the lease."""
         told = self._retired and priority is Priority.EVENT
-        return priority is not Priority.LEASE and not told
+        return priority is not _LEASE and not told
 
     def retire(self) -> None:
         """Another replica leads from now on: what has happened is told, nothing else is written."""
@@ -188,9 +196,18 @@ class Gate:
 
     def give_back(self, priority: Priority) -> None:
         """A place is free again."""
-        if priority is not Priority.LEASE:
+        if priority is not _LEASE:
             self.in_flight -= 1
             self._hand_over()
+
+    def go_on(self, priority: Priority) -> bool:
+        """Whether who has a place may use it again before others of the same priority."""
+        others = sum(map(len, self._waiting.values())) - len(self._waiting[priority])
+        if others or self.in_flight > self.limit.limit or self._closed_for() > 0.0:
+            return False
+        self.in_flight -= 1
+        self._give()
+        return True
 
     def answered(self, answer: Response, seconds: float) -> None:
         """Learns from an answer, and how long it took."""
@@ -202,7 +219,7 @@ class Gate:
         if answer.status in _NO_SERVER_BEHIND:
             overloaded = True
             self._wiring.reach.lost()
-        else:
+        elif self._wiring.reach.away:
             self._wiring.reach.found()
         self.limit.learn(seconds, self.in_flight, overloaded=overloaded)
 
@@ -214,7 +231,7 @@ class Gate:
     # --- inside
 
     def _hand_over(self) -> None:
-        while self.in_flight < self.limit.limit:
+        while self.in_flight < self.limit.limit and any(self._waiting.values()):
             queue = self._next()
             if queue is None:
                 return
@@ -236,10 +253,10 @@ class Gate:
         least_urgent = self._given % _SHARE == _SHARE - 1
         queues = self._waiting.values()
         for queue in reversed(queues) if least_urgent else queues:
-            while queue and queue[0].place.done():
+            while queue:
+                if not queue[0].place.done():
+                    return queue
                 queue.popleft()
-            if queue:
-                return queue
         return None
 
     def _closed_for(self) -> float:

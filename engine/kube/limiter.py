@@ -35,13 +35,14 @@ class AdaptiveLimit:
         self._answers += 1
         self._hold -= 1
         if not overloaded:
-            self._fastest = min(self._fastest, seconds)
-            self._fastest_next = min(self._fastest_next, seconds)
+            if seconds < self._fastest:
+                self._fastest = seconds
+            if seconds < self._fastest_next:
+                self._fastest_next = seconds
         if self._answers >= _WINDOW:
             self._answers = 0
             self._fastest, self._fastest_next = self._fastest_next, float("inf")
-        slow = max(_SLOW_FLOOR_SECONDS, _SLOW_FACTOR * self._fastest)
-        if overloaded or seconds > slow:
+        if overloaded or (seconds > _SLOW_FLOOR_SECONDS and seconds > _SLOW_FACTOR * self._fastest):
             # Once a round trip: answers on the way say nothing of the new limit.
             if self._hold <= 0:
                 factor = 0.5 if overloaded else 0.9
@@ -49,4 +50,6 @@ class AdaptiveLimit:
                 self._hold = in_flight
         elif in_flight >= self.limit:
             self._limit = min(self._most, self._limit + 1.0 / self._limit)
+        else:
+            return
         self.limit = int(self._limit)

@@ -70,6 +70,7 @@ _AWAY_SECONDS: Final = 30.0
 """While the server is away nobody asks sooner: whoever finds it back ends the wait."""
 _SLICE_SECONDS: Final = 0.002
 """Longest time for which other tasks wait while objects are told to the handler."""
+_DELETED, _BOOKMARK = EventType.DELETED, EventType.BOOKMARK
 _LINE_LIMIT = 64 * 1024 * 1024
 _PIECE = 64 * 1024
 """Decoded at once: more would be slower, for it leaves the processor's caches."""
@@ -111,13 +112,8 @@ def _before(version: str, seen: str) -> bool:
 
     Source: KEP-5504, comparable resource versions.
     """
-    if not (version.isdecimal() and seen.isdecimal()):
-        return False
-    return (len(version), version) < (len(seen), seen)
-
-
-def _version(meta: Identity) -> tuple[str, str]:
-    return meta.uid, meta.resource_version
+    is_less = (len(version), version) < (len(seen), seen)
+    return is_less and version.isdecimal() and seen.isdecimal()
 
 
 class _Progress(msgspec.Struct):
@@ -394,14 +390,15 @@ class Reflector(Generic[T]):
             self._wiring.telemetry.add(Count.WATCH_EVENTS_OUT_OF_ORDER)
         if isinstance(item, BadObject):
             self._unreadable(item)
-            if kind is EventType.DELETED:
+            if kind is _DELETED:
                 self._forget(meta)
-        elif kind is EventType.DELETED:
+        elif kind is _DELETED:
             self._forget(meta, item)
-        elif kind is not EventType.BOOKMARK:
+        elif kind is not _BOOKMARK:
             key = object_key(meta)
             old = self._objects.get(key)
-            if old is None or _version(old.metadata) != _version(meta):
+            was = old and (old.metadata.resource_version, old.metadata.uid)
+            if old is None or was != (meta.resource_version, meta.uid):
                 self._put(key, old, item)
         if meta.resource_version:
             progress.version = meta.resource_version

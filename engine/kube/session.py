@@ -1,9 +1,9 @@
 """HTTP to the API server: paths and bytes in, status and bytes out; KubeError for everything else.
 
-Configuration, authentication and TLS are the official client's; bodies stay raw. Streams, and all
-that goes through a proxy, take its connection pool, other requests `engine.channels`. Nothing
-here retries, but for one 401 after new credentials were read (the server refuses such a request
-before it looks at it) and for connections found closed by requests that may be sent twice.
+Configuration, authentication and TLS are the official client's, connections `engine.channels`;
+bodies stay raw. Nothing here retries, but for one 401 after new credentials were read (the server
+refuses such a request before it looks at it) and for connections found closed by requests that may
+be sent twice.
 """
 
 from __future__ import annotations
@@ -15,25 +15,23 @@ import re
 import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Protocol, TypedDict, TypeVar, Unpack
 from urllib.parse import quote, urlencode, urlsplit
 
-import aiohttp
 import msgspec
 import yaml
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.payload import BytesPayload
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config import ConfigException, load_incluster_config
 from kubernetes.aio.config.incluster_config import SERVICE_TOKEN_FILENAME
-from yarl import URL
 
 from engine import __version__, wire
-from engine.channels import TOTAL_FACTOR, Broken, Channels, NotConnected
+from engine.channels import Broken, Channels, NotConnected
 from engine.clock import Clock, SystemClock
 from engine.display import cause, without_user
 from engine.kube.credentials import Loader, ProgramLimits
@@ -62,13 +60,13 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 _OK = range(200, 300)
 _REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
-_FAULTS = (NotConnected, Broken, aiohttp.ClientError, TimeoutError, OSError)
+_FAULTS = (NotConnected, Broken, TimeoutError, OSError)
 _UNAUTHORIZED = 401
-_CONNECT_SECONDS = 5.0
 _DEFAULT_TIMEOUT_SECONDS = 30.0
 _CREDENTIAL_HOOK_SECONDS = 30.0
 _NEW_CREDENTIALS_SECONDS = 5.0
 _RENEW_SECONDS = 5.0
+_USER_AGENT: Final = f"berth/{__version__}"
 _UNREAD: Final[Mapping[str, str]] = MappingProxyType({})
 _PLAIN = re.compile(r"[a-z0-9.-]+")
 _INVISIBLE = re.compile(r"[^!-~]+")
@@ -87,8 +85,8 @@ _BAD_CONFIG = (
 class Response(msgspec.Struct, frozen=True):
     """An answer, whatever its status.
 
-    Names of headers are as the server writes them; nobody reads any of a good answer (2xx), and
-    over connections of our own it has none.
+    Names of headers are as the server writes them; nobody reads any of a good answer (2xx), which
+    has none.
     """
 
     status: int
@@ -143,29 +141,9 @@ class RequestOptions(TypedDict, total=False):
     """Asked when the body is about to leave, after every wait for a connection."""
 
 
-_KEPT: Final = "not sent, as this replica does not lead any longer"
-
-
-class _Fenced(BytesPayload):
-    """A body through a proxy: asked for at the last moment whether it may still leave."""
-
-    def __init__(self, value: bytes, may_leave: MayLeave) -> None:
-        super().__init__(value)
-        self._may_leave = may_leave
-        self.kept = False
-
-    async def write_with_length(
-        self, writer: AbstractStreamWriter, content_length: int | None
-    ) -> None:
-        """See `BytesPayload`; the head of the request waits in a buffer for what is written here.
-
-        Raises:
-            Fenced: it may not leave.
-        """
-        self.kept = not self._may_leave()
-        if self.kept:
-            raise Fenced(_KEPT)
-        await super().write_with_length(writer, content_length)
+def _check(may_leave: MayLeave) -> None:
+    if not may_leave():
+        raise Fenced("not sent, as this replica does not lead any longer")
 
 
 class KubeClient(Protocol):
@@ -195,25 +173,18 @@ class KubeClient(Protocol):
         ...
 
 
-class _Transport(RESTClientObject):  # type: ignore[misc]  # the client has no types
-    """The official client's TLS and connection pool, without its request method."""
+def _trust(configuration: Configuration) -> ssl.SSLContext:
+    """The official client's TLS, with the certificates as they are now.
 
-    def __init__(self, configuration: Configuration) -> None:
-        """Reads the certificates.
-
-        Raises:
-            OSError: they cannot be used.
-        """
-        try:
-            super().__init__(configuration)
-        except (OSError, ValueError) as error:
-            files = configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file
-            raise OSError(f"{cause(error)} ({', '.join(filter(None, files))})") from error
-
-    def opened(self) -> aiohttp.ClientSession:
-        """A pool of its own, with no connection yet."""
-        pool: aiohttp.ClientSession = self._create_pool_manager()
-        return pool
+    Raises:
+        OSError: they cannot be used.
+    """
+    try:
+        context: ssl.SSLContext = RESTClientObject(configuration).ssl_context
+    except (OSError, ValueError) as error:
+        files = configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file
+        raise OSError(f"{cause(error)} ({', '.join(filter(None, files))})") from error
+    return context
 
 
 class Session:
@@ -229,20 +200,12 @@ class Session:
         clock: Clock | None = None,
         reload: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        # One thread hop a request for netrc and proxies, and netrc clashes with our own header.
-        configuration.client_session_kwargs = {
-            "trust_env": False,
-            "cookie_jar": aiohttp.DummyCookieJar(),
-        }
-        configuration.connection_pool_maxsize = 0
         # As kube-scheduler: from 3.13 on Python refuses certificates of clusters that Go takes.
         configuration.disable_strict_ssl_verification = True
         try:
-            self._transport = _Transport(configuration)
+            tls = _trust(configuration)
         except OSError as error:
             raise ConfigError(f"certificates cannot be used: {cause(error)}") from error
-        self._http = self._transport.opened()
-        self._retired: aiohttp.ClientSession | None = None
         self._renewed_at = float("-inf")
         self._configuration = configuration
         self._clock: Clock = clock or SystemClock()
@@ -251,20 +214,14 @@ class Session:
         self._reloading = asyncio.Lock()
         self._hook_at = float("-inf")
         self._token: str | None = None
-        self._shown: str | None = None
         self.server: str = str(configuration.host).rstrip("/")
-        self._options: dict[str, str] = _proxy(self.server, configuration.proxy)
-        proxied = bool(self._options)
-        if configuration.tls_server_name:
-            self._options["server_hostname"] = configuration.tls_server_name
-        self._user_agent = f"berth/{__version__}"
+        self._said: dict[str | None, dict[str, str]] = {}
+        self._proxy = _proxy(self.server, configuration.proxy)
         self.telemetry = Telemetry()
         """Where requests are counted."""
         self._host = urlsplit(self.server).netloc
-        self._channels = None
-        if not proxied:
-            named = configuration.tls_server_name or None
-            self._channels = Channels(self.server, self._transport.ssl_context, named)
+        named = configuration.tls_server_name or None
+        self._channels = Channels(self.server, tls, named, proxy=self._proxy)
 
     @classmethod
     async def connect(
@@ -346,86 +303,57 @@ class Session:
 
     async def close(self) -> None:
         """Closes all connections."""
-        if self._channels is not None:
-            self._channels.close()
-        await self._http.close()
-        if self._retired is not None:
-            await self._retired.close()
+        self._channels.close()
 
-    async def _renew(self) -> None:
+    def _renew(self) -> None:
         """Later requests use new connections, and certificates as they are now, if they are good.
 
         Where one was silent, the open ones may be dead; others renew certificates and whom to
-        trust. What is under way goes on, until this is done again.
+        trust. What is under way goes on.
         """
         now = self._clock.monotonic()
         if now - self._renewed_at < _RENEW_SECONDS:
             return
         self._renewed_at = now
+        tls = None
         try:
-            self._transport = _Transport(self._configuration)
+            tls = _trust(self._configuration)
         except OSError as error:
             _LOG.warning("certificates cannot be read again: %s", cause(error))
-        if self._channels is not None:
-            self._channels.renew(self._transport.ssl_context)
-        before, self._retired = self._retired, self._http
-        self._http = self._transport.opened()
-        if before is not None:
-            await before.close()
+        self._channels.renew(tls)
 
-    async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Response:
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        timeout_seconds: float = _DEFAULT_TIMEOUT_SECONDS,
+        may_leave: MayLeave | None = None,
+    ) -> Response:
         """See `KubeClient.request`."""
-        ask = self._fetch if self._channels is None else self._ask
-        path = _with(path, options.get("params"))
+        kind = None if body is None else content_type
+        send = partial(
+            self._channels.request,
+            method,
+            _with(path, params),
+            body=body or b"",
+            again=method in _REPEATABLE,
+            silence=timeout_seconds,
+            fence=may_leave and partial(_check, may_leave),
+        )
         began = self._clock.monotonic()
         try:
-            response = await ask(method, path, options)
-            if response.status == _UNAUTHORIZED and await self._new_credentials():
-                response = await ask(method, path, options)
+            answer = await send(headers=self._headers(kind))
+            if answer.status == _UNAUTHORIZED and await self._new_credentials():
+                answer = await send(headers=self._headers(kind))
         except _FAULTS as error:
             self._count(method, "<error>", began)
-            await self._learn_from(error)
+            self._learn_from(error)
             raise self._translated(error) from error
-        self._count(method, str(response.status), began)
-        return response
-
-    async def _fetch(self, method: str, path: str, options: RequestOptions) -> Response:
-        """Through a proxy."""
-        data: bytes | _Fenced | None = options.get("body")
-        may_leave = options.get("may_leave")
-        if isinstance(data, bytes) and may_leave is not None:
-            data = _Fenced(data, may_leave)
-        seconds = options.get("timeout_seconds", _DEFAULT_TIMEOUT_SECONDS)
-        timeout = aiohttp.ClientTimeout(
-            total=seconds * TOTAL_FACTOR, sock_connect=_CONNECT_SECONDS, sock_read=seconds
-        )
-        kind = options.get("content_type", JSON)
-        try:
-            async with await self._opened(method, path, data, kind, timeout) as answer:
-                return Response(answer.status, answer.headers, await answer.read())
-        except _FAULTS as error:
-            if isinstance(data, _Fenced) and data.kept:
-                raise Fenced(_KEPT) from error
-            raise
-
-    async def _ask(self, method: str, path: str, options: RequestOptions) -> Response:
-        """Over a connection of our own."""
-        assert self._channels is not None
-        body, may_leave = options.get("body"), options.get("may_leave")
-
-        def fence() -> None:
-            if may_leave is not None and not may_leave():
-                raise Fenced(_KEPT)
-
-        answer = await self._channels.request(
-            method,
-            path,
-            self._headers(body, options.get("content_type", JSON)),
-            body or b"",
-            fence=fence,
-            again=method in _REPEATABLE,
-            silence=options.get("timeout_seconds", _DEFAULT_TIMEOUT_SECONDS),
-        )
+        self._count(method, str(answer.status), began)
         headers = _UNREAD if answer.status in _OK else answer.headers
         return Response(answer.status, headers, answer.body)
 
@@ -433,82 +361,69 @@ class Session:
         self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float
     ) -> AsyncGenerator[bytes, None]:
         """See `KubeClient.stream`."""
-        timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=_CONNECT_SECONDS, sock_read=read_timeout_seconds
-        )
         path = _with(path, params)
+        send = partial(
+            self._channels.request,
+            "GET",
+            path,
+            again=True,
+            silence=read_timeout_seconds,
+            streams=True,
+        )
         try:
-            answer = await self._opened("GET", path, None, JSON, timeout)
+            answer = await send(headers=self._headers(None))
             if answer.status == _UNAUTHORIZED and await self._new_credentials():
-                answer.release()
-                answer = await self._opened("GET", path, None, JSON, timeout)
+                answer.close()
+                answer = await send(headers=self._headers(None))
             try:
                 self.telemetry.count(REQUESTS, str(answer.status), "GET", self._host)
                 if answer.status not in _OK:
-                    raise status_error(answer.status, await answer.read(), answer.headers)
+                    body = b"".join([piece async for piece in answer.pieces()])
+                    raise status_error(answer.status, body, answer.headers)
                 yield b""
-                async for chunk in answer.content.iter_any():
-                    yield chunk
+                async with aclosing(answer.pieces()) as pieces:
+                    async for piece in pieces:
+                        yield piece
             finally:
                 answer.close()
         except _FAULTS as error:
-            await self._learn_from(error)
+            self._learn_from(error)
             raise self._translated(error) from error
 
-    async def _learn_from(self, error: Exception) -> None:
+    def _learn_from(self, error: Exception) -> None:
         if isinstance(error, TimeoutError) or isinstance(
             _inner(error), ssl.SSLCertVerificationError
         ):
-            await self._renew()
+            self._renew()
 
     def _count(self, method: str, code: str, began: float) -> None:
         self.telemetry.count(REQUESTS, code, method, self._host)
         seconds = self._clock.monotonic() - began
         self.telemetry.observe(REQUEST_SECONDS, seconds, method, self._host)
 
-    async def _opened(
-        self,
-        method: str,
-        path: str,
-        body: bytes | _Fenced | None,
-        kind: str,
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's, not asyncio's
-    ) -> aiohttp.ClientResponse:
-        return await self._http.request(
-            method,
-            URL(f"{self.server}{path}", encoded=True),
-            data=body,
-            headers=self._headers(body, kind),
-            timeout=timeout,
-            allow_redirects=False,
-            **self._options,  # type: ignore[arg-type]  # proxy and server_hostname are texts
-        )
-
-    def _headers(self, body: bytes | _Fenced | None, kind: str) -> dict[str, str]:
-        # As kube-scheduler does: no compression, it costs both sides more than the network saves.
-        headers = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": self._user_agent}
-        authorization = self._authorization()
-        if authorization is not None:
-            headers["Authorization"] = authorization
-        if body is not None:
-            headers["Content-Type"] = kind
-        return headers
-
-    def _authorization(self) -> str | None:
+    def _headers(self, kind: str | None) -> Mapping[str, str]:
+        """Made once for bodies of that kind, or none, and a token."""
         hook = self._configuration.refresh_api_key_hook
-        now = self._clock.monotonic()
-        if hook is not None and now - self._hook_at >= _CREDENTIAL_HOOK_SECONDS:
-            self._hook_at = now
+        if hook is not None and self._clock.monotonic() - self._hook_at >= _CREDENTIAL_HOOK_SECONDS:
+            self._hook_at = self._clock.monotonic()
             try:
                 hook(self._configuration)
             except _BAD_CONFIG as error:
                 _LOG.warning("token cannot be read again: %s", cause(error))
         key: str | None = self._configuration.api_key.get("BearerToken")
         if key != self._token:
-            self._token = key
-            # Files end in line breaks. What else no header can hold makes a token that is nobody's.
-            self._shown = None if key is None else _INVISIBLE.sub(" ", key).strip()
-        return self._shown
+            self._token, self._said = key, {}
+        known = self._said.get(kind)
+        if known is None:
+            # As kube-scheduler: no compression, it costs both sides more than the network saves.
+            known = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": _USER_AGENT}
+            if key is not None:
+                # Files end in line breaks. What else no header can hold makes it nobody's.
+                known["Authorization"] = _INVISIBLE.sub(" ", key).strip()
+            if kind is not None:
+                known["Content-Type"] = kind
+            self._said[kind] = known
+        return known
 
     async def _new_credentials(self) -> bool:
         """After a 401: reads the credentials again; False if that was done just now."""
@@ -523,23 +438,18 @@ class Session:
             except _BAD_CONFIG as error:
                 _LOG.warning("credentials cannot be read again: %s", cause(error))
                 return False
-            await self._renew()
+            self._renew()
             return True
 
     def _translated(self, error: Exception) -> KubeError:
         """Says whether something was sent, and why it failed in one line."""
-        proxy = self._options.get("proxy")
-        through = f" through the proxy {without_user(proxy)}" if proxy else ""
+        through = f" through the proxy {without_user(self._proxy)}" if self._proxy else ""
         unreachable = f"cannot reach {self.server}{through}"
         match error:
-            case NotConnected(cause=TimeoutError()) | aiohttp.ConnectionTimeoutError():
+            case NotConnected(cause=TimeoutError()):
                 return Unreachable(f"{unreachable}: no connection in time")
-            case NotConnected() | aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
+            case NotConnected():
                 return Unreachable(f"{unreachable}: {_why(error)}")
-            case aiohttp.InvalidURL():
-                return Unreachable(f"{unreachable}: not an address")
-            case aiohttp.ClientPayloadError():
-                return Interrupted(f"connection to {self.server} broke in the middle of an answer")
             case TimeoutError():
                 return Timeout(f"{self.server} did not answer in time")
             case _:
@@ -571,22 +481,22 @@ def _check_url(url: str, what: str) -> None:
         raise ConfigError(f"{what} {without_user(url)!r} is not an http or https address")
 
 
-def _proxy(server: str, configured: str | None) -> dict[str, str]:
+def _proxy(server: str, configured: str | None) -> str | None:
     """The proxy for `server`: the configured one, else the environment's. Asked for once.
 
     The environment's is never asked for loopback, or it would be given the token.
     Source: Go's net/http, ProxyFromEnvironment.
     """
     if configured:
-        return {"proxy": configured}
+        return configured
     parts = urlsplit(server)
     host = parts.hostname or ""
     if _is_loopback(host):
-        return {}
+        return None
     proxies = urllib.request.getproxies()
     if parts.scheme in proxies and not urllib.request.proxy_bypass(host):
-        return {"proxy": proxies[parts.scheme]}
-    return {}
+        return proxies[parts.scheme]
+    return None
 
 
 def _is_loopback(host: str) -> bool:
@@ -598,9 +508,7 @@ def _is_loopback(host: str) -> bool:
 
 def _inner(error: BaseException) -> BaseException:
     """What made a connection fail."""
-    if isinstance(error, NotConnected):
-        error = error.cause
-    return getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
+    return error.cause if isinstance(error, NotConnected) else error
 
 
 def _why(error: BaseException) -> str:

@@ -7,7 +7,6 @@ What was shared must not be written to, as all decoded objects must not.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -28,40 +27,25 @@ _SPEC_WORDS = (
     "runtime_class_name",
     "preemption_policy",
 )
+_WHOLE: Final = ("status", "spec")
 _STATUS_WORDS = ("phase", "qos_class", "nominated_node_name")
 _BYTES = 16 << 20
 _BYTES_PER_BYTE = 4
 """What a decoded part takes, for each byte of its encoding."""
 _SOURCES: Final = tuple([field for field in Volume.__struct_fields__ if field != "name"])
 
-_Drop = Callable[[Pod], None]
-
-
-def _dropper(part: Callable[[Pod], msgspec.Struct], *fields: str, empty: object = None) -> _Drop:
-    def drop(pod: Pod) -> None:
-        struct = part(pod)
-        for field in fields:
-            force_setattr(struct, field, empty)
-
-    return drop
-
-
-DROPPERS: Final[Mapping[str, _Drop]] = MappingProxyType(
-    {
-        "annotations": _dropper(lambda pod: pod.metadata, "annotations"),
-        "created": _dropper(lambda pod: pod.metadata, "creation_timestamp"),
-        "owners": _dropper(lambda pod: pod.metadata, "owner_references"),
-        "statuses": _dropper(lambda pod: pod.status, *_STATUS),
-    }
+_OF_METADATA: Final = MappingProxyType(
+    {"annotations": "annotations", "created": "creation_timestamp", "owners": "owner_references"}
 )
-"""What of a pod on a node no plugin reads, and how it is dropped."""
-EVERYTHING: Final = frozenset(DROPPERS)
+_STATUSES: Final = "statuses"
+EVERYTHING: Final = frozenset({*_OF_METADATA, _STATUSES})
+"""What of a pod on a node is dropped if no plugin reads it: of its metadata, and of its status."""
 
 
 class PodSharing:
     """Remembers parts that were seen, and puts them in the place of equal ones.
 
-    `keep` names what of `DROPPERS` somebody reads of pods on nodes.
+    `keep` names what of `EVERYTHING` somebody reads of pods on nodes.
     """
 
     def __init__(self, keep: frozenset[str] = EVERYTHING) -> None:
@@ -72,27 +56,31 @@ class PodSharing:
     def keep(self, parts: frozenset[str]) -> None:
         """Pods that come from now on keep these parts."""
         self.kept = parts
-        self._drops = [drop for name, drop in DROPPERS.items() if name not in parts]
+        self._drops = [field for name, field in _OF_METADATA.items() if name not in parts]
+        self._drops_of_status = () if _STATUSES in parts else _STATUS
 
     def __call__(self, pod: Pod) -> None:
         """Makes a pod that nobody has seen yet as small as it can be. About 5 microseconds."""
         meta, spec, status = pod.metadata, pod.spec, pod.status
-        _intern(meta, ("namespace",))
+        force_setattr(meta, "namespace", sys.intern(meta.namespace))
         volumes = spec.volumes
         if volumes and not any(getattr(one, source) for one in volumes for source in _SOURCES):
             force_setattr(spec, "volumes", None)  # they say nothing that is read
-        if spec.node_name and self._drops and _is_at_rest(pod):
-            for drop in self._drops:
-                drop(pod)
+        if spec.node_name and self.kept != EVERYTHING and _is_at_rest(pod):
+            for field in self._drops:
+                force_setattr(meta, field, None)
+            for field in self._drops_of_status:
+                force_setattr(status, field, None)
         self._share(meta, _METADATA)
-        self._share(pod, ("status",))
-        if pod.status is status:  # the first of its kind
-            _intern(status, _STATUS_WORDS)
-            self._share(status, _STATUS)
+        fields: tuple[str, ...] = ("status",)
         if spec.node_name:
             force_setattr(pod, "bound_to", sys.intern(spec.node_name))
             force_setattr(spec, "node_name", "")
-            self._share(pod, ("spec",))
+            fields = _WHOLE
+        self._share(pod, fields)
+        if pod.status is status:  # the first of its kind
+            _intern(status, _STATUS_WORDS)
+            self._share(status, _STATUS)
         if pod.spec is spec:
             _intern(spec, _SPEC_WORDS)
             self._share(spec, _SPEC)

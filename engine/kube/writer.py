@@ -72,6 +72,7 @@ class KubeBinder:
     """Binds pods; a `framework.edge.Binder`."""
 
     def __init__(self, gate: Gate, *, timeout_seconds: float = 10.0) -> None:
+        self._gate = gate
         self._lane = gate.lane(Priority.BINDING)
         self._timeout = timeout_seconds
 
@@ -82,9 +83,10 @@ class KubeBinder:
         put_off = 0.0
         while True:
             try:
-                answer = await self._lane.request(
-                    "POST", path, body=body, timeout_seconds=self._timeout
-                )
+                with await self._gate.place(Priority.BINDING) as place:
+                    answer = await place.request(
+                        "POST", path, body=body, timeout_seconds=self._timeout
+                    )
             except (Unreachable, Fenced) as error:
                 return BindOutcome.REFUSED, str(error)
             except Interrupted as error:

@@ -170,12 +170,21 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
         return self.pod.metadata.deletion_timestamp is not None
 
 
-def make_pod_info(pod: Pod) -> PodInfo:
+def make_pod_info(pod: Pod, known: PodInfo | None = None) -> PodInfo:
     """Works out the pod's effective requests. About 3 microseconds if they were seen before.
+
+    `known` is how the same pod was before, if it is known.
 
     Raises:
         UnreadablePod: a quantity is none; the message names its field.
     """
+    if (
+        known is not None
+        and known.pod.spec == pod.spec
+        and is_settled(pod)
+        and is_settled(known.pod)
+    ):
+        return PodInfo(pod, known.readings)
     try:
         return PodInfo(pod, _settled(_spec_of(pod)) if is_settled(pod) else _resizing(pod))
     except ValueError as cause:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 from typing import Final
 
@@ -192,6 +192,8 @@ class Parked:
 
     def of(self, plugins: Iterable[str]) -> list[Group | QueuedPod]:
         """Groups that any of the plugins rejected, and pods that one holds."""
+        if not (self.rejected or self._gated_by):
+            return []
         found: list[Group | QueuedPod] = [*self.groups.rejected_by(plugins)]
         for plugin in plugins:
             found += self._gated_by.get(plugin, ())
@@ -206,8 +208,10 @@ class Parked:
             found.append(queued)
         return found
 
-    def leftover(self, pods: Iterable[QueuedPod]) -> list[QueuedPod]:
+    def leftover(self, pods: Mapping[QueuedPod, object]) -> Sequence[QueuedPod]:
         """Some of these that have been parked too long; `next_deadline` has passed if any are."""
+        if not pods:
+            return ()
         now, most = self._clock.monotonic(), self._most_seconds
         over = takewhile(lambda queued: queued.parked_at + most <= now, pods)
         return [*islice(over, MOST_LEFTOVER)]

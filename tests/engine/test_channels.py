@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.channels import Answer, Broken, Channels, NotConnected, certificates_in, head_of
+from engine.channels import (
+    Answer,
+    Broken,
+    Channels,
+    NotConnected,
+    certificates_in,
+    head_of,
+    trusting,
+)
 from tests.cluster.certificates import Authority
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Id: 7\r\n\r\nhi"
@@ -101,6 +110,80 @@ def test_an_answer_is_the_same_however_its_bytes_are_cut(answer: bytes, cuts: se
     assert first.headers.get("X-Id") == (None if answer == CHUNKED else "7")
     assert second.headers["X-Id"] == "7"
     assert server.connections == 1
+
+
+def streamed(channels: Channels) -> Awaitable[Answer]:
+    return channels.request("GET", "/x", {}, again=True, silence=20.0, streams=True)
+
+
+@given(st.sampled_from([CHUNKED, INTERIM + OK, LAST]), st.sets(st.integers(1, 90)))
+def test_a_stream_gives_all_that_comes_however_its_bytes_are_cut(
+    answer: bytes, cuts: set[int]
+) -> None:
+    """Its connection is used again once it was read to its end, and not before."""
+
+    async def story(channels: Channels, server: Server) -> None:
+        first = await streamed(channels)
+        await get(channels)
+        assert server.connections == 2
+        body = b"".join([piece async for piece in first.pieces()])
+        first.close()
+        assert body == {CHUNKED: b"abcde", LAST: b""}.get(answer, b"hi")
+        assert (await get(channels)).body == b"hi"
+
+    at = [0, *sorted(cut for cut in cuts if cut < len(answer)), len(answer)]
+    _, server = run([[answer[a:b] for a, b in itertools.pairwise(at)], [OK], [OK]], story)
+    assert server.connections == 2
+
+
+def test_of_a_stream_that_nobody_reads_no_more_is_taken_than_is_soon_needed() -> None:
+    lines = [b"x" * 65536] * 400
+
+    async def story(channels: Channels, server: Server) -> None:
+        answer = await streamed(channels)
+        for _ in range(4000):
+            await asyncio.sleep(0)
+        pieces = [len(piece) async for piece in answer.pieces()]
+        assert pieces[0] < 4 << 20
+        assert sum(pieces) == 400 * 65536
+
+    length = f"Content-Length: {sum(map(len, lines))}\r\n\r\n".encode()
+    run([[b"HTTP/1.1 200 OK\r\n" + length, *lines]], story)
+
+
+def test_a_stream_that_is_cut_or_left() -> None:
+    async def story(channels: Channels, server: Server) -> None:
+        cut = await streamed(channels)
+        with pytest.raises(Broken, match="in the middle"):
+            _ = [piece async for piece in cut.pieces()]
+        (await streamed(channels)).close()
+        assert (await get(channels)).body == b"hi"
+
+    _, server = run([[CHUNKED[:-5], END], [CHUNKED], [OK]], story)
+    assert server.connections == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ([b"HTTP/1.1 407 Who?\r\nContent-Length: 2\r\n\r\nno"], "it answers 407"),
+        (None, "closed by the server"),
+        ([b"SSH-2.0-x\r\n\r\n"], "no HTTP"),
+        ([b"HTTP/1.1 200 OK\r\n\r\n", END], ""),
+    ],
+)
+def test_a_proxy_that_leads_nowhere_was_sent_nothing_of_ours(answer: Reply, why: str) -> None:
+    async def story(channels: Channels, server: Server) -> None:
+        through = f"http://me:p%40w@127.0.0.1:{channels._via.port}"
+        tunnelled = Channels("https://h.invalid", trusting(None), proxy=through)
+        with pytest.raises(NotConnected, match=why or None):
+            await get(tunnelled)
+        word = b"Proxy-Authorization: Basic " + b64encode(b"me:p@w")
+        assert server.requests[0].startswith(b"CONNECT h.invalid:443 HTTP/1.1\r\n")
+        assert word in server.requests[0]
+
+    _, server = run([answer], story)
+    assert len(server.requests) == 1
 
 
 def test_a_header_costs_no_call() -> None:

@@ -20,7 +20,6 @@ from engine.telemetry import (
     RULE_REJECTIONS,
     SLI_SECONDS,
     Count,
-    Histogram,
     Kind,
     Metric,
     Telemetry,
@@ -46,13 +45,13 @@ def test_numbers_in_the_text_format():
     counter = Metric("z_total", Kind.COUNTER, "Back\\slash\nand line.", ("who",))
     gauge = Metric("a", Kind.GAUGE, "Odd ones.", ("k",))
     histogram = Metric("h", Kind.HISTOGRAM, "H.", ("x",), (0.5, 1.0))
-    filled = Histogram(histogram.buckets)
+    filled = Telemetry()
     for value in (0.5, 0.75, 3.0):
-        filled.observe(value)
+        filled.observe(histogram, value, "y")
     text = exposition(
         [
             (counter, {('q"\\\n',): 3.0}),
-            (histogram, {("y",): filled}),
+            *[one for one in filled.families() if one[0] is histogram],
             (gauge, {("i",): math.inf, ("n",): math.nan, ("f",): 0.25}),
             (Metric("empty", Kind.GAUGE, "None."), {}),
         ]
@@ -110,6 +109,7 @@ def start_log():
     yield start
     root.handlers[:] = handlers
     root.setLevel(level)
+    logging.setLogRecordFactory(logging.LogRecord)
     scheduler.setLevel(logging.NOTSET)
 
 
