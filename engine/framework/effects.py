@@ -111,7 +111,6 @@ class Patch:
     namespace: str
     name: str
     body: Mapping[str, Any]
-    subresource: str = ""
     undo: Mapping[str, Any] | None = None
 
 

@@ -342,8 +342,7 @@ def _path_of(effect: Patch) -> str:
     if effect.namespace:
         group, _, plural = collection.rpartition("/")
         collection = f"{group}/namespaces/{segment(effect.namespace)}/{plural}"
-    path = f"{collection}/{segment(effect.name)}"
-    return f"{path}/{effect.subresource}" if effect.subresource else path
+    return f"{collection}/{segment(effect.name)}"
 
 
 _COLLECTIONS = {"Pod": "/api/v1/pods", "Node": "/api/v1/nodes"} | {k.name: k.path for k in KINDS}
