@@ -102,7 +102,7 @@ class _Channel(asyncio.Protocol):
         """Why the connection is of no more use."""
         self._body: list[bytes] = []
         self._body_bytes = 0
-        self._headed = False
+        self._headed = self._stays = False
         self._heard = self._until = self._silence = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self.used = False
@@ -155,7 +155,12 @@ class _Channel(asyncio.Protocol):
             else:
                 await self._more(math.inf)
         self._lent = False
-        if self.open:
+        self._go_to_rest()
+
+    def _go_to_rest(self) -> None:
+        if not self._stays:
+            self.close()
+        elif self.open:
             self._owner.rest(self)
 
     def leave(self, answer: Answer) -> None:
@@ -174,7 +179,13 @@ class _Channel(asyncio.Protocol):
         if answer.status != _OK:
             raise OSError(f"it answers {answer.status}")
         transport = cast("asyncio.Transport", self._transport)
-        self._transport = await self._loop.start_tls(transport, self, tls, server_hostname=hostname)
+        try:
+            self._transport = await self._loop.start_tls(
+                transport, self, tls, server_hostname=hostname
+            )
+        except TypeError as error:  # CPython before 3.13, of TLS within TLS that fails
+            inner = error.__context__
+            raise inner if isinstance(inner, OSError) else OSError(str(error)) from None
         self._parser, self.used = httptools.HttpResponseParser(self), False
 
     def close(self) -> None:
@@ -218,7 +229,7 @@ class _Channel(asyncio.Protocol):
             self._answer.head += data
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(Broken(f"no HTTP: {error}"))
         if not self._headed and len(self._answer.head) > _MOST_HEADER_BYTES:
             self._fail(Broken("no HTTP: headers without end"))
@@ -233,6 +244,11 @@ class _Channel(asyncio.Protocol):
         self._fail(Broken(part or (str(exc) if exc else "closed by the server")))
 
     # ---- httptools
+
+    def on_message_begin(self) -> None:
+        """One answer a request."""
+        if self._headed:
+            raise ValueError("more than was asked for")
 
     def on_headers_complete(self) -> None:
         """The body follows."""
@@ -267,10 +283,9 @@ class _Channel(asyncio.Protocol):
         self._streams = False  # what is left of a stream is taken as it is
         self._deliver()
         self._parser = httptools.HttpResponseParser(self)
-        if not stays:
-            self.close()
-        elif not self._lent:
-            self._owner.rest(self)
+        self._stays = stays
+        if not self._lent:
+            self._go_to_rest()
 
     def _deliver(self) -> None:
         """Whoever waits goes on: with the whole answer, or of a stream with its head, or more."""

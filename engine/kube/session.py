@@ -15,9 +15,9 @@ import re
 import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Protocol, TypedDict, TypeVar, Unpack
@@ -60,7 +60,7 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 _OK = range(200, 300)
 _REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
-_FAULTS = (NotConnected, Broken, TimeoutError, OSError)
+_FAULTS = (NotConnected, Broken, OSError)
 _UNAUTHORIZED = 401
 _DEFAULT_TIMEOUT_SECONDS = 30.0
 _CREDENTIAL_HOOK_SECONDS = 30.0
@@ -214,14 +214,15 @@ class Session:
         self._reloading = asyncio.Lock()
         self._hook_at = float("-inf")
         self._token: str | None = None
-        self.server: str = str(configuration.host).rstrip("/")
+        server = str(configuration.host).rstrip("/")
+        self.server: str = without_user(server)
         self._said: dict[str | None, dict[str, str]] = {}
-        self._proxy = _proxy(self.server, configuration.proxy)
+        self._proxy = _proxy(server, configuration.proxy)
         self.telemetry = Telemetry()
         """Where requests are counted."""
-        self._host = urlsplit(self.server).netloc
+        self._host = _host(server)
         named = configuration.tls_server_name or None
-        self._channels = Channels(self.server, tls, named, proxy=self._proxy)
+        self._channels = Channels(server, tls, named, proxy=self._proxy)
 
     @classmethod
     async def connect(
@@ -372,10 +373,10 @@ class Session:
         )
         try:
             answer = await send(headers=self._headers(None))
-            if answer.status == _UNAUTHORIZED and await self._new_credentials():
-                answer.close()
-                answer = await send(headers=self._headers(None))
             try:
+                if answer.status == _UNAUTHORIZED and await self._new_credentials():
+                    answer.close()
+                    answer = await send(headers=self._headers(None))
                 self.telemetry.count(REQUESTS, str(answer.status), "GET", self._host)
                 if answer.status not in _OK:
                     body = b"".join([piece async for piece in answer.pieces()])
@@ -494,9 +495,25 @@ def _proxy(server: str, configured: str | None) -> str | None:
     if _is_loopback(host):
         return None
     proxies = urllib.request.getproxies()
-    if parts.scheme in proxies and not urllib.request.proxy_bypass(host):
-        return proxies[parts.scheme]
-    return None
+    found = proxies.get(parts.scheme)
+    if not found or urllib.request.proxy_bypass(_host(server)) or _is_excepted(host, proxies):
+        return None
+    found = found if "://" in found else f"http://{found.lstrip('/')}"
+    _check_url(found, f"{parts.scheme}_proxy:")
+    return found
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).netloc.rpartition("@")[-1]
+
+
+def _is_excepted(host: str, proxies: Mapping[str, str]) -> bool:
+    """Whether a network of NO_PROXY has it, which Python does not look at."""
+    for one in proxies.get("no", "").split(","):
+        with suppress(ValueError):
+            if ip_address(host) in ip_network(one.strip(), strict=False):
+                return True
+    return False
 
 
 def _is_loopback(host: str) -> bool:

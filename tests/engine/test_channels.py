@@ -163,6 +163,19 @@ def test_a_stream_that_is_cut_or_left() -> None:
     assert server.connections == 3
 
 
+def test_of_two_answers_to_a_request_the_first_counts_and_the_connection_goes() -> None:
+    async def story(channels: Channels, server: Server) -> None:
+        assert (await get(channels)).body == b"hi"
+        stream = await streamed(channels)
+        assert b"".join([piece async for piece in stream.pieces()]) == b"abcde"
+        with pytest.raises(Broken, match="no HTTP"):
+            await get(channels, method="POST")
+
+    switched = b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
+    _, server = run([[OK + OK], [CHUNKED + LAST], [switched]], story)
+    assert server.connections == 3
+
+
 @pytest.mark.parametrize(
     ("answer", "why"),
     [

@@ -103,7 +103,7 @@ class Proxy:
 
 
 @asynccontextmanager
-async def proxying(to: int) -> AsyncIterator[Proxy]:
+async def proxying(to: int, connected: bytes = b"HTTP/1.1 200 OK\r\n\r\n") -> AsyncIterator[Proxy]:
     proxy = Proxy()
 
     async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -117,7 +117,7 @@ async def proxying(to: int) -> AsyncIterator[Proxy]:
         proxy.heads.append(head.decode())
         from_server, to_server = await asyncio.open_connection("127.0.0.1", to)
         if head.startswith(b"CONNECT "):
-            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            writer.write(connected)
         else:
             to_server.write(head)
         await asyncio.gather(pipe(reader, to_server), pipe(from_server, writer))
@@ -402,9 +402,9 @@ class TestEffectWriter:
         assert headers["Content-Type"] == "application/merge-patch+json"
         assert json.loads(body) == {"a": 1}
         why, script, _ = self.written(
-            Patch("PersistentVolume", "", "pv", {}, "status"), refusal(409, "has changed")
+            Patch("PersistentVolume", "", "pv", {}), refusal(409, "has changed")
         )
-        assert script.asked[0][1] == "/api/v1/persistentvolumes/pv/status"
+        assert script.asked[0][1] == "/api/v1/persistentvolumes/pv"
         assert "has changed" in why
 
 
@@ -804,8 +804,18 @@ class TestConfiguration:
             },
         }
 
-    @pytest.mark.parametrize("secure", [True, False])
-    def test_requests_and_streams_go_through_a_proxy(self, tmp_path: Path, secure: bool) -> None:
+    @pytest.mark.parametrize(
+        ("secure", "connected"),
+        [
+            (False, b""),
+            (True, b"HTTP/1.1 200 OK\r\n\r\n"),
+            (True, b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"),
+            (True, b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"),
+        ],
+    )
+    def test_requests_and_streams_go_through_a_proxy(
+        self, tmp_path: Path, secure: bool, connected: bytes
+    ) -> None:
         """It is asked for the server by name; TLS is between us and the server."""
         authority = Authority(tmp_path)
         pair = authority.server("api")
@@ -815,7 +825,7 @@ class TestConfiguration:
         async def run() -> None:
             async with (
                 serving(reply(200), tls=tls if secure else None) as script,
-                proxying(script.port) as proxy,
+                proxying(script.port, connected) as proxy,
             ):
                 scheme = "https" if secure else "http"
                 config = kubeconfig(f"{scheme}://api.invalid:6443", token="t")
@@ -835,6 +845,79 @@ class TestConfiguration:
                 line = "CONNECT api.invalid:6443" if secure else "POST http://api.invalid:6443/x"
                 assert first.startswith(line)
                 assert f"Proxy-Authorization: Basic {b64encode(b'me:pw').decode()}" in first
+
+        asyncio.run(run())
+
+    @pytest.mark.parametrize(
+        ("server", "proxy", "but", "taken"),
+        [
+            ("https://api:6443", "http://p:3128", "", "http://p:3128"),
+            ("https://api:6443", "p:3128", "", "http://p:3128"),
+            ("https://api:6443", "me:pw@p:3128", "", "http://me:pw@p:3128"),
+            ("https://api:6443", "http://p:3128", "api:6443", None),
+            ("https://me@api:6443", "http://p:3128", "api:6443", None),
+            ("https://api.svc", "http://p:3128", ".svc", None),
+            ("https://10.96.0.1", "http://p:3128", "x, 10.0.0.0/8", None),
+            ("https://[fd00::1]:6443", "http://p:3128", "fd00::/8", None),
+            ("https://11.0.0.1", "http://p:3128", "10.0.0.0/8", "http://p:3128"),
+            ("https://api", "http://p:99999", "", ConfigError),
+            ("https://api", "socks5://me:pw@p:1080", "", ConfigError),
+            ("https://api", "//me:pw@p:1080", "", "http://me:pw@p:1080"),
+        ],
+    )
+    def test_the_proxy_of_the_environment(
+        self,
+        server: str,
+        proxy: str,
+        but: str,
+        taken: str | type[ConfigError] | None,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setenv("https_proxy", proxy)
+        monkeypatch.setenv("no_proxy", but)
+
+        async def run() -> str | None:
+            session = await Session.from_kubeconfig(kubeconfig(server))
+            await session.close()
+            return session._proxy
+
+        if isinstance(taken, type):
+            with pytest.raises(taken, match=r"https_proxy: .* is not an http or") as told:
+                asyncio.run(run())
+            assert "pw" not in str(told.value)
+        else:
+            assert asyncio.run(run()) == taken
+
+    def test_a_password_in_the_server_is_not_told(self) -> None:
+        async def run() -> Session:
+            session = await Session.from_kubeconfig(kubeconfig("http://me:pw@127.0.0.1:9"))
+            with pytest.raises(Unreachable, match=r"cannot reach http://127\.0\.0\.1:9: "):
+                await session.request("GET", "/x")
+            await session.close()
+            return session
+
+        assert asyncio.run(run())._host == "127.0.0.1:9"
+
+    def test_a_watch_that_ends_while_its_token_is_read_again_leaves_no_connection(self) -> None:
+        async def run() -> None:
+            begun = asyncio.Event()
+
+            async def reload() -> None:
+                begun.set()
+                await asyncio.Event().wait()
+
+            async with serving(reply(401)) as script:
+                session = await Session.from_kubeconfig(
+                    kubeconfig(f"http://127.0.0.1:{script.port}")
+                )
+                session._reload = reload
+                watch = session.stream("/x", read_timeout_seconds=5)
+                task = asyncio.ensure_future(anext(watch))
+                await begun.wait()
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                assert [one for one in session._channels._all if one.open] == []
+                await session.close()
 
         asyncio.run(run())
 
