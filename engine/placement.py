@@ -256,8 +256,7 @@ class Placement:
             found = framework.post_filter(pod, snapshot, rejections, tried)
         except PluginError:
             return None  # told to `on_fault`; the gang does not fit
-        tried.renew(found, snapshot)
-        return found
+        return tried.renew(found, snapshot)
 
     def _unplaced(self, queued: QueuedPod, decision: Decision) -> None:
         if decision.error is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 from engine.clock import ManualClock
 from engine.collective.victims import without
 from engine.cycle import conclude
+from engine.framework.decision import Evict, PostFilterResult
 from engine.framework.interface import ALL_PASS, Points
 from engine.framework.profile import Weighted
+from engine.framework.status import Code, Status
 from engine.framework.tried import SLICE_RUNS, Tried, UnfinishedError
 from engine.queue import SubQueue
 from engine.simulate.journal import Recorder, replay
@@ -306,6 +309,67 @@ async def test_a_journal_has_every_slice(tmp_path):
     assert b'"what":"slice"' in out.getvalue()
     report = replay(path, lambda *_: chain({}))
     assert (report.decisions, report.differences) == (1, [])
+
+
+# ---- it ends -------------------------------------------------------------------------------------
+
+#: Others' labels matter, and any number of them is all right: amounts decide where there are none.
+SPREAD = {
+    "topologySpreadConstraints": [
+        {
+            "maxSkew": 100,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"a": "b"}},
+        }
+    ]
+}
+MUTUAL = """preempt: pod.name is m -> victims where it.name is high and it.priority < 100
+preempt: victims where it.priority < pod.priority
+"""
+#: A team takes back what is lent, of which no node has enough; then anybody may go.
+LENT = """quota: by pod.label[team] min cpu 40 max cpu 200 elastic
+preempt: victims where it.priority < pod.priority
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "cpu", "others", "more"), [(MUTUAL, "1", 0, "1"), (LENT, "1500m", 20, "500m")]
+)
+def test_what_another_turn_found_of_the_node_is_no_matter(rule, cpu, others, more):
+    """The first asked about it one by one; in the second amounts decide there."""
+    cache, framework, team = Cache(), chain({"p.policy": rule}), {"a": "b", "team": "t"}
+    for number in range(MANY):
+        cache.add_node(node(f"n{number}"))
+        for word, labels in (("x", team), ("y", {"a": "b"})):
+            pod = make_pod(f"{word}{number}", cpu="1", priority=others, labels=labels)
+            cache.add_pod(pod, f"n{number}")
+    cache.add_node(node("best"))
+    cache.add_pod(make_pod("m", cpu=more, priority=others or -2, labels=team), "best")
+    cache.add_pod(make_pod("l", cpu=cpu, priority=-1), "best")
+    high = make_pod("high", cpu=cpu, priority=10, spec=SPREAD, labels={"team": "s"})
+    tried, snapshot, found = Tried(SLICE_RUNS), cache.snapshot(NOW), None
+    for _ in range(200):
+        with suppress(UnfinishedError):
+            found = conclude(high, snapshot, framework, None, tried)
+            break
+    assert found is not None
+    assert _told(found.rescue) == _told(conclude(high, snapshot, framework).rescue)
+    assert _told(found.rescue) == ("best", ["l"])
+
+
+def test_where_all_changes_faster_than_one_looks_a_search_ends_in_vain():
+    tried, snapshot = Tried(1), Cache().snapshot(NOW)
+    goes = Evict(make_pod("x"), make_pod("p"), "")
+    chosen = ended = PostFilterResult(Status.SUCCESS, nominated="n", evictions=(goes,))
+    for _ in range(1_000):
+        tried.begin(None)
+        with suppress(UnfinishedError):
+            tried.recall((0, "n"), "n", lambda: (1, ("other",), None))
+            ended = tried.renew(chosen, snapshot)
+            if ended is not chosen:
+                break
+    assert (ended.status.code, ended.nominated, ended.evictions) == (Code.UNSCHEDULABLE, None, ())
 
 
 # ---- in slices as in one piece -------------------------------------------------------------------
