@@ -339,3 +339,4 @@ class Scheduler:
             self.placement.decide(queued, tried=tried)
         except UnfinishedError:
             self._searches[queued] = tried
+            self._queue.searches(queued)

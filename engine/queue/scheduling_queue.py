@@ -257,6 +257,14 @@ class SchedulingQueue:
         self._catch_up(queued)
         return True
 
+    def searches(self, queued: QueuedPod) -> None:
+        """The attempt of a pod that was popped takes longer, and it has no node by the next `pop`.
+
+        So it still stands for its group.
+        """
+        if self._tried is queued:
+            self._tried = None
+
     def hold(self, queued: QueuedPod) -> bool:
         """The pod has its node and waits for leave to be bound, until `resume`.
 

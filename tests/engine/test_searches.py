@@ -87,6 +87,11 @@ def working(made, slices):
     assert made.where("high") is SubQueue.IN_FLIGHT
 
 
+async def at_rest(made):
+    while made.scheduler.work():
+        await asyncio.sleep(0)
+
+
 @in_a_loop
 async def test_a_slice_is_bounded_and_others_get_their_nodes_between_two():
     counting = Counting()
@@ -118,6 +123,26 @@ async def test_who_is_more_important_comes_first():
     await settle(made)
     assert [one.pod.name for one in made.decisions] == ["high", "later"]
     assert len(made.edge.evictions) == 4
+
+
+@in_a_loop
+async def test_one_searches_for_all_of_its_class():
+    counting, (first, *rest) = Counting(), default_plugins()
+    made = World(nodes=(), in_tree=(first, Weighted(counting), *rest))
+    for number in range(MANY):
+        made.add([node(f"n{number}")])
+        made.add([low(f"x{number}", f"n{number}", priority=20), low(f"y{number}", f"n{number}")])
+    for number in range(20):
+        made.comes(f"high{number}", **HIGH)
+    await at_rest(made)
+    made.clock.advance(30.0)
+    counting.runs = 0
+    made.handlers.pods.on_delete(low("y0", "n0"))  # which wakes the class
+    await at_rest(made)
+    made.clock.advance(30.0)
+    await at_rest(made)
+    assert {one.where for one in made.queue} == {SubQueue.UNSCHEDULABLE}
+    assert 0 < counting.runs <= 5 * MANY
 
 
 def goes(made):
