@@ -49,14 +49,15 @@ class Tried:
     _slice: int = 0
     _renewals: int = 0
     _by: object = None
+    _of: object = None
 
-    def begin(self, by: object) -> bool:
-        """A slice begins, by these rules; whether there were others before."""
+    def begin(self, by: object, of: object) -> bool:
+        """A slice begins, by these rules; whether others were of something else than this is of."""
         if by is not self._by:
-            self._by, self._known, self._kinds, self.later = by, {}, {}, []
+            self._by, self._of, self._known, self._kinds, self.later = by, of, {}, {}, []
         self._left, self.turn = self.runs, 0
         self._slice += 1
-        return self._slice > 1
+        return self._of is not of
 
     def spend(self, runs: float) -> None:
         """Takes dry runs off those of the slice, or adds some.
