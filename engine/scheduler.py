@@ -268,9 +268,10 @@ class Scheduler:
         if not self._searches or (self.gangs.busy and not self.gangs.shares):
             return False
         queued = min(self._searches, key=lambda one: one.sort_key)
-        tried = self._searches.pop(queued)
         if self.placement.still(queued):
-            self._try(queued, tried)
+            self._try(queued, self._searches[queued])
+        else:
+            del self._searches[queued]
         return True
 
     def _cycle(self) -> bool:
@@ -335,8 +336,10 @@ class Scheduler:
         The pod stays in flight, and others go on. Each of its cycles is of the cluster as it is
         then, with what was tried as one more input; the last one decides.
         """
+        self._searches[queued] = tried  # in its place: of equals the first one goes on
         try:
             self.placement.decide(queued, tried=tried)
         except UnfinishedError:
-            self._searches[queued] = tried
             self._queue.searches(queued)
+        else:
+            del self._searches[queued]

@@ -135,6 +135,7 @@ async def test_one_searches_for_all_of_its_class():
     for number in range(20):
         made.comes(f"high{number}", **HIGH)
     await at_rest(made)
+    assert counting.runs <= 20 * (SLICE_RUNS + 2) + MANY, "the first one goes on for all"
     made.clock.advance(30.0)
     counting.runs = 0
     made.handlers.pods.on_delete(low("y0", "n0"))  # which wakes the class
