@@ -63,12 +63,17 @@ class Placement:
     # ---- from a cycle to a node
 
     def still(self, queued: QueuedPod) -> bool:
-        """Whether a pod that has been in flight for long is to be decided about; or it is done."""
-        pod = queued.pod
+        """Whether a pod in flight is to be decided about, here and by the rules it came by.
+
+        If not, it is done, or back in the queue.
+        """
+        uid = queued.pod.uid
         still = self.queue.still(queued)
-        if still and not queued.pod.terminating and self._cache.node_of(pod.uid) is None:
-            return True
-        self.queue.done(pod.uid)
+        if still and not queued.pod.terminating and self._cache.node_of(uid) is None:
+            if self.notices.leads():
+                return True
+            self.queue.again(queued)
+        self.queue.done(uid)
         return False
 
     def decide(

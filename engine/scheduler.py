@@ -320,13 +320,11 @@ class Scheduler:
 
     def schedule_one(self, queued: QueuedPod) -> None:
         """One cycle and what follows from it."""
-        pod = queued.pod
-        if pod.terminating or self._cache.node_of(pod.uid) is not None:
-            self._queue.done(pod.uid)
+        if not self.placement.still(queued):
             return
         if self._lane is not None and self._lane.take(queued):
             return
-        if self._basis.framework_of(pod).gangs and self.gangs.begin(queued):
+        if self._basis.framework_of(queued.pod).gangs and self.gangs.begin(queued):
             return
         self._try(queued, Tried(SLICE_RUNS))
 

@@ -25,7 +25,7 @@ from tests.builders import Cache, default_plugins, make_node, make_pod, pod_obje
 from tests.effort import examples
 from tests.engine.fake_extender import FakeExtender
 from tests.engine.policy.builders import NOW, chain
-from tests.engine.test_extenders import document, meta
+from tests.engine.test_extenders import document, meta, until_io
 from tests.engine.test_extenders import settle as settle_extended
 from tests.engine.test_extenders import world as extended
 from tests.engine.test_preemption import being_deleted, settle
@@ -259,6 +259,49 @@ async def test_under_new_rules_it_begins_anew(rule, victims):
     await settle(made)
     assert len(made.edge.evictions) == victims
     assert all("2" in name for name in made.edge.evictions)
+
+
+@pytest.mark.parametrize("lane", [False, True])
+@pytest.mark.parametrize(
+    "rule", ["gate: pod.label ok\n", "gang: pod.name is high -> by pod.name min 2\n"]
+)
+@in_a_loop
+async def test_new_rules_that_hold_a_pod_back_hold_it_between_two_slices(rule, lane):
+    async with FakeExtender(preempt={}) as fake:
+        others = {} if lane else {"managedResources": [{"name": "not/its"}]}
+        made = full(extended(document(fake.url, preemptVerb="preempt", **others), nodes=()))
+        slices = []
+
+        def told(*_):
+            slices.append(rule)
+            if len(slices) == 2:
+                made.scheduler.use(chain({"p.policy": rule}), None)
+
+        made.scheduler.placement.slices_observers.append(told)
+        made.comes("high", **HIGH)
+        await settle_extended(made, lambda: made.edge.evictions or made.edge.conditions)
+    assert made.edge.evictions == []
+    assert len(slices) == 2
+    assert made.where("high") in (SubQueue.GATED, SubQueue.UNSCHEDULABLE, SubQueue.BACKOFF)
+
+
+@in_a_loop
+async def test_the_lane_of_extenders_decides_nothing_once_another_replica_leads():
+    async with FakeExtender(preempt=meta(n3=["uid-default-x3", "uid-default-y3"])) as fake:
+        made, slices = full(extended(document(fake.url, preemptVerb="preempt"), nodes=())), []
+
+        def told(*_):
+            slices.append(made)
+            made.scheduler.leads = False
+
+        made.scheduler.placement.slices_observers.append(told)
+        made.comes("high", **HIGH)
+        await until_io(lambda: (made.scheduler.work(), made.where("high") is SubQueue.ACTIVE)[1])
+        assert (made.edge.evictions, len(slices)) == ([], 1)
+        made.scheduler.placement.slices_observers.clear()
+        made.scheduler.lead()
+        await settle_extended(made, lambda: made.edge.evictions)
+    assert sorted(made.edge.evictions) == ["x3", "y3"]
 
 
 class Ticking(ManualClock):
