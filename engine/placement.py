@@ -34,7 +34,7 @@ from engine.waiting import Held, Permits
 
 Observer = Callable[[Placed], None]
 ActsObserver = Callable[[Acted], None]
-SlicesObserver = Callable[[PodInfo, Snapshot, Opinion | None], None]
+SlicesObserver = Callable[[PodInfo, Snapshot, Opinion | None, int], None]
 
 
 @dataclass(eq=False)
@@ -56,7 +56,7 @@ class Placement:
         self.acts_observers: list[ActsObserver] = []
         """Told of what plugins say of pods on their nodes."""
         self.slices_observers: list[SlicesObserver] = []
-        """Told of every cycle that decides nothing yet."""
+        """Told of every cycle that decides nothing yet, and which one of its search it is."""
         self.permits = Permits(self.basis, self.queue, self.acted, self._released, self._refused)
         """The pods that wait for leave to be bound."""
 
@@ -114,11 +114,11 @@ class Placement:
                 decision = conclude(pod, snapshot, framework, opinion, tried)
         except UnfinishedError:
             for told in self.slices_observers:
-                told(pod, snapshot, opinion)
+                told(pod, snapshot, opinion, tried.slices)
             raise
         finally:
             tried.seconds = self.basis.clock.monotonic() - began
-        placed = Placed(decision, snapshot, tried.seconds, as_member=as_member)
+        placed = Placed(decision, snapshot, tried.seconds, tried.slices, as_member=as_member)
         self.measures.decided(placed)
         for observer in self.observers:
             observer(placed)

@@ -43,10 +43,11 @@ class Tried:
     """Nodes whose turn is in the next slices, where a slice is about few of them."""
     seconds: float = 0.0
     """What the slices took."""
+    slices: int = 0
+    """How many have begun."""
     _known: dict[tuple[Hashable, ...], tuple[str, int, Found]] = field(default_factory=dict)
     _kinds: dict[Hashable, NDArray[np.int8]] = field(default_factory=dict)
     _left: float = math.inf
-    _slice: int = 0
     _renewals: int = 0
     _by: object = None
     _of: object = None
@@ -56,7 +57,7 @@ class Tried:
         if by is not self._by:
             self._by, self._of, self._known, self._kinds, self.later = by, of, {}, {}, []
         self._left, self.turn = self.runs, 0
-        self._slice += 1
+        self.slices += 1
         return self._of is not of
 
     def spend(self, runs: float) -> None:
@@ -81,7 +82,7 @@ class Tried:
         known = self._known.get(key)
         if known is None:
             self.spend(0)
-            known = self._known[key] = node, self._slice, ask()
+            known = self._known[key] = node, self.slices, ask()
             self._left -= known[2][0]
         return known[2]
 
@@ -101,7 +102,7 @@ class Tried:
             key: {uid for uid in one[2][1] if snapshot.pod_row(uid) >= 0} for key, one in of.items()
         }
         chosen = [key for key in of if given or there[key] == victims]
-        if of and self._slice > 1 and all(of[key][1] < self._slice for key in chosen):
+        if of and self.slices > 1 and all(of[key][1] < self.slices for key in chosen):
             self._renewals += 1
             if self._renewals > _MOST_RENEWALS:
                 return PostFilterResult(unschedulable(_TOO_FAST), message=_TOO_FAST)

@@ -356,14 +356,25 @@ async def test_extenders_are_told_of_victims_found_in_slices(holds):
     assert sorted(made.edge.evictions) == (["x3", "y3"] if holds else [])
 
 
-@in_a_loop
-async def test_a_journal_has_every_slice(tmp_path):
+def recorded():
     out = io.BytesIO()
     recorder = Recorder(out, lambda: ())
     made = full(cache=recorder.cache)
     recorder.rules("", {}, {})
     made.scheduler.observe(recorder.placed)
     made.scheduler.placement.slices_observers.append(recorder.sliced)
+    return made, out
+
+
+def replayed(out, path):
+    path.write_bytes(out.getvalue())
+    report = replay(path, lambda *_: chain({}))
+    return report.decisions, report.differences
+
+
+@in_a_loop
+async def test_a_journal_has_every_slice(tmp_path):
+    made, out = recorded()
     stays = low("stays7", "n7", priority=20, cpu="0")
     made.add([stays])
     made.comes("high", **HIGH)
@@ -373,11 +384,27 @@ async def test_a_journal_has_every_slice(tmp_path):
     made.handlers.pods.on_delete(low("x7", "n7"))
     await settle(made)
     assert sorted(made.edge.evictions) == ["x0", "y0"]
-    path = tmp_path / "journal"
-    path.write_bytes(out.getvalue())
     assert b'"what":"slice"' in out.getvalue()
-    report = replay(path, lambda *_: chain({}))
-    assert (report.decisions, report.differences) == (1, [])
+    assert replayed(out, tmp_path / "journal") == (1, [])
+
+
+@pytest.mark.parametrize("nodes", [MANY, 4])
+@in_a_loop
+async def test_a_journal_takes_a_search_that_came_to_nothing_for_none(tmp_path, nodes):
+    made, out = recorded()
+    pod = made.comes("high", **HIGH)
+    working(made, 6)
+    made.handlers.pods.on_delete(pod)
+    await settle(made)
+    for number in range(nodes, MANY):  # so that the next one is over at once
+        made.handlers.nodes.on_update(node(f"n{number}"), node(f"n{number}", unschedulable=True))
+    for word in "xy":
+        made.handlers.pods.on_delete(low(f"{word}3", "n3"))
+    made.add([low("better", "n3", priority=-9, cpu="2")])
+    made.handlers.pods.on_add(pod)
+    await settle(made)
+    assert made.edge.evictions == ["better"]
+    assert replayed(out, tmp_path / "journal") == (1, [])
 
 
 # ---- it ends -------------------------------------------------------------------------------------
