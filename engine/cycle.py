@@ -141,7 +141,7 @@ def conclude(
             decision.rescue = _agreed(decision.rescue, opinion)
         if tried is not None:
             given = opinion is not None and opinion.victims is not None
-            tried.renew(decision.rescue, snapshot, given=given)
+            decision.rescue = tried.renew(decision.rescue, snapshot, given=given)
     return decision
 
 

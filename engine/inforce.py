@@ -115,6 +115,7 @@ class InForce:
         self._kept: Mapping[str, Kept] | None = None
         self.bundle: Bundle | None = None
         """What is in force, of all sources."""
+        self._told: Bundle | None = None
         self._compiler = new_compiler()
         self._settings = compile_settings(settings.berth, profiles)
         self.reloader = self._reloader("", self._accepted)
@@ -371,7 +372,9 @@ class InForce:
         self._ears.put(bundle, changed)
         self.bundle, self._since = bundle, self._clock.time()
         yield
-        news = _changed(self.sources, before, bundle)
+        if self.bundle is not bundle:
+            return  # so they did now, and told of all that is new
+        news, self._told = _changed(self.sources, self._told, bundle), bundle
         log.info(
             'Policies in force source="%s" bundle="%s" policies="%s"',
             ", ".join(source.title for source in sources or news),

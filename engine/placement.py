@@ -34,7 +34,7 @@ from engine.waiting import Held, Permits
 
 Observer = Callable[[Placed], None]
 ActsObserver = Callable[[Acted], None]
-SlicesObserver = Callable[[PodInfo, Snapshot, Opinion | None], None]
+SlicesObserver = Callable[[PodInfo, Snapshot, Opinion | None, int], None]
 
 
 @dataclass(eq=False)
@@ -56,19 +56,24 @@ class Placement:
         self.acts_observers: list[ActsObserver] = []
         """Told of what plugins say of pods on their nodes."""
         self.slices_observers: list[SlicesObserver] = []
-        """Told of every cycle that decides nothing yet."""
+        """Told of every cycle that decides nothing yet, and which one of its search it is."""
         self.permits = Permits(self.basis, self.queue, self.acted, self._released, self._refused)
         """The pods that wait for leave to be bound."""
 
     # ---- from a cycle to a node
 
     def still(self, queued: QueuedPod) -> bool:
-        """Whether a pod that has been in flight for long is to be decided about; or it is done."""
-        pod = queued.pod
+        """Whether a pod in flight is to be decided about, here and by the rules it came by.
+
+        If not, it is done, or back in the queue.
+        """
+        uid = queued.pod.uid
         still = self.queue.still(queued)
-        if still and not queued.pod.terminating and self._cache.node_of(pod.uid) is None:
-            return True
-        self.queue.done(pod.uid)
+        if still and not queued.pod.terminating and self._cache.node_of(uid) is None:
+            if self.notices.leads():
+                return True
+            self.queue.again(queued)
+        self.queue.done(uid)
         return False
 
     def decide(
@@ -109,11 +114,11 @@ class Placement:
                 decision = conclude(pod, snapshot, framework, opinion, tried)
         except UnfinishedError:
             for told in self.slices_observers:
-                told(pod, snapshot, opinion)
+                told(pod, snapshot, opinion, tried.slices)
             raise
         finally:
             tried.seconds = self.basis.clock.monotonic() - began
-        placed = Placed(decision, snapshot, tried.seconds, as_member=as_member)
+        placed = Placed(decision, snapshot, tried.seconds, tried.slices, as_member=as_member)
         self.measures.decided(placed)
         for observer in self.observers:
             observer(placed)
@@ -256,8 +261,7 @@ class Placement:
             found = framework.post_filter(pod, snapshot, rejections, tried)
         except PluginError:
             return None  # told to `on_fault`; the gang does not fit
-        tried.renew(found, snapshot)
-        return found
+        return tried.renew(found, snapshot)
 
     def _unplaced(self, queued: QueuedPod, decision: Decision) -> None:
         if decision.error is not None:

@@ -268,9 +268,10 @@ class Scheduler:
         if not self._searches or (self.gangs.busy and not self.gangs.shares):
             return False
         queued = min(self._searches, key=lambda one: one.sort_key)
-        tried = self._searches.pop(queued)
         if self.placement.still(queued):
-            self._try(queued, tried)
+            self._try(queued, self._searches[queued])
+        else:
+            del self._searches[queued]
         return True
 
     def _cycle(self) -> bool:
@@ -319,13 +320,11 @@ class Scheduler:
 
     def schedule_one(self, queued: QueuedPod) -> None:
         """One cycle and what follows from it."""
-        pod = queued.pod
-        if pod.terminating or self._cache.node_of(pod.uid) is not None:
-            self._queue.done(pod.uid)
+        if not self.placement.still(queued):
             return
         if self._lane is not None and self._lane.take(queued):
             return
-        if self._basis.framework_of(pod).gangs and self.gangs.begin(queued):
+        if self._basis.framework_of(queued.pod).gangs and self.gangs.begin(queued):
             return
         self._try(queued, Tried(SLICE_RUNS))
 
@@ -335,7 +334,10 @@ class Scheduler:
         The pod stays in flight, and others go on. Each of its cycles is of the cluster as it is
         then, with what was tried as one more input; the last one decides.
         """
+        self._searches[queued] = tried  # in its place: of equals the first one goes on
         try:
             self.placement.decide(queued, tried=tried)
         except UnfinishedError:
-            self._searches[queued] = tried
+            self._queue.searches(queued)
+        else:
+            del self._searches[queued]

@@ -141,8 +141,8 @@ def _prospects(plans: Plans, hunt: Hunt, trial: Trial) -> list[int]:
     rooms = trial.rooms(plans.rows[:1])
     about: BoolColumn = np.zeros(table.shape[1], np.bool_)
     if rooms is not None:
-        for number, (_, concerns) in enumerate(rooms.concerns):
-            key = trial.tried.turn, number
+        for name, _, concerns in rooms.concerns:
+            key = trial.tried.turn, name
             kinds = hunt.ranking.values("kind", hunt.kinds.numbers, snapshot.pods)
             concerned = hunt.kinds.concerned(kinds[there], concerns, trial.tried, key)
             about |= np.any(there & concerned[kinds], axis=0)
@@ -178,7 +178,7 @@ def anywhere(plans: Plans, budgets: Sequence[Budget], trial: Trial, rule: Evicti
         if gone is None:
             continue
         rows = plans.rows if at is None else plans.rows[at : at + 1]
-        key = len(rows), int(rows[0])
+        key = len(rows), -1 if at is None else at, int(rows[0])
         open_ = search.open(rows, gone.view, *key)
         if open_:
             # The most important first.

@@ -334,10 +334,10 @@ def _breaks(
 def _apart(plans: Plans, rooms: Rooms, tried: Tried) -> BoolColumn:
     """(C,) nodes where more than amounts may decide."""
     apart = rooms.apart
-    for number, (where, concerns) in enumerate(rooms.concerns):
+    for name, where, concerns in rooms.concerns:
         there = plans.there & where
         if there.any():
-            numbers, key = plans.kind_numbers(), (tried.turn, number)
+            numbers, key = plans.kind_numbers(), (tried.turn, name)
             concerned = plans.kinds.concerned(numbers[there], concerns, tried, key)
             apart = apart | (there & concerned[numbers]).any(axis=0)
     return apart

@@ -251,11 +251,13 @@ class Decision(msgspec.Struct, eq=False):
 class Placed(msgspec.Struct, frozen=True, eq=False):
     """A decision as it was made, for whoever watches: the demo, a recorder, an explanation.
 
-    `seconds` is what the cycle took. The snapshot is borrowed: good only while the observer runs.
+    `seconds` is what the cycle took, `slices` in how many its search for victims went. The snapshot
+    is borrowed: good only while the observer runs.
     """
 
     decision: Decision
     snapshot: Snapshot
     seconds: float
+    slices: int = 0
     as_member: bool = False
     """Of a gang that is being tried: nobody was asked what to do if the pod fits nowhere."""

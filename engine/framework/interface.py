@@ -241,14 +241,14 @@ class Rooms:
 
     `open` are the rows asked that pass all other filters; `plugins` are those that `each` is of.
     More decides on rows that are `apart`, and where a pod leaves one of those of another filter
-    that `concerns` it.
+    that `concerns` it, by its name.
     """
 
     plugins: frozenset[str]
     each: Sequence[Room]
     open: BoolColumn
     apart: BoolColumn
-    concerns: Sequence[tuple[BoolColumn, Callable[[PodInfo], bool]]]
+    concerns: Sequence[tuple[str, BoolColumn, Callable[[PodInfo], bool]]]
 
 
 WhatIf = Callable[[PodInfo, Snapshot], "Trial"]

@@ -424,7 +424,7 @@ class Framework:
             UnfinishedError: a slice of `tried` is used up.
         """
         tried = tried or Tried()
-        if tried.begin(self):  # estimates are no answer for others
+        if tried.begin(self, rejections.memo):  # estimates are no answer for others
             rejections = replace(rejections, memo={})
 
         def what_if(pod: PodInfo, snapshot: Snapshot) -> Trial:

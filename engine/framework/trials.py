@@ -157,12 +157,12 @@ class Trial:
             return None
         each = self.amounts()
         asked = _unless_all(rows, self.snapshot.nodes.size)
-        concerns = [(self._yielding(one, asked), self._concerned(one)) for one in others]
+        concerns = [(one.name, self._yielding(one, asked), self._concerned(one)) for one in others]
         apart = np.zeros(len(rows), dtype=np.bool_)
         if promises := self.promises():
             promised, alike = _alike(promises)
             each = [_taken(room, promised, alike) for room in each]
-            for _, concerned in concerns:
+            for *_, concerned in concerns:
                 apart |= np.isin(rows, [row for row, pods in promises if any(map(concerned, pods))])
         open_ = [one for one in self.filters if one not in moving or one in others]
         passed = self.passes(asked, open_, self.snapshot)

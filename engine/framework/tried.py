@@ -16,10 +16,13 @@ from numpy.typing import NDArray
 
 from engine.framework.decision import PostFilterResult
 from engine.framework.snapshot import Snapshot
+from engine.framework.status import unschedulable
 
 SLICE_RUNS: Final = 32
 """Dry runs in a slice, some 3 to 5 ms; a node that was begun is finished."""
-
+_MOST_RENEWALS: Final = 100
+"""Where the cluster does not change there is one; after so many it changes faster than we look."""
+_TOO_FAST: Final = "preemption: what was found changed before it could be relied upon, each time"
 
 Found = tuple[int, Sequence[Any], tuple[str, ...] | None]
 """The dry runs of a question about a node, what answers it (UIDs), and why nothing does."""
@@ -40,19 +43,22 @@ class Tried:
     """Nodes whose turn is in the next slices, where a slice is about few of them."""
     seconds: float = 0.0
     """What the slices took."""
-    _known: dict[Hashable, tuple[str, int, Found]] = field(default_factory=dict)
+    slices: int = 0
+    """How many have begun."""
+    _known: dict[tuple[Hashable, ...], tuple[str, int, Found]] = field(default_factory=dict)
     _kinds: dict[Hashable, NDArray[np.int8]] = field(default_factory=dict)
     _left: float = math.inf
-    _slice: int = 0
+    _renewals: int = 0
     _by: object = None
+    _of: object = None
 
-    def begin(self, by: object) -> bool:
-        """A slice begins, by these rules; whether there were others before."""
+    def begin(self, by: object, of: object) -> bool:
+        """A slice begins, by these rules; whether others were of something else than this is of."""
         if by is not self._by:
-            self._by, self._known, self._kinds, self.later = by, {}, {}, []
+            self._by, self._of, self._known, self._kinds, self.later = by, of, {}, {}, []
         self._left, self.turn = self.runs, 0
-        self._slice += 1
-        return self._slice > 1
+        self.slices += 1
+        return self._of is not of
 
     def spend(self, runs: float) -> None:
         """Takes dry runs off those of the slice, or adds some.
@@ -71,30 +77,37 @@ class Tried:
             known = self._kinds[key] = np.pad(known, (0, count - len(known)))
         return known
 
-    def recall(self, key: Hashable, node: str, ask: Callable[[], Found]) -> Found:
-        """What is known of a node, or is found now; raises as `spend`."""
+    def recall(self, key: tuple[Hashable, ...], node: str, ask: Callable[[], Found]) -> Found:
+        """What is known of a node, or is found now; raises as `spend`. Keys begin with the turn."""
         known = self._known.get(key)
         if known is None:
             self.spend(0)
-            known = self._known[key] = node, self._slice, ask()
+            known = self._known[key] = node, self.slices, ask()
             self._left -= known[2][0]
         return known[2]
 
-    def renew(self, found: PostFilterResult, snapshot: Snapshot, *, given: bool = False) -> None:
-        """A way to make room is chosen; `given`: somebody else has said who goes.
+    def renew(
+        self, found: PostFilterResult, snapshot: Snapshot, *, given: bool = False
+    ) -> PostFilterResult:
+        """What holds of a way to make room that was chosen; `given`: others have said who goes.
 
         Raises:
             UnfinishedError: an earlier slice found it, which is forgotten.
         """
-        node = found.nominated or None  # of no node are questions about many
-        of = {key: one for key, one in self._known.items() if one[0] == node}
+        # Of no node are questions about many; of another turn, those that found something else.
+        here = found.nominated or None, self.turn
+        of = {key: one for key, one in self._known.items() if (one[0], key[0]) == here}
         victims = {one.pod.uid for one in found.evictions}
         there = {
             key: {uid for uid in one[2][1] if snapshot.pod_row(uid) >= 0} for key, one in of.items()
         }
         chosen = [key for key in of if given or there[key] == victims]
-        if of and self._slice > 1 and all(of[key][1] < self._slice for key in chosen):
+        if of and self.slices > 1 and all(of[key][1] < self.slices for key in chosen):
+            self._renewals += 1
+            if self._renewals > _MOST_RENEWALS:
+                return PostFilterResult(unschedulable(_TOO_FAST), message=_TOO_FAST)
             # Others may be of another slice: all of them need not go into one.
             for key in chosen or of:
                 del self._known[key]
             raise UnfinishedError
+        return found

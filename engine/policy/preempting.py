@@ -206,10 +206,8 @@ class PolicyPreemption:
 
 def preempts(plan: Plan) -> bool:
     """Whether a policy says whom a pod may evict, be it nobody as the pod is not bound."""
-    if plan.preempts or not (plan.binds or plan.quotas):  # of most there is nothing to look at
-        return bool(plan.preempts)
     dry = any(one.core.kind == "dry" for one in plan.binds)
-    return dry or any(one.core.elastic for one in plan.quotas)
+    return bool(plan.preempts) or dry or any(one.core.elastic for one in plan.quotas)
 
 
 def _of_those_that_stay(quota: Quota, use: QuotaUse, snapshot: Snapshot) -> QuotaUse:

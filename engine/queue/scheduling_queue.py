@@ -251,11 +251,29 @@ class SchedulingQueue:
             self._next_of(queued)
 
     def still(self, queued: QueuedPod) -> bool:
-        """Whether a pod that has been in flight for long still waits, with its newest object."""
+        """Whether a pod that has been in flight for long still waits, with its newest object.
+
+        If new rules came, it does so from the beginning, as by `again`.
+        """
         if queued not in self._in_flight or queued.gone:
             return False
         self._catch_up(queued)
-        return True
+        if queued.rules != self._version:
+            self.again(queued)
+        return queued.where is SubQueue.IN_FLIGHT
+
+    def again(self, queued: QueuedPod) -> None:
+        """The attempt ends with nothing said, and the pod is tried again once all gates let it."""
+        self._in_flight.end(queued)
+        self._enter(queued, Wake.AT_ONCE, NEW_RULES.label)
+
+    def searches(self, queued: QueuedPod) -> None:
+        """The attempt of a pod that was popped takes longer, and it has no node by the next `pop`.
+
+        So it still stands for its group.
+        """
+        if self._tried is queued:
+            self._tried = None
 
     def hold(self, queued: QueuedPod) -> bool:
         """The pod has its node and waits for leave to be bound, until `resume`.

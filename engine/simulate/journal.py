@@ -65,6 +65,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     nominated: str | None = None
     victims: list[str] | None = None
     as_member: bool = False
+    slices: int = 0
     opinion: Opinion | None = None
     plugins: list[str] | None = None
     waited: float = 0.0
@@ -139,12 +140,15 @@ class Recorder:
         entry.pod, entry.now = decision.pod.pod, snapshot.now
         entry.nominated = None if decision.rescue is None else decision.rescue.nominated
         entry.as_member, entry.opinion = placed.as_member, decision.opinion
+        entry.slices = placed.slices if placed.slices > 1 else 0
         self.write(entry)
 
-    def sliced(self, pod: PodInfo, snapshot: Snapshot, opinion: Opinion | None) -> None:
+    def sliced(
+        self, pod: PodInfo, snapshot: Snapshot, opinion: Opinion | None, slices: int
+    ) -> None:
         """A cycle has decided nothing yet; see `placement.SlicesObserver`."""
         self._signals_of(snapshot)
-        self.write(Entry("slice", pod=pod.pod, now=snapshot.now, opinion=opinion))
+        self.write(Entry("slice", pod=pod.pod, now=snapshot.now, opinion=opinion, slices=slices))
 
     def _by_name(self, column: FloatColumn) -> dict[str, float]:
         nodes = self.cache.nodes
@@ -334,7 +338,9 @@ class _Replay:
                 self._decide(number, entry)
             case "slice":
                 pod, snapshot, framework = self._asked(entry)
-                tried = self._tried.setdefault(pod.uid, Tried(SLICE_RUNS))
+                # One before may have come to no decision.
+                tried = Tried(SLICE_RUNS) if entry.slices == 1 else self._tried[pod.uid]
+                self._tried[pod.uid] = tried
                 with suppress(UnfinishedError):
                     conclude(pod, snapshot, framework, entry.opinion, tried)
             case "reserve" | "permit" | "act":
@@ -355,7 +361,7 @@ class _Replay:
     def _decide(self, number: int, entry: Entry) -> None:
         pod, snapshot, framework = self._asked(entry)
         self._watch(number, pod, snapshot, framework)
-        tried = self._tried.pop(pod.uid, None)
+        tried = self._tried.pop(pod.uid, None) if entry.slices else None
         decision = decide(pod, snapshot, framework) if entry.as_member else None
         while decision is None:
             with suppress(UnfinishedError):  # only where it is no longer as it was

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 from engine.clock import ManualClock
 from engine.collective.victims import without
 from engine.cycle import conclude
+from engine.framework.decision import Evict, PostFilterResult
 from engine.framework.interface import ALL_PASS, Points
 from engine.framework.profile import Weighted
+from engine.framework.status import Code, Status
 from engine.framework.tried import SLICE_RUNS, Tried, UnfinishedError
 from engine.queue import SubQueue
 from engine.simulate.journal import Recorder, replay
@@ -22,7 +25,7 @@ from tests.builders import Cache, default_plugins, make_node, make_pod, pod_obje
 from tests.effort import examples
 from tests.engine.fake_extender import FakeExtender
 from tests.engine.policy.builders import NOW, chain
-from tests.engine.test_extenders import document, meta
+from tests.engine.test_extenders import document, meta, until_io
 from tests.engine.test_extenders import settle as settle_extended
 from tests.engine.test_extenders import world as extended
 from tests.engine.test_preemption import being_deleted, settle
@@ -84,6 +87,11 @@ def working(made, slices):
     assert made.where("high") is SubQueue.IN_FLIGHT
 
 
+async def at_rest(made):
+    for _ in range(5):
+        await settle(made)
+
+
 @in_a_loop
 async def test_a_slice_is_bounded_and_others_get_their_nodes_between_two():
     counting = Counting()
@@ -115,6 +123,27 @@ async def test_who_is_more_important_comes_first():
     await settle(made)
     assert [one.pod.name for one in made.decisions] == ["high", "later"]
     assert len(made.edge.evictions) == 4
+
+
+@in_a_loop
+async def test_one_searches_for_all_of_its_class():
+    counting, (first, *rest) = Counting(), default_plugins()
+    made = World(nodes=(), in_tree=(first, Weighted(counting), *rest))
+    for number in range(MANY):
+        made.add([node(f"n{number}")])
+        made.add([low(f"x{number}", f"n{number}", priority=20), low(f"y{number}", f"n{number}")])
+    for number in range(20):
+        made.comes(f"high{number}", **HIGH)
+    await at_rest(made)
+    assert counting.runs <= 20 * (SLICE_RUNS + 2) + MANY, "the first one goes on for all"
+    made.clock.advance(30.0)
+    counting.runs = 0
+    made.handlers.pods.on_delete(low("y0", "n0"))  # which wakes the class
+    await at_rest(made)
+    made.clock.advance(30.0)
+    await at_rest(made)
+    assert {one.where for one in made.queue} == {SubQueue.UNSCHEDULABLE}
+    assert 0 < counting.runs <= MANY
 
 
 def goes(made):
@@ -232,6 +261,49 @@ async def test_under_new_rules_it_begins_anew(rule, victims):
     assert all("2" in name for name in made.edge.evictions)
 
 
+@pytest.mark.parametrize("lane", [False, True])
+@pytest.mark.parametrize(
+    "rule", ["gate: pod.label ok\n", "gang: pod.name is high -> by pod.name min 2\n"]
+)
+@in_a_loop
+async def test_new_rules_that_hold_a_pod_back_hold_it_between_two_slices(rule, lane):
+    async with FakeExtender(preempt={}) as fake:
+        others = {} if lane else {"managedResources": [{"name": "not/its"}]}
+        made = full(extended(document(fake.url, preemptVerb="preempt", **others), nodes=()))
+        slices = []
+
+        def told(*_):
+            slices.append(rule)
+            if len(slices) == 2:
+                made.scheduler.use(chain({"p.policy": rule}), None)
+
+        made.scheduler.placement.slices_observers.append(told)
+        made.comes("high", **HIGH)
+        await settle_extended(made, lambda: made.edge.evictions or made.edge.conditions)
+    assert made.edge.evictions == []
+    assert len(slices) == 2
+    assert made.where("high") in (SubQueue.GATED, SubQueue.UNSCHEDULABLE, SubQueue.BACKOFF)
+
+
+@in_a_loop
+async def test_the_lane_of_extenders_decides_nothing_once_another_replica_leads():
+    async with FakeExtender(preempt=meta(n3=["uid-default-x3", "uid-default-y3"])) as fake:
+        made, slices = full(extended(document(fake.url, preemptVerb="preempt"), nodes=())), []
+
+        def told(*_):
+            slices.append(made)
+            made.scheduler.leads = False
+
+        made.scheduler.placement.slices_observers.append(told)
+        made.comes("high", **HIGH)
+        await until_io(lambda: (made.scheduler.work(), made.where("high") is SubQueue.ACTIVE)[1])
+        assert (made.edge.evictions, len(slices)) == ([], 1)
+        made.scheduler.placement.slices_observers.clear()
+        made.scheduler.lead()
+        await settle_extended(made, lambda: made.edge.evictions)
+    assert sorted(made.edge.evictions) == ["x3", "y3"]
+
+
 class Ticking(ManualClock):
     """Time goes on by itself, so that a slice has an end."""
 
@@ -284,14 +356,25 @@ async def test_extenders_are_told_of_victims_found_in_slices(holds):
     assert sorted(made.edge.evictions) == (["x3", "y3"] if holds else [])
 
 
-@in_a_loop
-async def test_a_journal_has_every_slice(tmp_path):
+def recorded():
     out = io.BytesIO()
     recorder = Recorder(out, lambda: ())
     made = full(cache=recorder.cache)
     recorder.rules("", {}, {})
     made.scheduler.observe(recorder.placed)
     made.scheduler.placement.slices_observers.append(recorder.sliced)
+    return made, out
+
+
+def replayed(out, path):
+    path.write_bytes(out.getvalue())
+    report = replay(path, lambda *_: chain({}))
+    return report.decisions, report.differences
+
+
+@in_a_loop
+async def test_a_journal_has_every_slice(tmp_path):
+    made, out = recorded()
     stays = low("stays7", "n7", priority=20, cpu="0")
     made.add([stays])
     made.comes("high", **HIGH)
@@ -301,11 +384,88 @@ async def test_a_journal_has_every_slice(tmp_path):
     made.handlers.pods.on_delete(low("x7", "n7"))
     await settle(made)
     assert sorted(made.edge.evictions) == ["x0", "y0"]
-    path = tmp_path / "journal"
-    path.write_bytes(out.getvalue())
     assert b'"what":"slice"' in out.getvalue()
-    report = replay(path, lambda *_: chain({}))
-    assert (report.decisions, report.differences) == (1, [])
+    assert replayed(out, tmp_path / "journal") == (1, [])
+
+
+@pytest.mark.parametrize("nodes", [MANY, 4])
+@in_a_loop
+async def test_a_journal_takes_a_search_that_came_to_nothing_for_none(tmp_path, nodes):
+    made, out = recorded()
+    pod = made.comes("high", **HIGH)
+    working(made, 6)
+    made.handlers.pods.on_delete(pod)
+    await settle(made)
+    for number in range(nodes, MANY):  # so that the next one is over at once
+        made.handlers.nodes.on_update(node(f"n{number}"), node(f"n{number}", unschedulable=True))
+    for word in "xy":
+        made.handlers.pods.on_delete(low(f"{word}3", "n3"))
+    made.add([low("better", "n3", priority=-9, cpu="2")])
+    made.handlers.pods.on_add(pod)
+    await settle(made)
+    assert made.edge.evictions == ["better"]
+    assert replayed(out, tmp_path / "journal") == (1, [])
+
+
+# ---- it ends -------------------------------------------------------------------------------------
+
+#: Others' labels matter, and any number of them is all right: amounts decide where there are none.
+SPREAD = {
+    "topologySpreadConstraints": [
+        {
+            "maxSkew": 100,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"a": "b"}},
+        }
+    ]
+}
+MUTUAL = """preempt: pod.name is m -> victims where it.name is high and it.priority < 100
+preempt: victims where it.priority < pod.priority
+"""
+#: A team takes back what is lent, of which no node has enough; then anybody may go.
+LENT = """quota: by pod.label[team] min cpu 40 max cpu 200 elastic
+preempt: victims where it.priority < pod.priority
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "cpu", "others", "more"), [(MUTUAL, "1", 0, "1"), (LENT, "1500m", 20, "500m")]
+)
+def test_what_another_turn_found_of_the_node_is_no_matter(rule, cpu, others, more):
+    """The first asked about it one by one; in the second amounts decide there."""
+    cache, framework, team = Cache(), chain({"p.policy": rule}), {"a": "b", "team": "t"}
+    for number in range(MANY):
+        cache.add_node(node(f"n{number}"))
+        for word, labels in (("x", team), ("y", {"a": "b"})):
+            pod = make_pod(f"{word}{number}", cpu="1", priority=others, labels=labels)
+            cache.add_pod(pod, f"n{number}")
+    cache.add_node(node("best"))
+    cache.add_pod(make_pod("m", cpu=more, priority=others or -2, labels=team), "best")
+    cache.add_pod(make_pod("l", cpu=cpu, priority=-1), "best")
+    high = make_pod("high", cpu=cpu, priority=10, spec=SPREAD, labels={"team": "s"})
+    tried, snapshot, found = Tried(SLICE_RUNS), cache.snapshot(NOW), None
+    for _ in range(200):
+        with suppress(UnfinishedError):
+            found = conclude(high, snapshot, framework, None, tried)
+            break
+    assert found is not None
+    assert _told(found.rescue) == _told(conclude(high, snapshot, framework).rescue)
+    assert _told(found.rescue) == ("best", ["l"])
+
+
+def test_where_all_changes_faster_than_one_looks_a_search_ends_in_vain():
+    tried, snapshot = Tried(1), Cache().snapshot(NOW)
+    goes = Evict(make_pod("x"), make_pod("p"), "")
+    chosen = ended = PostFilterResult(Status.SUCCESS, nominated="n", evictions=(goes,))
+    for _ in range(1_000):
+        tried.begin(None, None)
+        with suppress(UnfinishedError):
+            tried.recall((0, "n"), "n", lambda: (1, ("other",), None))
+            ended = tried.renew(chosen, snapshot)
+            if ended is not chosen:
+                break
+    assert (ended.status.code, ended.nominated, ended.evictions) == (Code.UNSCHEDULABLE, None, ())
 
 
 # ---- in slices as in one piece -------------------------------------------------------------------

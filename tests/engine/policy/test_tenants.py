@@ -230,6 +230,21 @@ def test_the_owners_rules_take_with_them_what_is_put_together_meanwhile():
     assert world.worked() == [(["other", "team-a/b"], all_at_once)]
 
 
+def test_who_hears_what_is_in_force_hears_the_newest_last_and_no_namespace_is_forgotten():
+    world, heard = started({"team-a": {"a.policy": LABEL}}), []
+    world.in_force._ears.accepted.append(heard.append)
+    world.told()
+    world.tenants.on_update(world.seen["team-a"], config_map("team-a", {"b.policy": LABEL}))
+    while not world.put:
+        world.in_force.background[0].step(world.clock.monotonic())
+    world.own.on_add(config_map("berth-system", {"other.policy": OWN}, "policies"))
+    while world.in_force.reloader.step(1e9):
+        pass
+    world.worked()
+    assert heard == [world.in_force.bundle]
+    assert world.told() == [("berth-system", "PoliciesInForce"), ("team-a", "PoliciesInForce")]
+
+
 def test_what_a_namespace_has_to_wait_for_nobody_else_waits_for():
     world = started()
     world.told()
