@@ -320,11 +320,13 @@ class Scheduler:
 
     def schedule_one(self, queued: QueuedPod) -> None:
         """One cycle and what follows from it."""
-        if not self.placement.still(queued):
+        pod = queued.pod
+        if pod.terminating or self._cache.node_of(pod.uid) is not None:
+            self._queue.done(pod.uid)
             return
         if self._lane is not None and self._lane.take(queued):
             return
-        if self._basis.framework_of(queued.pod).gangs and self.gangs.begin(queued):
+        if self._basis.framework_of(pod).gangs and self.gangs.begin(queued):
             return
         self._try(queued, Tried(SLICE_RUNS))
 
@@ -334,10 +336,10 @@ class Scheduler:
         The pod stays in flight, and others go on. Each of its cycles is of the cluster as it is
         then, with what was tried as one more input; the last one decides.
         """
-        self._searches[queued] = tried  # in its place: of equals the first one goes on
         try:
             self.placement.decide(queued, tried=tried)
         except UnfinishedError:
+            self._searches[queued] = tried  # in its place: of equals the first one goes on
             self._queue.searches(queued)
         else:
-            del self._searches[queued]
+            self._searches.pop(queued, None)
