@@ -61,7 +61,7 @@ class Tried:
         return self._of is not of
 
     def spend(self, runs: float) -> None:
-        """Takes dry runs off those of the slice, or adds some.
+        """Takes dry runs off those of the slice.
 
         Raises:
             UnfinishedError: none were left.

@@ -326,7 +326,7 @@ def _unplaced(entry: Json, want: Json) -> Iterator[str]:
         elif sorted(entry["victims"]) != sorted(want["candidates"][nominated]["victims"]):
             yield f"victims {entry['victims']}, not {want['candidates'][nominated]['victims']}"
     elif tied:
-        yield f"no preemption, {tied} would do"
+        yield f"no preemption, {tied} would do; said {entry['message']!r}"
     elif entry["message"] != said:
         yield f"said {entry['message']!r}, not {said!r}"
 
