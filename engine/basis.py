@@ -11,7 +11,6 @@ from engine.clock import Clock
 from engine.framework.frameworks import Frameworks
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Signals, Snapshot
-from engine.framework.trials import nominated_node
 from engine.pods.podinfo import PodInfo
 from engine.queue import Rules
 
@@ -69,7 +68,7 @@ def _alike(framework: Rulers, pod: PodInfo, snapshot: Snapshot) -> Hashable:
     Keys that move are not those by which pods were rejected some time ago. Whom a pod may evict is
     no matter of its class, and neither is that its own promised room is not taken for it.
     """
-    if nominated_node(pod, snapshot):
+    if snapshot.nominations.node_of(pod.uid):
         return None
     key = None if framework.keys_move else framework.class_key(pod, snapshot)
     if framework.gangs:  # what one gang was told says nothing of another

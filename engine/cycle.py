@@ -30,7 +30,6 @@ from engine.framework.podclass import FRACTION, NOWHERE, TIE_BITS, TIE_MASK, Pod
 from engine.framework.runtime import Candidates, Framework, PluginError, Unfit
 from engine.framework.snapshot import IntColumn, Snapshot
 from engine.framework.status import Code, Status, unschedulable
-from engine.framework.trials import nominated_node
 from engine.framework.tried import Tried
 from engine.pods.podinfo import PodInfo
 
@@ -73,13 +72,6 @@ def _choose(pod: PodInfo, snapshot: Snapshot, framework: Framework, known: PodCl
     if not feasible:
         rejections = framework.unfit(known, pod, snapshot)
         return _unplaced(pod, snapshot, framework, rejections=rejections)
-    nominated = pod.pod.status.nominated_node_name
-    if nominated:
-        promised = snapshot.nodes.row(nominated)
-        more = 0 if choice is None or promised < 0 else choice.more(promised)
-        if promised >= 0 and keys.cells[promised] + more >= 0:
-            # Preemption, or whoever nominated, made room there: taken without scoring.
-            return _single(pod, snapshot, framework, promised)
     if feasible == 1:
         # With one feasible node kube-scheduler does not score either.
         return _single(pod, snapshot, framework, row)
@@ -199,8 +191,9 @@ def _choose_widely(
             theirs = [Rejection(EXTENDER, status, rows) for status, rows in told]
             rejections = replace(rejections, each=(*rejections.each, *theirs), memo={})
         return _unplaced(pod, snapshot, framework, rejections=rejections)
-    nominated = snapshot.nodes.row(nominated_node(pod, snapshot))
+    nominated = snapshot.nodes.row(snapshot.nominations.node_of(pod.uid))
     if nominated >= 0 and nominated in candidates:
+        # Preemption, or whoever nominated, made room there: taken without scoring.
         return _single(pod, snapshot, framework, nominated)
     if len(candidates) == 1:
         return _single(pod, snapshot, framework, int(candidates[0]))

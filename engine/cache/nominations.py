@@ -52,7 +52,10 @@ class Nominations:
         return ((node, promised.values()) for node, promised in self._on.items())
 
     def node_of(self, uid: str) -> str:
-        """The node that the pod is promised, empty if none."""
+        """The node that the pod is promised, empty if none.
+
+        Its status may still say what was taken back since.
+        """
         return self.nodes.get(uid, "")
 
     def is_evicting(self, uid: str) -> bool:

@@ -29,7 +29,6 @@ from engine.framework.decision import PostFilterResult
 from engine.framework.opinion import Opinion
 from engine.framework.runtime import Framework, PluginError, Unfit
 from engine.framework.snapshot import Snapshot
-from engine.framework.trials import nominated_node
 from engine.framework.tried import SLICE_RUNS, Tried, UnfinishedError
 from engine.inflight import InFlight
 from engine.placement import Placement
@@ -149,7 +148,7 @@ class Lane:
             nodes = {name: known[name] for name in names if name in known}
             names = list(nodes)
         opinion = Opinion()
-        promised = nominated_node(pod, snapshot)
+        promised = snapshot.nominations.node_of(pod.uid)
         if promised in names:
             opinion = await self.extenders.ask(pod, whole, [promised], nodes)
         if names and not opinion.passed and not opinion.error:

@@ -28,7 +28,7 @@ from engine.framework.podclass import NOWHERE, UNIT, KeyColumn, PodClass, steps_
 from engine.framework.profile import Profile
 from engine.framework.snapshot import BoolColumn, IntColumn, Snapshot
 from engine.framework.status import Code, Status, unschedulable
-from engine.framework.trials import Trial, nominated_node
+from engine.framework.trials import Trial
 from engine.framework.tried import Tried
 from engine.framework.view import NAME as VIEW
 from engine.framework.view import View
@@ -375,7 +375,7 @@ class Framework:
             PluginError: a plugin raised.
         """
         promises = snapshot.nominations
-        if nominated_node(pod, snapshot) or (known.filters and known.grouped is None):
+        if promises.node_of(pod.uid) or (known.filters and known.grouped is None):
             return self.rejections(pod, snapshot)
         told = [self._guard(name, "Filter", ask, pod, snapshot) for name, ask in self._told]
         kept: KeyColumn | PodClass = known.keys

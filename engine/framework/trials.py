@@ -33,11 +33,6 @@ _POD = int(Cause.POD)
 Guard = Callable[..., Any]
 
 
-def nominated_node(pod: PodInfo, snapshot: Snapshot) -> str:
-    """The node that the pod is promised, empty if none."""
-    return snapshot.nominations.node_of(pod.uid) or pod.pod.status.nominated_node_name
-
-
 @dataclass(frozen=True, slots=True)
 class Trial:
     """See the module. `filters` are in the order of plugins; what PreFilter left is `allowed`."""
@@ -62,7 +57,7 @@ class Trial:
         if self.allowed is not None:
             left &= self.allowed
             # The pod's own nominated node is asked whatever a PreFilter says.
-            nominated = self.snapshot.nodes.row(nominated_node(self.pod, self.snapshot))
+            nominated = self.snapshot.nodes.row(self.snapshot.nominations.node_of(self.pod.uid))
             if nominated >= 0:
                 left[nominated] = True
             left_out = np.flatnonzero(present & ~left)

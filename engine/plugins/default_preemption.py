@@ -26,7 +26,7 @@ from engine.framework.interface import PluginArgs, Points, WhatIf
 from engine.framework.opinion import LEFT_OUT
 from engine.framework.snapshot import PodColumns, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
-from engine.framework.trials import Trial, nominated_node
+from engine.framework.trials import Trial
 from engine.objects import LabelSelector, Pod
 from engine.objects.workloads import PodDisruptionBudget
 from engine.plugins.hints import on
@@ -157,7 +157,7 @@ def ineligible(pod: PodInfo, snapshot: Snapshot, rejections: Rejections) -> str:
     """Why the pod may not evict others now; empty if it may."""
     if pod.pod.spec.preemption_policy == "Never":
         return _NEVER
-    row = snapshot.nodes.row(nominated_node(pod, snapshot))
+    row = snapshot.nodes.row(snapshot.nominations.node_of(pod.uid))
     if row < 0 or rejections.unresolvable(snapshot.nodes.size)[row]:
         return ""
     pods = snapshot.pods

@@ -31,7 +31,7 @@ from engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, 
 from engine.framework.interface import UNSHARED, Points, WhatIf
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
-from engine.framework.trials import Trial, nominated_node
+from engine.framework.trials import Trial
 from engine.plugins.default_preemption import (
     budgets_of,
     gate,
@@ -239,7 +239,7 @@ def _with_leaving(claims: Claims, snapshot: Snapshot) -> Claims:
 
 def _leaves_enough(pod: PodInfo, snapshot: Snapshot, trial: Trial) -> bool:
     """Whether the pod has its promised node once those are gone that were evicted already."""
-    row = snapshot.nodes.row(nominated_node(pod, snapshot))
+    row = snapshot.nodes.row(snapshot.nominations.node_of(pod.uid))
     if row < 0:
         return False
     pods = snapshot.pods

@@ -35,7 +35,6 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.podclass import NOWHERE, steps_of
 from engine.framework.runtime import Framework, best_tier
 from engine.framework.snapshot import BoolColumn, IntColumn
-from engine.framework.trials import nominated_node
 from engine.policy.acting import place_of
 from engine.policy.plugin import Asked, PolicyPlugin, Worlds, applying
 from engine.policy.shares import Chosen, in_shadow
@@ -189,7 +188,7 @@ class _Case:
             return -1, []
         tiers = [(tier, tier.prepare(self.subject, self.world)) for tier in self.plan.tiers]
         weighs = any(own is not None for own in (*self.asked.scores, *(own for _, own in tiers)))
-        promised = nominated_node(decision.pod, snapshot) == decision.node
+        promised = snapshot.nominations.node_of(decision.pod.uid) == decision.node
         if not rejects and (promised or not weighs):
             return decision.row, []
         keys, left = self._keys()

@@ -108,6 +108,7 @@ def build(case: Mapping[str, Any], pod: PodInfo) -> tuple[Cache, list[str]]:
                 cache.nominate(other, other.pod.status.nominated_node_name)
         elif kind in STRUCTS:
             cache.set_object(read_object(kind, value))
+    cache.nominate(pod, pod.pod.status.nominated_node_name)
     return cache, in_zone_turns(nodes)
 
 

@@ -227,6 +227,25 @@ async def test_a_less_important_promise_is_taken_back():
 
 
 @in_a_loop
+async def test_whose_promise_was_taken_back_looks_elsewhere_before_the_server_says_so():
+    world = World(nodes=("n1", "n2"))
+    full(world, "a")
+    world.comes("b", cpu="2", node="n2", priority=1)
+    middle = world.comes("middle", cpu="2", priority=5)
+    await settle(world)
+    told = msgspec.structs.replace(middle.status, nominated_node_name="n1")
+    world.handlers.pods.on_update(middle, msgspec.structs.replace(middle, status=told))
+    world.comes("high", cpu="2", priority=10)
+    await settle(world)
+    assert world.edge.nominations == [("middle", "n1"), ("middle", ""), ("high", "n1")]
+    world.queue.activate(["uid-default-middle"])
+    world.clock.advance(11.0)
+    await settle(world)
+    assert world.edge.nominations[3:] == [("middle", "n2")]
+    assert world.edge.evictions == ["a", "b"]
+
+
+@in_a_loop
 async def test_those_that_are_promised_a_node_are_no_stand_ins_for_others_of_their_class():
     world = World()
     first, _ = full(world, "a", "b")
