@@ -129,11 +129,11 @@ class Asking:
     def __init__(
         self,
         filters: Sequence[tuple[str, Points]],
+        pre_filters: Sequence[tuple[str, Points]],
         scorers: Sequence[tuple[str, Points, float]],
         on_fault: Callable[[PluginError], None],
     ) -> None:
         self._on_fault = on_fault
-        self.filters = filters
         self.scorers = scorers
         self._order = {name: number for number, (name, _) in enumerate(filters)}
         self._counted = any(points.counts_pods for _, points in filters)
@@ -142,7 +142,7 @@ class Asking:
         """Whose `class_key` concerns no answer by row."""
         # Without its parameter in the call, which takes thrice the time of making one.
         self._filters: list[tuple[str, Points, _Said[Filtering]]]
-        self._filters = [(*one, _Said()) for one in filters]
+        self._filters = [(*one, _Said()) for one in pre_filters]
         self._scorers: list[tuple[str, Points, float, _Said[Scoring]]]
         self._scorers = [(*one, _Said()) for one in scorers]
 
@@ -234,8 +234,8 @@ class Asking:
         message = ", ".join(status.reasons)
         never = status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         by = frozenset(plugins or (status.plugin,))
-        last = max(self._order[name] for name in by)
-        unasked = frozenset([name for name, _ in self.filters[last + 1 :]])
+        names = [name for name, *_ in self._filters]
+        unasked = frozenset(names[1 + max(map(names.index, by)) :])
         pending = by if status.code is Code.PENDING else frozenset()
         return Unfit(FitError(snapshot.nodes.count, {}, message, by, pending, never, unasked))
 

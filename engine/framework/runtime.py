@@ -97,14 +97,18 @@ class Framework:
         self._actors = Actors(plugins)
         self.wants_scores = self._actors.read_scores
         """Whether somebody reads the scores of the chosen node, even where it is the only one."""
-        self.filters = tuple([one for one in at("filter") if one[1].filter or one[1].pre_filter])
+        self.filters, self.pre_filters = (
+            tuple([one for one in at(point) if one[1].filter or one[1].pre_filter])
+            for point in ("filter", "preFilter")
+        )
         self._told = [(name, p.told_key) for name, p in self.filters if p.told_key]
         asked = [
             (*one, weight_of[one[0]]) for one in at("score") if one[1].score or one[1].pre_score
         ]
         self.scorers = tuple([one for one in asked if one[1].score])
         # An error of PreScore counts even where only the plugin's score is off.
-        self._asking = Asking(self.filters, asked if self.scorers else (), on_fault or _log_fault)
+        ranked = asked if self.scorers else ()
+        self._asking = Asking(self.filters, self.pre_filters, ranked, on_fault or _log_fault)
         self._guard = self._asking.guard
         if sum(weight for *_, weight in self.scorers) * MAX_SCORE * UNIT >= -NOWHERE:
             raise ValueError("the weights of all plugins together must stay below 671,088")

@@ -22,7 +22,7 @@ from engine.framework.interface import (
     State,
 )
 from engine.framework.snapshot import Cause, IntColumn, Rows, Snapshot
-from engine.plugins.allocation import ResourceSpec, counting
+from engine.plugins.allocation import ResourceSpec, ScoringStrategy, counting
 from engine.plugins.shares import HALF, Part
 from engine.pods.podinfo import CPU, MEMORY, PodInfo
 
@@ -35,7 +35,7 @@ _Usage = tuple[IntColumn, IntColumn, int]
 class BalancedAllocationArgs(PluginArgs, frozen=True):
     """`pluginConfig` of NodeResourcesBalancedAllocation."""
 
-    resources: tuple[ResourceSpec, ...] = (ResourceSpec(CPU), ResourceSpec(MEMORY))
+    resources: tuple[ResourceSpec, ...] = ()
 
 
 class BalancedAllocation:
@@ -49,7 +49,7 @@ class BalancedAllocation:
         Raises:
             ValueError: a resource has another weight than 1, or is named twice.
         """
-        resources = (args or BalancedAllocationArgs()).resources
+        resources = ScoringStrategy(resources=args.resources if args else ()).effective_resources()
         for number, resource in enumerate(resources):
             if resource.weight != 1:
                 raise ValueError(f"resources[{number}].weight: {resource.weight} is not 1")

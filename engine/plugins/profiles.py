@@ -30,7 +30,14 @@ from engine.plugins.registry import make_plugin
 from engine.spelling import nearest
 
 _ALL: Final = "*"
-_BINDER: Final = "DefaultBinder"
+_ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "DefaultBinder": ("bind", "binder"),
+        "DynamicResources": ("pre_enqueue", "filter", "reserve", "pre_bind"),
+        "VolumeBinding": ("pre_bind",),
+    }
+)
+"""Points of kube-scheduler's that ours answer elsewhere, or not at all: a profile may name them."""
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "preEnqueue": ("pre_enqueue",),
@@ -164,11 +171,10 @@ def _at_point(
 
 def fields_of(plugin: Plugin) -> frozenset[str]:
     """The fields of `Points` that the plugin fills."""
-    if plugin.name == _BINDER:
-        return frozenset(FIELDS["bind"])
     points = plugin.points()
     every = [one for fields in FIELDS.values() for one in fields]
-    return frozenset([one for one in every if getattr(points, one) is not None])
+    own = [one for one in every if getattr(points, one) is not None]
+    return frozenset([*own, *_ELSEWHERE.get(plugin.name, ())])
 
 
 def _restricted(

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.config import ProfileDocument
+from engine.config import ProfileDocument, without_nulls
 from engine.cycle import decide
 from engine.framework.decision import NO_NODES
 from engine.framework.effects import AssumeObject
@@ -118,8 +118,10 @@ def in_zone_turns(nodes: Sequence[Node]) -> list[str]:
     for node in nodes:
         labels = node.metadata.labels or {}
         region, zone = (
-            labels.get(f"failure-domain.beta.kubernetes.io/{key}")
-            or labels.get(f"topology.kubernetes.io/{key}", "")
+            labels.get(
+                f"failure-domain.beta.kubernetes.io/{key}",
+                labels.get(f"topology.kubernetes.io/{key}", ""),
+            )
             for key in ("region", "zone")
         )
         zones.setdefault((region, zone), []).append(node.metadata.name)
@@ -127,7 +129,7 @@ def in_zone_turns(nodes: Sequence[Node]) -> list[str]:
 
 
 def framework_of(case: Mapping[str, Any]) -> Framework:
-    document = ProfileDocument.model_validate(case.get("profile") or {})
+    document = ProfileDocument.model_validate(without_nulls(case.get("profile") or {}))
     return Framework(make_profile(document), on_fault=lambda _: None)
 
 
@@ -180,7 +182,7 @@ def pre_filtered(points: Points, pod: PodInfo, snapshot: Snapshot) -> PreFilterR
 
 def pre_filter(framework: Framework, pod: PodInfo, snapshot: Snapshot) -> Answer:
     """The framework's PreFilter, and every plugin's on its own."""
-    alone = {name: pre_filtered(p, pod, snapshot) for name, p in framework.filters}
+    alone = {name: pre_filtered(p, pod, snapshot) for name, p in framework.pre_filters}
     failed = {
         name: result.status
         for name, result in alone.items()

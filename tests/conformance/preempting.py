@@ -8,11 +8,17 @@ from typing import Any
 import numpy as np
 
 from engine.cycle import conclude
-from engine.framework.decision import NO_NODES, PostFilterResult
+from engine.framework.decision import NO_NODES, PostFilterResult, Rejections
 from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code
-from engine.plugins.default_preemption import DefaultPreemption, best_of, ineligible, potential_rows
+from engine.plugins.default_preemption import (
+    NAME,
+    DefaultPreemption,
+    best_of,
+    ineligible,
+    potential_rows,
+)
 from engine.pods.podinfo import PodInfo
 from tests.builders import Cache
 
@@ -47,7 +53,7 @@ def preempt(pod: PodInfo, cache: Cache, framework: Framework) -> Answer:
     out["postFilterMessage"] = rescue.message
     if rescue.status.code is Code.ERROR:
         out["schedulerError"] = True
-    out["eligible"] = not ineligible(pod, snapshot, decision.rejections)
+    out["eligible"] = _eligible(pod, snapshot, framework, decision.rejections)
     if not out["eligible"]:
         return out
     rows = potential_rows(snapshot, decision.rejections)
@@ -57,6 +63,14 @@ def preempt(pod: PodInfo, cache: Cache, framework: Framework) -> Answer:
     elif rescue.nominated is not None:
         out["clearsNomination"] = True
     return out
+
+
+def _eligible(
+    pod: PodInfo, snapshot: Snapshot, framework: Framework, rejections: Rejections
+) -> bool | None:
+    """None where the profile has no DefaultPreemption."""
+    asked = any(name == NAME and one.post_filter for name, one in framework.plugins)
+    return not ineligible(pod, snapshot, rejections) if asked else None
 
 
 def _search(

@@ -18,13 +18,8 @@ from engine.plugins.registry import make_plugin
 
 THEIRS = json.loads((Path(__file__).parent / "data" / "default-profile.json").read_text("utf-8"))
 NOT_THERE = {
-    # DynamicResources holds pods with resource claims back, and has a place; no more.
-    *((point, "DynamicResources") for point in ("filter", "preBind")),
-    *((point, "DynamicResources") for point in ("preEnqueue", "reserve", "podGroupPostFilter")),
-    # Says when it reserves what is to be done before the binding.
-    ("preBind", "VolumeBinding"),
     # Groups of pods and where they are put together.
-    ("podGroupPostFilter", "DefaultPreemption"),
+    *(("podGroupPostFilter", one) for one in ("DefaultPreemption", "DynamicResources")),
     ("placementScore", "NodeResourcesFit"),
 }
 MORE = {("preScore", "DynamicResources"), ("preScore", "ImageLocality")}
