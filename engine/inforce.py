@@ -188,7 +188,10 @@ class InForce:
             self._selects.append((section.namespace, section.selector or ""))
             listed = partial(self._listed, f"{section.selector} in {section.namespace}")
             self.reloader.await_listed(*listed.args)
-            handler = SelectedSources(self._selected, self._leave, listed)
+            # What has no rules in force leaves nothing behind that somebody would have to mend.
+            handler = SelectedSources(
+                self._selected, self._leave, listed, lambda gone: gone.title in self.reloader.kept()
+            )
             resource = config_maps(section.namespace, label_selector=section.selector or "")
             self.watched.append((resource, handler))
         if self._tenants is not None and policies.tenants is not None:

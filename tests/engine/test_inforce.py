@@ -191,3 +191,31 @@ def test_a_follower_keeps_no_bundles_of_before_and_nothing_to_tell_of_what_is_go
         assert list(in_force._untold) == [f"ConfigMap berth/m{number}"]
         handler.on_delete(config_map)
     assert not in_force.reloader._before
+
+
+@pytest.mark.parametrize(
+    ("text", "stays"), [("filter: node.label a\n", 1), ("score: nothing\n", 0)]
+)
+def test_of_the_last_that_is_selected_rules_stay_and_nothing_where_it_had_none(text, stays):
+    sources = [{"selector": "policies=yes", "namespace": "berth"}]
+    document = BerthDocument.model_validate({"policies": {"sources": sources}})
+    in_force = InForce(
+        Settings(berth=document),
+        Ears(),
+        make_profiles(Settings()),
+        clock=ManualClock(),
+        telemetry=Telemetry(),
+        there=lambda: (3, 10),
+    )
+    in_force.connect(None, None, lambda: True)
+    [(_, selected)] = in_force.watched
+    one = ConfigMap(ObjectMeta(name="one", namespace="berth", uid="u"), data={"one.policy": text})
+    for happens in (
+        selected.on_synced,
+        lambda: selected.on_add(one),
+        lambda: selected.on_delete(one),
+    ):
+        happens()
+        while sum(each.step(1e9) for each in in_force.background):
+            pass
+    assert len(in_force.sources) == stays
