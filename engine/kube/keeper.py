@@ -82,6 +82,7 @@ class Keeper:
         Raises:
             KubeError: the server could not be asked, or refuses.
         """
+        self._written.pop("last-good", None)
         data = (await self._read("last-good")).data or {}
         if not data:
             return None
@@ -121,7 +122,7 @@ class Keeper:
     async def _is_changed(self) -> bool:
         """Whether somebody deleted or changed what was written."""
         async with self._turn:
-            before = self._written
+            before = {**self._written}
             try:
                 self._written = {"last-good": await self.load(), "status": await self.told()}
             except KubeError:

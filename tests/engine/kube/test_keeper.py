@@ -244,3 +244,20 @@ def test_what_a_role_does_not_allow_is_told_once_for_both(caplog):
     server.request = refusing
     asyncio.run(main())
     assert [one.getMessage().count("cannot be written") for one in caplog.records] == [1, 1]
+
+
+def test_who_finds_that_what_it_knows_of_is_gone_writes_it():
+    """A follower that leads looks once more."""
+    server = Server()
+    kept(server, b"rules")
+
+    async def main():
+        one = keeper(server)
+        assert await one.load() == b"rules"
+        server.there.clear()
+        assert await one.load() is None
+        one.keep(lambda: b"rules")
+        await one.flush()
+
+    asyncio.run(main())
+    assert loaded(server) == b"rules"
