@@ -84,6 +84,7 @@ def converted(source: Path) -> _Found:
     known = [f"{_GROUP}/{version}" for version in _VERSIONS]
     if len(of) != 1 or of[0].get("apiVersion") not in known:
         there = " and ".join(f"{one.get('kind')} of {one.get('apiVersion')}" for one in of)
+        there += "; give what stands in its `data`" if there == "ConfigMap of v1" else ""
         raise click.ClickException(
             f"{source}: expected one KubeSchedulerConfiguration of {' or '.join(known)}, found"
             f" {there or 'none'}"

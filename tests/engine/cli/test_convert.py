@@ -271,6 +271,7 @@ def test_what_is_printed_can_be_applied(world):
             HEAD + "profiles: [{pluginConfig: [{name: Coscheduling, args: {permit: 3}}]}]",
             "profiles.0.pluginConfig: Coscheduling: Object contains unknown field `permit`",
         ),
+        ("apiVersion: v1\nkind: ConfigMap\ndata: {}\n", "found ConfigMap of v1; give what stands"),
     ],
 )
 def test_what_is_no_such_configuration(world, text, said):
