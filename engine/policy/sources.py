@@ -117,12 +117,12 @@ class SelectedSources:
     `made` gives a source for the ConfigMap of a namespace and name; None: it is not to be read.
     `leave` takes a source that is selected no more, but for the last one where it `keeps` that one:
     it is gone, and its rules stay until another is selected. `synced` is told when those that
-    there are at the start were told.
+    there are at the start were told, and how many.
     """
 
     made: Callable[[str, str], ConfigMapSource | None]
     leave: Callable[[ConfigMapSource], None]
-    synced: Callable[[], None] = lambda: None
+    synced: Callable[[int], None] = lambda _: None
     keeps: Callable[[ConfigMapSource], bool] = lambda _: True
 
     def __post_init__(self) -> None:
@@ -171,7 +171,7 @@ class SelectedSources:
 
     def on_synced(self) -> None:
         """A selection without any ConfigMap has no rules."""
-        self.synced()
+        self.synced(len(self._sources))
 
 
 def files_of(config_map: ConfigMap) -> dict[str, str | bytes]:

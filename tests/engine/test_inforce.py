@@ -196,7 +196,8 @@ def test_a_follower_keeps_no_bundles_of_before_and_nothing_to_tell_of_what_is_go
 @pytest.mark.parametrize(
     ("text", "stays"), [("filter: node.label a\n", 1), ("score: nothing\n", 0)]
 )
-def test_of_the_last_that_is_selected_rules_stay_and_nothing_where_it_had_none(text, stays):
+def test_of_the_last_that_is_selected_rules_stay_and_nothing_where_it_had_none(text, stays, caplog):
+    caplog.set_level("INFO")
     sources = [{"selector": "policies=yes", "namespace": "berth"}]
     document = BerthDocument.model_validate({"policies": {"sources": sources}})
     in_force = InForce(
@@ -209,13 +210,21 @@ def test_of_the_last_that_is_selected_rules_stay_and_nothing_where_it_had_none(t
     )
     in_force.connect(None, None, lambda: True)
     [(_, selected)] = in_force.watched
-    one = ConfigMap(ObjectMeta(name="one", namespace="berth", uid="u"), data={"one.policy": text})
-    for happens in (
-        selected.on_synced,
-        lambda: selected.on_add(one),
-        lambda: selected.on_delete(one),
+    one, two = (
+        ConfigMap(ObjectMeta(name=name, namespace="berth", uid=name), data={f"{name}.policy": of})
+        for name, of in (("one", text), ("two", "filter: node.label b\n"))
+    )
+    for happens, to in (
+        (lambda _: selected.on_synced(), one),
+        (selected.on_add, one),
+        (selected.on_add, two),
+        (selected.on_delete, two),
+        (selected.on_delete, one),
     ):
-        happens()
+        happens(to)
         while sum(each.step(1e9) for each in in_force.background):
             pass
     assert len(in_force.sources) == stays
+    assert caplog.messages[0] == "No ConfigMap is selected yet by policies=yes in berth"
+    named = f'source="{"ConfigMap berth/one, " * stays}ConfigMap berth/two"'
+    assert sum(named in line for line in caplog.messages) == 1
