@@ -88,7 +88,7 @@ class KubeBinder:
                         "POST", path, body=body, timeout_seconds=self._timeout
                     )
             except (Unreachable, Fenced) as error:
-                return BindOutcome.REFUSED, str(error)
+                return self._put_off(error)
             except Interrupted as error:
                 return BindOutcome.UNKNOWN, str(error)
             if answer.ok:
@@ -99,8 +99,13 @@ class KubeBinder:
             wait = max(refusal.retry_after_seconds or 0.0, _SLOW_DOWN_LEAST_SECONDS)
             put_off += wait
             if put_off > _SLOW_DOWN_LIMIT_SECONDS:
-                return BindOutcome.REFUSED, str(refusal)
+                return self._put_off(refusal)
             # The gate keeps the next one waiting for as long as the server asked.
+
+    def _put_off(self, error: KubeError) -> Answer:
+        """The server is away or has too much to do, which says nothing of the pod or its node."""
+        self._gate.telemetry.add(Count.BINDINGS_PUT_OFF)
+        return BindOutcome.REFUSED, str(error)
 
     async def resolve(self, effect: Bind) -> Answer:
         """See `framework.edge.Binder.resolve`."""

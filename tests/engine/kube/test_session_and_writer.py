@@ -292,6 +292,7 @@ def test_a_refused_connection_is_surely_not_bound_and_cannot_be_asked() -> None:
         outcome, text = await binder.bind(BIND)
         assert outcome is B.REFUSED
         assert text == f"cannot reach http://127.0.0.1:{script.port}: connection refused"
+        assert wires.telemetry[Count.BINDINGS_PUT_OFF] == 1
         outcome, _ = await binder.resolve(BIND)
         assert outcome is B.UNKNOWN
         await session.close()
