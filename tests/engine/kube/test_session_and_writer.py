@@ -283,6 +283,26 @@ def test_a_binding_on_the_wire() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("answers", "put_off"),
+    [([refusal(403, "no")], 1), ([refusal(422, "no")], 0), ([refusal(500, ""), pod_json()], 1)],
+)
+def test_what_a_refusal_says_of_the_server_alone_is_counted(
+    answers: list[Answer], put_off: int
+) -> None:
+    async def run() -> None:
+        async with serving(*answers) as script, session_to(script) as session:
+            wires = wiring()
+            binder = KubeBinder(Gate(session, wires))
+            outcome, _ = await binder.bind(BIND)
+            if outcome is B.UNKNOWN:
+                outcome, _ = await binder.resolve(BIND)
+            assert outcome is B.REFUSED
+            assert wires.telemetry[Count.BINDINGS_PUT_OFF] == put_off
+
+    asyncio.run(run())
+
+
 def test_a_refused_connection_is_surely_not_bound_and_cannot_be_asked() -> None:
     async def run() -> None:
         async with serving(reply(201)) as script:
