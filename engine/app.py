@@ -330,7 +330,9 @@ class App:
     def _policies(self, scheduler: Scheduler) -> InForce:
         def load() -> Load:
             failed = sum(self.telemetry.value(ATTEMPTS, "error", name) for name in names)
-            errors = int(failed) + self.telemetry[Count.PLUGIN_ERRORS]
+            # No policy can help that the server is away.
+            away = self.telemetry[Count.BINDINGS_PUT_OFF]
+            errors = int(failed) + self.telemetry[Count.PLUGIN_ERRORS] - away
             counts = self.queue.counts()
             return Load(counts[SubQueue.UNSCHEDULABLE] + counts[SubQueue.GATED], errors)
 

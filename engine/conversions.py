@@ -37,11 +37,13 @@ class Converted:
     prometheus: str = ""
     rules: str = ""
 
-    def text(self, weight: int) -> str:
-        """The policy; empty if there is none."""
+    def text(self, weight: int, suffix: str = "") -> str:
+        """The policy; empty if there is none. With a suffix to its name if it is a further one."""
         if self.rules:
             return f"{self.rules}weight: {weight}\n" if weight > 1 else self.rules
-        return f"use {self.use}{f' weight {weight}' if weight > 1 else ''}\n" if self.use else ""
+        alias = f" as {self.use.split()[0]}{suffix}" if suffix else ""
+        share = f" weight {weight}" if weight > 1 else ""
+        return f"use {self.use}{alias}{share}\n" if self.use else ""
 
 
 def convert(name: str, args: Arguments) -> Converted | None:

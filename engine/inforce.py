@@ -188,7 +188,10 @@ class InForce:
             self._selects.append((section.namespace, section.selector or ""))
             listed = partial(self._listed, f"{section.selector} in {section.namespace}")
             self.reloader.await_listed(*listed.args)
-            handler = SelectedSources(self._selected, self._leave, listed)
+            # What has no rules in force leaves nothing behind that somebody would have to mend.
+            handler = SelectedSources(
+                self._selected, self._leave, listed, lambda gone: gone.title in self.reloader.kept()
+            )
             resource = config_maps(section.namespace, label_selector=section.selector or "")
             self.watched.append((resource, handler))
         if self._tenants is not None and policies.tenants is not None:
@@ -213,7 +216,9 @@ class InForce:
             return None
         return self._of(selected_source(namespace, name), namespace, name)
 
-    def _listed(self, selection: str) -> None:
+    def _listed(self, selection: str, found: int) -> None:
+        if not found:
+            log.info("No ConfigMap is selected yet by %s", selection)
         self.reloader.listed(selection)
         self._ears.wake()
 
@@ -375,9 +380,10 @@ class InForce:
         if self.bundle is not bundle:
             return  # so they did now, and told of all that is new
         news, self._told = _changed(self.sources, self._told, bundle), bundle
+        folders = {_folder(name) for name in bundle.files}
         log.info(
             'Policies in force source="%s" bundle="%s" policies="%s"',
-            ", ".join(source.title for source in sources or news),
+            ", ".join(source.title for source in sources or news if source.folder in folders),
             bundle.hash,
             ",".join(plan.name for plan in bundle.plans),
         )

@@ -27,6 +27,7 @@ class Count(Enum):
     BINDINGS_WRITTEN = "bindings_written"
     BINDINGS_REFUSED = "bindings_refused"
     BINDINGS_UNKNOWN = "bindings_unknown_outcome"
+    BINDINGS_PUT_OFF = "bindings_put_off"
     EVENTS_WRITTEN = "events_written"
     EVENTS_DROPPED = "events_dropped"
     PODS_HELD = "pods_held_in_permit"

@@ -84,6 +84,7 @@ def converted(source: Path) -> _Found:
     known = [f"{_GROUP}/{version}" for version in _VERSIONS]
     if len(of) != 1 or of[0].get("apiVersion") not in known:
         there = " and ".join(f"{one.get('kind')} of {one.get('apiVersion')}" for one in of)
+        there += "; give what stands in its `data`" if there == "ConfigMap of v1" else ""
         raise click.ClickException(
             f"{source}: expected one KubeSchedulerConfiguration of {' or '.join(known)}, found"
             f" {there or 'none'}"
@@ -139,11 +140,20 @@ def _plugin(plugin: str, args: dict[str, Any], weight: int, profile: str, found:
     made = convert(plugin, args) or Converted("", ("no policy is known for it",))
     found.lost += [f"{plugin}: {one}" for one in made.lost]
     found.prometheus = made.prometheus or found.prometheus
-    if text := made.text(weight):
-        # Not the name of the policy that is used: a file is a policy, too.
-        file = f"plugin-{plugin.lower()}.policy"
+    # Not the name of the policy that is used: a file is a policy, too.
+    file = f"plugin-{plugin.lower()}"
+    others = [texts for of, texts in found.policies.items() if of != profile]
+    has = any(f"{file}.policy" in texts for texts in others)
+    suffix = f"-{profile.replace('.', '-')}" if has else ""
+    if text := made.text(weight, suffix):
         lost = "".join(f"# {one}\n" for one in made.lost)
-        found.policies.setdefault(profile, {})[file] = f"# For the plugin {plugin}.\n{lost}{text}"
+        text = f"# For the plugin {plugin}.\n{lost}{text}"
+        there = found.policies.setdefault(profile, {})
+        if there.setdefault(f"{file}{suffix}.policy", text) != text:
+            raise click.ClickException(
+                f"{plugin}: what sorts the queue must be the same, with its"
+                " arguments, in all profiles that have it"
+            )
 
 
 # ---- what comes out -----------------------------------------------------------------------------

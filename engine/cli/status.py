@@ -107,8 +107,8 @@ async def _ask(state: str, kubeconfig: str | None) -> tuple[str, Status, str, bo
         except NotFound as missing:
             raise click.ClickException(
                 f"There is no ConfigMap {state}-status: a scheduler writes it where its"
-                f" configuration says `policies: state: {state}`. Name the one that yours says;"
-                " /statusz tells the same."
+                f" configuration says `policies: state: {state}`, within a minute again if it was"
+                " deleted. Name the one that yours says; /statusz tells the same."
             ) from missing
         text, found = _read(answer, state)
         leader, leads = await _leader(session, found.lease) if found.lease else ("", True)
@@ -122,8 +122,8 @@ def _read(answer: Response, state: str) -> tuple[str, Status]:
         return text, wire.decode(msgspec.json.Decoder(Status).decode, text.encode())
     except msgspec.DecodeError as wrong:
         raise click.ClickException(
-            f"ConfigMap {state}-status is not what Berth writes; it is written anew with the next"
-            " change of policies"
+            f"ConfigMap {state}-status is not what Berth writes; a scheduler that runs writes it"
+            " anew within a minute"
         ) from wrong
 
 

@@ -120,6 +120,7 @@ class Gate:
         self.may_write = may_write
         self.client = client
         self.clock = wiring.clock
+        self.telemetry = wiring.telemetry
         self._wiring = wiring
         self.limit = limit or AdaptiveLimit()
         self.in_flight = 0

@@ -17,6 +17,7 @@ import msgspec
 from engine.kube.errors import Fenced, KubeError, NotFound, Unreadable
 from engine.kube.session import MERGE_PATCH, KubeClient, segment
 from engine.kube.wiring import Wiring
+from engine.tasks import first
 
 _LOG = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ _SLOTS: Final = ("a", "b")
 _BYTES: Final = "policies"
 _STATUS: Final = "status.json"
 _AGAIN_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 60.0
 _NOT_FOUND: Final = 404
 _encode = msgspec.json.Encoder().encode
 
@@ -55,7 +57,7 @@ class Keeper:
         self._sleep = wiring.sleep
         self._namespace, _, self._name = state.partition("/")
         self._wanted: dict[str, Callable[[], bytes]] = {}
-        self._written: dict[str, bytes] = {}
+        self._written: dict[str, bytes | None] = {}
         self._slot: int | None = None
         """Which place the index names; None: it has to be asked."""
         self._news = asyncio.Event()
@@ -80,12 +82,12 @@ class Keeper:
         Raises:
             KubeError: the server could not be asked, or refuses.
         """
+        self._written.pop("last-good", None)
         data = (await self._read("last-good")).data or {}
-        slot = data.get("slot", "")
-        if slot not in _SLOTS:
+        if not data:
             return None
-        found = b""
-        for number in range(MOST_CHUNKS):
+        slot, found = data.get("slot"), b""
+        for number in range(MOST_CHUNKS if slot in _SLOTS else 0):
             if str(number) == data.get("chunks"):
                 break
             one = await self._read(f"last-good-{slot}-{number}")
@@ -107,13 +109,25 @@ class Keeper:
         return None if text is None else text.encode()
 
     async def run(self) -> None:
-        """Writes; never returns."""
+        """Writes what is new, and each minute what somebody took away; never returns."""
         while True:
-            await self._news.wait()
+            await first(self._news.wait(), self._sleep(_LOOK_SECONDS))
+            if not self._news.is_set() and not await self._is_changed():
+                continue
             self._news.clear()
             if not await self.flush():
                 await self._sleep(_AGAIN_SECONDS)
                 self._news.set()
+
+    async def _is_changed(self) -> bool:
+        """Whether somebody deleted or changed what was written."""
+        async with self._turn:
+            before = {**self._written}
+            try:
+                self._written = {"last-good": await self.load(), "status": await self.told()}
+            except KubeError:
+                return False  # looked at again in a minute
+            return self._written != before
 
     async def flush(self) -> bool:
         """Tries to write what is not written, first the policies; False: not all of it is."""

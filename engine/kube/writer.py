@@ -51,6 +51,7 @@ _LOG = logging.getLogger(__name__)
 _ASSIGNED = re.compile(r'already assigned to node "?([^\s"]+)"?')
 _NEVER_BOUND_AGAIN = ("Precondition failed: UID", "is being deleted")
 _BAD_REQUEST = 400
+_FORBIDDEN = 403
 
 _encoder = msgspec.json.Encoder()
 _pod = msgspec.json.Decoder(Pod)
@@ -88,19 +89,26 @@ class KubeBinder:
                         "POST", path, body=body, timeout_seconds=self._timeout
                     )
             except (Unreachable, Fenced) as error:
-                return BindOutcome.REFUSED, str(error)
+                return self._put_off(str(error))
             except Interrupted as error:
                 return BindOutcome.UNKNOWN, str(error)
             if answer.ok:
                 return BindOutcome.BOUND, ""
             refusal = answer.error()
+            if refusal.code == _FORBIDDEN:  # so says a server whose roles are not loaded yet, too
+                return self._put_off(str(refusal))
             if not isinstance(refusal, TooManyRequests):
                 return _refused(effect, refusal)
             wait = max(refusal.retry_after_seconds or 0.0, _SLOW_DOWN_LEAST_SECONDS)
             put_off += wait
             if put_off > _SLOW_DOWN_LIMIT_SECONDS:
-                return BindOutcome.REFUSED, str(refusal)
+                return self._put_off(str(refusal))
             # The gate keeps the next one waiting for as long as the server asked.
+
+    def _put_off(self, why: str) -> Answer:
+        """The server is away, busy or lets nobody, which says nothing of the pod or its node."""
+        self._gate.telemetry.add(Count.BINDINGS_PUT_OFF)
+        return BindOutcome.REFUSED, why
 
     async def resolve(self, effect: Bind) -> Answer:
         """See `framework.edge.Binder.resolve`."""
@@ -120,7 +128,7 @@ class KubeBinder:
             return BindOutcome.TAKEN, f"it is bound to {pod.node_name}"
         if pod.metadata.deletion_timestamp is not None:
             return BindOutcome.GONE, "it is being deleted"
-        return BindOutcome.REFUSED, "it is not bound"
+        return self._put_off("it is not bound")
 
 
 def _refused(effect: Bind, error: StatusError) -> Answer:

@@ -98,6 +98,8 @@ def _membership(
     name = gang_name(terms.key)
     created = subject.number("group.created", None)
     failed = _failed_at(snapshot, f"{pod.namespace}/{name}")
+    # Not where it failed in what is to come: somebody has set the clock back.
+    rests = terms.backoff_seconds and failed <= snapshot.now
     within = terms.within or _topology(pod, snapshot, name)
     own = epoch_seconds(pod.pod.metadata.creation_timestamp)
     return Membership(
@@ -109,7 +111,7 @@ def _membership(
         lacks=_lacks(pod, snapshot, name) if np.isnan(terms.minimum) else "",
         shortage=lambda: _shortage(pod, snapshot) if group_of(pod) == name else "",
         wait_seconds=terms.wait_seconds,
-        rests_until=failed + terms.backoff_seconds if terms.backoff_seconds else MISSING,
+        rests_until=failed + terms.backoff_seconds if rests else MISSING,
         tolerance=terms.tolerance,
         since=own if np.isnan(created) else created,
         place=f"{rule.source.name}:{rule.line}",

@@ -115,15 +115,15 @@ class SelectedSources:
     """The ConfigMaps of a selector, each a source of its own. A handler of the reflector.
 
     `made` gives a source for the ConfigMap of a namespace and name; None: it is not to be read.
-    `leave` takes a source that is selected no more, but with `keeps_last` for the last one: that
-    one is gone, and its rules stay until another is selected. `synced` is told when those that
-    there are at the start were told.
+    `leave` takes a source that is selected no more, but for the last one where it `keeps` that one:
+    it is gone, and its rules stay until another is selected. `synced` is told when those that
+    there are at the start were told, and how many.
     """
 
     made: Callable[[str, str], ConfigMapSource | None]
     leave: Callable[[ConfigMapSource], None]
-    synced: Callable[[], None] = lambda: None
-    keeps_last: bool = True
+    synced: Callable[[int], None] = lambda _: None
+    keeps: Callable[[ConfigMapSource], bool] = lambda _: True
 
     def __post_init__(self) -> None:
         self._missed: tuple[str, str] | None = None
@@ -152,7 +152,7 @@ class SelectedSources:
         source = self._sources.get(key)
         if source is None:
             return
-        if self.keeps_last and len(self._sources) == 1:
+        if len(self._sources) == 1 and self.keeps(source):
             self._missed = key
             source.on_delete(config_map)
         else:
@@ -171,7 +171,7 @@ class SelectedSources:
 
     def on_synced(self) -> None:
         """A selection without any ConfigMap has no rules."""
-        self.synced()
+        self.synced(len(self._sources))
 
 
 def files_of(config_map: ConfigMap) -> dict[str, str | bytes]:

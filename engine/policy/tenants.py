@@ -91,7 +91,7 @@ class Tenants:
             self.leave(source.namespace)
             gone(source)
 
-        return SelectedSources(source_of, leave, self._all_listed, keeps_last=False)
+        return SelectedSources(source_of, leave, lambda _: self._all_listed(), lambda _: False)
 
     def offer(self, source: Source, files: Texts | None, passed_over: tuple[str, ...]) -> None:
         """The files of a namespace are these now."""

@@ -34,7 +34,8 @@ MONITORED = tuple(
 )
 OF_HELM = re.compile(
     r"^ *(app\.kubernetes\.io/managed-by|helm\.sh/chart|checksum/config): .*\n|^# Source: .*\n"
-    r"|^ +annotations:\n(?= +spec:)|^ +annotations: \{helm.sh/resource-policy: keep\}\n",
+    r"|^ +annotations:\n(?= +spec:)"
+    r"|^ +annotations: \{(helm.sh/resource-policy|berth.dev/policies): \w+\}\n",
     re.MULTILINE,
 )
 

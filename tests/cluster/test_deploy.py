@@ -257,17 +257,25 @@ def test_names_that_yaml_takes_for_something_else_are_names(release, namespace, 
     manifests.helm("uninstall", release, *place)
 
 
-def test_an_upgrade_keeps_policies_that_an_older_chart_would_have_taken_along(control_plane):
-    place = ("--namespace=older", f"--kubeconfig={control_plane.kubeconfig_file()}")
-    manifests.helm("install", "older", manifests.CHART, "--create-namespace", *place)
-    path = "/api/v1/namespaces/older/configmaps/policies"
-    older = {"metadata": {"annotations": {"helm.sh/resource-policy": None}}}
-    edit = {"data": {"mine.policy": "# mine"}}
-    assert control_plane.request("PATCH", path, {**older, **edit})[0] == 200
+@pytest.mark.parametrize(
+    ("release", "create"), [("older", "true"), ("replaced", "true"), ("mine", "false")]
+)
+def test_an_upgrade_keeps_policies_that_are_not_marked_as_to_be_kept(
+    release, create, control_plane
+):
+    """An older chart did not mark them, and `kubectl replace` takes all marks away."""
+    place = (f"--namespace={release}", f"--kubeconfig={control_plane.kubeconfig_file()}")
+    manifests.helm("install", release, manifests.CHART, "--create-namespace", *place)
+    path = f"/api/v1/namespaces/{release}/configmaps/policies"
+    marks = {"annotations": {"helm.sh/resource-policy": None}}
+    method, metadata = ("PATCH", marks) if release == "older" else ("PUT", {"name": "policies"})
+    edit = {"metadata": metadata, "data": {"mine.policy": "# mine"}}
+    assert control_plane.request(method, path, edit)[0] == 200
     for _ in range(2):
-        manifests.helm("upgrade", "older", manifests.CHART, *place)
+        flag = f"--set=policies.create={create}"
+        manifests.helm("upgrade", release, manifests.CHART, flag, *place)
         assert control_plane.request("GET", path)[1]["data"]["mine.policy"] == "# mine"
-    manifests.helm("uninstall", "older", *place)
+    manifests.helm("uninstall", release, *place)
     assert control_plane.request("GET", path)[0] == 200
 
 

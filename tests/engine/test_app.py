@@ -25,7 +25,7 @@ from engine.kube.wiring import Wiring
 from engine.queue import SubQueue
 from engine.sections import LeaderElection
 from engine.simulate.journal import replay
-from engine.telemetry import RULE_REJECTIONS, Count, Telemetry
+from engine.telemetry import ATTEMPTS, RULE_REJECTIONS, Count, Telemetry
 
 NAMESPACE = "rules"
 FILTER = "filter: pod.name contains nginx -> node.label test=test\n"
@@ -404,6 +404,20 @@ def test_a_change_that_makes_pods_wait_is_taken_back_and_said():
             await berth.until(
                 lambda: standing(cluster)["sources"][0]["state"] == "PoliciesTakenBack"
             )
+
+    run(main)
+
+
+def test_bindings_that_a_server_that_is_away_refuses_are_no_errors_of_the_policies():
+    async def main():
+        settings = kept_in_the_cluster(guard={"within": "1min", "errors": 1})
+        async with embedded() as cluster, process(cluster, settings) as berth:
+            await berth.until(lambda: berth.bundles)
+            guard, telemetry = berth.app._in_force._guard, berth.app.telemetry
+            for _ in range(2):
+                telemetry.count(ATTEMPTS, "error", "berth")
+            telemetry.add(Count.BINDINGS_PUT_OFF)
+            assert guard.measure().errors == 1
 
     run(main)
 

@@ -555,6 +555,17 @@ async def test_a_gang_that_failed_rests():
     assert len(made.edge.binds) == 3
 
 
+@in_a_loop
+async def test_a_clock_that_is_set_back_keeps_no_gang_at_rest():
+    made = world(GANG + " backoff 2m", nodes=("n1", "n2"))
+    await gang(made, "a", 3)
+    made.clock._time -= 3600.0
+    made.handlers.nodes.on_add(make_node("n3", cpu="2"))
+    made.clock.advance(130.0)
+    await made.turn()
+    assert len(made.edge.binds) == 3
+
+
 # ---- rules, restarts, faults ---------------------------------------------------------------------
 
 

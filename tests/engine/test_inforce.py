@@ -191,3 +191,40 @@ def test_a_follower_keeps_no_bundles_of_before_and_nothing_to_tell_of_what_is_go
         assert list(in_force._untold) == [f"ConfigMap berth/m{number}"]
         handler.on_delete(config_map)
     assert not in_force.reloader._before
+
+
+@pytest.mark.parametrize(
+    ("text", "stays"), [("filter: node.label a\n", 1), ("score: nothing\n", 0)]
+)
+def test_of_the_last_that_is_selected_rules_stay_and_nothing_where_it_had_none(text, stays, caplog):
+    caplog.set_level("INFO")
+    sources = [{"selector": "policies=yes", "namespace": "berth"}]
+    document = BerthDocument.model_validate({"policies": {"sources": sources}})
+    in_force = InForce(
+        Settings(berth=document),
+        Ears(),
+        make_profiles(Settings()),
+        clock=ManualClock(),
+        telemetry=Telemetry(),
+        there=lambda: (3, 10),
+    )
+    in_force.connect(None, None, lambda: True)
+    [(_, selected)] = in_force.watched
+    one, two = (
+        ConfigMap(ObjectMeta(name=name, namespace="berth", uid=name), data={f"{name}.policy": of})
+        for name, of in (("one", text), ("two", "filter: node.label b\n"))
+    )
+    for happens, to in (
+        (lambda _: selected.on_synced(), one),
+        (selected.on_add, one),
+        (selected.on_add, two),
+        (selected.on_delete, two),
+        (selected.on_delete, one),
+    ):
+        happens(to)
+        while sum(each.step(1e9) for each in in_force.background):
+            pass
+    assert len(in_force.sources) == stays
+    assert caplog.messages[0] == "No ConfigMap is selected yet by policies=yes in berth"
+    named = f'source="{"ConfigMap berth/one, " * stays}ConfigMap berth/two"'
+    assert sum(named in line for line in caplog.messages) == 1

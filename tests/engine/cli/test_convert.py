@@ -140,6 +140,31 @@ def test_what_is_of_one_profile_stays_of_it_and_the_order_is_of_all(world):
     assert world.told() == []
 
 
+def test_a_plugin_of_two_profiles_is_a_policy_of_each_with_its_own_arguments(world):
+    both = {"multiPoint": {"enabled": [{"name": "NodeResourcesAllocatable", "weight": 2}]}}
+    quotas = {"preFilter": {"enabled": [{"name": "CapacityScheduling"}]}}
+    world.write(
+        profile("one", both | quotas, NodeResourcesAllocatable={"mode": "Most"}),
+        profile("x.two", both | quotas, NodeResourcesAllocatable={"mode": "Least"}),
+    )
+    _, bundle = world.loaded()
+    assert bundle.profiles["node-resources-allocatable"] == {"one"}
+    assert bundle.profiles["node-resources-allocatable-x-two"] == {"x.two"}
+    assert bundle.profiles["capacity-scheduling-x-two"] == {"x.two"}
+    assert world.told() == []
+
+
+def test_a_plugin_that_sorts_has_the_same_arguments_in_all_profiles(world):
+    gangs = {"multiPoint": {"enabled": [{"name": "Coscheduling"}]}}
+    world.write(
+        profile("one", gangs, Coscheduling={"permitWaitingTimeSeconds": 120}),
+        profile("two", gangs, Coscheduling={"permitWaitingTimeSeconds": 30}),
+    )
+    done = world.convert()
+    assert done.exit_code == 1
+    assert "Coscheduling: what sorts the queue must be the same" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("resources", "mode", "rule"),
     [
@@ -246,6 +271,7 @@ def test_what_is_printed_can_be_applied(world):
             HEAD + "profiles: [{pluginConfig: [{name: Coscheduling, args: {permit: 3}}]}]",
             "profiles.0.pluginConfig: Coscheduling: Object contains unknown field `permit`",
         ),
+        ("apiVersion: v1\nkind: ConfigMap\ndata: {}\n", "found ConfigMap of v1; give what stands"),
     ],
 )
 def test_what_is_no_such_configuration(world, text, said):

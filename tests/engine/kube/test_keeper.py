@@ -178,6 +178,25 @@ def test_what_somebody_changed_is_not_used(caplog):
     assert "last-good are not whole, and not used" in caplog.text
 
 
+@pytest.mark.parametrize("name", ["last-good", "last-good-b-0", "status"])
+def test_what_somebody_deletes_or_changes_is_written_again(name):
+    server = Server()
+
+    async def main():
+        one = keeper(server)
+        one.keep(lambda: b"rules")
+        one.tell(lambda: b"{}")
+        task = asyncio.create_task(one.run())
+        for there in ({}, {"data": {"slot": "c", "status.json": "no"}}, None):
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert (await one.load(), await one.told()) == (b"rules", b"{}")
+            server.there[f"berth-{name}"] = there
+        task.cancel()
+
+    asyncio.run(main())
+
+
 def test_a_write_that_fails_is_told_once_and_tried_again(caplog):
     server = Server()
 
@@ -225,3 +244,20 @@ def test_what_a_role_does_not_allow_is_told_once_for_both(caplog):
     server.request = refusing
     asyncio.run(main())
     assert [one.getMessage().count("cannot be written") for one in caplog.records] == [1, 1]
+
+
+def test_who_finds_that_what_it_knows_of_is_gone_writes_it():
+    """A follower that leads looks once more."""
+    server = Server()
+    kept(server, b"rules")
+
+    async def main():
+        one = keeper(server)
+        assert await one.load() == b"rules"
+        server.there.clear()
+        assert await one.load() is None
+        one.keep(lambda: b"rules")
+        await one.flush()
+
+    asyncio.run(main())
+    assert loaded(server) == b"rules"

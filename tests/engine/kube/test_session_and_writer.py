@@ -283,6 +283,26 @@ def test_a_binding_on_the_wire() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("answers", "put_off"),
+    [([refusal(403, "no")], 1), ([refusal(422, "no")], 0), ([refusal(500, ""), pod_json()], 1)],
+)
+def test_what_a_refusal_says_of_the_server_alone_is_counted(
+    answers: list[Answer], put_off: int
+) -> None:
+    async def run() -> None:
+        async with serving(*answers) as script, session_to(script) as session:
+            wires = wiring()
+            binder = KubeBinder(Gate(session, wires))
+            outcome, _ = await binder.bind(BIND)
+            if outcome is B.UNKNOWN:
+                outcome, _ = await binder.resolve(BIND)
+            assert outcome is B.REFUSED
+            assert wires.telemetry[Count.BINDINGS_PUT_OFF] == put_off
+
+    asyncio.run(run())
+
+
 def test_a_refused_connection_is_surely_not_bound_and_cannot_be_asked() -> None:
     async def run() -> None:
         async with serving(reply(201)) as script:
@@ -292,6 +312,7 @@ def test_a_refused_connection_is_surely_not_bound_and_cannot_be_asked() -> None:
         outcome, text = await binder.bind(BIND)
         assert outcome is B.REFUSED
         assert text == f"cannot reach http://127.0.0.1:{script.port}: connection refused"
+        assert wires.telemetry[Count.BINDINGS_PUT_OFF] == 1
         outcome, _ = await binder.resolve(BIND)
         assert outcome is B.UNKNOWN
         await session.close()
