@@ -44,8 +44,13 @@ class _Tame(logging.Formatter):
         return f"{self._told},{int(record.msecs):03}"
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter.format`."""
-        return plain(super().format(record), _MOST, keep="\n").replace("\n", "\n    ")
+        """See `logging.Formatter.format`; what it does for each record is done at once here."""
+        if record.exc_info or record.stack_info:
+            text = super().format(record)
+        else:
+            record.message, record.asctime = record.getMessage(), self.formatTime(record)
+            text = self._style._fmt % vars(record)  # noqa: SLF001 - it has no public name
+        return plain(text, _MOST, keep="\n").replace("\n", "\n    ")
 
 
 class _Record(logging.LogRecord):
@@ -68,6 +73,11 @@ class _Console(logging.StreamHandler):  # type: ignore[type-arg]
 
     def flush(self) -> None:
         """See `logging.StreamHandler.flush`."""
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """See `logging.Handler.handle`: without filters, in one write, which needs no lock."""
+        self.emit(record)
+        return True
 
 
 class _Json(logging.Formatter):
