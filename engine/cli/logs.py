@@ -62,10 +62,17 @@ class _Record(logging.LogRecord):
         _, _, msg, args, exc, *_ = of  # a file and a line before, a function and a stack behind
         if isinstance(args, tuple) and len(args) == 1 and isinstance(args[0], Mapping) and args[0]:
             args = args[0]
-        vars(self).update(self._same, name=name, msg=msg, args=args, exc_info=exc, levelno=level)
-        self.levelname = logging.getLevelName(level)
-        self.created = created = SystemClock.time()
-        self.msecs = created % 1 * 1000
+        created = SystemClock.time()
+        self.__dict__ = self._same | {
+            "name": name,
+            "msg": msg,
+            "args": args,
+            "exc_info": exc,
+            "levelno": level,
+            "levelname": logging.getLevelName(level),
+            "created": created,
+            "msecs": created % 1 * 1000,
+        }
 
 
 class _Console(logging.StreamHandler):  # type: ignore[type-arg]
