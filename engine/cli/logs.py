@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
 import sys
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -76,15 +78,39 @@ class _Record(logging.LogRecord):
 
 
 class _Console(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes lines where each is flushed as it is written."""
+    """Writes the lines of a turn of the loop in one go: of 200 bindings that are 200 calls less.
 
-    def flush(self) -> None:
-        """See `logging.StreamHandler.flush`."""
+    Warnings do not wait for the end of the turn, and lines from outside of a loop neither.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+        self._lines: deque[str] = deque()  # of any thread's, so none is lost
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """See `logging.Handler.handle`: without filters, in one write, which needs no lock."""
-        self.emit(record)
+        """See `logging.Handler.handle`; there are no filters."""
+        try:
+            self._lines.append(f"{self.format(record)}\n")
+            if record.levelno >= logging.WARNING:
+                self.flush()
+            elif len(self._lines) == 1:
+                loop = asyncio._get_running_loop()  # noqa: SLF001 - the public one raises
+                if loop is None:
+                    self.flush()
+                else:
+                    loop.call_soon(self.flush)
+        except Exception:  # noqa: BLE001 - as logging has it: it is told, and the work goes on
+            self.handleError(record)
         return True
+
+    def flush(self) -> None:
+        """See `logging.Handler.flush`."""
+        self.acquire()
+        try:
+            lines = self._lines
+            self.stream.write("".join([lines.popleft() for _ in range(len(lines))]))
+        finally:
+            self.release()
 
 
 class _Json(logging.Formatter):
@@ -141,6 +167,6 @@ def _log(formatter: logging.Formatter, level: int) -> None:
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # noqa: SLF001 - as Python's logging HOWTO says, under Optimization
     logging.setLogRecordFactory(_Record)
-    console = _Console(sys.stderr)
+    console = _Console()
     console.setFormatter(formatter)
     logging.basicConfig(level=level, handlers=[console])
