@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import re
@@ -94,6 +93,8 @@ class _Console(logging.StreamHandler):  # type: ignore[type-arg]
             if record.levelno >= logging.WARNING:
                 self.flush()
             elif len(self._lines) == 1:
+                import asyncio
+
                 loop = asyncio._get_running_loop()  # noqa: SLF001 - the public one raises
                 if loop is None:
                     self.flush()
@@ -107,8 +108,12 @@ class _Console(logging.StreamHandler):  # type: ignore[type-arg]
         """See `logging.Handler.flush`."""
         self.acquire()
         try:
-            lines = self._lines
-            self.stream.write("".join([lines.popleft() for _ in range(len(lines))]))
+            lines = []
+            while (
+                self._lines
+            ):  # INVARIANT: who appends to an empty one sees to it that this is called
+                lines.append(self._lines.popleft())
+            self.stream.write("".join(lines))
         finally:
             self.release()
 
