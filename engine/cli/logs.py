@@ -109,9 +109,8 @@ class _Console(logging.StreamHandler):  # type: ignore[type-arg]
         self.acquire()
         try:
             lines = []
-            while (
-                self._lines
-            ):  # INVARIANT: who appends to an empty one sees to it that this is called
+            # INVARIANT: who appends to an empty one sees to it that this is called.
+            while self._lines:
                 lines.append(self._lines.popleft())
             self.stream.write("".join(lines))
         finally:
