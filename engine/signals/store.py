@@ -314,7 +314,7 @@ class SignalStore:
         if (
             epoch is None
             or epoch.changes != self._changes
-            or epoch.layout != cache.layout
+            or epoch.layout != cache.nodes.layout
             or epoch.directory_version != self._directory.version
             or now > epoch.stale_after
             or epoch.nodes is not cache.nodes
