@@ -30,7 +30,7 @@ from engine.eventhandlers import EventHandlers, as_far_as_legible
 from engine.explain.scores import noted
 from engine.extenders.asking import Extenders
 from engine.extenders.edge import NODES as WHOLE_NODES
-from engine.extenders.edge import ExtenderBinder, WholeObjects
+from engine.extenders.edge import WholeObjects, binder_of
 from engine.framework.decision import Placed
 from engine.framework.edge import Edge
 from engine.framework.frameworks import Frameworks
@@ -199,7 +199,7 @@ class App:
             statuses = KubePodStatusWriter(gate, wiring)
             events = KubeEventSink(gate, wiring, controller=self.settings.scheduler_name, host=host)
             whole = WholeObjects(gate.lane(Priority.BINDING))
-            binder = ExtenderBinder(self._extenders, KubeBinder(gate), gate.may_write)
+            binder = binder_of(self._extenders, KubeBinder(gate), gate.may_write)
             self.scheduler = self._make_scheduler(
                 Edge(binder, statuses, events, KubeEffectWriter(gate, wiring), asyncio.sleep), whole
             )

@@ -16,12 +16,12 @@ import ssl
 import tempfile
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import unquote, urlsplit
 
 import httptools
+import msgspec
 
 _INTERIM: Final = 200
 _MOST_HEADER_BYTES: Final = 64 << 10
@@ -31,6 +31,8 @@ _TOTAL_FACTOR: Final = 4.0
 _AHEAD_BYTES: Final = 1 << 20
 """Of a stream that nobody has taken yet, when no more is read."""
 _OK: Final = 200
+_BARE: Final = frozenset({"GET", "CONNECT"})
+"""What says nothing of a body where there is none."""
 
 
 class NotConnected(Exception):  # noqa: N818 - a state of the request
@@ -50,17 +52,14 @@ class TooLarge(Broken):
     """The answer has more bytes than it may."""
 
 
-class Answer:
+class Answer(msgspec.Struct, eq=False):
     """Status, headers, body; the head is kept as it came, for hardly any is ever read."""
 
-    __slots__ = ("_channel", "body", "head", "status")
-
-    def __init__(self, channel: _Channel) -> None:
-        self._channel = channel
-        self.status = 0
-        self.head = b""
-        """What came until the head was whole: interim answers before it, and maybe the body."""
-        self.body = b""
+    channel: _Channel
+    status: int = 0
+    head: bytes = b""
+    """What came until the head was whole: interim answers before it, and maybe the body."""
+    body: bytes = b""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -79,11 +78,11 @@ class Answer:
         Raises:
             Broken, TimeoutError: as in `Channels.request`.
         """
-        return self._channel.pieces()
+        return self.channel.pieces()
 
     def close(self) -> None:
         """Nobody reads the rest of one that streams."""
-        self._channel.leave(self)
+        self.channel.leave(self)
 
 
 class _Channel(asyncio.Protocol):
@@ -158,10 +157,10 @@ class _Channel(asyncio.Protocol):
         self._go_to_rest()
 
     def _go_to_rest(self) -> None:
-        if not self._stays:
-            self.close()
-        elif self.open:
+        if self._stays:
             self._owner.rest(self)
+        else:
+            self.close()
 
     def leave(self, answer: Answer) -> None:
         """See `Answer.close`."""
@@ -264,10 +263,9 @@ class _Channel(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
         self._body.append(body)
-        before = self._body_bytes
-        self._body_bytes = there = before + len(body)
+        self._body_bytes = there = self._body_bytes + len(body)
         if self._streams:
-            if there > _AHEAD_BYTES >= before and self._transport is not None:
+            if there > _AHEAD_BYTES >= there - len(body) and self._transport is not None:
                 self._transport.pause_reading()
             if self._done is not None:
                 self._deliver()
@@ -279,11 +277,9 @@ class _Channel(asyncio.Protocol):
         if self._answer.status < _INTERIM:
             self._headed = False
             return
-        stays = self._parser.should_keep_alive()
+        self._stays = self._parser.should_keep_alive()
         self._streams = False  # what is left of a stream is taken as it is
         self._deliver()
-        self._parser = httptools.HttpResponseParser(self)
-        self._stays = stays
         if not self._lent:
             self._go_to_rest()
 
@@ -320,15 +316,16 @@ class Channels:
         self._tls = tls
         self._hostname = server_hostname or target.hostname or ""
         name = f"{unquote(via.username or '')}:{unquote(via.password or '')}".encode()
-        word = {"Proxy-Authorization": f"Basic {b64encode(name).decode()}"} if via.username else {}
+        word = f"Basic {b64encode(name).decode()}"
+        words = header_lines({"Proxy-Authorization": word}) if via.username else ""
         self._connect_head = b""
         """What the proxy is to lead on with, where it is not to read along."""
-        self._also: Mapping[str, str] = {}
+        self._also = ""
         if proxy and target.scheme == "https":
             place = self._authority if target.port else f"{self._authority}:443"
-            self._connect_head = head_of("CONNECT", place, place, word, 0)
+            self._connect_head = head_of("CONNECT", place, place, words, 0)
         elif proxy:
-            self._prefix, self._also = f"http://{self._authority}{target.path}", word
+            self._prefix, self._also = f"http://{self._authority}{target.path}", words
         self.most_body_bytes = most_body_bytes
         self._idle: list[_Channel] = []
         self._all: set[_Channel] = set()
@@ -338,7 +335,7 @@ class Channels:
         self,
         method: str,
         path: str,
-        headers: Mapping[str, str],
+        lines: str,
         body: bytes = b"",
         *,
         again: bool,
@@ -351,7 +348,7 @@ class Channels:
         Args:
             method: of HTTP.
             path: below that of the address, escaped, with its query.
-            headers: but for those that every request has.
+            lines: headers, but for those that every request has; see `header_lines`.
             body: what is sent.
             again: whether it may be sent twice: where the server had closed a connection that was
                 used before, the request goes out on a new one.
@@ -364,12 +361,10 @@ class Channels:
             NotConnected: surely nothing was sent.
             Broken: it may have been carried out.
             TimeoutError: likewise.
-            ValueError: a header has a line break.
+            ValueError: the path has a line break.
         """
         target = f"{self._prefix}{path}"
-        if self._also:
-            headers = {**headers, **self._also}
-        head = head_of(method, target, self._authority, headers, len(body))
+        head = head_of(method, target, self._authority, lines + self._also, len(body))
         while True:
             channel = self._known() or await self._connect()
             try:
@@ -498,29 +493,25 @@ def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
             ) from error
 
 
-def head_of(method: str, target: str, host: str, headers: Mapping[str, str], length: int) -> bytes:
-    """The head of a request; `target` is escaped, no header may have a line break.
+def head_of(method: str, target: str, host: str, lines: str, length: int) -> bytes:
+    """The head of a request; `target` is escaped, `lines` are those of its headers.
 
     Raises:
-        ValueError: one has.
+        ValueError: the target has a line break.
     """
-    first = f"{method} {target} HTTP/1.1"
-    bare = not length and method in ("GET", "CONNECT")
-    counted = "" if bare else f"Content-Length: {length}\r\n"
-    head = f"{first}\r\nHost: {host}\r\n{_lines_of(*headers.items())}{counted}\r\n"
-    if "\r" in first or "\n" in first:
-        raise ValueError("a line break in a header")
-    return head.encode("latin-1")
+    if "\n" in target or "\r" in target:
+        raise ValueError("a line break in an address")
+    counted = f"Content-Length: {length}\r\n\r\n" if length or method not in _BARE else "\r\n"
+    return f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n{lines}{counted}".encode("latin-1")
 
 
-@lru_cache(maxsize=16)
-def _lines_of(*headers: tuple[str, str]) -> str:
-    """Those of a client are the same in nearly all of its requests.
+def header_lines(headers: Mapping[str, str]) -> str:
+    """Headers as they are sent.
 
     Raises:
         ValueError: one has a line break.
     """
-    lines = [f"{name}: {value}\r\n" for name, value in headers]
+    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
     if any(line.count("\r") + line.count("\n") > len("\r\n") for line in lines):
         raise ValueError("a line break in a header")
     return "".join(lines)

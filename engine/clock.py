@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time as _time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Protocol
 
 
@@ -24,8 +25,16 @@ class Clock(Protocol):
 
 def stamp(time: float, *, micro: bool = False) -> str:
     """Seconds since the epoch as Kubernetes writes a `Time`, or a `MicroTime`."""
-    spec = "microseconds" if micro else "seconds"
-    return datetime.fromtimestamp(time, UTC).isoformat(timespec=spec).replace("+00:00", "Z")
+    if not micro:
+        return f"{_second(int(time // 1))}Z"
+    second, fraction = divmod(round(time * 1e6), 1_000_000)
+    return f"{_second(second)}.{fraction:06}Z"
+
+
+@lru_cache(maxsize=16)
+def _second(second: int) -> str:
+    """Many stamps are of the same one."""
+    return datetime.fromtimestamp(second, UTC).isoformat()[:19]
 
 
 class SystemClock:

@@ -27,6 +27,8 @@ def plain(text: str, most: int = LINE, *, keep: str = "") -> str:
     """
     if len(text) > most:
         text = text[: most - len(CUT)] + CUT
+    if text.isprintable():  # as nothing wild is
+        return text
     return _WILD.sub(lambda wild: wild[0] if wild[0] in keep else _escape(wild[0]), text)
 
 

@@ -77,7 +77,7 @@ def place_of(pod: Pod, scheduler_names: Container[str]) -> Place:
     """Where a pod belongs, by itself."""
     if pod.status.phase in _TERMINAL:
         return Place.NEITHER
-    if pod.node_name:
+    if pod.bound_to or pod.spec.node_name:
         return Place.ASSIGNED
     ours = pod.spec.scheduler_name in scheduler_names
     return Place.PENDING if ours and pod.metadata.deletion_timestamp is None else Place.NEITHER

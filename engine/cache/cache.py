@@ -273,13 +273,14 @@ class Cache:
 
     def add_pod(self, pod: PodInfo, node_name: str) -> None:
         """The server says that the pod is bound to the node; it may have said so before."""
-        row = self._rows.get(pod.uid)
-        if row is not None and self.node_of(pod.uid) == node_name:
-            self._replace(row, pod)
-            return
+        uid = pod.pod.metadata.uid
+        row = self._rows.get(uid)
         if row is not None:
-            self._drop(pod.uid)
-        self._put(pod.uid, pod, node_name)
+            if self._name_of(uid, row) == node_name:
+                self._replace(row, pod)
+                return
+            self._drop(uid)
+        self._put(uid, pod, node_name)
 
     def remove_pod(self, uid: str) -> None:
         """The pod is gone or finished."""
@@ -404,15 +405,15 @@ class Cache:
         causes = _OTHER if self.pods.fill(row, pod, node_row) else 0
         if self.beside.attends and pod.terminating and not before.terminating:
             self.beside.leaves(pod, self._name_of(pod.uid, row))
-        if node_row != NOWHERE and _weighs_otherwise(before, pod):
-            self.nodes.add_pod(node_row, before, -1)
-            self.nodes.add_pod(node_row, pod, 1)
-            causes |= _POD
         if node_row != NOWHERE:
+            if before.readings is not pod.readings and before.readings.sums != pod.readings.sums:
+                self.nodes.add_pod(node_row, before, -1)
+                self.nodes.add_pod(node_row, pod, 1)
+                causes |= _POD
             self.topology.recount(before, pod, node_row)
             if causes:
                 self._changed(node_row, causes)
-        self._assumed.discard(pod.uid)
+        self._assumed.discard(pod.pod.metadata.uid)
 
     def _name_of(self, uid: str, row: int) -> str:
         node_row = self.pods.node_row(row)
@@ -462,8 +463,3 @@ def _causes(old: Node, new: Node) -> int:
             if getattr(before, field) != getattr(after, field):
                 causes |= of_field.get(field, _OTHER)
     return causes
-
-
-def _weighs_otherwise(old: PodInfo, new: PodInfo) -> bool:
-    """True if the sums of the pod's node change."""
-    return old.readings is not new.readings and old.readings.sums != new.readings.sums

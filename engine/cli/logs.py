@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import sys
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -44,8 +45,13 @@ class _Tame(logging.Formatter):
         return f"{self._told},{int(record.msecs):03}"
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter.format`."""
-        return plain(super().format(record), _MOST, keep="\n").replace("\n", "\n    ")
+        """See `logging.Formatter.format`; what it does for each record is done at once here."""
+        if record.exc_info or record.stack_info:
+            text = super().format(record)
+        else:
+            record.message, record.asctime = record.getMessage(), self.formatTime(record)
+            text = self._style._fmt % vars(record)  # noqa: SLF001 - it has no public name
+        return plain(text, _MOST, keep="\n").replace("\n", "\n    ")
 
 
 class _Record(logging.LogRecord):
@@ -57,17 +63,58 @@ class _Record(logging.LogRecord):
         _, _, msg, args, exc, *_ = of  # a file and a line before, a function and a stack behind
         if isinstance(args, tuple) and len(args) == 1 and isinstance(args[0], Mapping) and args[0]:
             args = args[0]
-        vars(self).update(self._same, name=name, msg=msg, args=args, exc_info=exc, levelno=level)
-        self.levelname = logging.getLevelName(level)
-        self.created = created = SystemClock.time()
-        self.msecs = created % 1 * 1000
+        created = SystemClock.time()
+        self.__dict__ = self._same | {
+            "name": name,
+            "msg": msg,
+            "args": args,
+            "exc_info": exc,
+            "levelno": level,
+            "levelname": logging.getLevelName(level),
+            "created": created,
+            "msecs": created % 1 * 1000,
+        }
 
 
 class _Console(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes lines where each is flushed as it is written."""
+    """Writes the lines of a turn of the loop in one go: of 200 bindings that are 200 calls less.
+
+    Warnings do not wait for the end of the turn, and lines from outside of a loop neither.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+        self._lines: deque[str] = deque()  # of any thread's, so none is lost
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """See `logging.Handler.handle`; there are no filters."""
+        try:
+            self._lines.append(f"{self.format(record)}\n")
+            if record.levelno >= logging.WARNING:
+                self.flush()
+            elif len(self._lines) == 1:
+                import asyncio
+
+                loop = asyncio._get_running_loop()  # noqa: SLF001 - the public one raises
+                if loop is None:
+                    self.flush()
+                else:
+                    loop.call_soon(self.flush)
+        except Exception:  # noqa: BLE001 - as logging has it: it is told, and the work goes on
+            self.handleError(record)
+        return True
 
     def flush(self) -> None:
-        """See `logging.StreamHandler.flush`."""
+        """See `logging.Handler.flush`."""
+        self.acquire()
+        try:
+            lines = []
+            # INVARIANT: who appends to an empty one sees to it that this is called.
+            while self._lines:
+                lines.append(self._lines.popleft())
+            self.stream.write("".join(lines))
+        finally:
+            self.release()
 
 
 class _Json(logging.Formatter):
@@ -124,6 +171,6 @@ def _log(formatter: logging.Formatter, level: int) -> None:
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # noqa: SLF001 - as Python's logging HOWTO says, under Optimization
     logging.setLogRecordFactory(_Record)
-    console = _Console(sys.stderr)
+    console = _Console()
     console.setFormatter(formatter)
     logging.basicConfig(level=level, handlers=[console])

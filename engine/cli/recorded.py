@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import click
 
-from engine.channels import Answer, Broken, Channels, NotConnected, trusting
+from engine.channels import Answer, Broken, Channels, NotConnected, header_lines, trusting
 from engine.display import cause, one_line
 from engine.sections import is_address
 
@@ -58,7 +58,8 @@ async def _asked(
     channels = Channels(scheduler.rstrip("/"), tls, most_body_bytes=_MOST_BYTES)
     try:
         path = f"/debug/decisions?{query}"
-        return await channels.request("GET", path, headers, again=True, silence=_SECONDS)
+        lines = header_lines(headers)
+        return await channels.request("GET", path, lines, again=True, silence=_SECONDS)
     except NotConnected as failed:
         raise failed.cause from failed
     finally:

@@ -112,6 +112,8 @@ class Extenders:
             for one in self._all
         )
         """Whether any is sent nodes as the server has them."""
+        self.bind = any(one.document.bind_verb for one in self._all)
+        """Whether any binds pods."""
 
     def concern(self, pod: PodInfo) -> bool:
         """Whether any has a say in where the pod goes."""

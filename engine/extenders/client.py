@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from engine import __version__
-from engine.channels import Broken, Channels, NotConnected, load_pair, trusting
+from engine.channels import Broken, Channels, NotConnected, header_lines, load_pair, trusting
 from engine.config import ConfigError
 from engine.display import cause, one_line
 from engine.extenders.messages import BadAnswer
@@ -27,6 +27,13 @@ T = TypeVar("T")
 MOST_BYTES: Final = 64 << 20
 """Of an answer: 5,000 nodes are about 30 MB when they are sent back whole."""
 _OK: Final = 200
+_LINES: Final = header_lines(
+    {
+        "User-Agent": f"berth/{__version__}",
+        "Content-Type": "application/json",
+        "Accept": "application/json",
+    }
+)
 _FAULTS: Final = (NotConnected, Broken, TimeoutError, OSError)
 
 
@@ -69,11 +76,6 @@ class Client:
         Raises:
             ExtenderError: there is no answer in time, or none that `read` understands.
         """
-        headers = {
-            "User-Agent": f"berth/{__version__}",
-            "Content-Type": "application/json",
-            "Accept": "application/json",
-        }
 
         def fence() -> None:
             if may_leave is not None and not may_leave():
@@ -84,7 +86,7 @@ class Client:
                 answer = await self._channels.request(
                     "POST",
                     f"/{verb}",
-                    headers,
+                    _LINES,
                     body,
                     again=may_leave is None,
                     silence=self._seconds,

@@ -77,6 +77,11 @@ class WholeObjects(Handler[Whole]):
         log.error('Node cannot be sent to extenders node="%s" reason="%s"', meta.name, reason)
 
 
+def binder_of(extenders: Extenders, ours: Binder, may_write: Callable[[], bool]) -> Binder:
+    """Ours, unless one of them binds pods."""
+    return ExtenderBinder(extenders, ours, may_write) if extenders.bind else ours
+
+
 class ExtenderBinder:
     """A `framework.edge.Binder`: an extender's pods are bound by it, all others by ours."""
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,21 +32,20 @@ class UnfinishedError(Exception):
     """The slice is used up; asked again with the same `Tried`, the search goes on."""
 
 
-@dataclass(slots=True)
-class Tried:
+class Tried(msgspec.Struct, eq=False):
     """See the module. `runs` are the dry runs in a slice; by default there is one slice only."""
 
     runs: float = math.inf
     turn: int = 0
     """Which search of the slice it is; a PostFilter may make several."""
-    later: list[str] = field(default_factory=list)
+    later: list[str] = []
     """Nodes whose turn is in the next slices, where a slice is about few of them."""
     seconds: float = 0.0
     """What the slices took."""
     slices: int = 0
     """How many have begun."""
-    _known: dict[tuple[Hashable, ...], tuple[str, int, Found]] = field(default_factory=dict)
-    _kinds: dict[Hashable, NDArray[np.int8]] = field(default_factory=dict)
+    _known: dict[tuple[Hashable, ...], tuple[str, int, Found]] = {}
+    _kinds: dict[Hashable, NDArray[np.int8]] = {}
     _left: float = math.inf
     _renewals: int = 0
     _by: object = None

@@ -57,12 +57,11 @@ class _Waiter(msgspec.Struct, frozen=True):
     since: float
 
 
-class Place:
+class Place(msgspec.Struct, frozen=True, eq=False):
     """Leave to write now; give it back by leaving the `with` block, or by `release`."""
 
-    def __init__(self, gate: Gate, priority: Priority) -> None:
-        self._gate = gate
-        self._priority = priority
+    _gate: Gate
+    _priority: Priority
 
     async def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Response:
         """See `KubeClient.request`; what comes of it is known to all.
@@ -71,20 +70,21 @@ class Place:
             Fenced: we do not lead (any longer), and nothing was sent.
         """
         gate = self._gate
-        fenced = method != "GET" and gate.fences(self._priority)
-        if fenced and not gate.may_write():
-            raise Fenced("not sent, as this replica does not lead")
-        options["may_leave"] = gate.may_write if fenced else None
+        monotonic = gate.clock.monotonic
+        if method != "GET" and gate.fences(self._priority):
+            if not gate.may_write():
+                raise Fenced("not sent, as this replica does not lead")
+            options["may_leave"] = gate.may_write
         options.setdefault("timeout_seconds", _TIMEOUT_SECONDS)
-        began = gate.clock.monotonic()
+        began = monotonic()
         try:
             answer = await gate.client.request(method, path, **options)
         except Fenced:
             raise
         except KubeError:
-            gate.unanswered(gate.clock.monotonic() - began)
+            gate.unanswered(monotonic() - began)
             raise
-        gate.answered(answer, gate.clock.monotonic() - began)
+        gate.answered(answer, monotonic() - began)
         return answer
 
     def again(self) -> bool:
@@ -179,8 +179,9 @@ class Gate:
 
     def fences(self, priority: Priority) -> bool:
         """Whether such a write needs the lease."""
-        told = self._retired and priority is Priority.EVENT
-        return priority is not _LEASE and not told
+        if self._retired and priority is Priority.EVENT:
+            return False
+        return priority is not _LEASE
 
     def retire(self) -> None:
         """Another replica leads from now on: what has happened is told, nothing else is written."""

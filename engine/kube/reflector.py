@@ -405,7 +405,7 @@ class Reflector(Generic[T]):
 
     def _put(self, key: str, old: T | None, new: T) -> None:
         if self._share is not None:
-            self._share(new)
+            self._share(new, old)
         self._objects[key] = new
         self._told.pop(key, None)
         if old is None:

@@ -54,7 +54,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
     path: str
     label_selector: str = ""
     field_selector: str = ""
-    share: Callable[[T], None] | None = None
+    share: Callable[[T, T | None], None] | None = None
     """Makes equal parts of objects that are kept one, to save memory."""
     optional: bool = False
     """The scheduler can do without: one that it may not list (403) is as good as absent."""

@@ -31,7 +31,7 @@ from kubernetes.aio.config import ConfigException, load_incluster_config
 from kubernetes.aio.config.incluster_config import SERVICE_TOKEN_FILENAME
 
 from engine import __version__, wire
-from engine.channels import Broken, Channels, NotConnected
+from engine.channels import Broken, Channels, NotConnected, header_lines
 from engine.clock import Clock, SystemClock
 from engine.display import cause, without_user
 from engine.kube.credentials import Loader, ProgramLimits
@@ -216,7 +216,7 @@ class Session:
         self._token: str | None = None
         server = str(configuration.host).rstrip("/")
         self.server: str = without_user(server)
-        self._said: dict[str | None, dict[str, str]] = {}
+        self._said: dict[str | None, str] = {}
         self._proxy = _proxy(server, configuration.proxy)
         self.telemetry = Telemetry()
         """Where requests are counted."""
@@ -335,21 +335,24 @@ class Session:
         may_leave: MayLeave | None = None,
     ) -> Response:
         """See `KubeClient.request`."""
-        kind = None if body is None else content_type
-        send = partial(
-            self._channels.request,
-            method,
-            _with(path, params),
-            body=body or b"",
-            again=method in _REPEATABLE,
-            silence=timeout_seconds,
-            fence=may_leave and partial(_check, may_leave),
-        )
-        began = self._clock.monotonic()
+        if params:
+            path = _with(path, params)
+        is_last, began = False, self._clock.monotonic()
         try:
-            answer = await send(headers=self._headers(kind))
-            if answer.status == _UNAUTHORIZED and await self._new_credentials():
-                answer = await send(headers=self._headers(kind))
+            while True:
+                answer = await self._channels.request(
+                    method,
+                    path,
+                    self._lines(None if body is None else content_type),
+                    body or b"",
+                    again=method in _REPEATABLE,
+                    silence=timeout_seconds,
+                    fence=may_leave and partial(_check, may_leave),
+                )
+                is_last = is_last or answer.status != _UNAUTHORIZED
+                if is_last or not await self._new_credentials():
+                    break
+                is_last = True
         except _FAULTS as error:
             self._count(method, "<error>", began)
             self._learn_from(error)
@@ -372,11 +375,11 @@ class Session:
             streams=True,
         )
         try:
-            answer = await send(headers=self._headers(None))
+            answer = await send(lines=self._lines(None))
             try:
                 if answer.status == _UNAUTHORIZED and await self._new_credentials():
                     answer.close()
-                    answer = await send(headers=self._headers(None))
+                    answer = await send(lines=self._lines(None))
                 self.telemetry.count(REQUESTS, str(answer.status), "GET", self._host)
                 if answer.status not in _OK:
                     body = b"".join([piece async for piece in answer.pieces()])
@@ -402,8 +405,8 @@ class Session:
         seconds = self._clock.monotonic() - began
         self.telemetry.observe(REQUEST_SECONDS, seconds, method, self._host)
 
-    def _headers(self, kind: str | None) -> Mapping[str, str]:
-        """Made once for bodies of that kind, or none, and a token."""
+    def _lines(self, kind: str | None) -> str:
+        """The headers, made once for bodies of that kind, or none, and a token."""
         hook = self._configuration.refresh_api_key_hook
         if hook is not None and self._clock.monotonic() - self._hook_at >= _CREDENTIAL_HOOK_SECONDS:
             self._hook_at = self._clock.monotonic()
@@ -417,13 +420,13 @@ class Session:
         known = self._said.get(kind)
         if known is None:
             # As kube-scheduler: no compression, it costs both sides more than the network saves.
-            known = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": _USER_AGENT}
+            told = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": _USER_AGENT}
             if key is not None:
                 # Files end in line breaks. What else no header can hold makes it nobody's.
-                known["Authorization"] = _INVISIBLE.sub(" ", key).strip()
+                told["Authorization"] = _INVISIBLE.sub(" ", key).strip()
             if kind is not None:
-                known["Content-Type"] = kind
-            self._said[kind] = known
+                told["Content-Type"] = kind
+            known = self._said[kind] = header_lines(told)
         return known
 
     async def _new_credentials(self) -> bool:

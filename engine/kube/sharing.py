@@ -59,8 +59,8 @@ class PodSharing:
         self._drops = [field for name, field in _OF_METADATA.items() if name not in parts]
         self._drops_of_status = () if _STATUSES in parts else _STATUS
 
-    def __call__(self, pod: Pod) -> None:
-        """Makes a pod that nobody has seen yet as small as it can be. About 5 microseconds."""
+    def __call__(self, pod: Pod, old: Pod | None = None) -> None:
+        """Makes a pod that nobody has seen yet as small as it can be; `old` is how it was."""
         meta, spec, status = pod.metadata, pod.spec, pod.status
         force_setattr(meta, "namespace", sys.intern(meta.namespace))
         volumes = spec.volumes
@@ -71,24 +71,27 @@ class PodSharing:
                 force_setattr(meta, field, None)
             for field in self._drops_of_status:
                 force_setattr(status, field, None)
-        self._share(meta, _METADATA)
-        fields: tuple[str, ...] = ("status",)
+        self._share(meta, _METADATA, old and old.metadata)
         if spec.node_name:
             force_setattr(pod, "bound_to", sys.intern(spec.node_name))
             force_setattr(spec, "node_name", "")
-            fields = _WHOLE
-        self._share(pod, fields)
+        self._share(pod, _WHOLE, old)
         if pod.status is status:  # the first of its kind
             _intern(status, _STATUS_WORDS)
-            self._share(status, _STATUS)
+            self._share(status, _STATUS, None)
         if pod.spec is spec:
             _intern(spec, _SPEC_WORDS)
-            self._share(spec, _SPEC)
+            self._share(spec, _SPEC, None)
 
-    def _share(self, struct: msgspec.Struct, fields: tuple[str, ...]) -> None:
+    def _share(
+        self, struct: msgspec.Struct, fields: tuple[str, ...], old: msgspec.Struct | None
+    ) -> None:
         for name in fields:
             part = getattr(struct, name)
             if part:
+                if old is not None and (known := getattr(old, name)) == part:
+                    force_setattr(struct, name, known)
+                    continue
                 # Of equal bytes, under one name, the value is equal: the name is the type.
                 key = self._encode((name, part))
                 known = self._parts.get(key)

@@ -19,7 +19,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Final, NamedTuple
+from operator import attrgetter
+from typing import Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -96,6 +97,14 @@ class Readings:
         """What it adds to each sum of its node."""
 
 
+_T = TypeVar("_T")
+
+
+def _chain(read: Callable[[PodInfo], _T]) -> Callable[[PodInfo], _T]:
+    """What is a chain of attributes and no more, without a call of Python."""
+    return cast("Callable[[PodInfo], _T]", attrgetter(".".join(read.__code__.co_names)))
+
+
 class PodInfo(msgspec.Struct, eq=False, gc=False):
     """A pod and what was worked out of it; equal only to itself, so it can be a key.
 
@@ -120,11 +129,13 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
         return self.memo
 
     @property
+    @_chain
     def name(self) -> str:
         """metadata.name."""
         return self.pod.metadata.name
 
     @property
+    @_chain
     def namespace(self) -> str:
         """metadata.namespace."""
         return self.pod.metadata.namespace
@@ -135,6 +146,7 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
         return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
 
     @property
+    @_chain
     def uid(self) -> str:
         """metadata.uid."""
         return self.pod.metadata.uid
@@ -145,21 +157,25 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
         return self.pod.spec.priority or 0
 
     @property
+    @_chain
     def requests(self) -> Amounts:
         """What the pod holds on its node."""
         return self.readings.requests
 
     @property
+    @_chain
     def filter_requests(self) -> Amounts:
         """What a node must have free for it."""
         return self.readings.filter_requests
 
     @property
+    @_chain
     def score_requests(self) -> Amounts:
         """What NodeResourcesFit scores with."""
         return self.readings.score_requests
 
     @property
+    @_chain
     def requests_key(self) -> Hashable:
         """Equal for pods whose filter and score requests are equal."""
         return self.readings.requests_key

@@ -31,7 +31,7 @@ from requests.adapters import HTTPAdapter
 
 from engine import wire
 from engine.channels import Answer as HttpAnswer
-from engine.channels import Broken, Channels, NotConnected, TooLarge, trusting
+from engine.channels import Broken, Channels, NotConnected, TooLarge, header_lines, trusting
 from engine.clock import Clock
 from engine.config import PrometheusSection
 from engine.display import cause, one_line, without_user
@@ -196,7 +196,8 @@ async def _asked(
     """The answer, within one deadline over connecting, headers and body."""
     try:
         async with asyncio.timeout(seconds):
-            return await channels.request(method, query, headers, again=True, silence=seconds)
+            lines = header_lines(headers)
+            return await channels.request(method, query, lines, again=True, silence=seconds)
     finally:
         channels.close()
 

@@ -76,16 +76,13 @@ class _Epoch(msgspec.Struct):
     by_code: dict[str, FloatColumn] = {}
 
 
-class SignalView:
+class SignalView(msgspec.Struct, frozen=True, eq=False):
     """The metric columns of one cycle; a `framework.snapshot.Signals`."""
 
-    __slots__ = ("_epoch", "_now", "version")
-
-    def __init__(self, epoch: _Epoch, now: float) -> None:
-        self._epoch = epoch
-        self._now = now
-        self.version = epoch.version
-        """New samples, samples that turned stale, other rows; not that ages grow."""
+    _epoch: _Epoch
+    _now: float
+    version: int
+    """New samples, samples that turned stale, other rows; not that ages grow."""
 
     def column(self, metric: str) -> FloatColumn:
         """(N,) the newest value a node; where it is missing or stale the default, else NaN."""
@@ -317,13 +314,13 @@ class SignalStore:
         if (
             epoch is None
             or epoch.changes != self._changes
-            or epoch.layout != cache.layout
+            or epoch.layout != cache.nodes.layout
             or epoch.directory_version != self._directory.version
             or now > epoch.stale_after
             or epoch.nodes is not cache.nodes
         ):
             epoch = self._renew(cache, now)
-        return SignalView(epoch, now)
+        return SignalView(epoch, now, epoch.version)
 
     def _renew(self, cache: Cache, now: float) -> _Epoch:
         old = self._epoch

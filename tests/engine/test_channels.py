@@ -20,7 +20,7 @@ from engine.channels import (
     Channels,
     NotConnected,
     certificates_in,
-    head_of,
+    header_lines,
     trusting,
 )
 from tests.cluster.certificates import Authority
@@ -97,7 +97,7 @@ async def listening(server: Server) -> Any:
 
 
 def get(channels: Channels, *, method: str = "GET", silence: float = 20.0) -> Awaitable[Answer]:
-    return channels.request(method, "/x", {}, again=method == "GET", silence=silence)
+    return channels.request(method, "/x", "", again=method == "GET", silence=silence)
 
 
 @given(st.sampled_from([OK, CHUNKED, INTERIM + OK]), st.sets(st.integers(1, 90)))
@@ -113,7 +113,7 @@ def test_an_answer_is_the_same_however_its_bytes_are_cut(answer: bytes, cuts: se
 
 
 def streamed(channels: Channels) -> Awaitable[Answer]:
-    return channels.request("GET", "/x", {}, again=True, silence=20.0, streams=True)
+    return channels.request("GET", "/x", "", again=True, silence=20.0, streams=True)
 
 
 @given(st.sampled_from([CHUNKED, INTERIM + OK, LAST]), st.sets(st.integers(1, 90)))
@@ -339,7 +339,7 @@ def test_nobody_listens() -> None:
 
 def test_headers_have_no_line_breaks() -> None:
     with pytest.raises(ValueError, match="line break"):
-        head_of("GET", "/", "host", {"Authorization": "Bearer a\r\nX: y"}, 0)
+        header_lines({"Authorization": "Bearer a\r\nX: y"})
 
 
 def test_a_file_without_a_certificate_is_none_to_be_trusted(tmp_path):

@@ -1,5 +1,6 @@
 """What leaves the process on the console and in files."""
 
+import asyncio
 import logging
 import stat
 
@@ -22,6 +23,26 @@ def test_what_users_write_forges_no_log_line_and_drives_no_terminal(capsys, monk
     assert lines[:2] == ['I Gated pod="p', r'    I forged\x1b]0;title\x07\u202e"']
     assert [line for line in lines if not line.startswith("    ")][1:] == ["E failed"]
     assert "\x1b" not in "".join(lines)
+
+
+def test_lines_of_a_turn_are_written_at_its_end_and_warnings_at_once(capsys, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    log_to_stderr(logging.INFO, "%(message)s")
+    log = logging.getLogger("x")
+
+    async def turns() -> None:
+        log.info("one")
+        log.info("two")
+        assert capsys.readouterr().err == ""
+        await asyncio.sleep(0)
+        assert capsys.readouterr().err == "one\ntwo\n"
+        log.info("three")
+        log.warning("four")
+        assert capsys.readouterr().err == "three\nfour\n"
+
+    asyncio.run(turns())
+    log.info("five")
+    assert capsys.readouterr().err == "five\n"
 
 
 def test_a_reader_that_has_enough_is_no_error_of_ours():
