@@ -364,10 +364,11 @@ class PodHandler(_Handler):
         """The server's word on a nomination counts when it changes: we know ours before it does."""
         before = "" if old is None else old.status.nominated_node_name
         node = pod.pod.status.nominated_node_name
-        if node == before:
-            node = self.cache.promised(pod.uid)
-            if not node:
+        promised = self.cache.promised(pod.uid)
+        if node == before or not self.queue.hears(pod.uid, node, promised):
+            if not promised:
                 return
+            node = promised
         self.cache.nominate(pod, node)
 
     def _promised_elsewhere(self, old: Pod, node: str) -> None:

@@ -72,6 +72,7 @@ class Evictions:
             self.queue.move(POD_FREED, there, only=lambda one: one.priority <= pod.priority)
 
     def _tell_withdrawn(self, pod: PodInfo) -> None:
+        self.queue.tells(pod.uid, "")
         self.edge.statuses.set_unschedulable(SetUnschedulable(pod, "", "", nominated=""))
 
     def evict(self, pod: PodInfo, rescue: PostFilterResult) -> None:

@@ -44,12 +44,14 @@ class Setbacks:
         """
         self.measures.ended(queued, Result.UNSCHEDULABLE)
         if self.queue.requeue_rejected(queued, plugins, pending, alone=alone):
+            self.promised(queued.pod, nominated)
             self.notices.report(queued.pod, "Unschedulable", message, nominated)
 
     def error(self, queued: QueuedPod, message: str) -> None:
         """Something failed, for which it waits its backoff; nothing is promised to it any more."""
         self.measures.ended(queued, Result.ERROR)
         if self.queue.requeue_error(queued):
+            self.promised(queued.pod, "")
             self.notices.report(queued.pod, "SchedulerError", message, nominated="")
 
     def taken_back(self, queued: QueuedPod, status: Status, node: str) -> None:
@@ -81,8 +83,16 @@ class Setbacks:
         if not seen:
             self.cache.forget(queued.pod.uid)
         if self.queue.requeue_rejected(queued, frozenset({plugin}), alone=True):
+            self.promised(queued.pod, "")
             self.notices.dry_run(queued.pod, node)
         self.forget(queued.pod, node)
+
+    def promised(self, pod: PodInfo, node: str | None) -> None:
+        """The server is told that the pod is promised this node, or none; None: it is not told."""
+        if node is not None:
+            self.queue.tells(pod.uid, node)
+        if node == "":
+            self.cache.withdraw(pod.uid)
 
     def forget(self, pod: PodInfo, node: str, beside: Container[str] = ()) -> None:
         """Takes an assumption back and tells the pods that were rejected for want of the room.

@@ -190,6 +190,22 @@ class SchedulingQueue:
         if self.on_change is not None and queued.where is not SubQueue.IN_FLIGHT:
             self.on_change(queued)
 
+    def tells(self, uid: str, node: str) -> None:
+        """The server will be told that the pod is promised this node, or none if it is empty."""
+        queued = self._pods.get(uid)
+        if queued is not None:
+            queued.told |= {node}
+
+    def hears(self, uid: str, node: str, promised: str) -> bool:
+        """The server says so; False if it repeats what it was told before it is told `promised`."""
+        queued = self._pods.get(uid)
+        if queued is None:
+            return True
+        if node != promised and node in queued.told:
+            return False
+        queued.told = frozenset()
+        return True
+
     def delete(self, uid: str) -> bool:
         """The pod no longer waits: deleted, bound, finished. False if it was not here."""
         queued = self._pods.get(uid)

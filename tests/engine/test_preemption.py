@@ -246,6 +246,32 @@ async def test_whose_promise_was_taken_back_looks_elsewhere_before_the_server_sa
 
 
 @in_a_loop
+async def test_what_the_server_repeats_late_undoes_no_promise():
+    world = World(nodes=("n1", "n2"))
+    full(world, "a")
+    world.comes("b", cpu="2", node="n2", priority=1)
+    middle = world.comes("middle", cpu="2", priority=5)
+    await settle(world)
+    world.comes("high", cpu="2", priority=10)
+    await settle(world)
+
+    def hears(node):
+        nonlocal middle
+        old, told = middle, msgspec.structs.replace(middle.status, nominated_node_name=node)
+        middle = msgspec.structs.replace(middle, status=told)
+        world.handlers.pods.on_update(old, middle)
+        return world.cache.promised("uid-default-middle")
+
+    assert hears("n1") == "", "taken back since"
+    world.queue.activate(["uid-default-middle"])
+    world.clock.advance(11.0)
+    await settle(world)
+    assert world.edge.nominations[3:] == [("middle", "n2")]
+    assert [hears(node) for node in ("", "n2")] == ["n2", "n2"]
+    assert [hears(node) for node in ("n1", "")] == ["n1", ""], "somebody else says so"
+
+
+@in_a_loop
 async def test_those_that_are_promised_a_node_are_no_stand_ins_for_others_of_their_class():
     world = World()
     first, _ = full(world, "a", "b")
