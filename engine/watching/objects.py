@@ -7,7 +7,7 @@ server has is asked once. What is kept of an object is its name, its labels and 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -65,7 +65,7 @@ class ObjectSource(Handler[Any], Source):
     """The objects of one kind; see `sources.Source`."""
 
     kind: str
-    paths: Collection[str]
+    paths: Set[str]
     client: KubeClient
     store: SignalStore
     wiring: Wiring
@@ -103,12 +103,12 @@ class ObjectSource(Handler[Any], Source):
         await self._reflector.run()
 
     def feed(self) -> None:
-        """See `Source`: each metric gets all that there is."""
+        """See `Source`: each metric of these fields gets all that there is."""
         self.news = False
         now = self.wiring.clock.time()
         for question in self.store.questions(OBJECT):
             kind, _, path = question.query.partition("#")
-            if kind == self.kind:
+            if kind == self.kind and path in self.paths:
                 self.store.replace(question, self._series(question, path, now))
 
     async def _find(self) -> str | None:

@@ -30,7 +30,7 @@ from engine.telemetry import Telemetry
 from engine.watching.objects import ObjectSource, struct_of
 from engine.watching.usage import UsageSource
 from tests.builders import Cache, make_node, make_pod
-from tests.engine.test_app import Process, embedded, process, run, settings_of
+from tests.engine.test_app import NAMESPACE, Process, embedded, process, run, settings_of
 from tests.engine.test_reads import OWNED, OWNER, furnish, named
 
 # ---- what a bundle needs -------------------------------------------------------------------------
@@ -359,6 +359,37 @@ def test_what_nobody_reads_any_more_is_not_watched():
                 assert not cache.store("DeploymentScale").objects
                 assert not cache.beside.attends
                 assert cache.beside.pods("finished").size == 0
+
+    run(main)
+
+
+def test_fields_of_one_kind_are_there_whoever_reads_which():
+    """An edit reads another one; the policy of a namespace one that the owner's does not."""
+    policies = {"tenants": {"configMap": "own", "namespaces": ["default"]}}
+    settings = settings_of(policies={"configMap": f"{NAMESPACE}/policies", **policies})
+
+    def reads(field):
+        metric = f'metric seats = object "core/configmaps" field "data.{field}" by namespace\n'
+        return {"r.policy": f'{metric}gate: (seats ?? 0) > 5 message "{field}: {{seats}}"\n'}
+
+    async def main():
+        async with embedded(nodes=1, files=reads("a")) as cluster:
+
+            def tell(name, **data):
+                meta = {"name": name}
+                cluster.create("configmaps", {"metadata": meta, "data": data}, namespace="default")
+
+            tell("seats", a="6", b="1", c="7")
+            async with process(cluster, settings) as berth:
+                assert await berth.lands(berth.pod("first"))
+                tell("own", **reads("c"))
+                await berth.until(lambda: "default" in berth.bundles[-1].tenants.values())
+                assert await berth.lands(berth.pod("second"))
+                berth.rules(reads("b"))
+                await berth.until(lambda: "data.b" in str(berth.bundles[-1].files))
+                third = berth.pod("third")
+                await berth.until(lambda: berth.condition(third))
+                assert berth.condition(third)[2].startswith("b: 1")
 
     run(main)
 
