@@ -83,10 +83,6 @@ class Needs(msgspec.Struct, frozen=True):
     usage: frozenset[str] = frozenset()
     of_pods: frozenset[str] = frozenset()
 
-    def paths(self, kind: str) -> frozenset[str]:
-        """What is read of the objects of a kind."""
-        return frozenset(field.path for field in self.fields if field.kind == kind)
-
     def __or__(self, other: Needs) -> Needs:
         """What either needs."""
         return Needs(*map(or_, astuple(self), astuple(other)))

@@ -7,7 +7,7 @@ server has is asked once. What is kept of an object is its name, its labels and 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -65,7 +65,7 @@ class ObjectSource(Handler[Any], Source):
     """The objects of one kind; see `sources.Source`."""
 
     kind: str
-    paths: Set[str]
+    paths: Collection[str]
     client: KubeClient
     store: SignalStore
     wiring: Wiring

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Hashable, Iterator, Set
+from collections.abc import Callable, Coroutine, Hashable, Iterator
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import or_
@@ -100,14 +100,19 @@ class Watching:
         both = reduce(or_, self._wanted.values(), self._kept)
         attend(self.cache, self.queue, both.attended)
         self.sharing.keep(self._least | both.of_pods)
-        wanted = self._begun(needs, both)
+        wanted = dict(self._sources(needs))
+        for key, make in wanted.items():
+            if key not in self._running:
+                source = make()
+                self._running[key] = source, self.start(source.run())
         return tuple([text for key in wanted if (text := self._running[key][0].awaited())])
 
     def keep(self, needs: Needs) -> None:
         """This is what the policies in force need: everything else ends."""
         self._kept = needs
         self._wanted.clear()
-        for key in self._running.keys() - self._begun(needs, needs):
+        wanted = {key for key, _ in self._sources(needs)}
+        for key in self._running.keys() - wanted:
             source, task = self._running.pop(key)
             task.cancel()
             source.forget()
@@ -117,18 +122,7 @@ class Watching:
         for source, _ in self._running.values():
             source.feed()
 
-    def _begun(self, needs: Needs, of_all: Needs) -> Set[Hashable]:
-        """By which keys all runs that is needed; what did not is started, and serves all askers."""
-        wanted = dict(self._sources(needs, of_all))
-        for key, make in wanted.items():
-            if key not in self._running:
-                source = make()
-                self._running[key] = source, self.start(source.run())
-        return wanted.keys()
-
-    def _sources(
-        self, needs: Needs, of_all: Needs
-    ) -> Iterator[tuple[Hashable, Callable[[], Source]]]:
+    def _sources(self, needs: Needs) -> Iterator[tuple[Hashable, Callable[[], Source]]]:
         for kind in WORKLOAD_KINDS if needs.workloads else ():
             yield kind.name, partial(self._listed, kind)
         if HEARTBEATS in needs.attended:
@@ -139,11 +133,9 @@ class Watching:
             made = partial(UsageSource, of, self.client, self.signals, self.wiring)
             yield ("usage", of), partial(made, came=self.came)
         for name in sorted({field.kind for field in needs.fields}):
-            more = of_all.paths(name)
-            found = partial(ObjectSource, name, more, self.client, self.signals, self.wiring)
-            # One that runs and reads all of these and others stays: it was listed already.
-            running = (key for key, (one, _) in self._running.items() if _reads(one, needs, name))
-            yield next(running, (name, more)), partial(found, came=self.work)
+            paths = frozenset(field.path for field in needs.fields if field.kind == name)
+            found = partial(ObjectSource, name, paths, self.client, self.signals, self.wiring)
+            yield (name, paths), partial(found, came=self.work)
         lacking = needs.of_pods - self._complete
         if lacking:
             yield ("pods", lacking), partial(self._parts, lacking)
@@ -216,10 +208,3 @@ class Watching:
             self._fed_at = self.wiring.clock.monotonic()
             source.feed()
             self.came()
-
-
-def _reads(source: Source, needs: Needs, kind: str) -> bool:
-    """Whether a source has all that is needed of the objects of a kind."""
-    if not isinstance(source, ObjectSource) or source.kind != kind:
-        return False
-    return needs.paths(kind) <= source.paths
