@@ -65,7 +65,7 @@ from engine.records import Records
 from engine.scheduler import Scheduler
 from engine.serving.server import ServerOptions
 from engine.signals.prometheus import PrometheusRefresher
-from engine.signals.spec import PROMETHEUS, SignalSpec
+from engine.signals.spec import NODE, PROMETHEUS, SignalSpec
 from engine.signals.store import SignalStore
 from engine.simulate.journal import Recorder
 from engine.tasks import tasks, unless
@@ -503,7 +503,8 @@ def signal_spec(spec: MetricSpec) -> SignalSpec:
         id=spec.id,
         query=spec.query,
         of=spec.of,
-        by=spec.labels,
+        # A label of objects that says which node's they are is no label of series, but a key.
+        by=spec.labels or (spec.keys if spec.of == NODE else ()) or None,
         every_seconds=spec.every_seconds,
         # What is watched is known as it is, however long ago it changed.
         stale_seconds=math.inf if spec.source == OBJECT else spec.stale_seconds,

@@ -272,6 +272,7 @@ class Placement:
         pending = NO_PLUGINS if fit_error is None else fit_error.pending
         nominated = "" if rescue is None else rescue.nominated  # nobody looked for a way
         if rescue is not None:
+            plugins |= rescue.plugins
             self.evictions.evict(queued.pod, rescue)
         # What extenders say of a pod says nothing of another of its class.
         alone = decision.opinion is not None

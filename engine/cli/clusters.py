@@ -81,7 +81,10 @@ def from_files(
     attend(lab.cache, lab.queue, bundle.needs.attended)
     there = [one.pod for one in objects.pods]
     lab.add([*objects.namespaces.values(), *objects.nodes.values(), *objects.others, *there])
-    return Cluster(lab, _by_key(there), [] if texts else [_NO_POLICIES])
+    notes = [] if texts else [_NO_POLICIES]
+    read = {one.name for one in bundle.metrics} - {name for name, _ in given}
+    notes += [f"{name} is missing: no --metric gives it" for name in sorted(read)]
+    return Cluster(lab, _by_key(there), notes)
 
 
 async def from_server(kubeconfig: str | None, settings: Settings) -> Cluster:

@@ -151,7 +151,8 @@ class PostFilterResult:
     carried out, None to leave the pod's nomination as it is, "" to take it back. `message` is added
     to what the pod is told. `clears` are pods that lose their own nomination. Of the evictions
     `violations` break a budget; `ranks` choose among such results by their rows and what they come
-    to (`victims.*`), the first before all others, the least.
+    to (`victims.*`), the first before all others, the least. `plugins` may answer otherwise later,
+    by events of their own; the pod waits for them, too.
     """
 
     status: Status
@@ -161,6 +162,7 @@ class PostFilterResult:
     message: str = ""
     violations: int = 0
     ranks: Sequence[Rank] = ()
+    plugins: frozenset[str] = frozenset()
     choices: Choices | None = field(default=None, compare=False, repr=False)
     """The others that there were, if somebody can tell."""
 

@@ -436,14 +436,16 @@ class Framework:
 
         found = NO_POST_FILTER
         messages: list[str] = []
+        plugins = frozenset[str]()
         for name, ask in self._post_filters:
             said = self._guard(name, "PostFilter", ask, pod, snapshot, rejections, what_if)
             if said.status.code is not Code.UNSCHEDULABLE:
                 return said
             messages += filter(None, (said.message,))
+            plugins |= said.plugins
             if said.nominated is not None:
                 found = said
-        return replace(found, message=", ".join(messages))
+        return replace(found, message=", ".join(messages), plugins=plugins)
 
     # ---- the chosen node ---------------------------------------------------------------------
 

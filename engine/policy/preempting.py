@@ -13,6 +13,7 @@ turns for ever.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -45,6 +46,7 @@ from engine.pods.podinfo import PodInfo
 from engine.policy.acting import place_of
 from engine.policy.plugin import Worlds
 from engine.policy.quotas import Quota
+from engine.policy.waking import events_of_reads
 
 NAME: Final = "PolicyPreemption"
 _FREED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
@@ -83,11 +85,21 @@ class PolicyPreemption:
         # A canary's share is one of pods, which no rule of it reads.
         whole = all(one.mode == "enforce" for one in self._binders)
         self._alike = whole and own <= _ALIKE
+        reads = frozenset().union(*(rule.reads for rule in self._rules))
+        # That pods come, go and shrink is what those wait for that rejected the pod.
+        moving = frozenset(one for one in reads if not one.startswith("it."))
+        self._moved = events_of_reads(moving) - events_of_reads(frozenset())
+        if "it.label" in reads:
+            self._moved.add(ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL))
 
     def points(self) -> Points:
-        """What wakes the pod are the events of the plugins that rejected it."""
+        """What wakes the pod are the events of the plugins that rejected it, and of its rules."""
+        moved = sorted(self._moved, key=str)
         return Points(
-            events=(ClusterEventWithHint(_FREED, never_by_itself),),
+            events=(
+                ClusterEventWithHint(_FREED, never_by_itself),
+                *(ClusterEventWithHint(event) for event in moved),
+            ),
             pre_enqueue=gate,
             post_filter=self._post_filter,
             rescue_key=self._rescue_key,
@@ -121,6 +133,12 @@ class PolicyPreemption:
         return next((one for one in self._rules if one.prepare(subject, world) is not None), None)
 
     def _post_filter(
+        self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf
+    ) -> PostFilterResult:
+        found = self._found(pod, snapshot, rejections, what_if)
+        return replace(found, plugins=frozenset({NAME})) if self._moved else found
+
+    def _found(
         self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf
     ) -> PostFilterResult:
         said = self.decides(pod, snapshot)

@@ -103,12 +103,12 @@ class ObjectSource(Handler[Any], Source):
         await self._reflector.run()
 
     def feed(self) -> None:
-        """See `Source`: each metric gets all that there is."""
+        """See `Source`: each metric of these fields gets all that there is."""
         self.news = False
         now = self.wiring.clock.time()
         for question in self.store.questions(OBJECT):
             kind, _, path = question.query.partition("#")
-            if kind == self.kind:
+            if kind == self.kind and path in self.paths:
                 self.store.replace(question, self._series(question, path, now))
 
     async def _find(self) -> str | None:

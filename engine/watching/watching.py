@@ -199,8 +199,9 @@ class Watching:
             self.cache.expire(now)
 
     def _news(self) -> Iterator[ObjectSource]:
-        sources = (source for source, _ in self._running.values())
-        return (one for one in sources if isinstance(one, ObjectSource) and one.news)
+        sources = (one for one, _ in self._running.values() if isinstance(one, ObjectSource))
+        # Half a list would be taken for all that there is.
+        return (one for one in sources if one.news and not one.awaited())
 
     def _feed(self) -> None:
         for source in self._news():

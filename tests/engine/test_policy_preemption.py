@@ -6,6 +6,7 @@ import asyncio
 from itertools import combinations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from engine.framework.interface import Points, PreFilterResult, Scope, Verdicts
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.framework.status import unschedulable
+from engine.objects import Namespace, from_builtins
 from engine.plugins.priority_sort import PrioritySort
 from tests.builders import Cache, make_node, make_pod, pod_object
 from tests.effort import examples
@@ -78,6 +80,35 @@ async def test_the_first_line_that_applies_decides_and_without_one_the_profile_d
     made.comes("other", cpu="1", priority=10)
     await settle(made)
     assert len(made.edge.evictions) == 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        ("preempt: victims where not it.label keep=yes", "label"),
+        ("preempt: time.minute in 1..59 -> victims\npreempt: never", "time"),
+        ("preempt: namespace.label[busy] is missing -> never", "namespace"),
+    ],
+)
+def test_who_found_nobody_to_evict_is_asked_again_when_the_rule_may_say_otherwise(rule, change):
+    @in_a_loop
+    async def case():
+        kept = {"cpu": "1", "node": "n1", "labels": {"keep": "yes"}}
+        made = world(f"{rule}\n", a=("n1", kept), b=("n1", kept))
+        made.comes("high", cpu="1", priority=10)
+        await settle(made)
+        assert made.edge.evictions == []
+        if change == "label":
+            bare = pod_object("b", **{**kept, "labels": {}})
+            made.handlers.pods.on_update(pod_object("b", **kept), bare)
+        elif change == "namespace":
+            meta = {"name": "default", "labels": {"busy": "yes"}}
+            made.handlers.namespaces.on_add(from_builtins(Namespace, {"metadata": meta}))
+        made.clock.advance(61.0)
+        await settle(made)
+        assert len(made.edge.evictions) == 1
+
+    case()
 
 
 @in_a_loop

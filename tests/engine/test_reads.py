@@ -290,6 +290,16 @@ def ended(cluster):
     )
 
 
+def told_by(name, **labels):
+    """What a ConfigMap says, for the one that it names or is labelled with."""
+
+    def change(cluster):
+        meta = {"name": name, "labels": labels}
+        cluster.create("configmaps", {"metadata": meta, "data": {"go": "true"}}, namespace="d")
+
+    return change
+
+
 def slots(cluster):
     cluster.patch("priorityclasses", "high", {"metadata": {"labels": {"a": "b"}}})
     cluster.create("priorityclasses", {"metadata": {"name": "n"}, "value": 12})
@@ -311,6 +321,16 @@ def slots(cluster):
             'metric room = object "scheduling.k8s.io/priorityclasses" field "value" by name\n'
             "filter: (room ?? 0) > 10",
             slots,
+        ),
+        *(
+            (f'metric go = object "core/configmaps" field "data.go" by {by}\n{line}', change)
+            for by, line, change in (
+                ("cluster", "permit: wait 5m until (go ?? 0) > 0", told_by("any")),
+                ("namespace", "prefilter: (go ?? 0) > 0", told_by("any")),
+                ("workload", "reserve: (go ?? 0) > 0", told_by("web")),
+                ("pod", "gate: (go ?? 0) > 0", told_by("web-0")),
+                ("host", "filter: (go ?? 0) > 0", told_by("any", host="n")),
+            )
         ),
     ],
 )

@@ -17,6 +17,7 @@ from engine.clock import SystemClock
 from engine.framework.snapshot import QueueTimes
 from engine.kube.errors import NotFound, StatusError
 from engine.kube.session import Response
+from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
 from engine.objects import Pod, from_builtins
 from engine.ondemand import FinishedPod
@@ -27,6 +28,7 @@ from engine.policy.podreads import finished_at
 from engine.signals.spec import Question, SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Telemetry
+from engine.watching import Watching
 from engine.watching.objects import ObjectSource, struct_of
 from engine.watching.usage import UsageSource
 from tests.builders import Cache, make_node, make_pod
@@ -189,12 +191,38 @@ def test_whose_value_an_object_is(by, read, key):
 
 
 def test_a_label_of_an_object_may_name_the_node():
-    spec = SignalSpec("m", "g/ps#at", source="object", stale_seconds=math.inf, by=("host",))
+    text = 'metric m = object "g/ps" field "at" by host\nscore: m missing 0\n'
+    [plan] = new_compiler().compile({"p.policy": text}).plans
+    spec = signal_spec(plan.metrics[0])
     store, cache = stored(spec)
-    meta = {"name": "any", "labels": {"host": "n2"}}
+    meta = {"name": "n1", "labels": {"host": "n2"}}
     told("g/ps", {"at"}, store, {"metadata": meta, "at": "1970-01-01T00:01:00Z"})
-    assert column(store, cache, "m") == pytest.approx([math.nan, 60.0], nan_ok=True)
+    assert column(store, cache, spec.id) == pytest.approx([math.nan, 60.0], nan_ok=True)
     assert spec.question == Question("g/ps#at", ("host",), "node", "object")
+
+
+def test_while_an_edit_waits_for_another_field_those_in_force_stay_as_they_are(monkeypatch):
+    store, cache = stored(SignalSpec("m", "g/ps#a", source="object", by=("name",)))
+    one = {"metadata": {"name": "n1"}, "a": 1, "b": 2}
+    told("g/ps", {"a"}, store, one)
+    told("g/ps", {"b"}, store, one)
+    assert column(store, cache, "m")[0] == 1.0
+
+    made = []
+
+    class Made(ObjectSource):
+        def __post_init__(self):
+            super().__post_init__()
+            made.append(self)
+
+    monkeypatch.setattr("engine.watching.watching.ObjectSource", Made)
+    wiring, nothing = Wiring(SystemClock(), Telemetry()), lambda: None
+    around = cache, None, store, nothing, nothing, lambda work: work.close()
+    watching = Watching(None, wiring, *around, pods=None, sharing=PodSharing())
+    fields = frozenset({Field("g/ps", "a"), Field("g/ps", "b")})
+    assert watching.want(Needs(fields=fields)) == ("g/ps",)
+    made[0].on_add(from_builtins(struct_of({"a", "b"}), one))
+    assert watching.due is None, "half a list is not all that there is"
 
 
 def test_secrets_are_not_read():

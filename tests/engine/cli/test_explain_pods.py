@@ -324,6 +324,15 @@ def test_what_is_not_there_is_said(explained, words, said):
     assert said in explained(*words, exit_code=exit_code)
 
 
+def test_metrics_that_are_not_given_are_named(explained, tmp_path):
+    text = 'metric seats = object "core/configmaps" field "data.seats" by cluster\n'
+    (tmp_path / "net.policy").write_text(f"{text}gate: (seats ?? 0) > 1\n")
+    files = ("-f", str(tmp_path / "all.yaml"), "--policies", str(tmp_path / "net.policy"))
+    for given, said in ((), 1), (("--metric", "seats=2"), 0):
+        result = CliRunner().invoke(main, ["explain", "pod", "web", *files, *given])
+        assert result.stderr.count("seats is missing: no --metric gives it") == said
+
+
 def test_samples_need_manifests(tmp_path):
     result = CliRunner().invoke(main, ["explain", "pod", "web", *METRICS])
     assert "--metric and --now need -f FILE" in result.output
