@@ -57,7 +57,7 @@ def refused(
         match node:
             case s.Rule(point=point) | s.Special(point=point) if point in _SHARED:
                 what, why = f"`{node.keyword}:`", _SHARED[point]
-            case s.MetricDecl(source=kind) if kind in _ASKED:
+            case s.MetricDecl(source=of) if (kind := of.removeprefix("from_")) in _ASKED:
                 what, why = f"a metric from `{kind}`", _ASKED[kind]
             case s.Header(name="order", value=s.Word(value=text)) if (
                 number := exact_decimal(text)

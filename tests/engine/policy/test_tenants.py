@@ -325,6 +325,7 @@ def test_the_status_has_those_namespaces_whose_texts_are_refused():
         ("quota: by pod.namespace min cpu 10\n", "P121"),
         ("bind: default\n", "P121"),
         ('metric m = promql "up"\nscore: m\n', "P121"),
+        ('metric m = object "core/configmaps" field "data.a" by namespace\nscore: m\n', "P121"),
         ("order: 99\nfilter: node.label a=b\n", "P121"),
         ("use network-traffic\n", "P121"),
         ("filter: count(cluster.pods where it.name contains red) < 9\n", "P322"),
