@@ -157,7 +157,7 @@ class _Channel(asyncio.Protocol):
         self._go_to_rest()
 
     def _go_to_rest(self) -> None:
-        if self._stays:
+        if self._stays and self.open:
             self._owner.rest(self)
         else:
             self.close()

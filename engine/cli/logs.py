@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import sys
-from collections import deque
+import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -84,15 +84,19 @@ class _Console(logging.StreamHandler):  # type: ignore[type-arg]
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
-        self._lines: deque[str] = deque()  # of any thread's, so none is lost
+        self._lines: list[str] = []  # of any thread's
+        self._turn = threading.Lock()
 
     def handle(self, record: logging.LogRecord) -> bool:
         """See `logging.Handler.handle`; there are no filters."""
         try:
-            self._lines.append(f"{self.format(record)}\n")
+            line = f"{self.format(record)}\n"
+            with self._turn:
+                first = not self._lines
+                self._lines.append(line)
             if record.levelno >= logging.WARNING:
                 self.flush()
-            elif len(self._lines) == 1:
+            elif first:
                 import asyncio
 
                 loop = asyncio._get_running_loop()  # noqa: SLF001 - the public one raises
@@ -108,10 +112,9 @@ class _Console(logging.StreamHandler):  # type: ignore[type-arg]
         """See `logging.Handler.flush`."""
         self.acquire()
         try:
-            lines = []
             # INVARIANT: who appends to an empty one sees to it that this is called.
-            while self._lines:
-                lines.append(self._lines.popleft())
+            with self._turn:
+                lines, self._lines = self._lines, []
             self.stream.write("".join(lines))
         finally:
             self.release()

@@ -95,7 +95,8 @@ class KubeBinder:
             if answer.ok:
                 return BindOutcome.BOUND, ""
             refusal = answer.error()
-            if refusal.code == _FORBIDDEN:  # so says a server whose roles are not loaded yet, too
+            # So says a server whose roles are not loaded yet, too; webhooks refuse in other words.
+            if refusal.code == _FORBIDDEN and "cannot create resource" in str(refusal):
                 return self._put_off(str(refusal))
             if not isinstance(refusal, TooManyRequests):
                 return _refused(effect, refusal)

@@ -107,7 +107,7 @@ def _shared(policies: Sequence[Weighted], profile: Profile, bundle: Bundle) -> S
         total = weights.get(of.get(one.plugin.name, ""), 0.0)
         return replace(one, weight=one.weight * most / total) if total > most else one
 
-    return [*map(bounded, policies)] if max(weights.values()) > most else policies
+    return [*map(bounded, policies)] if max(weights.values(), default=0.0) > most else policies
 
 
 def framework_of(profile: Profile, bundle: Bundle, *, worlds: Worlds) -> Framework:

@@ -86,11 +86,10 @@ class PolicyPreemption:
         whole = all(one.mode == "enforce" for one in self._binders)
         self._alike = whole and own <= _ALIKE
         reads = frozenset().union(*(rule.reads for rule in self._rules))
-        # That pods come, go and shrink is what those wait for that rejected the pod.
+        # What pods do is what those wait for that rejected the pod; each edit of one is no reason.
         moving = frozenset(one for one in reads if not one.startswith("it."))
-        self._moved = events_of_reads(moving) - events_of_reads(frozenset())
-        if "it.label" in reads:
-            self._moved.add(ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL))
+        moved = events_of_reads(moving) - events_of_reads(frozenset())
+        self._moved = {one for one in moved if one.resource is not Resource.ASSIGNED_POD}
 
     def points(self) -> Points:
         """What wakes the pod are the events of the plugins that rejected it, and of its rules."""
@@ -136,7 +135,8 @@ class PolicyPreemption:
         self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf
     ) -> PostFilterResult:
         found = self._found(pod, snapshot, rejections, what_if)
-        return replace(found, plugins=frozenset({NAME})) if self._moved else found
+        waits = self._moved and found is not _NOT_OURS and found.nominated is None
+        return replace(found, plugins=frozenset({NAME})) if waits else found
 
     def _found(
         self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf

@@ -85,7 +85,6 @@ async def test_the_first_line_that_applies_decides_and_without_one_the_profile_d
 @pytest.mark.parametrize(
     ("rule", "change"),
     [
-        ("preempt: victims where not it.label keep=yes", "label"),
         ("preempt: time.minute in 1..59 -> victims\npreempt: never", "time"),
         ("preempt: namespace.label[busy] is missing -> never", "namespace"),
     ],
@@ -98,10 +97,7 @@ def test_who_found_nobody_to_evict_is_asked_again_when_the_rule_may_say_otherwis
         made.comes("high", cpu="1", priority=10)
         await settle(made)
         assert made.edge.evictions == []
-        if change == "label":
-            bare = pod_object("b", **{**kept, "labels": {}})
-            made.handlers.pods.on_update(pod_object("b", **kept), bare)
-        elif change == "namespace":
+        if change == "namespace":
             meta = {"name": "default", "labels": {"busy": "yes"}}
             made.handlers.namespaces.on_add(from_builtins(Namespace, {"metadata": meta}))
         made.clock.advance(61.0)

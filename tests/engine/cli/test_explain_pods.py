@@ -370,6 +370,14 @@ def test_a_journal_tells_how_a_pod_was_decided_about_then(tmp_path):
     assert "a journal is asked about pods" in run("node", "n1").output
 
 
+def test_a_pod_of_another_scheduler_has_the_promise_that_it_says(tmp_path):
+    theirs = {**pod("p", "1"), "status": {"nominatedNodeName": "n1"}}
+    path = tmp_path / "all.yaml"
+    path.write_text(yaml.safe_dump_all([node("n1"), node("n2"), theirs]))
+    result = CliRunner().invoke(main, ["explain", "pod", "p", "-f", str(path)])
+    assert "n1 was promised to it" in result.output
+
+
 def test_a_pod_that_preempts_is_told_where_and_whom(tmp_path):
     manifests = [node("n1"), pod("low", "4", nodeName="n1"), pod("high", "2", priority=9)]
     (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(manifests))

@@ -285,7 +285,12 @@ def test_a_binding_on_the_wire() -> None:
 
 @pytest.mark.parametrize(
     ("answers", "put_off"),
-    [([refusal(403, "no")], 1), ([refusal(422, "no")], 0), ([refusal(500, ""), pod_json()], 1)],
+    [
+        ([refusal(403, 'User "b" cannot create resource "pods/binding"')], 1),
+        ([refusal(403, 'admission webhook "w" denied the request: not on n1')], 0),
+        ([refusal(422, "no")], 0),
+        ([refusal(500, ""), pod_json()], 1),
+    ],
 )
 def test_what_a_refusal_says_of_the_server_alone_is_counted(
     answers: list[Answer], put_off: int

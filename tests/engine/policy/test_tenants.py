@@ -351,6 +351,13 @@ def test_more_policies_than_a_namespace_may_have_are_refused():
     assert "P122]: a namespace may have 2 policies, and these are 3" in made.text
 
 
+def test_tenants_that_only_try_rules_in_shadow_take_no_share():
+    files = {"team-a/berth-policies/x.policy": f"mode: shadow\n{OWN}"}
+    bundle = compile_at_once(compiler(), files, compile_settings(document()))
+    [framework] = frameworks_of(make_profiles(Settings()), bundle, worlds=Worlds(UTC, ()))
+    assert not any("/" in one.plugin.name for one in framework.profile.plugins)
+
+
 def test_scores_of_a_namespace_weigh_no_more_than_their_share():
     files = {
         "berth-system/policies/own.policy": f"weight: 7\n{OWN}",
