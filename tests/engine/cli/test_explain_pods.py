@@ -371,9 +371,9 @@ def test_a_journal_tells_how_a_pod_was_decided_about_then(tmp_path):
 
 
 def test_a_pod_of_another_scheduler_has_the_promise_that_it_says(tmp_path):
-    theirs = {**pod("p", "1"), "status": {"nominatedNodeName": "n1"}}
+    theirs = {**pod("p", "1", schedulerName="other"), "status": {"nominatedNodeName": "n1"}}
     path = tmp_path / "all.yaml"
-    path.write_text(yaml.safe_dump_all([node("n1"), node("n2"), theirs]))
+    path.write_text(yaml.safe_dump_all([node("n1"), node("n2", "64"), theirs]))
     result = CliRunner().invoke(main, ["explain", "pod", "p", "-f", str(path)])
     assert "n1 was promised to it" in result.output
 
