@@ -226,13 +226,19 @@ async def test_a_less_important_promise_is_taken_back():
     assert world.edge.evictions == ["a"], "it is going already"
 
 
-@in_a_loop
-async def test_whose_promise_was_taken_back_looks_elsewhere_before_the_server_says_so():
+async def promised_n1():
+    """Both nodes are full, and the pod `middle` is promised n1, whose pod counts least."""
     world = World(nodes=("n1", "n2"))
     full(world, "a")
     world.comes("b", cpu="2", node="n2", priority=1)
     middle = world.comes("middle", cpu="2", priority=5)
     await settle(world)
+    return world, middle
+
+
+@in_a_loop
+async def test_whose_promise_was_taken_back_looks_elsewhere_before_the_server_says_so():
+    world, middle = await promised_n1()
     told = msgspec.structs.replace(middle.status, nominated_node_name="n1")
     world.handlers.pods.on_update(middle, msgspec.structs.replace(middle, status=told))
     world.comes("high", cpu="2", priority=10)
@@ -247,11 +253,7 @@ async def test_whose_promise_was_taken_back_looks_elsewhere_before_the_server_sa
 
 @in_a_loop
 async def test_what_the_server_repeats_late_undoes_no_promise():
-    world = World(nodes=("n1", "n2"))
-    full(world, "a")
-    world.comes("b", cpu="2", node="n2", priority=1)
-    middle = world.comes("middle", cpu="2", priority=5)
-    await settle(world)
+    world, middle = await promised_n1()
     world.comes("high", cpu="2", priority=10)
     await settle(world)
 
