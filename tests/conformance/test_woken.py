@@ -20,7 +20,7 @@ from tests.conformance.events import read_object
 from tests.engine.test_scheduler import World
 
 WOKEN = Path(__file__).with_name("woken.jsonl.gz")
-ROWS = [json.loads(line) for line in gzip.open(WOKEN, "rt")]
+ROWS = [json.loads(line) for line in gzip.decompress(WOKEN.read_bytes()).splitlines()]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["id"] for row in ROWS])
