@@ -491,7 +491,7 @@ class NamespaceHandler(_ItemHandler[Namespace]):
         event = _event_of(Resource.NAMESPACE, old, new)
         self.queue.move(event, only=lambda pod: pod.namespace == name)
         if read:
-            self.queue.move(POD_OTHERWISE)
+            self.queue.move(POD_OTHERWISE, old, new)
         self._wake()
 
 

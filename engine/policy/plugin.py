@@ -62,6 +62,8 @@ class Worlds:
     """The world of the snapshot in use, shared by all policies of a bundle."""
 
     def __init__(self, zone: tzinfo, gpus: Sequence[str] = DEFAULT_GPUS) -> None:
+        self.gpus = gpus
+        """Resources that count as GPUs."""
         self._keeps = Kept(zone, gpus)
         self._last: SnapshotWorld | None = None
         self.plugins: dict[str, PolicyPlugin] = {}
@@ -79,7 +81,7 @@ class Worlds:
         self, pod: PodInfo, snapshot: Snapshot, queued: QueueTimes | None = None
     ) -> PodSubject:
         """The pod as policies read it, beside this snapshot."""
-        return PodSubject(pod, snapshot, self._keeps.gpus, queued)
+        return PodSubject(pod, snapshot, self.gpus, queued)
 
     def asked(self, pod: PodInfo, snapshot: Snapshot) -> tuple[PodSubject, SnapshotWorld]:
         """The pod, and the world as it sees it: without itself in the queue."""
@@ -109,6 +111,10 @@ class Asked:
 def applying(rules: Sequence[_R], parts: Sequence[Parts | None]) -> list[tuple[_R, Parts]]:
     """The rules that apply to a pod, each with what it reads of it."""
     return [(rule, own) for rule, own in zip(rules, parts, strict=True) if own is not None]
+
+
+def _reads(rules: Sequence[RuleBase]) -> frozenset[str]:
+    return frozenset().union(*(rule.reads for rule in rules))
 
 
 def promises(snapshot: Snapshot) -> int:
@@ -143,7 +149,7 @@ class PolicyPlugin:
         self._counts_tries = any("pod.attempts" in rule.reads for rule in tried)
         # A column over other nodes' pods (a zone's) changes with rows that are not asked about.
         self._scope = Scope.ROW if all(rule.row_local for rule in plan.filters) else Scope.ALL
-        self._causes = causes_of(frozenset().union(*(rule.reads for rule in plan.filters)))
+        self._causes = causes_of(_reads(plan.filters))
         more = [read for rule in plan.filters for read in read_and_told(rule) - rule.reads]
         self._tells_more = not all(read.startswith("pod.") for read in more)
         self._acting = ActingRules(plan, worlds.asked)
@@ -167,7 +173,7 @@ class PolicyPlugin:
             events=self._events(),
             pre_enqueue=self._gate if plan.gates else None,
             # What pods have before this one may be what it waits for.
-            gate_moves=bool(plan.gates) and not of_pod_alone(plan.gates),
+            gate_moves=bool(plan.gates) and not of_pod_alone(_reads(plan.gates)),
             turns_at=self._turns_at
             if self._turning or self._counts_tries or self._gangs.turn
             else None,
@@ -260,7 +266,7 @@ class PolicyPlugin:
         rules = (*plan.filters, *plan.scores)
         still = all(is_still(read, own) for rule in rules for read in rule.reads)
         # What a prefilter reads of nodes decides about the pod, and is in the key as its verdict.
-        return not (still and of_pod_alone(plan.prefilters))
+        return not (still and of_pod_alone(_reads(plan.prefilters)))
 
     def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """What the rules read of the pod, as their verdicts."""
