@@ -352,8 +352,8 @@ class PodHandler(_Handler):
             if self._is_news(new, str(reason)):
                 self.on_refused(new, str(reason))
             return
-        self._unread.pop(uid, None)
-        self._promise(old, pod)
+        unread = self._unread.pop(uid, None) is not None  # and so is what it was promised
+        self._promise(None if unread else old, pod)
         if old is None:
             self.queue.add(pod)
             return
