@@ -38,7 +38,9 @@ from engine.pods.podinfo import PodInfo
 from engine.policy import gangs
 from engine.policy.acting import ActingRules, place_of, status_of
 from engine.policy.waking import (
+    Deciding,
     causes_of,
+    hinted_events,
     is_of_version,
     is_still,
     of_pod_alone,
@@ -207,9 +209,9 @@ class PolicyPlugin:
 
     def _events(self) -> Sequence[ClusterEventWithHint]:
         """What the filters read decides what can wake a pod that they rejected."""
-        found = sorted_events((*self._deciding(), *self.plan.gangs))
         if not self.plan.gangs:
-            return tuple(ClusterEventWithHint(event) for event in found)
+            return hinted_events(self._deciding(), self._worlds.gpus)
+        found = sorted_events((*self._deciding(), *self.plan.gangs))
         events = dict.fromkeys((*found, *gangs.EVENTS))
         joins = ClusterEventWithHint(gangs.JOINED, self._gangs.joins)
         frees = (ClusterEventWithHint(event, gangs.frees) for event in gangs.FREED)
@@ -225,11 +227,11 @@ class PolicyPlugin:
         soonest = min((turns(subject, world) for turns in self._turning), default=math.inf)
         return min(snapshot.now + soonest, self._gangs.turns_at(pod, snapshot)) + _PAST
 
-    def _deciding(self) -> tuple[RuleBase, ...]:
+    def _deciding(self) -> tuple[Deciding, ...]:
         """The rules that can turn a pod away, or only pretend, wherever they are asked."""
         plan = self.plan
-        before = (*plan.gates, *plan.prefilters, *plan.filters)
-        return (*before, *plan.reserves, *plan.permits, *plan.binds)
+        conditions = (*plan.gates, *plan.prefilters, *plan.reserves)
+        return (*conditions, *plan.filters, *plan.permits, *plan.binds)
 
     # ---- before the queue
 

@@ -9,9 +9,11 @@ from types import MappingProxyType
 from typing import Final
 
 from dsl import ir
-from dsl.plan import RuleBase
+from dsl.analysis.facts import roots
+from dsl.plan import BindRule, ConditionRule, FilterRule, PermitRule, RuleBase
 from dsl.reads import reads_of
 from dsl.schema import FIELDS
+from dsl.types import Level
 from engine.framework.events import (
     Action,
     ClusterEvent,
@@ -105,6 +107,12 @@ _WAKING: Final[Mapping[str, tuple[tuple[ClusterEvent, ...], Cause]]] = MappingPr
 )
 """What of a cluster changes a field -> its events, and what the cache says changed of a row."""
 
+_COMES_AND_GOES: Final = ClusterEvent(
+    Resource.ASSIGNED_POD,
+    Action.ADD | Action.DELETE | Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD_SCALE_UP,
+)
+_LENT: Final = "it.quota.over_min"
+
 
 def _wakes(read: str) -> tuple[str, ...]:
     if read.startswith("metric"):
@@ -127,6 +135,24 @@ def _sorted_events(
     """A rule that compares nodes or counts over several can change when one of them goes."""
     gone = set() if alone else {ClusterEvent(Resource.NODE, Action.DELETE)}
     return tuple(sorted(gone | events_of_reads(reads), key=str)) if any_rule else ()
+
+
+Deciding = FilterRule | ConditionRule | PermitRule | BindRule
+
+
+def hinted_events(
+    rules: Sequence[Deciding], gpus: Sequence[str]
+) -> tuple[ClusterEventWithHint, ...]:
+    """The same; of changes of pods on nodes those of what the rules read of them, by its key."""
+    found = sorted_events(rules)
+    specs = [FIELDS[read] for rule in rules for read in rule.reads if read in FIELDS]
+    # What a pod's group or quota has follows what it reads of others, which is not told.
+    if any("pods" in one.wakes and (one.level is Level.POD or one.name == _LENT) for one in specs):
+        return tuple(ClusterEventWithHint(event) for event in found)
+    tests = [one.core.test for one in rules if isinstance(one, FilterRule | ConditionRule)]
+    looks = tests + [root for one in rules for root in roots(one.core)]
+    told = (_COMES_AND_GOES if event in _WAKING["pods"][0] else event for event in found)
+    return (*(ClusterEventWithHint(event) for event in told), *Edits(*looks, gpus=gpus).events())
 
 
 def events_of_reads(reads: frozenset[str]) -> set[ClusterEvent]:

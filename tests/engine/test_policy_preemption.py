@@ -109,6 +109,21 @@ EDITS = {
 }
 
 
+async def woken_by(made, edit):
+    """Whatever else happens, the pod `high` is not tried again."""
+    for other in (one for one in EDITS if one != edit):
+        await settle(made)
+        EDITS[other](made)
+        made.clock.advance(5.0)
+        await settle(made)
+        assert made.queue.get("uid-default-high").attempts == 1
+    namespace(made, other="yes")
+    assert made.edge.evictions == []
+    EDITS[edit](made)
+    made.clock.advance(61.0 if edit == "time" else 5.0)
+    await settle(made)
+
+
 @pytest.mark.parametrize(
     ("rule", "edit"),
     [
@@ -134,21 +149,27 @@ def test_who_found_nobody_to_evict_is_asked_again_when_the_rule_may_say_otherwis
         there = "n1", {"priority": 20 if "it.priority" in rule else 0}
         made = world(f"preempt: {rule}\n{gangs}", a=there, b=there)
         made.comes("high", cpu="1", priority=10, labels={"job": "j"})
-        for other in (one for one in EDITS if one != edit):
-            await settle(made)
-            tried = made.queue.get("uid-default-high").attempts
-            EDITS[other](made)
-            made.clock.advance(5.0)
-            await settle(made)
-            assert made.queue.get("uid-default-high").attempts == tried
-        namespace(made, other="yes")
-        assert made.edge.evictions == []
-        EDITS[edit](made)
-        made.clock.advance(61.0 if edit == "time" else 5.0)
-        await settle(made)
+        await woken_by(made, edit)
         assert len(made.edge.evictions) == 1
 
     case()
+
+
+@pytest.mark.parametrize(
+    ("read", "edit"),
+    [
+        ("it.label idle=yes", "label"),
+        ("it.annotation[(pod.label[job])] is missing and it.annotation idle=yes", "annotation"),
+        ("it.phase is Running", "phase"),
+        ("it.namespace.label idle=yes", "namespace"),
+    ],
+)
+@in_a_loop
+async def test_a_filter_is_asked_again_where_it_reads_another_value_of_pods_on_nodes(read, edit):
+    made = world(f"filter: any(node.pods where {read})\n", a="n1")
+    made.comes("high", cpu="1", priority=10, labels={"job": "j"})
+    await woken_by(made, edit)
+    assert made.assigned("high") == ("n1", True)
 
 
 @in_a_loop
