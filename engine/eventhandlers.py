@@ -352,8 +352,8 @@ class PodHandler(_Handler):
             if self._is_news(new, str(reason)):
                 self.on_refused(new, str(reason))
             return
-        self._unread.pop(uid, None)
-        self._promise(old, pod)
+        unread = self._unread.pop(uid, None) is not None  # and so is what it was promised
+        self._promise(None if unread else old, pod)
         if old is None:
             self.queue.add(pod)
             return
@@ -491,7 +491,7 @@ class NamespaceHandler(_ItemHandler[Namespace]):
         event = _event_of(Resource.NAMESPACE, old, new)
         self.queue.move(event, only=lambda pod: pod.namespace == name)
         if read:
-            self.queue.move(POD_OTHERWISE)
+            self.queue.move(POD_OTHERWISE, old, new)
         self._wake()
 
 

@@ -17,11 +17,24 @@ class Described(Identity, frozen=True):
     annotations: dict[str, str] | None = None
 
 
+class Run(Part, frozen=True):
+    """How many pods a Job of a CronJob asks for at a time; the server fills in 1 in Jobs alone."""
+
+    parallelism: int | None = None
+
+
+class JobTemplate(Part, frozen=True):
+    """What the Jobs of a CronJob are made from."""
+
+    spec: Run = Run()
+
+
 class Scale(Part, frozen=True):
     """How many pods a workload asks for, where it says so in its `spec`."""
 
     replicas: int | None = None
     parallelism: int | None = None
+    job_template: JobTemplate | None = None
 
 
 class Scheduled(Part, frozen=True):
@@ -39,7 +52,10 @@ class Workload(Part, frozen=True):
 
     @property
     def replicas(self) -> int | None:
-        """How many pods it asks for at a time; None where that has no number."""
+        """How many pods it asks for at a time, or in a run; None where that has no number."""
+        run = self.spec.job_template
+        if run is not None:
+            return 1 if run.spec.parallelism is None else run.spec.parallelism
         said = (self.spec.replicas, self.spec.parallelism, self.status.desired_number_scheduled)
         return next((one for one in said if one is not None), None)
 

@@ -72,12 +72,13 @@ def exceeded(use: QuotaUse, *, elastic: bool) -> str | None:
     above = over_maximum(use)
     if above:
         name, own = above[0], use.used.get(use.key, {})
-        most = _amount(name, use.limits[use.key].maximum)
-        return f"{_name(use.key)}: no more {name}: {_counts(use, name, own)}, at most {most}"
+        counts, most = _counts(use, name, own, use.before), use.limits[use.key].maximum
+        return f"{_name(use.key)}: no more {name}: {counts}, at most {_amount(name, most)}"
     short = over_all_minimums(use) if elastic else []
     if short:
         name, pool = short[0], use.pool
-        words = f"{_name(use.key)}: no {name} left to borrow: {_counts(use, name, pool.used)}"
+        counts = _counts(use, name, pool.used, *coming(use))
+        words = f"{_name(use.key)}: no {name} left to borrow: {counts}"
         return f"{words}, {_amount(name, pool.minimum)} guaranteed to all{_borrowers(use, name)}"
     return None
 
@@ -90,11 +91,11 @@ def _amount(name: str, amounts: Amounts) -> str:
     return show(amounts.get(name, 0.0), number_of(request_unit(name)))
 
 
-def _counts(use: QuotaUse, name: str, used: Amounts) -> str:
-    promised = _sum(name, use.before)
+def _counts(use: QuotaUse, name: str, used: Amounts, *coming: Amounts) -> str:
+    promised = _sum(name, *coming)
     words = f"{_amount(name, used)} used"
     if promised:
-        words += f", {_amount(name, use.before)} promised"
+        words += f", {_amount(name, {name: promised})} promised"
     return f"{words}, {_amount(name, use.asked)} asked for"
 
 

@@ -20,6 +20,7 @@ Columns = Callable[[PodColumns], Sequence[Numbers]]
 Reads = Callable[[PodColumns, NDArray[np.intp]], Numbers]
 """A number of each of some pods, by their rows."""
 _MANY = 64
+_FEW_NODES = 1 << 15
 
 
 class Ranking:
@@ -64,7 +65,7 @@ class Ranking:
             rows |= (wrong & (self.table >= 0)).any(axis=0)
         few = np.flatnonzero(rows)
         if len(few) > _MANY:
-            self._rebuild(snapshot)
+            self._fill(snapshot, few, np.flatnonzero(rows[pods.node] & (pods.node >= 0)))
         elif len(few):
             there = np.concatenate([pods.on(row) for row in few.tolist()])
             self._fill(snapshot, few, there)
@@ -98,9 +99,13 @@ class Ranking:
         pods = snapshot.pods
         node = pods.node[there]
         keys = self.keys(pods, there)
-        sort = np.lexsort((*reversed(keys), node))
+        # 16 bits are sorted by counting.
+        code = node.astype(np.int16) if snapshot.nodes.size <= _FEW_NODES else node
+        sort = np.lexsort((*reversed(keys), code))
         there, node = there[sort], node[sort]
-        rank = np.arange(len(there)) - np.searchsorted(node, node)
+        first = np.zeros(snapshot.nodes.size, np.intp)
+        first[rows] = np.searchsorted(node, rows)
+        rank = np.arange(len(there)) - first[node]
         self._grow(int(rank.max(initial=-1)) + 1)
         self.table[:, rows] = -1
         self.table[rank, node] = there

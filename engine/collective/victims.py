@@ -64,15 +64,12 @@ class Kinds:
 
     def numbers(self, pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.int64]:
         """The kind of each of some pods."""
-        known, found = self._known, []
-        hashes = pods.derived("kind", np.int64, 0, kind_of)[rows]
-        for row, one in zip(rows.tolist(), hashes.tolist(), strict=True):
-            kind = known.get(one)
-            if kind is None:
-                kind = known[one] = len(self.each)
+        known, hashes = self._known, pods.derived("kind", np.int64, 0, kind_of)[rows].tolist()
+        for one, row in dict(zip(hashes, rows.tolist(), strict=True)).items():
+            if one not in known:
+                known[one] = len(self.each)
                 self.each.append(pods.pod(row))
-            found.append(kind)
-        return np.array(found, dtype=np.int64)
+        return np.fromiter(map(known.__getitem__, hashes), np.int64, len(hashes))
 
     def outgrow(self, pods: PodColumns) -> bool:
         """Whether most of them are of pods that are gone."""

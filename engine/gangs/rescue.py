@@ -105,6 +105,7 @@ class Rescuers:
                 going = [one.pod.uid for one in result.evictions]
                 helps = result.status.ok and result.nominated
                 if not helps:
+                    turn.rescuers |= result.plugins
                     waits |= result.nominated is None
                     spare -= 1
                     continue

@@ -513,7 +513,7 @@ class Gangs:
         self._refuse_others(turn, f"{words} ({gang.place})")
 
     def _plugins(self, turn: Turn) -> frozenset[str]:
-        """Whose events may help a gang that does not fit: of all who rejected any member.
+        """Whose events may help a gang that does not fit: of all who had no way for any member.
 
         Where a plan did, by what all of them say, that is nobody in particular.
         """
@@ -521,7 +521,7 @@ class Gangs:
         if turn.gang.domain is not None:
             filters = self.basis.framework_of(turn.members[0].pod).filters
             rejecting.append(frozenset([name for name, _ in filters]))
-        return frozenset({turn.plugin}).union(*rejecting)
+        return frozenset({turn.plugin}).union(turn.rescuers, *rejecting)
 
     def _give_back(self, turn: Turn) -> None:
         """Nobody keeps a node. Who was asked meanwhile has seen the room taken, and is told.

@@ -33,7 +33,8 @@ class Turn:
 
     `mates` are the members that had nodes when it began, `reserved` how many of them have them yet.
     `promised` are the nodes that members were promised before, kept where victims are still going,
-    else `broken` with the attempt. `most` is how many members would have nodes at best.
+    else `broken` with the attempt. `most` is how many members would have nodes at best. `rescuers`
+    found nobody to evict for a member, and may later.
     """
 
     plugin: str
@@ -49,6 +50,7 @@ class Turn:
     keeps_promises: bool = False
     broken: frozenset[str] = frozenset()
     most: int = 0
+    rescuers: frozenset[str] = frozenset()
     cut_short: bool = False
 
     @property

@@ -96,8 +96,18 @@ class DefaultPreemption:
             events=(on(Resource.ASSIGNED_POD, Action.DELETE, never_by_itself),),
             pre_enqueue=gate,
             post_filter=self._post_filter,
-            warm=_warm,
+            warm=self._warm,
         )
+
+    def _warm(self, snapshot: Snapshot) -> Iterator[object]:
+        """A column of all pods a step, or a part of what takes long."""
+        yield snapshot.pods.priority
+        yield starts(snapshot.pods)
+        for resource in (CPU, MEMORY):
+            yield snapshot.pods.request(resource)
+        yield np.unique(np.empty(0, np.intp))  # its first call imports for some 30 ms
+        yield from snapshot.pods.prepare("kind", np.int64, 0, kind_of)
+        self._ranking.sync(snapshot)
 
     def plan(self, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp], trial: Trial) -> Plans:
         """Who would have to go from each of the nodes: of lower priority, the older ones stay."""
@@ -252,16 +262,6 @@ def hopeless_words(nodes: int, asked: int, reasons: Mapping[str, int]) -> str:
 
 
 # ---- columns and budgets -------------------------------------------------------------------------
-
-
-def _warm(snapshot: Snapshot) -> Iterator[object]:
-    """A column of all pods a step, or a part of what takes long."""
-    yield snapshot.pods.priority
-    yield starts(snapshot.pods)
-    for resource in (CPU, MEMORY):
-        yield snapshot.pods.request(resource)
-    yield np.unique(np.empty(0, np.intp))  # its first call imports for some 30 ms
-    yield from snapshot.pods.prepare("kind", np.int64, 0, kind_of)
 
 
 def _importance(pods: PodColumns) -> Sequence[NDArray[Any]]:

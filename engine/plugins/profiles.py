@@ -38,6 +38,17 @@ _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 """Points of kube-scheduler's that ours answer elsewhere, or not at all: a profile may name them."""
+_PREPARED: Final = frozenset(
+    {
+        "NodeName",
+        "NodeUnschedulable",
+        "TaintToleration",
+        "NodeAffinity",
+        "NodeVolumeLimits",
+        "VolumeZone",
+    }
+)
+"""Filters that do without PreFilter in kube-scheduler: ours keep it wherever they are asked."""
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "preEnqueue": ("pre_enqueue",),
@@ -186,4 +197,6 @@ def _restricted(
         if any(one.name == plugin.name for one in at[point])
         for field in fields
     }
+    if plugin.name in _PREPARED and "filter" not in off:
+        off -= {"pre_filter"}
     return Restricted(plugin, off) if off else plugin

@@ -38,7 +38,9 @@ from engine.pods.podinfo import PodInfo
 from engine.policy import gangs
 from engine.policy.acting import ActingRules, place_of, status_of
 from engine.policy.waking import (
+    Deciding,
     causes_of,
+    hinted_events,
     is_of_version,
     is_still,
     of_pod_alone,
@@ -62,6 +64,8 @@ class Worlds:
     """The world of the snapshot in use, shared by all policies of a bundle."""
 
     def __init__(self, zone: tzinfo, gpus: Sequence[str] = DEFAULT_GPUS) -> None:
+        self.gpus = gpus
+        """Resources that count as GPUs."""
         self._keeps = Kept(zone, gpus)
         self._last: SnapshotWorld | None = None
         self.plugins: dict[str, PolicyPlugin] = {}
@@ -79,7 +83,7 @@ class Worlds:
         self, pod: PodInfo, snapshot: Snapshot, queued: QueueTimes | None = None
     ) -> PodSubject:
         """The pod as policies read it, beside this snapshot."""
-        return PodSubject(pod, snapshot, self._keeps.gpus, queued)
+        return PodSubject(pod, snapshot, self.gpus, queued)
 
     def asked(self, pod: PodInfo, snapshot: Snapshot) -> tuple[PodSubject, SnapshotWorld]:
         """The pod, and the world as it sees it: without itself in the queue."""
@@ -109,6 +113,10 @@ class Asked:
 def applying(rules: Sequence[_R], parts: Sequence[Parts | None]) -> list[tuple[_R, Parts]]:
     """The rules that apply to a pod, each with what it reads of it."""
     return [(rule, own) for rule, own in zip(rules, parts, strict=True) if own is not None]
+
+
+def _reads(rules: Sequence[RuleBase]) -> frozenset[str]:
+    return frozenset().union(*(rule.reads for rule in rules))
 
 
 def promises(snapshot: Snapshot) -> int:
@@ -143,7 +151,7 @@ class PolicyPlugin:
         self._counts_tries = any("pod.attempts" in rule.reads for rule in tried)
         # A column over other nodes' pods (a zone's) changes with rows that are not asked about.
         self._scope = Scope.ROW if all(rule.row_local for rule in plan.filters) else Scope.ALL
-        self._causes = causes_of(frozenset().union(*(rule.reads for rule in plan.filters)))
+        self._causes = causes_of(_reads(plan.filters))
         more = [read for rule in plan.filters for read in read_and_told(rule) - rule.reads]
         self._tells_more = not all(read.startswith("pod.") for read in more)
         self._acting = ActingRules(plan, worlds.asked)
@@ -167,7 +175,7 @@ class PolicyPlugin:
             events=self._events(),
             pre_enqueue=self._gate if plan.gates else None,
             # What pods have before this one may be what it waits for.
-            gate_moves=bool(plan.gates) and not of_pod_alone(plan.gates),
+            gate_moves=bool(plan.gates) and not of_pod_alone(_reads(plan.gates)),
             turns_at=self._turns_at
             if self._turning or self._counts_tries or self._gangs.turn
             else None,
@@ -201,9 +209,9 @@ class PolicyPlugin:
 
     def _events(self) -> Sequence[ClusterEventWithHint]:
         """What the filters read decides what can wake a pod that they rejected."""
-        found = sorted_events((*self._deciding(), *self.plan.gangs))
         if not self.plan.gangs:
-            return tuple(ClusterEventWithHint(event) for event in found)
+            return hinted_events(self._deciding(), self._worlds.gpus)
+        found = sorted_events((*self._deciding(), *self.plan.gangs))
         events = dict.fromkeys((*found, *gangs.EVENTS))
         joins = ClusterEventWithHint(gangs.JOINED, self._gangs.joins)
         frees = (ClusterEventWithHint(event, gangs.frees) for event in gangs.FREED)
@@ -219,11 +227,11 @@ class PolicyPlugin:
         soonest = min((turns(subject, world) for turns in self._turning), default=math.inf)
         return min(snapshot.now + soonest, self._gangs.turns_at(pod, snapshot)) + _PAST
 
-    def _deciding(self) -> tuple[RuleBase, ...]:
+    def _deciding(self) -> tuple[Deciding, ...]:
         """The rules that can turn a pod away, or only pretend, wherever they are asked."""
         plan = self.plan
-        before = (*plan.gates, *plan.prefilters, *plan.filters)
-        return (*before, *plan.reserves, *plan.permits, *plan.binds)
+        conditions = (*plan.gates, *plan.prefilters, *plan.reserves)
+        return (*conditions, *plan.filters, *plan.permits, *plan.binds)
 
     # ---- before the queue
 
@@ -260,7 +268,7 @@ class PolicyPlugin:
         rules = (*plan.filters, *plan.scores)
         still = all(is_still(read, own) for rule in rules for read in rule.reads)
         # What a prefilter reads of nodes decides about the pod, and is in the key as its verdict.
-        return not (still and of_pod_alone(plan.prefilters))
+        return not (still and of_pod_alone(_reads(plan.prefilters)))
 
     def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """What the rules read of the pod, as their verdicts."""

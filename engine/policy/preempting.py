@@ -22,13 +22,22 @@ from numpy.typing import NDArray
 
 from dsl.collective import Claims, Evictions, QuotaUse
 from dsl.plan import Plan, PreemptRule, RuleBase
+from dsl.reads import reads_of
 from engine.collective.quotas import over_minimum_with_pod, reclaim, without_guaranteed
 from engine.collective.search import Preemption, search
 from engine.collective.victims import Kinds
 from engine.framework.asking import Unfit
 from engine.framework.decision import PostFilterResult, Rejections
 from engine.framework.effects import Evict
-from engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
+from engine.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    HintFn,
+    QueueingHint,
+    Resource,
+    Seen,
+)
 from engine.framework.interface import UNSHARED, Points, WhatIf
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
@@ -42,14 +51,16 @@ from engine.plugins.default_preemption import (
     never_by_itself,
     potential_rows,
 )
+from engine.plugins.hints import queue_if
 from engine.pods.podinfo import PodInfo
 from engine.policy.acting import place_of
 from engine.policy.plugin import Worlds
 from engine.policy.quotas import Quota
-from engine.policy.waking import events_of_reads
+from engine.policy.waking import Edits, events_of_reads, of_pod_alone
 
 NAME: Final = "PolicyPreemption"
-_FREED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+_ON_NODES: Final = Resource.ASSIGNED_POD
+_FREED: Final = ClusterEvent(_ON_NODES, Action.DELETE)
 _NOT_OURS: Final = PostFilterResult(unschedulable())
 #: What rules may read of the pod, that pods which are alike in it are alike to them.
 _ALIKE: Final = frozenset({"pod.priority", "pod.namespace"})
@@ -80,24 +91,29 @@ class PolicyPreemption:
         self._lending = next((Quota(rule, worlds) for rule in elastic), None)
         self._worlds = worlds
         self._kinds = Kinds()
-        asked = (*self._rules, *(rule for plan in self._binders for rule in plan.binds))
-        own = {read for rule in asked for read in rule.reads if read.startswith("pod.")}
+        binds = [rule for plan in self._binders for rule in plan.binds]
+        reads = frozenset().union(*(rule.reads for rule in (*self._rules, *binds)))
+        own = {read for read in reads if read.startswith("pod.")}
         # A canary's share is one of pods, which no rule of it reads.
         whole = all(one.mode == "enforce" for one in self._binders)
         self._alike = whole and own <= _ALIKE
-        reads = frozenset().union(*(rule.reads for rule in self._rules))
-        # What pods do is what those wait for that rejected the pod; each edit of one is no reason.
-        moving = frozenset(one for one in reads if not one.startswith("it."))
-        moved = events_of_reads(moving) - events_of_reads(frozenset())
-        self._moved = {one for one in moved if one.resource is not Resource.ASSIGNED_POD}
+        # What pods do is what those wait for that rejected the pod, but for what is read of them.
+        moved = events_of_reads(reads) - events_of_reads(frozenset())
+        self._moved = [one for one in sorted(moved, key=str) if one.resource is not _ON_NODES]
+        guards = [one.core.guard for one in self._rules] + [one.core.guard for one in binds]
+        self._guards_move = not of_pod_alone(reads_of(*guards).fields)
+        cores = [one.core for one in self._rules]
+        orders = [key.value for core in cores for key in core.order]
+        looks = [*guards, *(core.where for core in cores), *orders]
+        self._edits = Edits(*looks, gpus=worlds.gpus).events(self._concerns)
 
     def points(self) -> Points:
         """What wakes the pod are the events of the plugins that rejected it, and of its rules."""
-        moved = sorted(self._moved, key=str)
         return Points(
             events=(
                 ClusterEventWithHint(_FREED, never_by_itself),
-                *(ClusterEventWithHint(event) for event in moved),
+                *(ClusterEventWithHint(event, self._hint_of(event)) for event in self._moved),
+                *self._edits,
             ),
             pre_enqueue=gate,
             post_filter=self._post_filter,
@@ -135,8 +151,18 @@ class PolicyPreemption:
         self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf
     ) -> PostFilterResult:
         found = self._found(pod, snapshot, rejections, what_if)
-        waits = self._moved and found is not _NOT_OURS and found.nominated is None
+        waits = (self._moved or self._edits) and not found.nominated
         return replace(found, plugins=frozenset({NAME})) if waits else found
+
+    def _hint_of(self, event: ClusterEvent) -> HintFn | None:
+        return None if event.resource is Resource.TARGET_POD else self._concerns
+
+    def _concerns(
+        self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
+    ) -> QueueingHint:
+        """Whether a rule has a say about the pod, or may have by now."""
+        del before, after
+        return queue_if(self._guards_move or self._rule_of(pod, snapshot) is not None)
 
     def _found(
         self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf

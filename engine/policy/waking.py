@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from dsl.plan import RuleBase
+from dsl import ir
+from dsl.analysis.facts import roots
+from dsl.plan import BindRule, ConditionRule, FilterRule, PermitRule, RuleBase
 from dsl.reads import reads_of
 from dsl.schema import FIELDS
-from engine.framework.events import Action, ClusterEvent, Resource
-from engine.framework.snapshot import Cause
+from dsl.types import Level
+from engine.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    HintFn,
+    QueueingHint,
+    Resource,
+    Seen,
+)
+from engine.framework.snapshot import Cause, Snapshot
+from engine.objects import Namespace, ObjectMeta, Pod
+from engine.plugins.hints import queue_if
+from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.policy import gangs
+from engine.policy.podreads import UnreadFieldError, all_containers_of, pod_reader
 
 
 def read_and_told(rule: RuleBase) -> frozenset[str]:
@@ -25,10 +41,9 @@ def read_and_told(rule: RuleBase) -> frozenset[str]:
     return rule.reads | reads_of(*said).fields if said else rule.reads
 
 
-def of_pod_alone(rules: Sequence[RuleBase]) -> bool:
-    """True if the rules read nothing but what a pod is."""
-    reads = {read for rule in rules for read in rule.reads}
-    return all(read.startswith("pod.") for read in reads) and not reads & _MOVING
+def of_pod_alone(reads: Iterable[str]) -> bool:
+    """True if these are nothing but what a pod is."""
+    return all(read.startswith("pod.") and read not in _MOVING for read in reads)
 
 
 def is_still(read: str, of_nodes: Container[str]) -> bool:
@@ -92,6 +107,12 @@ _WAKING: Final[Mapping[str, tuple[tuple[ClusterEvent, ...], Cause]]] = MappingPr
 )
 """What of a cluster changes a field -> its events, and what the cache says changed of a row."""
 
+_COMES_AND_GOES: Final = ClusterEvent(
+    Resource.ASSIGNED_POD,
+    Action.ADD | Action.DELETE | Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD_SCALE_UP,
+)
+_LENT: Final = "it.quota.over_min"
+
 
 def _wakes(read: str) -> tuple[str, ...]:
     if read.startswith("metric"):
@@ -116,10 +137,94 @@ def _sorted_events(
     return tuple(sorted(gone | events_of_reads(reads), key=str)) if any_rule else ()
 
 
+Deciding = FilterRule | ConditionRule | PermitRule | BindRule
+
+
+def hinted_events(
+    rules: Sequence[Deciding], gpus: Sequence[str]
+) -> tuple[ClusterEventWithHint, ...]:
+    """The same; of changes of pods on nodes those of what the rules read of them, by its key."""
+    found = sorted_events(rules)
+    specs = [FIELDS[read] for rule in rules for read in rule.reads if read in FIELDS]
+    # What a pod's group or quota has follows what it reads of others, which is not told.
+    if any("pods" in one.wakes and (one.level is Level.POD or one.name == _LENT) for one in specs):
+        return tuple(ClusterEventWithHint(event) for event in found)
+    tests = [one.core.test for one in rules if isinstance(one, FilterRule | ConditionRule)]
+    looks = tests + [root for one in rules for root in roots(one.core)]
+    told = (_COMES_AND_GOES if event in _WAKING["pods"][0] else event for event in found)
+    return (*(ClusterEventWithHint(event) for event in told), *Edits(*looks, gpus=gpus).events())
+
+
 def events_of_reads(reads: frozenset[str]) -> set[ClusterEvent]:
     """The events that can change the verdict of a filter that reads these fields."""
     found = (event for read in reads for one in _wakes(read) for event in _WAKING[one][0])
     return {_node(Action.ADD), *found}
+
+
+class Edits:
+    """Of pods on nodes and their namespaces: those of what expressions read of `it`, by its key."""
+
+    def __init__(self, *roots: ir.Expr | None, gpus: Sequence[str]) -> None:
+        self._own: list[Callable[[PodInfo], object]] = []
+        self._namespace: list[tuple[str, str | None]] = []
+        # Of one event many pods are asked, one after the other.
+        self._last: tuple[Seen, Seen, QueueingHint] = (None, None, QueueingHint.QUEUE)
+        for one in ir.walk(*roots):
+            if not isinstance(one, ir.Read | ir.KeyedRead) or not one.field.startswith("it."):
+                continue
+            field, key = (
+                one.field.removeprefix("it."),
+                one.key if isinstance(one, ir.Read) else None,
+            )
+            if field.startswith("namespace."):
+                self._namespace.append((field.removeprefix("namespace."), key))
+            elif isinstance(one, ir.KeyedRead):
+                self._own.append(_WHOLE.get(field, _amounts))
+            else:
+                with suppress(UnreadFieldError):  # not the pod's own: it has events of its own
+                    self._own.append(pod_reader(field, key, gpus))
+
+    def events(self, finer: HintFn | None = None) -> list[ClusterEventWithHint]:
+        """None if nothing is read of them."""
+        event = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE)
+        known = self._own or self._namespace
+        return [ClusterEventWithHint(event, self._hint, finer)] if known else []
+
+    def _hint(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+        del pod, snapshot
+        if self._last[0] is not before or self._last[1] is not after:
+            self._last = before, after, queue_if(self._differ(before, after))
+        return self._last[2]
+
+    def _differ(self, before: Seen, after: Seen) -> bool:
+        if isinstance(before, Namespace) or isinstance(after, Namespace):
+            return any(_in(before, *one) != _in(after, *one) for one in self._namespace)
+        if not isinstance(before, Pod) or not isinstance(after, Pod):
+            return True
+        try:
+            old, new = make_pod_info(before), make_pod_info(after)
+        except ValueError:  # what cannot be read counts as far as it can
+            return True
+        return any(str(read(old)) != str(read(new)) for read in self._own)
+
+
+def _amounts(pod: PodInfo) -> object:
+    return [one.resources for one in all_containers_of(pod)], pod.pod.spec.tolerations
+
+
+_WHOLE: Final[Mapping[str, Callable[[PodInfo], object]]] = MappingProxyType(
+    {
+        "label": lambda pod: pod.pod.metadata.labels,
+        "annotation": lambda pod: pod.pod.metadata.annotations,
+    }
+)
+"""What is read of a pod where the key is computed."""
+
+
+def _in(namespace: Seen, part: str, key: str | None) -> object:
+    meta = namespace.metadata if isinstance(namespace, Namespace) else ObjectMeta()
+    values = meta.labels if part == "label" else meta.annotations
+    return values if key is None else (values or {}).get(key)
 
 
 @lru_cache(_KEPT)

@@ -78,8 +78,8 @@ class QueuedPod:
     backs_off_until: float = field(default=0.0, repr=False)
     """Start of the last window of the backoff (monotonic); below zero: none."""
     sort_key: SortKey = field(default=(), repr=False)
-    told: frozenset[str] = field(default=frozenset(), repr=False)
-    """Nodes that the server was told are promised to the pod, "" for none; see `hears`."""
+    told: dict[str, float] = field(default_factory=dict, repr=False)
+    """Nodes that the server was told are promised to the pod, "" for none, and when (monotonic)."""
     rules: int = field(default=0, repr=False)
     """Number of the rules under which the gates last let it pass."""
 

@@ -82,6 +82,7 @@ MOST_ASKING: Final = 256
 """Events that may wait to be asked about."""
 
 _TELL_GATED_AGAIN: Final = 30.0
+_REPEATED_WITHIN: Final = 60.0
 
 
 _Asking = tuple[Happening, list[Group | QueuedPod]]
@@ -194,16 +195,18 @@ class SchedulingQueue:
         """The server will be told that the pod is promised this node, or none if it is empty."""
         queued = self._pods.get(uid)
         if queued is not None:
-            queued.told |= {node}
+            queued.told[node] = self._clock.monotonic()
 
     def hears(self, uid: str, node: str, promised: str) -> bool:
         """The server says so; False if it repeats what it was told before it is told `promised`."""
         queued = self._pods.get(uid)
         if queued is None:
             return True
-        if node != promised and node in queued.told:
+        told_at = queued.told.get(node, -math.inf)
+        # Of two writes the server may have been told the later one alone, or none.
+        if node != promised and self._clock.monotonic() - told_at < _REPEATED_WITHIN:
             return False
-        queued.told = frozenset()
+        queued.told.clear()
         return True
 
     def delete(self, uid: str) -> bool:

@@ -387,15 +387,16 @@ def test_a_namespace_wakes_others_where_it_is_read_of_pods_on_nodes(world: World
 
 
 def test_a_waiting_pod_that_cannot_be_read_is_refused_once(world: World) -> None:
-    bad = pod(cpu="much")
+    bad = pod(cpu="much", nominated="n1")
     world.pods.on_add(bad)
-    world.pods.on_update(bad, pod(cpu="much", version="2"))
+    world.pods.on_update(bad, pod(cpu="much", nominated="n1", version="2"))
     assert [name for name, _ in world.refused] == ["p"]
     assert "cpu" in world.refused[0][1]
     assert "p" not in world.queue
     assert world.telemetry[Count.OBJECTS_UNREADABLE] == 1
-    world.pods.on_update(bad, pod(version="3"))
+    world.pods.on_update(bad, pod(nominated="n1", version="3"))
     assert world.where("p") is SubQueue.ACTIVE
+    assert world.cache.promised("p") == "n1"
 
 
 def test_a_bound_pod_that_cannot_be_read_still_counts(world: World) -> None:

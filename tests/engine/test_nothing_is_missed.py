@@ -162,6 +162,13 @@ class Cluster:
         if self.pods:
             self.world.edge.delete(self.chance.choice(sorted(self.pods)))
 
+    def pod_changes(self) -> None:
+        if self.pods:
+            uid = self.chance.choice(sorted(self.pods))
+            meta = self.pods[uid].metadata
+            labels = {**(meta.labels or {}), "app": self.chance.choice("abc")}
+            self.world.edge.change(uid, metadata=replaced(meta, labels=labels))
+
     def node_changes(self) -> None:
         name, cpu = self.chance.choice(("n1", "n2", "n3", "n4")), self.chance.choice("248")
         new = make_node(name, cpu=cpu, labels={"topology.kubernetes.io/zone": f"z{name[1:]}"[:2]})
@@ -202,6 +209,7 @@ def test_a_scheduler_that_starts_finds_nobody_whom_the_running_one_left(seed: in
         often: list[tuple[Callable[[], None], int]] = [
             (made.pods_come, 8), (made.pod_goes, 3), (made.node_changes, 3), (made.node_goes, 1),
             (made.quota_changes, 2), (made.rules_change, 1), (made.time_passes, 4),
+            (made.pod_changes, 3),
         ]  # fmt: skip
         steps, weights = zip(*often, strict=True)
         for step in made.chance.choices(steps, weights, k=60):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import combinations
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -25,6 +26,8 @@ from tests.effort import examples
 from tests.engine.policy.builders import compiled
 from tests.engine.test_preemption import settle
 from tests.engine.test_scheduler import World, in_a_loop
+
+replaced = msgspec.structs.replace
 
 
 def world(policy, *nodes, **pods):
@@ -82,29 +85,91 @@ async def test_the_first_line_that_applies_decides_and_without_one_the_profile_d
     assert len(made.edge.evictions) == 1
 
 
+def edited(made, **parts):
+    """A pod on a node is changed: `metadata`, `status`."""
+    old = made.cache.pods.pod(made.cache.pod_row("uid-default-a")).pod
+    new = {name: replaced(getattr(old, name), **how) for name, how in parts.items()}
+    made.handlers.pods.on_update(old, replaced(old, **new))
+
+
+def namespace(made, **labels):
+    meta = {"name": "default", "labels": labels}
+    old = made.cache.namespaces.get("default")
+    new = from_builtins(Namespace, {"metadata": meta})
+    handler = made.handlers.namespaces
+    handler.on_add(new) if old is None else handler.on_update(old, new)
+
+
+EDITS = {
+    "label": lambda made: edited(made, metadata={"labels": {"idle": "yes"}}),
+    "annotation": lambda made: edited(made, metadata={"annotations": {"idle": "yes"}}),
+    "phase": lambda made: edited(made, status={"phase": "Running"}),
+    "namespace": lambda made: namespace(made, idle="yes"),
+    "time": lambda made: None,
+}
+
+
+async def woken_by(made, edit):
+    """Whatever else happens, the pod `high` is not tried again."""
+    for other in (one for one in EDITS if one != edit):
+        await settle(made)
+        EDITS[other](made)
+        made.clock.advance(5.0)
+        await settle(made)
+        assert made.queue.get("uid-default-high").attempts == 1
+    namespace(made, other="yes")
+    assert made.edge.evictions == []
+    EDITS[edit](made)
+    made.clock.advance(61.0 if edit == "time" else 5.0)
+    await settle(made)
+
+
 @pytest.mark.parametrize(
-    ("rule", "change"),
+    ("rule", "edit"),
     [
-        ("preempt: time.minute in 1..59 -> victims\npreempt: never", "time"),
-        ("preempt: namespace.label[busy] is missing -> never", "namespace"),
+        ("time.minute in 1..59 -> victims\npreempt: never", "time"),
+        ("pod.name is high and time.minute in 1..59 -> victims where it.priority > 10", "time"),
+        ("namespace.label[idle] is missing -> never", "namespace"),
+        ("victims where it.label idle=yes", "label"),
+        ("victims where it.label[pod.name] is missing and it.label idle=yes", "label"),
+        ("victims where it.annotation idle=yes", "annotation"),
+        ("victims where it.phase is Running", "phase"),
+        ("victims where it.namespace.label idle=yes", "namespace"),
+        (
+            "pod.name is high -> victims\nbind: namespace.label[idle] is missing -> dry run",
+            "namespace",
+        ),
     ],
 )
-def test_who_found_nobody_to_evict_is_asked_again_when_the_rule_may_say_otherwise(rule, change):
+@pytest.mark.parametrize("gang", [False, True])
+def test_who_found_nobody_to_evict_is_asked_again_when_the_rule_may_say_otherwise(rule, edit, gang):
     @in_a_loop
     async def case():
-        kept = {"cpu": "1", "node": "n1", "labels": {"keep": "yes"}}
-        made = world(f"{rule}\n", a=("n1", kept), b=("n1", kept))
-        made.comes("high", cpu="1", priority=10)
-        await settle(made)
-        assert made.edge.evictions == []
-        if change == "namespace":
-            meta = {"name": "default", "labels": {"busy": "yes"}}
-            made.handlers.namespaces.on_add(from_builtins(Namespace, {"metadata": meta}))
-        made.clock.advance(61.0)
-        await settle(made)
+        gangs = "gang: by pod.label[job] min 1\n" if gang else ""
+        there = "n1", {"priority": 20 if "it.priority" in rule else 0}
+        made = world(f"preempt: {rule}\n{gangs}", a=there, b=there)
+        made.comes("high", cpu="1", priority=10, labels={"job": "j"})
+        await woken_by(made, edit)
         assert len(made.edge.evictions) == 1
 
     case()
+
+
+@pytest.mark.parametrize(
+    ("read", "edit"),
+    [
+        ("it.label idle=yes", "label"),
+        ("it.annotation[(pod.label[job])] is missing and it.annotation idle=yes", "annotation"),
+        ("it.phase is Running", "phase"),
+        ("it.namespace.label idle=yes", "namespace"),
+    ],
+)
+@in_a_loop
+async def test_a_filter_is_asked_again_where_it_reads_another_value_of_pods_on_nodes(read, edit):
+    made = world(f"filter: any(node.pods where {read})\n", a="n1")
+    made.comes("high", cpu="1", priority=10, labels={"job": "j"})
+    await woken_by(made, edit)
+    assert made.assigned("high") == ("n1", True)
 
 
 @in_a_loop

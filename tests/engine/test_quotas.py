@@ -7,9 +7,12 @@ import asyncio
 import msgspec
 import pytest
 
+from dsl.collective import Limits, QuotaUse, pool_of
+from engine.collective.quotas import exceeded
 from engine.framework.events import Resource
 from engine.objects import Namespace, from_builtins
 from engine.objects.workloads import ElasticQuota
+from engine.pods.podinfo import CPU
 from engine.queue import SubQueue
 from tests.builders import make_node, pod_object
 from tests.engine.policy.builders import chain
@@ -574,3 +577,13 @@ async def test_a_quota_is_counted_once_for_each_node_that_it_keeps_from_being_em
         "preemption (p.policy:1): 0/2 nodes are available: 2 Insufficient cpu,"
         " 2 quota of a: no more cpu: 3 used, 3 asked for, at most 4."
     )
+
+
+def test_a_reason_counts_all_that_decides():
+    limits = dict.fromkeys(("a", "b"), Limits({CPU: 4000.0}, {}))
+    used = {"a": {CPU: 3000.0}, "b": {CPU: 2000.0}}
+    ahead = {"before": {CPU: 1000.0}, "nominated": {"b": {CPU: 2000.0}}}
+    pool = pool_of(limits, used)
+    use = QuotaUse(key="a", limits=limits, used=used, pool=pool, asked={CPU: 1000.0}, **ahead)
+    words = "no cpu left to borrow: 5 used, 3 promised, 1 asked for, 8 guaranteed to all"
+    assert exceeded(use, elastic=True) == f"quota of a: {words}"

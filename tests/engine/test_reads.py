@@ -15,6 +15,8 @@ import pytest
 from dsl.schema import FIELDS
 from dsl.types import Kind, Level
 from engine.embedded.resources import BY_PLURAL
+from engine.objects import from_builtins
+from engine.ondemand import WORKLOADS
 from tests.engine.test_app import embedded, process, run, settings_of
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -390,3 +392,17 @@ def test_pods_that_look_at_each_other_in_the_queue_do_not_keep_each_other_awake(
                 assert len(berth.placed) - began <= 4 * (spent + 1)
 
     run(main)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "replicas"),
+    [
+        ("Job", {"spec": {"parallelism": 4, "completions": 9}}, 4),
+        ("CronJob", {"spec": {"jobTemplate": {"spec": {"parallelism": 4}}}}, 4),
+        ("CronJob", {"spec": {"jobTemplate": {"spec": {}}}}, 1),
+        ("DaemonSet", {"status": {"desiredNumberScheduled": 3}}, 3),
+        ("Deployment", {}, None),
+    ],
+)
+def test_how_many_pods_a_workload_asks_for_at_a_time(kind, body, replicas):
+    assert from_builtins(WORKLOADS[kind], body).replicas == replicas

@@ -260,3 +260,20 @@ def test_numbers_of_pods_are_read_for_the_nodes_that_changed():
     found = ranking.values("cpu", cpu, cache.pods)[:, cache.nodes.row("n1")]
     assert found.tolist() == [2000, 1000]
     assert read == [4, 2]
+
+
+def test_a_ranking_follows_however_many_nodes_change_at_once():
+    cache = Cache()
+    for number in range(90):
+        cache.add_node(make_node(f"n{number}"))
+        for other in range(2):
+            pod = make_pod(f"p{number}-{other}", priority=number % 3 + other)
+            cache.add_pod(pod, f"n{number}")
+    made, fresh = (Ranking(lambda pods: (-pods.priority,)) for _ in range(2))
+    made.sync(cache.snapshot(0.0))
+    for number in range(80):
+        cache.remove_pod(f"uid-default-p{number}-0")
+        cache.add_pod(make_pod(f"q{number}", priority=number % 5), f"n{number // 2}")
+    for one in (made, fresh):
+        one.sync(cache.snapshot(0.0))
+    assert (made.table == fresh.table).all()
