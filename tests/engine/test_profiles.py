@@ -204,6 +204,11 @@ def test_a_node_that_comes_into_sight_wakes():
             " VolumeBindingArgs",
         ),
         (
+            {"pluginConfig": [{"name": "InterPodAffinity", "args": {"apiVersion": "v1"}}]},
+            "plugin 'InterPodAffinity': its arguments are of apiVersion v1, and not"
+            " kubescheduler.config.k8s.io/v1",
+        ),
+        (
             {
                 "pluginConfig": [
                     {"name": "NodeResourcesFit", "args": {"ignoredResourceGroups": ["a/b"]}}
@@ -254,6 +259,10 @@ def test_a_node_that_comes_into_sight_wakes():
         (
             {"plugins": {"score": {"enabled": [{"name": "ImageLocality"}] * 2}}},
             "plugins.score: a plugin is enabled twice",
+        ),
+        (
+            {"plugins": {"multiPoint": {"enabled": [{"name": "NodeName"}] * 2}}},
+            "plugins.multiPoint: a plugin is enabled twice",
         ),
     ],
 )
