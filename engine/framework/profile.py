@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from engine.framework.interface import Plugin, Points, Verdicts
+from engine.framework.interface import Plugin, Points
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,7 @@ class Restricted:
         points = self.plugin.points()
         if "filter" in self.off and points.unfiltered is not None:
             points = points.unfiltered
-        if "pre_filter" in self.off and points.filter is not None:
-            # As in kube-scheduler, where the filter does not find what PreFilter would have left.
-            without = {"filter": self._unprepared, "rooms": None, "joint": None, **without}
         return replace(points, **without)
-
-    def _unprepared(self, *_: object) -> Verdicts:
-        raise LookupError(f'reading "PreFilter{self.name}" from cycleState: not found')
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,17 +38,6 @@ _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 """Points of kube-scheduler's that ours answer elsewhere, or not at all: a profile may name them."""
-_PREPARED: Final = frozenset(
-    {
-        "NodeName",
-        "NodeUnschedulable",
-        "TaintToleration",
-        "NodeAffinity",
-        "NodeVolumeLimits",
-        "VolumeZone",
-    }
-)
-"""Filters that do without PreFilter in kube-scheduler: ours keep it wherever they are asked."""
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "preEnqueue": ("pre_enqueue",),
@@ -115,6 +104,10 @@ def make_profile(document: ProfileDocument, seed: int = 0) -> Profile:
         ValueError: a plugin is unknown, has no such point, or has arguments that it does not take.
     """
     plugins = document.plugins
+    for point in ("multiPoint", *FIELDS):
+        names = [one.name for one in plugins.at(point).enabled]
+        if len(set(names)) < len(names):
+            raise ValueError(f"plugins.{point}: a plugin is enabled twice")
     multi = _merged(
         [EnabledPlugin(name=name, weight=weight) for name, weight in DEFAULT_WEIGHTS.items()],
         plugins.multi_point,
@@ -168,8 +161,6 @@ def _at_point(
             raise ValueError(f"plugins.{point}: plugin {one.name!r} has no such point")
     off = {one.name for one in own.disabled}
     by_name = {one.name: one for one in own.enabled}
-    if len(by_name) < len(own.enabled):
-        raise ValueError(f"plugins.{point}: a plugin is enabled twice")
     everywhere = [one for one in multi if _ALL not in off and one.name not in off]
     everywhere = [one for one in everywhere if not has[one.name].isdisjoint(FIELDS[point])]
     both = {one.name for one in everywhere} & by_name.keys()
@@ -197,6 +188,7 @@ def _restricted(
         if any(one.name == plugin.name for one in at[point])
         for field in fields
     }
-    if plugin.name in _PREPARED and "filter" not in off:
-        off -= {"pre_filter"}
+    for before, after in (("pre_filter", "filter"), ("pre_score", "score")):
+        if after in has - off:
+            off -= {before}  # it cannot do without
     return Restricted(plugin, off) if off else plugin

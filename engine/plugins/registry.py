@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from engine.config import SCHEDULER_API
 from engine.conversions import convert
 from engine.framework.interface import Plugin
 from engine.plugins import out_of_tree
@@ -86,8 +87,9 @@ def make_plugin(name: str, args: Arguments | None = None) -> Plugin:
 def _in_tree(name: str, args: Arguments) -> Plugin:
     make, kind = IN_TREE[name]
     if kind is not None:
-        if args.get("kind", f"{name}Args") != f"{name}Args":
-            raise ValueError(f"its arguments are of kind {args['kind']}, and not {name}Args")
+        for key, wanted in (("apiVersion", SCHEDULER_API), ("kind", f"{name}Args")):
+            if args.get(key, wanted) != wanted:
+                raise ValueError(f"its arguments are of {key} {args[key]}, and not {wanted}")
         # A ValidationError is a ValueError.
         return make(msgspec.convert(dict(args), kind))
     unknown = sorted(set(args) - {"apiVersion", "kind"})

@@ -58,3 +58,13 @@ def test_a_node_that_a_pre_filter_leaves_out_is_not_taken_for_its_nomination() -
     profile = {"plugins": {"filter": {"disabled": [{"name": "NodeName"}]}}}
     got = answer({"kind": "cycle", "objects": [node], "pod": nominated, "profile": profile})
     assert (got["feasible"], got["rejectedBy"]) == ([], ["NodeName"])
+
+
+def test_filters_and_scores_have_what_comes_before_them_whatever_a_profile_turns_off() -> None:
+    """A stated difference: kube-scheduler fails the pods of most of these plugins."""
+    off = {"disabled": [{"name": "*"}]}
+    for vector in read("mix-1", 25):
+        case = vector["case"]
+        with_, without = dict(case.get("profile") or {}), dict(case.get("profile") or {})
+        without["plugins"] = {**with_.get("plugins", {}), "preFilter": off, "preScore": off}
+        assert answer({**case, "profile": without}) == answer({**case, "profile": with_})

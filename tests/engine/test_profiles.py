@@ -76,26 +76,6 @@ def test_each_pod_is_decided_by_its_own_profile():
     assert found["a"].node in {"plain", "first"}
 
 
-@pytest.mark.parametrize(
-    ("plugin", "said"),
-    [
-        ("NodeName", ""),
-        ("NodeAffinity", ""),
-        ("VolumeZone", ""),
-        *(
-            (name, f'plugin {name!r}: LookupError: reading "PreFilter{name}" from cycleState')
-            for name in ("NodePorts", "NodeResourcesFit", "VolumeBinding", "InterPodAffinity")
-        ),
-    ],
-)
-def test_a_filter_whose_prefilter_is_off_does_without_or_is_named(plugin, said):
-    plugins = {"preFilter": {"disabled": [{"name": plugin}]}}
-    framework = frameworks(settings({"plugins": plugins})).of(make_pod("p", cpu="1"))
-    cache = cluster(make_node("n1"), make_node("n2"))
-    told = conclude(make_pod("p", cpu="1"), cache.snapshot(0.0), framework).message
-    assert (said in told) if said else not told
-
-
 def test_the_queue_asks_the_profile_of_a_pod():
     both = frameworks(TWO)
     cache = cluster(make_node("n"))
@@ -224,6 +204,11 @@ def test_a_node_that_comes_into_sight_wakes():
             " VolumeBindingArgs",
         ),
         (
+            {"pluginConfig": [{"name": "InterPodAffinity", "args": {"apiVersion": "v1"}}]},
+            "plugin 'InterPodAffinity': its arguments are of apiVersion v1, and not"
+            " kubescheduler.config.k8s.io/v1",
+        ),
+        (
             {
                 "pluginConfig": [
                     {"name": "NodeResourcesFit", "args": {"ignoredResourceGroups": ["a/b"]}}
@@ -274,6 +259,10 @@ def test_a_node_that_comes_into_sight_wakes():
         (
             {"plugins": {"score": {"enabled": [{"name": "ImageLocality"}] * 2}}},
             "plugins.score: a plugin is enabled twice",
+        ),
+        (
+            {"plugins": {"multiPoint": {"enabled": [{"name": "NodeName"}] * 2}}},
+            "plugins.multiPoint: a plugin is enabled twice",
         ),
     ],
 )
