@@ -54,6 +54,7 @@ from engine.objects import Pod
 from engine.placement import Observer
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
+from engine.plugins.scheduling_gates import SchedulingGates
 from engine.policy.bundle import Bundle, Refusal
 from engine.policy.chain import frameworks_of
 from engine.policy.guard import Load
@@ -334,7 +335,9 @@ class App:
             away = self.telemetry[Count.BINDINGS_PUT_OFF]
             errors = int(failed) + self.telemetry[Count.PLUGIN_ERRORS] - away
             counts = self.queue.counts()
-            return Load(counts[SubQueue.UNSCHEDULABLE] + counts[SubQueue.GATED], errors)
+            waiting = counts[SubQueue.UNSCHEDULABLE] + counts[SubQueue.GATED]
+            # Nor that their owners hold pods.
+            return Load(waiting - self.queue.rejected_by().get(SchedulingGates.name, 0), errors)
 
         names = [one.scheduler_name for one in self._profiles]
 
