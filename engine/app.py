@@ -206,7 +206,7 @@ class App:
             )
             advises = self._options.advises
             self.scheduler.leads = not (elector.election.leader_elect or advises)
-            kept = self._keeping(gate, wiring, events)
+            kept = self._keeping(gate, wiring, events, identity)
             reflectors = self._reflectors(session, wiring)
             if self._extenders.whole_nodes:
                 reflectors.append(Reflector(session, WHOLE_NODES, whole, wiring))
@@ -354,14 +354,14 @@ class App:
         )
 
     def _keeping(
-        self, gate: Gate, wiring: Wiring, events: KubeEventSink
+        self, gate: Gate, wiring: Wiring, events: KubeEventSink, identity: str
     ) -> Sequence[Coroutine[Any, Any, None]]:
         """Connects the policies with the edge; what is to run so that they outlive the process."""
         if self._in_force is None:
             return ()
         keeper, state = None, self.settings.berth.policies.state
         if state is not None:
-            keeper = self._keeper = Keeper(gate.lane(Priority.EVENT), wiring, state)
+            keeper = self._keeper = Keeper(gate.lane(Priority.EVENT), wiring, state, identity)
         self._in_force.connect(events, keeper, lambda: self._leads)
         return () if keeper is None else (keeper.run(), self._in_force.restore(wiring.sleep))
 
