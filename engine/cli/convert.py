@@ -27,7 +27,7 @@ from engine.config import (
     without_nulls,
 )
 from engine.conversions import Converted, convert
-from engine.documents import configuration_in
+from engine.files import configuration_in
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
 from engine.policy.bundle import Refusal, compile_at_once, compile_settings, in_a_line
@@ -163,7 +163,6 @@ def _plugin(plugin: str, args: dict[str, Any], weight: int, profile: str, found:
 
 def config_of(found: _Found, folder: Path | None = None) -> list[dict[str, Any]]:
     """The two documents of a configuration, with policies in ConfigMaps, or in a folder."""
-
     berth: dict[str, Any] = {"apiVersion": "berth.dev/v1", "kind": "BerthConfiguration"}
     profiles = found.scheduler.get("profiles") or [{}]
     names = [one.get("schedulerName", "default-scheduler") for one in profiles]

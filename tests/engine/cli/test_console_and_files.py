@@ -5,7 +5,9 @@ import logging
 import stat
 
 import pytest
+from click.testing import CliRunner
 
+from engine.cli import main
 from engine.cli.logs import log_to_stderr
 from engine.cli.private import open_private
 from engine.cli.refusals import reported
@@ -60,3 +62,16 @@ def test_files_are_for_their_owner_alone(tmp_path):
         file.write("ä".encode())
     assert {stat.S_IMODE(one.stat().st_mode) for one in (new, old)} == {0o600}
     assert old.read_text("utf-8") == "ä"
+
+
+@pytest.mark.parametrize("command", ["check", "fmt", "export-affinity", "convert"])
+def test_what_does_not_end_is_not_read_to_its_end(command):
+    done = CliRunner().invoke(main, [command, "/dev/zero"])
+    assert done.exit_code == (2 if command == "fmt" else 1)
+    assert "/dev/zero: cannot be read: " in done.output
+    assert "it is longer than 1 MiB" in done.output
+
+
+def test_the_standard_input_is_bounded_as_files_are():
+    done = CliRunner().invoke(main, ["check", "-"], input=bytes(1 << 20) + b"x")
+    assert "-: cannot be read: it is longer than 1 MiB" in done.output
