@@ -50,6 +50,7 @@ _LOG = logging.getLogger(__name__)
 
 _ASSIGNED = re.compile(r'already assigned to node "?([^\s"]+)"?')
 _NEVER_BOUND_AGAIN = ("Precondition failed: UID", "is being deleted")
+_GATED = "non-empty .spec.schedulingGates"
 _BAD_REQUEST = 400
 _FORBIDDEN = 403
 
@@ -139,11 +140,14 @@ def _refused(effect: Bind, error: StatusError) -> Answer:
         pass
     elif any(text in error.message for text in _NEVER_BOUND_AGAIN):
         outcome = BindOutcome.GONE
-    elif "already assigned" in error.message:
-        assigned = _ASSIGNED.search(error.message)
-        if assigned is not None and assigned[1] == effect.node:
+    elif assigned := _ASSIGNED.search(error.message):
+        if assigned[1] == effect.node:
             return BindOutcome.BOUND, ""
-        outcome = BindOutcome.UNKNOWN if assigned is None else BindOutcome.TAKEN
+        outcome = BindOutcome.TAKEN
+    elif _GATED not in error.message:
+        # So the server wraps whatever its storage says, that it had no answer in time, too.
+        # Source: kubernetes pkg/registry/core/pod/storage/storage.go, assignPod.
+        outcome = BindOutcome.UNKNOWN
     return outcome, str(error)
 
 

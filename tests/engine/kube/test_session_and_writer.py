@@ -172,6 +172,8 @@ ASSIGNED = (
     'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "{}"'
 )
 B = BindOutcome
+OF_STORAGE = 'Operation cannot be fulfilled on pods/binding "p": etcdserver: '
+FULL, LATE = f"{OF_STORAGE}mvcc: database space exceeded", f"{OF_STORAGE}request timed out"
 OUTCOMES: Mapping[str, tuple[list[Answer], BindOutcome, str, str]] = {
     "created": ([reply(201)], B.BOUND, "POST", ""),
     "answer that is no JSON": ([reply(201, b"<>")], B.BOUND, "POST", ""),
@@ -201,6 +203,8 @@ OUTCOMES: Mapping[str, tuple[list[Answer], BindOutcome, str, str]] = {
         "POST",
         "schedulingGates",
     ),
+    "storage that is full": ([refusal(409, FULL), pod_json()], B.PUT_OFF, "POST GET", "not bound"),
+    "storage that was late": ([refusal(409, LATE), pod_json(node="n1")], B.BOUND, "POST GET", ""),
     "not found": ([refusal(404, 'pods "p" not found')], B.GONE, "POST", "not found"),
     "404 of another": (
         [reply(404, b"404 page not found")],
