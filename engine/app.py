@@ -54,6 +54,7 @@ from engine.objects import Pod
 from engine.placement import Observer
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
+from engine.plugins.scheduling_gates import SchedulingGates
 from engine.policy.bundle import Bundle, Refusal
 from engine.policy.chain import frameworks_of
 from engine.policy.guard import Load
@@ -205,7 +206,7 @@ class App:
             )
             advises = self._options.advises
             self.scheduler.leads = not (elector.election.leader_elect or advises)
-            kept = self._keeping(gate, wiring, events)
+            kept = self._keeping(gate, wiring, events, identity)
             reflectors = self._reflectors(session, wiring)
             if self._extenders.whole_nodes:
                 reflectors.append(Reflector(session, WHOLE_NODES, whole, wiring))
@@ -334,7 +335,9 @@ class App:
             away = self.telemetry[Count.BINDINGS_PUT_OFF]
             errors = int(failed) + self.telemetry[Count.PLUGIN_ERRORS] - away
             counts = self.queue.counts()
-            return Load(counts[SubQueue.UNSCHEDULABLE] + counts[SubQueue.GATED], errors)
+            waiting = counts[SubQueue.UNSCHEDULABLE] + counts[SubQueue.GATED]
+            # Nor that their owners hold pods.
+            return Load(waiting - self.queue.rejected_by().get(SchedulingGates.name, 0), errors)
 
         names = [one.scheduler_name for one in self._profiles]
 
@@ -351,14 +354,14 @@ class App:
         )
 
     def _keeping(
-        self, gate: Gate, wiring: Wiring, events: KubeEventSink
+        self, gate: Gate, wiring: Wiring, events: KubeEventSink, identity: str
     ) -> Sequence[Coroutine[Any, Any, None]]:
         """Connects the policies with the edge; what is to run so that they outlive the process."""
         if self._in_force is None:
             return ()
         keeper, state = None, self.settings.berth.policies.state
         if state is not None:
-            keeper = self._keeper = Keeper(gate.lane(Priority.EVENT), wiring, state)
+            keeper = self._keeper = Keeper(gate.lane(Priority.EVENT), wiring, state, identity)
         self._in_force.connect(events, keeper, lambda: self._leads)
         return () if keeper is None else (keeper.run(), self._in_force.restore(wiring.sleep))
 

@@ -145,11 +145,13 @@ class Bindings:
                 self.queue.done(pod.uid)
                 self.setbacks.forget(pod, node)
                 log.info('Dropped pod="%s" reason="%s"', pod.key, why)
-            case BindOutcome.REFUSED if self.in_flight.stopping:
+            case BindOutcome.REFUSED | BindOutcome.PUT_OFF if self.in_flight.stopping:
                 await chosen.take_back()
                 self.setbacks.forget(pod, node)  # whoever reads the server next tries it again
-            case BindOutcome.REFUSED:
+            case BindOutcome.REFUSED | BindOutcome.PUT_OFF:
                 await chosen.take_back()
+                if outcome is BindOutcome.PUT_OFF:
+                    self.measures.put_off()
                 # Who may not write Events either is told here.
                 log.warning('Binding rejected pod="%s" node="%s" reason="%s"', pod.key, node, why)
                 self.setbacks.error(queued, f"binding rejected: {why}")

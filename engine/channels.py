@@ -417,6 +417,7 @@ class Channels:
         loop, via, channel = asyncio.get_running_loop(), self._via, _Channel(self)
         secure = via.scheme == "https"
         name = via.hostname if self._proxied else self._hostname
+        self._all.add(channel)  # before it is there: a renewal meanwhile is of it, too
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 await loop.create_connection(
@@ -431,12 +432,12 @@ class Channels:
                     await channel.tunnel(self._connect_head, tls, self._hostname)
         except BaseException as error:
             channel.close()
+            self.forget(channel)
             if isinstance(error, Broken):
                 error = OSError(str(error))
             if not isinstance(error, OSError):  # a TimeoutError is one
                 raise
             raise NotConnected(error) from error
-        self._all.add(channel)
         return channel
 
 

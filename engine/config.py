@@ -28,8 +28,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from engine.display import without_user
-from engine.documents import configuration_in
 from engine.extendersections import ExtenderDocument, checked
+from engine.files import configuration_in
 from engine.policysections import PoliciesSection
 from engine.sections import (
     CLOSED,

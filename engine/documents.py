@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from errno import EFBIG
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import yaml
-
-_MOST_BYTES: Final = 1 << 20
 
 
 class _Loader(yaml.SafeLoader):
@@ -20,20 +16,6 @@ _Loader.yaml_implicit_resolvers = {
     first: [one for one in tags if not one[0].endswith(":timestamp")]
     for first, tags in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-
-
-def configuration_in(path: str | Path) -> str:
-    """The text of a file that configures something; devices do not end.
-
-    Raises:
-        OSError: it cannot be read, or is longer than 1 MiB.
-        UnicodeDecodeError: it is not UTF-8.
-    """
-    with Path(path).open("rb") as file:
-        found = file.read(_MOST_BYTES + 1)
-    if len(found) > _MOST_BYTES:
-        raise OSError(EFBIG, "it is longer than 1 MiB", str(path))
-    return found.decode("utf-8")
 
 
 def objects_in(text: str) -> list[dict[str, Any]]:

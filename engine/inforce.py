@@ -520,6 +520,7 @@ class InForce:
             "cluster": dict(zip(("nodes", "pods"), self._there(), strict=True)),
             "since": datetime.fromtimestamp(self._since, UTC).isoformat(timespec="seconds"),
             "lease": self._lease,
+            "notKept": "" if self._keeper is None else self._keeper.not_kept,
             "sources": [
                 self._standing(one, called.get(one.folder, []))
                 for one in (*self.reloader.sources, *refused[:_TENANTS_SHOWN])

@@ -84,6 +84,10 @@ class Measures:
         """A binding ended."""
         self.telemetry.add(_BINDINGS.get(outcome, Count.BINDINGS_REFUSED))
 
+    def put_off(self) -> None:
+        """Of a pod that a binding leaves behind; counted with the error of its attempt."""
+        self.telemetry.add(Count.BINDINGS_PUT_OFF)
+
     def held(self) -> None:
         """A pod begins to wait in permit."""
         self.telemetry.add(Count.PODS_HELD)

@@ -27,6 +27,7 @@ from dsl.tenants import Tenant
 from engine.cli import options
 from engine.cli.formats import to_github, to_sarif
 from engine.cli.refusals import reported
+from engine.files import MOST_OF_OBJECTS, bytes_in
 from engine.policy.beside import ENDING, in_folder, name_of
 from engine.policy.findings import at_load, new_compiler, place_in, without_policy
 
@@ -181,19 +182,17 @@ def expanded(paths: Iterable[Path]) -> Iterator[Path]:
         yield from inside
 
 
-def read(path: Path) -> bytes:
+def read(path: Path, most: int = 1 << 20) -> bytes:
     """The bytes of a file that the user named; `-` is the standard input."""
     try:
-        if path == _STDIN:
-            return sys.stdin.buffer.read()
-        return path.read_bytes()
+        return bytes_in(path, most)
     except OSError as failed:
         raise click.ClickException(f"{path}: cannot be read: {failed.strerror}") from failed
 
 
 def _inventory(path: Path) -> Inventory:
     try:
-        return read_inventory(json.loads(read(path)))
+        return read_inventory(json.loads(read(path, MOST_OF_OBJECTS)))
     except ValueError as wrong:
         raise click.ClickException(f"{path}: not an inventory: {wrong}") from wrong
 

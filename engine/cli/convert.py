@@ -5,7 +5,10 @@ What is not the same afterwards is said on stderr, and in the policies that it i
 
 from __future__ import annotations
 
+import re
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +27,7 @@ from engine.config import (
     without_nulls,
 )
 from engine.conversions import Converted, convert
-from engine.documents import configuration_in
+from engine.files import configuration_in
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
 from engine.policy.bundle import Refusal, compile_at_once, compile_settings, in_a_line
@@ -32,7 +35,7 @@ from engine.policy.findings import new_compiler
 
 _VERSIONS: Final = ("v1", "v1beta3")
 _GROUP: Final = "kubescheduler.config.k8s.io"
-_API: Final = "policies"
+_POLICIES: Final = "policies"
 _SORT: Final = "queueSort"
 _OWN_SORT: Final = "PrioritySort"
 _EVERYWHERE: Final = "multiPoint"
@@ -60,12 +63,12 @@ class _Found:
 def command(source: Path, output: Path | None) -> None:
     """Plugins of others become policies; those of the stock scheduler stay as they are."""
     found = converted(source)
-    config = config_of(found)
+    config = config_of(found, output)
     _check(source, config, found)
     if output is None:
         click.echo(_as_text([*config, *config_maps_of(found)]), nl=False)
     else:
-        _write(output, config_of(found, output), found)
+        _write(output, config, found)
     for one in found.lost:
         click.echo(f"not the same: {one}", err=True)
 
@@ -142,9 +145,8 @@ def _plugin(plugin: str, args: dict[str, Any], weight: int, profile: str, found:
     found.prometheus = made.prometheus or found.prometheus
     # Not the name of the policy that is used: a file is a policy, too.
     file = f"plugin-{plugin.lower()}"
-    others = [texts for of, texts in found.policies.items() if of != profile]
-    has = any(f"{file}.policy" in texts for texts in others)
-    suffix = f"-{profile.replace('.', '-')}" if has else ""
+    taken = {one for of, texts in found.policies.items() if of != profile for one in texts}
+    suffix = _suffix(profile, file, ".policy", taken)
     if text := made.text(weight, suffix):
         lost = "".join(f"# {one}\n" for one in made.lost)
         text = f"# For the plugin {plugin}.\n{lost}{text}"
@@ -161,13 +163,6 @@ def _plugin(plugin: str, args: dict[str, Any], weight: int, profile: str, found:
 
 def config_of(found: _Found, folder: Path | None = None) -> list[dict[str, Any]]:
     """The two documents of a configuration, with policies in ConfigMaps, or in a folder."""
-
-    def place(profile: str) -> dict[str, str]:
-        name = _name(profile)
-        return (
-            {"configMap": f"berth-system/{name}"} if folder is None else {"dir": f"{folder / name}"}
-        )
-
     berth: dict[str, Any] = {"apiVersion": "berth.dev/v1", "kind": "BerthConfiguration"}
     profiles = found.scheduler.get("profiles") or [{}]
     names = [one.get("schedulerName", "default-scheduler") for one in profiles]
@@ -175,12 +170,12 @@ def config_of(found: _Found, folder: Path | None = None) -> list[dict[str, Any]]
         everything = {**found.policies.pop("", {}), **found.policies.pop(names[0], {})}
         found.policies = {"": everything} if everything else {}
     if list(found.policies) == [""]:
-        berth["policies"] = place("")
+        berth["policies"] = _place(_POLICIES, folder)
     elif found.policies:
         berth["policies"] = {
             "sources": [
-                {**place(profile), **({"profiles": [profile]} if profile else {})}
-                for profile in sorted(found.policies)
+                {**_place(name, folder), **({"profiles": [profile]} if profile else {})}
+                for profile, name in _names(found.policies).items()
             ]
         }
     if found.prometheus:
@@ -188,8 +183,27 @@ def config_of(found: _Found, folder: Path | None = None) -> list[dict[str, Any]]
     return [found.scheduler, berth]
 
 
-def _name(profile: str) -> str:
-    return f"{_API}-{profile}" if profile else _API
+def _place(name: str, folder: Path | None) -> dict[str, str]:
+    """Where policies are read; a folder from wherever it is started."""
+    if folder is None:
+        return {"configMap": f"berth-system/{name}"}
+    return {"dir": f"{folder.absolute() / name}"}
+
+
+def _names(profiles: Iterable[str]) -> dict[str, str]:
+    """What their ConfigMaps and folders are called, by scheduler names, which may be any text."""
+    found: dict[str, str] = {}
+    for profile in sorted(profiles):
+        taken = {*found.values(), *([_POLICIES] if profile else ())}
+        found[profile] = _POLICIES + _suffix(profile, _POLICIES, "", taken)
+    return found
+
+
+def _suffix(profile: str, before: str, after: str, taken: Container[str]) -> str:
+    """The first of a profile that makes a name which is not taken; empty if none is needed."""
+    named = f"-{re.sub('[^a-z0-9]+', '-', profile.lower()).strip('-') or 'profile'}"
+    further = (f"{named}-{number}" for number in count(2))
+    return next(one for one in chain(("", named), further) if before + one + after not in taken)
 
 
 def config_maps_of(found: _Found) -> list[dict[str, Any]]:
@@ -198,10 +212,10 @@ def config_maps_of(found: _Found) -> list[dict[str, Any]]:
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": _name(profile), "namespace": "berth-system"},
-            "data": files,
+            "metadata": {"name": name, "namespace": "berth-system"},
+            "data": found.policies[profile],
         }
-        for profile, files in sorted(found.policies.items())
+        for profile, name in _names(found.policies).items()
     ]
 
 
@@ -211,10 +225,13 @@ def _check(source: Path, config: list[dict[str, Any]], found: _Found) -> None:
         scheduler = parse(str(source), SchedulerDocument, config[0])
         berth = parse(str(source), BerthDocument, config[1])
         make_profiles(settings_of(scheduler, berth), str(source))
+    folders = [
+        one.folder if berth.policies.in_folders else "" for one in berth.policies.all_sources
+    ]
     files = {
-        f"berth-system/{_name(profile)}/{name}" if len(found.policies) > 1 else name: text
-        for profile, texts in found.policies.items()
-        for name, text in texts.items()
+        f"{folder}{name}": text
+        for folder, profile in zip(folders, _names(found.policies), strict=True)
+        for name, text in found.policies[profile].items()
     }
     made = compile_at_once(new_compiler(), files, compile_settings(berth))
     if isinstance(made, Refusal):
@@ -239,10 +256,10 @@ def _as_text(documents: list[dict[str, Any]]) -> str:
 
 def _write(folder: Path, config: list[dict[str, Any]], found: _Found) -> None:
     with written(folder):
-        for profile, files in found.policies.items():
-            (folder / _name(profile)).mkdir(parents=True, exist_ok=True)
-            for name, text in files.items():
-                (folder / _name(profile) / name).write_text(text, encoding="utf-8")
+        for profile, called in _names(found.policies).items():
+            (folder / called).mkdir(parents=True, exist_ok=True)
+            for name, text in found.policies[profile].items():
+                (folder / called / name).write_text(text, encoding="utf-8")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.yaml").write_text(_as_text(config), encoding="utf-8")
     there = sum(map(len, found.policies.values()))

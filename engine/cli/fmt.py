@@ -17,6 +17,7 @@ from dsl.diagnostics import Diagnostic, render
 from dsl.files import read_source
 from dsl.formatter import Formatted, format_source
 from dsl.parser import Parser
+from engine.files import bytes_in
 
 _TESTS: Final = ".policytest"
 _SUFFIXES: Final = (".policy", _TESTS)
@@ -99,14 +100,11 @@ def _hidden(path: Path, folder: Path) -> bool:
 
 
 def _format(parser: Parser, path: str, stdin_name: str) -> _Outcome:
-    if path == _STDIN:
-        name, old = stdin_name, sys.stdin.buffer.read()
-    else:
-        name = path
-        try:
-            old = Path(path).read_bytes()
-        except OSError as failed:
-            raise _FileError(f"{path}: cannot be read: {failed.strerror}") from failed
+    name = stdin_name if path == _STDIN else path
+    try:
+        old = bytes_in(path)
+    except OSError as failed:
+        raise _FileError(f"{path}: cannot be read: {failed.strerror}") from failed
     formatted = _formatted(parser, name, old)
     new = formatted.text.encode("utf-8") if formatted.text is not None else None
     return _Outcome(name, old, new, formatted.diagnostics)

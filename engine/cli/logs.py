@@ -16,6 +16,7 @@ from engine.clock import SystemClock
 from engine.display import plain
 
 _MOST: Final = 65_536
+_HELD_SECONDS: Final = 1.0
 _TEXT: Final = "%(asctime)s %(levelname).1s %(name)s %(message)s"
 _A_LINE_A_POD: Final = 2
 _EVERYTHING: Final = 4
@@ -79,13 +80,25 @@ class _Record(logging.LogRecord):
 class _Console(logging.StreamHandler):  # type: ignore[type-arg]
     """Writes the lines of a turn of the loop in one go: of 200 bindings that are 200 calls less.
 
-    Warnings do not wait for the end of the turn, and lines from outside of a loop neither.
+    Warnings do not wait for the end of the turn, and lines from outside of a loop neither; where a
+    turn does not end they do not wait for long (`watch`).
     """
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
         self._lines: list[str] = []  # of any thread's
         self._turn = threading.Lock()
+        self._loop: object = None
+        """Whose turn it is."""
+
+    def watch(self) -> None:
+        """Lines are written each second, though the loop hangs: they say what in."""
+
+        def write() -> None:
+            while not threading.Event().wait(_HELD_SECONDS):
+                self.flush()
+
+        threading.Thread(target=write, name="log", daemon=True).start()
 
     def handle(self, record: logging.LogRecord) -> bool:
         """See `logging.Handler.handle`; there are no filters."""
@@ -94,16 +107,14 @@ class _Console(logging.StreamHandler):  # type: ignore[type-arg]
             with self._turn:
                 first = not self._lines
                 self._lines.append(line)
-            if record.levelno >= logging.WARNING:
-                self.flush()
-            elif first:
-                import asyncio
+            import asyncio
 
-                loop = asyncio._get_running_loop()  # noqa: SLF001 - the public one raises
-                if loop is None:
-                    self.flush()
-                else:
-                    loop.call_soon(self.flush)
+            loop = asyncio._get_running_loop()  # noqa: SLF001 - the public one raises
+            if record.levelno >= logging.WARNING or loop is None:
+                self.flush()
+            elif first or loop is not self._loop:  # that one may have ended with its lines
+                self._loop = loop
+                loop.call_soon(self.flush)
         except Exception:  # noqa: BLE001 - as logging has it: it is told, and the work goes on
             self.handleError(record)
         return True
@@ -115,7 +126,8 @@ class _Console(logging.StreamHandler):  # type: ignore[type-arg]
             # INVARIANT: who appends to an empty one sees to it that this is called.
             with self._turn:
                 lines, self._lines = self._lines, []
-            self.stream.write("".join(lines))
+            if lines:
+                self.stream.write("".join(lines))
         finally:
             self.release()
 
@@ -156,7 +168,7 @@ def log_to_stderr(level: int, form: str) -> None:
 def log_of_a_process(verbosity: int, *, as_json: bool) -> None:
     """The log of a scheduler, in kube-scheduler's levels: 2 has a line for each pod placed."""
     level = logging.DEBUG if verbosity >= _EVERYTHING else logging.INFO
-    _log(_Json() if as_json else _Tame(_TEXT), level)
+    _log(_Json() if as_json else _Tame(_TEXT), level).watch()
     if verbosity < _A_LINE_A_POD:
         logging.getLogger("engine.scheduler").setLevel(logging.WARNING)
 
@@ -169,7 +181,7 @@ def logged_as_json(why: str) -> bool:
     return is_json
 
 
-def _log(formatter: logging.Formatter, level: int) -> None:
+def _log(formatter: logging.Formatter, level: int) -> _Console:
     # What no line says of itself: thread, process, task, and where it is written in the code.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # noqa: SLF001 - as Python's logging HOWTO says, under Optimization
@@ -177,3 +189,4 @@ def _log(formatter: logging.Formatter, level: int) -> None:
     console = _Console()
     console.setFormatter(formatter)
     logging.basicConfig(level=level, handlers=[console])
+    return console

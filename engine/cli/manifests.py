@@ -10,10 +10,11 @@ import click
 import msgspec
 
 from engine.cache import Cache
+from engine.files import MOST_OF_OBJECTS, bytes_in
 from engine.objects import Namespace, Node, Pod, from_builtins
 from engine.ondemand import scale_kind
 from engine.pods.podinfo import PodInfo, UnreadablePod, make_pod_info
-from engine.pods.workloads import TEMPLATES, pod_of_manifest
+from engine.pods.workloads import TEMPLATES, controller_of, pod_of_manifest, top_owner
 
 
 @dataclass(slots=True)
@@ -22,9 +23,24 @@ class Objects:
 
     nodes: dict[str, Node] = field(default_factory=dict)
     namespaces: dict[str, Namespace] = field(default_factory=dict)
-    pods: list[PodInfo] = field(default_factory=list)
     others: list[Any] = field(default_factory=list)
     """Services, volumes and what else plugins look up."""
+    _pods: dict[str, PodInfo] = field(default_factory=dict)
+    _of_dumped: set[str] = field(default_factory=set)
+    """Those of templates of workloads that a cluster has, which makes pods of them itself."""
+
+    @property
+    def pods(self) -> list[PodInfo]:
+        """Pods, and those that templates describe where the files have none of that workload."""
+        made = {key: one for key, one in self._pods.items() if key not in self._of_dumped}
+        there = {
+            (one.namespace, of(one)) for one in made.values() for of in (controller_of, top_owner)
+        }
+        return [
+            one
+            for key, one in self._pods.items()
+            if key in made or (one.namespace, top_owner(one)) not in there
+        ]
 
     @property
     def pod(self) -> PodInfo | None:
@@ -40,7 +56,7 @@ class Objects:
         from engine.documents import objects_in
 
         try:
-            trees = objects_in(path.read_text("utf-8"))
+            trees = objects_in(bytes_in(path, MOST_OF_OBJECTS).decode("utf-8"))
         except OSError as failed:
             raise click.ClickException(f"{path}: cannot be read: {failed.strerror}") from failed
         except UnicodeDecodeError as failed:
@@ -76,10 +92,12 @@ class Objects:
             elif kind == "Pod":
                 self._add_pod(tree)
             else:
-                if kind in TEMPLATES:
-                    self._add_pod(tree)
-                    if isinstance(meta := tree.get("metadata"), dict):
-                        meta.setdefault("namespace", "default")
+                meta = tree.get("metadata")
+                meta = meta if isinstance(meta, dict) else {}
+                # What has an owner is a part of that, and may be an older one.
+                if kind in TEMPLATES and not meta.get("ownerReferences"):
+                    self._add_pod(tree, is_dumped="uid" in meta)
+                    meta.setdefault("namespace", "default")
                 return self._add_other(kind, tree)
         except (msgspec.ValidationError, UnreadablePod) as failed:
             raise click.ClickException(f"{path}: {failed}") from failed
@@ -92,10 +110,15 @@ class Objects:
         self.others += [from_builtins(STRUCTS[name], tree) for name in named]
         return bool(named)
 
-    def _add_pod(self, tree: dict[str, Any]) -> None:
+    def _add_pod(self, tree: dict[str, Any], *, is_dumped: bool = False) -> None:
         pod = make_pod_info(from_builtins(Pod, _pod(tree)))
-        self.pods = [one for one in self.pods if one.key != pod.key]
-        self.pods.append(pod)
+        if is_dumped and pod.key in self._pods:
+            return
+        self._pods.pop(pod.key, None)
+        self._pods[pod.key] = pod
+        self._of_dumped.discard(pod.key)
+        if is_dumped:
+            self._of_dumped.add(pod.key)
 
 
 def _pod(tree: dict[str, Any]) -> dict[str, Any]:

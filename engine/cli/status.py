@@ -39,6 +39,7 @@ class Status(msgspec.Struct, rename="camel"):
     since: str
     sources: list[Standing]
     lease: str = ""
+    not_kept: str = ""
     tenants: int = 0
     tenants_refused: int = 0
 
@@ -92,6 +93,8 @@ def _show(found: Status, leader: str) -> None:
         click.echo(f"\n{plain(source.source)}{plain(state)}: {plain(names)}")
         for line in source.why.splitlines():
             click.echo(f"  {plain(line)}")
+    if found.not_kept:
+        click.echo(f"\nNot kept for the next start: {plain(found.not_kept)}.")
     if found.tenants:
         refused = f"{found.tenants_refused} of them refused"
         click.echo(f"\nNamespaces with policies of their own: {found.tenants}, {refused}.")

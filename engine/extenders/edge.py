@@ -108,7 +108,7 @@ class ExtenderBinder:
         except ExtenderError as error:
             # It may have bound the pod all the same.
             outcome, why = await self._ours.resolve(effect)
-            if outcome is not BindOutcome.REFUSED:
+            if outcome is not BindOutcome.PUT_OFF:
                 return outcome, f"{error}; {why}"
             if one.document.ignorable:
                 log.warning("%s; it is ignorable, and passed over", error)

@@ -24,9 +24,11 @@ class BindOutcome(StrEnum):
     GONE = "gone"
     """The pod or this UID of it no longer exists, or it is being deleted."""
     REFUSED = "refused"
-    """The server surely did not bind it (4xx, 429 exhausted, refused connection).
+    """The server surely did not bind it (4xx). Forget and requeue."""
+    PUT_OFF = "put_off"
+    """The same, and it says nothing of the pod or its node.
 
-    Forget and requeue.
+    The server is away, busy or lets nobody (429 exhausted, refused connection).
     """
     UNKNOWN = "unknown"
     """Sent, no answer, and the server cannot be asked now.

@@ -48,10 +48,10 @@ class Keeper:
     Run `run` as a task. Only a leader's writes leave, by the fence of its client.
     """
 
-    def __init__(self, client: KubeClient, wiring: Wiring, state: str) -> None:
+    def __init__(self, client: KubeClient, wiring: Wiring, state: str, writer: str = "") -> None:
         """Keeps in ConfigMaps NAME-status, NAME-last-good and NAME-last-good-{a,b}-{0..3}.
 
-        `state` is NAMESPACE/NAME.
+        `state` is NAMESPACE/NAME; `writer` names this process to others that keep there.
         """
         self._client = client
         self._sleep = wiring.sleep
@@ -63,6 +63,9 @@ class Keeper:
         self._news = asyncio.Event()
         self._turn = asyncio.Lock()
         self._told: dict[str, tuple[type[KubeError], int]] = {}
+        self._writer = self._last_writer = writer
+        self.not_kept = ""
+        """Why the policies in force are not kept."""
 
     def keep(self, data: Callable[[], bytes]) -> None:
         """There are newer bytes: asked for when they are written, which is not in a cycle's way."""
@@ -86,6 +89,7 @@ class Keeper:
         data = (await self._read("last-good")).data or {}
         if not data:
             return None
+        self._tell_of_another(data.get("writer", self._writer))
         slot, found = data.get("slot"), b""
         for number in range(MOST_CHUNKS if slot in _SLOTS else 0):
             if str(number) == data.get("chunks"):
@@ -143,21 +147,44 @@ class Keeper:
         try:
             if what == "status":
                 await self._write("status", {"data": {_STATUS: data.decode()}})
+            elif len(data) > MOST_BYTES:
+                why = f"they are too large: {len(data)} bytes, and {MOST_BYTES} have room"
+                if self._is_news(why):
+                    _LOG.error("The policies in force are not kept: %s", why)
             else:
                 await self._keep(data)
+                self._is_news("")
         except Fenced:
             return False
         except KubeError as failed:
+            if what != "status":
+                self._is_news(str(failed))
             self._tell_failure(what, failed)
             return False
         self._written[what] = data
         return True
 
+    def _is_news(self, why: str) -> bool:
+        """Whether `why` they are not kept is another than before, of which the status speaks."""
+        before, self.not_kept = self.not_kept, why
+        if why != before:
+            self._news.set()
+        return why != before
+
+    def _tell_of_another(self, writer: str) -> None:
+        """Once for each: after we have written, nobody else should."""
+        if self._slot is not None and writer not in (self._writer, self._last_writer):
+            self._last_writer = writer
+            _LOG.warning(
+                "ConfigMaps of %s are written by two schedulers, %s and this one, %s: give each a"
+                " policies.state of its own, or have them elect a leader",
+                self._full("*"),
+                writer,
+                self._writer,
+            )
+
     async def _keep(self, data: bytes) -> None:
         chunks = [data[at : at + CHUNK] for at in range(0, len(data), CHUNK)]
-        if len(chunks) > MOST_CHUNKS:
-            _LOG.error("The policies in force are too large to be kept: %d bytes", len(data))
-            return
         if self._slot is None:
             named = (await self._read("last-good")).data or {}
             self._slot = int(named.get("slot") == _SLOTS[1])
@@ -168,7 +195,12 @@ class Keeper:
             body = {"binaryData": {_BYTES: chunk}}
             await self._write(f"last-good-{slot}-{number}", body)
         digest = hashlib.sha256(data).hexdigest()
-        index = {"slot": slot, "chunks": str(len(chunks)), "digest": digest}
+        index = {
+            "slot": slot,
+            "chunks": str(len(chunks)),
+            "digest": digest,
+            "writer": self._writer,
+        }
         await self._write("last-good", {"data": index})
         self._slot = other
 

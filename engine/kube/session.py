@@ -211,6 +211,7 @@ class Session:
         self._clock: Clock = clock or SystemClock()
         self._reload = reload
         self._reloaded_at = float("-inf")
+        self._reloads = 0
         self._reloading = asyncio.Lock()
         self._hook_at = float("-inf")
         self._token: str | None = None
@@ -340,17 +341,18 @@ class Session:
         is_last, began = False, self._clock.monotonic()
         try:
             while True:
+                lines, sent = self._lines(None if body is None else content_type), self._credentials
                 answer = await self._channels.request(
                     method,
                     path,
-                    self._lines(None if body is None else content_type),
+                    lines,
                     body or b"",
                     again=method in _REPEATABLE,
                     silence=timeout_seconds,
                     fence=may_leave and partial(_check, may_leave),
                 )
                 is_last = is_last or answer.status != _UNAUTHORIZED
-                if is_last or not await self._new_credentials():
+                if is_last or not await self._new_credentials(sent):
                     break
                 is_last = True
         except _FAULTS as error:
@@ -375,9 +377,10 @@ class Session:
             streams=True,
         )
         try:
-            answer = await send(lines=self._lines(None))
+            lines, sent = self._lines(None), self._credentials
+            answer = await send(lines=lines)
             try:
-                if answer.status == _UNAUTHORIZED and await self._new_credentials():
+                if answer.status == _UNAUTHORIZED and await self._new_credentials(sent):
                     answer.close()
                     answer = await send(lines=self._lines(None))
                 self.telemetry.count(REQUESTS, str(answer.status), "GET", self._host)
@@ -429,11 +432,21 @@ class Session:
             known = self._said[kind] = header_lines(told)
         return known
 
-    async def _new_credentials(self) -> bool:
-        """After a 401: reads the credentials again; False if that was done just now."""
+    @property
+    def _credentials(self) -> tuple[str | None, int]:
+        """Those that requests are sent with now: others are not equal to them."""
+        return self._configuration.api_key.get("BearerToken"), self._reloads
+
+    async def _new_credentials(self, sent: tuple[str | None, int]) -> bool:
+        """After a 401 of a request with `sent`: are there others, read again if need be?
+
+        False also where those that are refused were read just now.
+        """
         if self._reload is None:
             return False
         async with self._reloading:
+            if self._credentials != sent:
+                return True
             if self._clock.monotonic() - self._reloaded_at < _NEW_CREDENTIALS_SECONDS:
                 return False
             self._reloaded_at = self._clock.monotonic()
@@ -442,6 +455,7 @@ class Session:
             except _BAD_CONFIG as error:
                 _LOG.warning("credentials cannot be read again: %s", cause(error))
                 return False
+            self._reloads += 1
             self._renew()
             return True
 

@@ -50,6 +50,7 @@ _LOG = logging.getLogger(__name__)
 
 _ASSIGNED = re.compile(r'already assigned to node "?([^\s"]+)"?')
 _NEVER_BOUND_AGAIN = ("Precondition failed: UID", "is being deleted")
+_GATED = "non-empty .spec.schedulingGates"
 _BAD_REQUEST = 400
 _FORBIDDEN = 403
 
@@ -89,7 +90,7 @@ class KubeBinder:
                         "POST", path, body=body, timeout_seconds=self._timeout
                     )
             except (Unreachable, Fenced) as error:
-                return self._put_off(str(error))
+                return BindOutcome.PUT_OFF, str(error)
             except Interrupted as error:
                 return BindOutcome.UNKNOWN, str(error)
             if answer.ok:
@@ -97,19 +98,14 @@ class KubeBinder:
             refusal = answer.error()
             # So says a server whose roles are not loaded yet, too; webhooks refuse in other words.
             if refusal.code == _FORBIDDEN and "cannot create resource" in str(refusal):
-                return self._put_off(str(refusal))
+                return BindOutcome.PUT_OFF, str(refusal)
             if not isinstance(refusal, TooManyRequests):
                 return _refused(effect, refusal)
             wait = max(refusal.retry_after_seconds or 0.0, _SLOW_DOWN_LEAST_SECONDS)
             put_off += wait
             if put_off > _SLOW_DOWN_LIMIT_SECONDS:
-                return self._put_off(str(refusal))
+                return BindOutcome.PUT_OFF, str(refusal)
             # The gate keeps the next one waiting for as long as the server asked.
-
-    def _put_off(self, why: str) -> Answer:
-        """The server is away, busy or lets nobody, which says nothing of the pod or its node."""
-        self._gate.telemetry.add(Count.BINDINGS_PUT_OFF)
-        return BindOutcome.REFUSED, why
 
     async def resolve(self, effect: Bind) -> Answer:
         """See `framework.edge.Binder.resolve`."""
@@ -129,7 +125,7 @@ class KubeBinder:
             return BindOutcome.TAKEN, f"it is bound to {pod.node_name}"
         if pod.metadata.deletion_timestamp is not None:
             return BindOutcome.GONE, "it is being deleted"
-        return self._put_off("it is not bound")
+        return BindOutcome.PUT_OFF, "it is not bound"
 
 
 def _refused(effect: Bind, error: StatusError) -> Answer:
@@ -144,11 +140,14 @@ def _refused(effect: Bind, error: StatusError) -> Answer:
         pass
     elif any(text in error.message for text in _NEVER_BOUND_AGAIN):
         outcome = BindOutcome.GONE
-    elif "already assigned" in error.message:
-        assigned = _ASSIGNED.search(error.message)
-        if assigned is not None and assigned[1] == effect.node:
+    elif assigned := _ASSIGNED.search(error.message):
+        if assigned[1] == effect.node:
             return BindOutcome.BOUND, ""
-        outcome = BindOutcome.UNKNOWN if assigned is None else BindOutcome.TAKEN
+        outcome = BindOutcome.TAKEN
+    elif _GATED not in error.message:
+        # So the server wraps whatever its storage says, that it had no answer in time, too.
+        # Source: kubernetes pkg/registry/core/pod/storage/storage.go, assignPod.
+        outcome = BindOutcome.UNKNOWN
     return outcome, str(error)
 
 

@@ -52,12 +52,18 @@ class Guard:
             return False
         changes, load, within = self._changes, self.measure(), seconds(self.section.within)
         wrong = [self._wrong(before, load, now - since) for since, before in changes]
-        # With the first change that is to blame go those after it: what was before it was good.
-        first = next((at for at, why in enumerate(wrong) if why), None)
-        self._changes = [one for one in changes if first is None and now - one[0] < within]
+        # The last change since which so much came goes, with those after it. If one before it is to
+        # blame, pods are soon rejected again; the errors until now are none of its own.
+        bad = max((at for at, why in enumerate(wrong) if why), default=None)
+        since = load.errors if bad is None else changes[bad][1].errors
+        if bad is not None:
+            self.go_back(wrong[bad], len(changes) - bad)
+        self._changes = [
+            (at, Load(before.pending, before.errors + load.errors - since))
+            for at, before in changes[:bad]
+            if now - at < within
+        ]
         self.due = now + _EVERY_SECONDS if self._changes else None
-        if first is not None:
-            self.go_back(wrong[first], len(changes) - first)
         self.watched(len(self._changes))
         return False
 

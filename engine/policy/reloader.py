@@ -47,7 +47,7 @@ class Kept:
 
     Attributes:
         files: its texts in force.
-        barred: the digest of texts that were taken back and are not to be tried again; or empty.
+        barred: digests of texts that were taken back, one after the other: not to be tried again.
     """
 
     files: Mapping[str, str | bytes]
@@ -91,7 +91,7 @@ class _State:
     def newest(self) -> Texts | None:
         """What it offers, if it is not in force and may be tried."""
         offered = self.offered
-        if offered is None or offered == self.good or digest(offered) == self.barred:
+        if offered is None or offered == self.good or digest(offered) in self.barred:
             return None
         return offered
 
@@ -196,13 +196,14 @@ class Reloader:
         bundle, goods = before[0]
         changed = [one for title, one in self._states.items() if one.good != goods.get(title)]
         for state in changed:
-            state.barred = digest(state.good or {})
+            bad_texts = digest(state.good or {})
+            state.barred = (state.barred + bad_texts)[-_MOST_BEFORE * len(bad_texts) :]
             state.good = goods.get(state.source.title)
         self.listener.accepted(bundle)
-        self.bundle, self._before, self._work, self._next = bundle, [], None, None
-        self._in_force = goods
+        self.bundle, self._before, self._in_force = bundle, self._before[:-changes], goods
         for state in changed:
             self._refuse(state, _taken_back(state.source, f" (bundle {bad.hash}): {why}"))
+        self._begin()
         return True
 
     def keep_before(self, changes: int) -> None:
@@ -213,7 +214,7 @@ class Reloader:
         """Not where a source has left, or where these were taken back themselves."""
         states = [self._states.get(title) for title in goods]
         texts = zip(states, goods.values(), strict=True)
-        return all(one is not None and digest(of) != one.barred for one, of in texts)
+        return all(one is not None and digest(of) not in one.barred for one, of in texts)
 
     def heed(self, kept: Mapping[str, Kept]) -> None:
         """What was taken back by the process that led until now does not rule here either."""
@@ -222,7 +223,7 @@ class Reloader:
             if state is None or not one.barred:
                 continue
             state.barred = one.barred
-            if state.good is not None and digest(state.good) == one.barred:
+            if state.good is not None and digest(state.good) in one.barred:
                 state.good, state.kept = None, one.files or None
         self._begin()
 
@@ -242,7 +243,7 @@ class Reloader:
             state = other._states.get(title)
             if state is not None:
                 state.barred = one.barred
-                if state.good is None or digest(state.good) == one.barred:
+                if state.good is None or digest(state.good) in one.barred:
                     state.good = one.files or None
         return other
 
@@ -450,7 +451,7 @@ class Reloader:
     def _say_barred(self, state: _State) -> None:
         """What was taken back is not tried again after a start, or after a broken text, either."""
         offered = state.offered
-        is_barred = offered is not None and digest(offered) == state.barred
+        is_barred = offered is not None and digest(offered) in state.barred
         told = state.refusal is not None and state.refusal.reason == _TAKEN_BACK
         if is_barred and offered != state.good and not told:
             self._refuse(state, _taken_back(state.source, " before"))

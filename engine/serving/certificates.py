@@ -57,17 +57,15 @@ class CertificateFiles(msgspec.Struct, frozen=True):
 
 
 class Served:
-    """The TLS context of a server, whose connections to come are served by one of their own.
+    """The TLS context of a server for its connections to come.
 
-    That one is made anew each time: loaded again, it would keep a certificate whose key is of
-    another kind, and go on trusting whom it trusted.
+    It is made anew each time: loaded again, it would keep a certificate whose key is of another
+    kind, go on trusting whom it trusted, and take up sessions of those whom it trusts no more.
     """
 
     def __init__(self, min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2) -> None:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = min_version
-        self.context.sni_callback = self._choose  # which is asked without a name, too
-        self._present = self.context
+        self._min_version = min_version
 
     def put(self, certificate: bytes, key: bytes, clients: str = "") -> None:
         """A pair (PEM), and a file with whom to trust where clients are to show a certificate.
@@ -76,19 +74,16 @@ class Served:
             OSError: it cannot be used, and what is served stays.
         """
         new = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        new.minimum_version = self._min_version
         load_pair(new, certificate, key)
         if clients:
             new.load_verify_locations(clients)
             # Who shows a wrong one is not spoken to.
-            self.context.verify_mode = new.verify_mode = ssl.CERT_OPTIONAL
-            # A session that is taken up again is not verified anew: whom it is of may be trusted no
-            # more.
-            self.context.options |= ssl.OP_NO_TICKET
-            self.context.num_tickets = 0
-        self._present = new
-
-    def _choose(self, connection: ssl.SSLObject, _name: str, _of: ssl.SSLContext) -> None:
-        connection.context = self._present
+            new.verify_mode = ssl.CERT_OPTIONAL
+            # A session that is taken up again is not verified anew.
+            new.options |= ssl.OP_NO_TICKET
+            new.num_tickets = 0
+        self.context = new
 
 
 class Certificates:
@@ -121,8 +116,7 @@ class Certificates:
         if self._is_ours and files.maker is None:
             raise CertificateError("there is no certificate, and nobody to make one")
         self._kept = bool(self._certificate.name)
-        self._served = Served(min_version)
-        self.context = self._served.context
+        self.served = Served(min_version)
         self._until = datetime.fromtimestamp(0, UTC)
         self._made = b"", b""
         self._stamp: tuple[float, ...] | None = None
@@ -163,7 +157,7 @@ class Certificates:
         if until <= now < self._until:
             raise ValueError(self._ended(until))
         try:
-            self._served.put(*pair, self._clients)
+            self.served.put(*pair, self._clients)
         except OSError as error:
             raise OSError(f"{self._certificate}, {self._key}: {_why(error)}") from error
         self._stamp, self._until = stamp, until

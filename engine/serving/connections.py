@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 import logging
 import socket
-import ssl
 from collections.abc import Callable, Iterator
 from typing import Final
+
+from engine.serving.certificates import Served
 
 MOST: Final = 256
 _LOG = logging.getLogger(__name__)
@@ -30,12 +31,13 @@ class Connections:
         self,
         listener: socket.socket,
         made: Callable[[], asyncio.BaseProtocol],
-        context: ssl.SSLContext | None,
+        served: Served | None,
     ) -> None:
         """Accepts until cancelled, one in a turn of the loop; `made` makes what speaks with it."""
         loop = asyncio.get_running_loop()
 
         async def begin(new: socket.socket) -> None:
+            context = None if served is None else served.context
             with contextlib.suppress(OSError):  # TLS that fails, or does not begin in a minute
                 await loop.connect_accepted_socket(made, new, ssl=context)
 

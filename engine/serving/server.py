@@ -170,15 +170,15 @@ class Server:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
         assert runner.server is not None
-        served = self._certificates
-        context = None if served is None else served.context
+        kept = self._certificates
+        served = None if kept is None else kept.served
         try:
             async with tasks() as group:
                 work = [
-                    self._connections.accept(one, runner.server, context) for one in self._listeners
+                    self._connections.accept(one, runner.server, served) for one in self._listeners
                 ]
-                if served is not None:
-                    work.append(served.run())
+                if kept is not None:
+                    work.append(kept.run())
                 doing = [group.create_task(one) for one in work]
                 yield
                 for one in doing:

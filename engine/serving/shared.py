@@ -73,10 +73,9 @@ class SharedPair:
     def __post_init__(self) -> None:
         namespace, self._name = self.secret
         self._path = f"/api/v1/namespaces/{segment(namespace)}/secrets/{segment(self._name)}"
-        self._served = Served()
-        self.context = self._served.context
+        self.served = Served()
         certificate, key, _ = self.maker.make(self.host, self._now())
-        self._served.put(certificate, key)
+        self.served.put(certificate, key)
         self._serving = b""
 
     async def run(self) -> None:
@@ -93,7 +92,7 @@ class SharedPair:
         await self.trust(pair.certificate)
         if pair.certificate == self._serving:
             return
-        self._served.put(pair.certificate, pair.key)
+        self.served.put(pair.certificate, pair.key)
         self._serving = pair.certificate
         self.until = self.maker.good_until(pair.certificate).timestamp()
         _LOG.info('Serves the certificate of a Secret secret="%s"', self._name)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Concatenate, Final, ParamSpec, TypeVar, get_type_hints
 
@@ -38,6 +39,8 @@ from engine.simulate.samples import Columns, Samples, Values
 _LOG = logging.getLogger(__name__)
 
 FORMAT: Final = 7
+_MOST_OF_LINE: Final = 256 << 20
+"""Bytes: a device is no journal, and has no end."""
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -287,7 +290,7 @@ def replay(
     again = _Replay(frameworks_of, watch)
     number = 0
     with path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(iter(partial(lines.readline, _MOST_OF_LINE), b""), 1):
             if number > 1 and not line.endswith(b"\n"):
                 again.report.cut = True
                 break

@@ -258,11 +258,15 @@ def test_names_that_yaml_takes_for_something_else_are_names(release, namespace, 
 
 
 @pytest.mark.parametrize(
-    ("release", "create"), [("older", "true"), ("replaced", "true"), ("mine", "false")]
+    ("release", "value"),
+    [
+        ("older", "create=true"),
+        ("replaced", "create=true"),
+        ("mine", "create=false"),
+        ("renamed", "configMap=rules"),
+    ],
 )
-def test_an_upgrade_keeps_policies_that_are_not_marked_as_to_be_kept(
-    release, create, control_plane
-):
+def test_an_upgrade_keeps_policies_that_are_not_marked_as_to_be_kept(release, value, control_plane):
     """An older chart did not mark them, and `kubectl replace` takes all marks away."""
     place = (f"--namespace={release}", f"--kubeconfig={control_plane.kubeconfig_file()}")
     manifests.helm("install", release, manifests.CHART, "--create-namespace", *place)
@@ -272,8 +276,7 @@ def test_an_upgrade_keeps_policies_that_are_not_marked_as_to_be_kept(
     edit = {"metadata": metadata, "data": {"mine.policy": "# mine"}}
     assert control_plane.request(method, path, edit)[0] == 200
     for _ in range(2):
-        flag = f"--set=policies.create={create}"
-        manifests.helm("upgrade", release, manifests.CHART, flag, *place)
+        manifests.helm("upgrade", release, manifests.CHART, f"--set=policies.{value}", *place)
         assert control_plane.request("GET", path)[1]["data"]["mine.policy"] == "# mine"
     manifests.helm("uninstall", release, *place)
     assert control_plane.request("GET", path)[0] == 200

@@ -74,9 +74,10 @@ class Process:
             config_map = {"metadata": {"name": "policies"}, "data": files}
             self.cluster.create("configmaps", config_map, namespace=NAMESPACE)
 
-    def pod(self, name, scheduler="berth", **container):
+    def pod(self, name, scheduler="berth", gates=None, **container):
         spec = {
             "schedulerName": scheduler,
+            "schedulingGates": gates,
             "containers": [{"name": "c", "image": "i", **container}],
         }
         pod = {"metadata": {"name": name}, "spec": spec}
@@ -408,7 +409,7 @@ def test_a_change_that_makes_pods_wait_is_taken_back_and_said():
     run(main)
 
 
-def test_bindings_that_a_server_that_is_away_refuses_are_no_errors_of_the_policies():
+def test_what_no_policy_can_help_is_not_counted_by_their_guard():
     async def main():
         settings = kept_in_the_cluster(guard={"within": "1min", "errors": 1})
         async with embedded() as cluster, process(cluster, settings) as berth:
@@ -418,6 +419,10 @@ def test_bindings_that_a_server_that_is_away_refuses_are_no_errors_of_the_polici
                 telemetry.count(ATTEMPTS, "error", "berth")
             telemetry.add(Count.BINDINGS_PUT_OFF)
             assert guard.measure().errors == 1
+            berth.pod("waits", resources={"requests": {"cpu": "1k"}})
+            berth.pod("held", gates=[{"name": "of its owner"}])
+            await berth.until(lambda: sum(berth.app.queue.rejected_by().values()) == 2)
+            assert guard.measure().pending == 1, "nor are those that their owners hold"
 
     run(main)
 

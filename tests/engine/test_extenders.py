@@ -649,7 +649,7 @@ async def test_a_pod_of_a_gang_that_extenders_have_a_say_about_is_told_that_this
 
 @in_a_loop
 async def test_an_extender_binds_in_our_place_and_what_became_of_it_is_asked():
-    refused = (BindOutcome.REFUSED, "it is not bound")
+    refused = (BindOutcome.PUT_OFF, "it is not bound")
 
     async def bind(fake, **fields):
         extenders = Extenders(document(fake.url, bindVerb="bind", **fields))
@@ -674,7 +674,7 @@ async def test_an_extender_binds_in_our_place_and_what_became_of_it_is_asked():
         fake.answers["bind"] = {"error": "no room"}
         made.edge.resolve_answers.append(refused)
         outcome, why = await bind(fake)
-        assert outcome is BindOutcome.REFUSED
+        assert outcome is BindOutcome.PUT_OFF
         assert why == f"extender {fake.url}/bind: it says: no room"
         made.edge.resolve_answers.append((BindOutcome.BOUND, ""))
         outcome, _ = await bind(fake)
@@ -687,7 +687,7 @@ async def test_an_extender_binds_in_our_place_and_what_became_of_it_is_asked():
         asked, leads = len(fake.asked), False
         made.edge.resolve_answers.append(refused)
         outcome, why = await bind(fake)
-        assert (outcome, len(fake.asked)) == (BindOutcome.REFUSED, asked)
+        assert (outcome, len(fake.asked)) == (BindOutcome.PUT_OFF, asked)
         assert why.endswith("/bind: not sent, as this replica does not lead any longer")
 
 

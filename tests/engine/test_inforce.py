@@ -29,6 +29,7 @@ class Keeper:
 
     def __init__(self, *answers):
         self.answers = list(answers)
+        self.not_kept = ""
         self.kept = []
         self.told = {}
 

@@ -36,6 +36,7 @@ BOUND = (BindOutcome.BOUND, "")
 TAKEN = (BindOutcome.TAKEN, "it is bound to other")
 GONE = (BindOutcome.GONE, "the pod is not found")
 REFUSED = (BindOutcome.REFUSED, "quota")
+PUT_OFF = (BindOutcome.PUT_OFF, "quota")
 UNKNOWN = (BindOutcome.UNKNOWN, "connection reset")
 
 
@@ -253,11 +254,12 @@ async def test_a_pod_that_is_taken_or_gone_is_dropped(answer):
     assert (world.edge.events, world.edge.conditions) == ([], [])
 
 
+@pytest.mark.parametrize(("answer", "put_off"), [(REFUSED, 0), (PUT_OFF, 1)])
 @in_a_loop
-async def test_a_refused_binding_is_tried_again_after_backoff():
+async def test_a_refused_binding_is_tried_again_after_backoff(answer, put_off):
     world = World()
     world.comes()
-    world.edge.bind_answers.append(REFUSED)
+    world.edge.bind_answers.append(answer)
     await world.turn()
     assert world.assigned() is None
     assert world.where() is SubQueue.BACKOFF
@@ -265,6 +267,7 @@ async def test_a_refused_binding_is_tried_again_after_backoff():
     assert world.edge.events == [("p", "Warning", "FailedScheduling", text)]
     assert world.edge.conditions == [("p", "SchedulerError", text)]
     assert world.telemetry.value(ATTEMPTS, "error", "berth") == 1
+    assert world.telemetry[Count.BINDINGS_PUT_OFF] == put_off
     await world.turn()
     assert len(world.edge.binds) == 1, "not before its backoff is over"
     world.clock.advance(2.0)

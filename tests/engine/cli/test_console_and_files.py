@@ -3,10 +3,13 @@
 import asyncio
 import logging
 import stat
+import time
 
 import pytest
+from click.testing import CliRunner
 
-from engine.cli.logs import log_to_stderr
+from engine.cli import main
+from engine.cli.logs import log_of_a_process, log_to_stderr
 from engine.cli.private import open_private
 from engine.cli.refusals import reported
 
@@ -43,6 +46,29 @@ def test_lines_of_a_turn_are_written_at_its_end_and_warnings_at_once(capsys, mon
     asyncio.run(turns())
     log.info("five")
     assert capsys.readouterr().err == "five\n"
+    loop = asyncio.new_event_loop()
+    last = loop.create_future()
+    last.add_done_callback(lambda _: log.info("six"))
+    loop.call_soon(last.set_result, None)
+    loop.run_until_complete(last)
+    loop.close()
+    assert capsys.readouterr().err == "", "it is held by a loop that runs no more"
+    log.info("seven")
+    assert capsys.readouterr().err == "six\nseven\n"
+
+
+def test_the_lines_of_a_turn_that_does_not_end_are_written(capsys, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    log_of_a_process(2, as_json=False)
+
+    async def hangs() -> None:
+        logging.getLogger("x").info("one")
+        until = time.monotonic() + 60
+        while not (told := capsys.readouterr().err) and time.monotonic() < until:
+            pass
+        assert told.endswith("one\n")
+
+    asyncio.run(hangs())
 
 
 def test_a_reader_that_has_enough_is_no_error_of_ours():
@@ -60,3 +86,16 @@ def test_files_are_for_their_owner_alone(tmp_path):
         file.write("ä".encode())
     assert {stat.S_IMODE(one.stat().st_mode) for one in (new, old)} == {0o600}
     assert old.read_text("utf-8") == "ä"
+
+
+@pytest.mark.parametrize("command", ["check", "fmt", "export-affinity", "convert"])
+def test_what_does_not_end_is_not_read_to_its_end(command):
+    done = CliRunner().invoke(main, [command, "/dev/zero"])
+    assert done.exit_code == (2 if command == "fmt" else 1)
+    assert "/dev/zero: cannot be read: " in done.output
+    assert "it is longer than 1 MiB" in done.output
+
+
+def test_the_standard_input_is_bounded_as_files_are():
+    done = CliRunner().invoke(main, ["check", "-"], input=bytes(1 << 20) + b"x")
+    assert "-: cannot be read: it is longer than 1 MiB" in done.output

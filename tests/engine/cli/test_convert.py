@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -40,9 +43,10 @@ class World:
 
     def loaded(self):
         """The settings and the bundle of what was written, as a start has them."""
-        done = self.convert("-o", str(self.folder))
+        done = self.convert("-o", os.path.relpath(self.folder))
         assert done.exit_code == 0, done.output
         settings = load(str(self.folder / "config.yaml"))
+        assert all(Path(one.dir).is_absolute() for one in settings.berth.policies.all_sources)
         policies = settings.berth.policies
         files = {
             f"{one.folder if policies.in_folders else ''}{name}": text
@@ -146,8 +150,10 @@ def test_a_plugin_of_two_profiles_is_a_policy_of_each_with_its_own_arguments(wor
     world.write(
         profile("one", both | quotas, NodeResourcesAllocatable={"mode": "Most"}),
         profile("x.two", both | quotas, NodeResourcesAllocatable={"mode": "Least"}),
+        profile("X-Two", both, NodeResourcesAllocatable={"mode": "Least"}),
     )
     _, bundle = world.loaded()
+    assert bundle.profiles["node-resources-allocatable-x-two-2"] == {"X-Two"}
     assert bundle.profiles["node-resources-allocatable"] == {"one"}
     assert bundle.profiles["node-resources-allocatable-x-two"] == {"x.two"}
     assert bundle.profiles["capacity-scheduling-x-two"] == {"x.two"}

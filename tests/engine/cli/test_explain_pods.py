@@ -294,6 +294,30 @@ def test_what_policies_read_beside_nodes_and_pods_is_there(explained, tmp_path):
     assert "of 3 nodes that can take it, of 4" in explained("pod", "many")
 
 
+def test_templates_of_which_a_dump_has_pods_are_none(explained, tmp_path):
+    """A Deployment with its pod, its ReplicaSet and an older one, and one that has no pods yet."""
+
+    def workload(kind, name, **owner):
+        meta = {"name": name, "namespace": "default", "uid": name, **owner}
+        spec = {"template": {"spec": pod(name, "1")["spec"]}}
+        return {"kind": kind, "metadata": meta, "spec": spec}
+
+    of = {"ownerReferences": [{"kind": "Deployment", "name": "app", "controller": True}]}
+    sets = [workload("ReplicaSet", f"app-{number}", **of) for number in (1, 2)]
+    mine = pod("app-2-x", "1")
+    mine["metadata"] |= {"labels": {"pod-template-hash": "2"}}
+    owner = {"kind": "ReplicaSet", "name": "app-2", "controller": True}
+    mine["metadata"]["ownerReferences"] = [owner]
+    new = workload("Deployment", "new")
+    dump = [*OBJECTS, workload("Deployment", "app"), *sets, mine, new]
+    (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(dump))
+    (tmp_path / "net.policy").write_text("score: 1\n")
+    told = json.loads(explained("node", "n1", "--format", "json"))
+    assert {one["pod"] for one in told["pods"]} == {
+        f"default/{name}" for name in ("web", "web-big", "app-2-x", "new")
+    }
+
+
 def test_what_would_be_said_on_the_node_is_told(explained, tmp_path):
     rules = tmp_path / "net.policy"
     for text, said in (

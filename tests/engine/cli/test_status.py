@@ -82,6 +82,11 @@ def test_whether_anybody_decides_by_it(tmp_path, lease, said, code):
     assert done.exit_code == code
 
 
+def test_why_the_next_process_will_not_have_them_is_told(tmp_path):
+    done = shown(tmp_path, json.dumps(status(GOOD) | {"notKept": "they are too large"}))
+    assert done.output.endswith("\nNot kept for the next start: they are too large.\n")
+
+
 def test_namespaces_with_policies_of_their_own_are_counted(tmp_path):
     done = shown(tmp_path, json.dumps(status(GOOD) | {"tenants": 7, "tenantsRefused": 2}))
     assert done.output.endswith("\nNamespaces with policies of their own: 7, 2 of them refused.\n")

@@ -227,7 +227,7 @@ async def test_five_hundred_pods_ask_a_server_that_is_away_a_few_times_a_second(
     assert 20 <= len(bench.server.asked) - began <= 100
     await bench.advance(20.0)
     assert outcomes
-    assert set(outcomes) == {BindOutcome.REFUSED}
+    assert set(outcomes) == {BindOutcome.PUT_OFF}
     bench.server.away = False
     await bench.advance(1.5)
     for _ in range(200):
@@ -365,10 +365,10 @@ async def test_who_ends_leaves_the_bindings_that_wait_to_a_successor(bench: Benc
     assert len(bench.server.asked) == 4, "as many as there are places"
     bench.gate.turn_away()
     late = await binder.bind(Bind(make_pod("late"), "n1"))
-    assert late == (BindOutcome.REFUSED, "not sent, as the process is ending")
+    assert late == (BindOutcome.PUT_OFF, "not sent, as the process is ending")
     bench.server.hold.set()
     outcomes = [outcome for outcome, _ in await asyncio.gather(*bound)]
-    assert outcomes == [BindOutcome.BOUND] * 4 + [BindOutcome.REFUSED] * 2
+    assert outcomes == [BindOutcome.BOUND] * 4 + [BindOutcome.PUT_OFF] * 2
 
 
 @with_bench

@@ -11,7 +11,7 @@ import pytest
 
 from engine.clock import ManualClock
 from engine.kube.errors import NotFound, StatusError, Timeout, Unreachable
-from engine.kube.keeper import CHUNK, MOST_CHUNKS, Keeper
+from engine.kube.keeper import CHUNK, MOST_BYTES, MOST_CHUNKS, Keeper
 from engine.kube.session import Response
 from engine.kube.wiring import Wiring
 from engine.telemetry import Telemetry
@@ -47,12 +47,12 @@ class Server:
         return Response(200, {}, b"{}")
 
 
-def keeper(server):
+def keeper(server, writer=""):
     async def sleep(_seconds):
         await asyncio.sleep(0)
 
     wiring = Wiring(ManualClock(), Telemetry(), sleep=sleep)
-    return Keeper(server, wiring, "berth-system/berth")
+    return Keeper(server, wiring, "berth-system/berth", writer)
 
 
 def kept(server, *values):
@@ -244,6 +244,45 @@ def test_what_a_role_does_not_allow_is_told_once_for_both(caplog):
     server.request = refusing
     asyncio.run(main())
     assert [one.getMessage().count("cannot be written") for one in caplog.records] == [1, 1]
+
+
+def test_texts_that_are_too_large_are_told_once_and_in_the_status(caplog):
+    server, rules = Server(), [bytes(MOST_BYTES + 1)]
+
+    async def main():
+        one = keeper(server)
+        one.keep(lambda: rules[0])
+        one.tell(lambda: json.dumps(one.not_kept).encode())
+        task = asyncio.create_task(one.run())
+        for size in (MOST_BYTES + 1, 5):
+            rules[0] = bytes(size)
+            for _ in range(200):
+                await asyncio.sleep(0)
+            told.append(json.loads(server.there["berth-status"]["data"]["status.json"]))
+        task.cancel()
+        assert await one.load() == bytes(5)
+
+    told = []
+    asyncio.run(main())
+    assert told == [f"they are too large: {MOST_BYTES + 1} bytes, and {MOST_BYTES} have room", ""]
+    assert [one.levelname for one in caplog.records] == ["ERROR"]
+
+
+def test_two_that_keep_in_one_place_are_told_of_each_other(caplog):
+    server = Server()
+
+    async def main():
+        for _ in range(2):
+            for one, rules in both.items():
+                one.keep(partial(str.encode, rules))
+                await one._is_changed()
+                await one.flush()
+
+    both = {keeper(server, name): name for name in ("host-1", "host-2")}
+    asyncio.run(main())
+    [to_1, to_2] = caplog.messages
+    assert "by two schedulers, host-2 and this one, host-1: give each a policies.state" in to_1
+    assert "by two schedulers, host-1 and this one, host-2: give each a policies.state" in to_2
 
 
 def test_who_finds_that_what_it_knows_of_is_gone_writes_it():

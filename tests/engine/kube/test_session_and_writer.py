@@ -172,6 +172,8 @@ ASSIGNED = (
     'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "{}"'
 )
 B = BindOutcome
+OF_STORAGE = 'Operation cannot be fulfilled on pods/binding "p": etcdserver: '
+FULL, LATE = f"{OF_STORAGE}mvcc: database space exceeded", f"{OF_STORAGE}request timed out"
 OUTCOMES: Mapping[str, tuple[list[Answer], BindOutcome, str, str]] = {
     "created": ([reply(201)], B.BOUND, "POST", ""),
     "answer that is no JSON": ([reply(201, b"<>")], B.BOUND, "POST", ""),
@@ -201,6 +203,8 @@ OUTCOMES: Mapping[str, tuple[list[Answer], BindOutcome, str, str]] = {
         "POST",
         "schedulingGates",
     ),
+    "storage that is full": ([refusal(409, FULL), pod_json()], B.PUT_OFF, "POST GET", "not bound"),
+    "storage that was late": ([refusal(409, LATE), pod_json(node="n1")], B.BOUND, "POST GET", ""),
     "not found": ([refusal(404, 'pods "p" not found')], B.GONE, "POST", "not found"),
     "404 of another": (
         [reply(404, b"404 page not found")],
@@ -215,6 +219,12 @@ OUTCOMES: Mapping[str, tuple[list[Answer], BindOutcome, str, str]] = {
         "backend",
     ),
     "forbidden": ([refusal(403, "no")], B.REFUSED, "POST", "no"),
+    "forbidden to us": (
+        [refusal(403, 'User "b" cannot create resource "pods/binding"')],
+        B.PUT_OFF,
+        "POST",
+        "cannot create",
+    ),
     "invalid": ([refusal(422, "no")], B.REFUSED, "POST", "no"),
     "slow down, then created": (
         [refusal(429, "slow", {"Retry-After": "2"}), reply(201)],
@@ -224,18 +234,18 @@ OUTCOMES: Mapping[str, tuple[list[Answer], BindOutcome, str, str]] = {
     ),
     "slow down for good": (
         [refusal(429, "slow", {"Retry-After": "2"})],
-        B.REFUSED,
+        B.PUT_OFF,
         "POST POST POST",
         "slow",
     ),
     "slow down too long": (
         [refusal(429, "slow", {"Retry-After": "60"})],
-        B.REFUSED,
+        B.PUT_OFF,
         "POST",
         "slow",
     ),
     "500 and bound": ([refusal(500, "etcd"), pod_json(node="n1")], B.BOUND, "POST GET", ""),
-    "503 and not bound": ([refusal(503, "etcd"), pod_json()], B.REFUSED, "POST GET", "not bound"),
+    "503 and not bound": ([refusal(503, "etcd"), pod_json()], B.PUT_OFF, "POST GET", "not bound"),
     "504 and another's": ([refusal(504, "late"), pod_json(node="n2")], B.TAKEN, "POST GET", "n2"),
     "504 and another pod": ([refusal(504, "late"), pod_json("u2")], B.GONE, "POST GET", "another"),
     "504 and gone": ([refusal(504, "late"), refusal(404, "no")], B.GONE, "POST GET", "not found"),
@@ -248,11 +258,11 @@ OUTCOMES: Mapping[str, tuple[list[Answer], BindOutcome, str, str]] = {
     "504 and no word": ([refusal(504, "late")], B.UNKNOWN, "POST GET", "late"),
     "504 and no pod": ([refusal(504, "late"), reply(200, b"[]")], B.UNKNOWN, "POST GET", "pod d/p"),
     "hung up and bound": ([hang_up, pod_json(node="n1")], B.BOUND, "POST GET", ""),
-    "hung up and not bound": ([hang_up, pod_json()], B.REFUSED, "POST GET", "not bound"),
+    "hung up and not bound": ([hang_up, pod_json()], B.PUT_OFF, "POST GET", "not bound"),
     "silent and bound": ([be_silent, pod_json(node="n1")], B.BOUND, "POST GET", ""),
     "redirect": (
         [reply(307, headers={"Location": "/elsewhere"}), pod_json()],
-        B.REFUSED,
+        B.PUT_OFF,
         "POST GET",
         "not bound",
     ),
@@ -283,31 +293,6 @@ def test_a_binding_on_the_wire() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("answers", "put_off"),
-    [
-        ([refusal(403, 'User "b" cannot create resource "pods/binding"')], 1),
-        ([refusal(403, 'admission webhook "w" denied the request: not on n1')], 0),
-        ([refusal(422, "no")], 0),
-        ([refusal(500, ""), pod_json()], 1),
-    ],
-)
-def test_what_a_refusal_says_of_the_server_alone_is_counted(
-    answers: list[Answer], put_off: int
-) -> None:
-    async def run() -> None:
-        async with serving(*answers) as script, session_to(script) as session:
-            wires = wiring()
-            binder = KubeBinder(Gate(session, wires))
-            outcome, _ = await binder.bind(BIND)
-            if outcome is B.UNKNOWN:
-                outcome, _ = await binder.resolve(BIND)
-            assert outcome is B.REFUSED
-            assert wires.telemetry[Count.BINDINGS_PUT_OFF] == put_off
-
-    asyncio.run(run())
-
-
 def test_a_refused_connection_is_surely_not_bound_and_cannot_be_asked() -> None:
     async def run() -> None:
         async with serving(reply(201)) as script:
@@ -315,9 +300,8 @@ def test_a_refused_connection_is_surely_not_bound_and_cannot_be_asked() -> None:
         wires = wiring()
         binder = KubeBinder(Gate(session, wires))
         outcome, text = await binder.bind(BIND)
-        assert outcome is B.REFUSED
+        assert outcome is B.PUT_OFF
         assert text == f"cannot reach http://127.0.0.1:{script.port}: connection refused"
-        assert wires.telemetry[Count.BINDINGS_PUT_OFF] == 1
         outcome, _ = await binder.resolve(BIND)
         assert outcome is B.UNKNOWN
         await session.close()
@@ -338,7 +322,7 @@ class TestFence:
                 wires = wiring()
                 gate = Gate(session, wires, may_write=lambda: left.pop(0))
                 outcome, why = await KubeBinder(gate).bind(BIND)
-                assert outcome is B.REFUSED
+                assert outcome is B.PUT_OFF
                 assert gate.wanted == 0
                 assert not wires.reach.away, "that says nothing of the server"
                 return why, script.calls, len(left)
@@ -361,7 +345,7 @@ class TestFence:
                 )
                 gate = Gate(session, wiring(), may_write=lambda: left.pop(0))
                 outcome, _ = await KubeBinder(gate).bind(BIND)
-                assert outcome is B.REFUSED
+                assert outcome is B.PUT_OFF
                 assert script.calls == "POST"
                 await session.close()
 
@@ -371,7 +355,7 @@ class TestFence:
         async def run() -> None:
             async with serving(pod_json(), reply(200)) as script, session_to(script) as session:
                 gate = Gate(session, wiring(), may_write=lambda: False)
-                assert await KubeBinder(gate).resolve(BIND) == (B.REFUSED, "it is not bound")
+                assert await KubeBinder(gate).resolve(BIND) == (B.PUT_OFF, "it is not bound")
                 await gate.lane(Priority.LEASE).request("PUT", "/lease", body=b"{}")
                 assert script.calls == "GET PUT"
 
@@ -616,7 +600,9 @@ def _runs(pid: int) -> bool:
 
 
 class TestConfiguration:
-    def test_a_token_file_is_read_again_after_a_401(self, tmp_path: Path) -> None:
+    def test_a_token_file_is_read_again_after_a_401_for_all_that_get_one(
+        self, tmp_path: Path
+    ) -> None:
         token = tmp_path / "token"
         token.write_text("old")
 
@@ -632,8 +618,12 @@ class TestConfiguration:
                 path = tmp_path / "config"
                 path.write_text(yaml.safe_dump(config))
                 session = await Session.connect(path)
-                assert (await session.request("GET", "/x")).status == 200
-                assert len(script.asked) == 2
+                requests = [session.request("GET", "/x") for _ in range(2)]
+                watch = session.stream("/y", read_timeout_seconds=5)
+                good = await asyncio.gather(*requests, anext(watch))
+                assert [one if one == b"" else one.status for one in good] == [200, 200, b""]
+                assert len(script.asked) == 6
+                await watch.aclose()
                 await session.close()
 
         asyncio.run(run())
@@ -702,7 +692,8 @@ class TestConfiguration:
                 assert (await session.request("GET", "/x")).status == 401
                 clock.advance(5.0)
                 renewed("new")
-                assert (await session.request("GET", "/x")).status == 200
+                answers = await asyncio.gather(*[session.request("GET", "/x") for _ in range(3)])
+                assert [answer.status for answer in answers] == [200] * 3
                 async with aclosing(session.stream("/y", read_timeout_seconds=5)) as stream:
                     assert await anext(stream) == b""
                 await session.close()

@@ -30,6 +30,7 @@ from tests.engine.policy.builders import compiler
 A, B = Source("ConfigMap x/a", "x/a/"), Source("ConfigMap x/b", "x/b/")
 TEST = {"t.policy": "filter: node.label test=test\n"}
 OTHER = {"t.policy": "filter: node.label test=other\n"}
+BANNED = {"t.policy": "filter: node.label test!=test\n"}
 SORTS = {"s.policy": "sort: pod.priority desc\n"}
 ALSO_SORTS = {"z.policy": "sort: pod.queued_at\n"}
 BROKEN = {"t.policy": "filter: node.lable test=test\n"}
@@ -322,6 +323,30 @@ def test_several_changes_are_taken_back_at_a_stroke():
     assert not world.reloader.go_back("pending pods rose"), "what was before went well once"
 
 
+def test_of_two_changes_the_last_goes_first_and_stays_away_when_the_other_goes_too():
+    world = World(A, B)
+    world.offer(A, TEST)
+    (first,) = world.offer(B, SORTS)
+    (second,) = world.offer(A, OTHER)
+    world.offer(A, BANNED)
+    assert world.reloader.go_back("pending pods rose")
+    assert world.worked() == [second, (A, "PoliciesTakenBack")]
+    assert world.reloader.go_back("pending pods rose")
+    assert world.worked()[0] == first
+    (bundle,) = world.offer(B, ALSO_SORTS)
+    assert bundle.files["x/a/t.policy"] == TEST["t.policy"]
+
+
+def test_an_edit_that_is_being_compiled_is_not_lost_when_what_was_before_is_taken_back():
+    world = World(A)
+    world.offer(A, TEST)
+    world.offer(A, OTHER)
+    world.reloader.offer(A, BANNED)
+    assert world.reloader.go_back("pending pods rose")
+    assert world.worked()[-1].files["x/a/t.policy"] == BANNED["t.policy"]
+    assert world.reloader.refusal_of(A) is None
+
+
 def test_what_was_put_right_by_hand_is_not_taken_back():
     world = World(A)
     world.offer(A, TEST)
@@ -435,6 +460,21 @@ def test_a_change_that_follows_another_does_not_hide_what_that_one_did():
     assert watched.after(20.0, Load(53, 1)) == [
         ("pending pods rose from 3 to 53 in 50 s, and 50 is allowed", 2)
     ]
+    assert watched.guard.due is None
+
+
+def test_the_last_change_since_which_too_much_came_is_taken_back_first():
+    watched = Watched(pending=50, errors=10)
+    for _ in range(2):
+        watched.guard.changed()
+        watched.after(10.0, Load(3, 1))
+    watched.after(10.0, Load(60, 9))
+    assert watched.back == ["pending pods rose from 3 to 60 in 20 s, and 50 is allowed"]
+    assert watched.watched[-1] == 1
+    watched.after(1.0, Load(10, 18))
+    assert len(watched.back) == 1, "what came with the other is none of its own"
+    watched.after(1.0, Load(60, 18))
+    assert watched.back[1:] == ["pending pods rose from 3 to 60 in 32 s, and 50 is allowed"]
     assert watched.guard.due is None
 
 

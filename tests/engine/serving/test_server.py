@@ -236,20 +236,17 @@ def test_files_that_change_are_served_and_broken_or_ended_ones_are_not(tmp_path,
         files = CertificateFiles(str(pair.certificate), str(pair.key), maker=SelfMade())
         rotating = Rotating(files, clock)
         task = asyncio.get_running_loop().create_task(rotating.certificates.run())
-        context = rotating.certificates.context
         served = []
 
         async def serve(reader, writer):
             writer.close()
 
-        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
-        port = server.sockets[0].getsockname()[1]
-
         async def look():
             await rotating.look()
-            loop = asyncio.get_running_loop()
-            pem = await loop.run_in_executor(None, ssl.get_server_certificate, ("127.0.0.1", port))
-            served.append(pem)
+            context = rotating.certificates.served.context
+            async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server:
+                at = server.sockets[0].getsockname()
+                served.append(await asyncio.to_thread(ssl.get_server_certificate, at))
 
         await look()
         pair.certificate.write_text("broken")
@@ -267,7 +264,6 @@ def test_files_that_change_are_served_and_broken_or_ended_ones_are_not(tmp_path,
         await look()
         await look()
         task.cancel()
-        server.close()
         assert len({*served[:4]}) == 1
         assert {*served[4:]} == {new.certificate.read_text()}
 
@@ -455,17 +451,23 @@ def test_calls_are_for_those_who_show_a_certificate_where_that_is_asked(tmp_path
             context.load_cert_chain(pair.certificate, pair.key)
         return context
 
-    def resumed(port):
-        """Whether what was verified once is taken for verified again."""
-        context, session = shows(authority.client("kube-scheduler")), None
-        for _ in range(2):
-            with context.wrap_socket(
-                socket.create_connection(("127.0.0.1", port)), session=session
-            ) as client:
-                client.sendall(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
-                assert client.recv(9) == b"HTTP/1.1 "
-                session, reused = client.session, client.session_reused
-        return reused
+    pair = authority.client("kube-scheduler")
+    shown = {version: shows(pair) for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)}
+
+    def resumed(port, version, session=None):
+        """Whether what was verified once is taken for verified again, and as what."""
+        context = shown[version]
+        context.maximum_version = version
+        with context.wrap_socket(
+            socket.create_connection(("127.0.0.1", port)), session=session
+        ) as client:
+            client.sendall(b"GET /livez HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+            assert client.recv(9) == b"HTTP/1.1 "
+            told = client.session_reused, client.session
+            while client.recv(1000):
+                pass
+            client.unwrap()  # what is cut off is not taken up again
+            return told
 
     async def answer(body):
         return body
@@ -487,16 +489,22 @@ def test_calls_are_for_those_who_show_a_certificate_where_that_is_asked(tmp_path
                 async with client.post(f"{url}/call", data=b"1", ssl=shows(pair)) as got:
                     return got.status
 
-            assert await called(authority.client("kube-scheduler")) == 200
+            assert await called(pair) == 200
             assert await called(None) == 401
-            assert not await asyncio.to_thread(resumed, server.port)
+            for version in shown:
+                _, session = await asyncio.to_thread(resumed, server.port, version)
+                again = await asyncio.to_thread(resumed, server.port, version, session)
+                assert again[0] is (version is ssl.TLSVersion.TLSv1_2)
+            _, session = await asyncio.to_thread(resumed, server.port, ssl.TLSVersion.TLSv1_2)
             with pytest.raises(aiohttp.ClientError):
                 await called(other.client("kube-scheduler"))
             other.certificate.replace(authority.certificate)
             server._certificates._renew()
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                await asyncio.to_thread(resumed, server.port, ssl.TLSVersion.TLSv1_2, session)
             assert await called(other.client("kube-scheduler")) == 200
             with pytest.raises(aiohttp.ClientError):
-                await called(authority.client("kube-scheduler"))
+                await called(pair)
             async with client.get(f"{url}/livez", ssl=shows(None)) as got:
                 assert got.status == 200
 

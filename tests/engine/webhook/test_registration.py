@@ -197,7 +197,7 @@ def test_the_api_server_finds_the_service_in_the_certificate_that_it_trusts():
     async def main():
         await pair.look()
         listening = await asyncio.start_server(
-            lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=pair.context
+            lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=pair.served.context
         )
         port = listening.sockets[0].getsockname()[1]
         trusting = ssl.create_default_context(cadata=server.data_of("tls.crt").decode())

@@ -1,0 +1,36 @@
+"""Files that users name, read to their end, if that comes. Knows nothing of what is in them."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from errno import EFBIG
+from pathlib import Path
+from typing import Final
+
+_MOST_BYTES: Final = 1 << 20
+MOST_OF_OBJECTS: Final = 256 << 20
+"""Bytes of a dump of a cluster."""
+
+
+def bytes_in(path: str | Path, most: int = _MOST_BYTES) -> bytes:
+    """What stands in a file, or in the standard input (`-`); devices do not end.
+
+    Raises:
+        OSError: it cannot be read, or is longer than `most` bytes.
+    """
+    with nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as file:
+        found = file.read(most + 1)
+    if len(found) > most:
+        raise OSError(EFBIG, f"it is longer than {most >> 20} MiB", str(path))
+    return found
+
+
+def configuration_in(path: str | Path) -> str:
+    """The text of a file that configures something.
+
+    Raises:
+        OSError: it cannot be read, or is longer than 1 MiB.
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    return bytes_in(path).decode("utf-8")
