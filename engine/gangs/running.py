@@ -480,8 +480,9 @@ class Gangs:
             if uid in chosen:
                 continue
             self._promise_again(turn, queued)
-            if not words and self._cache.promised(uid):
-                self.queue.activate([uid])  # a cycle of its own says whether that stands
+            if not words:
+                # A turn of its own says whether a promise stands, and makes room for it.
+                self.queue.activate([uid])
             if not self._waits(queued):
                 self.queue.done(uid)
             elif uid in refused and not words:

@@ -219,6 +219,21 @@ async def test_the_domain_is_emptied_whose_victims_cost_least():
     assert not len(made.cache.nominations)
 
 
+@in_a_loop
+async def test_for_who_is_left_over_pods_go_from_the_domain_of_the_gang():
+    made = world("a1", "a2", "a3", "b1")
+    pods = {name: low(made, name, priority) for name, priority in (("a3", 5), ("b1", 0))}
+    await gang(made, "g", 3, size=2, priority=10)
+    assert sorted(binds(made).values()) == ["a1", "a2"]
+    made.clock.advance(11.0)
+    await made.turn()
+    assert await evicted(made) == ["low-a3"]
+    deleted(made, pods["a3"])
+    made.clock.advance(11.0)
+    await made.turn()
+    assert sorted(binds(made).values()) == ["a1", "a2", "a3"]
+
+
 @pytest.mark.parametrize(
     ("pick", "emptied"),
     [("pick victims.count", "b"), ("pick victims.max_priority", "a"), ("", "a")],
