@@ -337,7 +337,8 @@ class Gangs:
         rehearsal = Rehearsal(pods, self._cache, self.basis.snapshot, of)
         try:
             domains = self._domains(pods)
-            steps = plan(pods, wanted, self.basis.snapshot, rehearsal, of, domains)
+            snapshot, fullest = self.basis.snapshot, turn.gang.fullest
+            steps = plan(pods, wanted, snapshot, rehearsal, of, domains, fullest=fullest)
             found = yield from self._in_slices(
                 steps, Unpromised(self._cache, [one.uid for one in pods]), rehearsal
             )
