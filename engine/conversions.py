@@ -176,7 +176,10 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "TargetLoadPacking": _COOKBOOK.format("target-load-packing"),
     "LoadVariationRiskBalancing": _COOKBOOK.format("load-variation-risk"),
     "LowRiskOverCommitment": _COOKBOOK.format("low-risk-overcommitment"),
-    "PreemptionToleration": "docs/cookbook.md#preemption-toleration reads the same annotations",
+    "PreemptionToleration": (
+        "docs/cookbook.md#preemption-toleration reads the same annotations, of pods: copy them"
+        " there from the PriorityClasses"
+    ),
     "NodeResourceTopologyMatch": "docs/cookbook.md#numa-room does it for one resource",
     "NetworkOverhead": "docs/cookbook.md#network-cost does it with measured latencies",
     "SySched": "docs/cookbook.md#syscall-profiles does it with labels",

@@ -19,8 +19,8 @@ from engine.cache import Cache
 from engine.collective.packing import Alike, Budget, Packing, Search, Steps, pack
 from engine.framework.interface import Room
 from engine.framework.runtime import Framework, Unfit
-from engine.framework.snapshot import CodeColumn, Snapshot
-from engine.pods.podinfo import PodInfo
+from engine.framework.snapshot import CodeColumn, NodeColumns, Snapshot
+from engine.pods.podinfo import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PodInfo
 
 FrameworkOf = Callable[[PodInfo], Framework]
 
@@ -74,8 +74,12 @@ def plan(
     rehearsal: Rehearsal,
     framework_of: FrameworkOf,
     domains: tuple[CodeColumn, Sequence[int]] | None = None,
+    *,
+    fullest: bool = False,
 ) -> Steps[Packing]:
     """Places at least `wanted` of the pods, which are on no node: by their numbers, on rows.
+
+    Of domains those that may take enough are tried; if none may, those that take most.
 
     Args:
         pods: the members, in order.
@@ -85,6 +89,7 @@ def plan(
         framework_of: whose filters are asked about a pod.
         domains: (N,) the domain of each node, -1 without one, and the rows of the nodes that have
             members already; None: the members may be anywhere.
+        fullest: see `Membership`.
 
     Raises:
         PluginError: a plugin raised.
@@ -95,7 +100,11 @@ def plan(
     others = rehearsal if asked.more else None
     places: Sequence[NDArray[np.intp]] = [np.arange(asked.size)]
     if domains is not None:
-        places = yield from _within(asked, wanted, *domains, snapshot().dictionary.texts)
+        each = yield from _bounds(asked, *domains)
+        most, now = each.most.max(initial=0), snapshot()
+        by = each.fullness(pods, now.nodes) if fullest else each.liked
+        (enough,) = np.nonzero(each.most >= min(wanted, most))
+        places = each.ordered(enough, by if most >= wanted else each.most, now.dictionary.texts)
     searches = (Search(asked.at(rows), asked.left[rows], rows, budget, others) for rows in places)
     return (yield from pack(searches, wanted, budget))
 
@@ -142,18 +151,23 @@ class _Domains:
         bounds = zip(self.starts[some].tolist(), ends[some].tolist(), strict=True)
         return [self.rows[start:end] for start, end in bounds]
 
+    def fullness(self, pods: Sequence[PodInfo], nodes: NodeColumns) -> NDArray[np.int64]:
+        """(D,) the share of the pods that each takes and the shares then in use, percent.
 
-def _within(
-    asked: _Asked, wanted: int, column: CodeColumn, homes: Sequence[int], texts: Sequence[str]
-) -> Steps[Sequence[NDArray[np.intp]]]:
-    """The rows of each domain that may take enough; if none may, those of the one with most room.
-
-    First the domain with the node that a member likes best.
-    """
-    each = yield from _bounds(asked, column, homes)
-    (enough,) = np.nonzero(each.most >= min(wanted, each.most.max(initial=0)))
-    by = each.liked if each.most.max(initial=0) >= wanted else each.most
-    return each.ordered(enough, by, texts)
+        Source: kubernetes plugins/podgrouppodscount and plugins/noderesources, ScorePlacement.
+        """
+        shares, counted = np.zeros_like(self.most), np.zeros_like(self.most)
+        if not len(self.starts):
+            return shares
+        for resource, requested in ((CPU, NONZERO_CPU), (MEMORY, NONZERO_MEMORY)):
+            each = sum(pod.readings.sums[requested] for pod in pods) // len(pods)
+            has = np.add.reduceat(nodes.allocatable(resource)[self.rows], self.starts)
+            used = np.add.reduceat(nodes.requested(requested)[self.rows], self.starts)
+            used = np.minimum(used + self.most * each, has)
+            shares += used * 100 // np.maximum(has, 1)
+            counted += has > 0
+        shares //= np.maximum(counted, 1)
+        return shares + self.most * 100 // max(1, int(self.most.max()))
 
 
 def _bounds(asked: _Asked, column: CodeColumn, homes: Sequence[int]) -> Steps[_Domains]:

@@ -28,6 +28,7 @@ class Membership:
         domain: (N,) code of the domain of each node, -1 without one: all members go to nodes of
             one. None: anywhere.
         within: how messages call a domain.
+        fullest: of domains the fullest is chosen; else that with the node that members like best.
         mates: the rows of its other members among the pods on nodes.
     """
 
@@ -45,4 +46,5 @@ class Membership:
     place: str
     domain: CodeColumn | None
     within: str
+    fullest: bool
     mates: Callable[[], Sequence[int]]

@@ -90,10 +90,11 @@ class Rescuers:
     ) -> Steps[Rescue]:
         there: list[Chosen] = []
         found: list[tuple[QueuedPod, PostFilterResult]] = []
-        cache, spare, waits = self.basis.cache, len(members) - turn.missing, False
+        wanted = max(turn.missing, 1)  # one more of a gang that has started
+        cache, spare, waits = self.basis.cache, len(members) - wanted, False
         try:
             for queued in members:
-                if len(there) + len(found) >= turn.missing or spare < 0:
+                if len(there) + len(found) >= wanted or spare < 0:
                     break
                 yield
                 if not self.waits(queued):
@@ -113,7 +114,7 @@ class Rescuers:
                     self.absent.send(uid)
                 cache.assume(queued.pod, result.nominated or "")
                 found.append((queued, result))
-            enough = len(there) + len(found) >= turn.missing
+            enough = len(there) + len(found) >= wanted
         finally:
             for queued, _ in reversed(found):
                 cache.forget(queued.pod.uid)

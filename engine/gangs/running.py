@@ -337,7 +337,8 @@ class Gangs:
         rehearsal = Rehearsal(pods, self._cache, self.basis.snapshot, of)
         try:
             domains = self._domains(pods)
-            steps = plan(pods, wanted, self.basis.snapshot, rehearsal, of, domains)
+            snapshot, fullest = self.basis.snapshot, turn.gang.fullest
+            steps = plan(pods, wanted, snapshot, rehearsal, of, domains, fullest=fullest)
             found = yield from self._in_slices(
                 steps, Unpromised(self._cache, [one.uid for one in pods]), rehearsal
             )
@@ -480,8 +481,9 @@ class Gangs:
             if uid in chosen:
                 continue
             self._promise_again(turn, queued)
-            if not words and self._cache.promised(uid):
-                self.queue.activate([uid])  # a cycle of its own says whether that stands
+            if not words:
+                # A turn of its own says whether a promise stands, and makes room for it.
+                self.queue.activate([uid])
             if not self._waits(queued):
                 self.queue.done(uid)
             elif uid in refused and not words:

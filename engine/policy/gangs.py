@@ -117,6 +117,7 @@ def _membership(
         place=f"{rule.source.name}:{rule.line}",
         domain=None if within is None else code_column(within, world),
         within="" if within is None else domain_words(within),
+        fullest=terms.within is None,
         mates=lambda: rule.mates(subject, world),
     )
 

@@ -122,7 +122,8 @@ async def test_more_members_than_it_needs_come_as_there_is_room():
     made = world(nodes=("n1", "n2"))
     await gang(made, "a", 3, size=2)
     assert len(made.edge.binds) == 2
-    assert condition(made, "a-2") == "0/2 nodes are available: 2 Insufficient cpu."
+    words = "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available:"
+    assert condition(made, "a-2") == f"{words} 2 No preemption victims found for incoming pod."
     made.handlers.nodes.on_add(make_node("n3", cpu="2"))
     made.clock.advance(11.0)
     await made.turn()
@@ -298,6 +299,18 @@ async def test_a_gang_takes_the_place_of_less_important_pods_and_starts_as_they_
     assert len(made.edge.binds) == 3
     assert len(made.cache.nominations) == 0
     assert await evicted(made) == ["low-n1", "low-n2"]
+
+
+@in_a_loop
+async def test_who_is_left_over_when_a_gang_starts_takes_the_place_of_less_important_pods_too():
+    made = world()
+    await filled(made, "n3")
+    await gang(made, "a", 3, size=2, priority=10)
+    assert len(made.edge.binds) == 2
+    made.clock.advance(11.0)
+    await made.turn()
+    assert await evicted(made) == ["low-n3"]
+    assert made.edge.nominations[-1][1] == "n3"
 
 
 @in_a_loop

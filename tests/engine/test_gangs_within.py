@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from engine.clock import ManualClock
+from engine.framework.events import Resource
 from engine.gangs.rescue import MOST_DOMAINS
 from engine.objects import from_builtins
-from engine.objects.workloads import PodDisruptionBudget
+from engine.objects.workloads import PodDisruptionBudget, SchedulingPodGroup
 from engine.queue import SubQueue
 from tests.builders import make_node, pod_object
 from tests.engine.test_gangs import GANG, condition, deleted, evicted, gang, member
@@ -219,6 +220,21 @@ async def test_the_domain_is_emptied_whose_victims_cost_least():
     assert not len(made.cache.nominations)
 
 
+@in_a_loop
+async def test_for_who_is_left_over_pods_go_from_the_domain_of_the_gang():
+    made = world("a1", "a2", "a3", "b1")
+    pods = {name: low(made, name, priority) for name, priority in (("a3", 5), ("b1", 0))}
+    await gang(made, "g", 3, size=2, priority=10)
+    assert sorted(binds(made).values()) == ["a1", "a2"]
+    made.clock.advance(11.0)
+    await made.turn()
+    assert await evicted(made) == ["low-a3"]
+    deleted(made, pods["a3"])
+    made.clock.advance(11.0)
+    await made.turn()
+    assert sorted(binds(made).values()) == ["a1", "a2", "a3"]
+
+
 @pytest.mark.parametrize(
     ("pick", "emptied"),
     [("pick victims.count", "b"), ("pick victims.max_priority", "a"), ("", "a")],
@@ -315,6 +331,27 @@ async def test_a_gang_that_may_wait_waits_in_one_domain_and_tries_another_after_
     await made.turn()
     await made.turn()
     assert sorted(binds(made).values()) == [f"{other}{number}" for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(("taken", "chosen"), [("", "b"), ("a", "a")])
+@in_a_loop
+async def test_a_group_of_kubernetes_goes_where_its_topology_is_fullest_with_it(taken, chosen):
+    made = World({"p.policy": "gang: by pod.group\n"}, nodes=())
+    for name in ("a1", "a2", "a3", "b1", "b2"):
+        made.handlers.nodes.on_add(make_node(name, cpu="2", labels={"rack": name[0]}))
+    if taken:  # so that five fill both racks, of which the other one takes four
+        made.comes("there", node="a1", cpu="1")
+    spec = {
+        "schedulingPolicy": {"gang": {"minCount": 3}},
+        "schedulingConstraints": {"topology": [{"key": "rack"}]},
+    }
+    body = {"metadata": {"name": "g", "namespace": "default"}, "spec": spec}
+    group = from_builtins(SchedulingPodGroup, body)
+    made.handlers.of(Resource.SCHEDULING_POD_GROUP).on_add(group)
+    for number in range(5 if taken else 3):
+        made.comes(f"p{number}", cpu="1", spec={"schedulingGroup": {"podGroupName": "g"}})
+    await made.turn()
+    assert {node[0] for node in binds(made).values()} == {chosen}
 
 
 @in_a_loop
