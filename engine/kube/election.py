@@ -135,7 +135,6 @@ class Elector(Handler[Lease]):
         if self._running:
             await asyncio.wait(self._running)
             await self.release()
-            self.gate.retire()
 
     async def run(self) -> None:
         """Waits for the lease, then keeps it.
@@ -163,6 +162,7 @@ class Elector(Handler[Lease]):
     async def release(self) -> None:
         """Gives the lease up if it is ours, so that another replica need not wait for its end."""
         self._until = float("-inf")
+        self.gate.retire()
         mine, self._mine = self._mine, None
         if mine is None:
             return

@@ -116,7 +116,8 @@ class Keeper:
         """Writes what is new, and each minute what somebody took away; never returns."""
         while True:
             await first(self._news.wait(), self._sleep(_LOOK_SECONDS))
-            if not self._news.is_set() and not await self._is_changed():
+            # Who has nothing to write, as one that follows, need not know what others write.
+            if not self._news.is_set() and not (self._wanted and await self._is_changed()):
                 continue
             self._news.clear()
             if not await self.flush():

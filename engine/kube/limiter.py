@@ -12,6 +12,8 @@ from typing import Final
 _SLOW_FACTOR: Final = 4.0
 _SLOW_FLOOR_SECONDS: Final = 0.04
 """Answers faster than this are never slow."""
+_FEW: Final = 16
+"""As many may be in flight however slow answers are: that may be the network, or ourselves."""
 _WINDOW: Final = 2000
 """After so many answers the fastest is looked for anew."""
 
@@ -42,7 +44,8 @@ class AdaptiveLimit:
         if self._answers >= _WINDOW:
             self._answers = 0
             self._fastest, self._fastest_next = self._fastest_next, float("inf")
-        if overloaded or (seconds > _SLOW_FLOOR_SECONDS and seconds > _SLOW_FACTOR * self._fastest):
+        slow = seconds > _SLOW_FLOOR_SECONDS and seconds > _SLOW_FACTOR * self._fastest
+        if overloaded or (slow and self._limit > _FEW):
             # Once a round trip: answers on the way say nothing of the new limit.
             if self._hold <= 0:
                 factor = 0.5 if overloaded else 0.9

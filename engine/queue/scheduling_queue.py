@@ -530,8 +530,8 @@ class SchedulingQueue:
         return self._kin.of(key)
 
     def uids(self) -> frozenset[str]:
-        """Of all pods that are here, in flight or not."""
-        return frozenset(self._pods)
+        """Of all pods that are here, in flight or not, but for those deleted meanwhile."""
+        return frozenset(uid for uid in self._pods if uid in self)
 
     def pending(self) -> Iterator[QueuedPod]:
         """All records of pods that wait, in order of arrival. Read only."""

@@ -12,6 +12,7 @@ import pytest
 from engine.clock import ManualClock
 from engine.kube.election import Elector, Lease
 from engine.kube.errors import LeaseLost, Timeout, Unreachable
+from engine.kube.gate import Priority
 from engine.kube.session import Response
 from engine.kube.wiring import Wiring
 from engine.objects import ObjectMeta
@@ -265,6 +266,19 @@ async def test_a_release_finds_out_about_a_renewal_that_was_cut_short(world):
     one.task.cancel()
     await one.elector.release()
     assert world.leases.holder is None
+
+
+@in_a_world
+async def test_events_are_written_while_the_lease_is_released(world):
+    one = world.replica("one")
+    await world.advance(0)
+    one.task.cancel()
+    world.leases.deaf = True
+    releasing = asyncio.create_task(one.elector.release())
+    await world.settle()
+    assert not one.gate.fences(Priority.EVENT)
+    assert one.gate.fences(Priority.BINDING)
+    releasing.cancel()
 
 
 @in_a_world

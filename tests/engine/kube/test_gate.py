@@ -168,6 +168,9 @@ def test_the_limit_grows_while_full_and_fast_and_shrinks_when_slow() -> None:
         limit.learn(0.5, left)
     assert limit.limit == 18, "once a round trip"
     for _ in range(200):
+        limit.learn(0.5, 1)
+    assert limit.limit == 14, "no further: few do no harm, and it may be ourselves that are slow"
+    for _ in range(200):
         limit.learn(0.5, 1, overloaded=True)
     assert limit.limit == 4
 

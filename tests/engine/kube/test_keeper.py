@@ -197,6 +197,24 @@ def test_what_somebody_deletes_or_changes_is_written_again(name):
     asyncio.run(main())
 
 
+def test_who_has_nothing_to_write_asks_for_nothing():
+    """A follower: what the leader keeps is none of its business."""
+    server = Server()
+
+    async def asked(*_, **__):
+        raise AssertionError
+
+    async def main():
+        server.request = asked
+        task = asyncio.create_task(keeper(server).run())
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not task.done()
+        task.cancel()
+
+    asyncio.run(main())
+
+
 def test_a_write_that_fails_is_told_once_and_tried_again(caplog):
     server = Server()
 

@@ -154,6 +154,7 @@ def test_a_pod_deleted_in_flight_does_not_come_back(queue: SchedulingQueue) -> N
     assert queue.delete("p")
     assert not queue.delete("p")
     assert "p" not in queue
+    assert "p" not in queue.uids()
     assert not queue.requeue_rejected(queued, FIT)
     assert queue.get("p") is None
     with pytest.raises(ValueError, match="not in flight"):
