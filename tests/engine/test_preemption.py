@@ -20,7 +20,7 @@ from engine.objects.storage import PersistentVolume, PersistentVolumeSpec
 from engine.queue import SubQueue
 from tests.builders import Cache, default_plugins, make_node, make_pod, pod_object
 from tests.effort import examples
-from tests.engine.test_scheduler import World, in_a_loop, until
+from tests.engine.test_scheduler import GONE, World, in_a_loop, until
 
 FOUND = "preemption: found a potential placement for pod on node n1, preempting {} victims"
 
@@ -327,6 +327,61 @@ async def test_a_pod_being_deleted_keeps_its_promise_until_it_is_gone():
     assert world.assigned("low") == ("n1", True)
 
 
+@pytest.mark.parametrize(
+    ("cpu", "priority", "binds", "nominations"),
+    [
+        ("2", 0, [("first", "n2"), ("theirs", "n1")], []),
+        ("3", 1, [("first", "n1")], [("theirs", "")]),
+        ("2", -1, [("first", "n1"), ("theirs", "n2")], []),
+    ],
+    ids=["kept", "without room", "less important"],
+)
+@in_a_loop
+async def test_a_node_that_somebody_else_nominated_is_kept_if_it_can_be(
+    cpu, priority, binds, nominations
+):
+    world = World()
+    dislike = [{"key": "k", "effect": "PreferNoSchedule"}]
+    world.handlers.nodes.on_add(make_node("n2", cpu="2", taints=dislike))
+    world.comes("first", cpu="2")
+    world.comes("theirs", cpu=cpu, priority=priority, status={"nominatedNodeName": "n1"})
+    await settle(world)
+    assert (world.edge.binds, world.edge.nominations) == (binds, nominations)
+
+
+@in_a_loop
+async def test_who_finds_less_to_evict_elsewhere_is_not_held_by_a_nomination():
+    world = World(nodes=("n1", "n2"))
+    full(world, "a", "b")
+    world.handlers.pods.on_add(pod_object("c", cpu="1500m", node="n2"))
+    world.comes("theirs", cpu="2", priority=10, status={"nominatedNodeName": "n1"})
+    await settle(world)
+    assert (world.edge.evictions, world.edge.nominations) == (["c"], [("theirs", "n2")])
+
+
+@in_a_loop
+async def test_who_loses_what_it_was_promised_to_a_more_important_pod_goes_elsewhere():
+    world = World()
+    answer = asyncio.get_running_loop().create_future()
+    world.edge.bind_answers.append(answer)
+    late = world.comes("late", cpu="1")
+    await settle(world)
+    [bound] = full(world, "bound")
+    world.comes("middle", cpu="2", priority=5)
+    await settle(world)
+    assert sorted(world.edge.evictions) == ["bound", "late"], "whose binding is on its way, too"
+    world.handlers.pods.on_delete(bound)
+    world.comes("high", cpu="1", priority=10)
+    await settle(world)
+    world.handlers.nodes.on_add(make_node("n2", cpu="2"))
+    world.handlers.pods.on_delete(late)
+    await settle(world)
+    assert world.edge.binds == [("late", "n1"), ("high", "n1"), ("middle", "n2")]
+    answer.set_result(GONE)
+    await settle(world)
+    assert world.assigned("late") is None
+
+
 @in_a_loop
 async def test_equal_pods_that_fit_nowhere_are_worked_out_once():
     world = World()
@@ -405,16 +460,16 @@ async def test_a_victim_that_is_still_being_prepared_is_not_deleted():
     never = Await("ever", lambda _: Status(unschedulable().code.PENDING), frozenset(), 600.0)
     plugin = Prepares(never)
     world = with_plugin(plugin)
-    world.comes("low", cpu="2")
+    world.comes("low", cpu="1")
     await settle(world)
+    world.handlers.nodes.on_add(make_node("small", cpu="1"))
     plugin.effects = ()
     world.comes("high", cpu="2", priority=10)
     await settle(world)
     world.clock.advance(2.0)
     await settle(world)
     assert world.edge.evictions == []
-    assert world.assigned("low") is None
-    assert world.assigned("high") == ("n1", True)
+    assert world.edge.binds == [("high", "n1"), ("low", "small")]
     assert any(event[3].endswith("(in kube-scheduler memory).") for event in world.edge.events)
 
 
