@@ -61,6 +61,8 @@ from engine.policy.waking import Edits, events_of_reads, of_pod_alone
 NAME: Final = "PolicyPreemption"
 _ON_NODES: Final = Resource.ASSIGNED_POD
 _FREED: Final = ClusterEvent(_ON_NODES, Action.DELETE)
+_CAME: Final = ClusterEvent(_ON_NODES, Action.ADD)
+_OF_QUOTAS: Final = {ClusterEvent(Resource.ELASTIC_QUOTA, Action.ALL)}
 _NOT_OURS: Final = PostFilterResult(unschedulable())
 #: What rules may read of the pod, that pods which are alike in it are alike to them.
 _ALIKE: Final = frozenset({"pod.priority", "pod.namespace"})
@@ -99,9 +101,11 @@ class PolicyPreemption:
         self._alike = whole and own <= _ALIKE
         # What pods do is what those wait for that rejected the pod, but for what is read of them.
         moved = events_of_reads(reads) - events_of_reads(frozenset())
+        moved |= _OF_QUOTAS if self._lending else set()
         self._moved = [one for one in sorted(moved, key=str) if one.resource is not _ON_NODES]
         guards = [one.core.guard for one in self._rules] + [one.core.guard for one in binds]
-        self._guards_move = not of_pod_alone(reads_of(*guards).fields)
+        alone = of_pod_alone(reads_of(*guards).fields)
+        self._guards_move = self._lending is not None or not alone
         cores = [one.core for one in self._rules]
         orders = [key.value for core in cores for key in core.order]
         looks = [*guards, *(core.where for core in cores), *orders]
@@ -114,6 +118,7 @@ class PolicyPreemption:
                 ClusterEventWithHint(_FREED, never_by_itself),
                 *(ClusterEventWithHint(event, self._hint_of(event)) for event in self._moved),
                 *self._edits,
+                *([] if self._lending is None else [ClusterEventWithHint(_CAME, self._lent)]),
             ),
             pre_enqueue=gate,
             post_filter=self._post_filter,
@@ -142,6 +147,10 @@ class PolicyPreemption:
         if rule is None or may_go is None:
             return (lent,)
         return lent, Said(rule, without_guaranteed(use, claims, may_go))
+
+    def _lent(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+        del before
+        return queue_if(self._lending is not None and self._lending.gives(after, pod, snapshot))
 
     def _rule_of(self, pod: PodInfo, snapshot: Snapshot) -> PreemptRule | None:
         subject, world = self._worlds.asked_as_any(pod, snapshot)

@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 from dsl import ir
 from dsl.collective import Amounts, Limits, QuotaUse
 from dsl.plan import Plan, QuotaRule
-from engine.collective.quotas import coming, exceeded, over_all_minimums, over_maximum
+from engine.collective.quotas import (
+    coming,
+    exceeded,
+    is_over_minimum,
+    over_all_minimums,
+    over_maximum,
+    over_minimum_with_pod,
+)
 from engine.framework.events import (
     Action,
     ClusterEvent,
@@ -41,6 +48,7 @@ from engine.framework.interface import (
 from engine.framework.snapshot import BoolColumn, IntColumn, PodColumns, Rows, Snapshot
 from engine.framework.status import Code, Status
 from engine.objects import Pod
+from engine.plugins.hints import queue_if
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.policy.accounts import BY_NAMESPACE, Book, Key, Owner, namespace_of
 from engine.policy.acting import place_of
@@ -86,6 +94,19 @@ class Quota:
     def says(self, use: QuotaUse) -> str | None:
         """Why the pod does not fit; None: it does."""
         return exceeded(use, elastic=self.rule.core.elastic)
+
+    def gives(self, came: Seen, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Whether who came borrows by now what the quota of a pod that waits may take back."""
+        use = self.use(pod, snapshot)
+        if use.key is None or over_minimum_with_pod(use):
+            return False
+        try:
+            key = self.owner(snapshot)(make_pod_info(came)) if isinstance(came, Pod) else None
+        except ValueError:  # what it asks for cannot be read, and counts as far as it can
+            return True
+        if key is None or key == use.key or key not in use.limits:
+            return False
+        return is_over_minimum(use.used.get(key, {}), use.limits[key], use.pool.minimum)
 
     def rooms(self, use: QuotaUse, snapshot: Snapshot) -> list[Room]:
         """What is exceeded, as amounts that every node has left of it."""
@@ -212,7 +233,7 @@ class QuotaPlugin(PolicyPlugin):
         found = [ClusterEventWithHint(event) for event in sorted(events, key=str)]
         if "pod.annotation" in reads:  # that of a pod on a node has no event of its own
             found.append(ClusterEventWithHint(ClusterEvent(_POD, Action.UPDATE_OTHER), self._moved))
-        if any(one.rule.core.elastic and one.rule.core.minimum for one in self.quotas):
+        if self._elastic:
             found.append(ClusterEventWithHint(ClusterEvent(_POD, Action.ADD), self._grown))
         return found
 
@@ -310,9 +331,10 @@ class QuotaPlugin(PolicyPlugin):
         return QueueingHint.QUEUE if same else QueueingHint.SKIP
 
     def _grown(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
-        """Whoever has a first pod lends what the line guarantees to each."""
-        del before, after
-        return QueueingHint.SKIP if self._exceeded(pod, snapshot) else QueueingHint.QUEUE
+        """Whoever has a first pod lends what the line guarantees to each; others may borrow."""
+        del before
+        given = any(one.gives(after, pod, snapshot) for one in self.quotas)
+        return queue_if(given or not self._exceeded(pod, snapshot))
 
     def _moved(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
         """A pod on a node is no longer of the quota that it was of."""

@@ -579,6 +579,20 @@ async def test_a_quota_is_counted_once_for_each_node_that_it_keeps_from_being_em
     )
 
 
+@in_a_loop
+async def test_what_is_borrowed_while_a_pod_waits_is_taken_back_for_it():
+    made = Quotas(ELASTIC, cpu="4", a=("2", "4"), b=("2", "4"))
+    made.runs("a0", cpu="2")
+    made.runs("c", cpu="1", namespace="c")
+    made.comes("b0", namespace="b", cpu="2")
+    await settle(made)
+    assert made.edge.evictions == [], "all is guaranteed"
+    made.runs("a1", cpu="1", priority=5)
+    made.clock.advance(20.0)
+    await settle(made)
+    assert made.edge.evictions == ["a0"]
+
+
 def test_a_reason_counts_all_that_decides():
     limits = dict.fromkeys(("a", "b"), Limits({CPU: 4000.0}, {}))
     used = {"a": {CPU: 3000.0}, "b": {CPU: 2000.0}}
