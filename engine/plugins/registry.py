@@ -88,14 +88,33 @@ def _in_tree(name: str, args: Arguments) -> Plugin:
     make, kind = IN_TREE[name]
     if kind is not None:
         for key, wanted in (("apiVersion", SCHEDULER_API), ("kind", f"{name}Args")):
-            if args.get(key, wanted) != wanted:
+            if (args.get(key) or wanted) != wanted:
                 raise ValueError(f"its arguments are of {key} {args[key]}, and not {wanted}")
         # A ValidationError is a ValueError.
-        return make(msgspec.convert(dict(args), kind))
+        read = msgspec.convert(dict(args), kind)
+        _all_read(args, read)
+        return make(read)
     unknown = sorted(set(args) - {"apiVersion", "kind"})
     if unknown:
         raise ValueError(f"the plugin takes no arguments, got {', '.join(unknown)}")
     return make()
+
+
+def _all_read(given: Any, read: Any) -> None:  # noqa: ANN401 - a document, and what was made of it
+    """That structs of API objects, which pass over what they do not know, have passed nothing over.
+
+    Raises:
+        ValueError: a field is unknown.
+    """
+    if isinstance(read, msgspec.Struct):
+        names = dict(zip(read.__struct_encode_fields__, read.__struct_fields__, strict=True))
+        for key, value in given.items():
+            if key not in names:
+                raise ValueError(f"unknown field `{key}`{nearest(key, names)}")
+            _all_read(value, getattr(read, names[key]))
+    elif isinstance(read, list | tuple):
+        for pair in zip(given, read, strict=True):
+            _all_read(*pair)
 
 
 def is_in_tree(name: str) -> bool:

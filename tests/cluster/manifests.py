@@ -92,7 +92,8 @@ def _schema() -> str:
     takes = {name: kind or PluginArgs for name, (_, kind) in IN_TREE.items() if kind is not dict}
     _, structs = msgspec.json.schema_components(takes.values(), ref_template="#/definitions/{name}")
     assert not found.keys() & structs.keys()
-    found |= _bare(structs, nulls=True)
+    closed = {name: {**one, "additionalProperties": False} for name, one in structs.items()}
+    found |= _bare(closed, nulls=True)
     found["PluginConfig"]["allOf"] = [
         {
             "if": {"properties": {"name": {"const": name}}},

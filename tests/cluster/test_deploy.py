@@ -77,6 +77,7 @@ def test_helm_finds_nothing_to_complain_about():
         (f"--set={FIT},{ARGS}.scoringStrategy.tpye=MostAllocated", "'tpye' not allowed"),
         (f"--set={FIT},{ARGS}.ignoredResources=cpu", "/args/ignoredResources"),
         (f"--set={PLUGIN}.name=NodeName,{ARGS}.mode=x", "'mode' not allowed"),
+        (f"--set={PLUGIN}.name=NodeAffinity,{ARGS}.addedAffinity.x=y", "'x' not allowed"),
         ("--set=scheduler.leaderElecton.leaderElect=false", "'leaderElecton' not allowed"),
         ("--set=scheduler.podMaxBackoffSeconds=ten", "/scheduler/podMaxBackoffSeconds"),
         ("--set=berth.prometheus.ulr=http://p:9090", "'ulr' not allowed"),

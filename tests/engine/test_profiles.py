@@ -211,6 +211,24 @@ def test_a_node_that_comes_into_sight_wakes():
         (
             {
                 "pluginConfig": [
+                    {
+                        "name": "NodeAffinity",
+                        "args": {
+                            "addedAffinity": {
+                                "preferredDuringSchedulingIgnoredDuringExecution": [
+                                    {"weight": 1, "preference": {"matchExpression": []}}
+                                ]
+                            }
+                        },
+                    }
+                ]
+            },
+            "plugin 'NodeAffinity': unknown field `matchExpression`; did you mean"
+            " matchExpressions?",
+        ),
+        (
+            {
+                "pluginConfig": [
                     {"name": "NodeResourcesFit", "args": {"ignoredResourceGroups": ["a/b"]}}
                 ]
             },
