@@ -159,7 +159,8 @@ class Certificates:
         try:
             self.served.put(*pair, self._clients)
         except OSError as error:
-            raise OSError(f"{self._certificate}, {self._key}: {_why(error)}") from error
+            where = f"{self._certificate}, {self._key}: " if self._kept else ""
+            raise OSError(f"{where}{_why(error)}") from error
         self._stamp, self._until = stamp, until
 
     def _check_clients(self) -> None:
