@@ -47,7 +47,6 @@ from engine.plugins.default_preemption import (
     gate,
     hopeless_words,
     ineligible,
-    is_evicted,
     never_by_itself,
     potential_rows,
 )
@@ -55,7 +54,7 @@ from engine.plugins.hints import queue_if
 from engine.pods.podinfo import PodInfo
 from engine.policy.acting import place_of
 from engine.policy.plugin import Worlds
-from engine.policy.quotas import Quota
+from engine.policy.quotas import Quota, evicted
 from engine.policy.waking import Edits, events_of_reads, of_pod_alone
 
 NAME: Final = "PolicyPreemption"
@@ -296,7 +295,7 @@ def _leaves_enough(pod: PodInfo, snapshot: Snapshot, trial: Trial) -> bool:
     if row < 0:
         return False
     pods = snapshot.pods
-    going = np.flatnonzero(pods.flag("evicted", lambda one: is_evicted(one.pod)) & (pods.node >= 0))
+    going = np.flatnonzero(evicted(snapshot) & (pods.node >= 0))
     if not len(going):
         return False
     stand = trial.at(row)

@@ -8,9 +8,9 @@ quota that a pod exceeds is an amount like those of a node: `QuotaRoom`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Final
 
 import numpy as np
@@ -48,6 +48,7 @@ from engine.framework.interface import (
 from engine.framework.snapshot import BoolColumn, IntColumn, PodColumns, Rows, Snapshot
 from engine.framework.status import Code, Status
 from engine.objects import Pod
+from engine.plugins.default_preemption import is_evicted
 from engine.plugins.hints import queue_if
 from engine.pods.podinfo import PodInfo, make_pod_info
 from engine.policy.accounts import BY_NAMESPACE, Book, Key, Owner, namespace_of
@@ -108,14 +109,29 @@ class Quota:
             return False
         return is_over_minimum(use.used.get(key, {}), use.limits[key], use.pool.minimum)
 
+    def going(self, use: QuotaUse, snapshot: Snapshot) -> Mapping[Key, Amounts]:
+        """What evicted pods that have not left yet use of quotas that lend."""
+        if not self.rule.core.elastic:
+            return {}
+        owner, found = self.owner(snapshot), dict[Key, Amounts]()
+        for row in np.flatnonzero(evicted(snapshot)).tolist():
+            pod = snapshot.pods.pod(row)
+            key = owner(pod)
+            if key is not None and key in use.limits:
+                found[key] = _plus(found.get(key, {}), pod.requests, 1)
+        return found
+
     def rooms(self, use: QuotaUse, snapshot: Snapshot) -> list[Room]:
         """What is exceeded, as amounts that every node has left of it."""
         key, nodes = use.key, snapshot.nodes.size
         assert key is not None
-        short = self.says(use) or ""
+        short, going = self.says(use) or "", self.going(use, snapshot)
 
         def room(name: str, owners: Collection[Key], limit: float, *used: Amounts) -> Room:
-            taken = sum(int(one.get(name, 0)) for one in used)
+            leaves = sum(int(going[one].get(name, 0)) for one in owners if one in going)
+            spent = min(leaves, sum(int(one.get(name, 0)) for one in used[1:]))
+            taken = sum(int(one.get(name, 0)) for one in used) - spent
+            counted = evicted(snapshot) if spent == leaves else None
             return QuotaRoom(
                 name,
                 np.full(nodes, math.floor(limit), np.int64),
@@ -123,7 +139,10 @@ class Quota:
                 int(use.asked.get(name, 0)),
                 short,
                 f"{self.rule.id} {len(owners)} {name}",
-                lambda pods, rows: self._are_of(owners, pods, rows, snapshot),
+                lambda pods, rows: (
+                    self._are_of(owners, pods, rows, snapshot)
+                    & (True if counted is None else ~counted[rows])
+                ),
             )
 
         own, most = use.used.get(key, {}), use.limits[key].maximum
@@ -188,6 +207,31 @@ def _moved(use: QuotaUse, key: Key | None, pod: PodInfo, sign: int) -> QuotaUse:
     return structs.replace(use, used={own: used}, pool=pool)
 
 
+def _beside(use: QuotaUse, going: Mapping[Key, Amounts]) -> QuotaUse:
+    """The same, with what evicted pods leave for those that are promised a node: not twice."""
+    own = use.key
+    if own is None or not going:
+        return use
+    used = use.used.get(own, {})
+    every = reduce(lambda one, more: _plus(one, more, 1), going.values())
+    pool = structs.replace(use.pool, used=_less(use.pool.used, every, coming(use)))
+    of_own = _less(used, going.get(own, {}), [use.before])
+    return structs.replace(use, used={**use.used, own: of_own}, pool=pool)
+
+
+def _less(used: Amounts, going: Amounts, promised: Sequence[Amounts]) -> Amounts:
+    spent = {name: min(going[name], sum(one.get(name, 0) for one in promised)) for name in going}
+    return _plus(used, spent, -1)
+
+
+def evicted(snapshot: Snapshot) -> NDArray[np.bool_]:
+    """(P,) the pods that were evicted, or are being."""
+    found = snapshot.pods.flag("evicted", lambda one: is_evicted(one.pod)).copy()
+    rows = [snapshot.pod_row(uid) for uid in snapshot.nominations.leaving]
+    found[[row for row in rows if row >= 0]] = True
+    return found
+
+
 def _plus(amounts: Amounts, more: Amounts, sign: int) -> Amounts:
     names = {*amounts, *more}
     return {name: amounts.get(name, 0) + sign * more.get(name, 0) for name in names}
@@ -241,9 +285,13 @@ class QuotaPlugin(PolicyPlugin):
 
     def _exceeded(self, pod: PodInfo, snapshot: Snapshot) -> list[tuple[Quota, QuotaUse, str]]:
         """The quotas that the pod exceeds, and why."""
-        uses = [(one, one.use(pod, snapshot)) for one in self.quotas]
-        said = [(one, use, one.says(use)) for one, use in uses]
-        return [(one, use, why) for one, use, why in said if why is not None]
+        found = []
+        for one in self.quotas:
+            use = one.use(pod, snapshot)
+            why = one.says(use)
+            if why is not None and one.says(_beside(use, one.going(use, snapshot))) is not None:
+                found.append((one, use, why))
+        return found
 
     def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """Also whose quota the pod is of, what it asks for, and who comes before it there."""
@@ -278,7 +326,8 @@ class QuotaPlugin(PolicyPlugin):
 
     def _what_if(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         base = super()._what_if(pod, snapshot)
-        moved = tuple([(one, use) for one, use, _ in self._exceeded(pod, snapshot)])
+        exceeded = self._exceeded(pod, snapshot)
+        moved = tuple([(one, use, one.going(use, snapshot)) for one, use, _ in exceeded])
         skips = base.status.code is Code.SKIP
         if not moved:
             return base if skips else structs.replace(base, state=(base.state, ()))
@@ -286,8 +335,8 @@ class QuotaPlugin(PolicyPlugin):
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         own, moved = state
-        for quota, use in moved:
-            why = quota.says(use)
+        for quota, use, going in moved:
+            why = quota.says(_beside(use, going))
             if why is not None:
                 none = np.zeros(len(np.arange(snapshot.nodes.size)[rows]), np.bool_)
                 return Verdicts.uniform(none, self._status(quota, why, pod, snapshot))
@@ -305,9 +354,14 @@ class QuotaPlugin(PolicyPlugin):
         # What promised pods will use counts already.
         if not moved or snapshot.nominations.node_of(pod.uid):
             return state
-        return own, tuple(
-            [(one, _moved(use, one.owner(snapshot)(pod), pod, sign)) for one, use in moved]
-        )
+        goes = is_evicted(pod.pod) or pod.uid in snapshot.nominations.leaving
+        found = []
+        for one, use, going in moved:
+            key = one.owner(snapshot)(pod)
+            if goes and key in going:
+                going = {**going, key: _plus(going[key], pod.requests, sign)}
+            found.append((one, _moved(use, key, pod, sign), going))
+        return own, tuple(found)
 
     def _rooms(self, pod: PodInfo, snapshot: Snapshot) -> Sequence[Room]:
         found: list[Room] = []

@@ -10,7 +10,7 @@ import pytest
 from dsl.collective import Limits, QuotaUse, pool_of
 from engine.collective.quotas import exceeded
 from engine.framework.events import Resource
-from engine.objects import Namespace, from_builtins
+from engine.objects import Condition, Namespace, from_builtins
 from engine.objects.workloads import ElasticQuota
 from engine.pods.podinfo import CPU
 from engine.queue import SubQueue
@@ -196,6 +196,33 @@ async def test_who_is_being_evicted_on_one_node_is_no_spare_on_another():
     answer.set_result("")
     await settle(made)
     assert made.edge.evictions == ["a0"]
+
+
+@in_a_loop
+async def test_what_victims_on_other_nodes_leave_is_not_taken_back_once_more():
+    nodes = [f"n{number}" for number in range(8)]
+    made = Quotas(ELASTIC, nodes=nodes, cpu="1", a=("2", "9"), b=("6", "9"))
+    pods = [made.runs(f"a{number}", node=node) for number, node in enumerate(nodes)]
+    for number in range(3):
+        made.comes(f"b{number}", namespace="b", cpu="1")
+    await settle(made)
+    assert made.edge.evictions == ["a0", "a1", "a2"]
+    for number in range(3):
+        old = being_deleted(pods[number])
+        evicted = [Condition("DisruptionTarget", "True", "PreemptionByScheduler")]
+        status = msgspec.structs.replace(old.status, conditions=evicted)
+        going = msgspec.structs.replace(old, status=status)
+        made.handlers.pods.on_update(pods[number], going)
+        pods[number] = going
+    made.comes("b3", namespace="b", cpu="1")
+    await settle(made)
+    assert made.edge.evictions == ["a0", "a1", "a2", "a3"]
+    for count, number in enumerate((3, 0, 2, 1)):  # each is for one of them, whoever is left
+        made.handlers.pods.on_delete(pods[number])
+        made.clock.advance(20.0)
+        await settle(made)
+        assert sum(made.placed(f"b{one}", "b") for one in range(4)) == count + 1
+    assert len(made.edge.evictions) == 4
 
 
 @in_a_loop
