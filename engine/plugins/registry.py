@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.config import SCHEDULER_API
 from engine.conversions import convert
 from engine.framework.interface import Plugin
 from engine.plugins import out_of_tree
@@ -36,6 +35,8 @@ from engine.plugins.volumes.restrictions import VolumeRestrictions
 from engine.plugins.volumes.zone import VolumeZone
 from engine.spelling import nearest
 
+#: As in `config`, which needs what commands without a configuration do not load.
+_API: Final = "kubescheduler.config.k8s.io/v1"
 Arguments = Mapping[str, Any]
 """`pluginConfig[].args` as parsed from the configuration file."""
 
@@ -87,7 +88,7 @@ def make_plugin(name: str, args: Arguments | None = None) -> Plugin:
 def _in_tree(name: str, args: Arguments) -> Plugin:
     make, kind = IN_TREE[name]
     if kind is not None:
-        for key, wanted in (("apiVersion", SCHEDULER_API), ("kind", f"{name}Args")):
+        for key, wanted in (("apiVersion", _API), ("kind", f"{name}Args")):
             if (args.get(key) or wanted) != wanted:
                 raise ValueError(f"its arguments are of {key} {args[key]}, and not {wanted}")
         # A ValidationError is a ValueError.
