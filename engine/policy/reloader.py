@@ -190,7 +190,8 @@ class Reloader:
         What came with them is not tried again before it changes.
         """
         bad = self.bundle
-        before = [one for one in self._before[-changes:] if self._may_return(one[1])]
+        last, self._before = self._before[-changes:], self._before[:-changes]
+        before = [one for one in last if self._may_return(one[1])]
         if bad is None or not before or before[0][0].hash == bad.hash:
             return False
         bundle, goods = before[0]
@@ -200,7 +201,7 @@ class Reloader:
             state.barred = (state.barred + bad_texts)[-_MOST_BEFORE * len(bad_texts) :]
             state.good = goods.get(state.source.title)
         self.listener.accepted(bundle)
-        self.bundle, self._before, self._in_force = bundle, self._before[:-changes], goods
+        self.bundle, self._in_force = bundle, goods
         for state in changed:
             self._refuse(state, _taken_back(state.source, f" (bundle {bad.hash}): {why}"))
         self._begin()

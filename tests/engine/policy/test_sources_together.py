@@ -356,6 +356,16 @@ def test_what_was_put_right_by_hand_is_not_taken_back():
     assert world.reloader.refusal_of(A) is None
 
 
+def test_what_was_put_right_by_hand_does_not_come_back_with_a_change_before_it():
+    world = World(A)
+    for files in (TEST, OTHER, BANNED, OTHER):
+        world.offer(A, files)
+    assert not world.reloader.go_back("pending pods rose", 2)
+    world.reloader.keep_before(1)
+    assert world.reloader.go_back("pending pods rose")
+    assert world.reloader.bundle.files["x/a/t.policy"] == TEST["t.policy"]
+
+
 def test_the_rules_of_a_source_that_has_left_do_not_come_back():
     world = World(A)
     world.offer(A, TEST)
