@@ -155,6 +155,21 @@ def _coscheduling(args: Arguments) -> Converted:
     return Converted(f"coscheduling ({given_to})", tuple(lost))
 
 
+class _MetadataArgs(_Args, frozen=True, kw_only=True):
+    metadata_key: str
+    metadata_source: Literal["Label", "Annotation"]
+    metadata_type: Literal["Number", "Timestamp"]
+    scoring_strategy: Literal["Highest", "Lowest", "Newest", "Oldest"]
+    timestamp_format: Literal["", "2006-01-02T15:04:05Z07:00"] = ""
+
+
+def _metadata(args: Arguments) -> Converted:
+    given = msgspec.convert(args, _MetadataArgs)
+    best = "highest" if given.scoring_strategy in ("Highest", "Newest") else "lowest"
+    lost = "nodes without a value are as good as the worst, and were worse"
+    return Converted(f'node-score-by-label (key = "{given.metadata_key}", best = {best})', (lost,))
+
+
 def _as(name: str) -> Callable[[Arguments], Converted]:
     def made(args: Arguments) -> Converted:
         lost = [f"its argument {key}" for key in sorted(args) if key not in ("apiVersion", "kind")]
@@ -170,6 +185,7 @@ _PLUGINS: Final[Mapping[str, Callable[[Arguments], Converted]]] = {
     "CapacityScheduling": _as("capacity-scheduling"),
     "CrossNodePreemption": _as("cross-node-preemption"),
     "PodState": _as("pod-state"),
+    "NodeMetadata": _metadata,
     "NetworkTraffic": _network_traffic,
 }
 _ELSEWHERE: Final[Mapping[str, str]] = {

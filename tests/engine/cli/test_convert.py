@@ -216,6 +216,24 @@ def test_what_the_policy_for_gangs_does_not_have_is_said(world):
     world.loaded()
 
 
+@pytest.mark.parametrize(
+    ("kind", "strategy", "best"),
+    [("Number", "Lowest", "lowest"), ("Timestamp", "Newest", "highest")],
+)
+def test_nodes_by_their_metadata(world, kind, strategy, best):
+    args = {
+        "metadataKey": "example.com/at",
+        "metadataSource": "Annotation",
+        "metadataType": kind,
+        "scoringStrategy": strategy,
+    }
+    score = {"score": {"enabled": [{"name": "NodeMetadata", "weight": 5}]}}
+    world.write(profile("a", score, NodeMetadata=args))
+    use = f'use node-score-by-label (key = "example.com/at", best = {best}) weight 5'
+    assert use in world.convert().stdout
+    world.loaded()
+
+
 def test_the_configuration_that_the_chart_of_scheduler_plugins_writes(world):
     """A plugin is enabled at all points at once, and what sorted before is disabled there."""
     plugins = {
