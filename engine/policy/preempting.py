@@ -180,11 +180,11 @@ class PolicyPreemption:
             return _NOT_OURS
         place = ", ".join(place_of(one.rule) for one in said)
         tries = [(place_of(one.rule), one.evictions) for one in said if one.evictions is not None]
-        if not tries:
-            return _ended(place, "this pod evicts nobody")
         why_not = ineligible(pod, snapshot, rejections)
         if why_not:
             return _ended(place, why_not)
+        if not tries:  # and nobody goes any more for what it may be promised
+            return replace(_ended(place, "this pod evicts nobody"), nominated="")
         try:
             trial = what_if(pod, snapshot)
         except Unfit as unfit:
