@@ -49,12 +49,12 @@ def preempt(pod: PodInfo, cache: Cache, framework: Framework) -> Answer:
     out["message"] = decision.fit_error.message()
     out["rejectedBy"] = sorted(decision.fit_error.plugins)
     rescue = decision.rescue
-    assert rescue is not None
-    out["postFilterMessage"] = rescue.message
-    if rescue.status.code is Code.ERROR:
+    # None: the profile has no PostFilter.
+    out["postFilterMessage"] = None if rescue is None else rescue.message
+    if rescue is not None and rescue.status.code is Code.ERROR:
         out["schedulerError"] = True
     out["eligible"] = _eligible(pod, snapshot, framework, decision.rejections)
-    if not out["eligible"]:
+    if rescue is None or not out["eligible"]:
         return out
     rows = potential_rows(snapshot, decision.rejections)
     out["potentialNodes"] = sorted(map(snapshot.nodes.name, rows.tolist()))
