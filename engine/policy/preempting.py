@@ -183,8 +183,11 @@ class PolicyPreemption:
         why_not = ineligible(pod, snapshot, rejections)
         if why_not:
             return _ended(place, why_not)
-        if not tries:  # and nobody goes any more for what it may be promised
-            return replace(_ended(place, "this pod evicts nobody"), nominated="")
+        if not tries:
+            ended = _ended(place, "this pod evicts nobody")
+            # Nobody goes any more for what it is promised.
+            promised = snapshot.nominations.node_of(pod.uid)
+            return replace(ended, nominated="") if promised else ended
         try:
             trial = what_if(pod, snapshot)
         except Unfit as unfit:
