@@ -70,8 +70,12 @@ class Asked:
     def __init__(self, rules: Rules, on_fault: OnFault) -> None:
         self.own = rules
         self._on_fault = on_fault
-        self.kin = None if rules.kin is None else self._kin
+
+    @property
+    def kin(self) -> Callable[[PodInfo], Collection[Hashable]] | None:
         """As `Rules.kin`; a pod whose keys cannot be told belongs to no other."""
+        # Not kept: in a circle, rules and all that their classes hold would outlast their time.
+        return None if self.own.kin is None else self._kin
 
     def gate(self, pod: PodInfo) -> Status:
         """A gate that raises holds the pod; its words are the reason."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
+import weakref
 from dataclasses import replace
 
 import msgspec
@@ -54,6 +56,41 @@ def condition(made, name):
 
 def deleted(made, pod):
     made.handlers.pods.on_delete(pod)
+
+
+ALL_KINDS = f"""\
+{GANG}
+filter: pod.name contains a -> node.name is not n9
+filter: pod.label capped -> count(zone.pods where it.label capped) < 9
+score: 100 - node.cpu.requested/node.cpu.allocatable*100
+quota: by pod.namespace max cpu 100
+gate: pod.label later -> pod.annotation go=yes
+permit: pod.label hold -> wait 9s until pod.annotation go=yes
+preempt: victims where it.priority < pod.priority order it.priority asc
+prebind: pod.label note -> annotate example.com/zone = node.zone
+"""
+
+
+@in_a_loop
+async def test_rules_that_are_replaced_go_at_once_with_all_that_was_kept_for_them():
+    """Not when the collector looks at everything, minutes later: the classes may take 96 MiB."""
+    made = world()
+    rules = chain({"p.policy": ALL_KINDS})
+    before = weakref.ref(rules)
+    gc.disable()
+    try:
+        made.scheduler.use(rules, None)
+        del rules
+        await gang(made, "a", 3)
+        member(made, "b", 0)
+        made.comes("late", labels={"later": "yes"})
+        await made.turn()
+        assert before() is not None
+        made.scheduler.use(chain({}), None)
+        await made.turn()
+        assert before() is None
+    finally:
+        gc.enable()
 
 
 # ---- all or none ---------------------------------------------------------------------------------
