@@ -9,7 +9,7 @@ import asyncio
 import logging
 import math
 import socket
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, BinaryIO, Final
@@ -218,9 +218,9 @@ class App:
                     statuses.run(),
                     keep_asking(session, wiring),
                     self.comparer.run(session, wiring),
-                    *kept,
                 )
                 running = [group.create_task(each) for each in background]
+                keeping = [group.create_task(each) for each in kept]
                 if self.settings.delay_cache:
                     elector.start(group.create_task)
                     await unless(stop, elector.leading.wait())
@@ -248,12 +248,12 @@ class App:
                 await self._written_down(_HAND_OVER_SECONDS if elects else _FLUSH_SECONDS)
                 if elects:
                     await asyncio.gather(self._confirmed(), statuses.flush(_HAND_OVER_SECONDS))
+                    _cancel(keeping)  # what is kept is the next leader's from now on
                     await elector.resign()
                 await asyncio.gather(
                     statuses.flush(_FLUSH_SECONDS), events.flush(_FLUSH_SECONDS, _EVENTS_SECONDS)
                 )
-                for task in running:
-                    task.cancel()
+                _cancel(running + keeping)
                 if self._watching is not None:
                     self._watching.keep(Needs())
         finally:
@@ -329,13 +329,15 @@ class App:
             noted(placed, rulers.of(placed.decision.pod))
 
     def _policies(self, scheduler: Scheduler) -> InForce:
-        def load() -> Load:
+        def load(*, tried_again: bool = False) -> Load:
             failed = sum(self.telemetry.value(ATTEMPTS, "error", name) for name in names)
             # No policy can help that the server is away.
             away = self.telemetry[Count.BINDINGS_PUT_OFF]
             errors = int(failed) + self.telemetry[Count.PLUGIN_ERRORS] - away
             counts = self.queue.counts()
             waiting = counts[SubQueue.UNSCHEDULABLE] + counts[SubQueue.GATED]
+            if tried_again:
+                waiting += self.queue.tried_again()
             # Nor that their owners hold pods.
             return Load(waiting - self.queue.rejected_by().get(SchedulingGates.name, 0), errors)
 
@@ -498,6 +500,11 @@ class App:
 
     def _recorded_settings(self) -> dict[str, str]:
         return {"settings": self.settings.model_dump_json()}
+
+
+def _cancel(these: Iterable[asyncio.Task[None]]) -> None:
+    for task in these:
+        task.cancel()
 
 
 def signal_spec(spec: MetricSpec) -> SignalSpec:

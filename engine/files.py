@@ -8,12 +8,13 @@ from errno import EFBIG
 from pathlib import Path
 from typing import Final
 
-_MOST_BYTES: Final = 1 << 20
+MOST_OF_TEXTS: Final = 1 << 20
+"""Bytes of policies, or of a configuration."""
 MOST_OF_OBJECTS: Final = 256 << 20
 """Bytes of a dump of a cluster."""
 
 
-def bytes_in(path: str | Path, most: int = _MOST_BYTES) -> bytes:
+def bytes_in(path: str | Path, most: int = MOST_OF_TEXTS) -> bytes:
     """What stands in a file, or in the standard input (`-`); devices do not end.
 
     Raises:

@@ -29,7 +29,7 @@ from engine.objects import ConfigMap, ObjectMeta
 from engine.policy import keeping
 from engine.policy.bundle import Bundle, Refusal, compile_settings, file_of, in_a_line, together
 from engine.policy.findings import new_compiler
-from engine.policy.guard import Guard, Load
+from engine.policy.guard import Guard, Load, Measure
 from engine.policy.reloader import Kept, Listener, Reloader, Work
 from engine.policy.sources import (
     ConfigMapSource,
@@ -81,7 +81,7 @@ class InForce:
         clock: Clock,
         telemetry: Telemetry,
         there: Callable[[], tuple[int, int]],
-        load: Callable[[], Load] = lambda: Load(0, 0),
+        load: Measure = lambda **_: Load(0, 0),
     ) -> None:
         """Builds sources, reloader and guard as the configuration has them.
 
@@ -346,7 +346,8 @@ class InForce:
 
     def _accepted(self, own: Bundle) -> None:
         """The bundle of the scheduler's owner comes into force, beside those of namespaces."""
-        before = self.bundle
+        before, guard = self.bundle, self._guard
+        load = Load(0, 0) if guard is None else guard.measure(tried_again=True)
         self._telemetry.add(Count.POLICY_RELOADS)
         for _ in self._put(own, self.reloader.sources):
             pass
@@ -354,8 +355,8 @@ class InForce:
         for diagnostic in self.bundle.warnings:
             log.warning("%s", in_a_line(diagnostic))
         # Where nothing is decided pods wait for that.
-        if self._guard is not None and before is not None and self._leads():
-            self._guard.changed()
+        if guard is not None and before is not None and self._leads():
+            guard.changed(load)
         else:
             self.reloader.keep_before(0)
 

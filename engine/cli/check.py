@@ -27,7 +27,7 @@ from dsl.tenants import Tenant
 from engine.cli import options
 from engine.cli.formats import to_github, to_sarif
 from engine.cli.refusals import reported
-from engine.files import MOST_OF_OBJECTS, bytes_in
+from engine.files import MOST_OF_OBJECTS, MOST_OF_TEXTS, bytes_in
 from engine.policy.beside import ENDING, in_folder, name_of
 from engine.policy.findings import at_load, new_compiler, place_in, without_policy
 
@@ -182,7 +182,7 @@ def expanded(paths: Iterable[Path]) -> Iterator[Path]:
         yield from inside
 
 
-def read(path: Path, most: int = 1 << 20) -> bytes:
+def read(path: Path, most: int = MOST_OF_TEXTS) -> bytes:
     """The bytes of a file that the user named; `-` is the standard input."""
     try:
         return bytes_in(path, most)

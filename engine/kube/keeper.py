@@ -142,6 +142,8 @@ class Keeper:
             for what, data in [(what, made()) for what, made in sorted(self._wanted.items())]:
                 if self._written.get(what) != data:
                     well &= await self._try(what, data)
+                elif what != "status" and len(data) <= MOST_BYTES:
+                    self._is_news("")  # it is kept, whatever others were not
         return well
 
     async def _try(self, what: str, data: bytes) -> bool:

@@ -6,13 +6,14 @@ outcome is not is asked for, not guessed: by whoever wanted it, as often as it t
     POST binding ─┬─ 2xx, 409 assigned to our node ──────────▶ BOUND
                   ├─ 409 assigned to another ────────────────▶ TAKEN
                   ├─ 404, 409 other UID or being deleted ────▶ GONE
-                  ├─ 429 ── Retry-After, until the bound ────▶ REFUSED
-                  ├─ other 4xx, nothing was sent ────────────▶ REFUSED
-                  └─ 5xx, no answer, broken ─────────────────▶ UNKNOWN ──▶ GET pod
+                  ├─ 401, 429 ── Retry-After, until the bound ▶ PUT_OFF
+                  ├─ nothing was sent ───────────────────────▶ PUT_OFF
+                  ├─ 409 held by gates, other 4xx ───────────▶ REFUSED
+                  └─ other 409, 5xx, no answer, broken ──────▶ UNKNOWN ──▶ GET pod
     GET pod ──────┬─ bound to our node ──────────────────────▶ BOUND
                   ├─ to another ─────────────────────────────▶ TAKEN
                   ├─ 404, other UID, being deleted ──────────▶ GONE
-                  ├─ not bound ──────────────────────────────▶ REFUSED
+                  ├─ not bound ──────────────────────────────▶ PUT_OFF
                   └─ no answer ──────────────────────────────▶ UNKNOWN
 """
 
@@ -52,6 +53,7 @@ _ASSIGNED = re.compile(r'already assigned to node "?([^\s"]+)"?')
 _NEVER_BOUND_AGAIN = ("Precondition failed: UID", "is being deleted")
 _GATED = "non-empty .spec.schedulingGates"
 _BAD_REQUEST = 400
+_UNAUTHORIZED = 401
 _FORBIDDEN = 403
 
 _encoder = msgspec.json.Encoder()
@@ -97,7 +99,8 @@ class KubeBinder:
                 return BindOutcome.BOUND, ""
             refusal = answer.error()
             # So says a server whose roles are not loaded yet, too; webhooks refuse in other words.
-            if refusal.code == _FORBIDDEN and "cannot create resource" in str(refusal):
+            nobody = refusal.code == _FORBIDDEN and "cannot create resource" in str(refusal)
+            if nobody or refusal.code == _UNAUTHORIZED:
                 return BindOutcome.PUT_OFF, str(refusal)
             if not isinstance(refusal, TooManyRequests):
                 return _refused(effect, refusal)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from engine.clock import Clock
 from engine.policysections import GuardSection
@@ -21,6 +21,14 @@ class Load:
     errors: int
 
 
+class Measure(Protocol):
+    """How the scheduler does."""
+
+    def __call__(self, *, tried_again: bool = False) -> Load:
+        """With pods that were rejected and are tried again: linear in those that wait."""
+        ...
+
+
 @dataclass(eq=False)
 class Guard:
     """Compares with how things were when rules changed; implements `scheduler.Background`.
@@ -30,7 +38,7 @@ class Guard:
 
     section: GuardSection
     clock: Clock
-    measure: Callable[[], Load]
+    measure: Measure
     go_back: Callable[[str, int], object]
     watched: Callable[[int], object]
     due: float | None = field(default=None, init=False)
@@ -39,10 +47,10 @@ class Guard:
     def __post_init__(self) -> None:
         self._changes: list[tuple[float, Load]] = []
 
-    def changed(self) -> None:
-        """Other rules are in force from now on."""
+    def changed(self, before: Load) -> None:
+        """Other rules are in force from now on; how things were before they woke anybody."""
         now = self.clock.monotonic()
-        self._changes.append((now, self.measure()))
+        self._changes.append((now, before))
         self.due = now + _EVERY_SECONDS
 
     def step(self, deadline: float) -> bool:  # noqa: ARG002 - a few numbers are one step

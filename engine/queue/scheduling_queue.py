@@ -537,6 +537,11 @@ class SchedulingQueue:
         """All records of pods that wait, in order of arrival. Read only."""
         return (q for q in self._pods.values() if q.where is not SubQueue.IN_FLIGHT)
 
+    def tried_again(self) -> int:
+        """How many pods that were rejected are active, or soon will be."""
+        again = (SubQueue.ACTIVE, SubQueue.BACKOFF)
+        return sum(bool(q.unschedulable_plugins) and q.where in again for q in self)
+
     def rejected_by(self) -> Mapping[str, int]:
         """How many unschedulable and gated pods each plugin has to answer for."""
         return self._parked.by_plugin()

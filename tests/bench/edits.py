@@ -76,7 +76,7 @@ class Bench:
             clock=SystemClock(),
             telemetry=Telemetry(),
             there=lambda: (nodes, pods),
-            load=lambda: Load(0, 0),
+            load=lambda **_: Load(0, 0),
         )
         [(_, self._source)] = self.in_force.watched
         plain = frameworks_of(self._profiles, Bundle("", (), {}), worlds=self._worlds)

@@ -20,6 +20,7 @@ from engine.comparing import Holdings, differences
 from engine.config import ConfigError, Settings
 from engine.embedded import EmbeddedCluster, Pace
 from engine.kube.errors import LeaseLost, Unreachable
+from engine.kube.events import KubeEventSink
 from engine.kube.session import Session
 from engine.kube.wiring import Wiring
 from engine.queue import SubQueue
@@ -409,6 +410,26 @@ def test_a_change_that_makes_pods_wait_is_taken_back_and_said():
     run(main)
 
 
+def test_pods_that_waited_before_an_edit_are_not_what_came_with_it():
+    async def main():
+        rules = [{"home.policy": f"filter: node.name is {name}\n"} for name in ("no", "none")]
+        settings = kept_in_the_cluster(guard={"within": "1min", "pending": 3})
+        async with embedded(files=rules[0]) as cluster, process(cluster, settings) as berth:
+            counts = berth.app.queue.counts
+            for number in range(3):
+                berth.pod(f"nginx-{number}", resources={"requests": {"cpu": f"{number + 1}m"}})
+            await berth.until(lambda: counts()[SubQueue.UNSCHEDULABLE] == 3)
+            berth.rules(rules[1])
+            await berth.until(lambda: len(berth.bundles) == 2)
+            await berth.until(lambda: counts()[SubQueue.UNSCHEDULABLE] == 3)
+            guard = berth.app._in_force._guard
+            due = guard.due
+            await berth.until(lambda: guard.due != due)
+            assert not berth.refusals
+
+    run(main)
+
+
 def test_what_no_policy_can_help_is_not_counted_by_their_guard():
     async def main():
         settings = kept_in_the_cluster(guard={"within": "1min", "errors": 1})
@@ -731,6 +752,24 @@ def elects(cluster, **more):
     settings = settings_of(cluster)
     election = LeaderElection(retry_period="100ms", renew_deadline="60s", lease_duration="90s")
     return settings.model_copy(update={"election": election, **more})
+
+
+def test_who_gives_the_lease_up_leaves_to_the_next_leader_what_is_kept(monkeypatch):
+    keepers = []
+
+    async def flush(*_):
+        await asyncio.sleep(0)
+        keepers.append(["Keeper.run" in repr(one) for one in asyncio.all_tasks()])
+
+    async def main():
+        async with embedded() as cluster:
+            kept = elects(cluster, berth=kept_in_the_cluster().berth)
+            async with process(cluster, kept) as berth:
+                await berth.until(lambda: standing(cluster))
+
+    monkeypatch.setattr(KubeEventSink, "flush", flush)
+    run(main)
+    assert not any(keepers[0])
 
 
 @pytest.mark.parametrize("delayed", [False, True], ids=["warm", "delayed"])

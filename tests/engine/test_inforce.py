@@ -56,7 +56,7 @@ def started(keeper, *edits, missing=()):
         clock=clock,
         telemetry=Telemetry(),
         there=lambda: (3, 10),
-        load=lambda: Load(0, 0),
+        load=lambda **_: Load(0, 0),
     )
     in_force.connect(None, keeper, lambda: True)
 
@@ -133,7 +133,7 @@ def test_a_new_leader_reads_what_was_taken_back_before_it_writes_and_only_a_lead
         clock=clock,
         telemetry=Telemetry(),
         there=lambda: (3, 10),
-        load=lambda: Load(waiting[0], 0),
+        load=lambda **_: Load(waiting[0], 0),
     )
     in_force.connect(None, keeper, lambda: bool(leads))
 

@@ -286,6 +286,29 @@ def test_texts_that_are_too_large_are_told_once_and_in_the_status(caplog):
     assert [one.levelname for one in caplog.records] == ["ERROR"]
 
 
+@pytest.mark.parametrize("bad", [b"refused", bytes(MOST_BYTES + 1)])
+def test_who_goes_back_to_what_is_kept_says_no_longer_why_it_was_not(bad):
+    server, rules = Server(), [b"good"]
+
+    async def refusing(method, *_, **__):
+        if method != "GET":
+            raise Timeout("no answer")
+        return Response(404, {}, NOT_THERE)
+
+    async def main():
+        one, well = keeper(server), server.request
+        one.keep(lambda: rules[0])
+        await one.flush()
+        rules[0], server.request = bad, refusing
+        await one.flush()
+        assert one.not_kept
+        rules[0], server.request = b"good", well
+        await one.flush()
+        assert not one.not_kept
+
+    asyncio.run(main())
+
+
 def test_two_that_keep_in_one_place_are_told_of_each_other(caplog):
     server = Server()
 

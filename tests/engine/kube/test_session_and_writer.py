@@ -219,6 +219,7 @@ OUTCOMES: Mapping[str, tuple[list[Answer], BindOutcome, str, str]] = {
         "backend",
     ),
     "forbidden": ([refusal(403, "no")], B.REFUSED, "POST", "no"),
+    "unauthorized": ([refusal(401, "who?")], B.PUT_OFF, "POST POST", "who?"),
     "forbidden to us": (
         [refusal(403, 'User "b" cannot create resource "pods/binding"')],
         B.PUT_OFF,

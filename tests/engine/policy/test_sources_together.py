@@ -440,7 +440,7 @@ class Watched:
 def test_a_guard_takes_back_what_makes_pods_wait_and_only_once():
     watched = Watched(pending=50)
     assert watched.guard.due is None
-    watched.guard.changed()
+    watched.guard.changed(watched.load)
     assert watched.after(0.5, Load(500, 900)) == [], "it looks once a second"
     assert watched.after(0.5, Load(52, 900)) == []
     assert watched.after(1.0, Load(53, 900)) == [
@@ -452,11 +452,11 @@ def test_a_guard_takes_back_what_makes_pods_wait_and_only_once():
 
 def test_a_guard_looks_at_errors_and_no_longer_than_it_is_told():
     watched = Watched(errors=10)
-    watched.guard.changed()
+    watched.guard.changed(watched.load)
     assert watched.after(60.0, Load(900, 10)) == []
     assert watched.guard.due is None
     assert watched.after(1.0, Load(900, 900)) == []
-    watched.guard.changed()
+    watched.guard.changed(watched.load)
     assert watched.after(1.0, Load(900, 910)) == [
         "errors rose from 900 to 910 in 1 s, and 10 is allowed"
     ]
@@ -464,9 +464,9 @@ def test_a_guard_looks_at_errors_and_no_longer_than_it_is_told():
 
 def test_a_change_that_follows_another_does_not_hide_what_that_one_did():
     watched = Watched(pending=50)
-    watched.guard.changed()
+    watched.guard.changed(watched.load)
     watched.after(30.0, Load(40, 1))
-    watched.guard.changed()
+    watched.guard.changed(watched.load)
     assert watched.after(20.0, Load(53, 1)) == [
         ("pending pods rose from 3 to 53 in 50 s, and 50 is allowed", 2)
     ]
@@ -476,7 +476,7 @@ def test_a_change_that_follows_another_does_not_hide_what_that_one_did():
 def test_the_last_change_since_which_too_much_came_is_taken_back_first():
     watched = Watched(pending=50, errors=10)
     for _ in range(2):
-        watched.guard.changed()
+        watched.guard.changed(watched.load)
         watched.after(10.0, Load(3, 1))
     watched.after(10.0, Load(60, 9))
     assert watched.back == ["pending pods rose from 3 to 60 in 20 s, and 50 is allowed"]
@@ -490,9 +490,9 @@ def test_the_last_change_since_which_too_much_came_is_taken_back_first():
 
 def test_a_change_that_went_well_is_not_taken_back_for_a_later_one():
     watched = Watched(pending=50)
-    watched.guard.changed()
+    watched.guard.changed(watched.load)
     watched.after(30.0, Load(40, 1))
-    watched.guard.changed()
+    watched.guard.changed(watched.load)
     assert watched.after(30.0, Load(52, 1)) == []
     assert watched.watched == [1, 1], "the first may not be gone back on any more"
     assert watched.after(10.0, Load(89, 1)) == []
@@ -593,7 +593,7 @@ def test_what_was_kept_is_asked_for_until_the_server_gives_it_or_will_not(code, 
         clock=ManualClock(),
         telemetry=Telemetry(),
         there=lambda: (3, 10),
-        load=lambda: Load(0, 0),
+        load=lambda **_: Load(0, 0),
     )
     in_force.connect(None, Asked(), lambda: False)
     [(_, source)] = in_force.watched

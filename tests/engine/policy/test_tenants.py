@@ -57,7 +57,7 @@ class World:
             clock=self.clock,
             telemetry=Telemetry(),
             there=lambda: (3, 10),
-            load=lambda: Load(0, 0),
+            load=lambda **_: Load(0, 0),
         )
         self.in_force.connect(self, keeper, lambda: True)
         if keeper is not None:

@@ -79,7 +79,9 @@ def test_of_ten_thousand_pods_one_is_asked_about_and_one_is_tried() -> None:
     bench.parked(10_000)
     for _ in range(5):
         assert bench.queue.move(ROOM) == 1
+        assert bench.queue.tried_again() == 1
         queued = bench.pop()
+        assert bench.queue.tried_again() == 0
         bench.queue.requeue_rejected(queued, FIT)
         assert bench.pop() is None
         bench.clock.advance(30)

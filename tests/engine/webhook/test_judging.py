@@ -68,7 +68,7 @@ class Process:
             clock=self.clock,
             telemetry=Telemetry(),
             there=lambda: self.there,
-            load=lambda: Load(0, 0),
+            load=lambda **_: Load(0, 0),
         )
         self.in_force.connect(None, None, lambda: False)
         self.seen = {}
