@@ -110,8 +110,8 @@ class Quota:
         return is_over_minimum(use.used.get(key, {}), use.limits[key], use.pool.minimum)
 
     def going(self, use: QuotaUse, snapshot: Snapshot) -> Mapping[Key, Amounts]:
-        """What evicted pods that have not left yet use of quotas that lend."""
-        if not self.rule.core.elastic:
+        """What evicted pods that have not left yet use, where somebody is promised a node."""
+        if not (use.before or use.nominated):
             return {}
         owner, found = self.owner(snapshot), dict[Key, Amounts]()
         for row in np.flatnonzero(evicted(snapshot)).tolist():
@@ -131,7 +131,7 @@ class Quota:
             leaves = sum(int(going[one].get(name, 0)) for one in owners if one in going)
             spent = min(leaves, sum(int(one.get(name, 0)) for one in used[1:]))
             taken = sum(int(one.get(name, 0)) for one in used) - spent
-            counted = evicted(snapshot) if spent == leaves else None
+            counted = evicted(snapshot) if leaves and spent == leaves else None
             return QuotaRoom(
                 name,
                 np.full(nodes, math.floor(limit), np.int64),
