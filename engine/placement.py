@@ -196,35 +196,38 @@ class Placement:
         elif chosen.there is not None or (
             not chosen.free and self.basis.framework_of(chosen.queued.pod).acts(chosen.queued.pod)
         ):
-            self._may_go(chosen, chosen.there or self.basis.snapshot())
+            self._may_go(chosen, chosen.there or self.basis.snapshot(), seen=False)
         else:
             self.bindings.begin(chosen)
         self.permits.tell(chosen.leave)
 
     def _released(self, held: Held) -> None:
         self.measures.waited(held.since, Code.SUCCESS.value)
-        self._may_go(held.chosen, self.basis.snapshot())
+        self._may_go(held.chosen, self.basis.snapshot(), seen=True)
 
     def _refused(self, held: Held, status: Status) -> None:
         self.measures.waited(held.since, status.code.value)
         self.setbacks.taken_back(held.chosen.queued, status, held.node)
 
-    def _may_go(self, chosen: Chosen, snapshot: Snapshot) -> None:
-        """Asks what is to be done with a pod that may be bound, and does it."""
+    def _may_go(self, chosen: Chosen, snapshot: Snapshot, *, seen: bool) -> None:
+        """Asks what is to be done with a pod that may be bound, and does it.
+
+        Without `seen` nobody was decided about since it has its node, but members of its gang, and
+        those left over have a turn of their own.
+        """
         pod = chosen.queued.pod
         chosen.acts = acts = self.basis.framework_of(pod).act(pod, snapshot, chosen.decision)
         chosen.pre_bind = (*chosen.pre_bind, *acts.pre_bind)
         self.acted(chosen.decision, Acted(Point.ACT, pod, chosen.node, snapshot, acts.words))
         if not acts.status.ok:
             chosen.undo()
-            back = self.setbacks.taken_back if chosen.there is None else self.setbacks.at_once
+            back = self.setbacks.taken_back if seen else self.setbacks.at_once
             back(chosen.queued, acts.status, chosen.node)
             return
         for note in acts.before:
             self.notices.events.emit(note)
         if acts.how.dry_run:
             chosen.undo()
-            seen = chosen.there is None
             self.setbacks.pretended(chosen.queued, acts.said_by, chosen.node, seen=seen)
         else:
             self.bindings.begin(chosen)

@@ -82,6 +82,7 @@ class Setbacks:
         """
         if not seen:
             self.cache.forget(queued.pod.uid)
+        queued.pretended = True
         if self.queue.requeue_rejected(queued, frozenset({plugin}), alone=True):
             self.promised(queued.pod, "")
             self.notices.dry_run(queued.pod, node)

@@ -174,7 +174,7 @@ class Gangs:
         others = [
             one
             for one in self.queue.kin(gang.key)
-            if one is not queued and one.where not in _ABSENT and not one.pod.terminating
+            if one is not queued and not _is_absent(one) and not one.pod.terminating
         ]
         return Turn(
             plugin=plugin,
@@ -196,6 +196,8 @@ class Gangs:
             held = {one.name for one in gated} - going
             why += f"; {_named(held)} held by a gate" if held else ""
             why += f"; {_named(going)} waiting for its victims to be gone" if going else ""
+            failed = {one.pod.name for one in self.queue.kin(turn.gang.key) if one.errors}
+            why += f"; {_named(failed)} waiting after an error" if failed else ""
         return None if why is None else f"{why} ({gang.place})"
 
     def _has_enough(self, turn: Turn) -> bool:
@@ -554,6 +556,12 @@ class Gangs:
         """False: it is gone, or bound by somebody else."""
         uid = queued.pod.uid
         return uid in self.queue and self._cache.node_of(uid) is None
+
+
+def _is_absent(queued: QueuedPod) -> bool:
+    """Whether no other member's turn is its turn, too: what failed would fail again at once."""
+    failed = queued.where is SubQueue.BACKOFF and queued.errors
+    return bool(failed) or queued.pretended or queued.where in _ABSENT
 
 
 def _named(names: Collection[str]) -> str:

@@ -45,7 +45,7 @@ from engine.framework.interface import (
     State,
     Verdicts,
 )
-from engine.framework.snapshot import BoolColumn, IntColumn, PodColumns, Rows, Snapshot
+from engine.framework.snapshot import BoolColumn, CodeColumn, IntColumn, PodColumns, Rows, Snapshot
 from engine.framework.status import Code, Status
 from engine.objects import Pod
 from engine.plugins.default_preemption import is_evicted
@@ -110,15 +110,20 @@ class Quota:
         return is_over_minimum(use.used.get(key, {}), use.limits[key], use.pool.minimum)
 
     def going(self, use: QuotaUse, snapshot: Snapshot) -> Mapping[Key, Amounts]:
-        """What evicted pods that have not left yet use of quotas that lend."""
-        if not self.rule.core.elastic:
+        """What evicted pods that have not left yet use, where somebody is promised a node."""
+        if not (use.before or use.nominated):
             return {}
+        pods, (rows,) = snapshot.pods, np.nonzero(evicted(snapshot))
         owner, found = self.owner(snapshot), dict[Key, Amounts]()
-        for row in np.flatnonzero(evicted(snapshot)).tolist():
-            pod = snapshot.pods.pod(row)
-            key = owner(pod)
+        # Where owners follow from pods, those of one owner are summed up at once.
+        codes = self._codes(pods, snapshot)[rows] if self.follows else np.arange(len(rows))
+        names = {*use.pool.minimum, *use.limits[use.key].maximum} if use.key is not None else ()
+        for code, at in zip(*np.unique(codes, return_index=True), strict=True):
+            key = owner(pods.pod(int(rows[at])))
             if key is not None and key in use.limits:
-                found[key] = _plus(found.get(key, {}), pod.requests, 1)
+                its = rows[codes == code]
+                amounts = {name: int(pods.request(name)[its].sum()) for name in names}
+                found[key] = _plus(found.get(key, {}), amounts, 1)
         return found
 
     def rooms(self, use: QuotaUse, snapshot: Snapshot) -> list[Room]:
@@ -131,7 +136,7 @@ class Quota:
             leaves = sum(int(going[one].get(name, 0)) for one in owners if one in going)
             spent = min(leaves, sum(int(one.get(name, 0)) for one in used[1:]))
             taken = sum(int(one.get(name, 0)) for one in used) - spent
-            counted = evicted(snapshot) if spent == leaves else None
+            counted = evicted(snapshot) if leaves and spent == leaves else None
             return QuotaRoom(
                 name,
                 np.full(nodes, math.floor(limit), np.int64),
@@ -158,11 +163,15 @@ class Quota:
         self, owners: Collection[Key], pods: PodColumns, rows: NDArray[np.intp], snapshot: Snapshot
     ) -> BoolColumn:
         """Which of some pods are of one of some owners."""
-        owner = self.owner(snapshot)
-        name = f"owner {self.rule.source.name} {self.rule.id} {self.rule.text}"
-        codes = pods.namespace_text(name, lambda pod: _text(owner(pod)))
+        codes = self._codes(pods, snapshot)
         wanted = [snapshot.dictionary.find(_text(one) or "") for one in owners]
         return np.isin(codes[rows], wanted)
+
+    def _codes(self, pods: PodColumns, snapshot: Snapshot) -> CodeColumn:
+        """(P,) whose quota each pod is of, if that follows from the pod."""
+        owner = self.owner(snapshot)
+        name = f"owner {self.rule.source.name} {self.rule.id} {self.rule.text}"
+        return pods.namespace_text(name, lambda pod: _text(owner(pod)))
 
 
 def _text(key: Key | None) -> str | None:

@@ -71,6 +71,8 @@ class QueuedPod:
     """Whether it was deleted during its attempt."""
     gated_told_at: float = field(default=0.0, repr=False)
     """When its owner was last told who holds it (monotonic)."""
+    pretended: bool = field(default=False, repr=False)
+    """Whether its last attempt ended with a dry run of its binding."""
     turns_at: float = field(default=math.inf, repr=False)
     """When the clock alone may change what held or rejected it, while it is parked."""
     parked_at: float = field(default=0.0, repr=False)

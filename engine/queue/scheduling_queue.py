@@ -565,7 +565,7 @@ class SchedulingQueue:
 
     def _fly(self, queued: QueuedPod) -> QueuedPod:
         queued.attempts += 1
-        queued.where = _IN_FLIGHT
+        queued.where, queued.pretended = _IN_FLIGHT, False
         queued.tried_at = self._clock.monotonic()
         if queued.first_attempt_at is None:
             queued.first_attempt_at = self._clock.time()

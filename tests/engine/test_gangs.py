@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import io
+import itertools
 import weakref
 from dataclasses import replace
 
@@ -165,6 +166,44 @@ async def test_more_members_than_it_needs_come_as_there_is_room():
     made.clock.advance(11.0)
     await made.turn()
     assert made.edge.binds[-1] == ("a-2", "n3")
+
+
+@pytest.mark.parametrize(("rule", "bound"), [("true", []), ("pod.name is a-0", ["a-1"])])
+@in_a_loop
+async def test_members_in_a_dry_run_do_not_have_turns_by_each_other_for_ever(rule, bound):
+    made = world(f"{GANG}\nbind: {rule} -> dry run", nodes=("n1",))
+    tries = itertools.count()
+    made.scheduler.observe(lambda _: next(tries) < 100 or pytest.fail("for ever"))
+    await gang(made, "a", 3, size=1)
+    await made.turn()
+    assert [name for name, _ in made.edge.binds] == bound
+
+
+@in_a_loop
+async def test_a_member_whose_binding_failed_backs_off_whoever_is_left_over():
+    made = world(nodes=("n1",))
+    made.edge.bind_answers.extend([REFUSED] * 100)
+    await gang(made, "a", 2, size=1)
+    for _ in range(50):
+        await made.turn()
+    assert [name for name, _ in made.edge.binds] == ["a-0", "a-1"]
+    made.edge.bind_answers.clear()
+    made.clock.advance(11.0)
+    await made.turn()
+    assert len(made.edge.binds) == 3
+
+
+@in_a_loop
+async def test_a_gang_waits_for_members_that_wait_after_an_error():
+    made = world(nodes=("n1", "n2"))
+    made.edge.bind_answers.extend([REFUSED, REFUSED])
+    await gang(made, "a", 3, size=2)
+    await made.turn()
+    words = "gang a has 1 of the 2 members that it needs; a-0, a-1 waiting after an error"
+    assert condition(made, "a-2") == f"{words} (p.policy:1)"
+    made.clock.advance(11.0)
+    await made.turn()
+    assert len(made.edge.binds) == 4
 
 
 @pytest.mark.parametrize("rule", ["permit: pod.label bad -> reject", "reserve: not pod.label bad"])

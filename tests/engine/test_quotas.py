@@ -226,6 +226,23 @@ async def test_what_victims_on_other_nodes_leave_is_not_taken_back_once_more():
 
 
 @in_a_loop
+async def test_who_may_evict_below_a_maximum_does_so_while_victims_of_others_are_going():
+    nodes = ("n1", "n2")
+    preempt = "preempt: victims where it.priority < pod.priority"
+    made = Quotas(f"quota: by pod.namespace max cpu 2\n{preempt}\n", nodes=nodes)
+    pods = [made.runs(f"low{number}", node=node) for number, node in enumerate(nodes)]
+    for number in range(2):
+        made.comes(f"p{number}", namespace="a", cpu="1", priority=5)
+        await settle(made)
+    assert made.edge.evictions == ["low0", "low1"]
+    for number in range(2):
+        made.handlers.pods.on_delete(pods[number])
+        made.clock.advance(20.0)
+        await settle(made)
+        assert len(made.edge.binds) == number + 1
+
+
+@in_a_loop
 async def test_who_goes_with_a_node_that_is_gone_is_no_spare_either():
     made = Quotas(ELASTIC, nodes=("n1", "n2"), a=("2", "4"), b=("3", "5"))
     made.runs("a0", cpu="1")
