@@ -381,8 +381,8 @@ def test_a_known_class_with_one_changed_row_allocates_nothing_of_the_size_of_the
     assert most < nodes
 
 
-def test_a_class_takes_a_key_a_node():
-    nodes, classes, first = 5_000, 50, 10
+def bytes_a_class(nodes: int) -> float:
+    classes, first = 50, 10
     cache, framework, _ = known_class(nodes)
     pods = [make_pod(f"c{i}", cpu=f"{200 + i}m") for i in range(first + classes)]
     snapshot = cache.snapshot(0.0)
@@ -396,7 +396,13 @@ def test_a_class_takes_a_key_a_node():
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert (after - before) / classes <= 8 * nodes + (8 << 10)
+    return (after - before) / classes
+
+
+def test_a_class_takes_a_key_a_node():
+    nodes = 5_000
+    # Nor is what is made once a process, whenever that comes.
+    assert min(bytes_a_class(nodes) for _ in range(3)) <= 8 * nodes + (8 << 10)
 
 
 def test_classes_that_are_forgotten_leave_nothing_behind():
