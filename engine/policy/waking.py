@@ -172,10 +172,8 @@ class Edits:
         for one in ir.walk(*roots):
             if not isinstance(one, ir.Read | ir.KeyedRead) or not one.field.startswith("it."):
                 continue
-            field, key = (
-                one.field.removeprefix("it."),
-                one.key if isinstance(one, ir.Read) else None,
-            )
+            field = one.field.removeprefix("it.")
+            key = one.key if isinstance(one, ir.Read) else None  # else it is computed
             if field.startswith("namespace."):
                 self._namespace.append((field.removeprefix("namespace."), key))
             elif isinstance(one, ir.KeyedRead):
@@ -185,7 +183,7 @@ class Edits:
                     self._own.append(pod_reader(field, key, gpus))
 
     def events(self, finer: HintFn | None = None) -> list[ClusterEventWithHint]:
-        """None if nothing is read of them."""
+        """The event of such edits; there is none where nothing is read of them."""
         event = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE)
         known = self._own or self._namespace
         return [ClusterEventWithHint(event, self._hint, finer)] if known else []
