@@ -8,7 +8,7 @@ quota that a pod exceeds is an amount like those of a node: `QuotaRoom`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Final
@@ -45,7 +45,7 @@ from engine.framework.interface import (
     State,
     Verdicts,
 )
-from engine.framework.snapshot import BoolColumn, CodeColumn, IntColumn, PodColumns, Rows, Snapshot
+from engine.framework.snapshot import CodeColumn, IntColumn, PodColumns, Rows, Snapshot
 from engine.framework.status import Code, Status
 from engine.objects import Pod
 from engine.plugins.default_preemption import is_evicted
@@ -136,7 +136,7 @@ class Quota:
             leaves = sum(int(going[one].get(name, 0)) for one in owners if one in going)
             spent = min(leaves, sum(int(one.get(name, 0)) for one in used[1:]))
             taken = sum(int(one.get(name, 0)) for one in used) - spent
-            counted = evicted(snapshot) if leaves and spent == leaves else None
+            held = self._held(name, owners, leaves - spent, snapshot)
             return QuotaRoom(
                 name,
                 np.full(nodes, math.floor(limit), np.int64),
@@ -144,10 +144,7 @@ class Quota:
                 int(use.asked.get(name, 0)),
                 short,
                 f"{self.rule.id} {len(owners)} {name}",
-                lambda pods, rows: (
-                    self._are_of(owners, pods, rows, snapshot)
-                    & (True if counted is None else ~counted[rows])
-                ),
+                held,
             )
 
         own, most = use.used.get(key, {}), use.limits[key].maximum
@@ -159,13 +156,18 @@ class Quota:
                 found.append(room(name, owners, pool.minimum[name], pool.used, *coming(use)))
         return found
 
-    def _are_of(
-        self, owners: Collection[Key], pods: PodColumns, rows: NDArray[np.intp], snapshot: Snapshot
-    ) -> BoolColumn:
-        """Which of some pods are of one of some owners."""
-        codes = self._codes(pods, snapshot)
+    def _held(self, name: str, owners: Collection[Key], left: int, snapshot: Snapshot) -> IntColumn:
+        """(P,) what pods of some owners hold; those evicted from a node leave so much together."""
+        pods = snapshot.pods
         wanted = [snapshot.dictionary.find(_text(one) or "") for one in owners]
-        return np.isin(codes[rows], wanted)
+        held = pods.request(name) * np.isin(self._codes(pods, snapshot), wanted)
+        going = np.flatnonzero(evicted(snapshot))
+        going = going[np.argsort(pods.node[going], kind="stable")]
+        first = np.searchsorted(pods.node[going], pods.node[going])
+        sums = np.concatenate(([0], np.cumsum(held[going])))
+        upto = np.minimum(sums[1:] - sums[first], left)
+        held[going] = upto - np.minimum(sums[:-1] - sums[first], left)
+        return held
 
     def _codes(self, pods: PodColumns, snapshot: Snapshot) -> CodeColumn:
         """(P,) whose quota each pod is of, if that follows from the pod."""
@@ -183,7 +185,8 @@ class QuotaRoom(Room):
     """What a quota has left of a resource, on any node; pods of the quota hold it."""
 
     quota: str = ""
-    holds: Callable[[PodColumns, NDArray[np.intp]], BoolColumn] | None = None
+    holds: IntColumn | None = None
+    """(P,)"""
 
     @property
     def anywhere(self) -> bool:
@@ -199,10 +202,10 @@ class QuotaRoom(Room):
         """See `Room.held`."""
         return 0
 
-    def held_by(self, pods: PodColumns, rows: NDArray[np.intp]) -> IntColumn:
+    def held_by(self, pods: PodColumns, rows: NDArray[np.intp]) -> IntColumn:  # noqa: ARG002
         """See `Room.held_by`."""
         assert self.holds is not None
-        return np.where(self.holds(pods, rows), pods.request(self.resource)[rows], 0)
+        return self.holds[rows]
 
 
 def _moved(use: QuotaUse, key: Key | None, pod: PodInfo, sign: int) -> QuotaUse:

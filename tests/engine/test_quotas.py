@@ -225,6 +225,26 @@ async def test_what_victims_on_other_nodes_leave_is_not_taken_back_once_more():
     assert len(made.edge.evictions) == 4
 
 
+@pytest.mark.parametrize("require", ["", "require: count(node.pods where it.label app=x) == 0\n"])
+@pytest.mark.parametrize(("cpu", "evicted"), [("3", ["b0"]), ("4", ["b0", "b1"])])
+@in_a_loop
+async def test_what_victims_leave_beyond_what_was_promised_is_there_once(cpu, evicted, require):
+    """The first pod is promised 1 of the 4 that its victim leaves: 3 are left of them."""
+    made = Quotas(require + ELASTIC, a=("6", "9"), b=("2", "9"))
+    pods = [made.runs(f"b{number}", "b", cpu="4", priority=number) for number in range(2)]
+    for number, asked in enumerate(("1", cpu)):
+        made.comes(f"a{number}", namespace="a", cpu=asked)
+        await settle(made)
+    assert made.edge.evictions == evicted
+    for number in range(len(evicted)):
+        made.handlers.pods.on_delete(pods[number])
+        made.clock.advance(20.0)
+        await settle(made)
+    assert made.placed("a0")
+    assert made.placed("a1")
+    assert made.edge.evictions == evicted
+
+
 @in_a_loop
 async def test_who_may_evict_below_a_maximum_does_so_while_victims_of_others_are_going():
     nodes = ("n1", "n2")
