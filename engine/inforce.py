@@ -124,10 +124,10 @@ class InForce:
             self._tenants = Tenants(policies, self._of_tenant, clock, ears.wake)
             self._tenants.changed, self._tenants.ready = self._tenants_changed, self._begin
             self.reloader.await_kept()
-        self._guard = None
+        self._guard, self._goes_back = None, False
         if policies.guard is not None:
             self._guard = Guard(
-                policies.guard, clock, load, self.reloader.go_back, self.reloader.keep_before
+                policies.guard, clock, load, self._go_back, self.reloader.keep_before
             )
         self.watched: list[Watched] = []
         """What is to be listed and watched, and who handles it."""
@@ -360,6 +360,12 @@ class InForce:
         else:
             self.reloader.keep_before(0)
 
+    def _go_back(self, why: str, changes: int) -> None:
+        # Also who was kept by other plugins from where the rules had left room.
+        self._goes_back = True
+        self.reloader.go_back(why, changes)
+        self._goes_back = False
+
     def _tenants_changed(self) -> Work:
         if self.reloader.bundle is not None:
             yield from self._put(self.reloader.bundle, ())
@@ -371,7 +377,7 @@ class InForce:
         """
         before, parts = self.bundle, {} if self._tenants is None else self._tenants.parts
         bundle = together(own, parts, self._settings.policies.tenants)
-        changed = bundle.changed_since(before)
+        changed = None if self._goes_back else bundle.changed_since(before)
         yield
         if self.bundle is not before:
             return  # the owner's rules came, and took these with them

@@ -11,6 +11,9 @@ from engine.policysections import GuardSection
 from engine.sections import seconds
 
 _EVERY_SECONDS: Final = 1.0
+_AGAIN_SECONDS: Final = 15.0
+"""So long after going back it is looked for what a change before may be to blame for: pods that
+wait are tried again after their backoff."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +48,13 @@ class Guard:
     """When it looks again: every second while a change is watched."""
 
     def __post_init__(self) -> None:
-        self._changes: list[tuple[float, Load]] = []
+        # When, until when it is watched, and how things were.
+        self._changes: list[tuple[float, float, Load]] = []
 
     def changed(self, before: Load) -> None:
         """Other rules are in force from now on; how things were before they woke anybody."""
         now = self.clock.monotonic()
-        self._changes.append((now, before))
+        self._changes.append((now, now + seconds(self.section.within), before))
         self.due = now + _EVERY_SECONDS
 
     def step(self, deadline: float) -> bool:  # noqa: ARG002 - a few numbers are one step
@@ -58,18 +62,19 @@ class Guard:
         now = self.clock.monotonic()
         if self.due is None or now < self.due:
             return False
-        changes, load, within = self._changes, self.measure(), seconds(self.section.within)
-        wrong = [self._wrong(before, load, now - since) for since, before in changes]
+        changes, load = self._changes, self.measure()
+        wrong = [self._wrong(before, load, now - since) for since, _, before in changes]
         # The last change since which so much came goes, with those after it. If one before it is to
         # blame, pods are soon rejected again; the errors until now are none of its own.
         bad = max((at for at, why in enumerate(wrong) if why), default=None)
-        since = load.errors if bad is None else changes[bad][1].errors
+        since, again = load.errors, now
         if bad is not None:
+            since, again = changes[bad][2].errors, now + _AGAIN_SECONDS
             self.go_back(wrong[bad], len(changes) - bad)
         self._changes = [
-            (at, Load(before.pending, before.errors + load.errors - since))
-            for at, before in changes[:bad]
-            if now - at < within
+            (at, max(until, again), Load(before.pending, before.errors + load.errors - since))
+            for at, until, before in changes[:bad]
+            if now < max(until, again)
         ]
         self.due = now + _EVERY_SECONDS if self._changes else None
         self.watched(len(self._changes))

@@ -488,6 +488,25 @@ def test_the_last_change_since_which_too_much_came_is_taken_back_first():
     assert watched.guard.due is None
 
 
+def test_a_change_whose_time_is_up_when_a_later_one_is_taken_back_is_looked_at_once_more():
+    watched = Watched(pending=50)
+    watched.guard.changed(watched.load)
+    watched.after(59.5, Load(3, 1))
+    watched.guard.changed(watched.load)
+    assert len(watched.after(1.0, Load(60, 1))) == 1
+    assert watched.after(10.0, Load(60, 1))[1:] == [
+        "pending pods rose from 3 to 60 in 70 s, and 50 is allowed"
+    ]
+    watched.guard.changed(watched.load)
+    watched.after(59.5, Load(60, 1))
+    watched.guard.changed(watched.load)
+    assert len(watched.after(1.0, Load(110, 1))) == 3
+    assert watched.after(10.0, Load(80, 1))[3:] == []
+    assert watched.guard.due is not None
+    assert watched.after(5.0, Load(80, 1))[3:] == []
+    assert watched.guard.due is None
+
+
 def test_a_change_that_went_well_is_not_taken_back_for_a_later_one():
     watched = Watched(pending=50)
     watched.guard.changed(watched.load)
