@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from engine.display import without_user
+from engine.documents import Loader
 from engine.extendersections import ExtenderDocument, checked
 from engine.files import configuration_in
 from engine.policysections import PoliciesSection
@@ -331,7 +332,6 @@ def load(path: str | None) -> Settings:
         return Settings(election=LeaderElection())
     try:
         text = configuration_in(path)
-        # The loader is a safe one.
         documents = [d for d in yaml.load_all(text, _StrictLoader) if d is not None]
     except OSError as failed:
         raise ConfigError(f"{path}: cannot be read: {failed.strerror}") from failed
@@ -360,10 +360,12 @@ def load(path: str | None) -> Settings:
 
 
 def without_nulls(given: Any) -> Any:  # noqa: ANN401 - whatever YAML may be
-    """The same where null is as if it was not there, which it is to kube-scheduler."""
+    """The same as kube-scheduler has it: null is as if it was not there, and empty in a list."""
     if isinstance(given, dict):
         return {key: without_nulls(each) for key, each in given.items() if each is not None}
-    return [without_nulls(each) for each in given] if isinstance(given, list) else given
+    if isinstance(given, list):
+        return [{} if each is None else without_nulls(each) for each in given]
+    return given
 
 
 def settings_of(scheduler: SchedulerDocument | None, berth: BerthDocument) -> Settings:
@@ -434,7 +436,7 @@ def _fields_at(kind: object, place: Sequence[int | str]) -> list[str]:
     return []
 
 
-class _StrictLoader(yaml.SafeLoader):
+class _StrictLoader(Loader):
     """A field written twice is a mistake, as kube-scheduler has it."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature

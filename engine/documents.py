@@ -1,21 +1,49 @@
-"""Objects of the API in YAML, as kubectl reads and prints them. Knows no kind."""
+"""YAML as Kubernetes' programs read and print it. Knows no kind.
+
+Source: go.yaml.in/yaml/v2 resolve.go; sigs.k8s.io/yaml, by which all that is read becomes JSON.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
+_TAG: Final = "tag:yaml.org,2002:"
+_NUMBERS: Final = {
+    "int": r"[-+]?(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)",
+    "float": r"[-+]?(\.[0-9_]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+}
 
-class _Loader(yaml.SafeLoader):
-    """Leaves times the texts that they are in JSON."""
+
+class Loader(yaml.SafeLoader):
+    """Leaves dates and `60:30` the texts that they are in JSON; `1e3` is 1,000.
+
+    So is `y` a text, unlike theirs, as our own files have parameters of that name.
+    """
+
+    def construct_number(self, node: yaml.ScalarNode) -> int | float:
+        """Whole numbers are so however they are written."""
+        found = self.construct_yaml_float(node)
+        return int(found) if found.is_integer() else found
 
 
-_Loader.yaml_implicit_resolvers = {
-    first: [one for one in tags if not one[0].endswith(":timestamp")]
+class Dumper(yaml.SafeDumper):
+    """Quotes the texts that one of them would not read as such."""
+
+
+Loader.yaml_implicit_resolvers = {
+    first: [one for one in tags if one[0].removeprefix(_TAG) in ("bool", "null", "merge")]
     for first, tags in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+for _kind, _form in _NUMBERS.items():
+    for _to in (Loader, Dumper):
+        _to.add_implicit_resolver(f"{_TAG}{_kind}", re.compile(f"({_form})$"), None)
+Dumper.add_implicit_resolver(f"{_TAG}bool", re.compile("[yYnN]$"), None)
+Loader.add_constructor(f"{_TAG}float", Loader.construct_number)
 
 
 def objects_in(text: str) -> list[dict[str, Any]]:
@@ -25,7 +53,7 @@ def objects_in(text: str) -> list[dict[str, Any]]:
         ValueError: it is not YAML; the message says so of the file whose name stands before it.
     """
     try:
-        documents = list(yaml.load_all(text, Loader=_Loader))
+        documents = list(yaml.load_all(text, Loader=Loader))
     except (yaml.YAMLError, ValueError) as failed:
         raise ValueError(f"is not YAML: {' '.join(str(failed).split())}") from failed
     return [one for document in documents for one in _each(document)]

@@ -13,7 +13,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
 
-from engine.sections import CLOSED, Duration, is_address, matching
+from engine.sections import CLOSED, OfKubernetes, is_address, matching
 
 _URL: Final = re.compile(r"https?://[^\s/?#]+[^\s?#]*", re.ASCII)
 _RESOURCE: Final = re.compile(
@@ -95,7 +95,7 @@ class ExtenderDocument(_Section):
     weight: Annotated[int, Field(ge=0, le=1 << 20)] = 0
     enable_https: Annotated[bool, Field(alias="enableHTTPS")] = False
     tls_config: ExtenderTLS | None = None
-    http_timeout: Annotated[Duration, Field(alias="httpTimeout")] = "5s"
+    http_timeout: Annotated[OfKubernetes, Field(alias="httpTimeout")] = "5s"
     node_cache_capable: bool = False
     managed_resources: list[ManagedResource] = []
     ignorable: bool = False
@@ -103,8 +103,8 @@ class ExtenderDocument(_Section):
     @field_validator("http_timeout", mode="before")
     @classmethod
     def _default(cls, given: object) -> object:
-        """0 and nothing mean the default to kube-scheduler."""
-        return "5s" if given in (None, "", 0, "0", "0s") else given
+        """0 means the default to kube-scheduler."""
+        return "5s" if given in ("0", "0s") else given
 
     @model_validator(mode="after")
     def _weighed(self) -> Self:

@@ -52,6 +52,13 @@ Duration = Annotated[
     BeforeValidator(lambda given: str(given) if isinstance(given, int | float) else given),
     AfterValidator(duration_of),
 ]
+OfKubernetes = Annotated[
+    Duration,
+    AfterValidator(
+        matching(r"([\d.]+(ms|[smh]))+", "has a unit that Kubernetes has not; write h, m, s or ms")
+    ),
+]
+"""A `Duration` where kube-scheduler's own configuration has one."""
 
 
 def seconds(duration: str) -> float:
@@ -97,9 +104,9 @@ class LeaderElection(_Section):
     """
 
     leader_elect: bool = True
-    lease_duration: Duration = "15s"
-    renew_deadline: Duration = "10s"
-    retry_period: Duration = "2s"
+    lease_duration: OfKubernetes = "15s"
+    renew_deadline: OfKubernetes = "10s"
+    retry_period: OfKubernetes = "2s"
     resource_lock: Literal["leases"] = "leases"
     resource_name: Annotated[str, Field(min_length=1), AfterValidator(_lease)] = "berth"
     resource_namespace: Annotated[str, Field(min_length=1), AfterValidator(_namespace)] = (

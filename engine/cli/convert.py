@@ -27,6 +27,7 @@ from engine.config import (
     without_nulls,
 )
 from engine.conversions import Converted, convert
+from engine.documents import Dumper, Loader
 from engine.files import configuration_in
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
@@ -80,7 +81,7 @@ def converted(source: Path) -> _Found:
         click.ClickException: it is not such a configuration.
     """
     try:
-        documents = [one for one in yaml.safe_load_all(configuration_in(source)) if one]
+        documents = [one for one in yaml.load_all(configuration_in(source), Loader) if one]
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as failed:
         raise click.ClickException(f"{source}: cannot be read: {failed}") from failed
     of = [without_nulls(one) for one in documents if isinstance(one, dict)]
@@ -238,7 +239,7 @@ def _check(source: Path, config: list[dict[str, Any]], found: _Found) -> None:
         found.lost += [in_a_line(one) for one in made.diagnostics if one.is_error]
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(Dumper):
     """Policies as blocks, so that they can be read."""
 
 

@@ -12,6 +12,7 @@ import yaml
 
 from dsl.diagnostics import render
 from engine.cli.check import expanded, read
+from engine.documents import Dumper
 from engine.policy.affinity import (
     EVERYWHERE,
     NAME_FIELD,
@@ -92,7 +93,7 @@ def _document(guard: str | None, group: Sequence[Said], *, several: bool) -> str
         return "\n".join([*lines, ""])
     required = {"nodeSelectorTerms": [_term(term) for term in terms]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    text = yaml.safe_dump({"affinity": affinity}, sort_keys=False, default_flow_style=False)
+    text = yaml.dump({"affinity": affinity}, Dumper=Dumper, sort_keys=False)
     return "\n".join([*lines, text])
 
 

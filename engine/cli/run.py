@@ -24,6 +24,7 @@ from engine.cli.private import open_private
 from engine.cli.refusals import reported, written
 from engine.clock import SystemClock
 from engine.config import ConfigError, PrometheusSection, Settings, load, parse
+from engine.documents import Dumper
 from engine.extenders.asking import Extenders
 from engine.framework.selectortext import read_selector
 from engine.front import configuration
@@ -84,7 +85,9 @@ def command(
     if write_config_to:
         documents = configuration(settings).values()
         with written(write_config_to):
-            write_config_to.write_text(yaml.safe_dump_all(documents, sort_keys=False), "utf-8")
+            write_config_to.write_text(
+                yaml.dump_all(documents, Dumper=Dumper, sort_keys=False), "utf-8"
+            )
         return
     warn_of_folder(settings.berth.policies.dir)
     serving = runflags.server_options(flags)

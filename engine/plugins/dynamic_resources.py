@@ -5,6 +5,7 @@ Devices are not allocated. A pod that claims some waits, and is told why.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from engine.framework.decision import PostFilterResult, Rejections
 from engine.framework.interface import (
     SKIP_FILTER,
+    PluginArgs,
     Points,
     PreFilterResult,
     PreScoreResult,
@@ -31,13 +33,35 @@ NOT_ALLOCATED: Final = PreFilterResult(
     )
 )
 
+_DURATION: Final = re.compile(r"\+?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|ms|[smh]))+)", re.ASCII)
 _NOTHING: Final = PostFilterResult(unschedulable())
 _UNPREPARED: Final = PostFilterResult(Status(Code.ERROR, ("not found",), NAME), message="not found")
 _NO_DIFFERENCE: Final = PreScoreResult(causes=Cause(0), shared=True)
 
 
+class DynamicResourcesArgs(PluginArgs, frozen=True):
+    """`pluginConfig` of DynamicResources; both times are read and do nothing."""
+
+    filter_timeout: str | None = None
+    binding_timeout: str | None = None
+
+    def __post_init__(self) -> None:
+        """Checks them as far as kube-scheduler reads them.
+
+        Raises:
+            ValueError: one is no duration.
+        """
+        times = ("filterTimeout", self.filter_timeout), ("bindingTimeout", self.binding_timeout)
+        for name, given in times:
+            if given is not None and not _DURATION.fullmatch(given):
+                raise ValueError(f"{name}: {given!r} is no duration; write one like 10s")
+
+
 class DynamicResources:
     """Rejects every pod with resource claims."""
+
+    def __init__(self, args: DynamicResourcesArgs | None = None) -> None:
+        """Takes them as kube-scheduler does."""
 
     name: Final = NAME
 

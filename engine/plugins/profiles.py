@@ -38,6 +38,8 @@ _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 """Points of kube-scheduler's that ours answer elsewhere, or not at all: a profile may name them."""
+OURS_ALONE: Final = {("preScore", "DynamicResources"), ("preScore", "ImageLocality")}
+"""Points that kube-scheduler's do not have, where ours say what a score depends on."""
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "preEnqueue": ("pre_enqueue",),
@@ -157,7 +159,7 @@ def _at_point(
 ) -> list[EnabledPlugin]:
     """Who is asked there: named for it and by multiPoint, then by multiPoint alone, then others."""
     for one in own.enabled:
-        if has[one.name].isdisjoint(FIELDS[point]):
+        if has[one.name].isdisjoint(FIELDS[point]) or (point, one.name) in OURS_ALONE:
             raise ValueError(f"plugins.{point}: plugin {one.name!r} has no such point")
     off = {one.name for one in own.disabled}
     by_name = {one.name: one for one in own.enabled}

@@ -16,7 +16,7 @@ from engine.plugins import out_of_tree
 from engine.plugins.balanced_allocation import BalancedAllocation, BalancedAllocationArgs
 from engine.plugins.default_binder import DefaultBinder
 from engine.plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
-from engine.plugins.dynamic_resources import DynamicResources
+from engine.plugins.dynamic_resources import DynamicResources, DynamicResourcesArgs
 from engine.plugins.image_locality import ImageLocality
 from engine.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
 from engine.plugins.node_affinity import NodeAffinityArgs, NodeAffinityPlugin
@@ -55,7 +55,7 @@ IN_TREE: Final[Mapping[str, tuple[Callable[..., Plugin], type[Any] | None]]] = {
     "VolumeZone": (VolumeZone, None),
     "PodTopologySpread": (PodTopologySpread, PodTopologySpreadArgs),
     "InterPodAffinity": (InterPodAffinity, InterPodAffinityArgs),
-    "DynamicResources": (lambda _: DynamicResources(), dict),
+    "DynamicResources": (DynamicResources, DynamicResourcesArgs),
     "DefaultPreemption": (DefaultPreemption, DefaultPreemptionArgs),
     "NodeResourcesBalancedAllocation": (BalancedAllocation, BalancedAllocationArgs),
     "ImageLocality": (ImageLocality, None),

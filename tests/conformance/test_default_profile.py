@@ -13,7 +13,7 @@ from engine.config import ProfileDocument
 from engine.framework.defaults import DEFAULT_WEIGHTS
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.runtime import Framework
-from engine.plugins.profiles import FIELDS, fields_of, make_profile
+from engine.plugins.profiles import FIELDS, OURS_ALONE, fields_of, make_profile
 from engine.plugins.registry import make_plugin
 
 THEIRS = json.loads((Path(__file__).parent / "data" / "default-profile.json").read_text("utf-8"))
@@ -22,11 +22,8 @@ NOT_THERE = {
     *(("podGroupPostFilter", one) for one in ("DefaultPreemption", "DynamicResources")),
     ("placementScore", "NodeResourcesFit"),
 }
-MORE = {("preScore", "DynamicResources"), ("preScore", "ImageLocality")}
-"""Where we say what a score depends on."""
 NO_EVENTS = {"DynamicResources"}
 NO_EVENT = {("NodeResourcesFit", "resource.k8s.io/DeviceClass/Add|Update")}
-NO_ARGUMENTS = {"DynamicResources"}
 ALWAYS = " (no hint: always Queue)"
 OURS = make_profile(ProfileDocument())
 
@@ -54,7 +51,7 @@ def test_who_is_asked_at_a_point(point):
     ]
     missing = {(point, name) for name in theirs if name not in ours}
     assert missing == {one for one in NOT_THERE if one[0] == point}
-    assert {(point, name) for name in ours if name not in theirs} <= MORE
+    assert {(point, name) for name in ours if name not in theirs} <= OURS_ALONE
     assert [name for name in ours if name in theirs] == [name for name in theirs if name in ours]
 
 
@@ -77,7 +74,7 @@ def event_of(text):
     return event, text.endswith(ALWAYS)
 
 
-@pytest.mark.parametrize("name", sorted(THEIRS["defaultArgs"].keys() - NO_ARGUMENTS))
+@pytest.mark.parametrize("name", sorted(THEIRS["defaultArgs"]))
 def test_the_arguments_by_default(name):
     assert state(make_plugin(name)) == state(make_plugin(name, THEIRS["defaultArgs"][name]))
 

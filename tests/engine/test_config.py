@@ -6,6 +6,7 @@ import contextlib
 import textwrap
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,10 +16,12 @@ from engine.config import (
     SCHEDULER_API,
     BerthDocument,
     ConfigError,
+    ProfileDocument,
     Settings,
     load,
     parse,
 )
+from engine.documents import Dumper, Loader
 from engine.sections import LeaderElection, seconds
 
 STOCK = f"apiVersion: {SCHEDULER_API}\nkind: KubeSchedulerConfiguration\n"
@@ -191,6 +194,26 @@ def test_fractions_of_seconds_count_and_null_is_as_if_it_was_not_there(load_text
     assert made.election.lease_duration == "15s"
 
 
+def test_scalars_are_what_they_are_to_kube_scheduler(load_text):
+    made = load_text(
+        f"{STOCK}podMaxBackoffSeconds: 1e3\nenableProfiling: yes\nprofiles: [null]\n"
+        f"---\n{BERTH}profiles: {{default-scheduler: {{nodeSelector: {{since: 2024-01-01}}}}}}\n"
+    )
+    assert made.max_backoff_seconds == 1000
+    assert made.profiles == (ProfileDocument(),)
+    selector = made.berth.profiles["default-scheduler"].node_selector
+    assert selector == {"since": "2024-01-01"}
+
+
+def test_what_is_written_is_the_same_to_whoever_reads_it():
+    texts = ["y", "1e3", "08", "0o7", "60:30", "2024-01-01", "yes", "=", "<<", "~", "", "a", "n/a"]
+    given = [*texts, 8, -3, 1.5, True, None]
+    text = yaml.dump(given, Dumper=Dumper)
+    assert yaml.load(text, Loader) == yaml.safe_load(text) == given
+    for one in texts[:2]:
+        assert f"'{one}'" in text, "as Go reads no text there"
+
+
 # ---- what is not understood ----------------------------------------------------------------------
 
 
@@ -215,7 +238,7 @@ def test_fractions_of_seconds_count_and_null_is_as_if_it_was_not_there(load_text
          "policies.overrides.p.weight: must be"),
         ("policies: {overrides: {p: {mode: shaded}}}",
          "policies.overrides.p.mode: must be enforce, shadow, off, or canary and a share such as"),
-        ("policies: {overrides: {p: {params: {since: 2024-01-01}}}}",
+        ("policies: {overrides: {p: {params: {since: {a: 1}}}}}",
          "policies.overrides.p.params.since: must be a text, a number, true, false or a list"),
         ("policies: {overrides: {p: {params: {a: [1, 2]}}}}",
          "policies.overrides.p.params.a: must be a text"),
@@ -269,6 +292,8 @@ def test_one_line_says_where_and_what(line, said, refused):
             "profiles: [{plugins: {placementScore: {enabled: [{name: NodeResourcesFit}]}}}]",
             "profiles.0.plugins.placementScore: Berth has no plugins for groups of pods: its own",
         ),
+        ("leaderElection: {leaseDuration: 1d}", "leaderElection.leaseDuration: '1d' has a unit"),
+        ("podMaxBackoffSeconds: 60:30", "podMaxBackoffSeconds: must be a valid integer"),
         ("leaderElection: {leaderElect: 1s}", "leaderElection.leaderElect: must be a valid bool"),
         (
             "leaderElection: {leaseDuration: 10s}",

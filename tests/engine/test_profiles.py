@@ -267,6 +267,18 @@ def test_a_node_that_comes_into_sight_wakes():
             "plugins.score: plugin 'NodeName' has no such point",
         ),
         (
+            {"plugins": {"preScore": {"enabled": [{"name": "DynamicResources"}]}}},
+            "plugins.preScore: plugin 'DynamicResources' has no such point",
+        ),
+        (
+            {"pluginConfig": [{"name": "DynamicResources", "args": {"timeout": "1s"}}]},
+            "plugin 'DynamicResources': Object contains unknown field `timeout`",
+        ),
+        (
+            {"pluginConfig": [{"name": "DynamicResources", "args": {"filterTimeout": "1d"}}]},
+            "plugin 'DynamicResources': filterTimeout: '1d' is no duration; write one like 10s",
+        ),
+        (
             {"plugins": {"multiPoint": {"disabled": [{"name": "PrioritySort"}]}}},
             "a profile needs exactly one plugin that sorts the queue; got none",
         ),
