@@ -200,7 +200,8 @@ class App:
             statuses = KubePodStatusWriter(gate, wiring)
             events = KubeEventSink(gate, wiring, controller=self.settings.scheduler_name, host=host)
             whole = WholeObjects(gate.lane(Priority.BINDING))
-            binder = binder_of(self._extenders, KubeBinder(gate), gate.may_write)
+            kube = KubeBinder(gate, is_gone=lambda uid: self.cache.node_of(uid) is None)
+            binder = binder_of(self._extenders, kube, gate.may_write)
             self.scheduler = self._make_scheduler(
                 Edge(binder, statuses, events, KubeEffectWriter(gate, wiring), asyncio.sleep), whole
             )

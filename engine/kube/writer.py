@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -73,10 +74,17 @@ def pod_path(namespace: str, name: str) -> str:
 
 
 class KubeBinder:
-    """Binds pods; a `framework.edge.Binder`."""
+    """Binds pods; a `framework.edge.Binder`. `is_gone` tells by UID who was deleted meanwhile."""
 
-    def __init__(self, gate: Gate, *, timeout_seconds: float = 10.0) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        *,
+        timeout_seconds: float = 10.0,
+        is_gone: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self._gate = gate
+        self._is_gone = is_gone
         self._lane = gate.lane(Priority.BINDING)
         self._timeout = timeout_seconds
 
@@ -88,6 +96,8 @@ class KubeBinder:
         while True:
             try:
                 with await self._gate.place(Priority.BINDING) as place:
+                    if self._is_gone(effect.pod.uid):
+                        return BindOutcome.GONE, "deleted before its binding was sent"
                     answer = await place.request(
                         "POST", path, body=body, timeout_seconds=self._timeout
                     )

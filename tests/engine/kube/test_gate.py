@@ -375,6 +375,19 @@ async def test_who_ends_leaves_the_bindings_that_wait_to_a_successor(bench: Benc
 
 
 @with_bench
+async def test_who_is_deleted_while_its_binding_waits_is_not_bound(bench: Bench) -> None:
+    bench.server.hold, gone = asyncio.Event(), set[str]()
+    binder, pods = KubeBinder(bench.gate, is_gone=gone.__contains__), [*map(make_pod, "abcdef")]
+    bound = [asyncio.ensure_future(binder.bind(Bind(pod, "n1"))) for pod in pods]
+    await bench.settle()
+    gone |= {pods[0].uid, pods[5].uid}
+    bench.server.hold.set()
+    outcomes = [outcome for outcome, _ in await asyncio.gather(*bound)]
+    assert outcomes == [BindOutcome.BOUND] * 5 + [BindOutcome.GONE]
+    assert len(bench.server.asked) == 5
+
+
+@with_bench
 async def test_once_another_leads_only_what_has_happened_is_told(bench: Bench) -> None:
     gate = Gate(bench.server, bench.wiring, may_write=lambda: False)
     gate.retire()
