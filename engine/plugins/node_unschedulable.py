@@ -14,7 +14,7 @@ from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import unresolvable
 from engine.objects import Node, Pod, Taint
 from engine.plugins.hints import now, on
-from engine.plugins.tolerations import NO_SCHEDULE, tolerates
+from engine.plugins.taint_toleration import NO_SCHEDULE, tolerates
 from engine.pods.podinfo import PodInfo
 
 NAME: Final = "NodeUnschedulable"
