@@ -22,7 +22,7 @@ class SchedulingGates:
 
     def points(self) -> Points:
         """Only the removal of the last gate helps."""
-        gone = on(Resource.TARGET_POD, Action.UPDATE_POD_GATES_ELIMINATED, always)
+        gone = on(Resource.TARGET_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, always)
         return Points(events=(gone,), pre_enqueue=_pre_enqueue)
 
 
