@@ -24,7 +24,7 @@ from engine.framework.asking import (
     count_of,
 )
 from engine.framework.classes import Classes
-from engine.framework.derived import concerned
+from engine.framework.derived import Shared, Sharing, concerned
 from engine.framework.grouped import GroupedChoice
 from engine.framework.interface import MAX_SCORE, Joint, Normalization, Scope, Scores
 from engine.framework.podclass import (
@@ -40,7 +40,6 @@ from engine.framework.podclass import (
     row_of,
     steps_of,
 )
-from engine.framework.sharing import Shared, Sharing
 from engine.framework.snapshot import BoolColumn, Cause, IntColumn, Rows, Snapshot
 from engine.framework.ties import Ties
 from engine.pods.podinfo import PodInfo

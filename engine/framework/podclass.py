@@ -5,7 +5,7 @@ class's order of ties; `NOWHERE` where the pod cannot go. Choosing a node is fin
 key. What every node is given alike (`base`) is in no key.
 
 What plugins answer by row is baked into the keys. Masks and raw scores that do not depend on the
-pod but through a plugin's `shared` key are kept once for all classes (`sharing`). What looks
+pod but through a plugin's `shared` key are kept once for all classes (`derived`). What looks
 further than a row and the set of feasible nodes is not in the keys: it is asked in every cycle.
 Classes that differ in that alone have one column of keys together.
 
