@@ -13,8 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot, label_column
 from engine.objects import OwnerReference, Toleration, TopologySpreadConstraint
-from engine.plugins.eligibility import eligibility_key, required
-from engine.plugins.node_selector import matching
+from engine.plugins.node_selector import eligibility_key, matching, required
 from engine.plugins.taint_toleration import suits
 from engine.pods.podinfo import PodInfo
 from engine.pods.selectors import Selector, SelectorError, parse_selector, select_labels

@@ -262,7 +262,7 @@ ADDED = {"nodeSelectorTerms": [{"matchExpressions": [UNKNOWN]}]}
         (
             "NodeAffinity",
             {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": ADDED}},
-            "'Is' is not supported",
+            "matchExpressions[0]: 'Is' is not a valid label selector operator",
         ),
         (FIT, {"unknown": 1}, "unknown"),
         (FIT, strategy(type="Best"), "'Best' is not LeastAllocated, MostAllocated or"),

@@ -14,9 +14,8 @@ from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.objects import Namespace, NodeSelector, ObjectMeta, from_builtins
 from engine.plugins import node_selector, taint_toleration
-from engine.plugins.eligibility import eligibility_key, eligible
 from engine.plugins.node_affinity import NodeAffinityPlugin
-from engine.plugins.node_selector import parse_selector
+from engine.plugins.node_selector import eligibility_key, eligible, parse_selector
 from engine.plugins.taint_toleration import TaintToleration
 from engine.pods.podinfo import PodInfo
 from engine.pods.selectors import Selector
