@@ -15,13 +15,12 @@ from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.framework.status import Code, Status
 from engine.objects import Node
+from engine.plugins.no_nodes import PrioritySort, SchedulingGates
 from engine.plugins.node_affinity import NodeAffinityPlugin
 from engine.plugins.node_name import NodeName
 from engine.plugins.node_resources_fit import NodeResourcesFit
 from engine.plugins.node_unschedulable import NodeUnschedulable
-from engine.plugins.priority_sort import PrioritySort
 from engine.plugins.registry import make_plugin
-from engine.plugins.scheduling_gates import SchedulingGates
 from engine.plugins.taint_toleration import TaintToleration
 from tests.builders import default_plugins
 from tests.engine.plugins.builders import make_cache, make_node, make_pod
