@@ -349,10 +349,6 @@ class PreBound:
     events: tuple[Emit, ...] = ()
 
 
-def _no_key(pod: PodInfo, snapshot: Snapshot) -> Hashable:  # noqa: ARG001 - a default of a signature
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
     """What a plugin does, by extension point; None: nothing there.
@@ -433,7 +429,7 @@ class Points:
     sort_key: Callable[[PodInfo, float, Snapshot], tuple[Any, ...]] | None = None
     kin: Callable[[PodInfo, Snapshot], Hashable] | None = None
     gang: Callable[[PodInfo, Snapshot], Membership | None] | None = None
-    class_key: Callable[[PodInfo, Snapshot], Hashable] = _no_key
+    class_key: Callable[[PodInfo, Snapshot], Hashable] = lambda *_: None
     wide_key: bool = False
     key_version: Version | None = None
     key_moves: bool = False

@@ -46,13 +46,7 @@ def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdi
 
 
 def _tolerates_cordon(pod: PodInfo) -> bool:
-    tolerations = pod.pod.spec.tolerations
-    if not tolerations:
-        return False
-    known = pod.keys.get(NAME)
-    if known is None:
-        known = pod.keys[NAME] = tolerates(tolerations, CORDON)
-    return known is True
+    return tolerates(pod.pod.spec.tolerations or (), CORDON)
 
 
 def _opens(pod: PodInfo, before: Node | None, after: Node) -> bool:
