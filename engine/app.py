@@ -52,9 +52,9 @@ from engine.kube.wiring import Wiring, keep_asking
 from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
 from engine.objects import Pod
 from engine.placement import Observer
+from engine.plugins.no_nodes import SchedulingGates
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
-from engine.plugins.scheduling_gates import SchedulingGates
 from engine.policy.bundle import Bundle, Refusal
 from engine.policy.chain import frameworks_of
 from engine.policy.guard import Load

@@ -121,7 +121,7 @@ def pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
         if any(amount > before.get(name, -1) for name, amount in after.items()):
             actions.append(Action.UPDATE_POD_SCALE_UP)
     if old.spec.scheduling_gates and not new.spec.scheduling_gates:
-        actions.append(Action.UPDATE_POD_GATES_ELIMINATED)
+        actions.append(Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
     if len(old.spec.tolerations or ()) != len(new.spec.tolerations or ()):
         actions.append(Action.UPDATE_POD_TOLERATION)
     resource = Resource.ASSIGNED_POD if new.node_name else Resource.TARGET_POD

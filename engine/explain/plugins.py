@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from engine.objects import Node, NodeSelectorTerm, SelectorRequirement
-from engine.plugins.tolerations import NO_EXECUTE, NO_SCHEDULE, tolerates
+from engine.plugins.taint_toleration import NO_EXECUTE, NO_SCHEDULE, tolerates
 from engine.pods.podinfo import PodInfo
 
 Telling = Callable[[PodInfo, Node], Iterator[str]]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final, assert_never
 
+from engine.framework.asking import PluginError
 from engine.framework.decision import Decision
 from engine.framework.defaults import DEFAULT_BINDER
 from engine.framework.effects import AssumeObject, Await, Effect, Emit, Patch, set_on_pod
@@ -127,9 +128,10 @@ class Acted:
 
 
 class Actors:
-    """The plugins of a profile that act, by point."""
+    """The plugins of a profile that act, by point; nothing raises here."""
 
-    def __init__(self, plugins: Sequence[Named]) -> None:
+    def __init__(self, plugins: Sequence[Named], guard: Guard) -> None:
+        self._guard = guard
         self._binders = {name: p.binder for name, p in plugins if p.binder}
         acting = [
             one
@@ -143,58 +145,84 @@ class Actors:
         self._post_bind = [(name, p.post_bind) for name, p in acting if p.post_bind]
         self._on_all = any(p.acts_on is None for _, p in acting)
         self._on_some = [p.acts_on for _, p in acting if p.acts_on is not None]
-        self.read_scores = any(p.reads_scores for _, p in plugins)
 
-    def have_a_say(self, pod: PodInfo) -> bool:
-        """False: nobody is asked about the pod, and no snapshot is needed for it."""
+    def acts(self, pod: PodInfo) -> bool:
+        """Whether anybody has a say in what becomes of the pod once its node is chosen.
+
+        If not, no snapshot is needed for it.
+        """
         if self._on_all:
             return True
-        for acts_on in self._on_some:  # noqa: SIM110 - any() costs as much as all that is asked
-            if acts_on(pod):
-                return True
+        try:
+            for acts_on in self._on_some:
+                if acts_on(pod):
+                    return True
+        except Exception:  # noqa: BLE001 - who cannot say is asked in full, and guarded then
+            return True
         return False
 
-    def reserve(self, guard: Guard, pod: PodInfo, snapshot: Snapshot, node: str) -> Leave:
-        """Asks who reserves, then who permits; the first refusal ends it."""
+    def reserve(self, pod: PodInfo, snapshot: Snapshot, node: str) -> Leave:
+        """Whether the pod, which the snapshot has on the node, may be bound there.
+
+        Who reserves is asked, then who permits; the first refusal ends it.
+        """
+        if not self.acts(pod):
+            return GRANTED
         row = snapshot.nodes.row(node)
         reserved: list[Effect] = []
         pre_bind: list[Effect] = []
-        for name, reserve in self._reserve:
-            answer = guard(name, "Reserve", reserve, pod, snapshot, row)
-            if not answer.status.ok:
-                return Leave(answer.status.by(name))
-            reserved.extend(answer.effects)
-            pre_bind.extend(answer.pre_bind)
-        leave = self.permit(guard, pod, snapshot, node)
+        try:
+            for name, reserve in self._reserve:
+                answer = self._guard(name, "Reserve", reserve, pod, snapshot, row)
+                if not answer.status.ok:
+                    return Leave(answer.status.by(name))
+                reserved.extend(answer.effects)
+                pre_bind.extend(answer.pre_bind)
+        except PluginError as fault:
+            return Leave(fault.status)
+        leave = self.permit(pod, snapshot, node)
         return replace(leave, reserved=tuple(reserved), pre_bind=tuple(pre_bind))
 
     def permit(
         self,
-        guard: Guard,
         pod: PodInfo,
         snapshot: Snapshot,
         node: str,
         waited: float = 0.0,
         only: Collection[str] | None = None,
     ) -> Leave:
-        """Asks who permits, or of these `only`, in the order of the points."""
+        """The same of a pod that has waited for so many seconds, by who holds it (`only`).
+
+        Those of them that have no say any longer let it go.
+        """
         row = snapshot.nodes.row(node)
         held: dict[str, Permitted] = {}
         others: list[tuple[str, str, Status]] = []
-        for name, permit in self._permit:
-            if only is not None and name not in only:
-                continue
-            said = guard(name, "Permit", permit, pod, snapshot, row, waited)
-            others += ((name, uid, status) for uid, status in said.others.items())
-            if said.status.code is Code.WAIT:
-                held[name] = said
-            elif not said.status.ok:
-                return Leave(said.status.by(name), others=tuple(others))
+        try:
+            for name, permit in self._permit:
+                if only is not None and name not in only:
+                    continue
+                said = self._guard(name, "Permit", permit, pod, snapshot, row, waited)
+                others += ((name, uid, status) for uid, status in said.others.items())
+                if said.status.code is Code.WAIT:
+                    held[name] = said
+                elif not said.status.ok:
+                    return Leave(said.status.by(name), others=tuple(others))
+        except PluginError as fault:
+            return Leave(fault.status)
         return Leave(held=held, others=tuple(others))
 
-    def act(self, guard: Guard, pod: PodInfo, snapshot: Snapshot, decision: Decision) -> Acts:
-        """Asks what is to be done with a pod that may be bound; the first refusal ends it."""
-        row = snapshot.nodes.row(decision.node or "")
+    def act(self, pod: PodInfo, snapshot: Snapshot, decision: Decision) -> Acts:
+        """What is to be done with a pod that may be bound; the first refusal ends it."""
+        if not self.acts(pod):
+            return NOTHING
+        try:
+            return self._act(pod, snapshot, decision)
+        except PluginError as fault:
+            return Acts(fault.status)
+
+    def _act(self, pod: PodInfo, snapshot: Snapshot, decision: Decision) -> Acts:
+        guard, row = self._guard, snapshot.nodes.row(decision.node or "")
         annotations: dict[str, str] = {}
         labels: dict[str, str] = {}
         effects: list[Effect] = []
@@ -207,7 +235,7 @@ class Actors:
             labels.update(bound.labels)
             effects.extend(bound.effects)
             before.extend(bound.events)
-        said_by, how = self._how(guard, pod, snapshot)
+        said_by, how = self._how(pod, snapshot)
         handed: Sequence[Effect] = ()
         if how.by:
             binder = self._binders.get(how.by)
@@ -232,9 +260,9 @@ class Actors:
             after=tuple(after),
         )
 
-    def _how(self, guard: Guard, pod: PodInfo, snapshot: Snapshot) -> tuple[str, Binding]:
+    def _how(self, pod: PodInfo, snapshot: Snapshot) -> tuple[str, Binding]:
         for name, bind in self._bind:
-            how: Binding | None = guard(name, "Bind", bind, pod, snapshot)
+            how: Binding | None = self._guard(name, "Bind", bind, pod, snapshot)
             if how is not None:
                 return name, _BY_US if how.by == DEFAULT_BINDER else how
         return "", _BY_US

@@ -14,17 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.decision import FitError
+from engine.framework.derived import Shared
 from engine.framework.interface import (
     MAX_SCORE,
     Normalization,
     Points,
     PreFilterResult,
+    PreResult,
     PreScoreResult,
     Scope,
     Scores,
     Version,
 )
-from engine.framework.sharing import Shared
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
 from engine.framework.trials import Trial
@@ -111,9 +112,7 @@ class _Said(Generic[_T]):
         self.parts: dict[Hashable, _T | None] = {}
         """None: it has no say."""
 
-    def keep(
-        self, key: Key | None, asked: PreFilterResult | PreScoreResult, found: _T | None
-    ) -> None:
+    def keep(self, key: Key | None, asked: PreResult, found: _T | None) -> None:
         """What came of asking it about a pod with this key, if it depends on the pod alone."""
         if key is None or self.place < 0 or asked.version is not None:
             return

@@ -1,20 +1,26 @@
 """What is worked out of the rows of nodes, brought up to date by those that changed.
 
-Says nothing of what is worked out. Node rows that came, went or were used again are among those
-that changed, so nothing is lost when nodes join or leave: a column grows.
+So is what several classes of pods keep together: masks, raw scores, scores of a set of nodes. Says
+nothing of what is worked out, and asks nobody. Node rows that came, went or were used again are
+among those that changed, so nothing is lost when nodes join or leave: a column grows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.snapshot import Cause, Rows, Snapshot
+from engine.framework.interface import Scores
+from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 
 _ANY: Final = int(Cause.ANY)
+_MOST_SETS: Final = 64
+_MOST_OF_A_SET: Final = 16
+_BYTES_OF_SETS: Final = 32 << 20
 Changes = tuple[NDArray[np.intp], NDArray[np.integer]]
 """Rows, each once, and why each changed."""
 
@@ -101,3 +107,79 @@ class Derived:
             return False
         self.column[rows] = fresh
         return True
+
+
+class Shared(Derived):
+    """A mask or raw scores of all rows, for all classes with the plugin's `shared` key."""
+
+    __slots__ = ("__weakref__", "answers", "normal", "uniform")
+
+    def __init__(self, causes: Cause) -> None:
+        super().__init__(causes)
+        self.uniform = True
+        """All True, or all 0: there is nothing to look up."""
+        self.answers = 0
+        """Counts changes of any answer."""
+        self.normal: dict[float, Scores] = {}
+        """Normalised by an extremum; see `keep`."""
+
+    def refresh(self, snapshot: Snapshot, ask: Callable[[Rows], NDArray[Any]]) -> bool:
+        """See `Derived.refresh`."""
+        moved = super().refresh(snapshot, ask)
+        if moved:
+            self.answers += 1
+            self.normal.clear()
+            is_mask = self.column.dtype == np.bool_
+            self.uniform = bool(self.column.all()) if is_mask else not self.column.any()
+        return moved
+
+    def keep(self, extremum: float, column: Scores) -> None:
+        """Keeps what the raw scores are by an extremum: of a few, as each pod may have its own."""
+        if len(self.normal) >= _MOST_OF_A_SET:
+            self.normal.clear()
+        self.normal[extremum] = column
+
+
+class FeasibleSet:
+    """Some rows, and the scores that were made of them, by who made them and of what."""
+
+    __slots__ = ("rows", "scores")
+
+    def __init__(self, passed: BoolColumn) -> None:
+        self.rows = np.flatnonzero(passed)
+        self.scores: dict[Hashable, tuple[Scores, float]] = {}
+        """Column of all rows, 0 outside of the set, and its weight: 0 if the plugin abstains."""
+
+    def keep(self, key: Hashable, column: Scores, weight: float) -> None:
+        """Keeps the scores that were made of the set."""
+        if len(self.scores) >= _MOST_OF_A_SET:
+            self.scores.clear()
+        self.scores[key] = column, weight
+
+
+class Sharing:
+    """What is shared, by plugin and its key."""
+
+    def __init__(self) -> None:
+        # As long as a class has them: most classes of pods that no other is like leave soon.
+        self._shared: WeakValueDictionary[Hashable, Shared] = WeakValueDictionary()
+        self._sets: dict[bytes, FeasibleSet] = {}
+
+    def of(self, name: str, point: str, key: Hashable, causes: Cause) -> Shared:
+        """The column of a plugin for this key; new ones are empty."""
+        found = self._shared.get((name, point, key))
+        if found is None:
+            found = self._shared[name, point, key] = Shared(causes)
+        return found
+
+    def feasible(self, passed: BoolColumn) -> FeasibleSet:
+        """The set of these rows: the same for classes that can go to the same nodes."""
+        key = passed.tobytes()
+        found = self._sets.pop(key, None)
+        if found is None:
+            full = _MOST_OF_A_SET * np.float64().nbytes * max(len(passed), 1)
+            while len(self._sets) >= min(_MOST_SETS, max(_BYTES_OF_SETS // full, 1)):
+                del self._sets[next(iter(self._sets))]
+            found = FeasibleSet(passed)
+        self._sets[key] = found
+        return found

@@ -114,46 +114,46 @@ class GroupedScore(Grouped, Protocol):
         ...
 
 
-class PreFilterResult(msgspec.Struct, frozen=True, eq=False):
-    """How a plugin filters for one class of pods.
+class PreResult(msgspec.Struct, frozen=True, eq=False):
+    """What a plugin worked out for one class of pods, and what its filter or score depends on.
 
-    `status` not ok (and not Skip) ends the cycle; Skip leaves the plugin's filter out. `rows`, if
-    not None, are the only nodes worth asking anyone about; `names` are the same nodes and those
-    wanted that do not exist (two plugins conflict if they want no name in common).
-
-    `scope` is that of the filter, `causes` are the changes of a row that can change its answer
-    about the row, `version` is what else the result, Skip included, depends on. With `shared`, the
-    answers depend on it and the row alone: classes with equal ones keep one mask together. Where
-    `rejects` is false, the filter would pass every node, and is not asked. `grouped` gives what the
-    filter gives, of a scope of ALL, by groups.
+    `status` not ok (and not Skip) ends the cycle; Skip leaves the plugin's filter or score out.
+    `causes` are the changes of a row that can change the answer about the row, `version` is what
+    else the result, Skip included, depends on. With `shared`, the answers depend on it and the row
+    alone: classes with equal ones keep one column together.
     """
 
     status: Status = Status.SUCCESS
     state: State = None
-    rows: NDArray[np.intp] | None = None
-    names: frozenset[str] | None = None
     scope: Scope = Scope.ROW
     causes: Cause = Cause.ANY
     version: Version | None = None
     shared: Hashable = None
+
+
+class PreFilterResult(PreResult, frozen=True, eq=False):
+    """How a plugin filters for one class of pods.
+
+    `rows`, if not None, are the only nodes worth asking anyone about; `names` are the same nodes
+    and those wanted that do not exist (two plugins conflict if they want no name in common). Where
+    `rejects` is false, the filter would pass every node, and is not asked. `grouped` gives what the
+    filter gives, of a scope of ALL, by groups.
+    """
+
+    rows: NDArray[np.intp] | None = None
+    names: frozenset[str] | None = None
     rejects: bool = True
     grouped: GroupedFilter | None = None
 
 
-class PreScoreResult(msgspec.Struct, frozen=True, eq=False):
-    """How a plugin scores for one class of pods; see `PreFilterResult` for what it depends on.
+class PreScoreResult(PreResult, frozen=True, eq=False):
+    """How a plugin scores for one class of pods.
 
     With a scope of ROW `score` is asked about any rows, feasible or not; otherwise about the
     feasible ones: with `shared`, classes that can go to the same nodes keep one answer together.
     `grouped` gives what score and normalisation give, of a scope of ALL, by groups.
     """
 
-    status: Status = Status.SUCCESS
-    state: State = None
-    scope: Scope = Scope.ROW
-    causes: Cause = Cause.ANY
-    version: Version | None = None
-    shared: Hashable = None
     normalization: Normalization = Normalization.NONE
     grouped: GroupedScore | None = None
 
@@ -278,22 +278,10 @@ class Joint(Protocol):
         ...
 
 
-class _Unshared:
-    """The type of `UNSHARED`."""
-
-
-UNSHARED: Final = _Unshared()
-
-
-class _Silent:
-    """The type of `SILENT`."""
-
-    def __repr__(self) -> str:
-        return "SILENT"
-
-
-SILENT: Final = _Silent()
+UNSHARED: Final = object()
 """As a class key: no other pod is like this one, so nothing is kept for it."""
+SILENT: Final = object()
+"""As a class key: the plugin has no say about the pod."""
 
 
 class Passing(tuple[Hashable, ...]):
@@ -359,10 +347,6 @@ class PreBound:
     labels: Mapping[str, str] = field(default_factory=dict)
     effects: tuple[Effect, ...] = ()
     events: tuple[Emit, ...] = ()
-
-
-def _no_key(pod: PodInfo, snapshot: Snapshot) -> Hashable:  # noqa: ARG001 - a default of a signature
-    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -445,7 +429,7 @@ class Points:
     sort_key: Callable[[PodInfo, float, Snapshot], tuple[Any, ...]] | None = None
     kin: Callable[[PodInfo, Snapshot], Hashable] | None = None
     gang: Callable[[PodInfo, Snapshot], Membership | None] | None = None
-    class_key: Callable[[PodInfo, Snapshot], Hashable] = _no_key
+    class_key: Callable[[PodInfo, Snapshot], Hashable] = lambda *_: None
     wide_key: bool = False
     key_version: Version | None = None
     key_moves: bool = False

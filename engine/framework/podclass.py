@@ -5,7 +5,7 @@ class's order of ties; `NOWHERE` where the pod cannot go. Choosing a node is fin
 key. What every node is given alike (`base`) is in no key.
 
 What plugins answer by row is baked into the keys. Masks and raw scores that do not depend on the
-pod but through a plugin's `shared` key are kept once for all classes (`sharing`). What looks
+pod but through a plugin's `shared` key are kept once for all classes (`derived`). What looks
 further than a row and the set of feasible nodes is not in the keys: it is asked in every cycle.
 Classes that differ in that alone have one column of keys together.
 
@@ -79,10 +79,6 @@ class Lookup:
         return self.many > 0 or top == 0.0
 
 
-At = Callable[[], Snapshot]
-"""The snapshot of the cycle that asks."""
-
-
 @dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class KeyColumn:
     """What plugins answer by row for some classes, as a sort key for every node; see the module."""
@@ -136,13 +132,9 @@ class KeyColumn:
     """What is to be raised if it comes to scoring."""
     row: Callable[[int], int | None] | None = None
     """See `row_of`; None: to be made."""
-    at: Snapshot | None = None
-    """What plugins are asked about then: never one of before."""
-
-    def now(self) -> Snapshot:
-        """The snapshot to which it is brought up."""
-        assert self.at is not None
-        return self.at
+    pod: PodInfo = field(init=False)
+    at: Snapshot = field(init=False)
+    """About whom, and on what, plugins are asked: those of the question that came last."""
 
     def baked(self) -> list[Scoring]:
         """The scores that are in the keys."""
@@ -196,19 +188,17 @@ class PodClass:
         self.keys.place.forget()
 
 
-def row_of(
-    keys: KeyColumn, joint: Joint, pod: PodInfo, snapshot: Snapshot, ties: IntColumn
-) -> Callable[[int], int | None]:
+def row_of(keys: KeyColumn, joint: Joint, ties: IntColumn) -> Callable[[int], int | None]:
     """Makes what gives the key of a single row, as the full pass does; None where it has to.
 
     It is good while `layout`, what is shared and the look-ups stay.
     """
-    masks = _masks(keys, snapshot)
-    checks = [_check(f, pod, keys.now) for f in keys.filters if f.shared is None]
-    scores = [_weighed(s, pod, keys.now) for s in keys.scorers]
+    masks = _masks(keys)
+    checks = [_check(f, keys) for f in keys.filters if f.shared is None]
+    scores = [_weighed(s, keys) for s in keys.scorers]
     lookups = [(one.weight, one.cells) for one in keys.lookups]
     turn, places = keys.offset, ties.data
-    at_once = joint.row(snapshot)
+    at_once = joint.row(keys.at)
 
     def row(r: int) -> int | None:
         for mask in masks:
@@ -231,33 +221,33 @@ def row_of(
     return row
 
 
-def total_of(keys: KeyColumn, pod: PodInfo, snapshot: Snapshot, row: int) -> float:
+def total_of(keys: KeyColumn, row: int) -> float:
     """The exact total score of a feasible row."""
-    at_once = None if keys.joint is None else keys.joint.row(snapshot)(row)
+    at_once = None if keys.joint is None else keys.joint.row(keys.at)(row)
     apart = [*keys.joint_scorers, *keys.scorers] if at_once is None else keys.scorers
     total = keys.base + (at_once or 0.0)
     for scoring in apart:
-        total += scoring.weight * _score(scoring, pod, lambda: snapshot)(row)
+        total += scoring.weight * _score(scoring, keys)(row)
     for lookup in keys.lookups:
         total += lookup.weight * lookup.cells[row]
     return total
 
 
-def _masks(keys: KeyColumn, snapshot: Snapshot) -> list[memoryview[Any]]:
+def _masks(keys: KeyColumn) -> list[memoryview[Any]]:
     """What a row must have True in."""
-    masks = [snapshot.nodes.present.data]
+    masks = [keys.at.nodes.present.data]
     masks += [f.shared.cells for f in keys.filters if f.shared and not f.shared.uniform]
     if keys.allowed is not None:
-        allowed = np.zeros(snapshot.nodes.size, np.bool_)
+        allowed = np.zeros(keys.at.nodes.size, np.bool_)
         allowed[keys.allowed] = True
         masks.append(allowed.data)
     return masks
 
 
-def _weighed(scoring: Scoring, pod: PodInfo, at: At) -> tuple[float, Callable[[int], float]]:
+def _weighed(scoring: Scoring, keys: KeyColumn) -> tuple[float, Callable[[int], float]]:
     """The weight, as a whole number if it is one: sums of these are quicker."""
     weight = scoring.weight
-    return int(weight) if weight == int(weight) else weight, _score(scoring, pod, at)
+    return int(weight) if weight == int(weight) else weight, _score(scoring, keys)
 
 
 def _inside(score: float) -> float:
@@ -266,25 +256,25 @@ def _inside(score: float) -> float:
     return score
 
 
-def _check(filtering: Filtering, pod: PodInfo, at: At) -> Callable[[int], bool]:
+def _check(filtering: Filtering, keys: KeyColumn) -> Callable[[int], bool]:
     ask, state = filtering.points.filter, filtering.result.state
     assert ask is not None
 
     def check(r: int) -> bool:
-        passed = ask(state, pod, at(), np.array([r], dtype=np.intp)).passed
+        passed = ask(state, keys.pod, keys.at, np.array([r], dtype=np.intp)).passed
         return passed is None or bool(passed[0])
 
     return check
 
 
-def _score(scoring: Scoring, pod: PodInfo, at: At) -> Callable[[int], float]:
+def _score(scoring: Scoring, keys: KeyColumn) -> Callable[[int], float]:
     if scoring.shared is not None:
         return scoring.shared.cells.__getitem__
     ask, state = scoring.points.score, scoring.result.state
     assert ask is not None
 
     def score(r: int) -> float:
-        scores = ask(state, pod, at(), np.array([r], dtype=np.intp))
+        scores = ask(state, keys.pod, keys.at, np.array([r], dtype=np.intp))
         return 0.0 if scores is None else float(scores[0])
 
     return score

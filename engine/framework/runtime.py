@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.framework.acting import GRANTED, NOTHING, Actors, Acts, Leave
+from engine.framework.acting import Actors
 from engine.framework.asking import Asking, Candidates, PluginError, Unfit
 from engine.framework.classes import Classes
-from engine.framework.decision import Decision, PostFilterResult, Rejections
+from engine.framework.decision import PostFilterResult, Rejections
 from engine.framework.events import ClusterEventWithHint
 from engine.framework.filling import Filling
 from engine.framework.gang import Membership
@@ -94,9 +94,6 @@ class Framework:
         self._gangs = [(name, p.gang, p.kin) for name, p in plugins if p.gang and p.kin]
         self._post_filters = [(n, p.post_filter) for n, p in at("postFilter") if p.post_filter]
         self._rescue_keys = [p.rescue_key for _, p in plugins if p.rescue_key]
-        self._actors = Actors(plugins)
-        self.wants_scores = self._actors.read_scores
-        """Whether somebody reads the scores of the chosen node, even where it is the only one."""
         self.filters, self.pre_filters = (
             tuple([one for one in at(point) if one[1].filter or one[1].pre_filter])
             for point in ("filter", "preFilter")
@@ -110,6 +107,11 @@ class Framework:
         ranked = asked if self.scorers else ()
         self._asking = Asking(self.filters, self.pre_filters, ranked, on_fault or _log_fault)
         self._guard = self._asking.guard
+        actors = Actors(plugins, self._guard)
+        self.acts, self.reserve = actors.acts, actors.reserve
+        self.permit, self.act = actors.permit, actors.act
+        self.wants_scores = any(p.reads_scores for _, p in plugins)
+        """Whether somebody reads the scores of the chosen node, even where it is the only one."""
         if sum(weight for *_, weight in self.scorers) * MAX_SCORE * UNIT >= -NOWHERE:
             raise ValueError("the weights of all plugins together must stay below 671,088")
         sorters = [one for one in plugins if one[1].sort_key]
@@ -446,45 +448,6 @@ class Framework:
             if said.nominated is not None:
                 found = said
         return replace(found, message=", ".join(messages), plugins=plugins)
-
-    # ---- the chosen node ---------------------------------------------------------------------
-
-    def acts(self, pod: PodInfo) -> bool:
-        """Whether anybody has a say in what becomes of the pod once its node is chosen."""
-        try:
-            return self._actors.have_a_say(pod)
-        except Exception:  # noqa: BLE001 - who cannot say is asked in full, and guarded then
-            return True
-
-    def reserve(self, pod: PodInfo, snapshot: Snapshot, node: str) -> Leave:
-        """Whether the pod, which the snapshot has on the node, may be bound there; no raising."""
-        if not self.acts(pod):
-            return GRANTED
-        try:
-            return self._actors.reserve(self._guard, pod, snapshot, node)
-        except PluginError as fault:
-            return Leave(fault.status)
-
-    def permit(
-        self, pod: PodInfo, snapshot: Snapshot, node: str, waited: float, only: Collection[str]
-    ) -> Leave:
-        """The same of a pod that has waited for so many seconds, by who holds it; no raising.
-
-        Those of `only` that have no say any longer let it go.
-        """
-        try:
-            return self._actors.permit(self._guard, pod, snapshot, node, waited, only)
-        except PluginError as fault:
-            return Leave(fault.status)
-
-    def act(self, pod: PodInfo, snapshot: Snapshot, decision: Decision) -> Acts:
-        """What plugins want done with a pod that may be bound; no raising."""
-        if not self.acts(pod):
-            return NOTHING
-        try:
-            return self._actors.act(self._guard, pod, snapshot, decision)
-        except PluginError as fault:
-            return Acts(fault.status)
 
 
 NO_POST_FILTER: Final = PostFilterResult(unschedulable())

@@ -69,17 +69,14 @@ class BalancedAllocation:
         """Skips pods that request none of the resources."""
         return self._said if any(map(pod.requests.get, self._resources)) else SKIP_SCORE
 
-    def _usages(self, pod: PodInfo, snapshot: Snapshot) -> list[_Usage]:
-        nodes = snapshot.nodes
-        return [
-            (nodes.allocatable(resource), nodes.requested(resource), request)
-            for _, resource, request in counting(self._resources, pod.requests)
-        ]
-
     def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
         """50..100; 75 where the pod changes nothing."""
-        usages = [(a[rows], r[rows], add) for a, r, add in self._usages(pod, snapshot)]
-        count = len(snapshot.nodes.present[rows])
+        nodes = snapshot.nodes
+        usages = [
+            (nodes.allocatable(resource)[rows], nodes.requested(resource)[rows], request)
+            for _, resource, request in counting(self._resources, pod.requests)
+        ]
+        count = len(nodes.present[rows])
         scores = _balance(usages, count, with_pod=True)
         scores -= _balance(usages, count, with_pod=False)
         scores += HALF

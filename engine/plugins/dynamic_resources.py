@@ -69,8 +69,8 @@ class DynamicResources:
         """Nothing changes it but another scheduler, or another pod."""
         return Points(
             class_key=_claims,
-            pre_filter=_pre_filter,
-            pre_score=_pre_score,
+            pre_filter=lambda *of: NOT_ALLOCATED if _claims(*of) else SKIP_FILTER,
+            pre_score=lambda *_: _NO_DIFFERENCE,
             score=_score,
             post_filter=_post_filter,
         )
@@ -91,14 +91,6 @@ def _post_filter(
     return _UNPREPARED if ended is not None and NAME in ended.unasked else _NOTHING
 
 
-def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
-    return _NO_DIFFERENCE
-
-
 def _score(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
     """Without claims all nodes are alike."""
     return np.zeros(len(snapshot.nodes.present[rows]))
-
-
-def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-    return NOT_ALLOCATED if _claims(pod, snapshot) else SKIP_FILTER

@@ -111,11 +111,7 @@ class Part:
         """Of one row."""
         if self.by_row is not None:
             return self.by_row.counts.get(row, 0)
-        return self.total(int(self.domains.domain[row]))
-
-    def total(self, domain: int) -> int:
-        """Of one domain, without what is counted besides."""
-        return self.totals((domain,))[0]
+        return self.totals((int(self.domains.domain[row]),))[0]
 
     def totals(self, domains: Sequence[int]) -> list[int]:
         """Of some domains, without what is counted besides."""
@@ -195,8 +191,9 @@ class ByRow:
         if one.by_row is not None:
             return one.column(self._size)[self._rows]
         if len(domains) <= _FEW_ROWS:
-            found = [one.total(d) + one.otherwise.get(d, 0) for d in domains.tolist()]
-            return np.array(found, np.float64)
+            each = domains.tolist()
+            besides = [one.otherwise.get(domain, 0) for domain in each]
+            return np.array([*map(add, one.totals(each), besides)], np.float64)
         counts: Counts = one.dense()[domains]
         return counts
 

@@ -26,15 +26,15 @@ T = TypeVar("T")
 
 
 def on(
-    resource: Resource, action: Action, hint: HintFn | None = None, finer: HintFn | None = None
+    resource: Resource,
+    action: Action,
+    hint: HintFn | None = None,
+    finer: HintFn | None = None,
+    *,
+    ours: bool = False,
 ) -> ClusterEventWithHint:
     """A registration."""
-    return ClusterEventWithHint(ClusterEvent(resource, action), hint, finer)
-
-
-def beyond(resource: Resource, action: Action, hint: HintFn) -> ClusterEventWithHint:
-    """A registration that kube-scheduler does not have."""
-    return ClusterEventWithHint(ClusterEvent(resource, action), hint, ours=True)
+    return ClusterEventWithHint(ClusterEvent(resource, action), hint, finer, ours)
 
 
 def queue_if(helps: object) -> QueueingHint:

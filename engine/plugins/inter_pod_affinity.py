@@ -31,7 +31,7 @@ from engine.framework.snapshot import CountedTerm, DomainTable, Rows, Snapshot, 
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Namespace, Node, Pod
 from engine.plugins.groups import ByRow, Groups, Part, no_pods
-from engine.plugins.hints import always, beyond, now, on, placed, queue_if
+from engine.plugins.hints import always, now, on, placed, queue_if
 from engine.pods.podinfo import PodInfo
 from engine.pods.podterms import NO_TERMS, AffinityTerm, Demand, PodTerms, Spaces, terms_of
 from engine.pods.selectors import EVERYTHING, NOTHING, Labels, Selector
@@ -368,8 +368,8 @@ class InterPodAffinity:
                 on(Resource.ASSIGNED_POD, assigned, _after_assigned),
                 on(Resource.TARGET_POD, Action.UPDATE_POD_LABEL, always),
                 on(Resource.NODE, node, now(Node, _node_helps)),
-                beyond(Resource.ASSIGNED_POD, assigned, self._after_pod),
-                beyond(Resource.NODE, node, self._after_node),
+                on(Resource.ASSIGNED_POD, assigned, self._after_pod, ours=True),
+                on(Resource.NODE, node, self._after_node, ours=True),
             ),
             class_key=self._class_key,
             wide_key=True,

@@ -32,7 +32,6 @@ from engine.objects import Affinity, Node, NodeAffinity, NodeSelectorTerm
 from engine.plugins.hints import now, on
 from engine.plugins.node_selector import (
     NODE_NAME_FIELD,
-    ParseError,
     Preferences,
     matching,
     parse_preferences,
@@ -40,6 +39,7 @@ from engine.plugins.node_selector import (
     scores,
 )
 from engine.pods.podinfo import PodInfo
+from engine.pods.selectors import SelectorError
 
 NAME: Final = "NodeAffinity"
 NO_MATCH: Final = unresolvable("node(s) didn't match Pod's node affinity/selector")
@@ -78,7 +78,7 @@ class _Parsed:
         self.error = ""
         try:
             self.preferences = parse_preferences(preferred) if preferred else None
-        except ParseError as wrong:
+        except SelectorError as wrong:
             self.error = str(wrong)
 
     @property
@@ -128,7 +128,7 @@ class NodeAffinityPlugin:
         self._added = added = _Parsed((), args.added_affinity if args else None)
         flaws = (added.error, *(one.flaw for one in added.required))
         if any(flaws):
-            raise ParseError(next(filter(None, flaws)))
+            raise SelectorError(next(filter(None, flaws)))
 
     name: Final = NAME
 

@@ -6,7 +6,6 @@ k8s.io/component-helpers nodedeclaredfeatures/features.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Final
 
 from engine.framework.events import Action, Resource
@@ -35,7 +34,7 @@ class NodeDeclaredFeatures:
                 on(Resource.NODE, node, differs(Node, _declared)),
                 on(Resource.TARGET_POD, Action.UPDATE, differs(Pod, needed_features)),
             ),
-            class_key=_key,
+            class_key=lambda pod, _: needed_features(pod.pod),
             pre_filter=_pre_filter,
             filter=_filter,
         )
@@ -54,13 +53,6 @@ def needed_features(pod: Pod) -> frozenset[str]:
         if any(mount.bind_mount_options for mount in container.volume_mounts or ()):
             found.add("VolumeBindMountOptions")
     return frozenset(found) if found else _NONE
-
-
-def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
-    found = pod.keys.get(NAME)
-    if found is None:
-        found = pod.keys[NAME] = needed_features(pod.pod)
-    return found
 
 
 def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:

@@ -5,7 +5,6 @@ Source: kubernetes plugins/nodename/node_name.go.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Final
 
 import numpy as np
@@ -29,14 +28,10 @@ class NodeName:
         """A node of that name may come."""
         return Points(
             events=(on(Resource.NODE, Action.ADD),),
-            class_key=_key,
+            class_key=lambda pod, _: pod.pod.node_name,
             pre_filter=_pre_filter,
             filter=_filter,
         )
-
-
-def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
-    return pod.pod.node_name
 
 
 def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:

@@ -15,7 +15,7 @@ from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import unschedulable
 from engine.objects import Pod
 from engine.plugins.hints import gone, on, placed
-from engine.pods.podinfo import HostPort, PodInfo, host_ports, taken
+from engine.pods.podinfo import PodInfo, host_ports, taken
 
 NO_FREE_PORTS: Final = unschedulable("node(s) didn't have free ports for the requested pod ports")
 _BY_PORTS: Final = PreFilterResult(causes=Cause.POD)
@@ -33,35 +33,23 @@ class NodePorts:
                 on(Resource.ASSIGNED_POD, Action.DELETE, gone(Pod, _frees)),
                 on(Resource.NODE, Action.ADD),
             ),
-            class_key=_ports,
-            pre_filter=_pre_filter,
+            class_key=lambda pod, _: host_ports(pod.pod),
+            pre_filter=lambda pod, _: _BY_PORTS if host_ports(pod.pod) else SKIP_FILTER,
             filter=_filter,
-            concerns=_concerns,
+            concerns=lambda _state, _pod, other, _: bool(host_ports(other.pod)),
         )
-
-
-def _ports(pod: PodInfo, _: Snapshot | None = None) -> frozenset[HostPort]:
-    return host_ports(pod.pod)
-
-
-def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-    return _BY_PORTS if _ports(pod) else SKIP_FILTER
 
 
 def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
     """Rejects nodes where one of the ports is taken."""
     passed = np.ones(snapshot.nodes.size, dtype=np.bool_)
-    for port in _ports(pod):
+    for port in host_ports(pod.pod):
         taken = snapshot.nodes.ports.rows(port)
         passed[np.fromiter(taken, dtype=np.intp, count=len(taken))] = False
     return Verdicts.uniform(passed[rows], NO_FREE_PORTS)
 
 
-def _concerns(state: State, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> bool:
-    return bool(host_ports(other.pod))
-
-
 def _frees(pod: PodInfo, other: Pod) -> bool:
     """Whether the other pod had a port that the waiting one wants."""
     theirs = host_ports(other) if placed(other) else ()
-    return any(taken(one, theirs) for one in _ports(pod))
+    return any(taken(one, theirs) for one in host_ports(pod.pod))

@@ -10,7 +10,7 @@ most_allocated.go, requested_to_capacity_ratio.go.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -28,10 +28,10 @@ from engine.framework.interface import (
     StatusGroups,
     Verdicts,
 )
-from engine.framework.snapshot import BoolColumn, Cause, NodeColumns, Rows, Snapshot
+from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Node, Pod
-from engine.plugins.allocation import Scorer, ScoringStrategy, Usage, counting, used_of
+from engine.plugins.allocation import Scorer, ScoringStrategy, counting, used_of
 from engine.plugins.hints import always, changed, gone, now, on, placed
 from engine.plugins.shares import Part, Shares, Together
 from engine.pods.podinfo import (
@@ -103,12 +103,12 @@ class NodeResourcesFit:
                 on(Resource.ASSIGNED_POD, shrinks, changed(Pod, _gives_back)),
                 on(Resource.TARGET_POD, shrinks, always),
             ),
-            class_key=_key,
-            pre_filter=_pre_filter,
+            class_key=lambda pod, _: pod.requests_key,
+            pre_filter=lambda *_: _ROOM,
             filter=self._filter,
             rooms=self._rooms,
             joint=self._joint,
-            pre_score=self._pre_score,
+            pre_score=lambda *_: self._said,
             score=self._score,
         )
 
@@ -142,22 +142,14 @@ class NodeResourcesFit:
         joint = Together(self._shares, pod, scorers, more)
         return joint if joint.exact else None
 
-    def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
-        return self._said
-
-    def _usages(self, pod: PodInfo, nodes: NodeColumns) -> list[Usage]:
-        return [
-            (i, nodes.allocatable(resource), used_of(nodes, resource), request)
-            for i, resource, request in counting(self._scorer.resources, pod.score_requests)
-        ]
-
     def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
         """How well the pod fits, by the strategy."""
         nodes = snapshot.nodes
-        usages = self._usages(pod, nodes)
-        if not usages:
-            return np.zeros(len(nodes.pod_count[rows]))
-        return self._scorer.scores([(i, a[rows], used[rows], add) for i, a, used, add in usages])
+        usages = [
+            (i, nodes.allocatable(resource)[rows], used_of(nodes, resource)[rows], request)
+            for i, resource, request in counting(self._scorer.resources, pod.score_requests)
+        ]
+        return self._scorer.scores(usages) if usages else np.zeros(len(nodes.pod_count[rows]))
 
     def _room_there(
         self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
@@ -185,14 +177,6 @@ class NodeResourcesFit:
         if not is_extended_resource(resource):
             return False
         return resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
-
-
-def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
-    return pod.requests_key
-
-
-def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-    return _ROOM
 
 
 def _built_in_first(item: tuple[str, int]) -> tuple[int, str]:

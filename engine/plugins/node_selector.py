@@ -13,18 +13,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from engine.framework.interface import Scores
 from engine.framework.snapshot import BoolColumn, CodeColumn, Rows, Snapshot, label_column
+from engine.memo import Memo
 from engine.objects import (
+    Affinity,
     Node,
     NodeSelector,
     NodeSelectorTerm,
     PreferredSchedulingTerm,
     SelectorRequirement,
 )
-from engine.pods.selectors import Requirement, is_label_key, is_label_value, parse_int64
+from engine.pods.podinfo import PodInfo
+from engine.pods.selectors import Requirement, SelectorError, parse_int64, requirement
 
 NODE_NAME_FIELD: Final = "metadata.name"
 _LOW_BITS: Final = 32
@@ -33,11 +37,10 @@ _FEW: Final = 8
 MOST_REQUIREMENTS: Final = 500
 """Of one selector, equal ones and those that come to one counted once: each costs a look at all
 nodes."""
+_BYTES: Final = 2 << 20
+_BYTES_PER_BYTE: Final = 5
+_Key = tuple[list[tuple[str, str]], NodeSelector | None]
 TOO_MANY: Final = f"more than {MOST_REQUIREMENTS} different requirements of node affinity"
-
-
-class ParseError(ValueError):
-    """A requirement that the API server would not have let in; the message names the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +187,7 @@ def parse_preferences(terms: Sequence[PreferredSchedulingTerm]) -> Preferences:
     """Preferred terms; empty ones and those of weight 0 are not even parsed.
 
     Raises:
-        ParseError: a term cannot be parsed, or there are more than MOST_REQUIREMENTS.
+        SelectorError: a term cannot be parsed, or there are more than MOST_REQUIREMENTS.
     """
     parsed: dict[Term, int] = {}
     for i, term in enumerate(terms):
@@ -193,10 +196,10 @@ def parse_preferences(terms: Sequence[PreferredSchedulingTerm]) -> Preferences:
             continue
         found = _parse_term(preference, f"[{i}]")
         if found.error:
-            raise ParseError(found.error)
+            raise SelectorError(found.error)
         parsed[found] = parsed.get(found, 0) + term.weight
     if sum(term.count for term in parsed) > MOST_REQUIREMENTS:
-        raise ParseError(TOO_MANY)
+        raise SelectorError(TOO_MANY)
     return tuple([(weight, term) for term, weight in parsed.items()])
 
 
@@ -227,46 +230,27 @@ def _any_of_them(labels: Sequence[Requirement]) -> Requirement:
 
 
 def _parse_term(term: NodeSelectorTerm, path: str) -> Term:
-    expressions, fields = (
-        enumerate(term.match_expressions or ()),
-        enumerate(term.match_fields or ()),
-    )
+    labels: dict[Requirement, None] = {}
+    fields: dict[_Field, None] = {}
+    where = ""
     try:
-        labels = [_parse_label(one, f"{path}.matchExpressions[{i}]") for i, one in expressions]
-        named = [_parse_field(one, f"{path}.matchFields[{i}]") for i, one in fields]
-    except ParseError as error:
-        return Term(error=str(error))
-    return Term(tuple(dict.fromkeys(labels)), tuple(dict.fromkeys(named)))
+        for i, one in enumerate(term.match_expressions or ()):
+            where = f"matchExpressions[{i}]"
+            labels[requirement(one.key, one.operator, one.values, of_nodes=True)] = None
+        for i, one in enumerate(term.match_fields or ()):
+            where = f"matchFields[{i}]"
+            fields[_parse_field(one)] = None
+    except SelectorError as error:
+        return Term(error=f"{path}.{where}: {error}")
+    return Term(tuple(labels), tuple(fields))
 
 
-def _parse_label(expression: SelectorRequirement, path: str) -> Requirement:
-    key, operator, values = expression.key, expression.operator, tuple(expression.values or ())
-    if not is_label_key(key):
-        raise ParseError(f"{path}.key: {key!r} is not a label key")
-    for value in values:
-        if not is_label_value(value):
-            raise ParseError(f"{path}.values: {value!r} is not a label value")
-    match operator:
-        case "In" | "NotIn":
-            if not values:
-                raise ParseError(f"{path}.values: {operator} needs a value")
-        case "Exists" | "DoesNotExist":
-            if values:
-                raise ParseError(f"{path}.values: {operator} takes no value")
-        case "Gt" | "Lt":
-            if len(values) != 1 or parse_int64(values[0]) is None:
-                raise ParseError(f"{path}.values: {operator} needs one integer")
-        case _:
-            raise ParseError(f"{path}.operator: {operator!r} is not supported")
-    return Requirement(key, operator, values)
-
-
-def _parse_field(expression: SelectorRequirement, path: str) -> _Field:
+def _parse_field(expression: SelectorRequirement) -> _Field:
     values = expression.values or ()
     if expression.operator not in ("In", "NotIn"):
-        raise ParseError(f"{path}.operator: {expression.operator!r} is not supported")
+        raise SelectorError(f"{expression.operator!r} is not a valid field selector operator")
     if len(values) != 1:
-        raise ParseError(f"{path}.values: must have one element")
+        raise SelectorError(f"{expression.operator} needs one value")
     return _Field(expression.key, values[0], expression.operator == "NotIn")
 
 
@@ -329,3 +313,36 @@ def _high(number: int) -> float:
 
 def _low(number: int) -> float:
     return float(number & _LOW)
+
+
+# ---- as one key --------------------------------------------------------------------------------
+
+
+def eligibility_key(pod: PodInfo) -> bytes:
+    """The pod's selector and required node affinity, empty without any."""
+    spec = pod.pod.spec
+    affinity = (spec.affinity or Affinity()).node_affinity
+    required = affinity and affinity.required_during_scheduling_ignored_during_execution
+    if not spec.node_selector and required is None:
+        return b""
+    return msgspec.msgpack.encode((sorted((spec.node_selector or {}).items()), required))
+
+
+def eligible(key: bytes, snapshot: Snapshot) -> BoolColumn:
+    """(N,) nodes that match and are not cordoned."""
+    mask = snapshot.nodes.present & ~snapshot.nodes.unschedulable
+    return mask & matching(required(key), snapshot, slice(0, snapshot.nodes.size)) if key else mask
+
+
+_known: Final[Memo[bytes, tuple[Selector, ...]]] = Memo(_BYTES)
+
+
+def required(key: bytes) -> tuple[Selector, ...]:
+    """What a node has to match, all of it, cordoned or not."""
+    if not key:
+        return ()
+    known = _known.get(key)
+    if known is not None:
+        return known
+    parsed = parse_required(*msgspec.msgpack.decode(key, type=_Key))
+    return _known.put(key, parsed, len(key) * _BYTES_PER_BYTE)

@@ -5,7 +5,6 @@ Source: kubernetes plugins/nodeunschedulable/node_unschedulable.go.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Final
 
 from engine.framework.events import Action, Resource
@@ -14,7 +13,7 @@ from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import unresolvable
 from engine.objects import Node, Pod, Taint
 from engine.plugins.hints import now, on
-from engine.plugins.tolerations import NO_SCHEDULE, tolerates
+from engine.plugins.taint_toleration import NO_SCHEDULE, tolerates
 from engine.pods.podinfo import PodInfo
 
 NAME: Final = "NodeUnschedulable"
@@ -36,18 +35,10 @@ class NodeUnschedulable:
                 on(Resource.NODE, node, now(Node, _opens)),
                 on(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION, now(Pod, _gives_in)),
             ),
-            class_key=_key,
-            pre_filter=_pre_filter,
+            class_key=lambda pod, _: _tolerates_cordon(pod),
+            pre_filter=lambda pod, _: PASS if _tolerates_cordon(pod) else _CORDONS,
             filter=_filter,
         )
-
-
-def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
-    return _tolerates_cordon(pod)
-
-
-def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-    return PASS if _tolerates_cordon(pod) else _CORDONS
 
 
 def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
@@ -55,13 +46,7 @@ def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdi
 
 
 def _tolerates_cordon(pod: PodInfo) -> bool:
-    tolerations = pod.pod.spec.tolerations
-    if not tolerations:
-        return False
-    known = pod.keys.get(NAME)
-    if known is None:
-        known = pod.keys[NAME] = tolerates(tolerations, CORDON)
-    return known is True
+    return tolerates(pod.pod.spec.tolerations or (), CORDON)
 
 
 def _opens(pod: PodInfo, before: Node | None, after: Node) -> bool:

@@ -24,7 +24,7 @@ from engine.framework.defaults import DEFAULT_WEIGHTS
 from engine.framework.interface import Plugin
 from engine.framework.profile import Profile, Restricted, Weighted
 from engine.framework.runtime import Framework
-from engine.plugins.extenders import Extenders
+from engine.plugins.no_nodes import Extenders
 from engine.plugins.node_resources_fit import NAME as FIT
 from engine.plugins.registry import make_plugin
 from engine.spelling import nearest

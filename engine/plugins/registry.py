@@ -14,11 +14,11 @@ from engine.conversions import convert
 from engine.framework.interface import Plugin
 from engine.plugins import out_of_tree
 from engine.plugins.balanced_allocation import BalancedAllocation, BalancedAllocationArgs
-from engine.plugins.default_binder import DefaultBinder
 from engine.plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
 from engine.plugins.dynamic_resources import DynamicResources, DynamicResourcesArgs
 from engine.plugins.image_locality import ImageLocality
 from engine.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
+from engine.plugins.no_nodes import DefaultBinder, PrioritySort, SchedulingGates
 from engine.plugins.node_affinity import NodeAffinityArgs, NodeAffinityPlugin
 from engine.plugins.node_declared_features import NodeDeclaredFeatures
 from engine.plugins.node_name import NodeName
@@ -26,8 +26,6 @@ from engine.plugins.node_ports import NodePorts
 from engine.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from engine.plugins.node_unschedulable import NodeUnschedulable
 from engine.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
-from engine.plugins.priority_sort import PrioritySort
-from engine.plugins.scheduling_gates import SchedulingGates
 from engine.plugins.taint_toleration import TaintToleration
 from engine.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
 from engine.plugins.volumes.limits import NodeVolumeLimits

@@ -11,13 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot, label_column
 from engine.objects import OwnerReference, Toleration, TopologySpreadConstraint
-from engine.plugins.eligibility import eligibility_key, required
-from engine.plugins.node_selector import matching
-from engine.plugins.tolerations import all_tolerated
+from engine.plugins.node_selector import eligibility_key, matching, required
+from engine.plugins.taint_toleration import suits
 from engine.pods.podinfo import PodInfo
 from engine.pods.selectors import Selector, SelectorError, parse_selector, select_labels
 
@@ -60,10 +57,7 @@ class Eligible(NamedTuple):
         for key in self.keys:
             mask &= nodes.text(*label_column(key))[rows] >= 0
         if self.tolerance is not None:
-            numbers, of = np.unique(nodes.taint_set[rows], return_inverse=True)
-            tolerations = [Toleration(*one) for one in self.tolerance]
-            taints = [nodes.taint_sets[number] for number in numbers.tolist()]
-            mask &= np.array([all_tolerated(tolerations, one) for one in taints], np.bool_)[of]
+            mask &= suits([Toleration(*one) for one in self.tolerance], snapshot, rows)
         return mask
 
 

@@ -1,7 +1,7 @@
 """TaintToleration: taints keep pods off that do not tolerate them, or make their nodes second best.
 
-Taints are few and shared by many nodes: each distinct list of taints is judged once for each list
-of tolerations, and nodes look their verdict up.
+Taints are few and shared by many nodes: each distinct list of taints is judged once, and nodes look
+their verdict up.
 
 Source: kubernetes plugins/tainttoleration/taint_toleration.go.
 """
@@ -9,16 +9,14 @@ Source: kubernetes plugins/tainttoleration/taint_toleration.go.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final
 
 import msgspec
 import numpy as np
-from cachetools import LRUCache
 
 from engine.framework.events import Action, Resource
 from engine.framework.interface import (
-    ALL_PASS,
     Normalization,
     Points,
     PreFilterResult,
@@ -31,46 +29,61 @@ from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import unresolvable
 from engine.objects import Node, Taint, Toleration
 from engine.plugins.hints import always, now, on
-from engine.plugins.tolerations import all_tolerated, intolerable_preferences
 from engine.pods.podinfo import PodInfo
 
 NAME: Final = "TaintToleration"
 UNTOLERATED: Final = unresolvable("node(s) had untolerated taint(s)")
+NO_SCHEDULE: Final = "NoSchedule"
+NO_EXECUTE: Final = "NoExecute"
+PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 _NO_TOLERATIONS: Final = ()
-_REMEMBERED: Final = 256
 _MANY: Final = 32
 
 
-class _Judged:
-    """What one list of tolerations says of each distinct list of taints, by its number."""
+def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
+    """True if any of the tolerations covers the taint; Lt and Gt are off, as in 1.37.
 
-    __slots__ = ("passes", "penalty")
+    Source: k8s.io/api core/v1 toleration.go, ToleratesTaint.
+    """
+    return any(_covers(toleration, taint) for toleration in tolerations)
 
-    def __init__(self) -> None:
-        self.passes: BoolColumn = np.empty(0, dtype=np.bool_)
-        self.penalty: Scores = np.empty(0)
-        """How many of the taints the pod would rather not have."""
 
-    def extend(
-        self, tolerations: Sequence[Toleration], taint_sets: Sequence[tuple[Taint, ...]]
-    ) -> None:
-        """Judges the lists of taints that came since."""
-        fresh = taint_sets[len(self.passes) :]
-        if not fresh:
-            return
-        tolerations = tuple(dict.fromkeys(tolerations))
-        passes = [all_tolerated(tolerations, taints) for taints in fresh]
-        penalty = [float(intolerable_preferences(tolerations, taints)) for taints in fresh]
-        self.passes = np.concatenate((self.passes, np.array(passes, dtype=np.bool_)))
-        self.penalty = np.concatenate((self.penalty, np.array(penalty)))
+def _covers(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in ("", "Equal"):
+        return toleration.value == taint.value
+    return toleration.operator == "Exists"
+
+
+def all_tolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> bool:
+    """True if no taint keeps the pod off: all that forbid scheduling are tolerated."""
+    return all(
+        tolerates(tolerations, taint)
+        for taint in taints
+        if taint.effect in (NO_SCHEDULE, NO_EXECUTE)
+    )
+
+
+def suits(tolerations: Iterable[Toleration], snapshot: Snapshot, rows: Rows) -> BoolColumn:
+    """(n,) the rows of which no taint keeps off a pod with these tolerations."""
+    each = tuple(dict.fromkeys(tolerations))
+    return _by_taints(snapshot, rows, lambda taints: all_tolerated(each, taints)) > 0
+
+
+def _by_taints(snapshot: Snapshot, rows: Rows, judge: Callable[[Sequence[Taint]], float]) -> Scores:
+    """(n,) what is said of the taints of each row: of each distinct list there once."""
+    lists, of = snapshot.nodes.taint_sets, snapshot.nodes.taint_set[rows]
+    said = np.zeros(len(lists))
+    for number in np.flatnonzero(np.bincount(of)).tolist():
+        said[number] = judge(lists[number])
+    return said[of]
 
 
 class TaintToleration:
     """Filters by NoSchedule and NoExecute taints, scores by PreferNoSchedule ones."""
-
-    def __init__(self) -> None:
-        self._taint_sets: Sequence[tuple[Taint, ...]] = ()
-        self._judged: LRUCache[Hashable, _Judged] = LRUCache(_REMEMBERED)
 
     name: Final = NAME
 
@@ -84,34 +97,10 @@ class TaintToleration:
             ),
             class_key=_key,
             pre_filter=_pre_filter,
-            filter=self._filter,
+            filter=_filter,
             pre_score=_pre_score,
-            score=self._score,
+            score=_score,
         )
-
-    def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
-        """Rejects nodes with a taint that forbids scheduling and is not tolerated."""
-        passes = self._judge(pod, snapshot).passes
-        if passes.all():
-            return ALL_PASS
-        return Verdicts.uniform(passes[snapshot.nodes.taint_set[rows]], UNTOLERATED)
-
-    def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Number of PreferNoSchedule taints that are not tolerated."""
-        return self._judge(pod, snapshot).penalty[snapshot.nodes.taint_set[rows]]
-
-    def _judge(self, pod: PodInfo, snapshot: Snapshot) -> _Judged:
-        taint_sets = snapshot.nodes.taint_sets
-        if taint_sets is not self._taint_sets:
-            # INVARIANT: one list object only grows; another one numbers its entries anew.
-            self._taint_sets = taint_sets
-            self._judged.clear()
-        key = _key(pod, snapshot)
-        judged = self._judged.get(key)
-        if judged is None:
-            judged = self._judged[key] = _Judged()
-        judged.extend(pod.pod.spec.tolerations or (), taint_sets)
-        return judged
 
 
 def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
@@ -132,6 +121,11 @@ def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
     return PreFilterResult(causes=Cause.TAINTS, shared=_key(pod, snapshot))
 
 
+def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+    """Rejects nodes with a taint that forbids scheduling and is not tolerated."""
+    return Verdicts.uniform(suits(pod.pod.spec.tolerations or (), snapshot, rows), UNTOLERATED)
+
+
 def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
     """Never skipped; the fewer the better: 100 without any, 0 for the most."""
     return PreScoreResult(
@@ -139,7 +133,18 @@ def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
     )
 
 
+def _score(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+    """Number of PreferNoSchedule taints that are not tolerated."""
+    tolerations = tuple(dict.fromkeys(pod.pod.spec.tolerations or ()))
+
+    def unwanted(taints: Sequence[Taint]) -> int:
+        liked = [one for one in taints if one.effect == PREFER_NO_SCHEDULE]
+        return sum(not tolerates(tolerations, one) for one in liked)
+
+    return _by_taints(snapshot, rows, unwanted)
+
+
 def _begins_to_suit(pod: PodInfo, before: Node | None, after: Node) -> bool:
     tolerations = pod.pod.spec.tolerations or ()
-    suits = all_tolerated(tolerations, after.spec.taints or ())
-    return suits and (before is None or not all_tolerated(tolerations, before.spec.taints or ()))
+    now = all_tolerated(tolerations, after.spec.taints or ())
+    return now and (before is None or not all_tolerated(tolerations, before.spec.taints or ()))

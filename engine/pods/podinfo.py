@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar, cast
 
@@ -310,42 +310,40 @@ def _work_out(spec: _Spec) -> Readings:
         }
         scored = {CPU: DEFAULT_CPU_MILLI, MEMORY: DEFAULT_MEMORY_BYTES, **requests}
         return Readings(requests, scored, requests, scored)
-    overhead, pod_level = _read(spec.overhead), _pod_level(spec)
-    held = _sum(spec, {})
-    held.update(pod_level)
-    _add(held, overhead)
+    held = _whole(spec, {})
     requests = _rounded(held)
-    nonzero = _sum(spec, _missing(pod_level, held))
-    nonzero.update(pod_level)
-    _add(nonzero, overhead)
-    return Readings(requests, _rounded(nonzero), requests, _scored(spec))
+    nonzero = _rounded(_whole(spec, _missing(_pod_level(spec), held)))
+    return Readings(requests, nonzero, requests, _scored(spec))
+
+
+def _whole(spec: _Spec, missing: Mapping[str, Amount]) -> _Exact:
+    """What the spec comes to, with what stands at the pod instead of its containers."""
+    total = _sum(spec, missing)
+    total.update(_pod_level(spec))
+    _add(total, _read(spec.overhead))
+    return total
 
 
 def _resizing(pod: Pod) -> Readings:
     """All readings of a pod that may hold something else than its spec asks for."""
     spec = _spec_of(pod)
-    infeasible = _resize_is_infeasible(pod)
-    pod_level = _pod_level(spec)
-    filtered = _sum(spec, {})
-    filtered.update(pod_level)
-    _add(filtered, _read(spec.overhead))
-    held = _held(pod, spec, {}, infeasible)
-    nonzero = _held(pod, spec, _missing(pod_level, held), infeasible)
-    return Readings(_rounded(held), _rounded(nonzero), _rounded(filtered), _scored(spec))
+    held = _held(pod, spec, {})
+    nonzero = _held(pod, spec, _missing(_pod_level(spec), held))
+    filtered = _rounded(_whole(spec, {}))
+    return Readings(_rounded(held), _rounded(nonzero), filtered, _scored(spec))
 
 
-def _held(pod: Pod, spec: _Spec, missing: Mapping[str, Amount], infeasible: bool) -> _Exact:  # noqa: FBT001 - a fact
+def _held(pod: Pod, spec: _Spec, missing: Mapping[str, Amount]) -> _Exact:
     """The most of what the pod asks for, was allocated and has; see `requests`."""
-    status = pod.status
+    status, infeasible = pod.status, _resize_is_infeasible(pod)
     actual = _requests(status.resources)
     held: _Exact = {} if infeasible else _sum(spec, missing)
     if status.allocated_resources is not None and actual is not None:
         _raise_to(held, _read(_items(status.allocated_resources)))
         _raise_to(held, _read(_items(actual)))
     else:
-        asked = _nothing if infeasible else _asked
-        _raise_to(held, _sum(_spec_of(pod, _allocated_or(asked)), missing))
-        _raise_to(held, _sum(_spec_of(pod, _actual_or(asked)), missing))
+        for read in (_allocated, _actual):
+            _raise_to(held, _sum(_spec_of(pod, partial(read, infeasible=infeasible)), missing))
     effective = _pod_level(spec)
     if effective and status.resources is not None:
         effective = {} if infeasible else effective
@@ -453,27 +451,19 @@ def _asked(container: Container, status: ContainerStatus | None) -> ResourceList
     return _requests(container.resources)
 
 
-def _nothing(container: Container, status: ContainerStatus | None) -> None:  # noqa: ARG001 - one signature for three
-    return None
+def _allocated(
+    container: Container, status: ContainerStatus | None, *, infeasible: bool
+) -> ResourceList | None:
+    if status is not None and status.allocated_resources is not None:
+        return status.allocated_resources
+    return None if infeasible else _requests(container.resources)
 
 
-def _allocated_or(otherwise: _ListOf) -> _ListOf:
-    def allocated(container: Container, status: ContainerStatus | None) -> ResourceList | None:
-        if status is not None and status.allocated_resources is not None:
-            return status.allocated_resources
-        return otherwise(container, status)
-
-    return allocated
-
-
-def _actual_or(otherwise: _ListOf) -> _ListOf:
-    allocated = _allocated_or(otherwise)
-
-    def actual(container: Container, status: ContainerStatus | None) -> ResourceList | None:
-        requests = None if status is None else _requests(status.resources)
-        return allocated(container, status) if requests is None else requests
-
-    return actual
+def _actual(
+    container: Container, status: ContainerStatus | None, *, infeasible: bool
+) -> ResourceList | None:
+    requests = None if status is None else _requests(status.resources)
+    return _allocated(container, status, infeasible=infeasible) if requests is None else requests
 
 
 def _pod_level(spec: _Spec) -> _Exact:

@@ -9,7 +9,7 @@ Source: k8s.io/apimachinery pkg/labels (NewRequirement, Matches) and meta/v1
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from engine.objects import LabelSelector
@@ -102,9 +102,9 @@ def parse_selector(selector: LabelSelector | None) -> Selector:
     """
     if selector is None:
         return NOTHING
-    asked = [(k, "In", [v]) for k, v in (selector.match_labels or {}).items()]
-    asked += [(e.key, e.operator, e.values or []) for e in selector.match_expressions or ()]
-    return _selector(_requirement(*one) for one in asked)
+    equal, expressions = selector.match_labels or {}, selector.match_expressions or ()
+    asked = [requirement(key, "In", (value,)) for key, value in equal.items()]
+    return _selector([*asked, *[requirement(e.key, e.operator, e.values) for e in expressions]])
 
 
 def parse_int64(text: str) -> int | None:
@@ -132,16 +132,30 @@ def _selector(requirements: Iterable[Requirement]) -> Selector:
     return Selector(tuple(sorted(set(requirements))))
 
 
-def _requirement(key: str, operator: str, values: list[str]) -> Requirement:
+def requirement(
+    key: str, operator: str, values: Sequence[str] | None, *, of_nodes: bool = False
+) -> Requirement:
+    """A requirement as the API server lets it in; Gt and Lt are for labels of nodes.
+
+    Raises:
+        SelectorError: it is not valid.
+    """
+    given = tuple(sorted(set(values or ())))
     if not is_label_key(key):
         raise SelectorError(f"{key!r} is not a label key")
-    if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
-        raise SelectorError(f"{operator!r} is not a valid label selector operator")
-    if operator in ("In", "NotIn") and not values:
-        raise SelectorError(f"{operator} needs a value")
-    if operator in ("Exists", "DoesNotExist") and values:
-        raise SelectorError(f"{operator} takes no value")
-    for value in values:
+    for value in given:
         if not is_label_value(value):
             raise SelectorError(f"{value!r} is not a label value")
-    return Requirement(key, operator, tuple(sorted(set(values))))
+    match operator:
+        case "In" | "NotIn":
+            wrong = "" if given else "needs a value"
+        case "Exists" | "DoesNotExist":
+            wrong = "takes no value" if given else ""
+        case "Gt" | "Lt" if of_nodes:
+            is_one = len(values or ()) == 1 and parse_int64(given[0]) is not None
+            wrong = "" if is_one else "needs one integer"
+        case _:
+            raise SelectorError(f"{operator!r} is not a valid label selector operator")
+    if wrong:
+        raise SelectorError(f"{operator} {wrong}")
+    return Requirement(key, operator, given)

@@ -29,7 +29,7 @@ from engine.framework.snapshot import (
     label_column,
 )
 from engine.objects import Node, ObjectMeta
-from engine.plugins.eligibility import eligibility_key, eligible
+from engine.plugins.node_selector import eligibility_key, eligible
 from engine.pods.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo
 from engine.pods.workloads import workload_of
 from engine.policy.accounts import over_minimum, quota_amounts, quota_flag, quota_name

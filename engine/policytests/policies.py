@@ -18,7 +18,7 @@ from dsl.policytest import NOT_FOUND, Case, Suite, Use
 from engine.framework.defaults import DEFAULT_WEIGHTS
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
-from engine.plugins.priority_sort import PrioritySort
+from engine.plugins.no_nodes import PrioritySort
 from engine.plugins.registry import make_plugin
 from engine.policy import chain
 from engine.policy.beside import ENDING, PolicyText, in_folder

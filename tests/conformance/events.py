@@ -99,7 +99,7 @@ def pod_changes(before: PodInfo, after: PodInfo) -> list[Action]:
     if any(r not in before.requests or a > before.requests[r] for r, a in after.requests.items()):
         found.append(Action.UPDATE_POD_SCALE_UP)
     if old.spec.scheduling_gates and not new.spec.scheduling_gates:
-        found.append(Action.UPDATE_POD_GATES_ELIMINATED)
+        found.append(Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
     if len(old.spec.tolerations or ()) != len(new.spec.tolerations or ()):
         found.append(Action.UPDATE_POD_TOLERATION)
     return found or [Action.UPDATE_OTHER]

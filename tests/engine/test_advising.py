@@ -22,7 +22,7 @@ from engine.config import SchedulerDocument, parse
 from engine.extenders import messages
 from engine.framework.frameworks import Frameworks
 from engine.framework.profile import Weighted
-from engine.plugins.priority_sort import PrioritySort
+from engine.plugins.no_nodes import PrioritySort
 from engine.policy.plugin import Worlds
 from engine.serving.server import BadCallError
 from tests.builders import make_node, make_pod

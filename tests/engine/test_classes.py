@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from engine.cycle import decide
 from engine.framework.classes import _LEAST_CLASSES, _MOST_NEW
+from engine.framework.derived import Shared, Sharing
 from engine.framework.interface import (
     ALL_PASS,
     UNSHARED,
@@ -27,7 +28,6 @@ from engine.framework.interface import (
 )
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
-from engine.framework.sharing import Shared, Sharing
 from engine.framework.snapshot import Cause
 from engine.framework.status import Status, unschedulable
 from engine.objects import Namespace, ObjectMeta

@@ -20,7 +20,7 @@ from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.framework.status import unschedulable
 from engine.objects import Namespace, from_builtins
-from engine.plugins.priority_sort import PrioritySort
+from engine.plugins.no_nodes import PrioritySort
 from tests.builders import Cache, make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.policy.builders import compiled

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from types import SimpleNamespace
 
 from engine.clock import ManualClock
@@ -11,8 +10,7 @@ from engine.cycle import conclude
 from engine.framework.interface import Points
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
-from engine.plugins.volumes.matching import _OPEN_VOLUMES
-from engine.plugins.volumes.pools import Pools
+from engine.plugins.volumes.matching import Storage
 from engine.warming import Warming
 from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.engine.plugins.volumes import builders as volumes
@@ -46,12 +44,9 @@ def test_a_pool_describes_each_volume_once_and_few_of_them_in_a_step() -> None:
     for i in range(250):
         volumes.volume(cache, f"v{i}", on={volumes.HOST: "n1"}, size="1Gi")
     described: list[object] = []
-
-    def describe(one):
-        described.append(one)
-        return _OPEN_VOLUMES.describe(one)
-
-    pools = Pools(replace(_OPEN_VOLUMES, describe=describe))
+    pools = Storage().volumes
+    describe = pools.describe
+    pools.describe = lambda one: (described.append(one), describe(one))[1]
     seen = 0
     for _ in pools.warm(cache.snapshot(0.0)):
         assert len(described) - seen <= 100

@@ -42,7 +42,7 @@ from engine.plugins.volumes.claims import (
 )
 from engine.plugins.volumes.csi_nodes import CSI_NODES, CsiNodes
 from engine.plugins.volumes.migration import csi_affinity, migration_of
-from engine.plugins.volumes.pools import NONE, Chosen, Described, Kind, Pools
+from engine.plugins.volumes.pools import NONE, Chosen, Described, Pools
 from engine.plugins.volumes.topology import Reach
 from engine.quantity import Amount, parse
 
@@ -133,8 +133,8 @@ class Storage:
 
     def __init__(self) -> None:
         self.nodes = CsiNodes()
-        self.volumes = Pools(_OPEN_VOLUMES)
-        self.capacities = Pools(_CAPACITIES)
+        self.volumes = Pools(VOLUMES, _open_class, _describe_volume)
+        self.capacities = Pools(_ROOM, lambda one: one.storage_class_name, _describe_capacity)
         self._last: tuple[tuple[object, ...], Found] | None = None
 
     def version(
@@ -416,9 +416,3 @@ def _describe_volume(one: PersistentVolume) -> Described:
 def _describe_capacity(one: CSIStorageCapacity) -> Described:
     amount = 0 if one.capacity is None else _amount(one.capacity).units()
     return Described(0, topology.of_labels(one.node_topology), volume_limit(one), amount)
-
-
-_OPEN_VOLUMES: Final[Kind[PersistentVolume]] = Kind(VOLUMES, _open_class, _describe_volume)
-_CAPACITIES: Final[Kind[CSIStorageCapacity]] = Kind(
-    _ROOM, lambda one: one.storage_class_name, _describe_capacity
-)

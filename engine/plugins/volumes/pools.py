@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.snapshot import BoolColumn, Cause, CodeColumn, Dictionary, Snapshot
+from engine.framework.snapshot import Cause, CodeColumn, Dictionary, Snapshot
 from engine.plugins.node_selector import Selector
 from engine.plugins.volumes.topology import Reach
 
@@ -31,35 +30,77 @@ Chosen = NDArray[np.intp]
 T = TypeVar("T")
 
 
-class Places:
-    """Selectors in order, and which is the first that reaches a row.
+class Described(NamedTuple):
+    """What pools have to know of an object.
 
-    Of storage that is in one place each (a disk in a node), each selector names a label and its
-    value: these are looked up by the value of a row, not compared one by one.
+    Attributes:
+        order: its place in the pool, small ones first; objects of equal order by key.
+        reach: the nodes that it can be reached from.
+        traits: what of it suits some and not others.
+        amount: bytes.
     """
 
-    def __init__(self, selectors: Sequence[Selector | None], dictionary: Dictionary) -> None:
+    order: int
+    reach: Selector | None
+    traits: Hashable
+    amount: int
+
+
+class Pool(Generic[T]):
+    """Objects of one class in order, and which is the first that reaches a row.
+
+    Of storage that is in one place each (a disk in a node), each object names a label and its
+    value: these are looked up by the value of a row, not compared one by one. One that is gone
+    leaves its place empty.
+    """
+
+    def __init__(
+        self, objects: Mapping[str, T], describe: Callable[[str, T], Described], words: Dictionary
+    ) -> None:
+        self._describe = describe
+        described = {key: describe(key, one) for key, one in objects.items()}
+        keys = sorted(objects, key=lambda key: (described[key].order, key))
+        self.each = each = [described[key] for key in keys]
+        self._numbers = {key: number for number, key in enumerate(keys)}
+        self.items = [objects[key] for key in keys]
+        self.amounts = np.array([one.amount for one in each], dtype=np.int64)
+        self._there = np.ones(len(keys), dtype=np.bool_)
+        self._traits: dict[Hashable, int] = {}
+        self._trait_of = np.array([self._trait(one.traits) for one in each], dtype=np.intp)
+        self.stamp = 0
         named: dict[str, list[tuple[int, int]]] = {}
         alike: dict[Selector | None, list[int]] = {}
-        for number, selector in enumerate(selectors):
-            only = None if selector is None else selector.only_value
+        for number, one in enumerate(each):
+            only = None if one.reach is None else one.reach.only_value
             if only is None:
-                alike.setdefault(selector, []).append(number)
+                alike.setdefault(one.reach, []).append(number)
             else:
-                named.setdefault(only[0], []).append((number, dictionary.code(only[1])))
-        self._size = len(selectors)
+                named.setdefault(only[0], []).append((number, words.code(only[1])))
         for found in named.values():
             found.sort(key=itemgetter(1, 0))
         self._named = {
             key: (np.array([n for n, _ in found]), np.array([c for _, c in found], np.int32))
             for key, found in named.items()
         }
-        """By label the selectors and the values that they name, by value and then in order."""
+        """By label who names it and which values, by value and then in order."""
         self._alike = {selector: np.array(found) for selector, found in alike.items()}
 
-    def first(self, of: BoolColumn, reach: Reach, avoid: Sequence[Chosen] = ()) -> Chosen:
-        """(n,) the first of those of `of` that reaches a row, but for what `avoid` has there."""
-        following = np.full(self._size, _FAR, dtype=np.intp)
+    def number(self, key: str) -> int:
+        """The place of an object that is here; NONE of another."""
+        number = self._numbers.get(key, NONE)
+        return number if number >= 0 and self._there[number] else NONE
+
+    def first(
+        self, least: int, suits: Callable[[Any], bool], reach: Reach, avoid: Sequence[Chosen] = ()
+    ) -> Chosen:
+        """(n,) the number of the first that reaches a row, but for what `avoid` has there.
+
+        Of those not below `least` in order, whose traits suit.
+        """
+        good = np.array([suits(traits) for traits in self._traits], dtype=np.bool_)
+        of = self._there & good[self._trait_of]
+        of[: bisect_left(self.each, least, key=lambda one: one.order)] = False
+        following = np.full(len(of), _FAR, dtype=np.intp)
         lanes = []
         for key, (numbers, values) in self._named.items():
             codes = reach.codes(key)
@@ -85,85 +126,6 @@ class Places:
             for lane in lanes:
                 hit = clash & (lane == found)
                 lane[hit] = following[lane[hit]]
-
-
-def _by_value(numbers: Chosen, values: CodeColumn, codes: CodeColumn, following: Chosen) -> Chosen:
-    """(n,) the first number of each row's code; writes which comes next of the same value.
-
-    The numbers are in order within a value, and the values are.
-    """
-    if not len(values):
-        return np.full(len(codes), _FAR, dtype=np.intp)
-    same = values[1:] == values[:-1]
-    following[numbers[:-1][same]] = numbers[1:][same]
-    heads = np.concatenate(([True], ~same))
-    distinct, first = values[heads], numbers[heads]
-    at = np.minimum(np.searchsorted(distinct, codes), len(distinct) - 1)
-    return np.where(distinct[at] == codes, first[at], _FAR)
-
-
-class Described(NamedTuple):
-    """What pools have to know of an object.
-
-    Attributes:
-        order: its place in the pool, small ones first; objects of equal order by key.
-        reach: the nodes that it can be reached from.
-        traits: what of it suits some and not others.
-        amount: bytes.
-    """
-
-    order: int
-    reach: Selector | None
-    traits: Hashable
-    amount: int
-
-
-@dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
-    """A kind of objects, by its name.
-
-    Attributes:
-        group: the class of an object, None if it cannot be had.
-        describe: what is to be known of it.
-    """
-
-    name: str
-    group: Callable[[T], str | None]
-    describe: Callable[[T], Described]
-
-
-class Pool(Generic[T]):
-    """Objects of one class in order. One that is gone leaves its place empty."""
-
-    def __init__(
-        self, objects: Mapping[str, T], describe: Callable[[str, T], Described], words: Dictionary
-    ) -> None:
-        self._describe = describe
-        described = {key: describe(key, one) for key, one in objects.items()}
-        keys = sorted(objects, key=lambda key: (described[key].order, key))
-        self.each = each = [described[key] for key in keys]
-        self._numbers = {key: number for number, key in enumerate(keys)}
-        self.items = [objects[key] for key in keys]
-        self.amounts = np.array([one.amount for one in each], dtype=np.int64)
-        self._there = np.ones(len(keys), dtype=np.bool_)
-        self._places = Places([one.reach for one in each], words)
-        self._traits: dict[Hashable, int] = {}
-        self._trait_of = np.array([self._trait(one.traits) for one in each], dtype=np.intp)
-        self.stamp = 0
-
-    def number(self, key: str) -> int:
-        """The place of an object that is here; NONE of another."""
-        number = self._numbers.get(key, NONE)
-        return number if number >= 0 and self._there[number] else NONE
-
-    def first(
-        self, least: int, suits: Callable[[Any], bool], reach: Reach, avoid: Sequence[Chosen] = ()
-    ) -> Chosen:
-        """(n,) the number of the first item not below `least` in order, whose traits suit."""
-        good = np.array([suits(traits) for traits in self._traits], dtype=np.bool_)
-        of = self._there & good[self._trait_of]
-        of[: bisect_left(self.each, least, key=lambda one: one.order)] = False
-        return self._places.first(of, reach, avoid)
 
     def put(self, key: str, one: T | None) -> bool:
         """An object changed, or is not of this class (None).
@@ -191,11 +153,36 @@ class Pool(Generic[T]):
         return self._traits.setdefault(traits, len(self._traits))
 
 
-class Pools(Generic[T]):
-    """The pools of one kind, made when they are asked for and brought up to date from then on."""
+def _by_value(numbers: Chosen, values: CodeColumn, codes: CodeColumn, following: Chosen) -> Chosen:
+    """(n,) the first number of each row's code; writes which comes next of the same value.
 
-    def __init__(self, kind: Kind[T]) -> None:
-        self._kind = kind
+    The numbers are in order within a value, and the values are.
+    """
+    if not len(values):
+        return np.full(len(codes), _FAR, dtype=np.intp)
+    same = values[1:] == values[:-1]
+    following[numbers[:-1][same]] = numbers[1:][same]
+    heads = np.concatenate(([True], ~same))
+    distinct, first = values[heads], numbers[heads]
+    at = np.minimum(np.searchsorted(distinct, codes), len(distinct) - 1)
+    return np.where(distinct[at] == codes, first[at], _FAR)
+
+
+class Pools(Generic[T]):
+    """The pools of one kind, made when they are asked for and brought up to date from then on.
+
+    Attributes:
+        kind: the name of the kind.
+        group: the class of an object, None if it cannot be had.
+        describe: what is to be known of it.
+    """
+
+    def __init__(
+        self, kind: str, group: Callable[[T], str | None], describe: Callable[[T], Described]
+    ) -> None:
+        self.kind = kind
+        self.group = group
+        self.describe = describe
         self._of: object = None
         self._version = -1
         self._pools: dict[str, Pool[T]] = {}
@@ -216,18 +203,17 @@ class Pools(Generic[T]):
 
     def warm(self, snapshot: Snapshot) -> Iterator[object]:
         """Describes all objects that can be had, some in a step."""
-        kind, objects = self._kind, snapshot.objects(self._kind.name)
+        objects = snapshot.objects(self.kind)
         for number, key in enumerate(list(objects)):
-            if key in objects and kind.group(objects[key]) is not None:
+            if key in objects and self.group(objects[key]) is not None:
                 self._describe(key, objects[key])
             if number % _IN_A_STEP == _IN_A_STEP - 1:
                 yield number
 
     def of(self, snapshot: Snapshot, group: str) -> Pool[T]:
         """The pool of a class."""
-        kind = self._kind
         self._renew(snapshot)
-        groups = snapshot.objects_by(kind.name, "to be had", lambda one: kind.group(one) or "")
+        groups = snapshot.objects_by(self.kind, "to be had", lambda one: self.group(one) or "")
         group = group if group in groups else ""  # claims name classes that are not there
         pool = self._pools.get(group)
         if pool is None:
@@ -241,15 +227,14 @@ class Pools(Generic[T]):
         """Each object once while it stays the same."""
         known = self._described.get(key)
         if known is None or known[0] is not one:
-            known = self._described[key] = one, self._kind.describe(one)
+            known = self._described[key] = one, self.describe(one)
         return known[1]
 
     def _renew(self, snapshot: Snapshot) -> None:
-        name = self._kind.name
-        version, objects = snapshot.objects_version(name), snapshot.objects(name)
+        version, objects = snapshot.objects_version(self.kind), snapshot.objects(self.kind)
         if self._of is snapshot.dictionary and version == self._version:
             return
-        keys = snapshot.objects_changed(name, self._version)
+        keys = snapshot.objects_changed(self.kind, self._version)
         if self._of is not snapshot.dictionary or keys is None:
             self._pools, keys = {}, ()
             self._described = {key: one for key, one in self._described.items() if key in objects}
@@ -257,7 +242,7 @@ class Pools(Generic[T]):
         self._stamp += 1
         for key in keys:
             one = objects.get(key)
-            group = None if one is None else self._kind.group(one)
+            group = None if one is None else self.group(one)
             if group is None:
                 self._described.pop(key, None)
             for of, pool in list(self._pools.items()):

@@ -10,16 +10,15 @@ meta/v1/helpers.go (LabelSelectorAsSelector).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 import numpy as np
 
 from engine.framework.snapshot import BoolColumn, CodeColumn, Rows, Snapshot, label_column
 from engine.objects import LabelSelector, NodeSelector, NodeSelectorTerm, SelectorRequirement
 from engine.objects.storage import TopologyTerm
-from engine.plugins.node_selector import Selector, parse_selector
-
-_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
+from engine.plugins.node_selector import Selector, Term, parse_selector
+from engine.pods.selectors import SelectorError
+from engine.pods.selectors import parse_selector as parse_label_selector
 
 
 def of_volume(required: NodeSelector | None) -> Selector | None:
@@ -53,16 +52,13 @@ def of_class(allowed: Sequence[TopologyTerm]) -> Selector | None:
 
 def of_labels(selector: LabelSelector | None) -> Selector | None:
     """The nodes (or volumes) that a label selector selects; without one, none."""
-    if selector is None:
+    try:
+        found = parse_label_selector(selector).requirements
+    except SelectorError:
+        found = None
+    if found is None:
         return Selector(())
-    expressions = list(selector.match_expressions or ())
-    if any(each.operator not in _OPERATORS for each in expressions):
-        return Selector(())
-    equal = (selector.match_labels or {}).items()
-    expressions += [SelectorRequirement(key, "In", [value]) for key, value in sorted(equal)]
-    if not expressions:
-        return None
-    return _selector([expressions])
+    return Selector((Term(found),)) if found else None
 
 
 def _selector(terms: Iterable[list[SelectorRequirement] | None]) -> Selector:

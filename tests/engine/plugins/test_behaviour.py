@@ -15,13 +15,12 @@ from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.framework.status import Code, Status
 from engine.objects import Node
+from engine.plugins.no_nodes import PrioritySort, SchedulingGates
 from engine.plugins.node_affinity import NodeAffinityPlugin
 from engine.plugins.node_name import NodeName
 from engine.plugins.node_resources_fit import NodeResourcesFit
 from engine.plugins.node_unschedulable import NodeUnschedulable
-from engine.plugins.priority_sort import PrioritySort
 from engine.plugins.registry import make_plugin
-from engine.plugins.scheduling_gates import SchedulingGates
 from engine.plugins.taint_toleration import TaintToleration
 from tests.builders import default_plugins
 from tests.engine.plugins.builders import make_cache, make_node, make_pod
@@ -77,7 +76,7 @@ def test_gates_are_named() -> None:
 def test_new_taints_are_judged_when_they_come() -> None:
     plugin, pod = TaintToleration(), make_pod()
     cache = make_cache(make_node("a"))
-    assert plugin.points().filter(None, pod, cache.snapshot(0.0), ALL).passed is None
+    assert plugin.points().filter(None, pod, cache.snapshot(0.0), ALL).passed.all()
     for i in range(10):
         taint = {"key": f"k{i}", "effect": "NoSchedule" if i % 2 else "PreferNoSchedule"}
         cache.add_node(make_node(f"n{i}", taints=[taint]))
@@ -94,7 +93,7 @@ def test_one_plugin_may_look_at_several_clusters() -> None:
         verdicts = plugin.points().filter(None, pod, bad.snapshot(0.0), ALL)
         assert verdicts.passed is not None
         assert not verdicts.passed.any()
-        assert plugin.points().filter(None, pod, good.snapshot(0.0), ALL).passed is None
+        assert plugin.points().filter(None, pod, good.snapshot(0.0), ALL).passed.all()
 
 
 def test_numbers_of_labels_compare_in_64_bits() -> None:
@@ -262,7 +261,7 @@ ADDED = {"nodeSelectorTerms": [{"matchExpressions": [UNKNOWN]}]}
         (
             "NodeAffinity",
             {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": ADDED}},
-            "'Is' is not supported",
+            "matchExpressions[0]: 'Is' is not a valid label selector operator",
         ),
         (FIT, {"unknown": 1}, "unknown"),
         (FIT, strategy(type="Best"), "'Best' is not LeastAllocated, MostAllocated or"),

@@ -1,0 +1,69 @@
+"""Plugins that look at no node: who comes when, who waits, and names that stand in profiles.
+
+Source: kubernetes plugins/queuesort, schedulinggates and defaultbinder; for extenders
+pkg/scheduler/schedule_one.go, findNodesThatFitPod (issue 122019).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from engine.framework.events import EVERYTHING, Action, ClusterEventWithHint, Resource
+from engine.framework.interface import Points
+from engine.framework.opinion import NAME as EXTENDER
+from engine.framework.snapshot import Snapshot
+from engine.framework.status import Status, unresolvable
+from engine.plugins.hints import always, on
+from engine.pods.podinfo import PodInfo
+
+
+class PrioritySort:
+    """The order of the active queue: higher priority first, then who was queued first."""
+
+    name: Final = "PrioritySort"
+
+    def points(self) -> Points:
+        """Smaller comes first."""
+        return Points(sort_key=lambda pod, queued_at, _: (-pod.priority, queued_at))
+
+
+class SchedulingGates:
+    """Keeps a pod with gates out of the active queue until its owner removes them."""
+
+    name: Final = "SchedulingGates"
+
+    def points(self) -> Points:
+        """Only the removal of the last gate helps."""
+        gone = on(Resource.TARGET_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, always)
+        return Points(events=(gone,), pre_enqueue=_pre_enqueue)
+
+
+def _pre_enqueue(pod: PodInfo, snapshot: Snapshot) -> Status:
+    gates = pod.pod.spec.scheduling_gates
+    if not gates:
+        return Status.SUCCESS
+    names = " ".join(gate.name for gate in gates)
+    return unresolvable(f"waiting for scheduling gates: [{names}]")
+
+
+class DefaultBinder:
+    """Stands for the scheduler's own Binding, by which pods are bound where nobody says another."""
+
+    name: Final = "DefaultBinder"
+
+    def points(self) -> Points:
+        """None of its own: what it would say is what happens anyway."""
+        return Points()
+
+
+class Extenders:
+    """As which extenders reject pods. They are asked by `engine.extenders`.
+
+    They tell nobody what they look at, so whatever happens they are asked again.
+    """
+
+    name: Final = EXTENDER
+
+    def points(self) -> Points:
+        """What wakes a pod that they rejected."""
+        return Points(events=(ClusterEventWithHint(EVERYTHING),))
