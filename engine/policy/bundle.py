@@ -29,7 +29,7 @@ from engine.plugins import out_of_tree
 from engine.policy.findings import at_load, binders_of, without_policy
 from engine.policy.needs import Needs, needs_of
 from engine.policy.preempting import preempts
-from engine.policy.sources import Texts
+from engine.policy.sources import Texts, decoded
 
 if TYPE_CHECKING:
     # Half of what `berth test` would import, and only named here.
@@ -250,10 +250,9 @@ def _outcome(
             else [one for one in settings.policies.overrides if "/" not in one]
         )
         diagnostics = (*diagnostics, *without_policy(names, plans, in_overrides))
-        texts = {n: t if isinstance(t, str) else t.decode("utf-8") for n, t in files.items()}
         digest = hashlib.sha256(f"{result.hash}{settings.policies.overrides!r}".encode())
         name = digest.hexdigest()[:_HASH_DIGITS]
-        return Bundle(name, plans, texts, diagnostics, profiles, needs=needs_of(plans))
+        return Bundle(name, plans, decoded(files), diagnostics, profiles, needs=needs_of(plans))
     more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
     summary = f"{title} was refused: {in_a_line(errors[0])}{more}"
     return Refusal(summary, render(diagnostics), diagnostics)

@@ -29,7 +29,7 @@ from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic
 from engine.clock import Clock
 from engine.policy.bundle import Bundle, CompileSettings, Refusal, steps_of
-from engine.policy.sources import Source, Texts
+from engine.policy.sources import Source, Texts, decoded
 
 _OF_COST: Final = ("P320", "P321")
 _LOOK_SECONDS: Final = 0.25
@@ -50,7 +50,7 @@ class Kept:
         barred: digests of texts that were taken back, one after the other: not to be tried again.
     """
 
-    files: Mapping[str, str | bytes]
+    files: Mapping[str, str]
     barred: str = ""
 
 
@@ -286,7 +286,7 @@ class Reloader:
     def kept(self) -> dict[str, Kept]:
         """What is to be kept beyond this process, by title."""
         return {
-            title: Kept(state.good or {}, state.barred)
+            title: Kept(decoded(state.good or {}), state.barred)
             for title, state in self._states.items()
             if state.good is not None or state.barred
         }

@@ -183,6 +183,11 @@ def files_of(config_map: ConfigMap) -> dict[str, str | bytes]:
     return {name: text for name, text in sorted(found.items()) if is_policy(name)}
 
 
+def decoded(files: Texts) -> dict[str, str]:
+    """Texts that could be compiled: none is anything but UTF-8."""
+    return {name: t if isinstance(t, str) else t.decode("utf-8") for name, t in files.items()}
+
+
 def passed_over(config_map: ConfigMap) -> tuple[str, ...]:
     """What is in a ConfigMap and is no policy by its name."""
     names = sorted({**(config_map.data or {}), **(config_map.binary_data or {})})
