@@ -77,13 +77,14 @@ class Bundle:
         moved = [name for name in {**now, **was} if now.get(name) is not was.get(name)]
         pairs = {name: [of[name] for of in (now, was) if name in of] for name in moved}
         # Of one that came or went there is one, of one that changed there are two that differ.
-        changed = [n for n, pair in pairs.items() if len(pair) == len({*map(_identity, pair)})]
+        changed = [n for n, pair in pairs.items() if len(pair) == len({*map(identity, pair)})]
         # Who was rejected by whomever may have somebody to evict now.
         evicts = any(preempts(one) for name in changed for one in pairs[name])
         return None if evicts else frozenset(changed)
 
 
-def _identity(plan: Plan) -> tuple[object, ...]:
+def identity(plan: Plan) -> tuple[object, ...]:
+    """What a policy is: one that is compiled anew from the same texts is the same."""
     return plan.source.text, plan.variant, plan.mode, plan.order, plan.weight
 
 
