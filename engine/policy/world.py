@@ -35,14 +35,15 @@ from engine.pods.workloads import workload_of
 from engine.policy.accounts import over_minimum, quota_amounts, quota_flag, quota_name
 from engine.policy.elsewhere import (
     LEASES,
+    ImageLists,
     NodeObjects,
+    missing_bytes,
     renewed,
     volume_limit,
     workload_replicas,
     workload_texts,
 )
 from engine.policy.gangs import group_number
-from engine.policy.images import ImageLists, missing_bytes
 from engine.policy.podreads import (
     UnreadFieldError,
     all_containers_of,
