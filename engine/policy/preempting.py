@@ -52,8 +52,7 @@ from engine.plugins.default_preemption import (
 )
 from engine.plugins.hints import queue_if
 from engine.pods.podinfo import PodInfo
-from engine.policy.acting import place_of
-from engine.policy.plugin import Worlds
+from engine.policy.plugin import Worlds, place_of
 from engine.policy.quotas import Quota, evicted
 from engine.policy.waking import Edits, events_of_reads, of_pod_alone
 

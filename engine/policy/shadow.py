@@ -34,9 +34,8 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.podclass import NOWHERE, steps_of
 from engine.framework.runtime import Framework, best_tier
 from engine.framework.snapshot import BoolColumn, IntColumn
-from engine.policy.acting import place_of
 from engine.policy.bundle import identity
-from engine.policy.plugin import PolicyPlugin, Worlds, applying
+from engine.policy.plugin import PolicyPlugin, Worlds, applying, place_of
 from engine.policy.shares import Chosen, in_shadow
 from engine.telemetry import SHADOW_OUTCOMES, Count, Telemetry
 

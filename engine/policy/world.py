@@ -72,7 +72,7 @@ _RESOURCES: Final = MappingProxyType({CPU: CPU, MEMORY: MEMORY, "storage": EPHEM
 
 
 def _ready(node: Node) -> bool:
-    return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions or ())
+    return _condition("Ready")(node) == "True"
 
 
 def _condition(name: str) -> Callable[[Node], str | None]:
@@ -208,18 +208,16 @@ class SnapshotWorld:
 
     def node_number(self, field: str, key: str | None) -> FloatColumn:
         """See `World.node_number`."""
-        name = field, key
-        column = self._made.get(name)
+        column = self._made.get((field, key))
         if column is None:
-            column = self._made[name] = self._node_number(field, key)
+            column = self._made[field, key] = self._node_number(field, key)
         return column
 
     def node_text(self, field: str, key: str | None) -> CodeColumn:
         """See `World.node_text`."""
-        name = field, key
-        column = self._texts.get(name)
+        column = self._texts.get((field, key))
         if column is None:
-            column = self._texts[name] = self._node_text(field, key)
+            column = self._texts[field, key] = self._node_text(field, key)
         return column
 
     def _node_text(self, field: str, key: str | None) -> CodeColumn:
@@ -424,13 +422,12 @@ class SnapshotWorld:
     def _amount(self, resource: str, part: str) -> FloatColumn:
         nodes = self.snapshot.nodes
         requested = nodes.pod_count if resource == PODS else nodes.requested(resource)
-        if part == "free":
-            return (nodes.allocatable(resource) - requested).astype(np.float64)
         if part == "requested":
             return requested.astype(np.float64)
-        if part == "allocatable":
-            return nodes.allocatable(resource).astype(np.float64)
-        return nodes.capacity(resource).astype(np.float64)
+        if part == "free":
+            return (nodes.allocatable(resource) - requested).astype(np.float64)
+        has = nodes.allocatable if part == "allocatable" else nodes.capacity
+        return has(resource).astype(np.float64)
 
 
 def time_of(times: QueueTimes | None, name: str) -> float:
