@@ -166,14 +166,12 @@ def _definition(section: MetricSection) -> MetricDefinition:
     unit, per, _ = section.unit.partition("/")
     known = UNIT_WORDS.get(unit, PLAIN)
     every = parse_duration(section.every)
-    stale = parse_duration(section.stale)
-    if "stale" not in section.model_fields_set:
-        stale = stale_by_default(every)
+    given = "stale" in section.model_fields_set
     return MetricDefinition(
         query=section.promql,
         by=section.by,
         every_seconds=every,
-        stale_seconds=stale,
+        stale_seconds=parse_duration(section.stale) if given else stale_by_default(every),
         default=section.default,
         unit=known.times(SECONDS, -1) if per else known,
         percent=unit == "percent",
@@ -245,11 +243,8 @@ def _outcome(
     errors = [d for d in diagnostics if d.is_error]
     if not errors:
         # Those of namespaces come and go, and are called NAMESPACE/NAME.
-        names = (
-            ()
-            if settings.tenant
-            else [one for one in settings.policies.overrides if "/" not in one]
-        )
+        named = () if settings.tenant else settings.policies.overrides
+        names = [one for one in named if "/" not in one]
         diagnostics = (*diagnostics, *without_policy(names, plans, in_overrides))
         digest = hashlib.sha256(f"{result.hash}{settings.policies.overrides!r}".encode())
         name = digest.hexdigest()[:_HASH_DIGITS]

@@ -70,10 +70,7 @@ def all_containers_of(pod: PodInfo) -> Sequence[Container]:
 
 
 def _toleration(pod: PodInfo, key: str) -> str | None:
-    for toleration in pod.pod.spec.tolerations or ():
-        if toleration.key == key:
-            return toleration.value
-    return None
+    return next((one.value for one in pod.pod.spec.tolerations or () if one.key == key), None)
 
 
 def _volumes(pod: PodInfo) -> float:
