@@ -12,10 +12,9 @@ from dsl.types import MISSING
 from engine.framework.derived import Place, concerned
 from engine.framework.snapshot import Cause, CodeColumn, Dictionary, FloatColumn, Snapshot
 from engine.objects.storage import CSINode
-from engine.ondemand import Lease, Workload, scale_kind
+from engine.ondemand import Workload, scale_kind
 from engine.pods.podinfo import PodInfo
 from engine.pods.workloads import top_owner
-from engine.policy.podreads import epoch_seconds, number_of
 
 LEASES: Final = "kube-node-lease"
 """The namespace of the leases of nodes."""
@@ -41,12 +40,6 @@ def workload_texts(pod: PodInfo, snapshot: Snapshot, part: str) -> Mapping[str, 
         return {}
     meta = found.metadata
     return (meta.labels if part == "label" else meta.annotations) or {}
-
-
-def workload_replicas(pod: PodInfo, snapshot: Snapshot) -> float:
-    """How many pods the pod's workload asks for."""
-    found = workload_object(pod, snapshot)
-    return MISSING if found is None else number_of(found.replicas)
 
 
 class NodeObjects:
@@ -87,11 +80,6 @@ def volume_limit(node: CSINode) -> float:
         if one.allocatable is not None and one.allocatable.count is not None
     ]
     return float(sum(counts)) if counts else MISSING
-
-
-def renewed(lease: Lease) -> float:
-    """When a lease was renewed."""
-    return epoch_seconds(lease.spec.renew_time)
 
 
 # ---- images

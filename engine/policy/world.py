@@ -38,9 +38,8 @@ from engine.policy.elsewhere import (
     ImageLists,
     NodeObjects,
     missing_bytes,
-    renewed,
     volume_limit,
-    workload_replicas,
+    workload_object,
     workload_texts,
 )
 from engine.policy.gangs import group_number
@@ -152,7 +151,9 @@ class Kept:
         self.zone = zone
         self.gpus = gpus
         self.images = ImageLists()
-        self.heartbeats = NodeObjects("Lease", renewed, f"{LEASES}/")
+        self.heartbeats = NodeObjects(
+            "Lease", lambda lease: epoch_seconds(lease.spec.renew_time), f"{LEASES}/"
+        )
         self.volume_limits = NodeObjects("CSINode", volume_limit)
 
 
@@ -467,7 +468,8 @@ class PodSubject:
             known = self._queued or self._snapshot.beside.times(self._pod.uid)
             return time_of(known, name)
         if field == "workload.replicas":
-            return workload_replicas(self._pod, self._snapshot)
+            found = workload_object(self._pod, self._snapshot)
+            return MISSING if found is None else number_of(found.replicas)
         return float(pod_reader(name, key, self._gpus)(self._pod))
 
     def text(self, field: str, key: str | None) -> str | None:
