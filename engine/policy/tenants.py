@@ -83,7 +83,11 @@ class Tenants:
             self.leave(source.namespace)
             gone(source)
 
-        return SelectedSources(source_of, leave, lambda _: self._all_listed(), lambda _: False)
+        def listed(_found: int) -> None:
+            self._listed = True
+            self._wake()
+
+        return SelectedSources(source_of, leave, listed, lambda _: False)
 
     def offer(self, source: Source, files: Texts | None, passed_over: tuple[str, ...]) -> None:
         """The files of a namespace are these now."""
@@ -120,10 +124,6 @@ class Tenants:
         for one in self._tenants.values():
             one.restore(kept)
         self._working |= self._tenants
-
-    def _all_listed(self) -> None:
-        self._listed = True
-        self._wake()
 
     # ---- what is known -----------------------------------------------------------------------
 
