@@ -103,13 +103,16 @@ def _membership(
     rests = terms.backoff_seconds and failed <= snapshot.now
     within = terms.within or _topology(pod, snapshot, name)
     own = epoch_seconds(pod.pod.metadata.creation_timestamp)
+    # What of a group that the pods name would say how many they are.
+    lacks = np.isnan(terms.minimum) and group_of(pod) == name
+    unknown = lacks and _object_of(name, pod, snapshot) is None
     return Membership(
         key=(rule.id, pod.namespace, key),
         namespace=pod.namespace,
         name=name,
         title=f"gang {quoted(key, kind)}",
         minimum=terms.minimum,
-        lacks=_lacks(pod, snapshot, name) if np.isnan(terms.minimum) else "",
+        lacks=f"there is no PodGroup {name}" if unknown else "",
         shortage=lambda: _shortage(pod, snapshot) if group_of(pod) == name else "",
         wait_seconds=terms.wait_seconds,
         rests_until=failed + terms.backoff_seconds if rests else MISSING,
@@ -121,12 +124,6 @@ def _membership(
         fullest=terms.within is None,
         mates=lambda: rule.mates(subject, world),
     )
-
-
-def _lacks(pod: PodInfo, snapshot: Snapshot, name: str) -> str:
-    """What of a group that the pods name would say how many they are."""
-    there = group_of(pod) != name or _object_of(name, pod, snapshot) is not None
-    return "" if there else f"there is no PodGroup {name}"
 
 
 def _topology(pod: PodInfo, snapshot: Snapshot, name: str) -> str | None:

@@ -119,11 +119,6 @@ class Asked:
     scores: tuple[Parts | None, ...]
     stop: Stop | None = None
 
-    @property
-    def is_silent(self) -> bool:
-        """Whether none of the rules applies to the pod."""
-        return self.stop is None and all(one is None for one in (*self.filters, *self.scores))
-
 
 def applying(rules: Sequence[_R], parts: Sequence[Parts | None]) -> list[tuple[_R, Parts]]:
     """The rules that apply to a pod, each with what it reads of it."""
@@ -309,7 +304,7 @@ class PolicyPlugin:
     def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """What the rules read of the pod, as their verdicts."""
         asked = self.ask(pod, snapshot)
-        if asked.is_silent:
+        if asked.stop is None and all(one is None for one in (*asked.filters, *asked.scores)):
             return SILENT
         own = self._own_promise(pod, snapshot)
         if not self.plan.prefilters:
