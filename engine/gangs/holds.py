@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.basis import Basis
-from engine.collective.gangs import why_stopped, why_waiting
 from engine.framework.gang import Membership
 from engine.framework.interface import Permitted
 from engine.framework.runtime import PluginError
@@ -151,7 +150,7 @@ class Holds:
         size = len(there.union(bound))
         minimum = hold.gang.minimum
         if hold.uids and (size < minimum or minimum != minimum):  # or nothing says it any longer
-            return why_stopped(hold.gang, size, resting=False)
+            return hold.gang.why_stopped(size, resting=False)
         return None
 
     def _still(self, hold: Hold) -> Membership | None:
@@ -173,8 +172,7 @@ def waits_alone(plugin: str, gang: Membership) -> Mapping[str, Permitted]:
     there = len(gang.mates()) + 1
     if there >= gang.minimum:
         return {}
-    words = why_waiting(gang.title, gang.minimum, there)
-    return _waits(plugin, gang, f"{words} ({gang.place})")
+    return _waits(plugin, gang, f"{gang.why_waiting(there)} ({gang.place})")
 
 
 def _waits(plugin: str, gang: Membership, words: str) -> dict[str, Permitted]:

@@ -33,7 +33,6 @@ from numpy.typing import NDArray
 
 from engine.basis import Basis
 from engine.choice import Chosen, Refused
-from engine.collective.gangs import why_stopped, why_unfit, why_waiting
 from engine.collective.packing import Found, Steps
 from engine.display import but_digits
 from engine.eventhandlers import POD_FREED, on_node
@@ -178,7 +177,7 @@ class Gangs:
     def _why_not(self, turn: Turn, now: float) -> str | None:
         gang = turn.gang
         size = turn.reserved + len(turn.members)
-        why = why_stopped(gang, size, resting=now < gang.rests_until)
+        why = gang.why_stopped(size, resting=now < gang.rests_until)
         if why is not None and size < gang.minimum:
             gated = [one.pod for one in self.queue.kin(gang.key) if one.where is SubQueue.GATED]
             going = {one.name for one in gated if self._cache.nominations.is_evicting(one.uid)}
@@ -192,7 +191,7 @@ class Gangs:
     def _has_enough(self, turn: Turn) -> bool:
         """Whether it could start once gates let its members in, and it has rested."""
         there = {one.pod.uid for one in self.queue.kin(turn.gang.key)} - turn.mates
-        return why_stopped(turn.gang, turn.reserved + len(there), resting=False) is None
+        return turn.gang.why_stopped(turn.reserved + len(there), resting=False) is None
 
     def _claims_nothing(self, turn: Turn, why: str) -> str | None:
         """Nothing is promised to members that wait for more of them; what the first is told."""
@@ -446,7 +445,7 @@ class Gangs:
         there = turn.reserved + len(turn.chosen)
         placed = turn.placed
         left = [one.pod.name for one in turn.members if one.pod.uid not in placed]
-        words = why_waiting(gang.title, gang.minimum, there)
+        words = gang.why_waiting(there)
         if left:
             words += f"; {_named(left)} missing"
         self.holds.hold(turn, f"{words} ({gang.place})")
@@ -478,7 +477,7 @@ class Gangs:
     def _fail(self, turn: Turn) -> None:
         gang = turn.gang
         self._give_back(turn)
-        words = why_unfit(gang.title, gang.minimum, turn.most, gang.within)
+        words = gang.why_unfit(turn.most)
         names = [one.queued.pod.name for one in turn.refused]
         if names:
             named = _named(names)
