@@ -164,22 +164,16 @@ class Search:
         for one in self.kinds:
             self._fitting.append(one.open & (self.left >= one.needs).all(axis=1))
             yield
-        self._hardest = sorted(self._each, key=self._hardness)
+        self._hardest = hardest = sorted(self._each, key=self._hardness)
         best: dict[int, int] = {}
-        for order, tight in (
-            (sorted(self._each), False),
-            (self._hardest, False),
-            (self._hardest, True),
-        ):
-            rows = yield from self._greedy(order, tight=tight)
-            if len(rows) > len(best):
-                best = rows
+        for order, tight in ((sorted(self._each), False), (hardest, False), (hardest, True)):
+            placed = yield from self._greedy(order, tight=tight)
+            if len(placed) > len(best):
+                best = placed
             if len(best) == len(order):
                 break
-        return Packing(self._named(best), len(best) >= wanted)
-
-    def _named(self, placed: dict[int, int]) -> dict[int, int]:
-        return {member: int(self.rows[place]) for member, place in placed.items()}
+        rows = {member: int(self.rows[place]) for member, place in best.items()}
+        return Packing(rows, len(best) >= wanted)
 
     def _greedy(self, order: Sequence[tuple[int, int]], *, tight: bool) -> Steps[dict[int, int]]:
         left, fitting = self.left.copy(), [mask.copy() for mask in self._fitting]
@@ -256,15 +250,20 @@ class Search:
         rows = np.flatnonzero(np.any(self._fitting, axis=0))
         if not 0 < len(rows) <= MOST_ROWS or spare < 0 or self.budget.spent:
             return None
-        ways = _Ways(self, rows)
-        found = yield from ways.found(self._hardest, spare)
-        return None if found is None else Packing(found, enough=True)
+        ways = _Ways(self, self._hardest, rows)
+        there = yield from ways.found(0, spare)
+        return Packing(ways.placed, enough=True) if there else None
 
 
 class _Ways:
-    """Depth first over the members; of rows in the same state one is tried, of states each once."""
+    """Depth first over the members; of rows in the same state one is tried, of states each once.
 
-    def __init__(self, search: Search, rows: NDArray[np.intp]) -> None:
+    The members are in an order with alike ones together; `placed` is the first way that works.
+    """
+
+    def __init__(
+        self, search: Search, order: Sequence[tuple[int, int]], rows: NDArray[np.intp]
+    ) -> None:
         kinds = search.kinds
         self._budget = search.budget
         self._others = search.others
@@ -283,16 +282,11 @@ class _Ways:
             (0 if search.others is None else number, one) for number, one in enumerate(self._open)
         ]
         self._hopeless: set[tuple[object, ...]] = set()
-        self._placed: dict[int, int] = {}
-        self._order: Sequence[tuple[int, int]] = ()
-
-    def found(self, order: Sequence[tuple[int, int]], spare: int) -> Steps[dict[int, int] | None]:
-        """The first way that works with the members in this order, alike ones together."""
+        self.placed: dict[int, int] = {}
         self._order = order
-        there = yield from self._from(0, spare)
-        return dict(self._placed) if there else None
 
-    def _from(self, at: int, spare: int) -> Steps[bool]:
+    def found(self, at: int, spare: int) -> Steps[bool]:
+        """Whether the members from there on have places, with so many left out at most."""
         if at == len(self._order):
             return True
         state: tuple[object, ...] = ()
@@ -320,7 +314,7 @@ class _Ways:
             after += 1
         if after - at > spare:
             return False
-        return (yield from self._from(after, spare - (after - at)))
+        return (yield from self.found(after, spare - (after - at)))
 
     def _possible(self, at: int, spare: int) -> bool:
         """Whether what is left is enough for each kind alone, and without spares for all."""
@@ -364,16 +358,16 @@ class _Ways:
             have - need for have, need in zip(before, self._needs[kind], strict=True)
         )
         self._had[place] = self._left[place]
-        self._placed[member] = row
+        self.placed[member] = row
         if self._others is not None:
             self._others.put(member, row)
         yield
-        there = yield from self._from(at + 1, spare)
+        there = yield from self.found(at + 1, spare)
         if self._others is not None:
             self._others.take(member)
         self._left[place] = self._had[place] = before
         if not there:
-            del self._placed[member]
+            del self.placed[member]
         return there
 
 

@@ -71,7 +71,10 @@ def search(
 
     Complexity: that of `victims.plan`, and at most `MOST_RUNS` dry runs and those of one more node.
     """
-    hunt = hunt_of(evictions, snapshot, kinds)
+    ordered = np.array(evictions.ordered, np.intp)
+    may_go = np.zeros(snapshot.pods.size, np.bool_)
+    may_go[ordered] = True
+    hunt = Hunt(may_go, Ranking.given(snapshot, ordered[::-1]), kinds or Kinds())
     trial.tried.spend(-len(evictions.ordered) // _PODS_A_RUN)
     plans = plan(snapshot, rows, hunt, budgets, trial, most=MOST_RUNS)
     one = _cheapest(evictions, [plans])
@@ -89,14 +92,6 @@ def search(
     if found.cut_short:
         reasons[_NOT_ALL] = len(rows)
     return _cheapest(evictions, found.plans) or Preemption(reasons=reasons)
-
-
-def hunt_of(evictions: Evictions, snapshot: Snapshot, kinds: Kinds | None = None) -> Hunt:
-    """Who may go, each node's least expendable pods first."""
-    ordered = np.array(evictions.ordered, np.intp)
-    may_go = np.zeros(snapshot.pods.size, np.bool_)
-    may_go[ordered] = True
-    return Hunt(may_go, Ranking.given(snapshot, ordered[::-1]), kinds or Kinds())
 
 
 def _cheapest(evictions: Evictions, several: Sequence[Plans]) -> Preemption | None:

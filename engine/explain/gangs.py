@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.cache import Cache
-from engine.collective.gangs import why_stopped, why_unfit
 from engine.collective.packing import at_once
 from engine.framework.gang import Membership
 from engine.framework.runtime import Framework
@@ -93,7 +92,7 @@ def start_of(
         PluginError: a plugin raised.
     """
     gang, size, snapshot = group.gang, group.reserved + len(group.pods), newest()
-    reason = why_stopped(gang, size, resting=snapshot.now < gang.rests_until)
+    reason = gang.why_stopped(size, resting=snapshot.now < gang.rests_until)
     if reason is not None:
         return Start(frozenset(), reason, never=True)
     homes = snapshot.pods.node[list(gang.mates())].tolist()
@@ -117,4 +116,4 @@ def start_of(
             inside = gang.domain == code
             if fits(np.where(inside, gang.domain, -1).astype(np.int32)):
                 rows |= set(np.flatnonzero(inside).tolist())
-    return Start(frozenset(rows), why_unfit(gang.title, gang.minimum, most, gang.within))
+    return Start(frozenset(rows), gang.why_unfit(most))

@@ -16,8 +16,7 @@ from engine.framework.podclass import TIE_BITS
 from engine.framework.runtime import Candidates, Framework, PluginError
 from engine.framework.snapshot import Snapshot
 from engine.pods.podinfo import PodInfo
-from engine.policy.acting import place_of
-from engine.policy.plugin import PolicyPlugin
+from engine.policy.plugin import PolicyPlugin, place_of
 
 
 class Line(msgspec.Struct, frozen=True):

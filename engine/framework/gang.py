@@ -1,4 +1,4 @@
-"""The gang of a pod, as a plugin says it: who starts together, and on what terms. Data only."""
+"""The gang of a pod, as a plugin says it: who starts together, and on what terms, in words too."""
 
 from __future__ import annotations
 
@@ -48,3 +48,24 @@ class Membership:
     within: str
     fullest: bool
     mates: Callable[[], Sequence[int]]
+
+    def why_stopped(self, size: int, *, resting: bool) -> str | None:
+        """Why none of so many members may be tried at all; None: they may."""
+        if self.minimum != self.minimum:
+            lacks = f": {self.lacks}" if self.lacks else ""
+            return f"{self.title} does not say how many members it needs{lacks}"
+        if size < self.minimum:
+            return f"{self.title} has {size} of the {self.minimum:g} members that it needs"
+        if resting:
+            return f"{self.title} failed a moment ago and rests"
+        short = self.shortage()
+        return f"{self.title}: {short}" if short else None
+
+    def why_unfit(self, most: int) -> str:
+        """Why its members cannot start together."""
+        where = f" in one {self.within}" if self.within else ""
+        return f"{self.title}: {most} of the {self.minimum:g} members that it needs fit{where}"
+
+    def why_waiting(self, there: int) -> str:
+        """Why members that have nodes are not bound to them yet."""
+        return f"{self.title}: {there} of {self.minimum:g} members have a node"

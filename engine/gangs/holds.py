@@ -9,14 +9,12 @@ hold ─┬─ enough have nodes ─▶ released, together
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from engine.basis import Basis
-from engine.collective.gangs import why_stopped, why_waiting
 from engine.framework.gang import Membership
 from engine.framework.interface import Permitted
 from engine.framework.runtime import PluginError
@@ -31,6 +29,7 @@ from engine.waiting import Held
 HOLDER: Final = "gang of "
 """In front of a plugin's name: who holds a pod whose gang is not whole yet."""
 _REMEMBERED: Final = 10_000
+_FAILURE: Final = GangFailure.__name__
 _GROUPS: Final = ("PodGroup", "SchedulingPodGroup")
 
 
@@ -47,8 +46,6 @@ class Holds:
         self._permits = self.placement.permits
         self._holds: dict[Hashable, Hold] = {}
         self._versions: tuple[int, ...] = ()
-        # Oldest first: nobody tells that a gang is gone for good.
-        self._failed: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._holds
@@ -60,16 +57,13 @@ class Holds:
         hold = self._holds.get(gang.key)
         if hold is None:
             hold = self._holds[gang.key] = Hold(plugin, gang, turn.rank, set(), turn.bound)
-        hold.uids |= {one.queued.pod.uid for one in turn.chosen}
+        hold.uids |= turn.placed
         for one in turn.chosen:
             self.placement.go(one, by)
 
     def started(self, gang: Membership) -> None:
         """Enough members have nodes: those that waited go."""
-        key = (gang.namespace, gang.name)
-        if key in self._failed:
-            del self._failed[key]
-            self._cache.remove_object("GangFailure", "/".join(key))
+        self._forget(gang)
         hold = self._holds.pop(gang.key, None)
         if hold is not None:
             for uid in hold.uids:
@@ -91,8 +85,8 @@ class Holds:
 
     def new_rules(self) -> None:
         """Some may be gangs no longer: `Permits` finds that when it asks about their members."""
-        for key, hold in list(self._holds.items()):
-            del self._holds[key]
+        before, self._holds = self._holds, {}
+        for hold in before.values():
             found = self._still(hold)
             if found is not None:
                 hold.gang = found
@@ -100,28 +94,27 @@ class Holds:
 
     def failed(self, gang: Membership) -> None:
         """The gang failed now, which rules may read until it has started."""
-        key = (gang.namespace, gang.name)
-        self._failed[key] = None
-        self._failed.move_to_end(key)
+        self._forget(gang)  # the newest is to be the last
         identity = Identity(name=gang.name, namespace=gang.namespace)
         self._cache.set_object(GangFailure(identity, self.basis.clock.time()))
-        if len(self._failed) > _REMEMBERED:
-            oldest, _ = self._failed.popitem(last=False)
-            self._cache.remove_object("GangFailure", "/".join(oldest))
+        # Nobody tells that a gang is gone for good.
+        known = self._cache.store(_FAILURE).objects
+        if len(known) > _REMEMBERED:
+            self._cache.remove_object(_FAILURE, next(iter(known)))
+
+    def _forget(self, gang: Membership) -> None:
+        key = f"{gang.namespace}/{gang.name}"
+        if key in self._cache.store(_FAILURE).objects:
+            self._cache.remove_object(_FAILURE, key)
 
     def also(self, held: Held) -> Mapping[str, Permitted]:
         """Whether a held pod's gang still holds it: for `Permits`, whenever it asks about one."""
-        names = [name for name in held.by if name.startswith(HOLDER)]
-        if not names:
-            return {}
-        pod, snapshot = held.pod, self.basis.snapshot()
+        by = {name: said for name, said in held.by.items() if name.startswith(HOLDER)}
         try:
-            found = self.basis.framework_of(pod).gang(pod, snapshot)
+            found = self._of(held) if by else None
         except PluginError:
-            return {name: held.by[name] for name in names}
-        if found is None or len(found[1].mates()) + 1 >= found[1].minimum:
-            return {}
-        return {name: held.by[name] for name in names}
+            return by
+        return by if found is not None and len(found.mates()) + 1 < found.minimum else {}
 
     def check(self) -> None:
         """Gangs that lost a member while others wait, or ask for more: all give nodes back."""
@@ -157,7 +150,7 @@ class Holds:
         size = len(there.union(bound))
         minimum = hold.gang.minimum
         if hold.uids and (size < minimum or minimum != minimum):  # or nothing says it any longer
-            return why_stopped(hold.gang, size, resting=False)
+            return hold.gang.why_stopped(size, resting=False)
         return None
 
     def _still(self, hold: Hold) -> Membership | None:
@@ -166,10 +159,12 @@ class Holds:
             held = self._permits.get(uid)
             if held is not None:
                 with suppress(PluginError):  # told to `on_fault`
-                    framework = self.basis.framework_of(held.pod)
-                    found = framework.gang(held.pod, self.basis.snapshot())
-                    return None if found is None else found[1]
+                    return self._of(held)
         return None
+
+    def _of(self, held: Held) -> Membership | None:
+        found = self.basis.framework_of(held.pod).gang(held.pod, self.basis.snapshot())
+        return None if found is None else found[1]
 
 
 def waits_alone(plugin: str, gang: Membership) -> Mapping[str, Permitted]:
@@ -177,8 +172,7 @@ def waits_alone(plugin: str, gang: Membership) -> Mapping[str, Permitted]:
     there = len(gang.mates()) + 1
     if there >= gang.minimum:
         return {}
-    words = why_waiting(gang.title, gang.minimum, there)
-    return _waits(plugin, gang, f"{words} ({gang.place})")
+    return _waits(plugin, gang, f"{gang.why_waiting(there)} ({gang.place})")
 
 
 def _waits(plugin: str, gang: Membership, words: str) -> dict[str, Permitted]:

@@ -90,11 +90,10 @@ class Rescuers:
     ) -> Steps[Rescue]:
         there: list[Chosen] = []
         found: list[tuple[QueuedPod, PostFilterResult]] = []
-        wanted = max(turn.missing, 1)  # one more of a gang that has started
-        cache, spare, waits = self.basis.cache, len(members) - wanted, False
+        cache, spare, waits = self.basis.cache, len(members) - turn.wanted, False
         try:
             for queued in members:
-                if len(there) + len(found) >= wanted or spare < 0:
+                if len(there) + len(found) >= turn.wanted or spare < 0:
                     break
                 yield
                 if not self.waits(queued):
@@ -103,18 +102,16 @@ class Rescuers:
                 result = yield from self._asked_for(queued, rows, there)
                 if result is None:
                     continue
-                going = [one.pod.uid for one in result.evictions]
-                helps = result.status.ok and result.nominated
-                if not helps:
+                if not (result.status.ok and result.nominated):
                     turn.rescuers |= result.plugins
                     waits |= result.nominated is None
                     spare -= 1
                     continue
-                for uid in going:
-                    self.absent.send(uid)
-                cache.assume(queued.pod, result.nominated or "")
+                for one in result.evictions:
+                    self.absent.send(one.pod.uid)
+                cache.assume(queued.pod, result.nominated)
                 found.append((queued, result))
-            enough = len(there) + len(found) >= wanted
+            enough = len(there) + len(found) >= turn.wanted
         finally:
             for queued, _ in reversed(found):
                 cache.forget(queued.pod.uid)

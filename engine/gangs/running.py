@@ -23,7 +23,6 @@ Source: scheduler-plugins pkg/coscheduling (meaning), which tries members one by
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -34,7 +33,6 @@ from numpy.typing import NDArray
 
 from engine.basis import Basis
 from engine.choice import Chosen, Refused
-from engine.collective.gangs import why_stopped, why_unfit, why_waiting
 from engine.collective.packing import Found, Steps
 from engine.display import but_digits
 from engine.eventhandlers import POD_FREED, on_node
@@ -105,7 +103,8 @@ class Gangs:
         try:
             found = self.basis.framework_of(pod).gang(pod, snapshot)
         except PluginError as fault:
-            self._refuse_for(queued, fault)
+            decision = Decision(pod, snapshot.generation, "", 0, error=fault.status)
+            self.placement.refuse(Refused(queued, decision))
             return True
         if found is None:
             return False
@@ -127,8 +126,8 @@ class Gangs:
             return False
         for one in turn.members[1:]:
             self.queue.take(one.pod.uid)
-        turn.members = [one for one in turn.members if one.where is SubQueue.IN_FLIGHT]
-        turn.members.sort(key=lambda one: one.sort_key)
+        taken = [one for one in turn.members if one.where is SubQueue.IN_FLIGHT]
+        turn.members = sorted(taken, key=lambda one: one.sort_key)
         turn.promised = {
             one.pod.uid: node for one in turn.members if (node := self._cache.promised(one.pod.uid))
         }
@@ -141,30 +140,19 @@ class Gangs:
         try:
             next(self._steps)
         except StopIteration:
-            self._turn = self._steps = None
-            self.shares = False
+            self._turn, self._steps, self.shares = None, None, False
 
     def new_rules(self) -> None:
         """A gang that is being tried is tried again by the new ones."""
         self.holds.new_rules()
-        turn, steps, self._turn, self._steps, self.shares = (
-            self._turn,
-            self._steps,
-            None,
-            None,
-            False,
-        )
+        turn, steps = self._turn, self._steps
+        self._turn, self._steps, self.shares = None, None, False
         if turn is not None and steps is not None:
             steps.close()
             self._give_back(turn)
             for one in turn.members:
                 self.queue.activate([one.pod.uid])
                 self.queue.requeue_rejected(one, frozenset({turn.plugin}))
-
-    def _refuse_for(self, queued: QueuedPod, fault: PluginError) -> None:
-        snapshot = self.basis.snapshot()
-        decision = Decision(queued.pod, snapshot.generation, "", 0, error=fault.status)
-        self.placement.refuse(Refused(queued, decision))
 
     def _turn_of(
         self, queued: QueuedPod, plugin: str, gang: Membership, snapshot: Snapshot
@@ -189,7 +177,7 @@ class Gangs:
     def _why_not(self, turn: Turn, now: float) -> str | None:
         gang = turn.gang
         size = turn.reserved + len(turn.members)
-        why = why_stopped(gang, size, resting=now < gang.rests_until)
+        why = gang.why_stopped(size, resting=now < gang.rests_until)
         if why is not None and size < gang.minimum:
             gated = [one.pod for one in self.queue.kin(gang.key) if one.where is SubQueue.GATED]
             going = {one.name for one in gated if self._cache.nominations.is_evicting(one.uid)}
@@ -203,7 +191,7 @@ class Gangs:
     def _has_enough(self, turn: Turn) -> bool:
         """Whether it could start once gates let its members in, and it has rested."""
         there = {one.pod.uid for one in self.queue.kin(turn.gang.key)} - turn.mates
-        return why_stopped(turn.gang, turn.reserved + len(there), resting=False) is None
+        return turn.gang.why_stopped(turn.reserved + len(there), resting=False) is None
 
     def _claims_nothing(self, turn: Turn, why: str) -> str | None:
         """Nothing is promised to members that wait for more of them; what the first is told."""
@@ -238,8 +226,12 @@ class Gangs:
             if (yield from self._rescued(turn)):
                 return
             self._give_back(turn)
-            if turn.gang.tolerance:
-                yield from self._place_somehow(turn)
+            # As many as get a node, though that is not enough.
+            if turn.gang.tolerance and turn.gang.domain is None:
+                yield from self._place(turn, None)
+            elif turn.gang.tolerance:
+                found = yield from self._plan(turn)
+                yield from self._place_as(turn, found or {})
         self._end(turn)
 
     def _by_itself(self, turn: Turn, *, shares: bool) -> Steps[None]:
@@ -257,10 +249,10 @@ class Gangs:
             self.shares = not alone and self._next is None
             found = yield from self._plan(turn)
             self.shares = False
-            if found is not None and not found[1]:
+            if found is not None and len(found) < turn.wanted:
                 break
             if found is not None:
-                yield from self._place_as(turn, found[0])
+                yield from self._place_as(turn, found)
 
     def _place(self, turn: Turn, nodes: Mapping[str, str] | None) -> Steps[None]:
         """Each member gets a node, by a cycle of its own; with `nodes`, that one and no other."""
@@ -310,48 +302,34 @@ class Gangs:
         nodes = {uid: names.name(row) for uid, row in found.items()}
         refused = list(turn.refused)
         yield from self._place(turn, nodes)
-        known = {one.queued.pod.uid for one in turn.chosen}
-        known |= {one.queued.pod.uid for one in turn.refused}
+        known = turn.placed | {one.queued.pod.uid for one in turn.refused}
         turn.refused += [one for one in refused if one.queued.pod.uid not in known]
         # A plan knows of room, and not of what is reserved, nor of what permits say.
         fit = len(turn.chosen) + sum(one.status is not None for one in turn.refused)
         turn.most = max(turn.most, turn.reserved + fit)
 
-    def _place_somehow(self, turn: Turn) -> Steps[None]:
-        """As many as get a node, though that is not enough."""
-        if turn.gang.domain is None:
-            yield from self._place(turn, None)
-            return
-        found = yield from self._plan(turn)
-        if found is not None:
-            yield from self._place_as(turn, found[0])
-
-    def _plan(self, turn: Turn) -> Steps[tuple[Mapping[str, int], bool] | None]:
-        """UID -> row where they fit together, and whether they are enough.
-
-        Nothing if a plugin raises; None if nodes went meanwhile.
-        """
+    def _plan(self, turn: Turn) -> Steps[Mapping[str, int] | None]:
+        """UID -> row where they fit together, be it too few; None if nodes went meanwhile."""
         pods = [one.pod for one in turn.members if self._waits(one)]
         if not pods:  # they all went between two steps
-            return {}, False
+            return {}
         of = self.basis.framework_of
-        wanted = max(1, math.ceil(turn.gang.minimum) - turn.reserved)
         rehearsal = Rehearsal(pods, self._cache, self.basis.snapshot, of)
         try:
             domains = self._domains(pods)
             snapshot, fullest = self.basis.snapshot, turn.gang.fullest
-            steps = plan(pods, wanted, snapshot, rehearsal, of, domains, fullest=fullest)
+            steps = plan(pods, turn.wanted, snapshot, rehearsal, of, domains, fullest=fullest)
             found = yield from self._in_slices(
                 steps, Unpromised(self._cache, [one.uid for one in pods]), rehearsal
             )
         except PluginError:
-            return {}, False
+            return {}
         except OutdatedError:
             return None
         if not found.enough:
             turn.most = max(turn.most, turn.reserved + len(found.rows))
         turn.cut_short |= found.cut_short
-        return {pods[member].uid: row for member, row in found.rows.items()}, found.enough
+        return {pods[member].uid: row for member, row in found.rows.items()}
 
     def _in_slices(
         self, steps: Steps[Found], *thought: AbstractContextManager[None]
@@ -443,9 +421,8 @@ class Gangs:
         known = [*homes, *[row for row in promised if row >= 0]]
         snapshot, of = self.basis.snapshot, self.basis.framework_of
         steps = emptiest(pods, snapshot, of, column, known)
-        return (
-            yield from self._in_slices(steps, Unpromised(self._cache, [one.uid for one in pods]))
-        )
+        unpromised = Unpromised(self._cache, [one.uid for one in pods])
+        return (yield from self._in_slices(steps, unpromised))
 
     # ---- how it ends
 
@@ -466,9 +443,9 @@ class Gangs:
     def _hold(self, turn: Turn) -> None:
         gang = turn.gang
         there = turn.reserved + len(turn.chosen)
-        chosen = {one.queued.pod.uid for one in turn.chosen}
-        left = [one.pod.name for one in turn.members if one.pod.uid not in chosen]
-        words = why_waiting(gang.title, gang.minimum, there)
+        placed = turn.placed
+        left = [one.pod.name for one in turn.members if one.pod.uid not in placed]
+        words = gang.why_waiting(there)
         if left:
             words += f"; {_named(left)} missing"
         self.holds.hold(turn, f"{words} ({gang.place})")
@@ -476,11 +453,11 @@ class Gangs:
 
     def _refuse_others(self, turn: Turn, words: str) -> None:
         """Those without a node are queued again, for what each was told."""
-        chosen = {one.queued.pod.uid for one in turn.chosen}
+        placed = turn.placed
         refused = {one.queued.pod.uid: one for one in turn.refused}
         for queued in turn.members:
             uid = queued.pod.uid
-            if uid in chosen:
+            if uid in placed:
                 continue
             self._promise_again(turn, queued)
             if not words:
@@ -500,7 +477,7 @@ class Gangs:
     def _fail(self, turn: Turn) -> None:
         gang = turn.gang
         self._give_back(turn)
-        words = why_unfit(gang.title, gang.minimum, turn.most, gang.within)
+        words = gang.why_unfit(turn.most)
         names = [one.queued.pod.name for one in turn.refused]
         if names:
             named = _named(names)
@@ -508,8 +485,11 @@ class Gangs:
             words += f"; {named} refused" if fits else f"; no room for {named}"
         if turn.cut_short:
             words += "; not all ways were tried, there are too many"
-        if not turn.keeps_promises:
-            self._break_promises(turn)
+        if not turn.keeps_promises:  # it claims no node any longer
+            for uid in turn.promised:
+                self._cache.withdraw(uid)
+            turn.broken = frozenset(turn.promised)
+            turn.promised.clear()
         if turn.reserved < gang.minimum:
             self.holds.failed(gang)
         else:
@@ -544,13 +524,6 @@ class Gangs:
         node = turn.promised.get(queued.pod.uid)
         if node is not None:
             self._cache.nominate(queued.pod, node)
-
-    def _break_promises(self, turn: Turn) -> None:
-        """A gang that failed claims no node any longer."""
-        for uid in turn.promised:
-            self._cache.withdraw(uid)
-        turn.broken = frozenset(turn.promised)
-        turn.promised.clear()
 
     def _waits(self, queued: QueuedPod) -> bool:
         """False: it is gone, or bound by somebody else."""

@@ -59,6 +59,16 @@ class Turn:
         return max(0.0, self.gang.minimum - self.reserved - len(self.chosen))
 
     @property
+    def wanted(self) -> int:
+        """How many more are to get nodes at once: one at least, for a gang that has started."""
+        return max(1, math.ceil(self.gang.minimum) - self.reserved)
+
+    @property
+    def placed(self) -> set[str]:
+        """The UIDs of those that have nodes by it."""
+        return {one.queued.pod.uid for one in self.chosen}
+
+    @property
     def started(self) -> bool:
         """Whether enough of them have nodes, and one more than before."""
         return not self.missing and bool(self.chosen)

@@ -29,7 +29,7 @@ from engine.plugins import out_of_tree
 from engine.policy.findings import at_load, binders_of, without_policy
 from engine.policy.needs import Needs, needs_of
 from engine.policy.preempting import preempts
-from engine.policy.sources import Texts
+from engine.policy.sources import Texts, decoded
 
 if TYPE_CHECKING:
     # Half of what `berth test` would import, and only named here.
@@ -77,13 +77,14 @@ class Bundle:
         moved = [name for name in {**now, **was} if now.get(name) is not was.get(name)]
         pairs = {name: [of[name] for of in (now, was) if name in of] for name in moved}
         # Of one that came or went there is one, of one that changed there are two that differ.
-        changed = [n for n, pair in pairs.items() if len(pair) == len({*map(_identity, pair)})]
+        changed = [n for n, pair in pairs.items() if len(pair) == len({*map(identity, pair)})]
         # Who was rejected by whomever may have somebody to evict now.
         evicts = any(preempts(one) for name in changed for one in pairs[name])
         return None if evicts else frozenset(changed)
 
 
-def _identity(plan: Plan) -> tuple[object, ...]:
+def identity(plan: Plan) -> tuple[object, ...]:
+    """What a policy is: one that is compiled anew from the same texts is the same."""
     return plan.source.text, plan.variant, plan.mode, plan.order, plan.weight
 
 
@@ -165,14 +166,12 @@ def _definition(section: MetricSection) -> MetricDefinition:
     unit, per, _ = section.unit.partition("/")
     known = UNIT_WORDS.get(unit, PLAIN)
     every = parse_duration(section.every)
-    stale = parse_duration(section.stale)
-    if "stale" not in section.model_fields_set:
-        stale = stale_by_default(every)
+    given = "stale" in section.model_fields_set
     return MetricDefinition(
         query=section.promql,
         by=section.by,
         every_seconds=every,
-        stale_seconds=stale,
+        stale_seconds=parse_duration(section.stale) if given else stale_by_default(every),
         default=section.default,
         unit=known.times(SECONDS, -1) if per else known,
         percent=unit == "percent",
@@ -244,16 +243,12 @@ def _outcome(
     errors = [d for d in diagnostics if d.is_error]
     if not errors:
         # Those of namespaces come and go, and are called NAMESPACE/NAME.
-        names = (
-            ()
-            if settings.tenant
-            else [one for one in settings.policies.overrides if "/" not in one]
-        )
+        named = () if settings.tenant else settings.policies.overrides
+        names = [one for one in named if "/" not in one]
         diagnostics = (*diagnostics, *without_policy(names, plans, in_overrides))
-        texts = {n: t if isinstance(t, str) else t.decode("utf-8") for n, t in files.items()}
         digest = hashlib.sha256(f"{result.hash}{settings.policies.overrides!r}".encode())
         name = digest.hexdigest()[:_HASH_DIGITS]
-        return Bundle(name, plans, texts, diagnostics, profiles, needs=needs_of(plans))
+        return Bundle(name, plans, decoded(files), diagnostics, profiles, needs=needs_of(plans))
     more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
     summary = f"{title} was refused: {in_a_line(errors[0])}{more}"
     return Refusal(summary, render(diagnostics), diagnostics)

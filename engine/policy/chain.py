@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dsl.plan import Plan
 from engine.framework.frameworks import Frameworks
 from engine.framework.interface import Points
 from engine.framework.profile import Profile, Restricted, Weighted
@@ -38,21 +37,26 @@ def frameworks_of(
     worlds.plugins = {plan.name: plugin_of(plan, worlds) for plan in enforced}
     policies = {plan.name: Weighted(worlds.plugins[plan.name], plan.weight) for plan in enforced}
 
-    def of(profile: Profile) -> list[Plan]:
-        own = profile.scheduler_name
-        return [one for one in enforced if own in bundle.profiles.get(one.name, (own,))]
-
     def ruled(profile: Profile) -> Profile:
         """With its policies behind its plugins, and before them what is said of preemption."""
-        mine = of(profile)
+        name = profile.scheduler_name
+        mine = [one for one in enforced if name in bundle.profiles.get(one.name, (name,))]
         first = [Weighted(PolicyPreemption(mine, worlds))] if any(map(preempts, mine)) else []
-        awaited = bundle.waits.get(profile.scheduler_name)
+        awaited = bundle.waits.get(name)
         first += [] if awaited is None else [Weighted(PoliciesAwaited(awaited))]
         behind = _shared([policies[one.name] for one in mine], profile, bundle)
-        plugins = (*first, *own(profile.plugins), *behind)
-        return replace(_in_front(profile, first), plugins=plugins)
+        own = map(unsorted, profile.plugins) if sorts else profile.plugins
+        order, after = dict(profile.order), profile.order.get("postFilter")
+        if after is not None:  # a configured one would put them behind
+            order["postFilter"] = (*(one.plugin.name for one in first), *after)
+        return replace(profile, plugins=(*first, *own, *behind), order=order)
 
-    own = _unsorted if any(plan.sorts for plan in enforced) else tuple
+    sorts = any(plan.sorts for plan in enforced)
+
+    def unsorted(one: Weighted) -> Weighted:
+        """Without a say in the order of the queue."""
+        return replace(one, plugin=Restricted(one.plugin, frozenset({"sort_key"})))
+
     return Frameworks(
         [
             Framework(
@@ -107,26 +111,10 @@ def _shared(policies: Sequence[Weighted], profile: Profile, bundle: Bundle) -> S
         total = weights.get(of.get(one.plugin.name, ""), 0.0)
         return replace(one, weight=one.weight * most / total) if total > most else one
 
-    return [*map(bounded, policies)] if max(weights.values(), default=0.0) > most else policies
+    return [*map(bounded, policies)]
 
 
 def framework_of(profile: Profile, bundle: Bundle, *, worlds: Worlds) -> Framework:
     """`frameworks_of`, of a single profile."""
     [only] = frameworks_of([profile], bundle, worlds=worlds)
     return only
-
-
-def _in_front(profile: Profile, first: Sequence[Weighted]) -> Profile:
-    """The same where a configured order of PostFilter would put these behind."""
-    names = profile.order.get("postFilter")
-    if names is None or not first:
-        return profile
-    order = {**profile.order, "postFilter": (*(one.plugin.name for one in first), *names)}
-    return replace(profile, order=order)
-
-
-def _unsorted(plugins: Sequence[Weighted]) -> tuple[Weighted, ...]:
-    """The same, without a say in the order of the queue."""
-    return tuple(
-        replace(one, plugin=Restricted(one.plugin, frozenset({"sort_key"}))) for one in plugins
-    )

@@ -1,19 +1,26 @@
-"""What policies read that no row of the snapshot holds: objects of other kinds, by node or pod."""
+"""What policies read that no row of the snapshot holds: objects of other kinds, images of nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dsl.types import MISSING
-from engine.framework.snapshot import FloatColumn, Snapshot
+from engine.framework.derived import Place, concerned
+from engine.framework.snapshot import Cause, CodeColumn, Dictionary, FloatColumn, Snapshot
 from engine.objects.storage import CSINode
-from engine.ondemand import Lease, Workload, scale_kind
+from engine.ondemand import Workload, scale_kind
 from engine.pods.podinfo import PodInfo
 from engine.pods.workloads import top_owner
-from engine.policy.podreads import epoch_seconds, number_of
+
+LEASES: Final = "kube-node-lease"
+"""The namespace of the leases of nodes."""
+_NONE: Final[CodeColumn] = np.empty(0, np.int32)
+Lists = tuple[NDArray[np.intp], CodeColumn]
+"""(N + 1,) where each node's names start, and the codes of the names."""
 
 
 def workload_object(pod: PodInfo, snapshot: Snapshot) -> Workload | None:
@@ -35,12 +42,6 @@ def workload_texts(pod: PodInfo, snapshot: Snapshot, part: str) -> Mapping[str, 
     return (meta.labels if part == "label" else meta.annotations) or {}
 
 
-def workload_replicas(pod: PodInfo, snapshot: Snapshot) -> float:
-    """How many pods the pod's workload asks for."""
-    found = workload_object(pod, snapshot)
-    return MISSING if found is None else number_of(found.replicas)
-
-
 class NodeObjects:
     """A number for each node off the object of its name; read again when the object changed."""
 
@@ -54,24 +55,19 @@ class NodeObjects:
 
     def column(self, snapshot: Snapshot) -> FloatColumn:
         """(N,) the numbers, NaN without an object."""
-        nodes = snapshot.nodes
+        nodes, objects = snapshot.nodes, snapshot.objects(self._kind)
         seen = snapshot.layout, snapshot.objects_version(self._kind)
         if seen == self._seen and len(self._column) == nodes.size:
             return self._column
-        objects = snapshot.objects(self._kind)
         same = seen[0] == self._seen[0] and len(self._column) == nodes.size
         changed = snapshot.objects_changed(self._kind, self._seen[1]) if same else None
         if changed is None:
-            changed = list(objects)
             self._column = np.full(nodes.size, MISSING)
-        else:
-            self._column = self._column.copy()
-        for key in changed:
+        for key in list(objects) if changed is None else changed:
             row = nodes.row(key.removeprefix(self._prefix))
             if row >= 0:
                 found = objects.get(key)
                 self._column[row] = MISSING if found is None else self._of(found)
-        self._column.flags.writeable = False
         self._seen = seen
         return self._column
 
@@ -86,10 +82,49 @@ def volume_limit(node: CSINode) -> float:
     return float(sum(counts)) if counts else MISSING
 
 
-def renewed(lease: Lease) -> float:
-    """When a lease was renewed."""
-    return epoch_seconds(lease.spec.renew_time)
+# ---- images
 
 
-LEASES: Final = "kube-node-lease"
-"""The namespace of the leases of nodes."""
+class ImageLists:
+    """The names of all nodes; those of a row are read again when its images changed."""
+
+    def __init__(self) -> None:
+        self._dictionary: Dictionary | None = None
+        self._place = Place()
+        self._codes: list[CodeColumn] = []
+        self._lists: Lists = np.zeros(1, np.intp), _NONE
+
+    def of(self, snapshot: Snapshot) -> Lists:
+        """The lists as they are now."""
+        if snapshot.dictionary is not self._dictionary:
+            self._dictionary = snapshot.dictionary
+            self._place.forget()
+        if self._place.at(snapshot):
+            return self._lists
+        changes, size = self._place.read(snapshot), snapshot.nodes.size
+        rows = np.arange(size) if changes is None else concerned(changes, int(Cause.IMAGES))
+        if len(rows) or len(self._codes) != size:
+            self._codes = (self._codes + [_NONE] * size)[:size]
+            for row in rows.tolist():
+                self._codes[row] = _read(snapshot, row)
+            starts = np.cumsum([0, *map(len, self._codes)]).astype(np.intp)
+            self._lists = starts, np.concatenate([_NONE, *self._codes])
+        return self._lists
+
+
+def _read(snapshot: Snapshot, row: int) -> CodeColumn:
+    if not snapshot.nodes.present[row]:
+        return _NONE
+    images = snapshot.nodes.node(row).status.images or ()
+    names = [name for image in images for name in image.names or ()]
+    return np.array([snapshot.dictionary.code(name) for name in names], np.int32)
+
+
+def missing_bytes(snapshot: Snapshot, images: Sequence[str]) -> FloatColumn:
+    """(N,) bytes of those images that are not there; an image that no node has counts 0."""
+    total = np.zeros(snapshot.nodes.size)
+    for image in map(snapshot.nodes.images.find, images):
+        if image is not None:
+            total += image.size
+            total[image.rows] -= image.size
+    return total

@@ -74,14 +74,13 @@ def _without_binder(plan: Plan, binders: Set[str]) -> Iterator[Diagnostic]:
     for rule in plan.binds:
         name = rule.core.name
         if name and name not in known:
-            near = closest(name, known)
             by = "" if plan.used is None else f"`use {plan.used.name}`: "
             yield Diagnostic(
                 "P119",
                 f"{by}no plugin binds pods as `{name}`",
                 *place_in(plan, rule.span),
                 helps=(
-                    f"did you mean `{near}`?" if near else f"there is {', '.join(known)}",
+                    _rather(name, known),
                     "a profile has to name the plugin of the package that binds",
                 ),
             )
@@ -160,18 +159,18 @@ def without_policy(
     for name in names:
         if name in there:
             continue
-        near = closest(name, there)
         yield Diagnostic(
             "P107",
             f"the configuration speaks of a policy `{name}`, and there is none",
             *place(name),
             Severity.WARNING,
-            helps=(
-                (f"did you mean `{near}`?",)
-                if near
-                else ("there is " + (", ".join(there[:_SHOWN]) or "no policy"),)
-            ),
+            helps=(_rather(name, there),),
         )
+
+
+def _rather(name: str, known: Sequence[str]) -> str:
+    near, there = closest(name, known), ", ".join(known[:_SHOWN])
+    return f"did you mean `{near}`?" if near else f"there is {there or 'no policy'}"
 
 
 def rules_of(plan: Plan) -> Iterator[RuleBase]:

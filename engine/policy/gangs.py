@@ -15,13 +15,12 @@ import numpy as np
 from dsl.collective import GangTerms
 from dsl.plan import GangRule
 from dsl.schema import request_unit
-from dsl.types import MISSING, show
+from dsl.types import MISSING, NUMBER, TEXT, quoted, show
 from dsl.types import number_of as kind_of_number
 from dsl.world import Subject, World
-from engine.collective.gangs import code_column, domain_words, gang_name, title
 from engine.framework.events import Action, ClusterEvent, QueueingHint, Resource, Seen
 from engine.framework.gang import Membership
-from engine.framework.snapshot import PodColumns, Snapshot
+from engine.framework.snapshot import CodeColumn, PodColumns, Snapshot
 from engine.objects import Pod
 from engine.objects.workloads import GangFailure, PodGroup
 from engine.pods.podinfo import PODS, PodInfo, make_pod_info
@@ -42,6 +41,7 @@ FREED: Final = (
     ClusterEvent(Resource.NODE, Action.UPDATE_NODE_ALLOCATABLE),
     ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN),
 )
+_LABEL: Final = "label:"
 Asked = Callable[[PodInfo, Snapshot], tuple[Subject, World]]
 
 
@@ -95,37 +95,35 @@ def _membership(
     rule: GangRule, terms: GangTerms, pod: PodInfo, snapshot: Snapshot, asked: tuple[Subject, World]
 ) -> Membership:
     subject, world = asked
-    name = gang_name(terms.key)
+    key = terms.key
+    name, kind = (key, TEXT) if isinstance(key, str) else (f"{key:g}", NUMBER)
     created = subject.number("group.created", None)
     failed = _failed_at(snapshot, f"{pod.namespace}/{name}")
     # Not where it failed in what is to come: somebody has set the clock back.
     rests = terms.backoff_seconds and failed <= snapshot.now
     within = terms.within or _topology(pod, snapshot, name)
     own = epoch_seconds(pod.pod.metadata.creation_timestamp)
+    # What of a group that the pods name would say how many they are.
+    lacks = np.isnan(terms.minimum) and group_of(pod) == name
+    unknown = lacks and _object_of(name, pod, snapshot) is None
     return Membership(
-        key=(rule.id, pod.namespace, terms.key),
+        key=(rule.id, pod.namespace, key),
         namespace=pod.namespace,
         name=name,
-        title=title(terms.key),
+        title=f"gang {quoted(key, kind)}",
         minimum=terms.minimum,
-        lacks=_lacks(pod, snapshot, name) if np.isnan(terms.minimum) else "",
+        lacks=f"there is no PodGroup {name}" if unknown else "",
         shortage=lambda: _shortage(pod, snapshot) if group_of(pod) == name else "",
         wait_seconds=terms.wait_seconds,
         rests_until=failed + terms.backoff_seconds if rests else MISSING,
         tolerance=terms.tolerance,
         since=own if np.isnan(created) else created,
         place=f"{rule.source.name}:{rule.line}",
-        domain=None if within is None else code_column(within, world),
-        within="" if within is None else domain_words(within),
+        domain=None if within is None else _domains(within, world),
+        within=(within or "").removeprefix(_LABEL),
         fullest=terms.within is None,
         mates=lambda: rule.mates(subject, world),
     )
-
-
-def _lacks(pod: PodInfo, snapshot: Snapshot, name: str) -> str:
-    """What of a group that the pods name would say how many they are."""
-    there = group_of(pod) != name or _object_of(name, pod, snapshot) is not None
-    return "" if there else f"there is no PodGroup {name}"
 
 
 def _topology(pod: PodInfo, snapshot: Snapshot, name: str) -> str | None:
@@ -134,7 +132,15 @@ def _topology(pod: PodInfo, snapshot: Snapshot, name: str) -> str | None:
         return None
     found = snapshot.objects("SchedulingPodGroup").get(f"{pod.namespace}/{name}")
     key = None if found is None else found.topology_key
-    return None if key is None else f"label:{key}"
+    return None if key is None else f"{_LABEL}{key}"
+
+
+def _domains(within: str, world: World) -> CodeColumn:
+    """(N,) the domain of each node as a code of the dictionary, -1 without one."""
+    field, _, key = within.partition(":")
+    field = "name" if field == "node" else field
+    found = np.where(world.present, world.node_text(f"node.{field}", key or None), -1)
+    return found.astype(np.int32, copy=False)
 
 
 # ---- what a group asks the cluster for

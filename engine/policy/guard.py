@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from engine.clock import Clock
 from engine.policysections import GuardSection
@@ -24,12 +24,8 @@ class Load:
     errors: int
 
 
-class Measure(Protocol):
-    """How the scheduler does."""
-
-    def __call__(self, *, tried_again: bool = False) -> Load:
-        """With pods that were rejected and are tried again: linear in those that wait."""
-        ...
+Measure = Callable[..., Load]
+"""`tried_again=True` counts pods that were rejected and are tried again: linear in those."""
 
 
 @dataclass(eq=False)

@@ -20,14 +20,9 @@ class UnreadableError(Exception):
     """What was kept cannot be read; the message says why."""
 
 
-class _Source(msgspec.Struct):
-    files: dict[str, str]
-    barred: str = ""
-
-
 class _Document(msgspec.Struct):
     format: int
-    sources: dict[str, _Source]
+    sources: Mapping[str, Kept]
 
 
 _decode = msgspec.json.Decoder(_Document).decode
@@ -35,14 +30,10 @@ _decode = msgspec.json.Decoder(_Document).decode
 
 def pack(kept: Mapping[str, Kept]) -> bytes:
     """Equal texts are equal bytes."""
-    sources = {
-        title: _Source({name: _text(text) for name, text in sorted(one.files.items())}, one.barred)
-        for title, one in sorted(kept.items())
-    }
-    return zlib.compress(msgspec.json.encode(_Document(_FORMAT, sources)))
+    return zlib.compress(msgspec.json.encode(_Document(_FORMAT, kept), order="deterministic"))
 
 
-def unpack(data: bytes) -> dict[str, Kept]:
+def unpack(data: bytes) -> Mapping[str, Kept]:
     """Texts by the title of their source.
 
     Raises:
@@ -58,8 +49,4 @@ def unpack(data: bytes) -> dict[str, Kept]:
         raise UnreadableError(str(wrong)) from wrong
     if document.format != _FORMAT:
         raise UnreadableError(f"its format is {document.format}, and this version reads {_FORMAT}")
-    return {title: Kept(one.files, one.barred) for title, one in document.sources.items()}
-
-
-def _text(text: str | bytes) -> str:
-    return text if isinstance(text, str) else text.decode("utf-8")
+    return document.sources

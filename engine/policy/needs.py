@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import astuple
 
-from dsl.plan import MetricSpec, Plan
+from dsl.plan import Plan
 from engine.cache.beside import FINISHED, HEARTBEATS, NOMINATED, PREVIOUS, QUEUE, TIMES, VOLUMES
 from engine.policy.findings import rules_of
 from engine.policy.waking import read_and_told
@@ -96,15 +96,11 @@ def needs_of(plans: Iterable[Plan]) -> Needs:
     return Needs(
         attended=frozenset().union(*(_ATTENDED[read] for read in reads & _ATTENDED.keys())),
         workloads=any(read.startswith(_WORKLOAD) for read in reads),
-        fields=frozenset(field_of(spec) for spec in specs if spec.source == _OBJECT),
+        fields=frozenset(
+            Field(*one.query.partition("#")[::2]) for one in specs if one.source == _OBJECT
+        ),
         usage=frozenset(spec.of for spec in specs if spec.source == _USAGE),
         of_pods=frozenset(_PARTS.values())
         if any(plan.gangs or plan.quotas for plan in in_use)  # what they ask of members is not told
         else frozenset(_PARTS[read] for read in reads & _PARTS.keys()),
     )
-
-
-def field_of(spec: MetricSpec) -> Field:
-    """The field that a metric from objects is."""
-    kind, _, path = spec.query.partition("#")
-    return Field(kind, path)

@@ -14,18 +14,34 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import OF_NODES, FilterRule, Plan, RuleBase, ScoreRule, Stop, stop_by
+from dsl.plan import (
+    OF_NODES,
+    Effect,
+    FilterRule,
+    Plan,
+    RuleBase,
+    ScoreRule,
+    Stop,
+    effects_of,
+    stop_by,
+)
 from dsl.reference import View
 from dsl.world import Parts
+from engine.framework.decision import Decision
+from engine.framework.effects import Emit, Patch, pod_event, set_on_pod
 from engine.framework.events import ClusterEventWithHint
 from engine.framework.interface import (
     ALL_PASS,
     SILENT,
     SKIP_FILTER,
     SKIP_SCORE,
+    Binding,
+    Permitted,
     Points,
+    PreBound,
     PreFilterResult,
     PreScoreResult,
+    Reserved,
     Scope,
     Scores,
     State,
@@ -36,7 +52,6 @@ from engine.framework.snapshot import BoolColumn, Cause, QueueTimes, Rows, Snaps
 from engine.framework.status import Code, Status
 from engine.pods.podinfo import PodInfo
 from engine.policy import gangs
-from engine.policy.acting import ActingRules, place_of, status_of
 from engine.policy.waking import (
     Deciding,
     causes_of,
@@ -104,15 +119,30 @@ class Asked:
     scores: tuple[Parts | None, ...]
     stop: Stop | None = None
 
-    @property
-    def is_silent(self) -> bool:
-        """Whether none of the rules applies to the pod."""
-        return self.stop is None and all(one is None for one in (*self.filters, *self.scores))
-
 
 def applying(rules: Sequence[_R], parts: Sequence[Parts | None]) -> list[tuple[_R, Parts]]:
     """The rules that apply to a pod, each with what it reads of it."""
     return [(rule, own) for rule, own in zip(rules, parts, strict=True) if own is not None]
+
+
+def place_of(rule: RuleBase) -> str:
+    """File and line of a rule."""
+    return f"{rule.source.name}:{rule.line}"
+
+
+def status_of(stop: Stop) -> Status:
+    """A rule's refusal as a status, with its place."""
+    return Status(Code(stop.status), (f"{stop.message} ({place_of(stop.rule)})",))
+
+
+def results_of(decision: Decision) -> dict[str, float]:
+    """The scores of the chosen node as `prebind:` and `postbind:` read them."""
+    scores = {f"score[{one.plugin}]": one.normalized for one in decision.scores}
+    return {"score.total": decision.total} | scores
+
+
+def _set(done: Sequence[Effect], kind: str) -> dict[str, str]:
+    return {one.key: one.text for one in done if one.kind == kind}
 
 
 def _reads(rules: Sequence[RuleBase]) -> frozenset[str]:
@@ -154,7 +184,8 @@ class PolicyPlugin:
         self._causes = causes_of(_reads(plan.filters))
         more = [read for rule in plan.filters for read in read_and_told(rule) - rule.reads]
         self._tells_more = not all(read.startswith("pod.") for read in more)
-        self._acting = ActingRules(plan, worlds.asked)
+        # Of two lines the first may come to apply while a pod waits by the second.
+        self._wakes = sorted_events(plan.permits)
         # To such rules a pod that is promised a node is unlike others: it does not see itself.
         self._sees_promises = any(_NOMINATED in rule.reads for rule in (*rules, *plan.prefilters))
         self._scores_by_version = all(
@@ -194,11 +225,11 @@ class PolicyPlugin:
             pre_score=self._pre_score if plan.scores else None,
             score=self._score if plan.scores else None,
             tiers=self._preferred if plan.tiers else None,
-            reserve=self._acting.reserve if plan.reserves else None,
-            permit=self._acting.permit if plan.permits else None,
-            pre_bind=self._acting.pre_bind if plan.prebinds else None,
-            bind=self._acting.bind if plan.binds else None,
-            post_bind=self._acting.post_bind if plan.postbinds else None,
+            reserve=self._reserve if plan.reserves else None,
+            permit=self._permit if plan.permits else None,
+            pre_bind=self._pre_bind if plan.prebinds else None,
+            bind=self._bind if plan.binds else None,
+            post_bind=self._post_bind if plan.postbinds else None,
             reads_scores=acts
             and any(
                 read.startswith("score")
@@ -273,7 +304,7 @@ class PolicyPlugin:
     def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """What the rules read of the pod, as their verdicts."""
         asked = self.ask(pod, snapshot)
-        if asked.is_silent:
+        if asked.stop is None and all(one is None for one in (*asked.filters, *asked.scores)):
             return SILENT
         own = self._own_promise(pod, snapshot)
         if not self.plan.prefilters:
@@ -391,18 +422,60 @@ class PolicyPlugin:
         prepared = [(rule, rule.prepare(subject, world)) for rule in self.plan.tiers]
         return [rule.mask(own, world, rows) for rule, own in prepared if own is not None]
 
+    # ---- on the chosen node: answers are data, the scheduler does what they say
+
+    def _reserve(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Reserved:
+        stop = stop_by(self.plan.reserves, *self._worlds.asked(pod, snapshot), row)
+        return Reserved() if stop is None else Reserved(status_of(stop))
+
+    def _permit(self, pod: PodInfo, snapshot: Snapshot, row: int, waited: float) -> Permitted:
+        said = self.plan.permitted(*self._worlds.asked(pod, snapshot), row, waited)
+        if said.rule is None or said.verdict == "allow":
+            return Permitted()
+        status = status_of(Stop(said.rule, said.status, said.message))
+        if said.verdict == "reject":
+            return Permitted(status)
+        return Permitted(Status(Code.WAIT, status.reasons), said.seconds, self._wakes)
+
+    def _pre_bind(self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision) -> PreBound:
+        asked = self._worlds.asked(pod, snapshot)
+        done = effects_of(self.plan.prebinds, *asked, row, results_of(decision))
+        return PreBound(
+            annotations=_set(done, "annotate"),
+            labels=_set(done, "label"),
+            events=tuple(self._emitted(pod, done)),
+        )
+
+    def _bind(self, pod: PodInfo, snapshot: Snapshot) -> Binding | None:
+        rule = self.plan.binder(*self._worlds.asked(pod, snapshot))
+        if rule is None:
+            return None
+        return Binding(dry_run=rule.core.kind == "dry", by=rule.core.name)
+
+    def _post_bind(
+        self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision
+    ) -> Sequence[Emit | Patch]:
+        asked = self._worlds.asked(pod, snapshot)
+        done = effects_of(self.plan.postbinds, *asked, row, results_of(decision))
+        labels, annotations = _set(done, "label"), _set(done, "annotate")
+        told = self._emitted(pod, done)
+        return [*told, set_on_pod(pod, labels, annotations)] if labels or annotations else told
+
+    def _emitted(self, pod: PodInfo, done: Sequence[Effect]) -> list[Emit]:
+        texts = [one.text for one in done if one.kind == "event"]
+        return [pod_event(pod, "Normal", "Policy", self.name, text) for text in texts]
+
     # ---- told
 
     def traces(
         self, pod: PodInfo, snapshot: Snapshot, row: int, candidates: NDArray[np.intp]
     ) -> list[str]:
         """What each rule that applies to the pod said of this node, one of the candidates."""
-        asked = self.ask(pod, snapshot)
         world = self._worlds.of(snapshot, pod.uid)
         everyone = np.flatnonzero(snapshot.nodes.present)
         said: list[tuple[RuleBase, str]] = []
-        for rule, own in applying(self.plan.filters, asked.filters):
-            kept = int(np.count_nonzero(rule.verdict(own, world, everyone)))
+        for rule, passed in self.masks(pod, snapshot):
+            kept = int(np.count_nonzero(passed[everyone]))
             said.append((rule, f"{kept} of {len(everyone)} nodes pass"))
         at = np.flatnonzero(candidates == row)
         for score_rule, column in self.line_scores(pod, snapshot, candidates) if len(at) else ():

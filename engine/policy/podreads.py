@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -70,10 +69,7 @@ def all_containers_of(pod: PodInfo) -> Sequence[Container]:
 
 
 def _toleration(pod: PodInfo, key: str) -> str | None:
-    for toleration in pod.pod.spec.tolerations or ():
-        if toleration.key == key:
-            return toleration.value
-    return None
+    return next((one.value for one in pod.pod.spec.tolerations or () if one.key == key), None)
 
 
 def _volumes(pod: PodInfo) -> float:
@@ -136,7 +132,10 @@ def qos_of(pod: PodInfo) -> str:
     asked = [_compute(each) for each in (of_all if spec.resources is None else [spec.resources])]
     if not any(amounts for pair in asked for amounts in pair):
         return "BestEffort"
-    requested, limited = (_sum(part) for part in zip(*asked, strict=True))
+    requested, limited = (
+        [sum(one.get(name, 0.0) for one in each) for name in _COMPUTE]
+        for each in zip(*asked, strict=True)
+    )
     everywhere = all(len(limits) == len(_COMPUTE) for _, limits in asked)
     return "Guaranteed" if everywhere and requested == limited else "Burstable"
 
@@ -148,13 +147,6 @@ def _compute(of: ResourceRequirements | None) -> tuple[dict[str, float], dict[st
     limits = {name: a for name in _COMPUTE if (a := amount_of(of.limits, name)) > 0}
     requests = {name: a for name in _COMPUTE if (a := amount_of(of.requests, name)) > 0}
     return limits | requests, limits
-
-
-def _sum(parts: Iterable[Mapping[str, float]]) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for part in parts:
-        total.update(part)
-    return total
 
 
 def reader_of(wire: str) -> Callable[[Any], Any]:

@@ -52,8 +52,7 @@ from engine.plugins.default_preemption import (
 )
 from engine.plugins.hints import queue_if
 from engine.pods.podinfo import PodInfo
-from engine.policy.acting import place_of
-from engine.policy.plugin import Worlds
+from engine.policy.plugin import Worlds, place_of
 from engine.policy.quotas import Quota, evicted
 from engine.policy.waking import Edits, events_of_reads, of_pod_alone
 
@@ -283,13 +282,8 @@ def _of_those_that_stay(quota: Quota, use: QuotaUse, snapshot: Snapshot) -> Quot
 
 def _with_leaving(claims: Claims, snapshot: Snapshot) -> Claims:
     """The same with those that are being evicted, whose deletion the server does not show yet."""
-    leaving = claims.leaving
-    for uid, node in snapshot.nominations.leaving.items():
-        row = snapshot.nodes.row(node)
-        there = snapshot.pods.on(row).tolist() if row >= 0 else []
-        rows = [one for one in there if snapshot.pods.pod(one).uid == uid]
-        leaving = leaving | np.isin(claims.ordered, rows)
-    return structs.replace(claims, leaving=leaving)
+    rows = [snapshot.pod_row(uid) for uid in snapshot.nominations.leaving]
+    return structs.replace(claims, leaving=claims.leaving | np.isin(claims.ordered, rows))
 
 
 def _leaves_enough(pod: PodInfo, snapshot: Snapshot, trial: Trial) -> bool:

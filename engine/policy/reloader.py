@@ -29,7 +29,7 @@ from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic
 from engine.clock import Clock
 from engine.policy.bundle import Bundle, CompileSettings, Refusal, steps_of
-from engine.policy.sources import Source, Texts
+from engine.policy.sources import Source, Texts, decoded
 
 _OF_COST: Final = ("P320", "P321")
 _LOOK_SECONDS: Final = 0.25
@@ -50,7 +50,7 @@ class Kept:
         barred: digests of texts that were taken back, one after the other: not to be tried again.
     """
 
-    files: Mapping[str, str | bytes]
+    files: Mapping[str, str]
     barred: str = ""
 
 
@@ -80,7 +80,6 @@ class _State:
 
     source: Source
     expected: bool = False
-    spoken: bool = False
     offered: Texts | None = None
     good: Texts | None = None
     kept: Texts | None = None
@@ -119,9 +118,9 @@ class Reloader:
         self._kept: Mapping[str, Kept] = {}
         self._awaits: set[str] = set()
         self._work: Work | None = None
-        # What is to come into force, and what was told of what it waits for.
         self._next: tuple[Bundle, Chosen] | None = None
-        self._awaited: tuple[str, ...] = ()
+        self.awaited: tuple[str, ...] = ()
+        """What the bundle that is to come into force waits for; empty if none does."""
 
     # ---- what comes --------------------------------------------------------------------------
 
@@ -129,6 +128,7 @@ class Reloader:
         """Nothing comes into force before these have texts that are good."""
         for source in sources:
             self._states[source.title] = _State(source, expected=True)
+            self._awaits.add(source.title)
 
     def await_kept(self) -> None:
         """Nothing comes into force before `restore`."""
@@ -167,7 +167,7 @@ class Reloader:
         if state is None:
             state = self._states[source.title] = _State(source)
             self._recall(state)
-        state.spoken = True
+        self._awaits.discard(source.title)
         state.offered = dict(files) if files else None
         if not files:
             text = f"{source.title} is not there"
@@ -181,6 +181,7 @@ class Reloader:
 
     def leave(self, source: Source) -> None:
         """The source is wanted no more: its rules go."""
+        self._awaits.discard(source.title)
         if self._states.pop(source.title, None) is not None:
             self._begin()
 
@@ -240,6 +241,7 @@ class Reloader:
         other = Reloader(self.compiler, self.settings, Listener(), self.clock, self.there)
         other.bundle, other._in_force = self.bundle, self._in_force
         other._states = {title: replace(state) for title, state in self._states.items()}
+        other._awaits = self._awaits & self._states.keys()
         for title, one in (kept or {}).items():
             state = other._states.get(title)
             if state is not None:
@@ -286,7 +288,7 @@ class Reloader:
     def kept(self) -> dict[str, Kept]:
         """What is to be kept beyond this process, by title."""
         return {
-            title: Kept(state.good or {}, state.barred)
+            title: Kept(decoded(state.good or {}), state.barred)
             for title, state in self._states.items()
             if state.good is not None or state.barred
         }
@@ -297,11 +299,6 @@ class Reloader:
     def due(self) -> float | None:
         """Never by itself but while a bundle waits: whoever offers files wakes the scheduler."""
         return None if self._next is None else self.clock.monotonic() + _LOOK_SECONDS
-
-    @property
-    def awaited(self) -> tuple[str, ...]:
-        """What the bundle that is to come into force waits for; empty if none does."""
-        return () if self._next is None else self._awaited
 
     def step(self, deadline: float) -> bool:
         """Compiles until the deadline; True if there is more to do."""
@@ -321,9 +318,8 @@ class Reloader:
         return False
 
     def _begin(self) -> None:
-        silent = [one for one in self._states.values() if one.expected and not one.spoken]
-        self._work = None if silent or self._awaits else self._settle()
-        self._next = None
+        self._work = None if self._awaits else self._settle()
+        self._next, self.awaited = None, ()
 
     def _settle(self) -> Work:
         """Finds which of the newest texts can be in force together, and puts them in force."""
@@ -408,7 +404,7 @@ class Reloader:
             for state in self._mended(chosen):
                 self.listener.mended(state.source, now)
             return
-        self._next, self._awaited = (bundle, chosen), ()
+        self._next, self.awaited = (bundle, chosen), ()
         self._come_in()
 
     def _come_in(self) -> None:
@@ -418,12 +414,12 @@ class Reloader:
         bundle, chosen = self._next
         missing = self.listener.missing(bundle)
         if missing:
-            if missing != self._awaited:
-                self._awaited = missing
+            if missing != self.awaited:
+                self.awaited = missing
                 self._no_more_refused(chosen)
                 self.listener.awaiting(bundle, missing)
             return
-        self._next = None
+        self._next, self.awaited = None, ()
         # No guard watches those of namespaces, of which there may be thousands.
         if self.bundle is not None and not self.settings.tenant:
             self._before = [*self._before, (self.bundle, self._in_force)][-_MOST_BEFORE:]

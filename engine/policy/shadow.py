@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsl.plan import ConditionRule, Plan, RuleBase, stop_by
-from dsl.world import Subject
 from engine.clock import Clock
 from engine.display import plain
 from engine.framework.decision import Placed
@@ -35,10 +34,9 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.podclass import NOWHERE, steps_of
 from engine.framework.runtime import Framework, best_tier
 from engine.framework.snapshot import BoolColumn, IntColumn
-from engine.policy.acting import place_of
-from engine.policy.plugin import Asked, PolicyPlugin, Worlds, applying
+from engine.policy.bundle import identity
+from engine.policy.plugin import PolicyPlugin, Worlds, applying, place_of
 from engine.policy.shares import Chosen, in_shadow
-from engine.policy.world import SnapshotWorld
 from engine.telemetry import SHADOW_OUTCOMES, Count, Telemetry
 
 log = logging.getLogger(__name__)
@@ -100,22 +98,6 @@ def _by_rule(rules: Mapping[str, int]) -> str:
     return f" ({shown}{', ...' if len(most) > _SHOWN else ''})"
 
 
-class _Budget:
-    """A share of the time that goes by, some of it saved up."""
-
-    def __init__(self, now: float) -> None:
-        self._left = MOST_SAVED
-        self._at = now
-
-    def suffices(self, now: float) -> bool:
-        self._left = min(MOST_SAVED, self._left + SHARE * (now - self._at))
-        self._at = now
-        return self._left > 0
-
-    def spend(self, seconds: float) -> None:
-        self._left -= seconds
-
-
 @dataclass(slots=True)
 class _Tried:
     plugin: PolicyPlugin
@@ -138,17 +120,18 @@ class _Found:
     elsewhere: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class _Case:
     """One decision, as a policy in shadow sees it."""
 
-    plan: Plan
-    asked: Asked
-    placed: Placed
-    framework: Framework
-    worlds: Worlds
-    subject: Subject
-    world: SnapshotWorld
+    def __init__(self, plugin: PolicyPlugin, placed: Placed, framework: Framework) -> None:
+        self.plugin, self.plan, self.framework = plugin, plugin.plan, framework
+        self.decision, self.snapshot = placed.decision, placed.snapshot
+        self.pod = placed.decision.pod
+        self.asked = plugin.ask(self.pod, self.snapshot)
+        view = plugin.looks(self.pod, self.snapshot, -1)
+        self.subject, self.world = view.subject, view.world
+        tiers = [tier.prepare(self.subject, self.world) for tier in self.plan.tiers]
+        self.tiers = applying(self.plan.tiers, tiers)
 
     def holding(self) -> list[RuleBase]:
         """Who would keep the pod from being tried or bound."""
@@ -161,7 +144,7 @@ class _Case:
 
     def rejecting(self) -> list[RuleBase]:
         """Who rejects the node that was chosen."""
-        rows = np.array([self.placed.decision.row], dtype=np.intp)
+        rows = np.array([self.decision.row], dtype=np.intp)
         filters = applying(self.plan.filters, self.asked.filters)
         reject = [rule for rule, own in filters if not rule.verdict(own, self.world, rows)[0]]
         return [*self._unmet(self.plan.prefilters), *reject]
@@ -170,49 +153,43 @@ class _Case:
         """Who would stop the pod on its node, where it is counted already: `reject` or `wait`."""
         if not self.plan.reserves and not self.plan.permits:
             return []
-        pod, row = self.asked.pod, self.placed.decision.row
-        subject, world = self.worlds.asked(pod, self.asked.snapshot.overlay(row, add=(pod,)))
-        found: list[tuple[str, RuleBase]] = []
-        stop = stop_by(self.plan.reserves, subject, world, row)
-        if stop is not None:
-            found.append(("reject", stop.rule))
-        said = self.plan.permitted(subject, world, row)
+        row = self.decision.row
+        view = self.plugin.looks(self.pod, self.snapshot.overlay(row, add=(self.pod,)), row)
+        stop = stop_by(self.plan.reserves, view.subject, view.world, row)
+        found: list[tuple[str, RuleBase]] = [] if stop is None else [("reject", stop.rule)]
+        said = self.plan.permitted(view.subject, view.world, row)
         if said.rule is not None and said.verdict != "allow":
             found.append((said.verdict, said.rule))
         return found
 
     def winner(self, *, rejects: bool) -> tuple[int, list[RuleBase]]:
         """The row that would have been chosen, -1 for none, and by whose word it is another one."""
-        decision, snapshot = self.placed.decision, self.asked.snapshot
+        row = self.decision.row
         if self.asked.stop is not None:
             return -1, []
-        tiers = [(tier, tier.prepare(self.subject, self.world)) for tier in self.plan.tiers]
-        weighs = any(own is not None for own in (*self.asked.scores, *(own for _, own in tiers)))
-        promised = snapshot.nominations.node_of(decision.pod.uid) == decision.node
+        weighs = self.tiers or any(own is not None for own in self.asked.scores)
+        promised = self.snapshot.nominations.node_of(self.pod.uid) == self.decision.node
         if not rejects and (promised or not weighs):
-            return decision.row, []
+            return row, []
         keys, left = self._keys()
         if not len(left):
             return -1, []
         winner = int(left[int(keys.argmax())])
-        if rejects or winner == decision.row:
-            return winner, []
-        return winner, list(self._preferring(winner, left))
+        return winner, [] if rejects or winner == row else self._preferring(winner, left)
 
     def _keys(self) -> tuple[IntColumn, Candidates]:
         """Sort keys of the candidates that the policy leaves, its score and tiers included."""
-        plan, world = self.plan, self.world
-        pod, snapshot, framework = self.asked.pod, self.asked.snapshot, self.framework
+        pod, snapshot, framework = self.pod, self.snapshot, self.framework
         known = framework.known(pod, snapshot)
         left = framework.candidates(known, pod, snapshot)
-        for rule, own in applying(plan.filters, self.asked.filters):
-            left = left[rule.verdict(own, world, left)]
+        for rule, own in applying(self.plan.filters, self.asked.filters):
+            left = left[rule.verdict(own, self.world, left)]
         if not len(left):
             return np.empty(0, np.int64), left
         keys = framework.untiered(known, pod, snapshot, left)
-        score = plan.score(self.asked.scores, world, left)
+        score = self.plan.score(self.asked.scores, self.world, left)
         if score is not None:
-            keys = keys + steps_of(np.asarray(score) * plan.weight)
+            keys = keys + steps_of(np.asarray(score) * self.plan.weight)
         best = best_tier(self._tiers(left))
         if best is not None:
             keys[~best] = NOWHERE
@@ -220,37 +197,28 @@ class _Case:
 
     def _tiers(self, left: Candidates) -> Iterator[BoolColumn]:
         """Those of all, in the order in which they are asked where this policy is in force."""
-        pod, snapshot, framework = self.asked.pod, self.asked.snapshot, self.framework
-        policies = [one.plugin for one in framework.profile.plugins]
+        policies = [one.plugin for one in self.framework.profile.plugins]
         later = {
             one.name
             for one in policies
             if isinstance(one, PolicyPlugin) and _place(one.plan) > _place(self.plan)
         }
-        told = framework.tiers(pod, snapshot, left)
+        told = self.framework.tiers(self.pod, self.snapshot, left)
         yield from (mask for name, mask in told if name not in later)
-        for tier in self.plan.tiers:
-            parts = tier.prepare(self.subject, self.world)
-            if parts is not None:
-                yield tier.mask(parts, self.world, left)
+        yield from (tier.mask(own, self.world, left) for tier, own in self.tiers)
         yield from (mask for name, mask in told if name in later)
 
-    def _preferring(self, winner: int, left: Candidates) -> Iterator[RuleBase]:
+    def _preferring(self, winner: int, left: Candidates) -> list[RuleBase]:
         """The rules that put the winner before the node that was chosen."""
-        row = self.placed.decision.row
-        won, lost = np.searchsorted(left, [winner, row])
-        if lost == len(left) or left[lost] != row:
-            return  # it got its node on other grounds, with its gang
-        for rule, own in applying(self.plan.scores, self.asked.scores):
-            column = rule.finish(rule.column(own, self.world, left, left))
-            if column is not None and column[won] > column[lost]:
-                yield rule
-        for tier in self.plan.tiers:
-            parts = tier.prepare(self.subject, self.world)
-            if parts is not None:
-                mask = tier.mask(parts, self.world, left)
-                if mask[won] and not mask[lost]:
-                    yield tier
+        won, lost = np.searchsorted(left, [winner, self.decision.row])
+        if lost == len(left) or left[lost] != self.decision.row:
+            return []  # it got its node on other grounds, with its gang
+        scores = self.plugin.line_scores(self.pod, self.snapshot, left)
+        masks = [(tier, tier.mask(own, self.world, left)) for tier, own in self.tiers]
+        return [
+            *(rule for rule, column in scores if column[won] > column[lost]),
+            *(tier for tier, mask in masks if mask[won] and not mask[lost]),
+        ]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -271,7 +239,8 @@ class Shadow:
 
     def __post_init__(self) -> None:
         self._tried: dict[str, _Tried] = {}
-        self._budget = _Budget(self.clock.monotonic())
+        # Seconds that may be spent, and until when they are counted.
+        self._left, self._at = MOST_SAVED, self.clock.monotonic()
         self._members: dict[str, Sequence[_Found]] = {}
 
     def use(self, plans: Sequence[Plan]) -> None:
@@ -282,9 +251,9 @@ class Shadow:
             if concerns is None:
                 continue
             known = before.get(plan.name)
-            self._tried[plan.name] = _Tried(PolicyPlugin(plan, self.worlds), concerns)
-            if known is not None and _identity(known.plugin.plan) == _identity(plan):
-                self._tried[plan.name].tally, self._tried[plan.name].told = known.tally, known.told
+            one = self._tried[plan.name] = _Tried(PolicyPlugin(plan, self.worlds), concerns)
+            if known is not None and identity(known.plugin.plan) == identity(plan):
+                one.tally, one.told = known.tally, known.told
 
     def tallies(self) -> Mapping[str, Tally]:
         """What is known by now, by policy."""
@@ -340,17 +309,17 @@ class Shadow:
             self._count(what)
 
     def _found(self, placed: Placed) -> Sequence[_Found]:
-        now = self.clock.monotonic()
-        suffices = self._budget.suffices(now)
-        rulers = self.rulers()
+        now, rulers = self.clock.monotonic(), self.rulers()
+        if rulers is None:
+            return ()
+        self._left, self._at = min(MOST_SAVED, self._left + SHARE * (now - self._at)), now
+        suffices, pod = self._left > 0, placed.decision.pod
         found: list[_Found] = []
-        for name, one in self._tried.items() if rulers is not None else ():
-            assert rulers is not None
-            pod, snapshot = placed.decision.pod, placed.snapshot
+        for name, one in self._tried.items():
             try:
-                if not one.concerns(self.worlds.subject(pod, snapshot)):
+                if not one.concerns(self.worlds.subject(pod, placed.snapshot)):
                     continue  # a canary, and in force for this pod
-                looked = self._try(one, placed, rulers.of(pod)) if suffices else _Found(one.tally)
+                looked = _try(one, placed, rulers.of(pod)) if suffices else _Found(one.tally)
                 found.append(looked)
             except Exception:
                 self.telemetry.add(Count.PLUGIN_ERRORS)
@@ -359,26 +328,8 @@ class Shadow:
                         "shadow of %s fails, and abstains where it does", name, exc_info=True
                     )
                 one.faulty = True
-        self._budget.spend(self.clock.monotonic() - now)
+        self._left -= self.clock.monotonic() - now
         return found
-
-    def _try(self, one: _Tried, placed: Placed, framework: Framework) -> _Found:
-        pod, snapshot, row = placed.decision.pod, placed.snapshot, placed.decision.row
-        asked = one.plugin.ask(pod, snapshot)
-        seen = self.worlds.asked(pod, snapshot)
-        case = _Case(one.plugin.plan, asked, placed, framework, self.worlds, *seen)
-        held, rejected, after = case.holding(), case.rejecting(), case.after()
-        winner, moved = case.winner(rejects=bool(rejected))
-        rules: dict[str, Sequence[RuleBase]] = {
-            "held": [*held, *(rule for verdict, rule in after if verdict == "wait")],
-            "rejected": [*rejected, *(rule for verdict, rule in after if verdict == "reject")],
-        }
-        name, sample = snapshot.nodes.name, ""
-        if winner != row:
-            rules["moved"] = moved
-            there = f" on {name(winner)} instead of" if winner >= 0 else ", which is on"
-            sample = f", such as {pod.key}{there} {name(row)}"
-        return _Found(one.tally, rules, sample, elsewhere=winner not in (row, -1))
 
     def _count(self, found: _Found) -> None:
         tally = found.tally
@@ -396,9 +347,20 @@ class Shadow:
             tally.sample = found.sample
 
 
+def _try(one: _Tried, placed: Placed, framework: Framework) -> _Found:
+    case = _Case(one.plugin, placed, framework)
+    held, rejected = case.holding(), case.rejecting()
+    winner, moved = case.winner(rejects=bool(rejected))
+    for verdict, rule in case.after():
+        (held if verdict == "wait" else rejected).append(rule)
+    rules, sample = {"held": held, "rejected": rejected}, ""
+    name, row = placed.snapshot.nodes.name, placed.decision.row
+    if winner != row:
+        rules["moved"] = moved
+        there = f" on {name(winner)} instead of" if winner >= 0 else ", which is on"
+        sample = f", such as {case.pod.key}{there} {name(row)}"
+    return _Found(one.tally, rules, sample, elsewhere=winner not in (row, -1))
+
+
 def _place(plan: Plan) -> tuple[int, str]:
     return plan.order, plan.name
-
-
-def _identity(plan: Plan) -> tuple[object, ...]:
-    return plan.source.text, plan.variant, plan.mode

@@ -6,14 +6,15 @@ is one by itself. A greater share holds all that a smaller one did, and each pol
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Final
 
 from msgspec.structs import replace
 
-from dsl.plan import ActionRule, ConditionRule, PermitRule, Plan, RuleBase
-from dsl.world import Parts, Subject, World
+from dsl.plan import Plan, RuleBase
+from dsl.world import Subject
 
 CANARY: Final = "canary"
 SHADOW: Final = "shadow"
@@ -22,6 +23,10 @@ _BYTES: Final = 8
 _RANGE: Final = 256.0**_BYTES
 _ONE_BY_ONE: Final = ("gates", "prefilters", "filters", "scores", "tiers", "reserves", "permits",
                       "prebinds", "binds", "postbinds")  # fmt: skip
+#: How a rule is asked -> what it comes to for pods that it is not about.
+_WITHOUT: Final[Mapping[str, object]] = MappingProxyType(
+    {"prepare": None, "holds": True, "applies": False, "effects": ()}
+)
 Chosen = Callable[[Subject], bool]
 
 
@@ -71,23 +76,8 @@ def _only(plan: Plan, chosen: Chosen) -> Plan:
 
 
 def _rule_for(rule: RuleBase, chosen: Chosen) -> RuleBase:
-    own = rule.prepare
+    def only(ask: Callable[..., object], without: object) -> Callable[..., object]:
+        return lambda subject, *where: ask(subject, *where) if chosen(subject) else without
 
-    def prepare(subject: Subject, world: World) -> Parts | None:
-        return own(subject, world) if chosen(subject) else None
-
-    changed: dict[str, Any] = {"prepare": prepare}
-    match rule:
-        case ConditionRule(holds=holds):
-            changed["holds"] = lambda subject, *where: not chosen(subject) or holds(subject, *where)
-        case PermitRule(applies=applies):
-            changed["applies"] = lambda subject, *where: (
-                chosen(subject) and applies(subject, *where)
-            )
-        case ActionRule(effects=effects):
-            changed["effects"] = lambda subject, *where: (
-                effects(subject, *where) if chosen(subject) else ()
-            )
-        case _:
-            pass
-    return replace(rule, **changed)
+    asked = [(name, getattr(rule, name, None), without) for name, without in _WITHOUT.items()]
+    return replace(rule, **{name: only(ask, without) for name, ask, without in asked if ask})

@@ -72,28 +72,24 @@ class ConfigMapSource:
 
     def on_add(self, config_map: ConfigMap) -> None:
         """The ConfigMap is there."""
-        self.seen = config_map
-        self._warn(passed_over(config_map))
-        self._offer(files_of(config_map), passed_over(config_map))
+        self.on_update(None, config_map)
 
-    def on_update(self, old: ConfigMap, new: ConfigMap) -> None:
+    def on_update(self, old: ConfigMap | None, new: ConfigMap) -> None:
         """The ConfigMap changed; only a change of its files counts."""
         self.seen = new
-        names = passed_over(new)
-        self._warn(tuple(name for name in names if name not in passed_over(old)))
-        files = files_of(new)
-        # Without any policy, what is there instead is all that can be told of it.
-        if files_of(old) != files or (not files and names != passed_over(old)):
-            self._offer(files, names)
-
-    def _warn(self, names: tuple[str, ...]) -> None:
-        for name in names:
+        files, names = files_of(new), passed_over(new)
+        before, known = (None, ()) if old is None else (files_of(old), passed_over(old))
+        for name in sorted({*names} - {*known}):
             _LOG.warning(
                 "%s: key %s is passed over: a policy's key ends in .policy; call it %s",
                 self.title,
                 name,
                 f"{name.partition('.')[0] or 'NAME'}{SUFFIX}",
             )
+
+        # Without any policy, what is there instead is all that can be told of it.
+        if files != before or (not files and names != known):
+            self._offer(files, names)
 
     def on_delete(self, config_map: ConfigMap) -> None:
         """The ConfigMap is gone."""
@@ -181,6 +177,11 @@ def files_of(config_map: ConfigMap) -> dict[str, str | bytes]:
         with contextlib.suppress(ValueError):  # no API server lets that happen
             found[name] = base64.b64decode(coded)
     return {name: text for name, text in sorted(found.items()) if is_policy(name)}
+
+
+def decoded(files: Texts) -> dict[str, str]:
+    """Texts that could be compiled: none is anything but UTF-8."""
+    return {name: t if isinstance(t, str) else t.decode("utf-8") for name, t in files.items()}
 
 
 def passed_over(config_map: ConfigMap) -> tuple[str, ...]:

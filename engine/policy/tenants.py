@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -36,13 +35,6 @@ _LOOK_SECONDS: Final = 1.0
 Make = Callable[[Source, Callable[[Bundle], None]], Reloader]
 
 
-@dataclass(slots=True)
-class _Tenant:
-    source: Source
-    reloader: Reloader
-    kept: bool = False
-
-
 class Tenants:
     """Those of a process; implements `scheduler.Background`.
 
@@ -63,8 +55,8 @@ class Tenants:
         self._make = make
         self._clock = clock
         self._wake = wake
-        self._tenants: dict[str, _Tenant] = {}
-        self._working: dict[str, _Tenant] = {}
+        self._tenants: dict[str, Reloader] = {}
+        self._working: dict[str, Reloader] = {}
         self._kept: Mapping[str, Kept] | None = None
         self._listed = self._is_ready = self._news = False
         self._next = self._look = clock.monotonic()
@@ -91,7 +83,11 @@ class Tenants:
             self.leave(source.namespace)
             gone(source)
 
-        return SelectedSources(source_of, leave, lambda _: self._all_listed(), lambda _: False)
+        def listed(_found: int) -> None:
+            self._listed = True
+            self._wake()
+
+        return SelectedSources(source_of, leave, listed, lambda _: False)
 
     def offer(self, source: Source, files: Texts | None, passed_over: tuple[str, ...]) -> None:
         """The files of a namespace are these now."""
@@ -105,12 +101,12 @@ class Tenants:
                     self.parts[namespace] = bundle
                     self._news = True
 
-            one = self._tenants[namespace] = _Tenant(source, self._make(source, in_force))
+            one = self._tenants[namespace] = self._make(source, in_force)
             if self._kept is None:
-                one.reloader.await_kept()
-        one.reloader.offer(source, files, passed_over)
-        if self._kept is not None and not one.kept:
-            self._restore(one)
+                one.await_kept()
+            else:
+                one.restore(self._kept)
+        one.offer(source, files, passed_over)
         self._working.pop(namespace, None)
         self._working[namespace] = one
         self._wake()
@@ -125,41 +121,31 @@ class Tenants:
     def restore(self, kept: Mapping[str, Kept]) -> None:
         """What was kept of sources, by title, is known."""
         self._kept = kept
-        for namespace, one in self._tenants.items():
-            self._restore(one)
-            self._working[namespace] = one
-
-    def _restore(self, one: _Tenant) -> None:
-        one.kept = True
-        one.reloader.restore(self._kept or {})
-
-    def _all_listed(self) -> None:
-        self._listed = True
-        self._wake()
+        for one in self._tenants.values():
+            one.restore(kept)
+        self._working |= self._tenants
 
     # ---- what is known -----------------------------------------------------------------------
 
     def reloader(self, namespace: str) -> Reloader | None:
         """The one of a namespace, if that has policies."""
-        found = self._tenants.get(namespace)
-        return None if found is None else found.reloader
+        return self._tenants.get(namespace)
 
     @property
     def sources(self) -> list[Source]:
         """Those that there are."""
-        return [one.source for one in self._tenants.values()]
+        return [source for one in self._tenants.values() for source in one.sources]
 
     def kept(self) -> dict[str, Kept]:
         """What is to be kept of them beyond this process, by title."""
-        return {t: k for one in self._tenants.values() for t, k in one.reloader.kept().items()}
+        return {t: k for one in self._tenants.values() for t, k in one.kept().items()}
 
     # ---- the work ----------------------------------------------------------------------------
 
     @property
     def due(self) -> float | None:
         """Soon where something waits to be put in force, or for what it reads."""
-        waiting = [one.reloader.due for one in self._working.values()]
-        found = [due for due in waiting if due is not None]
+        found = [due for one in self._working.values() if (due := one.due) is not None]
         return min([*found, self._next] if self._news and self._is_ready else found, default=None)
 
     def step(self, deadline: float) -> bool:
@@ -173,13 +159,13 @@ class Tenants:
             self._look = now + _LOOK_SECONDS
             self._working = {**self._tenants, **self._working}
         for namespace, one in list(self._working.items()):
-            if one.reloader.step(deadline):
+            if one.step(deadline):
                 return True
-            if one.reloader.due is None and one.kept:
+            if one.due is None and self._kept is not None:
                 self._working.pop(namespace, None)
             if self._clock.monotonic() >= deadline:
                 break
-        compiling = any(one.reloader.due is None for one in self._working.values())
+        compiling = any(one.due is None for one in self._working.values())
         if not self._is_ready and self._listed and self._kept is not None and not compiling:
             self._is_ready, self._news = True, False
             # It is of those that were there at the start: one that comes later is a new one.

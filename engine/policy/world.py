@@ -35,14 +35,14 @@ from engine.pods.workloads import workload_of
 from engine.policy.accounts import over_minimum, quota_amounts, quota_flag, quota_name
 from engine.policy.elsewhere import (
     LEASES,
+    ImageLists,
     NodeObjects,
-    renewed,
+    missing_bytes,
     volume_limit,
-    workload_replicas,
+    workload_object,
     workload_texts,
 )
 from engine.policy.gangs import group_number
-from engine.policy.images import ImageLists, missing_bytes
 from engine.policy.podreads import (
     UnreadFieldError,
     all_containers_of,
@@ -71,7 +71,7 @@ _RESOURCES: Final = MappingProxyType({CPU: CPU, MEMORY: MEMORY, "storage": EPHEM
 
 
 def _ready(node: Node) -> bool:
-    return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions or ())
+    return _condition("Ready")(node) == "True"
 
 
 def _condition(name: str) -> Callable[[Node], str | None]:
@@ -151,7 +151,9 @@ class Kept:
         self.zone = zone
         self.gpus = gpus
         self.images = ImageLists()
-        self.heartbeats = NodeObjects("Lease", renewed, f"{LEASES}/")
+        self.heartbeats = NodeObjects(
+            "Lease", lambda lease: epoch_seconds(lease.spec.renew_time), f"{LEASES}/"
+        )
         self.volume_limits = NodeObjects("CSINode", volume_limit)
 
 
@@ -207,18 +209,16 @@ class SnapshotWorld:
 
     def node_number(self, field: str, key: str | None) -> FloatColumn:
         """See `World.node_number`."""
-        name = field, key
-        column = self._made.get(name)
+        column = self._made.get((field, key))
         if column is None:
-            column = self._made[name] = self._node_number(field, key)
+            column = self._made[field, key] = self._node_number(field, key)
         return column
 
     def node_text(self, field: str, key: str | None) -> CodeColumn:
         """See `World.node_text`."""
-        name = field, key
-        column = self._texts.get(name)
+        column = self._texts.get((field, key))
         if column is None:
-            column = self._texts[name] = self._node_text(field, key)
+            column = self._texts[field, key] = self._node_text(field, key)
         return column
 
     def _node_text(self, field: str, key: str | None) -> CodeColumn:
@@ -423,13 +423,12 @@ class SnapshotWorld:
     def _amount(self, resource: str, part: str) -> FloatColumn:
         nodes = self.snapshot.nodes
         requested = nodes.pod_count if resource == PODS else nodes.requested(resource)
-        if part == "free":
-            return (nodes.allocatable(resource) - requested).astype(np.float64)
         if part == "requested":
             return requested.astype(np.float64)
-        if part == "allocatable":
-            return nodes.allocatable(resource).astype(np.float64)
-        return nodes.capacity(resource).astype(np.float64)
+        if part == "free":
+            return (nodes.allocatable(resource) - requested).astype(np.float64)
+        has = nodes.allocatable if part == "allocatable" else nodes.capacity
+        return has(resource).astype(np.float64)
 
 
 def time_of(times: QueueTimes | None, name: str) -> float:
@@ -469,7 +468,8 @@ class PodSubject:
             known = self._queued or self._snapshot.beside.times(self._pod.uid)
             return time_of(known, name)
         if field == "workload.replicas":
-            return workload_replicas(self._pod, self._snapshot)
+            found = workload_object(self._pod, self._snapshot)
+            return MISSING if found is None else number_of(found.replicas)
         return float(pod_reader(name, key, self._gpus)(self._pod))
 
     def text(self, field: str, key: str | None) -> str | None:

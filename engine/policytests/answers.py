@@ -24,7 +24,7 @@ from engine.framework.effects import Emit, Patch
 from engine.framework.runtime import Candidates, Unfit
 from engine.framework.status import Code, Status
 from engine.pods.podinfo import PodInfo
-from engine.policy.acting import place_of
+from engine.policy.plugin import place_of
 from engine.policy.world import PodSubject, SnapshotWorld
 from engine.policytests.judging import CannotJudgeError, Preempted, Rejection
 from engine.policytests.rules import number_in_file, outcomes, rules_of

@@ -41,7 +41,7 @@ from engine.explain.parts import asked, table
 from engine.explain.scores import policies_of
 from engine.pods.podinfo import PodInfo
 from engine.policy import findings
-from engine.policy.acting import place_of, results_of
+from engine.policy.plugin import place_of, results_of
 from engine.policy.quotas import QuotaPlugin
 from engine.policytests.judging import CannotJudgeError
 

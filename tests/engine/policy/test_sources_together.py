@@ -260,10 +260,13 @@ def test_what_was_kept_serves_a_selected_source_too(listed_first):
 
 
 def test_kept_texts_are_packed_and_unpacked():
-    kept = {A.title: Kept({"t.policy": "# ä\n", "b.policy": b"score: 1\n"}, "d" * 64)}
-    texts = Kept({"b.policy": "score: 1\n", "t.policy": "# ä\n"}, "d" * 64)
-    assert keeping.unpack(keeping.pack(kept)) == {A.title: texts}
-    assert keeping.pack(kept) == keeping.pack({A.title: texts})
+    world = World(A)
+    world.offer(A, {"t.policy": "score: 2  # ä\n", "b.policy": b"score: 1\n"})
+    kept = world.reloader.kept()
+    assert kept == {A.title: Kept({"b.policy": "score: 1\n", "t.policy": "score: 2  # ä\n"})}
+    assert keeping.unpack(keeping.pack(kept)) == kept
+    turned = {A.title: Kept(dict(reversed(kept[A.title].files.items())))}
+    assert keeping.pack(turned) == keeping.pack(kept)
 
 
 @pytest.mark.parametrize("change", [lambda d: d[:-3], lambda d: b"no" + d, lambda d: b""])
