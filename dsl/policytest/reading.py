@@ -77,22 +77,22 @@ class _Reader:
             end = Span(*[len(self.source.text.rstrip())] * 2)
             help_ = 'add below:  test: "what must hold"'
             self._report("P703", "the file has no test", end, help_)
-        self._same_name(tests)
+        names = [(one.name.value, one.name.span) for one in tests]
+        already = "a test is called so already, in line {line}"
+        self._each_once(names, already, "say what this one is about")
         cases = [self._case(base, one) for one in tests]
         # What stands above the tests is looked at with each of them.
         once = {(one.code, one.span, one.message): one for one in reversed(self.found)}
         found = tuple(sorted(once.values(), key=sort_key))
         return m.Suite(self.source, tuple(uses), tuple(cases), found, tuple(self.given))
 
-    def _same_name(self, tests: list[s.TestCase]) -> None:
-        """A report names tests by what they say."""
+    def _each_once(self, named: Sequence[tuple[str, Span]], message: str, help_: str) -> None:
+        """A report names tests by what they say, and expectations given pods by their names."""
         lines: dict[str, int] = {}
-        for one in tests:
-            name = one.name.value
+        for name, span in named:
             if name in lines:
-                message = f"a test is called so already, in line {lines[name]}"
-                self._report("P703", message, one.name.span, "say what this one is about")
-            lines.setdefault(name, self._line(one.span))
+                self._report("P703", message.format(name=name, line=lines[name]), span, help_)
+            lines.setdefault(name, self._line(span))
 
     def _report(
         self,
@@ -139,22 +139,17 @@ class _Reader:
                 self._report("P703", f"`{new.name}` is given a second time", node.span, help_)
             return replace(cluster, things={**cluster.things, key: old.merged(new) if old else new})
         if node.kind == "metric":
-            return self._metric(cluster, node)
-        if node.kind == "now":
+            with suppress(_Refused):
+                of = node.name.value, *(_texts(node.keys) if node.keys else ())
+                setting = m.Setting(of[0], of[1:], self._sample(node.value), node.span)
+                return replace(cluster, settings={**cluster.settings, of: setting})
+        elif node.kind == "now":
             now = parse_time(node.name.value)
             if is_missing(now):
                 help_ = f'write  "{w.DEFAULT_NOW}"'
                 self._report("P702", "this is not a time", node.name.span, help_)
             else:
                 return replace(cluster, now=now)
-        return cluster
-
-    def _metric(self, cluster: m.Cluster, node: s.Setting) -> m.Cluster:
-        name = node.name.value
-        keys = _texts(node.keys) if node.keys else ()
-        with suppress(_Refused):
-            setting = m.Setting(name, keys, self._sample(node.value), node.span)
-            return replace(cluster, settings={**cluster.settings, (name, *keys): setting})
         return cluster
 
     def _thing(self, node: s.Fixture) -> m.Thing:
@@ -261,23 +256,16 @@ class _Reader:
             fix = Fix(Span(end, end), "\n  given pod name p")
             help_ = "add  given pod name p"
             self._report("P703", "this test gives no pod", node.name.span, help_, fix=fix)
-        self._check_names(case)
+        pods = case.cluster.of("pod")
+        named = [(name, one.span) for one in pods for name in m.pod_names(one)]
+        already = "two of the pods that this test gives are called `{name}`"
+        self._each_once(named, already, "give each of them a `name` of its own")
 
     def _place_of(self, name: str, span: Span) -> Span:
         """Returns where a fixture says on which node it is."""
         form = re.compile(rf"\b(?:on|chosen)[ \t]+({re.escape(name)})(?![\w.-])")
         found = form.search(self.source.text, span.start, span.end)
         return span if found is None else Span(*found.span(1))
-
-    def _check_names(self, case: m.Case) -> None:
-        """Expectations go by the names of the given pods."""
-        named = [(name, one.span) for one in case.cluster.of("pod") for name in m.pod_names(one)]
-        seen: set[str] = set()
-        for name, span in named:
-            if name in seen:
-                message = f"two of the pods that this test gives are called `{name}`"
-                self._report("P703", message, span, "give each of them a `name` of its own")
-            seen.add(name)
 
     def _expected(self, node: s.Expectation, cluster: m.Cluster) -> m.Expected:
         name, subject = node.name.value, node.subject

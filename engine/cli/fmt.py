@@ -88,15 +88,12 @@ def _files(paths: tuple[str, ...]) -> Iterator[str]:
         found = [path]
         if path != _STDIN and Path(path).is_dir():
             below = sorted(one for one in Path(path).rglob("*") if one.suffix in _SUFFIXES)
-            found = [str(one) for one in below if one.is_file() and not _hidden(one, Path(path))]
+            parts = ((one, one.relative_to(path).parts) for one in below if one.is_file())
+            found = [str(one) for one, each in parts if not any(p.startswith(".") for p in each)]
         for one in found:
             if one not in seen:
                 seen.add(one)
                 yield one
-
-
-def _hidden(path: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
 def _format(parser: Parser, path: str, stdin_name: str) -> _Outcome:
@@ -105,16 +102,11 @@ def _format(parser: Parser, path: str, stdin_name: str) -> _Outcome:
         old = bytes_in(path)
     except OSError as failed:
         raise _FileError(f"{path}: cannot be read: {failed.strerror}") from failed
-    formatted = _formatted(parser, name, old)
+    source, problems = read_source(name, old)
+    lexemes = partial(parser.lexemes, tests=name.endswith(_TESTS))
+    formatted = Formatted(None, problems) if problems else format_source(source, lexemes)
     new = formatted.text.encode("utf-8") if formatted.text is not None else None
     return _Outcome(name, old, new, formatted.diagnostics)
-
-
-def _formatted(parser: Parser, name: str, data: bytes) -> Formatted:
-    source, problems = read_source(name, data)
-    if problems:
-        return Formatted(None, problems)
-    return format_source(source, partial(parser.lexemes, tests=name.endswith(_TESTS)))
 
 
 def _write(path: str, outcome: _Outcome) -> None:
@@ -143,16 +135,14 @@ def _difference(outcome: _Outcome) -> str:
 
 
 def _summary(outcomes: list[_Outcome], *, written: bool) -> str:
-    def counted(number: int, what: str) -> str:
-        return f"{number} file{'' if number == 1 else 's'} {what}"
-
     errors = sum(bool(outcome.diagnostics) for outcome in outcomes)
     changed = sum(outcome.changes for outcome in outcomes)
-    parts = [
-        counted(changed, "formatted" if written else "would change") if changed else "",
-        counted(len(outcomes) - changed - errors, "left as they were" if written else "in style")
-        if len(outcomes) != changed + errors
-        else "",
-        counted(errors, "with errors") if errors else "",
+    counts = {
+        "formatted" if written else "would change": changed,
+        "left as they were" if written else "in style": len(outcomes) - changed - errors,
+        "with errors": errors,
+    }
+    told = [
+        f"{many} file{'' if many == 1 else 's'} {what}" for what, many in counts.items() if many
     ]
-    return ", ".join(part for part in parts if part) or "no files"
+    return ", ".join(told) or "no files"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -20,7 +21,6 @@ from engine.app import App, RunOptions
 from engine.cli import options, runflags
 from engine.cli.logs import log_of_a_process
 from engine.cli.loop import on_signal, run_until_told
-from engine.cli.private import open_private
 from engine.cli.refusals import reported, written
 from engine.clock import SystemClock
 from engine.config import ConfigError, PrometheusSection, Settings, load, parse
@@ -167,6 +167,22 @@ def warn_of_folder(folder: str | None) -> None:
             why = "; ".join(why_unread(Path(folder)))
             wrong = f"cannot be read ({why})" if why else "is not there"
         _LOG.warning("folder %s %s: no pod is scheduled until it has one", folder, wrong)
+
+
+def open_private(path: Path) -> FileIO:
+    """Opens a file for writing, unbuffered, that nobody but its owner may read, nor could before.
+
+    Journals hold pods, kubeconfigs credentials.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    file = FileIO(path, "w", opener=lambda name, how: os.open(name, how, 0o600))
+    if path.is_file():
+        # Whoever may write to another's file may do so; it is theirs to hide.
+        with contextlib.suppress(PermissionError):
+            os.fchmod(file.fileno(), 0o600)
+    return file
 
 
 def _run(asked: RunOptions) -> None:

@@ -16,8 +16,8 @@ from engine.app import App, RunOptions
 from engine.cli import options
 from engine.cli.logs import log_to_stderr
 from engine.cli.loop import run_until_told
-from engine.cli.private import open_private
 from engine.cli.refusals import written
+from engine.cli.run import open_private
 from engine.clock import SystemClock
 from engine.config import Settings
 from engine.embedded import EmbeddedCluster

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
-from engine.embedded.errors import ApiError, bad_request, forbidden, invalid
+from engine.embedded.errors import ApiError, Object, bad_request, forbidden, invalid
 from engine.embedded.resources import Resource
-
-Object = dict[str, Any]
 
 CONFIG_MAP_BYTES = 1_048_576
 NAME_LENGTH = 253

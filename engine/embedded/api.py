@@ -10,10 +10,9 @@ from typing import Any
 
 from engine.clock import Clock
 from engine.embedded import admission, errors
+from engine.embedded.errors import Object
 from engine.embedded.resources import BY_PLURAL, Resource
 from engine.embedded.store import Collection, Key, Store, Version
-
-Object = dict[str, Any]
 
 NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 EVENTS_KEPT = 5_000
@@ -233,7 +232,7 @@ class Api:
         metadata = item.get("metadata") or {}
         revision = metadata.get("resourceVersion") or str(old.revision)
         if revision != str(old.revision):
-            raise errors.stale(resource.group, resource.plural, key[1])
+            raise errors.conflict(resource.group, resource.plural, key[1], _STALE)
         if resource.has_status:
             item = _half(old.object, item, keep="spec" if subresource else "status")
         kept = {name: old.metadata[name] for name in _SERVER_SET if name in old.metadata}
@@ -283,6 +282,9 @@ class Api:
             self.store.remove("events", next(iter(items)))
 
 
+_STALE = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
 _SERVER_SET = (
     *("uid", "creationTimestamp", "resourceVersion", "deletionTimestamp"),
     *("deletionGracePeriodSeconds", "generation", "managedFields", "selfLink"),
@@ -313,8 +315,14 @@ def _check_uid(resource: Resource, old: Version, given: Object) -> None:
     """The write is meant for this object, if it says for which."""
     uid, meta = given.get("uid"), old.metadata
     if uid and uid != meta["uid"]:
-        uids, namespace = (uid, meta["uid"]), meta.get("namespace", "")
-        raise errors.wrong_uid(resource.group, resource.plural, namespace, meta["name"], uids)
+        name, space = meta["name"], meta.get("namespace", "")
+        key = "/".join(part for part in ("/registry", resource.plural, space, name) if part)
+        why = (
+            f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, "
+            f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
+            f"UID in object meta: {meta['uid']}"
+        )
+        raise errors.conflict(resource.group, resource.plural, name, why)
 
 
 def _half(old: Object, new: Object, *, keep: str) -> Object:

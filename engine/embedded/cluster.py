@@ -8,19 +8,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from random import Random
-from typing import Any
 
 import msgspec
 
 from engine.clock import Clock, SystemClock
 from engine.embedded.api import Api
+from engine.embedded.errors import Object
 from engine.embedded.nodes import SimulatedNodes
 from engine.embedded.prometheus import PrometheusApi
 from engine.embedded.resources import BY_PLURAL
 from engine.embedded.server import HOST, ApiServer
 from engine.embedded.volumes import SimulatedVolumes
-
-Object = dict[str, Any]
 
 PROMETHEUS_ROOT = "prometheus"
 

@@ -5,11 +5,10 @@ Pure data from the table of resources; built once.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
+from engine.embedded.errors import Object
 from engine.embedded.resources import GROUP_VERSIONS, RESOURCES, VERBS, Resource
-
-Object = dict[str, Any]
 
 VERSION: Object = {
     "major": "1",

@@ -70,28 +70,6 @@ def conflict(group: str, plural: str, name: str, why: str) -> ApiError:
     return ApiError(409, "Conflict", message, _details(name, group, plural))
 
 
-def stale(group: str, plural: str, name: str) -> ApiError:
-    """The write was made from an older version of the object."""
-    why = (
-        "the object has been modified; please apply your changes to the latest version "
-        "and try again"
-    )
-    return conflict(group, plural, name, why)
-
-
-def wrong_uid(
-    group: str, plural: str, namespace: str, name: str, uids: tuple[str, str]
-) -> ApiError:
-    """The write was meant for another object of the same name; `uids` are (wanted, found)."""
-    key = "/".join(part for part in ("/registry", plural, namespace, name) if part)
-    why = (
-        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, "
-        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uids[0]}, "
-        f"UID in object meta: {uids[1]}"
-    )
-    return conflict(group, plural, name, why)
-
-
 def invalid(group: str, kind: str, name: str, causes: list[Cause]) -> ApiError:
     """The object says something that it may not."""
     texts = [f"{field}: {message}" for field, _, message in causes]

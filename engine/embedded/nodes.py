@@ -9,16 +9,13 @@ import asyncio
 import math
 from collections.abc import Mapping
 from random import Random
-from typing import Any
 
 import msgspec
 
 from engine.embedded.api import Api
-from engine.embedded.errors import ApiError
+from engine.embedded.errors import ApiError, Object
 from engine.embedded.resources import BY_PLURAL
 from engine.embedded.store import Key
-
-Object = dict[str, Any]
 
 ZONES = ("zone-a", "zone-b", "zone-c")
 REGION = "region-1"

@@ -11,9 +11,8 @@ from typing import Any
 
 import msgspec
 
-from engine.embedded.errors import bad_request, unsupported_media_type
+from engine.embedded.errors import Object, bad_request, unsupported_media_type
 
-Object = dict[str, Any]
 Read = Callable[[Any], Any]
 Schema = Mapping[int, tuple[str, Read]]
 

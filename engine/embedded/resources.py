@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-Object = dict[str, Any]
+from engine.embedded.errors import Object
+
 VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 

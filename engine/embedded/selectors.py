@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from engine.embedded.errors import bad_request
+from engine.embedded.errors import Object, bad_request
 from engine.framework.selectortext import read_selector
 from engine.pods.selectors import SelectorError
 
-Object = dict[str, Any]
 Predicate = Callable[[Object], bool]
 
 _EVERYWHERE = ("metadata.name", "metadata.namespace")

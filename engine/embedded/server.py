@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
 
 import msgspec
 from aiohttp import ClientConnectionResetError, web
@@ -18,13 +17,12 @@ from engine.clock import Clock
 from engine.embedded import discovery, errors, protobuf
 from engine.embedded.admission import check_fields
 from engine.embedded.api import Api
-from engine.embedded.errors import ApiError
+from engine.embedded.errors import ApiError, Object
 from engine.embedded.resources import BY_PATH, Resource, unchanged
 from engine.embedded.selectors import Predicate, field_predicate, label_predicate
-from engine.embedded.store import Change, Version
+from engine.embedded.store import Change, Key, Version
 from engine.embedded.tables import table
 
-Object = dict[str, Any]
 Handler = Callable[[web.BaseRequest, str], Awaitable[web.StreamResponse]]
 
 HOST = "127.0.0.1"
@@ -48,6 +46,11 @@ class Target(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     subresource: str
+
+    @property
+    def key(self) -> Key:
+        """Of the object in its collection."""
+        return self.namespace, self.name
 
 
 class View(msgspec.Struct, frozen=True):
@@ -132,7 +135,7 @@ class ApiServer:
         if path == discovery.OPENAPI_V2 and "protobuf" in request.headers.get("Accept", ""):
             return web.Response(body=discovery.OPENAPI_V2_PROTOBUF)
         if path in self._documents:
-            return web.Response(body=self._documents[path], content_type=JSON)
+            return _reply(self._documents[path])
         if root in HEALTH:
             return web.Response(text="ok")
         try:
@@ -170,76 +173,39 @@ class ApiServer:
         match request.method, bool(target.name):
             case "GET", _ if request.query.get("watch") in TRUE:
                 return await self._watch(request, target)
-            case "GET", True:
-                return self._get(request, target)
             case "GET", False:
                 return self._list(request, target)
-            case "POST", False:
-                return self._create(request, target, body)
+            case "GET", True:
+                version = self._api.get(target.resource, *target.key)
+                if _wants_table(request):
+                    return _reply(_encode(self._table(target, [version], version.revision)))
+            case _:
+                version = self._changed(request, target, body)
+        status = 201 if request.method == "POST" else 200
+        return _reply(_json_of(target.resource, version), status)
+
+    def _changed(self, request: web.BaseRequest, target: Target, body: bytes) -> Version:
+        resource, key, sub = target.resource, target.key, target.subresource
+        match request.method, bool(target.name):
+            case "POST", False if target.namespace or not resource.namespaced:
+                return self._api.create(resource, key[0], _item(request, target, body))
             case "PUT", True:
-                return self._replace(request, target, body)
+                return self._api.replace(resource, key, _item(request, target, body), sub)
             case "PATCH", True:
-                return self._patch(request, target, body)
-            case "DELETE", True if not target.subresource:
-                return self._delete(request, target, body)
+                if (how := request.content_type) not in {STRATEGIC, MERGE}:
+                    raise errors.unsupported_media_type()
+                patch, strategic = _item(request, target, body), how == STRATEGIC
+                return self._api.patch(resource, key, patch, strategic=strategic, subresource=sub)
+            case "DELETE", True if not sub:
+                return self._api.delete(resource, key, _delete_options(request, body))
         raise errors.not_allowed()
-
-    def _get(self, request: web.BaseRequest, target: Target) -> web.Response:
-        version = self._api.get(target.resource, target.namespace, target.name)
-        if _wants_table(request):
-            page = self._table(target, [version], version.revision)
-            return web.Response(body=_encode(page), content_type=JSON)
-        return self._answer(target, version)
-
-    def _create(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
-        item = _json(body, target.resource.kind)
-        if target.resource.namespaced and not target.namespace:
-            raise errors.not_allowed()
-        _check_strictly(request, target, item)
-        version = self._api.create(target.resource, target.namespace, item)
-        return self._answer(target, version, status=201)
 
     def _bind(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
         if request.method != "POST":
             raise errors.not_allowed()
         self._api.bind(target.namespace, target.name, _json(body, "Binding"))
         done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-        return web.Response(body=_encode({**done, "code": 201}), status=201, content_type=JSON)
-
-    def _replace(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
-        item = _json(body, target.resource.kind)
-        _check_strictly(request, target, item)
-        key = (target.namespace, target.name)
-        version = self._api.replace(target.resource, key, item, target.subresource)
-        return self._answer(target, version)
-
-    def _patch(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
-        if request.content_type not in {STRATEGIC, MERGE}:
-            raise errors.unsupported_media_type()
-        patch = _json(body, target.resource.kind)
-        _check_strictly(request, target, patch)
-        version = self._api.patch(
-            target.resource,
-            (target.namespace, target.name),
-            patch,
-            strategic=request.content_type == STRATEGIC,
-            subresource=target.subresource,
-        )
-        return self._answer(target, version)
-
-    def _delete(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
-        query = request.query
-        options = _json(body, "DeleteOptions") if body else {}
-        if "gracePeriodSeconds" in query:
-            options["gracePeriodSeconds"] = _whole(
-                query["gracePeriodSeconds"], "gracePeriodSeconds"
-            )
-        version = self._api.delete(target.resource, (target.namespace, target.name), options)
-        return self._answer(target, version)
-
-    def _answer(self, target: Target, version: Version, *, status: int = 200) -> web.Response:
-        body = _json_of(target.resource, version)
-        return web.Response(body=body, status=status, content_type=JSON)
+        return _reply(_encode({**done, "code": 201}), 201)
 
     # Lists.
 
@@ -253,7 +219,7 @@ class ApiServer:
             body = _encode(self._table(target, chosen, revision))
         else:
             body = self._page(target, chosen, revision)
-        return web.Response(body=body, content_type=JSON)
+        return _reply(body)
 
     def _chosen(self, view: View) -> list[Version]:
         items = self._api.collection(view.target.resource).items
@@ -385,10 +351,13 @@ class _Stream(msgspec.Struct):
 # Words on the wire.
 
 
+def _reply(body: bytes, status: int = 200, **headers: str) -> web.Response:
+    return web.Response(body=body, status=status, content_type=JSON, headers=headers)
+
+
 def _failure(refusal: ApiError) -> web.Response:
-    headers = {"Retry-After": "1"} if refusal.reason == "Timeout" else None
-    body = _encode(refusal.status())
-    return web.Response(body=body, status=refusal.code, content_type=JSON, headers=headers)
+    headers = {"Retry-After": "1"} if refusal.reason == "Timeout" else {}
+    return _reply(_encode(refusal.status()), refusal.code, **headers)
 
 
 async def _body(request: web.BaseRequest) -> bytes:
@@ -415,6 +384,20 @@ def _json(body: bytes, kind: str) -> Object:
     if not isinstance(value, dict):
         raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind})")
     return value
+
+
+def _item(request: web.BaseRequest, target: Target, body: bytes) -> Object:
+    item = _json(body, target.resource.kind)
+    if request.query.get("fieldValidation") == "Strict":
+        check_fields(target.resource, item)
+    return item
+
+
+def _delete_options(request: web.BaseRequest, body: bytes) -> Object:
+    options, name = _json(body, "DeleteOptions") if body else {}, "gracePeriodSeconds"
+    if name in request.query:
+        options[name] = _whole(request.query[name], name)
+    return options
 
 
 def _json_of(resource: Resource, version: Version) -> bytes:
@@ -469,8 +452,3 @@ def _revision_of(query: Mapping[str, str]) -> int:
             f'strconv.ParseUint: parsing "{text}": invalid syntax'
         )
     return int(text)
-
-
-def _check_strictly(request: web.BaseRequest, target: Target, item: Object) -> None:
-    if request.query.get("fieldValidation") == "Strict":
-        check_fields(target.resource, item)

@@ -12,14 +12,13 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from random import Random
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from engine.clock import Clock, stamp
-from engine.embedded.errors import expired
+from engine.embedded.errors import Object, expired
 
-Object = dict[str, Any]
 Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-scoped object is empty."""
 

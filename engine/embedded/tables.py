@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
-Object = dict[str, Any]
+from engine.embedded.errors import Object
+
 Cells = Callable[[Object, float], list[Any]]
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3_600, 86_400, 31_536_000

@@ -6,13 +6,12 @@ volumes that are meant for them. Stores nothing but objects.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from engine.embedded.api import Api
+from engine.embedded.errors import Object
 from engine.embedded.resources import BY_PLURAL
 from engine.embedded.store import Key
-
-Object = dict[str, Any]
 
 CLASS: Final = "simulated"
 PROVISIONER: Final = "simulated.berth.dev/disk"

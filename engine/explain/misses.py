@@ -6,8 +6,9 @@ about every node, so that a node that fails one rule is told from one that fails
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +21,6 @@ from dsl.reference import View, asked
 from dsl.schema import request_unit
 from dsl.types import number_of, show
 from engine.explain.parts import values
-from engine.explain.plugins import details
 from engine.explain.scores import policies_of
 from engine.framework.asking import Filtering
 from engine.framework.interface import Room
@@ -29,6 +29,9 @@ from engine.framework.snapshot import BoolColumn, Snapshot
 from engine.framework.status import Code
 from engine.framework.trials import Trial
 from engine.framework.view import NAME as VIEW
+from engine.objects import Node as ApiNode
+from engine.objects import NodeSelectorTerm, SelectorRequirement
+from engine.plugins.taint_toleration import NO_EXECUTE, NO_SCHEDULE, tolerates
 from engine.pods.podinfo import PodInfo
 from engine.policy.plugin import PolicyPlugin
 
@@ -120,9 +123,11 @@ class Misses:
         misses = tuple([wall.tell(row) for wall in self.walls if not wall.passed[row]])
         return Node(self.snapshot.nodes.name(row), misses) if misses else None
 
-    def nearest(self, most: int) -> list[Node]:
-        """Those that need least."""
-        return [one for row in self.rows[:most].tolist() if (one := self.at(row)) is not None]
+    def nearest(self, most: int, also: Sequence[str] = ()) -> list[Node]:
+        """Those that are asked about, then of those that need least so many."""
+        asked = map(self.snapshot.nodes.row, also)
+        rows = dict.fromkeys([*asked, *self.rows[:most].tolist()])
+        return [one for row in rows if row >= 0 and (one := self.at(row)) is not None]
 
 
 def misses(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Misses:
@@ -245,7 +250,8 @@ def _other(trial: Trial, filtering: Filtering, seen: BoolColumn) -> _Wall:
         reasons |= dict.fromkeys(out.tolist(), ", ".join(status.reasons))
 
     def tell(row: int) -> Miss:
-        more = details(filtering.name, trial.pod, trial.snapshot.nodes.node(row))
+        tells = _TELLING.get(filtering.name)
+        more = ", ".join(tells(trial.pod, trial.snapshot.nodes.node(row)) if tells else ())
         return Miss(filtering.name, f"{reasons[row]} ({more})" if more else reasons[row])
 
     return _Wall(passed, near, tell)
@@ -271,3 +277,43 @@ def _promised(trial: Trial, walls: Sequence[_Wall], seen: BoolColumn) -> _Wall |
     passed[rows] = False
     miss = Miss("nominated pods", "the room is promised to pods that preempted others for it")
     return _Wall(passed, np.full(len(seen), _RULE), lambda _: miss)
+
+
+# ---- what kube-scheduler's reasons leave out: which taint, which label ---------------------------
+
+
+def _taints(pod: PodInfo, node: ApiNode) -> Iterator[str]:
+    there = pod.pod.spec.tolerations or ()
+    for one in node.spec.taints or ():
+        if one.effect in (NO_SCHEDULE, NO_EXECUTE) and not tolerates(there, one):
+            value = f"={one.value}" if one.value else ""
+            yield f"taint {one.key}{value}:{one.effect}"
+
+
+def _labels(pod: PodInfo, node: ApiNode) -> Iterator[str]:
+    labels = node.metadata.labels or {}
+    for key, wanted in sorted((pod.pod.spec.node_selector or {}).items()):
+        if labels.get(key) != wanted:
+            yield f"label {key} is {labels.get(key, '<none>')}, the pod wants {wanted}"
+    affinity = pod.pod.spec.affinity
+    required = affinity.node_affinity if affinity is not None else None
+    terms = required.required_during_scheduling_ignored_during_execution if required else None
+    for term in terms.node_selector_terms or () if terms is not None else ():
+        yield f"it wants {_wanted(term)}"
+        for key in sorted({one.key for one in term.match_expressions or ()}):
+            yield f"{key} is {labels.get(key, '<none>')}"
+
+
+def _wanted(term: NodeSelectorTerm) -> str:
+    each = [*(term.match_expressions or ()), *(term.match_fields or ())]
+    return " and ".join(map(_requirement, each)) or "nothing that is"
+
+
+def _requirement(one: SelectorRequirement) -> str:
+    values = ", ".join(one.values or ())
+    return f"{one.key} {one.operator} [{values}]" if values else f"{one.key} {one.operator}"
+
+
+_TELLING: Final[Mapping[str, Callable[[PodInfo, ApiNode], Iterator[str]]]] = MappingProxyType(
+    {"TaintToleration": _taints, "NodeAffinity": _labels}
+)

@@ -122,11 +122,7 @@ def _compared(best: Scored, other: Scored) -> str:
 def _nodes(told: Explanation, most: int, also: Sequence[str]) -> Iterator[str]:
     if told.misses is None or not len(told.misses):
         return
-    rows = told.misses.snapshot.nodes
-    asked = [one for name in also if (one := told.misses.at(rows.row(name))) is not None]
-    nodes = told.misses.nearest(most)
-    nodes = [*asked, *(one for one in nodes if one.name not in also)]
-    count = len(told.misses)
+    nodes, count = told.misses.nearest(most, also), len(told.misses)
     yield ""
     cannot = "1 node cannot" if count == 1 else f"{count} nodes cannot"
     yield f"{cannot} take it" + (":" if count == 1 else ", the nearest first:")
@@ -200,12 +196,8 @@ def object_of(told: Explanation, most: int, also: Sequence[str] = ()) -> dict[st
         found["best"] = to_builtins([best, *others])
         found["votes"] = {one.node: dict(votes(best, one)) for one in others}
     if told.misses is not None:
-        nodes = told.misses.nearest(most)
-        named = {one.name for one in nodes}
-        rows = told.misses.snapshot.nodes
-        asked = [told.misses.at(rows.row(name)) for name in also if name not in named]
         found["rejected"] = len(told.misses)
-        found["nearest"] = [one.as_object() for one in (*asked, *nodes) if one is not None]
+        found["nearest"] = [one.as_object() for one in told.misses.nearest(most, also)]
     return found
 
 

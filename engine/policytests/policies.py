@@ -170,23 +170,22 @@ class Library:
 def unknown_parameter(suite: Suite, case: Case, found: Found) -> Diagnostic | None:
     """A parameter of the file or the test that no policy declares, at the place that gives it."""
     each = [
-        (f"`{use.name}` has no parameter `{name}`", name, span, _params(there))
+        (f"`{use.name}` has no parameter", name, span, _params(there))
         for use, there in found
         for name, span in use.places.items()
         if not case.wants_error  # just that may be what it expects
     ]
     known = frozenset[str]().union(*(_params(there) for _, there in found))
-    each += [
-        (f"no policy used here has a parameter `{name}`", name, span, known)
-        for name, (_, span) in case.params.items()
-    ]
+    nobody = "no policy used here has a parameter"
+    each += [(nobody, name, span, known) for name, (_, span) in case.params.items()]
     for message, name, span, there in each:
         if name not in there:
             near = closest(name, sorted(there))
-            help_ = f"it has {', '.join(sorted(there))}" if there else "it has none"
+            help_ = f"it has {', '.join(sorted(there)) or 'none'}"
             help_ = f"did you mean `{near}`?" if near else help_
             fix = Fix(span, near) if near else None
-            return Diagnostic("P105", message, suite.source, span, helps=(help_,), fix=fix)
+            text = f"{message} `{name}`"
+            return Diagnostic("P105", text, suite.source, span, helps=(help_,), fix=fix)
     return None
 
 

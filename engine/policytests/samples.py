@@ -42,12 +42,9 @@ def value_of(sample: Sample, spec: MetricSpec) -> float:
     text = sample.text
     if text.endswith("%") and spec.scale == _PERCENT:
         return parse_number(text)
-    value = parse_duration(text) if spec.unit == "seconds" else parse_number(text)
-    if is_missing(value):
-        value = parse_number(text)
-    if is_missing(value):
-        value = parse_duration(text)
-    return value * spec.scale
+    read = (parse_number(text), parse_duration(text))
+    first, second = reversed(read) if spec.unit == "seconds" else read
+    return (second if is_missing(first) else first) * spec.scale
 
 
 def samples_of(cluster: Cluster, pods: Iterable[tuple[PodInfo, Thing]]) -> Iterator[Given]:

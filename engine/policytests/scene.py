@@ -93,7 +93,6 @@ class Scene:
             if node:
                 cache.beside.leaves(one, node)
             cache.set_queued(one, _queue_times(things[one.uid]))
-        for one in (*self.pods, *self.queue):
             cache.nominate(one, one.pod.status.nominated_node_name)
         for item in objects_of(cluster, everybody):
             cache.set_object(item)

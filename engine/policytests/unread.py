@@ -5,7 +5,7 @@ Looks at what rules read, not at what they make of it; knows no cluster.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -38,6 +38,7 @@ _ALSO: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "terminating": ("group",),
     }
 )
+_LEAVE_IT: Final = "leave it out, or let the plugin that reads it take part, as in  use defaults"
 #: Without a `sort:` the queue goes by these.
 _QUEUE: Final = ("priority", "queued_at")
 
@@ -55,36 +56,23 @@ def unread_attributes(suite: Suite, used: Used) -> Iterator[Diagnostic]:
     if not any(plan.sorts for plan in plans):
         fields.update(_QUEUE)
     keys = _keys_read(plans)
-    told: set[tuple[str, str, str]] = set()
+    once: dict[tuple[str, str, str], Given] = {}
     for given in suite.given:
-        where = given.kind, given.name, given.key
-        found = _of_key(suite, given, keys) if given.key else _of_name(suite, given, fields)
-        if found is not None and where not in told:
-            told.add(where)
-            yield found
-
-
-def _of_name(suite: Suite, given: Given, fields: Collection[str]) -> Diagnostic | None:
-    words = (given.name, *_ALSO.get(given.name, ()))
-    if given.name in _ALWAYS or any(word in field for word in words for field in fields):
-        return None
-    help_ = "leave it out, or let the plugin that reads it take part, as in  use defaults"
-    return _warning(suite, given, f"nothing in this file reads `{given.name}` of a {given.kind}",
-                    help_)  # fmt: skip
-
-
-def _of_key(suite: Suite, given: Given, keys: Mapping[str, Collection[str]]) -> Diagnostic | None:
-    """A key beside those that are read is there to be left alone, unless it is one misspelt."""
-    read = keys.get(given.name, ())
-    near = None if not read or given.key in read or "" in read else closest(given.key, [*read])
-    if near is None:
-        return None
-    message = f"nothing in this file reads `{given.name} {given.key}` of a {given.kind}"
-    return _warning(suite, given, message, f"did you mean `{near}`?")
-
-
-def _warning(suite: Suite, given: Given, message: str, help_: str) -> Diagnostic:
-    return Diagnostic(CODE, message, suite.source, given.span, Severity.WARNING, helps=(help_,))
+        once.setdefault((given.kind, given.name, given.key), given)
+    for (kind, name, key), given in once.items():
+        if key:
+            # One beside those that are read is there to be left alone, unless it is one misspelt.
+            read = keys.get(name, ())
+            near = None if key in read or "" in read else closest(key, [*read])
+            what, help_, is_read = f"{name} {key}", f"did you mean `{near}`?", near is None
+        else:
+            words = (name, *_ALSO.get(name, ()))
+            what, help_ = name, _LEAVE_IT
+            is_read = name in _ALWAYS or any(word in field for word in words for field in fields)
+        if not is_read:
+            message = f"nothing in this file reads `{what}` of a {kind}"
+            yield Diagnostic(CODE, message, suite.source, given.span, Severity.WARNING,
+                             helps=(help_,))  # fmt: skip
 
 
 def _keys_read(plans: Sequence[Plan]) -> dict[str, set[str]]:

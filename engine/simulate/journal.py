@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Concatenate, Final, ParamSpec, TypeVar, get_type_hints
+from typing import Any, BinaryIO, Final, get_type_hints
 
 import msgspec
 import numpy as np
@@ -41,9 +41,6 @@ _LOG = logging.getLogger(__name__)
 FORMAT: Final = 7
 _MOST_OF_LINE: Final = 256 << 20
 """Bytes: a device is no journal, and has no end."""
-
-_T = TypeVar("_T")
-_P = ParamSpec("_P")
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
@@ -198,31 +195,6 @@ def _pod(pod: Pod | None) -> PodInfo:
     return make_pod_info(pod)
 
 
-def _written(
-    done: Callable[Concatenate[Any, _P], _T], *, pods: type = PodInfo
-) -> Callable[Concatenate[Any, _P], _T]:
-    """A method of the cache, of which a line is written before it is done.
-
-    The line has the name of the method and its arguments in order; `pods` is how those are read.
-    """
-    name = done.__name__
-    kinds = [pods if kind is PodInfo else kind for kind in get_type_hints(done).values()][:-1]
-    least = len(kinds) - len(done.__defaults__ or ())
-
-    def method(cache: RecordingCache, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        cache.write(Entry(name, args=[*map(_plain, kinds, (*args, *kwargs.values()))]))
-        return done(cache, *args, **kwargs)
-
-    def again(cache: Cache, args: Sequence[Any]) -> object:
-        if not least <= len(args) <= len(kinds):
-            raise ValueError(f"{name} has {len(args)} arguments, not {least}")
-        method: Callable[..., object] = done
-        return method(cache, *map(_read, kinds, args))
-
-    _APPLIED[name] = again
-    return method
-
-
 class RecordingCache(Cache):
     """A cache that writes down what is done to it."""
 
@@ -230,30 +202,40 @@ class RecordingCache(Cache):
         super().__init__()
         self.write = write
 
-    add_node = _written(Cache.add_node)
-    remove_node = _written(Cache.remove_node)
-    set_namespace = _written(Cache.set_namespace)
-    remove_namespace = _written(Cache.remove_namespace)
-    set_object = _written(Cache.set_object)
-    remove_object = _written(Cache.remove_object)
-    assume_object = _written(Cache.assume_object)
-    restore_object = _written(Cache.restore_object)
-    assume = _written(Cache.assume)
-    forget = _written(Cache.forget)
-    add_pod = _written(Cache.add_pod)
-    remove_pod = _written(Cache.remove_pod)
-    carry = _written(Cache.carry)
-    wait = _written(Cache.wait)
-    wait_no_more = _written(Cache.wait_no_more)
-    nominate = _written(Cache.nominate)
-    withdraw = _written(Cache.withdraw)
-    evicts = _written(Cache.evicts)
-    attend = _written(Cache.attend)
-    set_queued = _written(Cache.set_queued)
-    remove_queued = _written(Cache.remove_queued)
-    set_finished = _written(Cache.set_finished, pods=FinishedPod)
-    remove_finished = _written(Cache.remove_finished)
-    expire = _written(Cache.expire)
+
+def _record(done: Callable[..., object]) -> None:
+    """A method of the cache is done again by `_APPLIED`, and by the recording one written before.
+
+    The line has the name of the method and its arguments in order.
+    """
+    name = done.__name__
+    kinds = [*get_type_hints(done).values()][:-1]
+    if done is Cache.set_finished:
+        kinds[0] = FinishedPod
+    least = len(kinds) - len(done.__defaults__ or ())
+
+    def method(cache: RecordingCache, *args: object, **kwargs: object) -> object:
+        cache.write(Entry(name, args=[*map(_plain, kinds, (*args, *kwargs.values()))]))
+        return done(cache, *args, **kwargs)
+
+    def again(cache: Cache, args: Sequence[Any]) -> object:
+        if not least <= len(args) <= len(kinds):
+            raise ValueError(f"{name} has {len(args)} arguments, not {least}")
+        return done(cache, *map(_read, kinds, args))
+
+    setattr(RecordingCache, name, method)
+    _APPLIED[name] = again
+
+
+for _done in (
+    *(Cache.add_node, Cache.remove_node, Cache.set_namespace, Cache.remove_namespace),
+    *(Cache.set_object, Cache.remove_object, Cache.assume_object, Cache.restore_object),
+    *(Cache.assume, Cache.forget, Cache.add_pod, Cache.remove_pod, Cache.carry, Cache.wait),
+    *(Cache.wait_no_more, Cache.nominate, Cache.withdraw, Cache.evicts, Cache.attend),
+    *(Cache.set_queued, Cache.remove_queued, Cache.set_finished, Cache.remove_finished),
+    Cache.expire,
+):
+    _record(_done)
 
 
 @dataclass

@@ -21,7 +21,6 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status
-from engine.objects import Namespace, Node, Pod
 from engine.pods.podinfo import PodInfo
 from engine.queue import SchedulingQueue
 from engine.telemetry import Telemetry
@@ -39,12 +38,10 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class Written:
-    """What the scheduler wrote, in order; it is told that all of it succeeded."""
+    """What the scheduler wrote that is asked for, in order; all of it succeeds."""
 
     bound: list[Bind] = field(default_factory=list)
     evicted: list[Evict] = field(default_factory=list)
-    patched: list[Patch] = field(default_factory=list)
-    told: list[Emit] = field(default_factory=list)
     conditions: list[SetUnschedulable] = field(default_factory=list)
 
     async def bind(self, effect: Bind) -> tuple[BindOutcome, str]:
@@ -63,9 +60,8 @@ class Written:
     async def withdraw(self, uid: str) -> None:
         """See `PodStatusWriter.withdraw`: nothing is ever on its way here."""
 
-    async def patch(self, effect: Patch) -> str:
+    async def patch(self, effect: Patch) -> str:  # noqa: ARG002 - the protocol's
         """See `EffectWriter.patch`."""
-        self.patched.append(effect)
         return ""
 
     async def evict(self, effect: Evict) -> str:
@@ -74,8 +70,7 @@ class Written:
         return ""
 
     def emit(self, effect: Emit) -> None:
-        """See `EventSink.emit`."""
-        self.told.append(effect)
+        """See `EventSink.emit`: nobody reads Events here."""
 
 
 class Lab:
@@ -102,7 +97,6 @@ class Lab:
         self._signals = signals
         self._edge = edge
         self.telemetry = Telemetry()
-        self._others: dict[str, Any] = {}
 
     # ---- what is there; queue and scheduler are made when somebody asks for them ----------------
 
@@ -155,26 +149,22 @@ class Lab:
     def add(self, objects: Iterable[Any]) -> None:
         """Structs of `engine.objects` come, in their order, as the watch would tell of them."""
         for one in objects:
-            match one:
-                case Node():
-                    self.handlers.nodes.on_add(one)
-                case Namespace():
-                    self.handlers.namespaces.on_add(one)
-                case Pod():
-                    self.handlers.pods.on_add(one)
-                case _:
-                    self._handler(type(one).__name__).on_add(one)
+            self._handler(type(one).__name__).on_add(one)
+
+    @cached_property
+    def _by_kind(self) -> dict[str, Any]:
+        own = self.handlers
+        return {"Node": own.nodes, "Namespace": own.namespaces, "Pod": own.pods}
 
     def _handler(self, kind: str) -> Any:  # noqa: ANN401 - a handler of any kind
-        if kind not in self._others:
+        if kind not in self._by_kind:
             # Brings the client, too.
             from engine.kube.resources import KINDS, LEASES, WORKLOAD_KINDS
 
             each = (*KINDS, *WORKLOAD_KINDS, LEASES)
             wakes = next(one.wakes for one in each if one.name == kind)
-            changed = self.scheduler.changes.changed
-            self._others[kind] = self.handlers.of(wakes, changed)
-        return self._others[kind]
+            self._by_kind[kind] = self.handlers.of(wakes, self.scheduler.changes.changed)
+        return self._by_kind[kind]
 
     def pending(self) -> list[PodInfo]:
         """The pods that wait for a node, those of our profiles."""

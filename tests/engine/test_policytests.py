@@ -327,7 +327,6 @@ POINTS = """\
     gate: pod.annotation ok=yes message "wait for {pod.name}"
     prefilter: pod.gpu > 0 -> cluster.gpu.free >= pod.gpu message "no {pod.gpu} GPUs"
     first: node.label tier=gold
-    permit: group.name is present -> reject
     permit: pod.label slow=yes -> wait 60s until node.label go=yes message "not yet"
     prebind: annotate example.com/node = node.name
     """
@@ -360,8 +359,7 @@ def test_the_other_extension_points(run):
           given pod label slow=yes chosen b
           expect permit allow
         """
-    policy = POINTS.replace("    permit: group.name is present -> reject\n", "")
-    results = run(tests, head=head, p=policy)
+    results = run(tests, head=head, p=POINTS)
     assert [(one.outcome, one.message) for one in results] == [("passed", "")] * 6
 
 
@@ -602,8 +600,8 @@ def test_a_manifest_that_is_not_there(run):
     ("name", "said"),
     [
         ("/dev/zero", "/dev/zero cannot be read: it is no regular file"),
-        (".", ". cannot be read: it is a folder"),
-        ("large.yaml", "large.yaml is larger than 2 MiB: keep what the test needs of it"),
+        (".", ". cannot be read: it is no regular file"),
+        ("large.yaml", "large.yaml cannot be read: it is longer than 2 MiB"),
         ("latin.yaml", "latin.yaml cannot be read: it is not UTF-8"),
     ],
 )
@@ -895,17 +893,6 @@ def test_the_language_page_has_the_example_and_every_name():
     words = set(re.findall(r"[a-z_]+", "".join(re.findall(r"`[^`]+`", prose))))
     names = {name for attributes in ATTRIBUTES.values() for name in attributes}
     assert names | {*EXPECTATIONS} <= words
-
-
-@pytest.mark.slow
-def test_the_bundled_policies_pass_their_tests():
-    folder = Path(__file__).parents[2] / "policies"
-    runner = Runner(folder, COMPILER, READER)
-    for path in find_files([folder]):
-        runner.run(path)
-    wrong = [one for one in runner.report.results if one.outcome != "passed"]
-    assert wrong == []
-    assert {one.place: one.missing for one in runner.report.coverage.values() if one.missing} == {}
 
 
 # ---- what a failure shows, point by point

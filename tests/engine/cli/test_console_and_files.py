@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from engine.cli import main
 from engine.cli.logs import log_of_a_process, log_to_stderr
-from engine.cli.private import open_private
 from engine.cli.refusals import reported
+from engine.cli.run import open_private
 
 
 def test_what_users_write_forges_no_log_line_and_drives_no_terminal(capsys, monkeypatch):
