@@ -19,7 +19,7 @@ from msgspec import structs
 from dsl.plan import Plan
 from engine import wire
 from engine.basis import Rulers
-from engine.extenders.client import MOST_BYTES
+from engine.extenders.asking import MOST_BYTES
 from engine.extenders.messages import BadAnswer, Question, asked_of, victims_of
 from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import SCALE

@@ -30,9 +30,9 @@ from engine.eventhandlers import EventHandlers, as_far_as_legible
 from engine.explain.scores import noted
 from engine.extenders.asking import Extenders
 from engine.extenders.edge import NODES as WHOLE_NODES
-from engine.extenders.edge import WholeObjects, binder_of
+from engine.extenders.edge import ExtenderBinder, WholeObjects
 from engine.framework.decision import Placed
-from engine.framework.edge import Edge
+from engine.framework.edge import Binder, Edge
 from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.runtime import PluginError
@@ -200,7 +200,9 @@ class App:
             statuses = KubePodStatusWriter(gate, wiring)
             events = KubeEventSink(gate, wiring, controller=self.settings.scheduler_name, host=host)
             whole = WholeObjects(gate.lane(Priority.BINDING))
-            binder = binder_of(self._extenders, KubeBinder(gate), gate.may_write)
+            binder: Binder = KubeBinder(gate)
+            if self._extenders.bind:
+                binder = ExtenderBinder(self._extenders, binder, gate.may_write)
             self.scheduler = self._make_scheduler(
                 Edge(binder, statuses, events, KubeEffectWriter(gate, wiring), asyncio.sleep), whole
             )

@@ -16,8 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from engine.extenders import messages
-from engine.extenders.asking import Extender, Extenders
-from engine.extenders.client import ExtenderError
+from engine.extenders.asking import ExtenderError, Extenders
 from engine.extenders.messages import Whole
 from engine.framework.edge import Binder, BindOutcome
 from engine.framework.effects import Bind
@@ -44,14 +43,19 @@ _on_node = msgspec.json.Decoder(_OnNode)
 
 
 class WholeObjects(Handler[Whole]):
-    """See `lane.Objects`; as a handler it is told of nodes."""
+    """Pods and nodes as the server has them; as a handler it is told of nodes."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self.nodes: dict[str, bytes] = {}
+        """By name; none where no extender is sent them."""
 
     async def pod(self, pod: PodInfo) -> bytes | None:
-        """See `lane.Objects.pod`."""
+        """The pod's JSON; None: it is gone, or on a node.
+
+        Raises:
+            LookupError: the server cannot be asked; the message says why.
+        """
         try:
             answer = await self._client.request("GET", pod_path(pod.namespace, pod.name))
             found, body = messages.whole(answer.checked().body)
@@ -77,11 +81,6 @@ class WholeObjects(Handler[Whole]):
         log.error('Node cannot be sent to extenders node="%s" reason="%s"', meta.name, reason)
 
 
-def binder_of(extenders: Extenders, ours: Binder, may_write: Callable[[], bool]) -> Binder:
-    """Ours, unless one of them binds pods."""
-    return ExtenderBinder(extenders, ours, may_write) if extenders.bind else ours
-
-
 class ExtenderBinder:
     """A `framework.edge.Binder`: an extender's pods are bound by it, all others by ours."""
 
@@ -94,17 +93,11 @@ class ExtenderBinder:
     async def bind(self, effect: Bind) -> tuple[BindOutcome, str]:
         """See `Binder.bind`."""
         one = self._extenders.binder_of(effect.pod)
-        return await self._ours.bind(effect) if one is None else await self._by(one, effect)
-
-    async def resolve(self, effect: Bind) -> tuple[BindOutcome, str]:
-        """See `Binder.resolve`."""
-        return await self._ours.resolve(effect)
-
-    async def _by(self, one: Extender, effect: Bind) -> tuple[BindOutcome, str]:
-        body = messages.to_bind(effect.pod, effect.node)
+        if one is None:
+            return await self._ours.bind(effect)
+        verb, body = one.document.bind_verb, messages.to_bind(effect.pod, effect.node)
         try:
-            verb = one.document.bind_verb
-            await one.client.ask(verb, body, messages.done, may_leave=self._may_write)
+            await one.ask(verb, body, messages.done, may_leave=self._may_write)
         except ExtenderError as error:
             # It may have bound the pod all the same.
             outcome, why = await self._ours.resolve(effect)
@@ -115,3 +108,7 @@ class ExtenderBinder:
                 return await self._ours.bind(effect)
             return outcome, str(error)
         return BindOutcome.BOUND, ""
+
+    async def resolve(self, effect: Bind) -> tuple[BindOutcome, str]:
+        """See `Binder.resolve`."""
+        return await self._ours.resolve(effect)
