@@ -32,8 +32,17 @@ from engine.records import Records
 from engine.scheduler import Scheduler
 from engine.serving import process
 from engine.serving.exposition import CONTENT_TYPE, exposition
-from engine.serving.health import PING, Check
-from engine.serving.server import Call, NoSuchPageError, Page, Query, Server, ServerOptions, Site
+from engine.serving.server import (
+    PING,
+    Call,
+    Check,
+    NoSuchPageError,
+    Page,
+    Query,
+    Server,
+    ServerOptions,
+    Site,
+)
 from engine.signals.spec import SignalStatus
 from engine.signals.store import SignalStore
 from engine.telemetry import (

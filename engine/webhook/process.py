@@ -33,8 +33,7 @@ from engine.policy.reloader import Kept
 from engine.serving import process
 from engine.serving.certificates import Certificates, repeated
 from engine.serving.exposition import CONTENT_TYPE, exposition
-from engine.serving.health import PING, Check
-from engine.serving.server import Call, Page, Server, ServerOptions, Site
+from engine.serving.server import PING, Call, Check, Page, Server, ServerOptions, Site
 from engine.serving.shared import SharedPair
 from engine.tasks import tasks
 from engine.telemetry import WEBHOOK_CERTIFICATE_ENDS, Telemetry
