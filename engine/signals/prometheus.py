@@ -20,7 +20,6 @@ from pathlib import Path
 from random import Random
 from threading import Thread
 from time import sleep
-from types import MappingProxyType
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
@@ -55,12 +54,10 @@ _MOST_BYTES: Final = 128 << 20
 """Of an answer."""
 _MOST_SECONDS: Final = 60.0
 """That a question, or the server, is left alone."""
-_CURES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "scalar": "write vector(...) around it, which makes it a series",
-        "matrix": "leave the range out, or take one value of it, as with rate(...)",
-    }
-)
+_CURES: Final = {
+    "scalar": "write vector(...) around it, which makes it a series",
+    "matrix": "leave the range out, or take one value of it, as with rate(...)",
+}
 _SERVER = Question("", ())
 """Stands for the server itself among the failures."""
 
@@ -318,7 +315,9 @@ class PrometheusRefresher:
     async def turn(self) -> float:
         """Asks the questions that are due now; returns the seconds until the next one is."""
         questions = self.store.questions()
-        self._forget(questions)
+        for kept in (self._asked, self._streaks, self._alone_until):
+            for question in kept.keys() - questions.keys() - {_SERVER}:
+                del kept[question]
         for question in sorted(questions, key=lambda q: self._asked.get(q, -math.inf)):
             if self._due_in(question, questions[question]) <= 0.0:
                 await self._ask(question, questions[question])
@@ -329,12 +328,6 @@ class PrometheusRefresher:
         due = self._asked.get(question, -math.inf) + every
         alone = max(self._alone_until.get(key, -math.inf) for key in (question, _SERVER))
         return max(0.0, due - now, alone - now)
-
-    def _forget(self, questions: Mapping[Question, float]) -> None:
-        for question in self._asked.keys() - questions.keys():
-            del self._asked[question]
-            self._streaks.pop(question, None)
-            self._alone_until.pop(question, None)
 
     async def _ask(self, question: Question, every: float) -> None:
         self._asked[question] = self.clock.monotonic()
