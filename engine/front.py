@@ -113,7 +113,7 @@ class Front:
         elects = (Check("leaderElection", self._lease_overdue),)
         ready = (
             Check("sched-handler-sync", self._not_synced),
-            Check("policies", self._no_rules),
+            Check("policies", lambda: self.in_force.not_ready if self.in_force else ""),
             Check("shutdown", lambda: "the process is ending" if self.ending() else ""),
         )
         checks = {"livez": ping, "healthz": ping + elects, "readyz": ping + elects + ready}
@@ -162,10 +162,6 @@ class Front:
         if not self.reflectors:
             return "not connected to a cluster yet"
         return f"not listed yet: {', '.join(missing)}" if missing else ""
-
-    def _no_rules(self) -> str:
-        in_force = self.in_force
-        return in_force.not_ready if in_force is not None else ""
 
     # ---- metrics -----------------------------------------------------------------------------
 

@@ -215,7 +215,7 @@ class Samples:
         if not self._of_pairs:
             return self._places[known[0]]
         left, right = known
-        return self._find(np.where(left < 0, -1, left << _HALF | right))
+        return self._find(left << _HALF | right)  # below 0 is no key
 
     def slots_by_code(self, dictionary: Dictionary) -> Slots:
         """The slot of each text of the dictionary by its code; the last is for codes beyond."""
@@ -223,15 +223,11 @@ class Samples:
 
     def newest(self, key: Key, since: float) -> float:
         """The value of a key, NaN if it has none or only one from before `since`."""
-        texts = key if self._of_pairs else ("/".join(key),)
-        number = 0
-        for text in texts:
-            end = self.ends.get(text)
-            if end is None:
-                number = -1
-                break
-            number = number << _HALF | end
-        slot = self._find(np.array([number]))[0] if self._of_pairs else self._places[number]
+        if self._of_pairs:
+            left, right = (self.ends.get(text, -1) for text in key)
+            slot = self._find(np.array([left << _HALF | right]))[0]  # below 0 is no key
+        else:
+            slot = self._places[self.ends.get("/".join(key), -1)]
         value = float(self.values[slot]) if self.times[slot] >= since else _NAN
         if self.without_namespace and key[0] and math.isnan(value):
             # A series without a namespace is of whatever has its name.

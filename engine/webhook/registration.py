@@ -130,13 +130,9 @@ def _text(name: str) -> str:
 def _as_expression(pattern: str) -> str:
     """The regular expression of a pattern of namespaces, as fnmatch has it."""
     return "".join(
-        one.replace("[!", "[^") if one.startswith("[") and len(one) > 1 else _one(one)
+        one.replace("[!", "[^") if len(one) > 1 else _WILD.get(one) or re.escape(one)
         for one in _PIECE.findall(pattern)
     )
-
-
-def _one(sign: str) -> str:
-    return _WILD.get(sign) or re.escape(sign)
 
 
 def _in_namespaces(names: list[str]) -> dict[str, Any]:
