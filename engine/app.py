@@ -39,16 +39,15 @@ from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
 from engine.front import Front, served
 from engine.inforce import Ears, InForce
-from engine.joining import connect, synced
 from engine.kube import resources
 from engine.kube.election import Elector
 from engine.kube.events import KubeEventSink
 from engine.kube.gate import Gate, Priority
 from engine.kube.keeper import Keeper
-from engine.kube.reflector import Reflector
+from engine.kube.reflector import Reflector, synced
 from engine.kube.session import Session
 from engine.kube.sharing import EVERYTHING, PodSharing
-from engine.kube.wiring import Wiring, keep_asking
+from engine.kube.wiring import Wiring, connect, keep_asking
 from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
 from engine.objects import Pod
 from engine.placement import Observer

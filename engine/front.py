@@ -30,8 +30,7 @@ from engine.policy.shadow import Shadow
 from engine.queue import SchedulingQueue, SubQueue
 from engine.records import Records
 from engine.scheduler import Scheduler
-from engine.serving import process
-from engine.serving.exposition import CONTENT_TYPE, exposition
+from engine.serving.exposition import CONTENT_TYPE, exposition, measure_process
 from engine.serving.server import (
     PING,
     Call,
@@ -200,7 +199,7 @@ class Front:
                 if one.phase is not Phase.ABSENT
             },
         )
-        process.measure(self.telemetry)
+        measure_process(self.telemetry)
 
     def _pending(self) -> dict[str, int]:
         counts = self.queue.counts()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ async def first(*waits: Awaitable[object]) -> None:
         await asyncio.wait(waiting)
 
 
-async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+async def unless(stop: asyncio.Event, work: Awaitable[T]) -> T | None:
     """What `work` gives; None, and the work is ended, if we are stopped before."""
     doing = asyncio.ensure_future(work)
     await first(doing, stop.wait())

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Final, Generic, Protocol, TypeVar, assert_never
+from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
 
 import msgspec
 
@@ -49,6 +49,7 @@ from engine.kube.resources import KubeObject, Resource
 from engine.kube.session import KubeClient
 from engine.kube.wiring import Wiring
 from engine.objects import Identity, object_key
+from engine.tasks import first
 from engine.telemetry import Count
 
 _LOG = logging.getLogger(__name__)
@@ -468,6 +469,16 @@ class Reflector(Generic[T]):
             _LOG.info("%s: well again after %d failures", self._resource.name, self.failures)
         self.failures = 0
         self._wiring.reach.told.clear()
+
+
+async def synced(reflectors: Sequence[Reflector[Any]], stop: asyncio.Event) -> bool:
+    """Waits until every first list is in: deciding on half a cluster would be wrong.
+
+    False: it was stopped before.
+    """
+    for reflector in reflectors:
+        await first(reflector.synced.wait(), stop.wait())
+    return not stop.is_set()
 
 
 def _pieces(chunk: bytes, end: int) -> Iterator[bytes]:

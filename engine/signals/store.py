@@ -27,8 +27,16 @@ from engine.framework.snapshot import (
     label_column,
 )
 from engine.objects import Node
-from engine.signals.directory import NodeDirectory
-from engine.signals.samples import Key, Match, Pause, Samples, Series, Slots, missing
+from engine.signals.samples import (
+    Key,
+    Match,
+    NodeDirectory,
+    Pause,
+    Samples,
+    Series,
+    Slots,
+    missing,
+)
 from engine.signals.spec import (
     CLUSTER,
     DOMAIN_LABELS,

@@ -22,18 +22,16 @@ from engine.channels import certificates_in
 from engine.clock import Clock
 from engine.config import Settings
 from engine.inforce import Ears, InForce
-from engine.joining import connect
 from engine.kube.errors import KubeError
 from engine.kube.keeper import Keeper
 from engine.kube.reflector import Reflector
 from engine.kube.session import KubeClient, Session
-from engine.kube.wiring import Wiring, keep_asking
+from engine.kube.wiring import Wiring, connect, keep_asking
 from engine.plugins.profiles import make_profiles
 from engine.policy import keeping
 from engine.policy.reloader import Kept
-from engine.serving import process
 from engine.serving.certificates import Certificates, repeated
-from engine.serving.exposition import CONTENT_TYPE, exposition
+from engine.serving.exposition import CONTENT_TYPE, exposition, measure_process
 from engine.serving.server import PING, Call, Check, Page, Server, ServerOptions, Site
 from engine.serving.shared import SharedPair
 from engine.tasks import tasks
@@ -92,7 +90,7 @@ class Webhook:
         self._work = asyncio.Event()
         self._told = ""
         self.telemetry = Telemetry()
-        process.measure(self.telemetry)
+        measure_process(self.telemetry)
         self.in_force = InForce(
             options.settings,
             Ears(wake=self._work.set, without="changes are judged without it"),
