@@ -282,7 +282,7 @@ class Front:
         if elector is not None and elector.election.leader_elect:
             status["lease"] = {"name": elector.title, "holder": elector.holder}
         if self.in_force is not None:
-            status["policies"] = self.in_force.status(self.in_force.bundle)
+            status["policies"] = self.in_force.status()
         metrics: dict[str, Any] = {}
         for one in self.signals.status():
             # Two policies may define one name apart.

@@ -497,10 +497,11 @@ class InForce:
         return data if fits else keeping.pack(self.reloader.kept())
 
     def _how_all_stand(self) -> bytes:
-        return msgspec.json.format(msgspec.json.encode(self.status(self.bundle)), indent=1)
+        return msgspec.json.format(msgspec.json.encode(self.status()), indent=1)
 
-    def status(self, bundle: Bundle | None) -> dict[str, Any]:
-        """How all sources stand under a bundle, as `berth status` shows it."""
+    def status(self) -> dict[str, Any]:
+        """How all sources stand under the bundle in force, as `berth status` shows it."""
+        bundle = self.bundle
         called = _called(() if bundle is None else bundle.plans)
         tenants = [one for one in self.sources if one.tenant]
         refused = [one for one in tenants if self._stands(one) != _IN_FORCE]

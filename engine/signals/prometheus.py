@@ -20,7 +20,8 @@ from pathlib import Path
 from random import Random
 from threading import Thread
 from time import sleep
-from typing import Any, Final, TypeVar
+from types import SimpleNamespace
+from typing import Final, TypeVar
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import msgspec
@@ -91,30 +92,22 @@ _vector = msgspec.json.Decoder(list[msgspec.Raw])
 _sample = msgspec.json.Decoder(_Sample)
 
 
-class _Answer:
-    """As much of a `requests.Response` as PrometheusConnect looks at."""
+def _vector_in(body: bytes) -> msgspec.Raw:
+    """The series of an answer, as they came.
 
-    def __init__(self, body: bytes) -> None:
-        self.status_code = _OK
-        self.content = body
-
-    def json(self) -> dict[str, Any]:
-        """The envelope, with the result as it came.
-
-        Raises:
-            _Refused: there is no vector in it.
-        """
-        try:
-            envelope = wire.decode(_envelope.decode, self.content)
-        except msgspec.DecodeError as error:
-            raise _Refused(f"the answer cannot be read: {error}") from error
-        if envelope.data is None:
-            raise _Refused(one_line(envelope.error) or f"the answer says {envelope.status!r}")
-        if envelope.data.result_type != "vector":
-            kind = envelope.data.result_type
-            cure = _CURES.get(kind, "series are needed")
-            raise _Refused(f"the query gives a {kind}; {cure}")
-        return {"data": {"result": envelope.data.result}}
+    Raises:
+        _Refused: there is no vector in it.
+    """
+    try:
+        envelope = wire.decode(_envelope.decode, body)
+    except msgspec.DecodeError as error:
+        raise _Refused(f"the answer cannot be read: {error}") from error
+    if envelope.data is None:
+        raise _Refused(one_line(envelope.error) or f"the answer says {envelope.status!r}")
+    if envelope.data.result_type != "vector":
+        kind = envelope.data.result_type
+        raise _Refused(f"the query gives a {kind}; {_CURES.get(kind, 'series are needed')}")
+    return envelope.data.result
 
 
 class _Session:
@@ -144,8 +137,10 @@ class _Session:
         headers: Mapping[str, str],
         timeout: float,
         **_others: object,
-    ) -> _Answer:
+    ) -> SimpleNamespace:
         """One request, from another thread; anything but a 200 is an exception.
+
+        The answer is as much of a `requests.Response` as PrometheusConnect looks at.
 
         Raises:
             _ServerAway: no answer, or a server error.
@@ -164,7 +159,8 @@ class _Session:
         except (NotConnected, Broken, OSError, ValueError) as error:
             raise _ServerAway(_why(error)) from error
         if answer.status == _OK:
-            return _Answer(answer.body)
+            result = _vector_in(answer.body)
+            return SimpleNamespace(status_code=_OK, json=lambda: {"data": {"result": result}})
         text = f"{answer.status}: {_elsewhere(answer) or _error_text(answer.body)}"
         if answer.status >= _SERVER_ERRORS or answer.status == _TOO_MANY_REQUESTS:
             raise _ServerAway(text)
