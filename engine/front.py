@@ -18,6 +18,7 @@ from typing import Any, Final
 import yaml
 
 from engine import __version__
+from engine import telemetry as names
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.config import SCHEDULER_API, Settings
@@ -44,30 +45,7 @@ from engine.serving.server import (
 )
 from engine.signals.spec import SignalStatus
 from engine.signals.store import SignalStore
-from engine.telemetry import (
-    ALGORITHM_SECONDS,
-    AWAY,
-    BINDING,
-    BUILD,
-    BUNDLE,
-    CACHE_SIZE,
-    INCOMING_PODS,
-    LEADER,
-    METRIC_AGE,
-    METRIC_SERIES,
-    PENDING_PODS,
-    POD_ATTEMPTS,
-    POLICIES_AWAITED,
-    POLICIES_LOADED,
-    POLICIES_REFUSED,
-    PREEMPTION_ATTEMPTS,
-    PREEMPTION_VICTIMS,
-    QUIET,
-    UNSCHEDULABLE_PODS,
-    WRITES,
-    Labels,
-    Telemetry,
-)
+from engine.telemetry import Labels, Telemetry
 
 _JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -130,10 +108,11 @@ class Front:
         gate, read = elector.gate, self.telemetry.read
         if self.server is not None:
             self.server.access.ask(session, lambda: gate.away)
-        read(AWAY, lambda: {(): float(gate.away)})
-        read(WRITES, lambda: {(): float(gate.wanted)})
+        read(names.AWAY, lambda: {(): float(gate.away)})
+        read(names.WRITES, lambda: {(): float(gate.wanted)})
         if elector.election.leader_elect:
-            read(LEADER, lambda: _values({elector.election.resource_name: elector.may_write()}))
+            lease = elector.election.resource_name
+            read(names.LEADER, lambda: _values({lease: elector.may_write()}))
 
     def decides(
         self, scheduler: Scheduler, rules: InForce | None, reflectors: Sequence[Reflector[Any]]
@@ -141,12 +120,13 @@ class Front:
         """The rooms that decide are there."""
         self.scheduler, self.in_force, self.reflectors = scheduler, rules, reflectors
         read = self.telemetry.read
-        read(BINDING, lambda: _values({"binding": scheduler.in_flight}))
+        read(names.BINDING, lambda: _values({"binding": scheduler.in_flight}))
         if rules is not None:
-            read(BUNDLE, lambda: {(one.hash,): 1.0} if (one := rules.bundle) else {})
-            read(POLICIES_LOADED, lambda: {(): len(one.plans) if (one := rules.bundle) else 0.0})
-            read(POLICIES_REFUSED, rules.stale)
-            read(POLICIES_AWAITED, lambda: {(): float(len(rules.reloader.awaited))})
+            read(names.BUNDLE, lambda: {(one.hash,): 1.0} if (one := rules.bundle) else {})
+            loaded = names.POLICIES_LOADED
+            read(loaded, lambda: {(): len(one.plans) if (one := rules.bundle) else 0.0})
+            read(names.POLICIES_REFUSED, rules.stale)
+            read(names.POLICIES_AWAITED, lambda: {(): float(len(rules.reloader.awaited))})
 
     # ---- checks ------------------------------------------------------------------------------
 
@@ -167,17 +147,20 @@ class Front:
     def _measure(self) -> None:
         read, queue, cache = self.telemetry.read, self.queue, self.cache
         self.telemetry.expect(
-            ALGORITHM_SECONDS, POD_ATTEMPTS, PREEMPTION_ATTEMPTS, PREEMPTION_VICTIMS
+            names.ALGORITHM_SECONDS,
+            names.POD_ATTEMPTS,
+            names.PREEMPTION_ATTEMPTS,
+            names.PREEMPTION_VICTIMS,
         )
-        read(BUILD, lambda: {(__version__,): 1.0})
-        read(PENDING_PODS, lambda: _values(self._pending()))
+        read(names.BUILD, lambda: {(__version__,): 1.0})
+        read(names.PENDING_PODS, lambda: _values(self._pending()))
         read(
-            INCOMING_PODS,
+            names.INCOMING_PODS,
             lambda: {(where.value, why): float(n) for (where, why), n in queue.incoming.items()},
         )
-        read(UNSCHEDULABLE_PODS, self._unschedulable)
+        read(names.UNSCHEDULABLE_PODS, self._unschedulable)
         read(
-            CACHE_SIZE,
+            names.CACHE_SIZE,
             lambda: _values(
                 {
                     "nodes": cache.nodes.count,
@@ -186,12 +169,12 @@ class Front:
                 }
             ),
         )
-        read(BINDING, lambda: _values({"binding": 0}))
-        read(POLICIES_LOADED, lambda: {(): 0.0})
-        read(METRIC_AGE, lambda: self._of_metrics(lambda one: one.age_seconds))
-        read(METRIC_SERIES, lambda: self._of_metrics(lambda one: one.series))
+        read(names.BINDING, lambda: _values({"binding": 0}))
+        read(names.POLICIES_LOADED, lambda: {(): 0.0})
+        read(names.METRIC_AGE, lambda: self._of_metrics(lambda one: one.age_seconds))
+        read(names.METRIC_SERIES, lambda: self._of_metrics(lambda one: one.series))
         read(
-            QUIET,
+            names.QUIET,
             lambda: {
                 (one.name,): one.quiet_seconds
                 for one in self.reflectors

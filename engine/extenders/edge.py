@@ -25,7 +25,7 @@ from engine.kube.reflector import Handler
 from engine.kube.resources import Resource
 from engine.kube.session import KubeClient
 from engine.kube.writer import pod_path
-from engine.objects import Identity
+from engine.objects import Identity, PodSpec
 from engine.pods.podinfo import PodInfo
 
 log = logging.getLogger(__name__)
@@ -35,11 +35,7 @@ NODES = Resource(Whole, "/api/v1/nodes")
 _encode = msgspec.json.Encoder().encode
 
 
-class _OnNode(msgspec.Struct, frozen=True, rename="camel"):
-    node_name: str = ""
-
-
-_on_node = msgspec.json.Decoder(_OnNode)
+_spec = msgspec.json.Decoder(PodSpec)
 
 
 class WholeObjects(Handler[Whole]):
@@ -59,7 +55,7 @@ class WholeObjects(Handler[Whole]):
         try:
             answer = await self._client.request("GET", pod_path(pod.namespace, pod.name))
             found, body = messages.whole(answer.checked().body)
-            node = _on_node.decode(found.spec).node_name
+            node = _spec.decode(found.spec).node_name
         except NotFound:
             return None
         except (KubeError, msgspec.DecodeError) as error:
