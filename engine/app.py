@@ -126,8 +126,7 @@ class App:
         )
         self.cache: Cache = Cache() if self._recorder is None else self._recorder.cache
         self.signals = SignalStore(clock=clock)
-        berth = self.settings.berth
-        self._worlds = Worlds(ZoneInfo(berth.time_zone), berth.gpu_resources)
+        self._worlds = settings_worlds(self.settings)
         self._profiles = make_profiles(self.settings)
         self._extenders = Extenders(self.settings.extenders)
         plain = self.frameworks_of(NO_POLICIES)
@@ -360,17 +359,14 @@ class App:
         self, gate: Gate, wiring: Wiring, events: KubeEventSink, identity: str
     ) -> Sequence[Coroutine[Any, Any, None]]:
         """Connects the policies with the edge; what is to run so that they outlive the process."""
-        if self._in_force is None:
+        scheduler = self.scheduler
+        if self._in_force is None or scheduler is None:
             return ()
         keeper, state = None, self.settings.berth.policies.state
         if state is not None:
             keeper = self._keeper = Keeper(gate.lane(Priority.EVENT), wiring, state, identity)
-        self._in_force.connect(events, keeper, lambda: self._leads)
+        self._in_force.connect(events, keeper, lambda: scheduler.leads)
         return () if keeper is None else (keeper.run(), self._in_force.restore(wiring.sleep))
-
-    @property
-    def _leads(self) -> bool:
-        return self.scheduler is not None and self.scheduler.leads
 
     def _watch(self, session: Session, wiring: Wiring, start: Start) -> None:
         """What policies read beside nodes and pods has a place to be watched from."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from engine.cache import Cache
@@ -32,16 +33,14 @@ Holdings = Mapping[str, str]
 """What somebody knows: where each node and each pod is; not those that are no matter of ours."""
 
 
+@dataclass(eq=False)
 class Comparer:
     """Compares when it is asked to; run `run` as a task."""
 
-    def __init__(
-        self, cache: Cache, queue: SchedulingQueue, scheduler_names: Container[str]
-    ) -> None:
-        self._cache = cache
-        self._queue = queue
-        self._names = scheduler_names
-        self._asked = asyncio.Event()
+    cache: Cache
+    queue: SchedulingQueue
+    scheduler_names: Container[str]
+    _asked: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def ask(self) -> None:
         """Compares now."""
@@ -74,24 +73,24 @@ class Comparer:
             _LOG.warning("Cache mismatch: %s", line)
         _LOG.info(
             "Compared cache and server nodes=%d podsOnNodes=%d waiting=%d differences=%d",
-            self._cache.nodes.count,
-            len(self._cache.assigned()),
-            len(self._queue.uids()),
+            self.cache.nodes.count,
+            len(self.cache.assigned()),
+            len(self.queue.uids()),
             len(found),
         )
         return found
 
     def _ours(self) -> Holdings:
         return (
-            {f"node {name}": _THERE for name in self._cache.nodes.names()}
-            | {f"pod {uid}": _WAITING for uid in self._queue.uids()}
-            | {f"pod {uid}": f"on {node}" for uid, (node, _) in self._cache.assigned().items()}
+            {f"node {name}": _THERE for name in self.cache.nodes.names()}
+            | {f"pod {uid}": _WAITING for uid in self.queue.uids()}
+            | {f"pod {uid}": f"on {node}" for uid, (node, _) in self.cache.assigned().items()}
         )
 
     async def _theirs(self, client: KubeClient) -> Holdings:
         found = {f"node {node.metadata.name}": _THERE async for node in each(client, nodes())}
         async for pod in each(client, pods()):
-            place = place_of(pod, self._names)
+            place = place_of(pod, self.scheduler_names)
             if place is not Place.NEITHER:
                 waits = place is Place.PENDING
                 found[f"pod {pod.metadata.uid}"] = _WAITING if waits else f"on {pod.node_name}"

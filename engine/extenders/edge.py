@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import msgspec
 
@@ -77,34 +78,36 @@ class WholeObjects(Handler[Whole]):
         log.error('Node cannot be sent to extenders node="%s" reason="%s"', meta.name, reason)
 
 
+@dataclass(frozen=True, slots=True)
 class ExtenderBinder:
-    """A `framework.edge.Binder`: an extender's pods are bound by it, all others by ours."""
+    """A `framework.edge.Binder`: an extender's pods are bound by it, all others by ours.
 
-    def __init__(self, extenders: Extenders, ours: Binder, may_write: Callable[[], bool]) -> None:
-        """`may_write` is the fence of a leader, which an extender knows nothing of."""
-        self._extenders = extenders
-        self._ours = ours
-        self._may_write = may_write
+    `may_write` is the fence of a leader, which an extender knows nothing of.
+    """
+
+    extenders: Extenders
+    ours: Binder
+    may_write: Callable[[], bool]
 
     async def bind(self, effect: Bind) -> tuple[BindOutcome, str]:
         """See `Binder.bind`."""
-        one = self._extenders.binder_of(effect.pod)
+        one = self.extenders.binder_of(effect.pod)
         if one is None:
-            return await self._ours.bind(effect)
+            return await self.ours.bind(effect)
         verb, body = one.document.bind_verb, messages.to_bind(effect.pod, effect.node)
         try:
-            await one.ask(verb, body, messages.done, may_leave=self._may_write)
+            await one.ask(verb, body, messages.done, may_leave=self.may_write)
         except ExtenderError as error:
             # It may have bound the pod all the same.
-            outcome, why = await self._ours.resolve(effect)
+            outcome, why = await self.ours.resolve(effect)
             if outcome is not BindOutcome.PUT_OFF:
                 return outcome, f"{error}; {why}"
             if one.document.ignorable:
                 log.warning("%s; it is ignorable, and passed over", error)
-                return await self._ours.bind(effect)
+                return await self.ours.bind(effect)
             return outcome, str(error)
         return BindOutcome.BOUND, ""
 
     async def resolve(self, effect: Bind) -> tuple[BindOutcome, str]:
         """See `Binder.resolve`."""
-        return await self._ours.resolve(effect)
+        return await self.ours.resolve(effect)
