@@ -7,9 +7,9 @@ Source: k8s.io/kube-scheduler extender/v1 types.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +19,7 @@ from msgspec import structs
 from dsl.plan import Plan
 from engine import wire
 from engine.basis import Rulers
-from engine.extenders.client import MOST_BYTES
+from engine.extenders.asking import MOST_BYTES
 from engine.extenders.messages import BadAnswer, Question, asked_of, victims_of
 from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import SCALE
@@ -37,20 +37,18 @@ from engine.serving.server import BadCallError, Call
 PATHS: Final = ("/filter", "/prioritize", "/preempt")
 NOT_READY: Final = "berth has no policies in force yet"
 _NOT_SEEN: Final = "berth has not seen this node yet"
-_UNSAID: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "sorts": "kube-scheduler sorts its queue itself",
-        "gates": "kube-scheduler asks nobody before the queue",
-        "tiers": "scores alone can be said; kube-scheduler adds its own to them",
-        "reserves": "an extender is not asked once a node is chosen",
-        "permits": "an extender is not asked once a node is chosen",
-        "prebinds": "an extender is not asked before a binding",
-        "binds": "kube-scheduler binds",
-        "postbinds": "an extender is not told of bindings",
-        "gangs": "an extender is asked about one pod at a time",
-        "quotas": "an extender is asked about one pod at a time",
-    }
-)
+_UNSAID: Final = {
+    "sorts": "kube-scheduler sorts its queue itself",
+    "gates": "kube-scheduler asks nobody before the queue",
+    "tiers": "scores alone can be said; kube-scheduler adds its own to them",
+    "reserves": "an extender is not asked once a node is chosen",
+    "permits": "an extender is not asked once a node is chosen",
+    "prebinds": "an extender is not asked before a binding",
+    "binds": "kube-scheduler binds",
+    "postbinds": "an extender is not told of bindings",
+    "gangs": "an extender is asked about one pod at a time",
+    "quotas": "an extender is asked about one pod at a time",
+}
 """Rules by the attribute of a plan, and why a stock scheduler cannot be told of them."""
 _pod = msgspec.json.Decoder(Pod)
 _encode = msgspec.json.Encoder().encode
@@ -85,12 +83,12 @@ def advice_of(rulers: Rulers | None, bundle: Bundle | None, worlds: Worlds) -> A
     return next(iter(rulers)), PolicyPreemption(alone, worlds)
 
 
+@dataclass(frozen=True, slots=True)
 class Adviser:
     """See the module. Every answer is made from one snapshot."""
 
-    def __init__(self, rules: Rules, snapshot: Callable[[], Snapshot]) -> None:
-        self._rules = rules
-        self._snapshot = snapshot
+    rules: Rules
+    snapshot: Callable[[], Snapshot]
 
     def filter(self, body: bytes) -> bytes:
         """The nodes that policies leave, and why not the others.
@@ -99,10 +97,10 @@ class Adviser:
             BadAnswer: the body is no question of filter.
         """
         question = asked_of(body)
-        rules = self._rules()
+        rules = self.rules()
         if rules is None:
             return _encode({"Error": NOT_READY})
-        pod, snapshot = _read(question), self._snapshot()
+        pod, snapshot = _read(question), self.snapshot()
         try:
             failed, never = _rejected(pod, snapshot, rules[0], question.names)
         except PluginError as fault:
@@ -122,7 +120,7 @@ class Adviser:
             BadAnswer: the body is no question of prioritize.
         """
         question = asked_of(body)
-        rules, snapshot = self._rules(), self._snapshot()
+        rules, snapshot = self.rules(), self.snapshot()
         totals = dict.fromkeys(question.names, 0.0)
         if rules is not None:
             totals.update(_scored(_read(question), snapshot, rules[0], question.names))
@@ -137,8 +135,8 @@ class Adviser:
             BadAnswer: the body is no question of preempt.
         """
         question, asked = victims_of(body)
-        rules = self._rules()
-        pod, snapshot = _read(question), self._snapshot()
+        rules = self.rules()
+        pod, snapshot = _read(question), self.snapshot()
         allowed = frozenset() if rules is None else _evictable(rules[1], pod, snapshot)
         left = {
             node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": violations}

@@ -30,25 +30,24 @@ from engine.eventhandlers import EventHandlers, as_far_as_legible
 from engine.explain.scores import noted
 from engine.extenders.asking import Extenders
 from engine.extenders.edge import NODES as WHOLE_NODES
-from engine.extenders.edge import WholeObjects, binder_of
+from engine.extenders.edge import ExtenderBinder, WholeObjects
 from engine.framework.decision import Placed
-from engine.framework.edge import Edge
+from engine.framework.edge import Binder, Edge
 from engine.framework.frameworks import Frameworks
 from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
 from engine.front import Front, served
 from engine.inforce import Ears, InForce
-from engine.joining import connect, synced
 from engine.kube import resources
 from engine.kube.election import Elector
 from engine.kube.events import KubeEventSink
 from engine.kube.gate import Gate, Priority
 from engine.kube.keeper import Keeper
-from engine.kube.reflector import Reflector
+from engine.kube.reflector import Reflector, synced
 from engine.kube.session import Session
 from engine.kube.sharing import EVERYTHING, PodSharing
-from engine.kube.wiring import Wiring, keep_asking
+from engine.kube.wiring import Wiring, connect, keep_asking
 from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
 from engine.objects import Pod
 from engine.placement import Observer
@@ -127,8 +126,7 @@ class App:
         )
         self.cache: Cache = Cache() if self._recorder is None else self._recorder.cache
         self.signals = SignalStore(clock=clock)
-        berth = self.settings.berth
-        self._worlds = Worlds(ZoneInfo(berth.time_zone), berth.gpu_resources)
+        self._worlds = settings_worlds(self.settings)
         self._profiles = make_profiles(self.settings)
         self._extenders = Extenders(self.settings.extenders)
         plain = self.frameworks_of(NO_POLICIES)
@@ -200,8 +198,9 @@ class App:
             statuses = KubePodStatusWriter(gate, wiring)
             events = KubeEventSink(gate, wiring, controller=self.settings.scheduler_name, host=host)
             whole = WholeObjects(gate.lane(Priority.BINDING))
-            kube = KubeBinder(gate, is_gone=lambda uid: self.cache.node_of(uid) is None)
-            binder = binder_of(self._extenders, kube, gate.may_write)
+            binder: Binder = KubeBinder(gate, is_gone=lambda uid: self.cache.node_of(uid) is None)
+            if self._extenders.bind:
+                binder = ExtenderBinder(self._extenders, binder, gate.may_write)
             self.scheduler = self._make_scheduler(
                 Edge(binder, statuses, events, KubeEffectWriter(gate, wiring), asyncio.sleep), whole
             )
@@ -360,17 +359,14 @@ class App:
         self, gate: Gate, wiring: Wiring, events: KubeEventSink, identity: str
     ) -> Sequence[Coroutine[Any, Any, None]]:
         """Connects the policies with the edge; what is to run so that they outlive the process."""
-        if self._in_force is None:
+        scheduler = self.scheduler
+        if self._in_force is None or scheduler is None:
             return ()
         keeper, state = None, self.settings.berth.policies.state
         if state is not None:
             keeper = self._keeper = Keeper(gate.lane(Priority.EVENT), wiring, state, identity)
-        self._in_force.connect(events, keeper, lambda: self._leads)
+        self._in_force.connect(events, keeper, lambda: scheduler.leads)
         return () if keeper is None else (keeper.run(), self._in_force.restore(wiring.sleep))
-
-    @property
-    def _leads(self) -> bool:
-        return self.scheduler is not None and self.scheduler.leads
 
     def _watch(self, session: Session, wiring: Wiring, start: Start) -> None:
         """What policies read beside nodes and pods has a place to be watched from."""

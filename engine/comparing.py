@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
-
-import msgspec
 
 from engine.cache import Cache
 from engine.eventhandlers import Place, place_of
@@ -29,24 +28,19 @@ _BETWEEN_SECONDS: Final = 3.0
 _MOST_TOLD: Final = 50
 
 
-class Holdings(msgspec.Struct, frozen=True):
-    """What somebody knows: nodes, pods on nodes (UID to node), pods that wait for us."""
-
-    nodes: frozenset[str]
-    placed: dict[str, str]
-    waiting: frozenset[str]
+_THERE, _WAITING, _NOWHERE = "known", "waiting", "nowhere"
+Holdings = Mapping[str, str]
+"""What somebody knows: where each node and each pod is; not those that are no matter of ours."""
 
 
+@dataclass(eq=False)
 class Comparer:
     """Compares when it is asked to; run `run` as a task."""
 
-    def __init__(
-        self, cache: Cache, queue: SchedulingQueue, scheduler_names: Container[str]
-    ) -> None:
-        self._cache = cache
-        self._queue = queue
-        self._names = scheduler_names
-        self._asked = asyncio.Event()
+    cache: Cache
+    queue: SchedulingQueue
+    scheduler_names: Container[str]
+    _asked: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def ask(self) -> None:
         """Compares now."""
@@ -79,34 +73,28 @@ class Comparer:
             _LOG.warning("Cache mismatch: %s", line)
         _LOG.info(
             "Compared cache and server nodes=%d podsOnNodes=%d waiting=%d differences=%d",
-            len(ours.nodes),
-            len(ours.placed),
-            len(ours.waiting),
+            self.cache.nodes.count,
+            len(self.cache.assigned()),
+            len(self.queue.uids()),
             len(found),
         )
         return found
 
     def _ours(self) -> Holdings:
-        assigned = self._cache.assigned()
-        return Holdings(
-            frozenset(self._cache.nodes.names()),
-            {uid: node for uid, (node, _) in assigned.items()},
-            self._queue.uids(),
+        return (
+            {f"node {name}": _THERE for name in self.cache.nodes.names()}
+            | {f"pod {uid}": _WAITING for uid in self.queue.uids()}
+            | {f"pod {uid}": f"on {node}" for uid, (node, _) in self.cache.assigned().items()}
         )
 
     async def _theirs(self, client: KubeClient) -> Holdings:
-        names = frozenset([node.metadata.name async for node in each(client, nodes())])
-        placed: dict[str, str] = {}
-        waiting = set()
+        found = {f"node {node.metadata.name}": _THERE async for node in each(client, nodes())}
         async for pod in each(client, pods()):
-            match place_of(pod, self._names):
-                case Place.ASSIGNED:
-                    placed[pod.metadata.uid] = pod.node_name
-                case Place.PENDING:
-                    waiting.add(pod.metadata.uid)
-                case Place.NEITHER:
-                    pass
-        return Holdings(names, placed, frozenset(waiting))
+            place = place_of(pod, self.scheduler_names)
+            if place is not Place.NEITHER:
+                waits = place is Place.PENDING
+                found[f"pod {pod.metadata.uid}"] = _WAITING if waits else f"on {pod.node_name}"
+        return found
 
 
 def differences(ours: Holdings, theirs: Holdings) -> Iterator[str]:
@@ -114,18 +102,7 @@ def differences(ours: Holdings, theirs: Holdings) -> Iterator[str]:
 
     A pod that we have on a node and that waits at the server is being bound.
     """
-    for name in ours.nodes - theirs.nodes:
-        yield f"node {name} is in the cache and not at the server"
-    for name in theirs.nodes - ours.nodes:
-        yield f"node {name} is at the server and not in the cache"
-    for uid, node in theirs.placed.items():
-        known = ours.placed.get(uid)
-        if known != node:
-            where = "nowhere" if known is None else f"on {known}"
-            yield f"pod {uid} is on {node} at the server and {where} in the cache"
-    for uid in ours.placed.keys() - theirs.placed.keys() - theirs.waiting:
-        yield f"pod {uid} is on {ours.placed[uid]} in the cache and nowhere at the server"
-    for uid in ours.waiting - theirs.waiting - theirs.placed.keys():
-        yield f"pod {uid} is in the queue and does not wait at the server"
-    for uid in theirs.waiting - ours.waiting - ours.placed.keys():
-        yield f"pod {uid} waits at the server and is not in the queue"
+    for what in ours.keys() | theirs.keys():
+        here, there = ours.get(what, _NOWHERE), theirs.get(what, _NOWHERE)
+        if here != there and not (here.startswith("on ") and there == _WAITING):
+            yield f"{what} is {there} at the server and {here} in the cache"

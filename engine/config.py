@@ -27,7 +27,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from engine.display import without_user
+from engine.display import nearest, without_user
 from engine.documents import Loader
 from engine.extendersections import ExtenderDocument, checked
 from engine.files import configuration_in
@@ -41,7 +41,6 @@ from engine.sections import (
     matching,
     seconds,
 )
-from engine.spelling import nearest
 
 SCHEDULER_API: Final = "kubescheduler.config.k8s.io/v1"
 BERTH_API: Final = "berth.dev/v1"

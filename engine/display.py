@@ -6,6 +6,8 @@ Changes no meaning: what a terminal obeys, or a reader is fooled by, is written 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Final
 
 _USER: Final = re.compile(r"(?<=:)//[^/?#]*@")
@@ -54,3 +56,9 @@ def without_user(url: str) -> str:
 
 def _escape(char: str) -> str:
     return char.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean ...?` with the known names like this one, empty if there are none."""
+    like = get_close_matches(name, known)
+    return f"; did you mean {' or '.join(like)}?" if like else ""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
@@ -127,10 +128,12 @@ class Executor:
             case AssumeObject():
                 return self._assume(effect)
             case Patch():
-                outcome = _outcome(await self.writer.patch(effect))
-                if outcome.ok and effect.undo is not None:
+                why_not = await self.writer.patch(effect)
+                if why_not:
+                    return failed(why_not)
+                if effect.undo is not None:
                     self._written.append(effect)
-                return outcome
+                return Status.SUCCESS
             case Await():
                 return await self._wait(effect)
             case Emit():
@@ -162,17 +165,11 @@ class Executor:
                 left = deadline - self.clock.monotonic()
                 if left <= 0:
                     return failed(f"timed out waiting for {effect.what}")
-                woken = asyncio.ensure_future(self._moved.wait())
-                try:
-                    await asyncio.wait({woken}, timeout=left)
-                finally:
-                    woken.cancel()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        await self._moved.wait()
         finally:
             self.changes.remove(effect.kinds, self._moved)
-
-
-def _outcome(why_not: str) -> Status:
-    return failed(why_not) if why_not else Status.SUCCESS
 
 
 _LATER: Final = failed("only objects can be assumed, and Events told, when a pod is reserved")

@@ -18,6 +18,7 @@ from typing import Any, Final
 import yaml
 
 from engine import __version__
+from engine import telemetry as names
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.config import SCHEDULER_API, Settings
@@ -30,36 +31,21 @@ from engine.policy.shadow import Shadow
 from engine.queue import SchedulingQueue, SubQueue
 from engine.records import Records
 from engine.scheduler import Scheduler
-from engine.serving import process
-from engine.serving.exposition import CONTENT_TYPE, exposition
-from engine.serving.health import PING, Check
-from engine.serving.server import Call, NoSuchPageError, Page, Query, Server, ServerOptions, Site
+from engine.serving.exposition import CONTENT_TYPE, exposition, measure_process
+from engine.serving.server import (
+    PING,
+    Call,
+    Check,
+    NoSuchPageError,
+    Page,
+    Query,
+    Server,
+    ServerOptions,
+    Site,
+)
 from engine.signals.spec import SignalStatus
 from engine.signals.store import SignalStore
-from engine.telemetry import (
-    ALGORITHM_SECONDS,
-    AWAY,
-    BINDING,
-    BUILD,
-    BUNDLE,
-    CACHE_SIZE,
-    INCOMING_PODS,
-    LEADER,
-    METRIC_AGE,
-    METRIC_SERIES,
-    PENDING_PODS,
-    POD_ATTEMPTS,
-    POLICIES_AWAITED,
-    POLICIES_LOADED,
-    POLICIES_REFUSED,
-    PREEMPTION_ATTEMPTS,
-    PREEMPTION_VICTIMS,
-    QUIET,
-    UNSCHEDULABLE_PODS,
-    WRITES,
-    Labels,
-    Telemetry,
-)
+from engine.telemetry import Labels, Telemetry
 
 _JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -104,7 +90,7 @@ class Front:
         elects = (Check("leaderElection", self._lease_overdue),)
         ready = (
             Check("sched-handler-sync", self._not_synced),
-            Check("policies", self._no_rules),
+            Check("policies", lambda: self.in_force.not_ready if self.in_force else ""),
             Check("shutdown", lambda: "the process is ending" if self.ending() else ""),
         )
         checks = {"livez": ping, "healthz": ping + elects, "readyz": ping + elects + ready}
@@ -122,10 +108,11 @@ class Front:
         gate, read = elector.gate, self.telemetry.read
         if self.server is not None:
             self.server.access.ask(session, lambda: gate.away)
-        read(AWAY, lambda: {(): float(gate.away)})
-        read(WRITES, lambda: {(): float(gate.wanted)})
+        read(names.AWAY, lambda: {(): float(gate.away)})
+        read(names.WRITES, lambda: {(): float(gate.wanted)})
         if elector.election.leader_elect:
-            read(LEADER, lambda: _values({elector.election.resource_name: elector.may_write()}))
+            lease = elector.election.resource_name
+            read(names.LEADER, lambda: _values({lease: elector.may_write()}))
 
     def decides(
         self, scheduler: Scheduler, rules: InForce | None, reflectors: Sequence[Reflector[Any]]
@@ -133,12 +120,13 @@ class Front:
         """The rooms that decide are there."""
         self.scheduler, self.in_force, self.reflectors = scheduler, rules, reflectors
         read = self.telemetry.read
-        read(BINDING, lambda: _values({"binding": scheduler.in_flight}))
+        read(names.BINDING, lambda: _values({"binding": scheduler.in_flight}))
         if rules is not None:
-            read(BUNDLE, lambda: {(one.hash,): 1.0} if (one := rules.bundle) else {})
-            read(POLICIES_LOADED, lambda: {(): len(one.plans) if (one := rules.bundle) else 0.0})
-            read(POLICIES_REFUSED, rules.stale)
-            read(POLICIES_AWAITED, lambda: {(): float(len(rules.reloader.awaited))})
+            read(names.BUNDLE, lambda: {(one.hash,): 1.0} if (one := rules.bundle) else {})
+            loaded = names.POLICIES_LOADED
+            read(loaded, lambda: {(): len(one.plans) if (one := rules.bundle) else 0.0})
+            read(names.POLICIES_REFUSED, rules.stale)
+            read(names.POLICIES_AWAITED, lambda: {(): float(len(rules.reloader.awaited))})
 
     # ---- checks ------------------------------------------------------------------------------
 
@@ -154,26 +142,25 @@ class Front:
             return "not connected to a cluster yet"
         return f"not listed yet: {', '.join(missing)}" if missing else ""
 
-    def _no_rules(self) -> str:
-        in_force = self.in_force
-        return in_force.not_ready if in_force is not None else ""
-
     # ---- metrics -----------------------------------------------------------------------------
 
     def _measure(self) -> None:
         read, queue, cache = self.telemetry.read, self.queue, self.cache
         self.telemetry.expect(
-            ALGORITHM_SECONDS, POD_ATTEMPTS, PREEMPTION_ATTEMPTS, PREEMPTION_VICTIMS
+            names.ALGORITHM_SECONDS,
+            names.POD_ATTEMPTS,
+            names.PREEMPTION_ATTEMPTS,
+            names.PREEMPTION_VICTIMS,
         )
-        read(BUILD, lambda: {(__version__,): 1.0})
-        read(PENDING_PODS, lambda: _values(self._pending()))
+        read(names.BUILD, lambda: {(__version__,): 1.0})
+        read(names.PENDING_PODS, lambda: _values(self._pending()))
         read(
-            INCOMING_PODS,
+            names.INCOMING_PODS,
             lambda: {(where.value, why): float(n) for (where, why), n in queue.incoming.items()},
         )
-        read(UNSCHEDULABLE_PODS, self._unschedulable)
+        read(names.UNSCHEDULABLE_PODS, self._unschedulable)
         read(
-            CACHE_SIZE,
+            names.CACHE_SIZE,
             lambda: _values(
                 {
                     "nodes": cache.nodes.count,
@@ -182,12 +169,12 @@ class Front:
                 }
             ),
         )
-        read(BINDING, lambda: _values({"binding": 0}))
-        read(POLICIES_LOADED, lambda: {(): 0.0})
-        read(METRIC_AGE, lambda: self._of_metrics(lambda one: one.age_seconds))
-        read(METRIC_SERIES, lambda: self._of_metrics(lambda one: one.series))
+        read(names.BINDING, lambda: _values({"binding": 0}))
+        read(names.POLICIES_LOADED, lambda: {(): 0.0})
+        read(names.METRIC_AGE, lambda: self._of_metrics(lambda one: one.age_seconds))
+        read(names.METRIC_SERIES, lambda: self._of_metrics(lambda one: one.series))
         read(
-            QUIET,
+            names.QUIET,
             lambda: {
                 (one.name,): one.quiet_seconds
                 for one in self.reflectors
@@ -195,7 +182,7 @@ class Front:
                 if one.phase is not Phase.ABSENT
             },
         )
-        process.measure(self.telemetry)
+        measure_process(self.telemetry)
 
     def _pending(self) -> dict[str, int]:
         counts = self.queue.counts()
@@ -278,7 +265,7 @@ class Front:
         if elector is not None and elector.election.leader_elect:
             status["lease"] = {"name": elector.title, "holder": elector.holder}
         if self.in_force is not None:
-            status["policies"] = self.in_force.status(self.in_force.bundle)
+            status["policies"] = self.in_force.status()
         metrics: dict[str, Any] = {}
         for one in self.signals.status():
             # Two policies may define one name apart.

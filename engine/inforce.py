@@ -97,9 +97,8 @@ class InForce:
         policies = settings.berth.policies
         self._ears = ears
         election = settings.election
-        self._lease = ""
-        if election.leader_elect:
-            self._lease = f"{election.resource_namespace}/{election.resource_name}"
+        lease = f"{election.resource_namespace}/{election.resource_name}"
+        self._lease = lease if election.leader_elect else ""
         self._clock = clock
         self._telemetry = telemetry
         self._there = there
@@ -110,7 +109,6 @@ class InForce:
         self._untold: dict[str, Emit] = {}
         self._config_maps: dict[str, ConfigMapSource] = {}
         self._named: dict[str, Source] = {}
-        self._selects: list[tuple[str, str]] = []
         self._since = 0.0
         self._kept: Mapping[str, Kept] | None = None
         self.bundle: Bundle | None = None
@@ -185,7 +183,6 @@ class InForce:
                 self.background.append(FolderSource(Path(section.dir), offer, self._clock))
         for section in selected:
             assert section.namespace is not None
-            self._selects.append((section.namespace, section.selector or ""))
             listed = partial(self._listed, f"{section.selector} in {section.namespace}")
             self.reloader.await_listed(*listed.args)
             # What has no rules in force leaves nothing behind that somebody would have to mend.
@@ -231,9 +228,10 @@ class InForce:
         named = self._named.get(f"{meta.namespace}/{meta.name}")
         if named is not None:
             return named
-        for namespace, text in self._selects:
-            if namespace == meta.namespace and read_selector(text).matches(meta.labels or {}):
-                return selected_source(namespace, meta.name)
+        for one in self._settings.policies.all_sources:
+            chosen = one.selector is not None and one.namespace == meta.namespace
+            if chosen and read_selector(one.selector or "").matches(meta.labels or {}):
+                return selected_source(meta.namespace, meta.name)
         tenant = self._settings.policies.tenant_of(f"{meta.namespace}/{meta.name}/")
         return selected_source(tenant, meta.name, tenant) if tenant else None
 
@@ -303,8 +301,9 @@ class InForce:
 
     async def lead(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         """It is for us to tell from now on, and to take back; what was taken back stays so."""
-        for event in self._untold.values():
-            self._emit(event)
+        if self._events is not None:
+            for event in self._untold.values():
+                self._events.emit(event)
         self._untold.clear()
         if self._keeper is not None:
             self.reloader.heed(await self._loaded(sleep))
@@ -441,19 +440,16 @@ class InForce:
         self._write_down()
 
     def _stays(self, source: Source) -> str:
-        if source.tenant and not self._has_parts(source.tenant):
+        if source.tenant and self._tenants is not None:
+            if source.tenant in self._tenants.parts:
+                return f"the rules of namespace {source.tenant} stay as they were"
             return f"no rules of namespace {source.tenant} are in force"
-        if source.tenant:
-            return f"the rules of namespace {source.tenant} stay as they were"
         if self.bundle is None:
             kept = self.reloader.awaited
             until = "what its last good texts read is listed" if kept else "it is mended"
             of = f" for {', '.join(sorted(source.profiles))}" if source.profiles else ""
             return f"{self._ears.without}{of} until {until}"
         return f"bundle {self.bundle.hash} stays in force"
-
-    def _has_parts(self, tenant: str) -> bool:
-        return self._tenants is not None and tenant in self._tenants.parts
 
     def tell_shadow(self, line: str) -> None:
         """Says what policies in shadow have come to, to the owners of all sources."""
@@ -485,13 +481,9 @@ class InForce:
         if len(note) > _EVENT_NOTE:
             note = note[: _EVENT_NOTE - 3] + "..."
         event = Emit("ConfigMap", about.namespace, about.name, uid, kind, reason, "Reload", note)
-        if self._leads():
-            self._emit(event)
-        else:
+        if not self._leads():
             self._untold[source.title] = event
-
-    def _emit(self, event: Emit) -> None:
-        if self._events is not None:
+        elif self._events is not None:
             self._events.emit(event)
 
     def _write_down(self) -> None:
@@ -511,10 +503,11 @@ class InForce:
         return data if fits else keeping.pack(self.reloader.kept())
 
     def _how_all_stand(self) -> bytes:
-        return msgspec.json.format(msgspec.json.encode(self.status(self.bundle)), indent=1)
+        return msgspec.json.format(msgspec.json.encode(self.status()), indent=1)
 
-    def status(self, bundle: Bundle | None) -> dict[str, Any]:
-        """How all sources stand under a bundle, as `berth status` shows it."""
+    def status(self) -> dict[str, Any]:
+        """How all sources stand under the bundle in force, as `berth status` shows it."""
+        bundle = self.bundle
         called = _called(() if bundle is None else bundle.plans)
         tenants = [one for one in self.sources if one.tenant]
         refused = [one for one in tenants if self._stands(one) != _IN_FORCE]

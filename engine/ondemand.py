@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -65,20 +64,11 @@ def scale_kind(kind: str) -> str:
     return f"{kind}Scale"
 
 
-WORKLOADS: Final = MappingProxyType(
-    {
-        kind: msgspec.defstruct(scale_kind(kind), (), bases=(Workload,), frozen=True)
-        for kind in (
-            "Deployment",
-            "ReplicaSet",
-            "StatefulSet",
-            "DaemonSet",
-            "ReplicationController",
-            "Job",
-            "CronJob",
-        )
-    }
-)
+_KINDS: Final = "Deployment ReplicaSet StatefulSet DaemonSet ReplicationController Job CronJob"
+WORKLOADS: Final = {
+    kind: msgspec.defstruct(scale_kind(kind), (), bases=(Workload,), frozen=True)
+    for kind in _KINDS.split()
+}
 """Kinds of workloads -> the struct of each: what is kept of a kind goes by the struct's name."""
 
 

@@ -48,7 +48,8 @@ from engine.warming import Warming
 
 if TYPE_CHECKING:
     from engine.extenders.asking import Extenders
-    from engine.extenders.lane import Lane, Objects
+    from engine.extenders.edge import WholeObjects
+    from engine.extenders.lane import Lane
 
 SLICE_SECONDS: Final = 0.002
 MOST_IN_FLIGHT: Final = 200
@@ -141,7 +142,7 @@ class Scheduler:
         """Adds work that is done between cycles."""
         self._background.append(work)
 
-    def extend(self, extenders: Extenders, objects: Objects) -> None:
+    def extend(self, extenders: Extenders, objects: WholeObjects) -> None:
         """Has extenders asked about the pods that they have a say about."""
         # They bring HTTP and all of the configuration, which a lab does without.
         from engine.extenders.lane import Lane  # noqa: PLC0415 - see above

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from engine.spelling import nearest
+from engine.display import nearest
 
 _GROUPS: Final = {
     "Write policies": {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import policies
-from engine.spelling import nearest
+from engine.display import nearest
 
 
 def description(text: str) -> str:

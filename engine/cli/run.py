@@ -24,6 +24,7 @@ from engine.cli.loop import on_signal, run_until_told
 from engine.cli.refusals import reported, written
 from engine.clock import SystemClock
 from engine.config import ConfigError, PrometheusSection, Settings, load, parse
+from engine.display import nearest
 from engine.documents import Dumper
 from engine.extenders.asking import Extenders
 from engine.framework.selectortext import read_selector
@@ -36,7 +37,6 @@ from engine.policysections import PoliciesSection
 from engine.sections import duration_of, seconds
 from engine.serving.certificates import CertificateError
 from engine.serving.server import ListenError
-from engine.spelling import nearest
 
 _WHY = 5
 """The level of the log from which it says why of every pod, however many there are."""

@@ -1,30 +1,57 @@
-"""All extenders in their order: a pod and nodes in, an `Opinion` out. Decides nothing.
+"""HTTP extenders in their order: a pod and nodes in, an `Opinion` out. Decides nothing.
 
 One that may not fail and does ends the cycle; one that may (`ignorable`) is passed over. Scores of
-one that fails are left out, whichever it is.
+one that fails are left out, whichever it is. No redirects, and no second try after an answer; every
+failure names the address.
 
 Source: kubernetes pkg/scheduler schedule_one.go: findNodesThatPassExtenders, prioritizeNodes;
-framework/preemption, callExtenders; extender.go, IsInterested.
+framework/preemption, callExtenders; extender.go, IsInterested, makeTransport, send; client-go
+transport.TLSConfigFor.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
-from collections.abc import Mapping, Sequence
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
 
+from engine import __version__
+from engine.channels import Broken, Channels, NotConnected, header_lines, load_pair, trusting
+from engine.config import ConfigError
+from engine.display import cause, one_line
 from engine.extenders import messages
-from engine.extenders.client import Client, ExtenderError
-from engine.extenders.messages import Victims
-from engine.extendersections import ExtenderDocument
+from engine.extenders.messages import BadAnswer, Victims
+from engine.extendersections import ExtenderDocument, ExtenderTLS
 from engine.framework.opinion import Opinion, Scored
 from engine.pods.podinfo import PodInfo
+from engine.sections import seconds
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
+MOST_BYTES: Final = 64 << 20
+"""Of an answer: 5,000 nodes are about 30 MB when they are sent back whole."""
+_OK: Final = 200
+_LINES: Final = header_lines(
+    {
+        "User-Agent": f"berth/{__version__}",
+        "Content-Type": "application/json",
+        "Accept": "application/json",
+    }
+)
+
+
+class ExtenderError(Exception):
+    """An extender was asked and gave no answer that can be used; one line with its address."""
+
 
 class Extender:
-    """One of them."""
+    """One of them; used inside one event loop."""
 
     def __init__(self, document: ExtenderDocument) -> None:
         """Reads its certificates.
@@ -33,7 +60,15 @@ class Extender:
             ConfigError: they cannot be used.
         """
         self.document = document
-        self.client = Client(document)
+        self.url = document.url_prefix.rstrip("/")
+        self._seconds = seconds(document.http_timeout)
+        tls = document.tls_config or ExtenderTLS()
+        self.channels = Channels(
+            self.url,
+            _context(self.url, document, tls) if self.url.startswith("https:") else None,
+            tls.server_name or None,
+            most_body_bytes=MOST_BYTES,
+        )
         self._managed = frozenset(one.name for one in document.managed_resources)
 
     def wants(self, pod: PodInfo) -> bool:
@@ -48,6 +83,50 @@ class Extender:
                     return True
         return False
 
+    async def ask(
+        self,
+        verb: str,
+        body: bytes,
+        read: Callable[[bytes], T],
+        *,
+        may_leave: Callable[[], bool] | None = None,
+    ) -> T:
+        """One POST; `read` makes something of the answer's body.
+
+        `may_leave` is of what changes something: it is asked when the body is about to leave, and
+        that leaves once. Anything else may be sent again where a connection proves to be closed.
+
+        Raises:
+            ExtenderError: there is no answer in time, or none that `read` understands.
+        """
+
+        def fence() -> None:
+            if may_leave is not None and not may_leave():
+                raise Broken("not sent, as this replica does not lead any longer")
+
+        try:
+            async with asyncio.timeout(self._seconds):
+                answer = await self.channels.request(
+                    "POST",
+                    f"/{verb}",
+                    _LINES,
+                    body,
+                    again=may_leave is None,
+                    silence=self._seconds,
+                    fence=fence,
+                )
+        except TimeoutError as error:
+            why = f"no answer within {self._seconds:g} s"
+            raise ExtenderError(f"extender {self.url}/{verb}: {why}") from error
+        except (NotConnected, Broken, OSError) as error:
+            raise ExtenderError(f"extender {self.url}/{verb}: {cause(error)}") from error
+        if answer.status != _OK:
+            raise ExtenderError(f"extender {self.url}/{verb}: it answers HTTP {answer.status}")
+        try:
+            return read(answer.body)
+        except BadAnswer as bad:
+            raise ExtenderError(f"extender {self.url}/{verb}: {bad}") from bad
+
     async def filter(
         self, pod: bytes, names: Sequence[str], nodes: Mapping[str, bytes]
     ) -> messages.Filtered:
@@ -57,7 +136,7 @@ class Extender:
             ExtenderError: it does not say.
         """
         by_name = self.document.node_cache_capable
-        return await self.client.ask(
+        return await self.ask(
             self.document.filter_verb,
             messages.about(pod, names, None if by_name else nodes),
             lambda body: messages.filtered(body, names, by_name=by_name),
@@ -68,14 +147,14 @@ class Extender:
         document = self.document
         scores: dict[str, int] = {}
         try:
-            scores = await self.client.ask(
+            scores = await self.ask(
                 document.prioritize_verb,
                 messages.about(pod, names, None if document.node_cache_capable else nodes),
                 lambda body: messages.scored(body, names, document.weight),
             )
         except ExtenderError as error:
             log.warning("%s; it gives no score", error)
-        return Scored(self.client.url, document.weight, scores)
+        return Scored(self.url, document.weight, scores)
 
     async def agree(self, pod: bytes, victims: Victims) -> dict[str, list[str]]:
         """The nodes that it leaves, and the victims there.
@@ -84,7 +163,7 @@ class Extender:
             ExtenderError: it does not say.
         """
         document = self.document
-        return await self.client.ask(
+        return await self.ask(
             document.preempt_verb,
             messages.about_victims(pod, victims, by_uid=document.node_cache_capable),
             lambda body: messages.agreed(body, victims),
@@ -171,7 +250,7 @@ class Extenders:
                 found = await one.agree(whole, left)
                 for node in [node for node, uids in found.items() if not uids]:
                     if not one.document.ignorable:
-                        why = f"extender {one.client.url}: it names no victim on node {node}"
+                        why = f"extender {one.url}: it names no victim on node {node}"
                         return {}, why
                     del found[node]
             except ExtenderError as error:
@@ -188,4 +267,28 @@ class Extenders:
     def close(self) -> None:
         """Closes all connections."""
         for one in self._all:
-            one.client.close()
+            one.channels.close()
+
+
+def _context(url: str, document: ExtenderDocument, tls: ExtenderTLS) -> ssl.SSLContext:
+    """Whom to trust: the CA given; anybody, if it is told to, or has none and `enableHTTPS`.
+
+    Raises:
+        ConfigError: a file or what it holds cannot be used.
+    """
+    try:
+        context = trusting(
+            None if tls.ca_data else tls.ca_file or None,
+            base64.b64decode(tls.ca_data).decode("ascii") if tls.ca_data else None,
+            anybody=tls.insecure or (document.enable_https and not (tls.ca_file or tls.ca_data)),
+        )
+        if tls.cert_file or tls.cert_data:
+            given = (tls.cert_file, tls.cert_data), (tls.key_file, tls.key_data)
+            pair = (base64.b64decode(d) if d else Path(f).read_bytes() for f, d in given)
+            load_pair(context, *pair)
+    except (OSError, ValueError) as error:
+        files = ", ".join(filter(None, (tls.ca_file, tls.cert_file, tls.key_file)))
+        why = one_line(getattr(error, "strerror", None) or str(error))
+        of = f" ({files})" if files else ""
+        raise ConfigError(f"extenders: {url}: certificates cannot be used{of}: {why}") from error
+    return context

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import msgspec
 
 from engine.extenders import messages
-from engine.extenders.asking import Extender, Extenders
-from engine.extenders.client import ExtenderError
+from engine.extenders.asking import ExtenderError, Extenders
 from engine.extenders.messages import Whole
 from engine.framework.edge import Binder, BindOutcome
 from engine.framework.effects import Bind
@@ -26,7 +26,7 @@ from engine.kube.reflector import Handler
 from engine.kube.resources import Resource
 from engine.kube.session import KubeClient
 from engine.kube.writer import pod_path
-from engine.objects import Identity
+from engine.objects import Identity, PodSpec
 from engine.pods.podinfo import PodInfo
 
 log = logging.getLogger(__name__)
@@ -36,26 +36,27 @@ NODES = Resource(Whole, "/api/v1/nodes")
 _encode = msgspec.json.Encoder().encode
 
 
-class _OnNode(msgspec.Struct, frozen=True, rename="camel"):
-    node_name: str = ""
-
-
-_on_node = msgspec.json.Decoder(_OnNode)
+_spec = msgspec.json.Decoder(PodSpec)
 
 
 class WholeObjects(Handler[Whole]):
-    """See `lane.Objects`; as a handler it is told of nodes."""
+    """Pods and nodes as the server has them; as a handler it is told of nodes."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self.nodes: dict[str, bytes] = {}
+        """By name; none where no extender is sent them."""
 
     async def pod(self, pod: PodInfo) -> bytes | None:
-        """See `lane.Objects.pod`."""
+        """The pod's JSON; None: it is gone, or on a node.
+
+        Raises:
+            LookupError: the server cannot be asked; the message says why.
+        """
         try:
             answer = await self._client.request("GET", pod_path(pod.namespace, pod.name))
             found, body = messages.whole(answer.checked().body)
-            node = _on_node.decode(found.spec).node_name
+            node = _spec.decode(found.spec).node_name
         except NotFound:
             return None
         except (KubeError, msgspec.DecodeError) as error:
@@ -77,41 +78,36 @@ class WholeObjects(Handler[Whole]):
         log.error('Node cannot be sent to extenders node="%s" reason="%s"', meta.name, reason)
 
 
-def binder_of(extenders: Extenders, ours: Binder, may_write: Callable[[], bool]) -> Binder:
-    """Ours, unless one of them binds pods."""
-    return ExtenderBinder(extenders, ours, may_write) if extenders.bind else ours
-
-
+@dataclass(frozen=True, slots=True)
 class ExtenderBinder:
-    """A `framework.edge.Binder`: an extender's pods are bound by it, all others by ours."""
+    """A `framework.edge.Binder`: an extender's pods are bound by it, all others by ours.
 
-    def __init__(self, extenders: Extenders, ours: Binder, may_write: Callable[[], bool]) -> None:
-        """`may_write` is the fence of a leader, which an extender knows nothing of."""
-        self._extenders = extenders
-        self._ours = ours
-        self._may_write = may_write
+    `may_write` is the fence of a leader, which an extender knows nothing of.
+    """
+
+    extenders: Extenders
+    ours: Binder
+    may_write: Callable[[], bool]
 
     async def bind(self, effect: Bind) -> tuple[BindOutcome, str]:
         """See `Binder.bind`."""
-        one = self._extenders.binder_of(effect.pod)
-        return await self._ours.bind(effect) if one is None else await self._by(one, effect)
-
-    async def resolve(self, effect: Bind) -> tuple[BindOutcome, str]:
-        """See `Binder.resolve`."""
-        return await self._ours.resolve(effect)
-
-    async def _by(self, one: Extender, effect: Bind) -> tuple[BindOutcome, str]:
-        body = messages.to_bind(effect.pod, effect.node)
+        one = self.extenders.binder_of(effect.pod)
+        if one is None:
+            return await self.ours.bind(effect)
+        verb, body = one.document.bind_verb, messages.to_bind(effect.pod, effect.node)
         try:
-            verb = one.document.bind_verb
-            await one.client.ask(verb, body, messages.done, may_leave=self._may_write)
+            await one.ask(verb, body, messages.done, may_leave=self.may_write)
         except ExtenderError as error:
             # It may have bound the pod all the same.
-            outcome, why = await self._ours.resolve(effect)
+            outcome, why = await self.ours.resolve(effect)
             if outcome is not BindOutcome.PUT_OFF:
                 return outcome, f"{error}; {why}"
             if one.document.ignorable:
                 log.warning("%s; it is ignorable, and passed over", error)
-                return await self._ours.bind(effect)
+                return await self.ours.bind(effect)
             return outcome, str(error)
         return BindOutcome.BOUND, ""
+
+    async def resolve(self, effect: Bind) -> tuple[BindOutcome, str]:
+        """See `Binder.resolve`."""
+        return await self.ours.resolve(effect)

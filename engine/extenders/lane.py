@@ -13,19 +13,19 @@ time, as in kube-scheduler, for an extender may count on it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from engine.basis import Basis
 from engine.cycle import conclude, feasible
 from engine.extenders.asking import Extenders
+from engine.extenders.edge import WholeObjects
 from engine.extenders.messages import Victims
-from engine.framework.decision import PostFilterResult
 from engine.framework.opinion import Opinion
 from engine.framework.runtime import Framework, PluginError, Unfit
 from engine.framework.snapshot import Snapshot
@@ -45,29 +45,12 @@ _IN_A_GANG: Final = (
 )
 
 
-class Objects(Protocol):
-    """Pods and nodes as the server has them."""
-
-    @property
-    def nodes(self) -> Mapping[str, bytes]:
-        """By name; none where no extender is sent them."""
-        ...
-
-    async def pod(self, pod: PodInfo) -> bytes | None:
-        """The pod's JSON; None: it is gone, or on a node.
-
-        Raises:
-            LookupError: the server cannot be asked; the message says why.
-        """
-        ...
-
-
 @dataclass(eq=False)
 class Lane:
     """See the module."""
 
     extenders: Extenders
-    objects: Objects
+    objects: WholeObjects
     basis: Basis
     queue: SchedulingQueue
     in_flight: InFlight
@@ -166,7 +149,10 @@ class Lane:
         rescue = conclude(pod, *self._now(pod), opinion, tried).rescue
         if rescue is None or not rescue.nominated:
             return {}
-        return _one_way(rescue) if rescue.choices is None else rescue.choices.victims()
+        if rescue.choices is not None:
+            return rescue.choices.victims()
+        # The only way that a policy found.
+        return {rescue.nominated: ([one.pod for one in rescue.evictions], rescue.violations)}
 
     def _holds(self, pod: PodInfo, opinion: Opinion) -> bool:
         """Whether their answer is about the cluster as it is now, as far as it matters."""
@@ -190,10 +176,3 @@ def _in_a_gang(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> bool:
         return framework.gang(pod, snapshot) is not None
     except PluginError:
         return False  # the cycle meets it, too, and tells
-
-
-def _one_way(rescue: PostFilterResult) -> Victims:
-    """The only way that a policy found."""
-    assert rescue.nominated is not None
-    victims = [one.pod for one in rescue.evictions]
-    return {rescue.nominated: (victims, rescue.violations)}

@@ -6,6 +6,7 @@ One object that cannot be decoded never stops the others; it comes out as a `Bad
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
@@ -102,13 +103,9 @@ class Decoders(Generic[T]):
         Raises:
             Unreadable: it is no list.
         """
-        try:
+        with suppress(msgspec.DecodeError):
             page = wire.decode(self._items.decode, body)
-        except msgspec.DecodeError:
-            return self._items_one_by_one(body)
-        return page.metadata, page.items or ()
-
-    def _items_one_by_one(self, body: bytes) -> tuple[ListMeta, Sequence[T | BadObject]]:
+            return page.metadata, page.items or ()
         try:
             raw = wire.decode(self._raw_items.decode, body)
         except msgspec.DecodeError as error:

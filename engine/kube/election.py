@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -41,12 +41,12 @@ from engine.tasks import first
 _LOG = logging.getLogger(__name__)
 
 _JITTER: Final = 1.2
+_LATE: Final = "no answer in time"
 _HELD_NO_MORE: Final = 1
 """The duration of a lease that was given up; the API server takes no 0."""
 
 Object = dict[str, Any]
 Spec = dict[str, Any]
-T = TypeVar("T")
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -89,13 +89,15 @@ class Elector(Handler[Lease]):
         self.leading = asyncio.Event()
         if not election.leader_elect:
             self.leading.set()
-        path, field = _collection(self._namespace), f"metadata.name={self._name}"
-        resource = Resource(Lease, path, field_selector=field, optional=True)
+        namespace, field = segment(self._namespace), f"metadata.name={self._name}"
+        self._all = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._path = f"{self._all}/{segment(self._name)}"
+        resource = Resource(Lease, self._all, field_selector=field, optional=True)
         self._reflector = Reflector(client, resource, self, wiring)
 
     def may_write(self) -> bool:
         """Whether the lease is surely ours, by the monotonic clock."""
-        return self._until > self._wiring.clock.monotonic()
+        return self._left > 0.0
 
     @property
     def _left(self) -> float:
@@ -170,7 +172,7 @@ class Elector(Handler[Lease]):
             async with asyncio.timeout(self._retry_seconds):
                 await self._give_up(mine)
         except (KubeError, TimeoutError) as error:
-            _LOG.warning("lease %s was not released: %s", self.title, _why(error))
+            _LOG.warning("lease %s was not released: %s", self.title, str(error) or _LATE)
         else:
             _LOG.info('Released lease="%s"', self.title)
 
@@ -228,7 +230,7 @@ class Elector(Handler[Lease]):
                 held = await self._take()
         except (KubeError, TimeoutError) as error:
             # A try that is cut short by the end of our time says nothing new.
-            text = str(error) or self._said or _why(error)
+            text = str(error) or self._said or _LATE
             if text != self._said:
                 _LOG.warning("lease %s: %s", self.title, text)
             self._said = text
@@ -240,7 +242,8 @@ class Elector(Handler[Lease]):
         began = self._wiring.clock.monotonic()
         if self._mine is not None:
             try:
-                return self._held(await self._asked("PUT", self._path, self._ours()), began)
+                mine = self._ours(self._mine)
+                return self._held(await self._asked("PUT", self._path, mine), began)
             except (Conflict, NotFound):
                 pass  # somebody else wrote it: look
         try:
@@ -253,8 +256,7 @@ class Elector(Handler[Lease]):
                 "kind": "Lease",
                 "metadata": {"name": self._name, "namespace": self._namespace},
             }
-            path = _collection(self._namespace)
-            return self._held(await self._asked("POST", path, self._ours(made)), began)
+            return self._held(await self._asked("POST", self._all, self._ours(made)), began)
         self._observe(found.get("spec") or {})
         if self._taken_for:
             if self.leading.is_set():
@@ -282,10 +284,8 @@ class Elector(Handler[Lease]):
         self._until = began + self._renew_seconds
         return True
 
-    def _ours(self, lease: Object | None = None) -> Object:
+    def _ours(self, lease: Object) -> Object:
         """The lease with us as its holder, as of now."""
-        lease = self._mine if lease is None else lease
-        assert lease is not None
         spec: Spec = lease.get("spec") or {}
         now = stamp(self._wiring.clock.time(), micro=True)
         mine: Spec = {
@@ -312,15 +312,3 @@ class Elector(Handler[Lease]):
         spec = {key: value for key, value in lease["spec"].items() if key != "holderIdentity"}
         times = {"acquireTime": now, "renewTime": now, "leaseDurationSeconds": _HELD_NO_MORE}
         return {**lease, "spec": {**spec, **times}}
-
-    @property
-    def _path(self) -> str:
-        return f"{_collection(self._namespace)}/{segment(self._name)}"
-
-
-def _collection(namespace: str) -> str:
-    return f"/apis/coordination.k8s.io/v1/namespaces/{segment(namespace)}/leases"
-
-
-def _why(error: Exception) -> str:
-    return str(error) or "no answer in time"

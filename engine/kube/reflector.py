@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Final, Generic, Protocol, TypeVar, assert_never
+from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
 
 import msgspec
 
@@ -49,6 +49,7 @@ from engine.kube.resources import KubeObject, Resource
 from engine.kube.session import KubeClient
 from engine.kube.wiring import Wiring
 from engine.objects import Identity, object_key
+from engine.tasks import first
 from engine.telemetry import Count
 
 _LOG = logging.getLogger(__name__)
@@ -71,6 +72,7 @@ _AWAY_SECONDS: Final = 30.0
 _SLICE_SECONDS: Final = 0.002
 """Longest time for which other tasks wait while objects are told to the handler."""
 _DELETED, _BOOKMARK = EventType.DELETED, EventType.BOOKMARK
+_ENDS: Final = {Timeout: End.FROZEN, Unreadable: End.GARBAGE}
 _LINE_LIMIT = 64 * 1024 * 1024
 _PIECE = 64 * 1024
 """Decoded at once: more would be slower, for it leaves the processor's caches."""
@@ -175,19 +177,17 @@ class Reflector(Generic[T]):
         """Lists and watches until cancelled. Network causes never end it; a handler's bug does."""
         action: Action = List(self._state.ask, self._state.paged)
         while True:
-            outcome = await self._perform(action)
+            outcome: Outcome
+            match action:
+                case List(version, paged):
+                    outcome = await self._list(version, paged=paged)
+                case Watch(version):
+                    outcome = await self._watch(version)
+                case Wait():
+                    outcome = Waited(await self._wait(action))
+                case _:
+                    assert_never(action)
             self._state, action = step(self._state, outcome)
-
-    async def _perform(self, action: Action) -> Outcome:
-        match action:
-            case List(version, paged):
-                return await self._list(version, paged=paged)
-            case Watch(version):
-                return await self._watch(version)
-            case Wait():
-                return Waited(await self._wait(action))
-            case _:
-                assert_never(action)
 
     async def _wait(self, wait: Wait) -> bool:
         """Whether it was cut short, as the server is back."""
@@ -347,7 +347,8 @@ class Reflector(Generic[T]):
             return self._over(End.ERROR, progress, retry_after)
         except KubeError as error:
             self._failed(error)
-            return self._over(_how(error), progress) if accepted else Failed()
+            end = _ENDS.get(type(error), End.DROPPED)
+            return self._over(end, progress) if accepted else Failed()
 
     def _over(self, end: End, progress: _Progress, retry_after: float = 0.0) -> Ended:
         seconds = self._wiring.clock.monotonic() - progress.began
@@ -470,14 +471,14 @@ class Reflector(Generic[T]):
         self._wiring.reach.told.clear()
 
 
-def _how(error: KubeError) -> End:
-    match error:
-        case Timeout():
-            return End.FROZEN
-        case Unreadable():
-            return End.GARBAGE
-        case _:
-            return End.DROPPED
+async def synced(reflectors: Sequence[Reflector[Any]], stop: asyncio.Event) -> bool:
+    """Waits until every first list is in: deciding on half a cluster would be wrong.
+
+    False: it was stopped before.
+    """
+    for reflector in reflectors:
+        await first(reflector.synced.wait(), stop.wait())
+    return not stop.is_set()
 
 
 def _pieces(chunk: bytes, end: int) -> Iterator[bytes]:

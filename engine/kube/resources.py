@@ -162,17 +162,13 @@ KINDS: Final = (
 )
 """Nodes, pods and namespaces have handlers of their own; see `nodes`, `pods`, `namespaces`."""
 
-_WORKLOAD_PATHS: Final = {
-    "Deployment": "/apis/apps/v1/deployments",
-    "ReplicaSet": "/apis/apps/v1/replicasets",
-    "StatefulSet": "/apis/apps/v1/statefulsets",
-    "DaemonSet": "/apis/apps/v1/daemonsets",
-    "ReplicationController": "/api/v1/replicationcontrollers",
-    "Job": "/apis/batch/v1/jobs",
-    "CronJob": "/apis/batch/v1/cronjobs",
-}
+_BATCH: Final = "/apis/batch/v1"
+_APIS: Final = {"ReplicationController": "/api/v1", "Job": _BATCH, "CronJob": _BATCH}
 WORKLOAD_KINDS: Final = tuple(
-    [Kind(WORKLOADS[kind], path, Wakes.WORKLOAD) for kind, path in _WORKLOAD_PATHS.items()]
+    [
+        Kind(struct, f"{_APIS.get(kind, '/apis/apps/v1')}/{kind.lower()}s", Wakes.WORKLOAD)
+        for kind, struct in WORKLOADS.items()
+    ]
 )
 LEASES: Final = Kind(
     Lease, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", Wakes.LEASE

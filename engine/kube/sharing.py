@@ -7,7 +7,6 @@ What was shared must not be written to, as all decoded objects must not.
 from __future__ import annotations
 
 import sys
-from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -34,9 +33,9 @@ _BYTES_PER_BYTE = 4
 """What a decoded part takes, for each byte of its encoding."""
 _SOURCES: Final = tuple([field for field in Volume.__struct_fields__ if field != "name"])
 
-_OF_METADATA: Final = MappingProxyType(
-    {"annotations": "annotations", "created": "creation_timestamp", "owners": "owner_references"}
-)
+_OF_METADATA: Final = {
+    "annotations": "annotations", "created": "creation_timestamp", "owners": "owner_references",
+}  # fmt: skip
 _STATUSES: Final = "statuses"
 EVERYTHING: Final = frozenset({*_OF_METADATA, _STATUSES})
 """What of a pod on a node is dropped if no plugin reads it: of its metadata, and of its status."""

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Final
 
 import msgspec
 
 from engine.clock import Clock
+from engine.config import ConfigError
+from engine.kube import errors
 from engine.kube.errors import KubeError
-from engine.kube.session import KubeClient
-from engine.tasks import first
+from engine.kube.session import KubeClient, Session
+from engine.tasks import first, unless
 from engine.telemetry import Telemetry
 
 _LOG = logging.getLogger(__name__)
@@ -90,6 +92,21 @@ class Wiring(msgspec.Struct, frozen=True):
     random: Random = msgspec.field(default_factory=Random)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     reach: Reach = msgspec.field(default_factory=Reach)
+
+
+async def connect(
+    kubeconfig: str | Mapping[str, object] | None, clock: Clock, stop: asyncio.Event
+) -> Session | None:
+    """A session, whether its server answers yet or not; None if stopped before.
+
+    Raises:
+        ConfigError: nothing says how to reach a server, or as whom; as of kube-scheduler that is
+            the end, and for whoever starts us to try again.
+    """
+    try:
+        return await unless(stop, Session.connect(kubeconfig, clock=clock))
+    except errors.ConfigError as wrong:
+        raise ConfigError(f"cannot reach a cluster: {wrong}") from wrong
 
 
 async def keep_asking(client: KubeClient, wiring: Wiring) -> None:

@@ -19,6 +19,7 @@ from engine.config import (
     ProfileDocument,
     Settings,
 )
+from engine.display import nearest
 from engine.extendersections import ignored
 from engine.framework.defaults import DEFAULT_WEIGHTS
 from engine.framework.interface import Plugin
@@ -27,7 +28,6 @@ from engine.framework.runtime import Framework
 from engine.plugins.no_nodes import Extenders
 from engine.plugins.node_resources_fit import NAME as FIT
 from engine.plugins.registry import make_plugin
-from engine.spelling import nearest
 
 _ALL: Final = "*"
 _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(

@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 from cachetools import TTLCache
@@ -26,7 +26,7 @@ from engine.kube.session import KubeClient
 _LOG = logging.getLogger(__name__)
 
 _KEPT_SECONDS: Final = 10.0
-_KEPT: Final = 1024
+_KEPT: Final = 2048
 _AT_ONCE: Final = 8
 _FORBIDDEN: Final = 403
 _TIMEOUT_SECONDS: Final = 10.0
@@ -36,9 +36,6 @@ _REVIEWS: Final = {
     "TokenReview": "authentication.k8s.io",
     "SubjectAccessReview": "authorization.k8s.io",
 }
-
-
-T = TypeVar("T")
 
 
 class User(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -81,10 +78,7 @@ class Access:
         self._always = always
         self._client: KubeClient | None = None
         self._away: Callable[[], bool] = lambda: False
-        self._users: TTLCache[bytes, tuple[User | None]] = TTLCache(
-            _KEPT, _KEPT_SECONDS, timer=clock.monotonic
-        )
-        self._allowed: TTLCache[bytes, tuple[bool]] = TTLCache(
+        self._kept: TTLCache[tuple[str, bytes], _Status] = TTLCache(
             _KEPT, _KEPT_SECONDS, timer=clock.monotonic
         )
         self._turn = asyncio.Semaphore(_AT_ONCE)
@@ -97,23 +91,28 @@ class Access:
 
     async def refusal(self, method: str, path: str, authorization: str) -> Refusal | None:
         """None if the request may be answered."""
-        if self._is_open(path):
-            return None
+        for one in self._always:
+            if path.startswith(one[:-1]) if one.endswith("*") else path == one:
+                return None
         try:
             user = await self._user(authorization)
             if user is None:
                 return Refusal(401, "Unauthorized")
-            if _MASTERS in user.groups or await self._may(user, method.lower(), path):
+            if _MASTERS in user.groups:
+                return None
+            spec = {
+                "user": user.username,
+                "uid": user.uid,
+                "groups": user.groups,
+                "extra": user.extra,
+                "nonResourceAttributes": {"path": path, "verb": method.lower()},
+            }
+            if (await self._reviewed("SubjectAccessReview", spec)).allowed:
                 return None
         except KubeError as error:
             self._tell(error)
             return Refusal(503, "the API server cannot be asked whether you may read this")
         return Refusal(403, f'Forbidden: user "{user.username}" cannot {method.lower()} {path}')
-
-    def _is_open(self, path: str) -> bool:
-        return any(
-            path.startswith(one[:-1]) if one.endswith("*") else path == one for one in self._always
-        )
 
     async def _user(self, authorization: str) -> User | None:
         """Who asks; None: a token that is good for nobody."""
@@ -122,38 +121,19 @@ class Access:
         kind, _, token = authorization.partition(" ")
         if kind.lower() != "bearer" or not token or len(token) > _LONGEST_TOKEN:
             return None
+        found = await self._reviewed("TokenReview", {"token": token})
+        return found.user if found.authenticated else None
 
-        async def reviewed() -> User | None:
-            found = await self._ask("TokenReview", {"token": token})
-            return found.user if found.authenticated else None
-
-        return await self._known(self._users, hashlib.sha256(token.encode()).digest(), reviewed)
-
-    async def _may(self, user: User, verb: str, path: str) -> bool:
-        spec = {
-            "user": user.username,
-            "uid": user.uid,
-            "groups": user.groups,
-            "extra": user.extra,
-            "nonResourceAttributes": {"path": path, "verb": verb},
-        }
-
-        async def reviewed() -> bool:
-            return (await self._ask("SubjectAccessReview", spec)).allowed
-
-        return await self._known(self._allowed, msgspec.json.encode(spec), reviewed)
-
-    async def _known(
-        self, kept: TTLCache[bytes, tuple[T]], key: bytes, review: Callable[[], Awaitable[T]]
-    ) -> T:
+    async def _reviewed(self, kind: str, spec: dict[str, Any]) -> _Status:
         """What is kept, or else said by a review; who waited for a turn may find it by then."""
-        known = kept.get(key)
+        key = kind, hashlib.sha256(msgspec.json.encode(spec)).digest()
+        known = self._kept.get(key)
         if known is None:
             async with self._turn:
-                known = kept.get(key)
+                known = self._kept.get(key)
                 if known is None:
-                    known = kept[key] = (await review(),)
-        return known[0]
+                    known = self._kept[key] = await self._ask(kind, spec)
+        return known
 
     async def _ask(self, kind: str, spec: dict[str, Any]) -> _Status:
         if self._client is None:

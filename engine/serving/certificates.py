@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-RENEW_BEFORE: Final = timedelta(days=120)
+_RENEW_BEFORE: Final = timedelta(days=120)
 _LOOK_SECONDS: Final = 30.0
 _AGAIN_SECONDS: Final = 2.0
 _PAIR: Final = "berth"
@@ -144,9 +144,13 @@ class Certificates:
             OSError, ValueError: the files cannot be read, or hold no pair that is good.
         """
         now = self._now()
-        if self._is_ours and self._maker is not None and self._until - now < RENEW_BEFORE:
+        if self._is_ours and self._maker is not None and self._until - now < _RENEW_BEFORE:
             self._make(self._maker, now)
-        self._check_clients()
+        try:
+            if self._clients:
+                certificates_in(Path(self._clients))
+        except OSError as error:
+            raise OSError(f"--client-ca-file: {_why(error)}") from error
         stamp = self._changed_at()
         if stamp == self._stamp:
             return
@@ -163,16 +167,12 @@ class Certificates:
             raise OSError(f"{where}{_why(error)}") from error
         self._stamp, self._until = stamp, until
 
-    def _check_clients(self) -> None:
-        if self._clients:
-            try:
-                certificates_in(Path(self._clients))
-            except OSError as error:
-                raise OSError(f"--client-ca-file: {_why(error)}") from error
-
     def _make(self, maker: SelfMade, now: datetime) -> None:
-        if self._kept and self._usable(maker, now):
-            return
+        with contextlib.suppress(OSError):
+            if self._kept and lasts(
+                maker, self._certificate.read_bytes(), self._key.read_bytes(), now
+            ):
+                return  # the folder holds one already
         certificate, key, until = maker.make(self._host, now)
         self._made, self._stamp = (certificate, key), None
         if self._kept:
@@ -181,17 +181,6 @@ class Certificates:
             _write(self._certificate, certificate)
         self._until = until
         _LOG.info('Made a certificate for="%s" until="%s"', self._host, until.date())
-
-    def _usable(self, maker: SelfMade, now: datetime) -> bool:
-        """Whether the folder holds one already, that will be good for long enough."""
-        with contextlib.suppress(OSError, ValueError):
-            certificate = self._certificate.read_bytes()
-            load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, self._key.read_bytes())
-            until = maker.good_until(certificate)
-            if until - now >= RENEW_BEFORE:
-                self._until = until
-                return True
-        return False
 
     def _changed_at(self) -> tuple[float, ...]:
         # Through symbolic links: a mounted Secret is swapped by one.
@@ -212,6 +201,15 @@ class Certificates:
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.time(), UTC)
+
+
+def lasts(maker: SelfMade, certificate: bytes, key: bytes, now: datetime) -> bool:
+    """Whether it is a pair (PEM) that will be good for long enough."""
+    try:
+        load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key)
+        return maker.good_until(certificate) - now >= _RENEW_BEFORE
+    except (ValueError, OSError):
+        return False
 
 
 async def repeated(trouble: str, do: Callable[[], Coroutine[Any, Any, None]], sleep: Sleep) -> None:

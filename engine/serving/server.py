@@ -1,8 +1,11 @@
 """The HTTPS server: paths in, the pages of others out, and what they answer to a body.
 
-Nothing here changes anything.
+Nothing here changes anything. There are so many connections at most: whoever opens thousands has
+only those of others. They are counted as they are accepted, for one that says nothing takes a
+descriptor, too; without any the process can open neither a file nor a connection to the API server.
 
-Source: kubernetes cmd/kube-scheduler/app/server.go, newEndpointsHandler.
+Source: kubernetes cmd/kube-scheduler/app/server.go, newEndpointsHandler; k8s.io/apiserver
+pkg/server/healthz/healthz.go.
 """
 
 from __future__ import annotations
@@ -14,7 +17,15 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Final
 
 import msgspec
@@ -23,9 +34,7 @@ from aiohttp import web
 from engine.clock import Clock
 from engine.display import one_line
 from engine.serving.access import Access
-from engine.serving.certificates import CertificateFiles, Certificates
-from engine.serving.connections import Connections
-from engine.serving.health import Check, told
+from engine.serving.certificates import CertificateFiles, Certificates, Served
 from engine.serving.shared import SharedPair
 from engine.tasks import tasks
 
@@ -33,6 +42,8 @@ _LOG = logging.getLogger(__name__)
 
 _OK, _BAD, _UNAUTHORIZED, _NOT_FOUND = 200, 400, 401, 404
 _BAD_METHOD, _TOO_LARGE, _FAULT = 405, 413, 500
+MOST_CONNECTIONS: Final = 256
+_AGAIN_SECONDS: Final = 1.0
 _SHUTDOWN_SECONDS: Final = 0.5
 _BACKLOG: Final = 128
 _ANY: Final = ("0.0.0.0", "::", "")
@@ -81,12 +92,79 @@ class ServerOptions(msgspec.Struct, frozen=True):
     """A file with whom to trust: calls are then for those who show a certificate of theirs."""
 
 
+class Check(msgspec.Struct, frozen=True):
+    """Something that is well or not: `wrong` says what is, empty while all is well."""
+
+    name: str
+    wrong: Callable[[], str]
+
+
+PING = Check("ping", lambda: "")
+
+
 class Site(msgspec.Struct):
     """What is shown: checks by group (`livez`), pages and calls by path (`/metrics`)."""
 
     checks: dict[str, Sequence[Check]] = {}
     pages: dict[str, Page] = {}
     calls: dict[str, Call] = {}
+
+
+class _Connections:
+    """Those that there are; where one more comes, the one that was idle longest is closed."""
+
+    def __init__(self) -> None:
+        self._idle: dict[int, socket.socket] = {}
+        self._busy: dict[int, socket.socket] = {}
+
+    async def accept(
+        self,
+        listener: socket.socket,
+        made: Callable[[], asyncio.BaseProtocol],
+        served: Served | None,
+    ) -> None:
+        """Accepts until cancelled, one in a turn of the loop; `made` makes what speaks with it."""
+        loop = asyncio.get_running_loop()
+
+        async def begin(new: socket.socket) -> None:
+            context = None if served is None else served.context
+            with contextlib.suppress(OSError):  # TLS that fails, or does not begin in a minute
+                await loop.connect_accepted_socket(made, new, ssl=context)
+
+        async with asyncio.TaskGroup() as group:
+            while True:
+                try:
+                    new, _ = await loop.sock_accept(listener)
+                except OSError as failed:  # others have taken all that there are
+                    _LOG.warning("no connection can be accepted: %s", failed.strerror)
+                    await asyncio.sleep(_AGAIN_SECONDS)
+                    continue
+                self._came(new)
+                group.create_task(begin(new))
+                await asyncio.sleep(0)  # what can be accepted at once is so without a turn
+
+    def _came(self, new: socket.socket) -> None:
+        for some in (self._idle, self._busy):
+            for gone in [fd for fd, one in some.items() if one.fileno() < 0]:
+                del some[gone]
+        if len(self._idle) + len(self._busy) >= MOST_CONNECTIONS:
+            rest = self._idle or self._busy
+            with contextlib.suppress(OSError):  # the other side was first
+                rest.pop(next(iter(rest))).shutdown(socket.SHUT_RDWR)  # its transport closes it
+        self._idle[new.fileno()] = new
+
+    @contextlib.contextmanager
+    def busy(self, descriptor: int) -> Iterator[None]:
+        """Meanwhile the connection is closed only where all are busy."""
+        one = self._idle.pop(descriptor, None)
+        if one is not None:
+            self._busy[descriptor] = one
+        try:
+            yield
+        finally:
+            one = self._busy.pop(descriptor, None)
+            if one is not None and one.fileno() == descriptor:
+                self._idle[descriptor] = one
 
 
 class Server:
@@ -118,7 +196,7 @@ class Server:
                 clients=options.client_ca,
             )
         self.access = Access(clock, options.always_allowed)
-        self._connections = Connections()
+        self._connections = _Connections()
         self._listeners: list[socket.socket] = []
         self._failing: dict[str, str] = {}
 
@@ -240,17 +318,17 @@ class Server:
             checks = [check for check in checks if check.name == name]
             if not checks:
                 return _text(_NOT_FOUND, f"there is no check {name}")
-        verdict = told(
+        text, why = told(
             group,
             checks,
             verbose="verbose" in request.query,
             exclude=request.query.getall("exclude", []),
         )
-        if verdict.why != self._failing.get(group, ""):
-            if verdict.why:
-                _LOG.warning("%s check failed: %s", group, verdict.why)
-            self._failing[group] = verdict.why
-        return _text(_OK if verdict.well else _FAULT, verdict.text)
+        if why != self._failing.get(group, ""):
+            if why:
+                _LOG.warning("%s check failed: %s", group, why)
+            self._failing[group] = why
+        return _text(_FAULT if why else _OK, text)
 
     @property
     def paths(self) -> list[str]:
@@ -258,6 +336,31 @@ class Server:
         groups = [f"/{group}" for group in self._site.checks]
         each = [f"/{g}/{check.name}" for g, checks in self._site.checks.items() for check in checks]
         return sorted([*groups, *each, *self._site.pages, *self._site.calls])
+
+
+def told(
+    group: str, checks: Sequence[Check], *, verbose: bool = False, exclude: Collection[str] = ()
+) -> tuple[str, str]:
+    """What is said of the checks of a group, such as `readyz`, but those excluded; and why.
+
+    A check that failed is named, why is for those who may read more than an anonymous request.
+    """
+    lines, faults = [], []
+    for check in checks:
+        if check.name in exclude:
+            lines.append(f"[+]{check.name} excluded: ok")
+        elif why := check.wrong():
+            lines.append(f"[-]{check.name} failed: reason withheld")
+            faults.append(f"{check.name}: {why}")
+        else:
+            lines.append(f"[+]{check.name} ok")
+    if unknown := sorted(set(exclude) - {check.name for check in checks}):
+        names = ", ".join(f'"{name}"' for name in unknown)
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
+    listed = "\n".join(lines)
+    if faults:
+        return f"{listed}\n{group} check failed\n", "; ".join(faults)
+    return f"{listed}\n{group} check passed\n" if verbose else "ok", ""
 
 
 def _text(status: int, text: str) -> web.Response:

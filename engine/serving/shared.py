@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,12 +21,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine.channels import load_pair
 from engine.clock import Clock
 from engine.kube.errors import Conflict
 from engine.kube.session import MERGE_PATCH, KubeClient, segment
 from engine.objects import Identity
-from engine.serving.certificates import RENEW_BEFORE, Served, Sleep, repeated
+from engine.serving.certificates import Served, Sleep, lasts, repeated
 
 if TYPE_CHECKING:
     from engine.serving.selfmade import SelfMade
@@ -104,16 +102,9 @@ class SharedPair:
             pair = _pair.decode(secret.data)
         except msgspec.DecodeError:
             pair = Pair()
-        return pair if self._is_good(pair) else await self._made(secret.metadata)
-
-    def _is_good(self, pair: Pair) -> bool:
-        try:
-            until = self.maker.good_until(pair.certificate)
-            load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), pair.certificate, pair.key)
-        except (ValueError, OSError):
-            return False
-        ends = until - self._now() < RENEW_BEFORE
-        return not ends and pair.host == self.host.encode()
+        good = lasts(self.maker, pair.certificate, pair.key, self._now())
+        good = good and pair.host == self.host.encode()
+        return pair if good else await self._made(secret.metadata)
 
     async def _made(self, meta: Identity) -> Pair:
         certificate, key, until = self.maker.make(self.host, self._now())

@@ -20,8 +20,8 @@ from pathlib import Path
 from random import Random
 from threading import Thread
 from time import sleep
-from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from types import SimpleNamespace
+from typing import Final, TypeVar
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import msgspec
@@ -55,12 +55,10 @@ _MOST_BYTES: Final = 128 << 20
 """Of an answer."""
 _MOST_SECONDS: Final = 60.0
 """That a question, or the server, is left alone."""
-_CURES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "scalar": "write vector(...) around it, which makes it a series",
-        "matrix": "leave the range out, or take one value of it, as with rate(...)",
-    }
-)
+_CURES: Final = {
+    "scalar": "write vector(...) around it, which makes it a series",
+    "matrix": "leave the range out, or take one value of it, as with rate(...)",
+}
 _SERVER = Question("", ())
 """Stands for the server itself among the failures."""
 
@@ -94,30 +92,22 @@ _vector = msgspec.json.Decoder(list[msgspec.Raw])
 _sample = msgspec.json.Decoder(_Sample)
 
 
-class _Answer:
-    """As much of a `requests.Response` as PrometheusConnect looks at."""
+def _vector_in(body: bytes) -> msgspec.Raw:
+    """The series of an answer, as they came.
 
-    def __init__(self, body: bytes) -> None:
-        self.status_code = _OK
-        self.content = body
-
-    def json(self) -> dict[str, Any]:
-        """The envelope, with the result as it came.
-
-        Raises:
-            _Refused: there is no vector in it.
-        """
-        try:
-            envelope = wire.decode(_envelope.decode, self.content)
-        except msgspec.DecodeError as error:
-            raise _Refused(f"the answer cannot be read: {error}") from error
-        if envelope.data is None:
-            raise _Refused(one_line(envelope.error) or f"the answer says {envelope.status!r}")
-        if envelope.data.result_type != "vector":
-            kind = envelope.data.result_type
-            cure = _CURES.get(kind, "series are needed")
-            raise _Refused(f"the query gives a {kind}; {cure}")
-        return {"data": {"result": envelope.data.result}}
+    Raises:
+        _Refused: there is no vector in it.
+    """
+    try:
+        envelope = wire.decode(_envelope.decode, body)
+    except msgspec.DecodeError as error:
+        raise _Refused(f"the answer cannot be read: {error}") from error
+    if envelope.data is None:
+        raise _Refused(one_line(envelope.error) or f"the answer says {envelope.status!r}")
+    if envelope.data.result_type != "vector":
+        kind = envelope.data.result_type
+        raise _Refused(f"the query gives a {kind}; {_CURES.get(kind, 'series are needed')}")
+    return envelope.data.result
 
 
 class _Session:
@@ -147,8 +137,10 @@ class _Session:
         headers: Mapping[str, str],
         timeout: float,
         **_others: object,
-    ) -> _Answer:
+    ) -> SimpleNamespace:
         """One request, from another thread; anything but a 200 is an exception.
+
+        The answer is as much of a `requests.Response` as PrometheusConnect looks at.
 
         Raises:
             _ServerAway: no answer, or a server error.
@@ -167,7 +159,8 @@ class _Session:
         except (NotConnected, Broken, OSError, ValueError) as error:
             raise _ServerAway(_why(error)) from error
         if answer.status == _OK:
-            return _Answer(answer.body)
+            result = _vector_in(answer.body)
+            return SimpleNamespace(status_code=_OK, json=lambda: {"data": {"result": result}})
         text = f"{answer.status}: {_elsewhere(answer) or _error_text(answer.body)}"
         if answer.status >= _SERVER_ERRORS or answer.status == _TOO_MANY_REQUESTS:
             raise _ServerAway(text)
@@ -318,7 +311,9 @@ class PrometheusRefresher:
     async def turn(self) -> float:
         """Asks the questions that are due now; returns the seconds until the next one is."""
         questions = self.store.questions()
-        self._forget(questions)
+        for kept in (self._asked, self._streaks, self._alone_until):
+            for question in kept.keys() - questions.keys() - {_SERVER}:
+                del kept[question]
         for question in sorted(questions, key=lambda q: self._asked.get(q, -math.inf)):
             if self._due_in(question, questions[question]) <= 0.0:
                 await self._ask(question, questions[question])
@@ -329,12 +324,6 @@ class PrometheusRefresher:
         due = self._asked.get(question, -math.inf) + every
         alone = max(self._alone_until.get(key, -math.inf) for key in (question, _SERVER))
         return max(0.0, due - now, alone - now)
-
-    def _forget(self, questions: Mapping[Question, float]) -> None:
-        for question in self._asked.keys() - questions.keys():
-            del self._asked[question]
-            self._streaks.pop(question, None)
-            self._alone_until.pop(question, None)
 
     async def _ask(self, question: Question, every: float) -> None:
         self._asked[question] = self.clock.monotonic()

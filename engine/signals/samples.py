@@ -9,7 +9,7 @@ an answer.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.snapshot import CodeColumn, Dictionary, FloatColumn
-from engine.signals.directory import NodeDirectory
-from engine.signals.spec import CLUSTER, NODE, PAIR, Question
+from engine.objects import Node
+from engine.signals.spec import CLUSTER, DOMAIN_LABELS, NODE, PAIR, Question
 
 Key = tuple[str, ...]
 """Whose a value is: nobody's for the cluster, a domain or namespace, namespace and name, a pair."""
@@ -34,6 +34,81 @@ _LEFT_KEPT: Final = 20_000
 _NAN: Final = math.nan
 _HALF: Final = 32
 _MOST_SPARE: Final = 1000
+_HOSTNAME_LABEL = "kubernetes.io/hostname"
+_ADDRESSES = frozenset({"InternalIP", "Hostname", "InternalDNS"})
+_Known = tuple[tuple[str, ...], tuple[str | None, ...]]
+"""Other names of a node, and in which zone, region and rack it is."""
+
+
+class NodeDirectory:
+    """Nodes by any of their names; `version` counts changes. `find` may run in another thread."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, _Known] = {}
+        self._aliases: dict[str, str] = {}
+        self.version = 0
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._nodes
+
+    def names(self) -> Iterable[str]:
+        """The names of all nodes."""
+        return self._nodes.keys()
+
+    def domains(self, of: str) -> Iterable[str | None]:
+        """In which zone, region or rack each node is."""
+        place = tuple(DOMAIN_LABELS).index(of)
+        return (domains[place] for _, domains in self._nodes.values())
+
+    def put(self, node: Node) -> None:
+        """A node is there, or its names or domains may have changed."""
+        name, labels = node.metadata.name, node.metadata.labels or {}
+        known = tuple(_aliases(node)), tuple(map(labels.get, DOMAIN_LABELS.values()))
+        if self._nodes.get(name) == known:
+            return
+        self.remove(name)
+        self._nodes[name] = known
+        for alias in known[0]:
+            self._aliases.setdefault(alias, name)
+        self.version += 1
+
+    def remove(self, name: str) -> None:
+        """A node is gone; nothing happens if it was not there."""
+        if name not in self._nodes:
+            return
+        for alias in self._nodes.pop(name)[0]:
+            if self._aliases.get(alias) == name:
+                del self._aliases[alias]
+        self.version += 1
+
+    def find(self, text: str) -> str | None:
+        """The name of the node that `text` means, a port at its end left aside."""
+        for one in (text, without_port(text)):
+            name = one if one in self._nodes else self._aliases.get(one)
+            if name is not None:
+                return name
+        return None
+
+
+def _aliases(node: Node) -> Iterable[str]:
+    hostname = (node.metadata.labels or {}).get(_HOSTNAME_LABEL)
+    if hostname:
+        yield hostname
+    for address in node.status.addresses or ():
+        if address.type in _ADDRESSES and address.address:
+            yield address.address
+
+
+def without_port(text: str) -> str:
+    """`10.0.0.1:9100`, `[fd00::1]:9100`, `host:9100` without the port; the rest unchanged."""
+    if text.startswith("["):
+        host, bracket, _ = text[1:].partition("]")
+        return host if bracket else text
+    host, colon, port = text.rpartition(":")
+    return host if colon and port.isdecimal() and ":" not in host else text
 
 
 class Series(NamedTuple):
@@ -215,7 +290,7 @@ class Samples:
         if not self._of_pairs:
             return self._places[known[0]]
         left, right = known
-        return self._find(np.where(left < 0, -1, left << _HALF | right))
+        return self._find(left << _HALF | right)  # below 0 is no key
 
     def slots_by_code(self, dictionary: Dictionary) -> Slots:
         """The slot of each text of the dictionary by its code; the last is for codes beyond."""
@@ -223,15 +298,11 @@ class Samples:
 
     def newest(self, key: Key, since: float) -> float:
         """The value of a key, NaN if it has none or only one from before `since`."""
-        texts = key if self._of_pairs else ("/".join(key),)
-        number = 0
-        for text in texts:
-            end = self.ends.get(text)
-            if end is None:
-                number = -1
-                break
-            number = number << _HALF | end
-        slot = self._find(np.array([number]))[0] if self._of_pairs else self._places[number]
+        if self._of_pairs:
+            left, right = (self.ends.get(text, -1) for text in key)
+            slot = self._find(np.array([left << _HALF | right]))[0]  # below 0 is no key
+        else:
+            slot = self._places[self.ends.get("/".join(key), -1)]
         value = float(self.values[slot]) if self.times[slot] >= since else _NAN
         if self.without_namespace and key[0] and math.isnan(value):
             # A series without a namespace is of whatever has its name.

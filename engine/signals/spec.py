@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgspec
@@ -11,27 +10,22 @@ import msgspec
 NODE: Final = "node"
 CLUSTER: Final = "cluster"
 PAIR: Final = "pair"
-DEFAULT_BY = ("node", "instance", "kubernetes_node")
-"""Labels tried for the node's name when a metric does not say which."""
-DOMAIN_LABELS: Final[Mapping[str, str]] = MappingProxyType(
-    {one: f"topology.kubernetes.io/{one}" for one in ("zone", "region", "rack")}
-)
+DOMAIN_LABELS: Final[Mapping[str, str]] = {
+    one: f"topology.kubernetes.io/{one}" for one in ("zone", "region", "rack")
+}
 """Domains with metrics of their own -> the label of a node that says in which one it is."""
-_LABELS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        NODE: DEFAULT_BY,
-        **{
-            one: (one, f"topology_kubernetes_io_{one}", f"label_topology_kubernetes_io_{one}")
-            for one in DOMAIN_LABELS
-        },
-        CLUSTER: (),
-        "namespace": ("namespace",),
-        "workload": ("namespace", "workload"),
-        "pod": ("namespace", "pod"),
-    }
-)
-
-
+_LABELS: Final[Mapping[str, tuple[str, ...]]] = {
+    NODE: ("node", "instance", "kubernetes_node"),
+    **{
+        one: (one, f"topology_kubernetes_io_{one}", f"label_topology_kubernetes_io_{one}")
+        for one in DOMAIN_LABELS
+    },
+    CLUSTER: (),
+    "namespace": ("namespace",),
+    "workload": ("namespace", "workload"),
+    "pod": ("namespace", "pod"),
+}
+"""Labels tried for whose a value is when a metric does not say which."""
 PROMETHEUS: Final = "promql"
 
 

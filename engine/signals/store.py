@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -26,9 +27,16 @@ from engine.framework.snapshot import (
     label_column,
 )
 from engine.objects import Node
-from engine.pods.podinfo import PodInfo
-from engine.signals.directory import NodeDirectory
-from engine.signals.samples import Key, Match, Pause, Samples, Series, Slots, missing
+from engine.signals.samples import (
+    Key,
+    Match,
+    NodeDirectory,
+    Pause,
+    Samples,
+    Series,
+    Slots,
+    missing,
+)
 from engine.signals.spec import (
     CLUSTER,
     DOMAIN_LABELS,
@@ -48,16 +56,8 @@ _RETIRED_SLOTS = 50_000
 _NAN = math.nan
 
 
-def _full_name(pod: PodInfo) -> str:
-    return f"{pod.namespace}/{pod.name}"
-
-
-def _bare_name(pod: PodInfo) -> str:
-    return f"/{pod.name}"
-
-
-_FULL_NAME: Final = "full name", _full_name
-_BARE_NAME: Final = "bare name", _bare_name
+_FULL_NAME: Final = "full name", attrgetter("key")
+_BARE_NAME: Final = "bare name", lambda pod: f"/{pod.name}"
 
 
 class _Epoch(msgspec.Struct):
@@ -88,15 +88,28 @@ class SignalView(msgspec.Struct, frozen=True, eq=False):
         """(N,) the newest value a node; where it is missing or stale the default, else NaN."""
         column = self._epoch.columns.get(metric)
         if column is None:
-            column = self._epoch.columns[metric] = self._column(metric)
+            found, slots = self._epoch.metrics.get(metric), self._slots(metric)
+            if found is None or slots is None:  # no node has a value of it
+                column = missing(self._epoch.nodes.size)
+            else:
+                spec, samples = found
+                column = self._fresh(spec, samples, slots)
+                if spec.default is not None:
+                    column[np.isnan(column)] = spec.default
             column.flags.writeable = False
+            self._epoch.columns[metric] = column
         return column
 
     def age(self, metric: str) -> FloatColumn:
         """(N,) seconds since the sample was taken, stale or not; NaN without one."""
         times = self._epoch.times.get(metric)
         if times is None:
-            times = self._epoch.times[metric] = self._times(metric)
+            slots = self._slots(metric)
+            if slots is None:
+                times = missing(self._epoch.nodes.size)
+            else:
+                times = self._epoch.metrics[metric][1].times[slots]
+            self._epoch.times[metric] = times
         age = self._now - times
         np.maximum(age, 0.0, out=age)
         return age
@@ -145,23 +158,6 @@ class SignalView(msgspec.Struct, frozen=True, eq=False):
         return values
 
     # --- inside
-
-    def _column(self, metric: str) -> FloatColumn:
-        """What no node has a value of is missing everywhere."""
-        found, slots = self._epoch.metrics.get(metric), self._slots(metric)
-        if found is None or slots is None:
-            return missing(self._epoch.nodes.size)
-        spec, samples = found
-        column = self._fresh(spec, samples, slots)
-        if spec.default is not None:
-            column[np.isnan(column)] = spec.default
-        return column
-
-    def _times(self, metric: str) -> FloatColumn:
-        slots = self._slots(metric)
-        if slots is None:
-            return missing(self._epoch.nodes.size)
-        return self._epoch.metrics[metric][1].times[slots]
 
     def _slots(self, metric: str) -> Slots | None:
         """(N,) the slot of each row's node or of its domain; None: nodes have no values."""
@@ -217,7 +213,7 @@ class SignalStore:
                 self._retired[question] = gone
         for question in wanted - self._entries.keys():
             kept = question in self._retired
-            made = self._retired.pop(question) if kept else self._samples_of(question)
+            made = self._retired.pop(question) if kept else Samples(question, self._directory)
             self._entries[question] = made
         self._changes += 1
 
@@ -251,9 +247,6 @@ class SignalStore:
         for samples in (*self._entries.values(), *self._retired.values()):
             samples.forget(name)
 
-    def _samples_of(self, question: Question) -> Samples:
-        return Samples(question, self._directory)
-
     # --- samples
 
     def match(
@@ -264,7 +257,7 @@ class SignalStore:
         Changes nothing, so it may run outside the event loop; `pause` is called every few hundred
         series, to let that go on.
         """
-        samples = self._entries.get(question) or self._samples_of(question)
+        samples = self._entries.get(question) or Samples(question, self._directory)
         return samples.match(answer, pause)
 
     def ingest(
@@ -293,7 +286,7 @@ class SignalStore:
         """Takes in all that there is: who the answer does not name has no value any more."""
         samples = self._entries.get(question)
         if samples is not None:
-            self._entries[question] = self._samples_of(question)
+            self._entries[question] = Samples(question, self._directory)
             self._entries[question].duplicates = samples.duplicates
             self.ingest(question, answer)
 

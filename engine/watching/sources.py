@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from engine.cache import Cache
@@ -42,16 +42,16 @@ class Source(ABC):
         """Nobody reads it any more."""
 
 
+@dataclass(eq=False)
 class Listed(Source):
-    """A list that is watched, of a kind of which the cache has to be told when it ends."""
+    """A list that is watched; `gone` is told when that ends."""
 
-    def __init__(self, reflector: Reflector[Any], forget: Callable[[], None]) -> None:
-        self._reflector = reflector
-        self._forget = forget
+    reflector: Reflector[Any]
+    gone: Callable[[], None] = lambda: None
 
     def awaited(self) -> str:
         """See `Source`: there once it was listed, and may be watched."""
-        one = self._reflector
+        one = self.reflector
         refused = one.failures and one.last_error.startswith(_FORBIDDEN)
         if one.synced.is_set() and not refused:
             return ""
@@ -59,11 +59,11 @@ class Listed(Source):
 
     async def run(self) -> None:
         """See `Source`."""
-        await self._reflector.run()
+        await self.reflector.run()
 
     def forget(self) -> None:
         """See `Source`."""
-        self._forget()
+        self.gone()
 
 
 @dataclass(eq=False)
@@ -96,14 +96,14 @@ class FinishedHandler(Handler[Pod]):
         self.on_work()
 
 
+@dataclass(eq=False)
 class PodParts(Source):
     """Parts of pods on nodes that were dropped so far: all pods are listed once more for them."""
 
-    def __init__(self, reflector: Reflector[Pod], done: Callable[[], None], wiring: Wiring) -> None:
-        self._reflector = reflector
-        self._done = done
-        self._sleep = wiring.sleep
-        self._awaited = "pods once more, for what was not kept of them"
+    reflector: Reflector[Pod]
+    done: Callable[[], None]
+    wiring: Wiring
+    _awaited: str = field(default="pods once more, for what was not kept of them", init=False)
 
     def awaited(self) -> str:
         """See `Source`."""
@@ -111,13 +111,11 @@ class PodParts(Source):
 
     async def run(self) -> None:
         """See `Source`."""
-        while True:
+        while self._awaited:
             try:
-                await self._reflector.again()
+                await self.reflector.again()
+                self._awaited = ""
             except KubeError as error:
                 self._awaited = f"pods once more ({error})"
-                await self._sleep(_AGAIN_SECONDS)
-            else:
-                break
-        self._awaited = ""
-        self._done()
+                await self.wiring.sleep(_AGAIN_SECONDS)
+        self.done()

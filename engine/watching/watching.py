@@ -83,7 +83,7 @@ class Watching:
         self._kept = Needs()
         self._wanted: dict[str, Needs] = {}
         self._promises = 0
-        self._minute = 0
+        self._minute = 0.0
         self._fed_at = self._told_at = -math.inf
         self._least = self._complete = self.sharing.kept
         """What of pods on nodes is kept whatever policies read, and what is known of all."""
@@ -160,18 +160,16 @@ class Watching:
     def _finished(self, phase: str) -> Source:
         handler = FinishedHandler(self.cache, self.queue, self.wiring.clock, self.work)
         reflector = Reflector(self.client, pods_finished(phase), handler, self.wiring)
-        return Listed(reflector, lambda: None)  # the cache forgets what nobody attends to
+        return Listed(reflector)  # the cache forgets what nobody attends to
 
     # ---- what changes without an event -------------------------------------------------------
 
     @property
     def due(self) -> float | None:
         """See `scheduler.Background`."""
-        cache = self.cache
-        promises = NOMINATED in cache.beside.attends and cache.nominations.version != self._promises
-        if promises:
+        if self._promised:
             return 0.0
-        if cache.beside.touched:
+        if self.cache.beside.touched:
             return self._told_at + _QUEUE_PAUSE
         return self._fed_at + _PAUSE if any(True for _ in self._news()) else None
 
@@ -183,28 +181,25 @@ class Watching:
             self._told_at = now
             touched = beside.take_touched()
             self.queue.move(_QUEUE_CHANGED, only=lambda pod: touched != {pod.uid})
-        if NOMINATED in beside.attends and self.cache.nominations.version != self._promises:
+        if self._promised:
             self._promises = self.cache.nominations.version
             self.queue.move(_PROMISED)
-        if FINISHED in beside.attends:
-            self._expire()
-        if now >= self._fed_at + _PAUSE:
-            self._feed()
+        minute = self.wiring.clock.time() // _MINUTE
+        if FINISHED in beside.attends and minute != self._minute:
+            self._minute = minute
+            self.cache.expire(self.wiring.clock.time())
+        for source in self._news() if now >= self._fed_at + _PAUSE else ():
+            self._fed_at = now
+            source.feed()
+            self.came()
         return False
 
-    def _expire(self) -> None:
-        now = self.wiring.clock.time()
-        if int(now // _MINUTE) != self._minute:
-            self._minute = int(now // _MINUTE)
-            self.cache.expire(now)
+    @property
+    def _promised(self) -> bool:
+        cache = self.cache
+        return NOMINATED in cache.beside.attends and cache.nominations.version != self._promises
 
     def _news(self) -> Iterator[ObjectSource]:
         sources = (one for one, _ in self._running.values() if isinstance(one, ObjectSource))
         # Half a list would be taken for all that there is.
         return (one for one in sources if one.news and not one.awaited())
-
-    def _feed(self) -> None:
-        for source in self._news():
-            self._fed_at = self.wiring.clock.monotonic()
-            source.feed()
-            self.came()

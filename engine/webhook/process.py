@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -21,20 +22,17 @@ from engine.channels import certificates_in
 from engine.clock import Clock
 from engine.config import Settings
 from engine.inforce import Ears, InForce
-from engine.joining import connect
 from engine.kube.errors import KubeError
 from engine.kube.keeper import Keeper
 from engine.kube.reflector import Reflector
 from engine.kube.session import KubeClient, Session
-from engine.kube.wiring import Wiring, keep_asking
+from engine.kube.wiring import Wiring, connect, keep_asking
 from engine.plugins.profiles import make_profiles
 from engine.policy import keeping
 from engine.policy.reloader import Kept
-from engine.serving import process
 from engine.serving.certificates import Certificates, repeated
-from engine.serving.exposition import CONTENT_TYPE, exposition
-from engine.serving.health import PING, Check
-from engine.serving.server import Call, Page, Server, ServerOptions, Site
+from engine.serving.exposition import CONTENT_TYPE, exposition, measure_process
+from engine.serving.server import PING, Call, Check, Page, Server, ServerOptions, Site
 from engine.serving.shared import SharedPair
 from engine.tasks import tasks
 from engine.telemetry import WEBHOOK_CERTIFICATE_ENDS, Telemetry
@@ -92,7 +90,7 @@ class Webhook:
         self._work = asyncio.Event()
         self._told = ""
         self.telemetry = Telemetry()
-        process.measure(self.telemetry)
+        measure_process(self.telemetry)
         self.in_force = InForce(
             options.settings,
             Ears(wake=self._work.set, without="changes are judged without it"),
@@ -129,12 +127,10 @@ class Webhook:
             Reflector(session, resource, handler, wiring)
             for resource, handler in self.in_force.watched
         ]
-        judge = Judge(
-            self.in_force,
-            self._clock,
-            remembered=self._remembering(session, wiring),
-            not_ready=self._not_synced,
-        )
+        state = options.settings.berth.policies.state
+        keeper = None if state is None else Keeper(session, wiring, state)
+        remembered = partial(self._remembered, keeper)
+        judge = Judge(self.in_force, self._clock, remembered, self._not_synced)
         ready = (
             PING,
             Check("sources", self._not_synced),
@@ -210,31 +206,19 @@ class Webhook:
             except TimeoutError:
                 continue
 
-    # ---- what the scheduler knows ------------------------------------------------------------
-
-    def _remembering(
-        self, client: KubeClient, wiring: Wiring
-    ) -> Callable[[], Awaitable[Mapping[str, Kept]]]:
-        """Asks for what the leader keeps: texts that it took back, and the size of the cluster."""
-        state = self._options.settings.berth.policies.state
-        keeper = None if state is None else Keeper(client, wiring, state)
-
-        async def remembered() -> Mapping[str, Kept]:
-            if keeper is None:
-                return {}
-            try:
-                async with asyncio.timeout(_ASK_SECONDS):
-                    status, data = await keeper.told(), await keeper.load()
-                if status is not None:
-                    self._cluster = wire.decode(_status.decode, status).cluster
-                return {} if data is None else keeping.unpack(data)
-            except (
-                KubeError, TimeoutError, msgspec.DecodeError, keeping.UnreadableError
-            ) as failed:  # fmt: skip
-                why = str(failed) or "the API server takes too long"
-                if why != self._told:
-                    self._told = why
-                    _LOG.warning("What the scheduler keeps cannot be read: %s", why)
-                return {}
-
-        return remembered
+    async def _remembered(self, keeper: Keeper | None) -> Mapping[str, Kept]:
+        """What the leader keeps: texts that it took back, and the size of the cluster."""
+        if keeper is None:
+            return {}
+        try:
+            async with asyncio.timeout(_ASK_SECONDS):
+                status, data = await keeper.told(), await keeper.load()
+            if status is not None:
+                self._cluster = wire.decode(_status.decode, status).cluster
+            return {} if data is None else keeping.unpack(data)
+        except (KubeError, TimeoutError, msgspec.DecodeError, keeping.UnreadableError) as failed:
+            why = str(failed) or "the API server takes too long"
+            if why != self._told:
+                self._told = why
+                _LOG.warning("What the scheduler keeps cannot be read: %s", why)
+            return {}

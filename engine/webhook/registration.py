@@ -9,6 +9,7 @@ import base64
 import logging
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -130,13 +131,9 @@ def _text(name: str) -> str:
 def _as_expression(pattern: str) -> str:
     """The regular expression of a pattern of namespaces, as fnmatch has it."""
     return "".join(
-        one.replace("[!", "[^") if one.startswith("[") and len(one) > 1 else _one(one)
+        one.replace("[!", "[^") if len(one) > 1 else _WILD.get(one) or re.escape(one)
         for one in _PIECE.findall(pattern)
     )
-
-
-def _one(sign: str) -> str:
-    return _WILD.get(sign) or re.escape(sign)
 
 
 def _in_namespaces(names: list[str]) -> dict[str, Any]:
@@ -154,20 +151,20 @@ def _as_object(selector: Selector) -> dict[str, Any]:
     return {"matchExpressions": found}
 
 
+@dataclass(eq=False)
 class Registration:
     """Keeps the configuration as it is to be, as long as somebody calls `apply`."""
 
-    def __init__(self, client: KubeClient, place: Place, policies: PoliciesSection) -> None:
-        self._client = client
-        self._place = place
-        self._policies = policies
-        self._applied: bytes | None = None
-        self._trusted = b""
+    client: KubeClient
+    place: Place
+    policies: PoliciesSection
+    _applied: bytes = field(default=b"", init=False)
+    _trusted: bytes = field(default=b"", init=False)
 
     @property
     def missing(self) -> str:
         """Why nobody asks; empty once the API server has been told to."""
-        return "" if self._applied is not None else f"{_KIND} {self._place.name} is not written yet"
+        return "" if self._applied else f"{_KIND} {self.place.name} is not written yet"
 
     async def apply(self, trusted: bytes | None) -> None:
         """Has the API server ask here, and trust these certificates (PEM).
@@ -178,7 +175,7 @@ class Registration:
         Raises:
             KubeError: it could not be told.
         """
-        client = self._place.client
+        client = self.place.client
         if trusted is not None:
             bundle = trusted
             if self._trusted not in (b"", trusted):
@@ -187,13 +184,13 @@ class Registration:
         body = {
             "apiVersion": _API,
             "kind": _KIND,
-            "metadata": {"name": self._place.name},
-            "webhooks": webhooks(self._policies, client),
+            "metadata": {"name": self.place.name},
+            "webhooks": webhooks(self.policies, client),
         }
         encoded = msgspec.json.encode(body)
-        answer = await self._client.request(
+        answer = await self.client.request(
             "PATCH",
-            f"{_COLLECTION}/{segment(self._place.name)}",
+            f"{_COLLECTION}/{segment(self.place.name)}",
             params={"fieldManager": _MANAGER, "force": "true"},
             body=encoded,
             content_type=APPLY_PATCH,
@@ -202,8 +199,8 @@ class Registration:
             answer.checked()
         except StatusError as refused:
             if refused.code == _FORBIDDEN:
-                refused.add_note(f"{_KIND} {self._place.name} comes with the manifests")
+                refused.add_note(f"{_KIND} {self.place.name} comes with the manifests")
             raise
         if self._applied != encoded:
-            _LOG.info('The API server asks about policies configuration="%s"', self._place.name)
+            _LOG.info('The API server asks about policies configuration="%s"', self.place.name)
         self._applied, self._trusted = encoded, trusted or b""

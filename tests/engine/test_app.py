@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from engine.app import App, Hooks, RunOptions
 from engine.cli.replay import frameworks_of
 from engine.clock import SystemClock
-from engine.comparing import Holdings, differences
+from engine.comparing import differences
 from engine.config import ConfigError, Settings
 from engine.embedded import EmbeddedCluster, Pace
 from engine.kube.errors import LeaseLost, Unreachable
@@ -855,7 +855,7 @@ def test_cache_and_queue_are_compared_with_the_server():
             berth.app.queue.delete(stuck)
             told = await berth.app.comparer.compare(session, wiring)
             assert f"pod {uid} is on {node} at the server and nowhere in the cache" in told
-            assert f"pod {stuck} waits at the server and is not in the queue" in told
+            assert f"pod {stuck} is waiting at the server and nowhere in the cache" in told
             assert len(told) == 2
             await session.close()
 
@@ -886,13 +886,18 @@ def test_that_the_server_cannot_be_compared_with_ends_nothing(caplog):
 
 
 def test_what_differs_is_told_once_for_each_thing():
-    ours = Holdings(frozenset("ab"), {"1": "a", "2": "b", "3": "a", "4": "a"}, frozenset("89"))
-    theirs = Holdings(frozenset("bc"), {"1": "a", "2": "c", "5": "b"}, frozenset("38"))
+    def known(nodes, placed, waiting):
+        holdings = {f"pod {uid}": f"on {node}" for uid, node in placed.items()}
+        holdings |= dict.fromkeys((f"node {name}" for name in nodes), "known")
+        return holdings | dict.fromkeys((f"pod {uid}" for uid in waiting), "waiting")
+
+    ours = known("ab", {"1": "a", "2": "b", "3": "a", "4": "a"}, "89")
+    theirs = known("bc", {"1": "a", "2": "c", "5": "b"}, "38")
     assert sorted(differences(ours, theirs)) == [
-        "node a is in the cache and not at the server",
-        "node c is at the server and not in the cache",
+        "node a is nowhere at the server and known in the cache",
+        "node c is known at the server and nowhere in the cache",
         "pod 2 is on c at the server and on b in the cache",
-        "pod 4 is on a in the cache and nowhere at the server",
+        "pod 4 is nowhere at the server and on a in the cache",
         "pod 5 is on b at the server and nowhere in the cache",
-        "pod 9 is in the queue and does not wait at the server",
+        "pod 9 is nowhere at the server and waiting in the cache",
     ], "3 is being bound"

@@ -20,8 +20,7 @@ from engine.channels import load_pair
 from engine.config import ConfigError, SchedulerDocument, Settings, parse
 from engine.cycle import conclude, decide, feasible
 from engine.extenders import messages
-from engine.extenders.asking import Extenders
-from engine.extenders.client import ExtenderError
+from engine.extenders.asking import ExtenderError, Extenders
 from engine.extenders.edge import ExtenderBinder
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind
@@ -490,12 +489,12 @@ async def test_an_extender_that_is_away_or_hangs_or_never_ends_fails_in_time():
         url = fake.url
         [one] = Extenders(document(url, httpTimeout="50ms"))._all
         with pytest.raises(ExtenderError, match=r"ext/hang: no answer within 0\.05 s"):
-            await one.client.ask("hang", b"{}", bytes)
+            await one.ask("hang", b"{}", bytes)
         [one] = Extenders(document(url, httpTimeout="10s"))._all
         with pytest.raises(ExtenderError, match=r"ext/endless: an answer of more than 67108"):
-            await one.client.ask("endless", b"{}", bytes)
+            await one.ask("endless", b"{}", bytes)
     with pytest.raises(ExtenderError, match=r"ext/hang: "):
-        await one.client.ask("hang", b"{}", bytes)
+        await one.ask("hang", b"{}", bytes)
 
 
 _NAMES = ["NodeNames", "nodes", "items", "Error", "Host", "score", "Pods", "n1"]
@@ -532,9 +531,9 @@ async def test_whom_to_trust_is_said_by_the_configuration():
         async def ask(**fields):
             [one] = Extenders(document(fake.url, **fields))._all
             try:
-                return await one.client.ask("filter", b"{}", bytes)
+                return await one.ask("filter", b"{}", bytes)
             finally:
-                one.client.close()
+                one.channels.close()
 
         assert await ask(tlsConfig=ours) == b"{}"
         assert await ask(tlsConfig={**ours, "serverName": "localhost"}) == b"{}"

@@ -300,14 +300,14 @@ def test_an_edit_looks_at_no_other_namespace_one_by_one(monkeypatch, edited):
     called, seen = inforce.file_of, []
     monkeypatch.setattr(inforce, "file_of", lambda plan: seen.append(0) or called(plan))
     world.edit("team-1", edited)
-    world.in_force.status(world.in_force.bundle)
+    world.in_force.status()
     assert len(looked) <= 2
     assert len(seen) <= 3 * 51, "the plans are gone through once for each that is told or shown"
 
 
 def test_the_status_has_those_namespaces_whose_texts_are_refused():
     world = started({"team-a": {"a.policy": LABEL}, "team-b": {"b.policy": BROKEN * 200}})
-    status = world.in_force.status(world.in_force.bundle)
+    status = world.in_force.status()
     assert status["cluster"] == {"nodes": 3, "pods": 10}
     assert [one["source"] for one in status["sources"]] == ["ConfigMap berth-system/policies", B]
     assert (status["tenants"], status["tenantsRefused"], status["inForce"]) == (2, 1, ["own"])

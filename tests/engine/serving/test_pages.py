@@ -14,7 +14,7 @@ from engine.framework.decision import Decision, FitError, Placed
 from engine.measures import Measures, Result
 from engine.queue.queued import QueuedPod
 from engine.serving.exposition import exposition
-from engine.serving.health import Check, told
+from engine.serving.server import Check, told
 from engine.telemetry import (
     ATTEMPTS,
     RULE_REJECTIONS,
@@ -30,14 +30,13 @@ GOOD, BAD = Check("a", lambda: ""), Check("b", lambda: "it broke")
 
 
 def test_a_group_of_checks_in_the_words_of_kube_scheduler():
-    assert (told("readyz", [GOOD]).text, told("readyz", [GOOD]).well) == ("ok", True)
-    assert told("readyz", [GOOD], verbose=True).text == "[+]a ok\nreadyz check passed\n"
-    wrong = told("readyz", [GOOD, BAD])
-    assert not wrong.well
-    assert wrong.text == "[+]a ok\n[-]b failed: reason withheld\nreadyz check failed\n"
-    assert wrong.why == "b: it broke"
-    assert told("livez", [GOOD, BAD], exclude=["b"]).text == "ok"
-    text = told("livez", [GOOD], verbose=True, exclude=["c"]).text
+    assert told("readyz", [GOOD]) == ("ok", "")
+    assert told("readyz", [GOOD], verbose=True) == ("[+]a ok\nreadyz check passed\n", "")
+    text, why = told("readyz", [GOOD, BAD])
+    assert text == "[+]a ok\n[-]b failed: reason withheld\nreadyz check failed\n"
+    assert why == "b: it broke"
+    assert told("livez", [GOOD, BAD], exclude=["b"]) == ("ok", "")
+    text, _ = told("livez", [GOOD], verbose=True, exclude=["c"])
     assert 'no matches for "c"' in text
 
 

@@ -26,12 +26,13 @@ from engine.kube.errors import Unreachable
 from engine.kube.session import Response
 from engine.serving.access import Access
 from engine.serving.certificates import CertificateError, CertificateFiles, Certificates
-from engine.serving.connections import MOST
-from engine.serving.health import PING, Check
 from engine.serving.selfmade import SelfMade
 from engine.serving.server import (
+    MOST_CONNECTIONS,
+    PING,
     BadCallError,
     Call,
+    Check,
     ListenError,
     NoSuchPageError,
     Page,
@@ -405,7 +406,10 @@ def test_of_connections_the_one_that_was_idle_longest_gives_way_and_none_that_as
         options = ServerOptions("127.0.0.1", 0, always_allowed=("/*",), plain=True)
         server = Server(options, site, ManualClock(), host="here")
         async with server.running():
-            there = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(MOST)]
+            there = [
+                await asyncio.open_connection("127.0.0.1", server.port)
+                for _ in range(MOST_CONNECTIONS)
+            ]
 
             def ask(number, what):
                 there[number][1].write(f"{what} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
@@ -415,7 +419,7 @@ def test_of_connections_the_one_that_was_idle_longest_gives_way_and_none_that_as
             await asking.wait()
             there.append(await asyncio.open_connection("127.0.0.1", server.port))
             assert await there[1][0].read() == b""
-            for number in (2, MOST):
+            for number in (2, MOST_CONNECTIONS):
                 assert b"200 OK" in await ask(number, "GET /livez")
             go.set()
             assert b"200 OK" in await called
@@ -432,7 +436,8 @@ def test_connections_count_before_they_are_secure(run):
         server = Server(options, Site(), ManualClock(), host="here")
         async with server.running():
             there = [
-                await asyncio.open_connection("127.0.0.1", server.port) for _ in range(MOST + 1)
+                await asyncio.open_connection("127.0.0.1", server.port)
+                for _ in range(MOST_CONNECTIONS + 1)
             ]
             assert await there[0][0].read() == b""
             for _, writer in there:

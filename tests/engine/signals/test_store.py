@@ -14,8 +14,7 @@ from dsl.schema import WELL_KNOWN_LABELS
 from engine.clock import ManualClock
 from engine.framework.snapshot import Dictionary, Signals
 from engine.objects import Node, NodeAddress, NodeStatus, ObjectMeta
-from engine.signals.directory import NodeDirectory, without_port
-from engine.signals.samples import Series
+from engine.signals.samples import NodeDirectory, Series, without_port
 from engine.signals.spec import DOMAIN_LABELS, SignalSpec
 from engine.signals.store import SignalStore
 from tests.builders import Cache, make_pod

@@ -9,6 +9,7 @@ import json
 
 from engine.clock import ManualClock
 from engine.config import BerthDocument, Settings
+from engine.kube.keeper import Keeper
 from engine.kube.session import Response
 from engine.kube.wiring import Wiring
 from engine.objects import ConfigMap, ObjectMeta
@@ -50,8 +51,8 @@ def asked(server, state="a/berth"):
     settings = Settings(berth=BerthDocument.model_validate({"policies": policies}))
     process = Webhook(WebhookOptions(settings, None, Place("a", "hook")), ManualClock())
     wiring = Wiring(ManualClock(), Telemetry())
-    remembered = process._remembering(server, wiring)
-    return process, lambda: asyncio.run(remembered())
+    keeper = state and Keeper(server, wiring, state)
+    return process, lambda: asyncio.run(process._remembered(keeper))
 
 
 def test_texts_that_were_taken_back_and_the_size_of_the_cluster_are_read_each_time():
