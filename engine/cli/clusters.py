@@ -15,6 +15,7 @@ from typing import Any, Final
 import click
 
 from engine.app import settings_worlds, signal_spec
+from engine.cli.check import read
 from engine.cli.eval import read_metrics, samples_of
 from engine.cli.manifests import Objects
 from engine.cli.replay import ruled
@@ -131,7 +132,7 @@ def _texts_of(settings: Settings) -> Texts | None:
     for section in policies.all_sources:
         if section.dir is not None:
             path = Path(section.dir)
-            texts = {path.name: path.read_bytes()} if path.is_file() else policies_in(path)
+            texts = {path.name: read(path)} if path.is_file() else policies_in(path)
             if not texts:
                 why = "; ".join(why_unread(path))
                 raise click.ClickException(why or f"{path}: has no policy")

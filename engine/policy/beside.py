@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from engine.files import bytes_in
+
 ENDING: Final = ".policy"
 _HEADER: Final = re.compile(rb"^policy:[ \t]*([A-Za-z0-9._/-]+)", re.MULTILINE)
 
@@ -30,8 +32,8 @@ def in_folder(folder: Path) -> list[PolicyText]:
     """Its policies, by the names of the files.
 
     Raises:
-        OSError: a file cannot be read.
+        OSError: a file cannot be read, or is too long.
     """
     paths = [path for path in sorted(folder.glob(f"*{ENDING}")) if path.is_file()]
-    texts = [(path, path.read_bytes()) for path in paths]
+    texts = [(path, bytes_in(path)) for path in paths]
     return [PolicyText(path, name_of(path, text), text) for path, text in texts]

@@ -157,9 +157,9 @@ class Quota:
 
     def _held(self, name: str, owners: Collection[Key], left: int, snapshot: Snapshot) -> IntColumn:
         """(P,) what pods of some owners hold; those evicted from a node leave so much together."""
-        pods = snapshot.pods
+        pods, codes = snapshot.pods, self._codes(snapshot.pods, snapshot)
         wanted = [snapshot.dictionary.find(_text(one) or "") for one in owners]
-        held = pods.request(name) * np.isin(self._codes(pods, snapshot), wanted)
+        held = pods.request(name) * np.isin(codes, wanted)
         going = np.flatnonzero(evicted(snapshot))
         going = going[np.argsort(pods.node[going], kind="stable")]
         first = np.searchsorted(pods.node[going], pods.node[going])

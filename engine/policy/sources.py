@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.clock import Clock
+from engine.files import bytes_in
 from engine.objects import ConfigMap, Identity
 
 SUFFIX: Final = ".policy"
@@ -262,7 +263,7 @@ def _policies_of(folder: Path) -> list[Path]:
 def _read(path: Path) -> bytes:
     if not path.is_file():  # a pipe or a device, which would be waited for
         raise OSError(EINVAL, "it is no regular file", str(path))
-    return path.read_bytes()
+    return bytes_in(path)
 
 
 def _version(folder: Path) -> tuple[str, str]:

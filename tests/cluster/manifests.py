@@ -89,7 +89,7 @@ def _schema() -> str:
         whole = kind.model_json_schema(ref_template="#/definitions/{model}")
         found |= _bare(whole.pop("$defs") | {name: whole}, nulls=kind is SchedulerDocument)
     del found["SchedulerDocument"]["required"]  # the chart writes them
-    takes = {name: kind or PluginArgs for name, (_, kind) in IN_TREE.items() if kind is not dict}
+    takes = {name: kind or PluginArgs for name, (_, kind) in IN_TREE.items()}
     _, structs = msgspec.json.schema_components(takes.values(), ref_template="#/definitions/{name}")
     assert not found.keys() & structs.keys()
     closed = {name: {**one, "additionalProperties": False} for name, one in structs.items()}

@@ -201,6 +201,23 @@ def test_the_policies_of_a_fresh_install_come_into_force_without_a_warning():
     assert [one.mode for one in found.understood] == ["off"]
 
 
+def test_a_second_release_of_one_scheduler_name_is_warned_of(control_plane):
+    def noted(release, *flags):
+        place = (f"--namespace={release}", "--create-namespace", "--reset-values", *of)
+        done = manifests.helm("upgrade", "--install", release, manifests.CHART, *place, *flags)
+        return done.stdout.partition("NOTES:")[2]
+
+    of = (f"--kubeconfig={control_plane.kubeconfig_file()}",)
+    assert "WARNING" not in noted("first")
+    assert "WARNING" not in noted("second", "--set=scheduler.profiles[0].schedulerName=other")
+    warning = "WARNING: the release in first answers to schedulerName berth, too"
+    assert warning in noted("second")
+    assert "WARNING" not in noted("second", "--set=replicas=0")
+    assert "WARNING" not in noted("first")
+    for release in ("first", "second"):
+        manifests.helm("uninstall", release, f"--namespace={release}", *of)
+
+
 def test_policies_that_were_edited_outlive_the_release_that_made_them(control_plane):
     """Whoever takes them out of the values, so that upgrades leave them alone, keeps them."""
     place = ("--namespace=kept", f"--kubeconfig={control_plane.kubeconfig_file()}")

@@ -96,6 +96,19 @@ def test_what_does_not_end_is_not_read_to_its_end(command):
     assert "it is longer than 1 MiB" in done.output
 
 
+@pytest.mark.parametrize(
+    "command", ["check {}/uses.policy", "explain pod p -f {}/pods.yaml --policies {}/long.policy"]
+)
+def test_nor_is_a_policy_beside_those_named_or_in_force(command, tmp_path):
+    (tmp_path / "uses.policy").write_text("use other\n")
+    (tmp_path / "pods.yaml").write_text("{kind: Pod, metadata: {name: p, namespace: default}}")
+    (tmp_path / "long.policy").write_bytes(bytes((1 << 20) + 1))
+    done = CliRunner().invoke(main, command.format(tmp_path, tmp_path).split())
+    assert done.exit_code == 1
+    assert "it is longer than 1 MiB" in done.stderr
+    assert "long.policy" in done.stderr
+
+
 def test_the_standard_input_is_bounded_as_files_are():
     done = CliRunner().invoke(main, ["check", "-"], input=bytes(1 << 20) + b"x")
     assert "-: cannot be read: it is longer than 1 MiB" in done.output

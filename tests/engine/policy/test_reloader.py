@@ -544,13 +544,13 @@ def test_a_file_that_vanishes_while_a_folder_is_read_does_not_make_it_unreadable
 ):
     for name in ("a.policy", "b.policy"):
         (tmp_path / name).write_text("score: 1\n", "utf-8")
-    read = Path.read_bytes
+    opened = Path.open
 
-    def read_late(path):
+    def open_late(path, *how):
         (tmp_path / "b.policy").unlink(missing_ok=True)
-        return read(path)
+        return opened(path, *how)
 
-    monkeypatch.setattr(Path, "read_bytes", read_late)
+    monkeypatch.setattr(Path, "open", open_late)
     monkeypatch.setattr(Path, "exists", lambda _: True)
     assert policies_in(tmp_path) == {"a.policy": b"score: 1\n"}
 
@@ -573,8 +573,15 @@ def test_a_folder_is_looked_at_every_so_often(tmp_path):
     assert len(offers) == 2, "nothing new"
 
 
-@pytest.mark.parametrize("what", ["pipe", "device"])
-def test_what_would_be_waited_for_is_not_read_and_what_is_in_force_stays(what, tmp_path):
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("pipe", "it is no regular file"),
+        ("device", "it is no regular file"),
+        ("long", "it is longer than 1 MiB"),
+    ],
+)
+def test_what_would_be_waited_for_is_not_read_and_what_is_in_force_stays(what, said, tmp_path):
     path = tmp_path / "a.policy"
     path.write_text("score: 1\n", "utf-8")
     world, clock = World(), ManualClock()
@@ -582,10 +589,13 @@ def test_what_would_be_waited_for_is_not_read_and_what_is_in_force_stays(what, t
     look(source, clock)
     world.worked()
     path.unlink()
-    os.mkfifo(path) if what == "pipe" else path.symlink_to("/dev/null")
+    if what == "long":
+        path.write_bytes(bytes((1 << 20) + 1))
+    else:
+        os.mkfifo(path) if what == "pipe" else path.symlink_to("/dev/null")
     look(source, clock)
     [refusal] = world.worked()
-    assert refusal.text == f"folder x cannot be read: {path}: it is no regular file"
+    assert refusal.text == f"folder x cannot be read: {path}: {said}"
     assert world.text == {"a.policy": "score: 1\n"}
 
 
@@ -613,16 +623,16 @@ def test_files_of_two_versions_of_a_folder_are_never_mixed(tmp_path, monkeypatch
     (mounted / "..data").symlink_to(tmp_path / "1")
     for name in ("a.policy", "b.policy"):
         (mounted / name).symlink_to(Path("..data") / name)
-    read, turns = Path.read_bytes, [str(tmp_path / "2")]
+    opened, turns = Path.open, [str(tmp_path / "2")]
 
-    def read_and_turn(path):
-        found = read(path)
+    def open_and_turn(path, *how):
+        found = opened(path, *how)
         if turns:
             (mounted / "..new").symlink_to(turns.pop())
             (mounted / "..new").rename(mounted / "..data")
         return found
 
-    monkeypatch.setattr(Path, "read_bytes", read_and_turn)
+    monkeypatch.setattr(Path, "open", open_and_turn)
     assert policies_in(mounted) == dict.fromkeys(("a.policy", "b.policy"), b"score: 2\n")
 
 
