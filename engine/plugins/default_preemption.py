@@ -27,11 +27,11 @@ from engine.framework.opinion import LEFT_OUT
 from engine.framework.snapshot import PodColumns, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
 from engine.framework.trials import Trial
-from engine.objects import LabelSelector, Pod
+from engine.objects import Pod
 from engine.objects.workloads import PodDisruptionBudget
 from engine.plugins.hints import on
 from engine.pods.podinfo import CPU, MEMORY, PodInfo
-from engine.pods.selectors import NOTHING, Selector, SelectorError, parse_selector
+from engine.pods.selectors import what_it_selects
 
 NAME: Final = "DefaultPreemption"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
@@ -278,17 +278,9 @@ def budgets_of(snapshot: Snapshot) -> Sequence[Budget]:
             found.append(
                 Budget(
                     one.metadata.namespace,
-                    _selector(one.spec.selector),
+                    what_it_selects(one.spec.selector),
                     status.disruptions_allowed,
                     frozenset(status.disrupted_pods or ()),
                 )
             )
     return found
-
-
-def _selector(selector: LabelSelector | None) -> Selector:
-    """One that is not valid selects nothing."""
-    try:
-        return parse_selector(selector)
-    except SelectorError:
-        return NOTHING

@@ -107,6 +107,14 @@ def parse_selector(selector: LabelSelector | None) -> Selector:
     return _selector([*asked, *[requirement(e.key, e.operator, e.values) for e in expressions]])
 
 
+def what_it_selects(selector: LabelSelector | None) -> Selector:
+    """The API's selector; one that is not valid selects nothing."""
+    try:
+        return parse_selector(selector)
+    except SelectorError:
+        return NOTHING
+
+
 def parse_int64(text: str) -> int | None:
     """The number as Go's ParseInt reads it, None if it is none or does not fit 64 bits."""
     if _INTEGER.fullmatch(text) is None:
