@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.embedded.errors import bad_request
-from engine.framework.selectortext import read_selector
-from engine.pods.selectors import SelectorError
+from engine.pods.selectors import SelectorError, read_selector
 
 Object = dict[str, Any]
 Predicate = Callable[[Object], bool]
