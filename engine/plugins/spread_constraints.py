@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot, label_column
 from engine.objects import OwnerReference, Toleration, TopologySpreadConstraint
 from engine.plugins.node_selector import eligibility_key, matching, required
-from engine.plugins.taint_toleration import suits
+from engine.plugins.taint_toleration import all_tolerated
 from engine.pods.podinfo import PodInfo
 from engine.pods.selectors import (
     EVERYTHING,
@@ -63,7 +65,10 @@ class Eligible(NamedTuple):
         for key in self.keys:
             mask &= nodes.text(*label_column(key))[rows] >= 0
         if self.tolerance is not None:
-            mask &= suits([Toleration(*one) for one in self.tolerance], snapshot, rows)
+            numbers, of = np.unique(nodes.taint_set[rows], return_inverse=True)
+            tolerations = [Toleration(*one) for one in self.tolerance]
+            taints = [nodes.taint_sets[number] for number in numbers.tolist()]
+            mask &= np.array([all_tolerated(tolerations, one) for one in taints], np.bool_)[of]
         return mask
 
 
