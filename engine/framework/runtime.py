@@ -307,7 +307,9 @@ class Framework:
             raw = self._asking.raw(scoring, pod, snapshot, candidates)
             if raw is not None:
                 totals += self._asking.normalized(scoring, raw) * scoring.weight
-        return keys + steps_of(totals) if known.scorers else keys
+        if known.scorers:
+            keys += steps_of(totals)
+        return keys
 
     def _fresh_keys(
         self, known: PodClass, pod: PodInfo, snapshot: Snapshot, candidates: Candidates

@@ -47,7 +47,8 @@ def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdi
 
 
 def _tolerates_cordon(pod: PodInfo) -> bool:
-    return tolerates(pod.pod.spec.tolerations or (), CORDON)
+    tolerations = pod.pod.spec.tolerations
+    return tolerations is not None and tolerates(tolerations, CORDON)
 
 
 def _opens(pod: PodInfo, before: Node | None, after: Node) -> bool:
