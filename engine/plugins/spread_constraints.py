@@ -96,6 +96,9 @@ class Spread(NamedTuple):
         )
 
 
+_NO_SPREAD: Final = Spread()
+
+
 def spread_of(
     pod: PodInfo,
     snapshot: Snapshot,
@@ -109,7 +112,7 @@ def spread_of(
     if not own:
         selector = default_selector(pod, snapshot) if defaults else EVERYTHING
         if selector.empty:
-            return Spread()
+            return _NO_SPREAD
     hard, hard_error = _all_parsed(own or defaults, HARD, pod, selector)
     soft, soft_error = _all_parsed(own or defaults, SOFT, pod, selector)
     tolerations = pod.pod.spec.tolerations or ()
