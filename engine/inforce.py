@@ -21,11 +21,11 @@ from engine.config import Settings
 from engine.framework.edge import EventSink
 from engine.framework.effects import Emit
 from engine.framework.profile import Profile
-from engine.framework.selectortext import read_selector
 from engine.kube.errors import KubeError, StatusError
 from engine.kube.keeper import MOST_BYTES, Keeper
 from engine.kube.resources import Resource, config_maps
 from engine.objects import ConfigMap, ObjectMeta
+from engine.pods.selectors import read_selector
 from engine.policy import keeping
 from engine.policy.bundle import Bundle, Refusal, compile_settings, file_of, in_a_line, together
 from engine.policy.findings import new_compiler

@@ -27,11 +27,10 @@ from engine.config import ConfigError, PrometheusSection, Settings, load, parse
 from engine.display import nearest
 from engine.documents import Dumper
 from engine.extenders.asking import Extenders
-from engine.framework.selectortext import read_selector
 from engine.front import configuration
 from engine.kube.errors import LeaseLost
 from engine.plugins.profiles import make_profiles
-from engine.pods.selectors import SelectorError
+from engine.pods.selectors import SelectorError, read_selector
 from engine.policy.sources import SUFFIX, policies_in, why_unread
 from engine.policysections import PoliciesSection
 from engine.sections import duration_of, seconds

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.embedded.errors import Object, bad_request
-from engine.framework.selectortext import read_selector
-from engine.pods.selectors import SelectorError
+from engine.pods.selectors import SelectorError, read_selector
 
 Predicate = Callable[[Object], bool]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -131,16 +131,14 @@ Rank = Callable[[NDArray[np.intp], Mapping[str, NDArray[Any]]], NDArray[Any]]
 """(C,) nodes and what evicting there comes to, by names -> (C,) the lower, the better."""
 
 
-class Choices(Protocol):
+@dataclass(frozen=True, slots=True)
+class Choices:
     """The nodes among which a way to make room was chosen; good for as long as the snapshot is."""
 
-    def victims(self) -> Mapping[str, tuple[Sequence[PodInfo], int]]:
-        """Node -> who would have to go, and how many of them a disruption budget protects."""
-        ...
-
-    def among(self, agreed: Mapping[str, Collection[str]]) -> PostFilterResult:
-        """The choice where somebody else left these nodes, with these victims by UID."""
-        ...
+    victims: Callable[[], Mapping[str, tuple[Sequence[PodInfo], int]]]
+    """Node -> who would have to go, and how many of them a disruption budget protects."""
+    among: Callable[[Mapping[str, Collection[str]]], PostFilterResult]
+    """The choice where somebody else left these nodes, with these victims by UID."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -325,7 +325,7 @@ class Filling:
         """What plugins said of the pod, as far as it concerns rows."""
         keys.allowed = None if terms.allowed is None else np.flatnonzero(terms.allowed)
         keys.scorers, keys.lookups, keys.uniform = [], [], []
-        keys.joint, keys.joint_filters, keys.joint_scorers = None, [], []
+        keys.joint, keys.joint_scorers = None, []
         own = self._asking.wide_keys
         keys.versions = [one for one in terms.versions if one.name not in own]
 
@@ -352,8 +352,7 @@ class Filling:
             }
             joint = self._asking.guard(filtering.name, "Filter", join, keys.pod, scorers)
             if joint is not None:
-                keys.joint, mine = joint, joint.scorers
-                keys.joint_filters = [filtering]
+                keys.joint, keys.joint_name, mine = joint, filtering.name, joint.scorers
                 keys.filters = [one for one in by_row if one is not filtering]
                 keys.joint_scorers = [one for one in scorings if one.name in mine]
                 return [one for one in scorings if one.name not in mine]
@@ -478,8 +477,7 @@ class Filling:
         joint, filters = keys.joint, keys.filters
         at_once = None
         if joint is not None:
-            name = keys.joint_filters[0].name
-            at_once = self._asking.guard(name, "Filter", joint.totals, snapshot, rows)
+            at_once = self._asking.guard(keys.joint_name, "Filter", joint.totals, snapshot, rows)
         if at_once is None:
             passed, totals, filters = present.copy(), None, keys.by_row
         else:

@@ -97,7 +97,8 @@ class KeyColumn:
     """The only rows worth asking about."""
     joint: Joint | None = None
     """What stands for some of the filters and scores by row."""
-    joint_filters: list[Filtering] = field(default_factory=list)
+    joint_name: str = ""
+    """Whose filter that is."""
     joint_scorers: list[Scoring] = field(default_factory=list)
     filters: list[Filtering] = field(default_factory=list)
     """The other filters by row."""

@@ -302,19 +302,14 @@ class Framework:
         if not _still_normal(known, candidates):
             return self._fresh_keys(known, pod, snapshot, candidates)
         keys = known.keys.column[candidates]
-        if known.scorers:
-            keys += self._wide_steps(known, pod, snapshot, candidates)
-        return keys
-
-    def _wide_steps(
-        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
-    ) -> IntColumn:
         totals = np.zeros(len(candidates))
         for scoring in known.scorers:
             raw = self._asking.raw(scoring, pod, snapshot, candidates)
             if raw is not None:
                 totals += self._asking.normalized(scoring, raw) * scoring.weight
-        return steps_of(totals)
+        if known.scorers:
+            keys += steps_of(totals)
+        return keys
 
     def _fresh_keys(
         self, known: PodClass, pod: PodInfo, snapshot: Snapshot, candidates: Candidates

@@ -105,12 +105,11 @@ class Trial:
         ahead = [one for one in self.promises() if passed[one[0]]]
         if not ahead:
             return []
-        each = self._rooms()
-        if each is None:
+        if self._unlike_amounts():
             return [row for one in self._beside(ahead) for row in one.rows.tolist()]
         rows, alike = _alike(ahead)
         short = np.zeros(len(rows), dtype=np.bool_)
-        for room in each:
+        for room in self.amounts():
             short |= room.limit[rows] - room.used[rows] - _held(room, alike, len(rows)) < room.need
         found: list[int] = rows[short].tolist()
         return found
@@ -147,7 +146,7 @@ class Trial:
     def rooms(self, rows: NDArray[np.intp]) -> Rooms | None:
         """What decides on the rows as pods leave them, where amounts alone do; None: nowhere."""
         moving = [one for one in self.filters if _moves(one)]
-        others = [one for one in moving if one.points.rooms is None]
+        others = self._unlike_amounts()
         if any(one.points.concerns is None for one in others):
             return None
         each = self.amounts()
@@ -175,7 +174,10 @@ class Trial:
     @property
     def more_than_amounts(self) -> bool:
         """Whether more than amounts moves with pods."""
-        return self.counted or any(_moves(one) and one.points.rooms is None for one in self.filters)
+        return self.counted or bool(self._unlike_amounts())
+
+    def _unlike_amounts(self) -> list[Filtering]:
+        return [one for one in self.filters if one.points.rooms is None and _moves(one)]
 
     def _concerned(self, one: Filtering) -> Callable[[PodInfo], bool]:
         ask, state = one.points.concerns, one.result.state
@@ -191,12 +193,6 @@ class Trial:
             one.name, "Filter", ask, state, self.pod, self.snapshot, rows
         )
         return found
-
-    def _rooms(self) -> list[Room] | None:
-        """What all filters that move with pods come to, None if more than amounts."""
-        if any(_moves(one) and one.points.rooms is None for one in self.filters):
-            return None
-        return self.amounts()
 
     def others(self, plugins: frozenset[str]) -> Mapping[int, tuple[bool, tuple[str, ...]]]:
         """Rows rejected by other filters than these: if they are asked before these, and why."""

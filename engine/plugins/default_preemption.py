@@ -11,6 +11,7 @@ equal nodes the first in the table is taken.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from engine.collective.ranking import Ranking
 from engine.collective.search import cheapest, outcomes_of
 from engine.collective.victims import Budget, Hunt, Kinds, Plans, kind_of, plan, starts
-from engine.framework.decision import FitError, PostFilterResult, Rank, Rejections
+from engine.framework.decision import Choices, FitError, PostFilterResult, Rank, Rejections
 from engine.framework.effects import Evict
 from engine.framework.events import Action, QueueingHint, Resource, Seen
 from engine.framework.interface import PluginArgs, Points, WhatIf
@@ -27,11 +28,11 @@ from engine.framework.opinion import LEFT_OUT
 from engine.framework.snapshot import PodColumns, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
 from engine.framework.trials import Trial
-from engine.objects import LabelSelector, Pod
+from engine.objects import Pod
 from engine.objects.workloads import PodDisruptionBudget
 from engine.plugins.hints import on
 from engine.pods.podinfo import CPU, MEMORY, PodInfo
-from engine.pods.selectors import NOTHING, Selector, SelectorError, parse_selector
+from engine.pods.selectors import what_it_selects
 
 NAME: Final = "DefaultPreemption"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
@@ -214,38 +215,30 @@ def _found(pod: PodInfo, snapshot: Snapshot, plans: Plans, at: int) -> PostFilte
         message=f"preemption: {found}",
         violations=int(plans.violations[at]),
         ranks=_RANKS,
-        choices=_Choices(pod, plans),
+        choices=Choices(partial(_all_victims, plans), partial(_among, pod, plans)),
     )
 
 
-class _Choices:
-    """See `framework.decision.Choices`."""
+def _all_victims(plans: Plans) -> Mapping[str, tuple[Sequence[PodInfo], int]]:
+    nodes, violations = plans.snapshot.nodes, plans.violations
+    return {
+        nodes.name(int(plans.rows[at])): (plans.victims(at), int(violations[at]))
+        for at in np.flatnonzero(plans.helps).tolist()
+    }
 
-    def __init__(self, pod: PodInfo, plans: Plans) -> None:
-        self._pod = pod
-        self._plans = plans
 
-    def victims(self) -> Mapping[str, tuple[Sequence[PodInfo], int]]:
-        """See `Choices.victims`."""
-        plans, nodes = self._plans, self._plans.snapshot.nodes
-        violations = plans.violations
-        return {
-            nodes.name(int(plans.rows[at])): (plans.victims(at), int(violations[at]))
-            for at in np.flatnonzero(plans.helps).tolist()
-        }
-
-    def among(self, agreed: Mapping[str, Collection[str]]) -> PostFilterResult:
-        """See `Choices.among`; whom this pod may not evict stays."""
-        plans, snapshot = self._plans, self._plans.snapshot
-        for at in np.flatnonzero(plans.helps).tolist():
-            uids = agreed.get(snapshot.nodes.name(int(plans.rows[at])), ())
-            for rank in np.flatnonzero(plans.there[:, at]).tolist():
-                plans.gone[rank, at] = snapshot.pods.pod(int(plans.table[rank, at])).uid in uids
-        plans.helps &= plans.gone.any(axis=0)
-        best = best_of(plans).tolist()
-        if not best:
-            return _hopeless(snapshot.nodes.count, len(plans.rows), {LEFT_OUT: len(plans.rows)})
-        return _found(self._pod, snapshot, plans, best[0])
+def _among(pod: PodInfo, plans: Plans, agreed: Mapping[str, Collection[str]]) -> PostFilterResult:
+    """See `Choices.among`; whom this pod may not evict stays."""
+    snapshot = plans.snapshot
+    for at in np.flatnonzero(plans.helps).tolist():
+        uids = agreed.get(snapshot.nodes.name(int(plans.rows[at])), ())
+        for rank in np.flatnonzero(plans.there[:, at]).tolist():
+            plans.gone[rank, at] = snapshot.pods.pod(int(plans.table[rank, at])).uid in uids
+    plans.helps &= plans.gone.any(axis=0)
+    best = best_of(plans).tolist()
+    if not best:
+        return _hopeless(snapshot.nodes.count, len(plans.rows), {LEFT_OUT: len(plans.rows)})
+    return _found(pod, snapshot, plans, best[0])
 
 
 def _hopeless(nodes: int, asked: int, reasons: Mapping[str, int]) -> PostFilterResult:
@@ -278,17 +271,9 @@ def budgets_of(snapshot: Snapshot) -> Sequence[Budget]:
             found.append(
                 Budget(
                     one.metadata.namespace,
-                    _selector(one.spec.selector),
+                    what_it_selects(one.spec.selector),
                     status.disruptions_allowed,
                     frozenset(status.disrupted_pods or ()),
                 )
             )
     return found
-
-
-def _selector(selector: LabelSelector | None) -> Selector:
-    """One that is not valid selects nothing."""
-    try:
-        return parse_selector(selector)
-    except SelectorError:
-        return NOTHING

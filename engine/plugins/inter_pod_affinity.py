@@ -373,7 +373,7 @@ class InterPodAffinity:
             ),
             class_key=self._class_key,
             wide_key=True,
-            key_version=_version,
+            key_version=lambda snapshot: snapshot.topology.version,
             pre_filter=self._pre_filter,
             filter=Places.filter,
             with_pod=Places.with_pod,
@@ -450,10 +450,6 @@ class InterPodAffinity:
             normalization=Normalization.CUSTOM,
             grouped=liking,
         )
-
-
-def _version(snapshot: Snapshot) -> int:
-    return snapshot.topology.version
 
 
 # ---- hints -----------------------------------------------------------------------------------

@@ -94,11 +94,11 @@ class NodeResourcesFit:
 
     def points(self) -> Points:
         """Room is made: a pod goes or shrinks, a node comes or grows, the pod itself shrinks."""
-        shrinks = Action.UPDATE_POD_SCALE_DOWN
+        had_room, shrinks = gone(Pod, lambda _, other: placed(other)), Action.UPDATE_POD_SCALE_DOWN
         grows = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE
         return Points(
             events=(
-                on(Resource.ASSIGNED_POD, Action.DELETE, gone(Pod, _had_room), self._room_there),
+                on(Resource.ASSIGNED_POD, Action.DELETE, had_room, self._room_there),
                 on(Resource.NODE, grows, now(Node, _grows)),
                 on(Resource.ASSIGNED_POD, shrinks, changed(Pod, _gives_back)),
                 on(Resource.TARGET_POD, shrinks, always),
@@ -220,10 +220,6 @@ def _alike(flags: Sequence[BoolColumn]) -> list[NDArray[np.intp]]:
 
 
 # ---- hints -----------------------------------------------------------------------------------
-
-
-def _had_room(pod: PodInfo, other: Pod) -> bool:
-    return placed(other)
 
 
 def _gives_back(pod: PodInfo, before: Pod, after: Pod) -> bool:

@@ -30,10 +30,11 @@ class NodeUnschedulable:
     def points(self) -> Points:
         """A schedulable node comes, a node is uncordoned, the pod learns to tolerate."""
         node = Action.ADD | Action.UPDATE_NODE_TAINT
+        gives_in = now(Pod, lambda _, __, pod: tolerates(pod.spec.tolerations or (), CORDON))
         return Points(
             events=(
                 on(Resource.NODE, node, now(Node, _opens)),
-                on(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION, now(Pod, _gives_in)),
+                on(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION, gives_in),
             ),
             class_key=lambda pod, _: _tolerates_cordon(pod),
             pre_filter=lambda pod, _: PASS if _tolerates_cordon(pod) else _CORDONS,
@@ -46,13 +47,10 @@ def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdi
 
 
 def _tolerates_cordon(pod: PodInfo) -> bool:
-    return tolerates(pod.pod.spec.tolerations or (), CORDON)
+    tolerations = pod.pod.spec.tolerations
+    return tolerations is not None and tolerates(tolerations, CORDON)
 
 
 def _opens(pod: PodInfo, before: Node | None, after: Node) -> bool:
     was_open = before is not None and not before.spec.unschedulable
     return not (after.spec.unschedulable or was_open)
-
-
-def _gives_in(pod: PodInfo, before: Pod | None, after: Pod) -> bool:
-    return tolerates(after.spec.tolerations or (), CORDON)

@@ -40,9 +40,9 @@ from engine.plugins.spread_constraints import (
     HARD,
     SOFT,
     Constraint,
-    Defaults,
     Spread,
     self_matches,
+    spread_of,
     stamp,
 )
 from engine.pods.podinfo import PodInfo
@@ -285,10 +285,8 @@ class PodTopologySpread:
         """
         args = args or PodTopologySpreadArgs()
         args.check()
-        system = args.defaulting_type != "List"
-        self._defaults = Defaults(
-            SYSTEM if system else tuple(args.default_constraints or ()), system
-        )
+        self._of_system = args.defaulting_type != "List"
+        self._defaults = SYSTEM if self._of_system else tuple(args.default_constraints or ())
 
     def points(self) -> Points:
         """Pods of the kind come, go or change, and so do nodes and the pod itself."""
@@ -303,7 +301,7 @@ class PodTopologySpread:
             ),
             class_key=self._class_key,
             wide_key=True,
-            key_version=stamp if self._defaults.constraints else None,
+            key_version=stamp if self._defaults else None,
             pre_filter=self._pre_filter,
             filter=Skews.filter,
             with_pod=Skews.with_pod,
@@ -315,12 +313,12 @@ class PodTopologySpread:
 
     def _of(self, pod: PodInfo, snapshot: Snapshot) -> Spread:
         """The pod's constraints, remembered while services and controllers stay."""
-        moves = stamp(snapshot) if self._defaults.constraints else 0
+        moves = stamp(snapshot) if self._defaults else 0
         known = pod.keys.get(NAME)
         if isinstance(known, tuple) and known[0] == moves:
             found: Spread = known[1]
             return found
-        spread = self._defaults.spread(pod, snapshot)
+        spread = spread_of(pod, snapshot, self._defaults, of_system=self._of_system)
         pod.keys[NAME] = moves, spread
         return spread
 

@@ -11,12 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot, label_column
 from engine.objects import OwnerReference, Toleration, TopologySpreadConstraint
 from engine.plugins.node_selector import eligibility_key, matching, required
-from engine.plugins.taint_toleration import suits
+from engine.plugins.taint_toleration import all_tolerated
 from engine.pods.podinfo import PodInfo
-from engine.pods.selectors import Selector, SelectorError, parse_selector, select_labels
+from engine.pods.selectors import (
+    EVERYTHING,
+    Selector,
+    SelectorError,
+    parse_selector,
+    select_labels,
+)
 
 HARD: Final = "DoNotSchedule"
 SOFT: Final = "ScheduleAnyway"
@@ -57,7 +65,10 @@ class Eligible(NamedTuple):
         for key in self.keys:
             mask &= nodes.text(*label_column(key))[rows] >= 0
         if self.tolerance is not None:
-            mask &= suits([Toleration(*one) for one in self.tolerance], snapshot, rows)
+            numbers, of = np.unique(nodes.taint_set[rows], return_inverse=True)
+            tolerations = [Toleration(*one) for one in self.tolerance]
+            taints = [nodes.taint_sets[number] for number in numbers.tolist()]
+            mask &= np.array([all_tolerated(tolerations, one) for one in taints], np.bool_)[of]
         return mask
 
 
@@ -85,33 +96,30 @@ class Spread(NamedTuple):
         )
 
 
-NO_SPREAD: Final = Spread()
+_NO_SPREAD: Final = Spread()
 
 
-class Defaults(NamedTuple):
-    """The profile's constraints, for pods without any."""
-
-    constraints: tuple[TopologySpreadConstraint, ...]
-    system: bool
-
-    def spread(self, pod: PodInfo, snapshot: Snapshot) -> Spread:
-        """All constraints of a pod. A few microseconds without any."""
-        own = pod.pod.spec.topology_spread_constraints
-        selector = None
-        if not own:
-            if not self.constraints:
-                return NO_SPREAD
-            selector = default_selector(pod, snapshot)
-            if selector.empty:
-                return NO_SPREAD
-        asked = own or self.constraints
-        hard, hard_error = _all_parsed(asked, HARD, pod, selector)
-        soft, soft_error = _all_parsed(asked, SOFT, pod, selector)
-        tolerations = pod.pod.spec.tolerations or ()
-        tolerance = tuple([(t.key, t.operator, t.value, t.effect) for t in tolerations])
-        every_key = bool(own) or not self.system
-        affinity = eligibility_key(pod)
-        return Spread(hard, soft, every_key, affinity, tolerance, hard_error, soft_error)
+def spread_of(
+    pod: PodInfo,
+    snapshot: Snapshot,
+    defaults: Sequence[TopologySpreadConstraint],
+    *,
+    of_system: bool,
+) -> Spread:
+    """All constraints of a pod, the profile's where it has none. A few microseconds without any."""
+    own = pod.pod.spec.topology_spread_constraints
+    selector = None
+    if not own:
+        selector = default_selector(pod, snapshot) if defaults else EVERYTHING
+        if selector.empty:
+            return _NO_SPREAD
+    hard, hard_error = _all_parsed(own or defaults, HARD, pod, selector)
+    soft, soft_error = _all_parsed(own or defaults, SOFT, pod, selector)
+    tolerations = pod.pod.spec.tolerations or ()
+    tolerance = tuple([(t.key, t.operator, t.value, t.effect) for t in tolerations])
+    every_key = bool(own) or not of_system
+    affinity = eligibility_key(pod)
+    return Spread(hard, soft, every_key, affinity, tolerance, hard_error, soft_error)
 
 
 def _all_parsed(

@@ -1,7 +1,7 @@
 """TaintToleration: taints keep pods off that do not tolerate them, or make their nodes second best.
 
-Taints are few and shared by many nodes: each distinct list of taints is judged once, and nodes look
-their verdict up.
+Taints are few and shared by many nodes: each distinct list of taints is judged once for each list
+of tolerations, and nodes look their verdict up.
 
 Source: kubernetes plugins/tainttoleration/taint_toleration.go.
 """
@@ -9,14 +9,16 @@ Source: kubernetes plugins/tainttoleration/taint_toleration.go.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 import msgspec
 import numpy as np
+from cachetools import LRUCache
 
 from engine.framework.events import Action, Resource
 from engine.framework.interface import (
+    ALL_PASS,
     Normalization,
     Points,
     PreFilterResult,
@@ -25,7 +27,7 @@ from engine.framework.interface import (
     State,
     Verdicts,
 )
-from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
+from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import unresolvable
 from engine.objects import Node, Taint, Toleration
 from engine.plugins.hints import always, now, on
@@ -37,7 +39,10 @@ NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 _NO_TOLERATIONS: Final = ()
+_REMEMBERED: Final = 256
 _MANY: Final = 32
+_FORBIDDEN: Final = -1.0
+_NOTHING: Final[Scores] = np.empty(0)
 
 
 def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
@@ -67,25 +72,14 @@ def all_tolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) ->
     )
 
 
-def suits(tolerations: Iterable[Toleration], snapshot: Snapshot, rows: Rows) -> BoolColumn:
-    """(n,) the rows of which no taint keeps off a pod with these tolerations."""
-    each = tuple(dict.fromkeys(tolerations))
-    return _by_taints(snapshot, rows, lambda taints: all_tolerated(each, taints)) > 0
-
-
-def _by_taints(snapshot: Snapshot, rows: Rows, judge: Callable[[Sequence[Taint]], float]) -> Scores:
-    """(n,) what is said of the taints of each row: of each distinct list there once."""
-    lists, of = snapshot.nodes.taint_sets, snapshot.nodes.taint_set[rows]
-    said = np.zeros(len(lists))
-    for number in np.flatnonzero(np.bincount(of)).tolist():
-        said[number] = judge(lists[number])
-    return said[of]
-
-
 class TaintToleration:
     """Filters by NoSchedule and NoExecute taints, scores by PreferNoSchedule ones."""
 
     name: Final = NAME
+
+    def __init__(self) -> None:
+        self._taint_sets: Sequence[tuple[Taint, ...]] = ()
+        self._judged: LRUCache[Hashable, Scores] = LRUCache(_REMEMBERED)
 
     def points(self) -> Points:
         """A node without the taint comes, a node loses it, the pod learns to tolerate."""
@@ -97,10 +91,44 @@ class TaintToleration:
             ),
             class_key=_key,
             pre_filter=_pre_filter,
-            filter=_filter,
+            filter=self._filter,
             pre_score=_pre_score,
-            score=_score,
+            score=self._score,
         )
+
+    def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+        """Rejects nodes with a taint that forbids scheduling and is not tolerated."""
+        passes = self._judge(pod, snapshot) >= 0
+        if passes.all():
+            return ALL_PASS
+        return Verdicts.uniform(passes[snapshot.nodes.taint_set[rows]], UNTOLERATED)
+
+    def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+        """Number of PreferNoSchedule taints that are not tolerated."""
+        judged = self._judge(pod, snapshot)
+        return np.maximum(judged, _FORBIDDEN - judged)[snapshot.nodes.taint_set[rows]]
+
+    def _judge(self, pod: PodInfo, snapshot: Snapshot) -> Scores:
+        """By distinct list of taints, how many of them the pod would rather not have: `_judged`."""
+        taint_sets = snapshot.nodes.taint_sets
+        if taint_sets is not self._taint_sets:
+            # INVARIANT: one list object only grows; another one numbers its entries anew.
+            self._taint_sets = taint_sets
+            self._judged.clear()
+        key = _key(pod, snapshot)
+        judged = self._judged.get(key, _NOTHING)
+        if len(judged) < len(taint_sets):
+            tolerations = tuple(dict.fromkeys(pod.pod.spec.tolerations or ()))
+            fresh = [_judged(tolerations, taints) for taints in taint_sets[len(judged) :]]
+            judged = self._judged[key] = np.concatenate((judged, fresh))
+        return judged
+
+
+def _judged(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> float:
+    """How many of the taints are against preferences; `_FORBIDDEN` less that if one forbids."""
+    liked = [one for one in taints if one.effect == PREFER_NO_SCHEDULE]
+    number = sum(not tolerates(tolerations, one) for one in liked)
+    return number if all_tolerated(tolerations, taints) else _FORBIDDEN - number
 
 
 def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
@@ -121,27 +149,11 @@ def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
     return PreFilterResult(causes=Cause.TAINTS, shared=_key(pod, snapshot))
 
 
-def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
-    """Rejects nodes with a taint that forbids scheduling and is not tolerated."""
-    return Verdicts.uniform(suits(pod.pod.spec.tolerations or (), snapshot, rows), UNTOLERATED)
-
-
 def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
     """Never skipped; the fewer the better: 100 without any, 0 for the most."""
     return PreScoreResult(
         causes=Cause.TAINTS, shared=_key(pod, snapshot), normalization=Normalization.BY_MAX_REVERSED
     )
-
-
-def _score(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
-    """Number of PreferNoSchedule taints that are not tolerated."""
-    tolerations = tuple(dict.fromkeys(pod.pod.spec.tolerations or ()))
-
-    def unwanted(taints: Sequence[Taint]) -> int:
-        liked = [one for one in taints if one.effect == PREFER_NO_SCHEDULE]
-        return sum(not tolerates(tolerations, one) for one in liked)
-
-    return _by_taints(snapshot, rows, unwanted)
 
 
 def _begins_to_suit(pod: PodInfo, before: Node | None, after: Node) -> bool:

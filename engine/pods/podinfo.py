@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from operator import attrgetter
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -519,8 +519,8 @@ def _rounded(amounts: _Exact) -> dict[str, int]:
 
 def _located(pod: Pod, cause: ValueError) -> UnreadablePod:
     """Finds the first field that is no quantity."""
-    for path, resources in _resource_lists(pod):
-        for name, quantity in (resources or {}).items():
+    for path, resources in _resource_lists(msgspec.to_builtins(pod)):
+        for name, quantity in resources.items():
             try:
                 parse(quantity)
             except ValueError as reason:
@@ -528,22 +528,14 @@ def _located(pod: Pod, cause: ValueError) -> UnreadablePod:
     return UnreadablePod(pod, "resources", str(cause))
 
 
-def _resource_lists(pod: Pod) -> Iterator[tuple[str, ResourceList | None]]:
-    spec, status = pod.spec, pod.status
-    for kind, containers in (
-        ("containers", spec.containers),
-        ("initContainers", spec.init_containers),
-    ):
-        for i, container in enumerate(containers or ()):
-            yield f"spec.{kind}[{i}].resources.requests", _asked(container, None)
-    yield "spec.overhead", spec.overhead
-    yield "spec.resources.requests", _requests(spec.resources)
-    for kind, statuses in (
-        ("containerStatuses", status.container_statuses),
-        ("initContainerStatuses", status.init_container_statuses),
-    ):
-        for i, of in enumerate(statuses or ()):
-            yield f"status.{kind}[{i}].allocatedResources", of.allocated_resources
-            yield f"status.{kind}[{i}].resources.requests", _requests(of.resources)
-    yield "status.allocatedResources", status.allocated_resources
-    yield "status.resources.requests", _requests(status.resources)
+def _resource_lists(tree: Any, path: str = "") -> Iterator[tuple[str, ResourceList]]:  # noqa: ANN401 - any JSON
+    """All lists of quantities that are read of a pod, with their paths."""
+    each = tree.items() if isinstance(tree, dict) else ()
+    steps = [(f"{path}.{key}" if path else key, key, value) for key, value in each]
+    if isinstance(tree, list):
+        steps = [(f"{path}[{i}]", "", value) for i, value in enumerate(tree)]
+    for where, key, value in steps:
+        if key in ("requests", "overhead", "allocatedResources") and isinstance(value, dict):
+            yield where, value
+        else:
+            yield from _resource_lists(value, where)

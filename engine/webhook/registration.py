@@ -14,10 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.framework.selectortext import read_selector
 from engine.kube.errors import StatusError
 from engine.kube.session import APPLY_PATCH, KubeClient, segment
-from engine.pods.selectors import Selector, SelectorError
+from engine.pods.selectors import Selector, SelectorError, read_selector
 from engine.policysections import PoliciesSection
 
 _LOG = logging.getLogger(__name__)

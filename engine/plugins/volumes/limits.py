@@ -61,11 +61,12 @@ class NodeVolumeLimits:
 
     def points(self) -> Points:
         """A limit may rise, a volume may leave a node, a claim may come."""
+        had_volumes = gone(Pod, lambda _, other: placed(other) and has_volumes(other))
         return Points(
             events=(
                 on(Resource.CSI_NODE, Action.ADD),
                 on(Resource.CSI_NODE, Action.UPDATE, changed(CSINode, _raises)),
-                on(Resource.ASSIGNED_POD, Action.DELETE, gone(Pod, _had_volumes)),
+                on(Resource.ASSIGNED_POD, Action.DELETE, had_volumes),
                 on(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, is_one_of(claim_names)),
                 on(Resource.VOLUME_ATTACHMENT, Action.DELETE, gone(VolumeAttachment, _frees)),
             ),
@@ -167,10 +168,6 @@ def _version(snapshot: Snapshot) -> int:
 
 
 # ---- hints -----------------------------------------------------------------------------------
-
-
-def _had_volumes(pod: PodInfo, other: Pod) -> bool:
-    return placed(other) and has_volumes(other)
 
 
 def _frees(pod: PodInfo, attachment: VolumeAttachment) -> bool:

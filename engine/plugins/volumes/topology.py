@@ -17,8 +17,7 @@ from engine.framework.snapshot import BoolColumn, CodeColumn, Rows, Snapshot, la
 from engine.objects import LabelSelector, NodeSelector, NodeSelectorTerm, SelectorRequirement
 from engine.objects.storage import TopologyTerm
 from engine.plugins.node_selector import Selector, Term, parse_selector
-from engine.pods.selectors import SelectorError
-from engine.pods.selectors import parse_selector as parse_label_selector
+from engine.pods.selectors import what_it_selects
 
 
 def of_volume(required: NodeSelector | None) -> Selector | None:
@@ -52,10 +51,7 @@ def of_class(allowed: Sequence[TopologyTerm]) -> Selector | None:
 
 def of_labels(selector: LabelSelector | None) -> Selector | None:
     """The nodes (or volumes) that a label selector selects; without one, none."""
-    try:
-        found = parse_label_selector(selector).requirements
-    except SelectorError:
-        found = None
+    found = what_it_selects(selector).requirements
     if found is None:
         return Selector(())
     return Selector((Term(found),)) if found else None

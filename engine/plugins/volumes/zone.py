@@ -48,9 +48,10 @@ class VolumeZone:
     def points(self) -> Points:
         """A claim, its volume, its class or a node with another label may come."""
         comes = Action.ADD | Action.UPDATE
+        waits = now(StorageClass, lambda _, __, one: one.volume_binding_mode == FIRST_CONSUMER)
         return Points(
             events=(
-                on(Resource.STORAGE_CLASS, Action.ADD, now(StorageClass, _waits)),
+                on(Resource.STORAGE_CLASS, Action.ADD, waits),
                 on(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
                 on(Resource.PERSISTENT_VOLUME_CLAIM, comes, is_one_of(named_claims)),
                 on(Resource.PERSISTENT_VOLUME, comes, differs(PersistentVolume, _topologies)),
@@ -126,7 +127,3 @@ def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdi
         wanted = [snapshot.dictionary.find(value) for value in values]
         fits &= (codes >= 0) & np.isin(codes, wanted)
     return Verdicts.uniform(fits | nowhere, CONFLICT)
-
-
-def _waits(pod: PodInfo, before: StorageClass | None, after: StorageClass) -> bool:
-    return after.volume_binding_mode == FIRST_CONSUMER
