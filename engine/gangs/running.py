@@ -28,9 +28,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from engine.basis import Basis
 from engine.choice import Chosen, Refused
 from engine.collective.packing import Found, Steps
@@ -42,7 +39,7 @@ from engine.framework.gang import Membership
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import CodeColumn, Snapshot
 from engine.gangs.holds import Holds
-from engine.gangs.rescue import Rescuers
+from engine.gangs.rescue import Domain, Rescuers
 from engine.gangs.slices import Absent, OutdatedError, Unpromised, in_slices
 from engine.gangs.turn import Hold, Turn, rank_of
 from engine.notices import said
@@ -379,11 +376,10 @@ class Gangs:
         members = [one for one in turn.members if self._waits(one)]
         if not members:
             return False
-        rescuers = Rescuers(self.basis, self.placement, self._waits)
+        rescuers = Rescuers(self.basis, self.placement, self._waits, turn, members)
         try:
             domains = yield from self._to_be_emptied(turn, members)
-            steps = rescuers.rescue(turn, members, domains)
-            found = yield from self._in_slices(steps, rescuers.absent)
+            found = yield from self._in_slices(rescuers.rescue(domains), rescuers.absent)
         except (PluginError, OutdatedError):
             return False
         turn.keeps_promises = found.waits
@@ -408,9 +404,7 @@ class Gangs:
                 self.queue.done(uid)
         return True
 
-    def _to_be_emptied(
-        self, turn: Turn, members: Sequence[QueuedPod]
-    ) -> Steps[Sequence[NDArray[np.intp] | None]]:
+    def _to_be_emptied(self, turn: Turn, members: Sequence[QueuedPod]) -> Steps[Sequence[Domain]]:
         """The domains from which pods may be evicted: where victims are going already, that one."""
         pods = [one.pod for one in members]
         domains = self._domains(pods)
