@@ -294,9 +294,7 @@ class Gangs:
     def _is_there(self, node: str | None) -> bool:
         return node is not None and self._cache.nodes.row(node) >= 0
 
-    def _place_as(self, turn: Turn, found: Mapping[str, int]) -> Steps[None]:
-        names = self._cache.nodes
-        nodes = {uid: names.name(row) for uid, row in found.items()}
+    def _place_as(self, turn: Turn, nodes: Mapping[str, str]) -> Steps[None]:
         refused = list(turn.refused)
         yield from self._place(turn, nodes)
         known = turn.placed | {one.queued.pod.uid for one in turn.refused}
@@ -305,8 +303,8 @@ class Gangs:
         fit = len(turn.chosen) + sum(one.status is not None for one in turn.refused)
         turn.most = max(turn.most, turn.reserved + fit)
 
-    def _plan(self, turn: Turn) -> Steps[Mapping[str, int] | None]:
-        """UID -> row where they fit together, be it too few; None if nodes went meanwhile."""
+    def _plan(self, turn: Turn) -> Steps[Mapping[str, str] | None]:
+        """UID -> node where they fit together, be it too few; None if nodes went meanwhile."""
         pods = [one.pod for one in turn.members if self._waits(one)]
         if not pods:  # they all went between two steps
             return {}
@@ -326,7 +324,8 @@ class Gangs:
         if not found.enough:
             turn.most = max(turn.most, turn.reserved + len(found.rows))
         turn.cut_short |= found.cut_short
-        return {pods[member].uid: row for member, row in found.rows.items()}
+        name = self._cache.nodes.name
+        return {pods[member].uid: name(row) for member, row in found.rows.items()}
 
     def _in_slices(
         self, steps: Steps[Found], *thought: AbstractContextManager[None]
