@@ -32,7 +32,7 @@ from engine.telemetry import (
 )
 
 _RULE: Final = re.compile(r"\(([^()\s]+):(\d+)\)$")
-"""File and line at the end of what a rule says; see `policy.acting`."""
+"""File and line at the end of what a rule says; see `policy.plugin`."""
 _MOST_ATTEMPTS: Final = 14
 _BINDINGS: Final = {
     BindOutcome.BOUND: Count.BINDINGS_WRITTEN,

@@ -37,7 +37,7 @@ from engine.policy import chain
 from engine.policy.bundle import Bundle
 from engine.policy.findings import new_compiler
 from engine.policy.needs import Needs
-from engine.policy.sources import Texts, policies_in, why_unread
+from engine.policy.sources import Texts, policies_in
 from engine.signals.prometheus import ask_once
 from engine.signals.spec import PROMETHEUS
 from engine.signals.store import SignalStore
@@ -132,10 +132,10 @@ def _texts_of(settings: Settings) -> Texts | None:
     for section in policies.all_sources:
         if section.dir is not None:
             path = Path(section.dir)
-            texts = {path.name: read(path)} if path.is_file() else policies_in(path)
+            alone = {path.name: read(path)} if path.is_file() else None
+            texts, why = policies_in(path) if alone is None else (alone, ())
             if not texts:
-                why = "; ".join(why_unread(path))
-                raise click.ClickException(why or f"{path}: has no policy")
+                raise click.ClickException("; ".join(why) or f"{path}: has no policy")
             folder = section.folder if policies.in_folders else ""
             found |= {f"{folder}{name}": text for name, text in texts.items()}
     return found or None

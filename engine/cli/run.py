@@ -31,7 +31,7 @@ from engine.front import configuration
 from engine.kube.errors import LeaseLost
 from engine.plugins.profiles import make_profiles
 from engine.pods.selectors import SelectorError, read_selector
-from engine.policy.sources import SUFFIX, policies_in, why_unread
+from engine.policy.sources import SUFFIX, policies_in
 from engine.policysections import PoliciesSection
 from engine.sections import duration_of, seconds
 from engine.serving.certificates import CertificateError
@@ -159,12 +159,11 @@ def _check_sources(settings: Settings, names: Sequence[str]) -> None:
 
 def warn_of_folder(folder: str | None) -> None:
     """Says at once what would else be said when the cluster is there."""
-    files = {} if folder is None else policies_in(Path(folder))
+    files, why = ({}, ()) if folder is None else policies_in(Path(folder))
     if folder is not None and not files:
         wrong = f"has no file whose name ends in {SUFFIX}"
         if files is None:
-            why = "; ".join(why_unread(Path(folder)))
-            wrong = f"cannot be read ({why})" if why else "is not there"
+            wrong = f"cannot be read ({'; '.join(why)})" if why else "is not there"
         _LOG.warning("folder %s %s: no pod is scheduled until it has one", folder, wrong)
 
 

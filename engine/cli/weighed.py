@@ -30,7 +30,7 @@ from engine.policy.needs import Needs, needs_of
 from engine.simulate.journal import replay
 
 _RULE: Final = re.compile(r"\((\S+):(\d+)\)$")
-"""File and line at the end of what a rule says; see `policy.acting`."""
+"""File and line at the end of what a rule says; see `policy.plugin`."""
 _SHOWN: Final = 20
 _NEWEST: Final = 1_000
 """So many decisions are kept, the newest."""

@@ -45,20 +45,73 @@ Rows = NDArray[np.intp]
 class Several:
     """A search for pods of several nodes: of its `plans`, one node to go to each, one is chosen.
 
-    `of` is what the nodes one by one came to, `limit` the most victims of a plan. `runs` are the
-    dry runs that it took; `cut_short` says that their bound ended it, or that of the nodes looked
-    at.
+    `of` is what the nodes one by one came to, none of which helps; `hunt` says who may go, `rule`
+    on how many nodes, and how many. `runs` are the dry runs that it took; `cut_short` says that
+    their bound ended it, or that of the nodes looked at.
     """
 
     of: Plans
+    hunt: Hunt
     budgets: Sequence[Budget]
     trial: Trial
-    limit: int | None = None
+    rule: Evictions
     plans: list[Plans] = field(default_factory=list)
     runs: int = 0
     cut_short: bool = False
 
-    def open(self, rows: Rows, gone: Callable[[], Rows], *key: int) -> Sequence[int]:
+    def across(self, most_runs: int) -> None:
+        """Tries the pods of several nodes at once, few nodes before many.
+
+        `most_runs` bounds the dry runs, those of the nodes one by one included.
+
+        Raises:
+            UnfinishedError: as `Tried` has it; so does `anywhere`.
+        """
+        spans = self.trial.spans() and len(self.of.rows)
+        prospects = self._prospects() if spans else []
+        self.cut_short = len(prospects) > MOST_NODES
+        prospects = prospects[:MOST_NODES]
+        if not prospects:
+            return
+        name = self.of.snapshot.nodes.name
+        targets = np.array(self._open(self.of.rows, partial(self._on, prospects)), np.intp)
+        for count in range(1, min(self.rule.across, len(prospects)) + 1 if len(targets) else 1):
+            for nodes in combinations(prospects, count):
+                if self.of.runs + self.runs >= most_runs:
+                    self.cut_short = True
+                    return
+                # A node that victims leave is as good as any.
+                open_ = self._open(targets, partial(self._on, nodes), *nodes)
+                for row in sorted(open_, key=lambda row: (row not in nodes, name(row)))[:count]:
+                    self._keep(row, self._on(nodes), *nodes)
+            if self.plans:
+                return
+
+    def anywhere(self) -> None:
+        """Tries pods of any nodes, for a quota: `rule` says who else may go once some do."""
+        plans = self.of
+        rooms = self.trial.rooms(plans.rows[:1]) if len(plans.rows) else None
+        each = [] if rooms is None else [one for one in rooms.each if one.anywhere]
+        if not each:
+            return
+        few = np.count_nonzero(plans.there, axis=0)
+        order = np.lexsort((plans.snapshot.nodes.tie_keys[plans.rows], -few))
+        targets = [int(at) for at in order[:_MOST_TARGETS] if few[at]]
+        for at in (None, *targets):
+            own = np.empty(0, np.intp) if at is None else plans.table[plans.there[:, at], at][::-1]
+            gone = self._enough(own, each)
+            if gone is None:
+                continue
+            rows = plans.rows if at is None else plans.rows[at : at + 1]
+            key = len(rows), -1 if at is None else at, int(rows[0])
+            open_ = self._open(rows, gone.view, *key)
+            if open_:
+                # The most important first.
+                self._keep(min(open_, key=plans.snapshot.nodes.name), gone[::-1].copy(), *key)
+            if self.plans and at is None:
+                break
+
+    def _open(self, rows: Rows, gone: Callable[[], Rows], *key: int) -> Sequence[int]:
         """Those of some nodes that take the pod once these are gone; `key` says who they are."""
 
         def ask() -> Found:
@@ -70,135 +123,54 @@ class Several:
         self.runs += 1
         return found
 
-    def keep(self, row: int, gone: Rows, *key: int) -> None:
+    def _keep(self, row: int, gone: Rows, *key: int) -> None:
         """Of pods that are enough, the most important first, gives back who need not go."""
         plan = Together(self.of, row, gone)
         protect(plan, self.budgets)
         one_by_one(plan, self.trial, plan.helps, 1, *key)
         self.runs += plan.runs
-        victims = int(np.count_nonzero(plan.gone))
-        plan.helps &= victims > 0 and (self.limit is None or victims <= self.limit)
+        victims, limit = int(np.count_nonzero(plan.gone)), self.rule.limit
+        plan.helps &= victims > 0 and (limit is None or victims <= limit)
         if plan.helps[0]:
             self.plans.append(plan)
 
+    def _on(self, nodes: Sequence[int]) -> Rows:
+        """The pods that may go from these nodes, the most important first."""
+        table = self.hunt.ranking.table[:, list(nodes)]
+        rows = table[table >= 0]
+        keys = self.hunt.ranking.keys(self.of.snapshot.pods, rows)
+        return rows[np.lexsort(tuple(reversed(keys)))]
 
-def across(
-    plans: Plans,
-    hunt: Hunt,
-    budgets: Sequence[Budget],
-    trial: Trial,
-    rule: Evictions,
-    most_runs: int,
-) -> Several:
-    """Tries the pods of several nodes at once, few nodes before many.
+    def _prospects(self) -> list[int]:
+        """The nodes with pods that may go, the most promising first."""
+        snapshot, ranking, kinds = self.of.snapshot, self.hunt.ranking, self.hunt.kinds
+        there, tried = ranking.table >= 0, self.trial.tried
+        rooms = self.trial.rooms(self.of.rows[:1])
+        about: BoolColumn = np.zeros(there.shape[1], np.bool_)
+        if rooms is not None:
+            for name, _, concerns in rooms.concerns:
+                numbers = ranking.values("kind", kinds.numbers, snapshot.pods)
+                key = tried.turn, name
+                concerned = kinds.concerned(numbers[there], concerns, tried, key)
+                about |= np.any(there & concerned[numbers], axis=0)
+            if not about.any():
+                return []
+        rows = np.flatnonzero(there.any(axis=0))
+        few = np.count_nonzero(there, axis=0)[rows]
+        order = np.lexsort((snapshot.nodes.tie_keys[rows], few, ~about[rows]))
+        return [int(row) for row in rows[order]]
 
-    Args:
-        plans: what the nodes one by one came to, none of which helps.
-        hunt: who may go.
-        budgets: disruption budgets.
-        trial: the filters for the pod.
-        rule: on how many nodes there may be victims, and how many.
-        most_runs: bound of dry runs, those of `plans` included.
-
-    Raises:
-        UnfinishedError: as `Tried` has it; so does `anywhere`.
-    """
-    search = Several(plans, budgets, trial, rule.limit)
-    prospects = _prospects(plans, hunt, trial) if trial.spans() and len(plans.rows) else []
-    search.cut_short = len(prospects) > MOST_NODES
-    prospects = prospects[:MOST_NODES]
-    if not prospects:
-        return search
-    targets = np.array(search.open(plans.rows, partial(_on, prospects, plans, hunt)), np.intp)
-    for count in range(1, min(rule.across, len(prospects)) + 1 if len(targets) else 1):
-        for nodes in combinations(prospects, count):
-            if plans.runs + search.runs >= most_runs:
-                search.cut_short = True
-                return search
-            # A node that victims leave is as good as any.
-            name = plans.snapshot.nodes.name
-            gone = partial(_on, nodes, plans, hunt)
-            open_ = search.open(targets, gone, *nodes)
-            for row in sorted(open_, key=lambda row: (row not in nodes, name(row)))[:count]:
-                search.keep(row, gone(), *nodes)
-        if search.plans:
-            break
-    return search
-
-
-def _on(nodes: Sequence[int], plans: Plans, hunt: Hunt) -> Rows:
-    """The pods that may go from these nodes, the most important first."""
-    table = hunt.ranking.table[:, list(nodes)]
-    rows = table[table >= 0]
-    keys = hunt.ranking.keys(plans.snapshot.pods, rows)
-    return rows[np.lexsort(tuple(reversed(keys)))]
-
-
-def _prospects(plans: Plans, hunt: Hunt, trial: Trial) -> list[int]:
-    """The nodes with pods that may go, the most promising first."""
-    snapshot, table = plans.snapshot, hunt.ranking.table
-    there = table >= 0
-    rooms = trial.rooms(plans.rows[:1])
-    about: BoolColumn = np.zeros(table.shape[1], np.bool_)
-    if rooms is not None:
-        for name, _, concerns in rooms.concerns:
-            key = trial.tried.turn, name
-            kinds = hunt.ranking.values("kind", hunt.kinds.numbers, snapshot.pods)
-            concerned = hunt.kinds.concerned(kinds[there], concerns, trial.tried, key)
-            about |= np.any(there & concerned[kinds], axis=0)
-        if not about.any():
-            return []
-    rows = np.flatnonzero(there.any(axis=0))
-    order = np.lexsort(
-        (snapshot.nodes.tie_keys[rows], np.count_nonzero(there, axis=0)[rows], ~about[rows])
-    )
-    return [int(row) for row in rows[order]]
-
-
-def anywhere(plans: Plans, budgets: Sequence[Budget], trial: Trial, rule: Evictions) -> Several:
-    """Tries pods of any nodes, where no node alone helped.
-
-    Args:
-        plans: what the nodes one by one came to.
-        budgets: disruption budgets.
-        trial: the filters for the pod.
-        rule: who else may go once some do.
-    """
-    search = Several(plans, budgets, trial)
-    rooms = trial.rooms(plans.rows[:1]) if len(plans.rows) and rule.more is not None else None
-    each = [] if rooms is None else [one for one in rooms.each if one.anywhere]
-    if not each:
-        return search
-    few = np.count_nonzero(plans.there, axis=0)
-    order = np.lexsort((plans.snapshot.nodes.tie_keys[plans.rows], -few))
-    targets = [int(at) for at in order[:_MOST_TARGETS] if few[at]]
-    for at in (None, *targets):
-        own = np.empty(0, np.intp) if at is None else plans.table[plans.there[:, at], at][::-1]
-        gone = _enough(own, plans, rule, each)
-        if gone is None:
-            continue
-        rows = plans.rows if at is None else plans.rows[at : at + 1]
-        key = len(rows), -1 if at is None else at, int(rows[0])
-        open_ = search.open(rows, gone.view, *key)
-        if open_:
-            # The most important first.
-            search.keep(min(open_, key=plans.snapshot.nodes.name), gone[::-1].copy(), *key)
-        if search.plans and at is None:
-            break
-    return search
-
-
-def _enough(own: Rows, plans: Plans, rule: Evictions, rooms: Sequence[Room]) -> Rows | None:
-    """These and as many others as bring use down, the first to go first; None: too few."""
-    assert rule.more is not None
-    more = rule.more(own.tolist())
-    rows = np.concatenate((own, np.array(more[:_MOST_PODS], np.intp)))
-    pods, count = plans.snapshot.pods, len(own)
-    for room in rooms:
-        short = int(room.used[0]) + room.need - int(room.limit[0])
-        freed = np.cumsum(room.held_by(pods, rows))
-        enough = int(np.searchsorted(freed, short)) + 1 if short > 0 else 0
-        if enough > len(rows):
-            return None
-        count = max(count, enough)
-    return rows[:count]
+    def _enough(self, own: Rows, rooms: Sequence[Room]) -> Rows | None:
+        """These and as many others as bring use down, the first to go first; None: too few."""
+        assert self.rule.more is not None
+        more = self.rule.more(own.tolist())
+        rows = np.concatenate((own, np.array(more[:_MOST_PODS], np.intp)))
+        pods, count = self.of.snapshot.pods, len(own)
+        for room in rooms:
+            short = int(room.used[0]) + room.need - int(room.limit[0])
+            freed = np.cumsum(room.held_by(pods, rows))
+            enough = int(np.searchsorted(freed, short)) + 1 if short > 0 else 0
+            if enough > len(rows):
+                return None
+            count = max(count, enough)
+        return rows[:count]

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from dsl.collective import Evictions
-from engine.collective.across import across, anywhere
+from engine.collective.across import Several
 from engine.collective.ranking import Ranking
 from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan, starts_of
 from engine.framework.decision import Rank
@@ -85,10 +85,11 @@ def search(
         reasons[f"not tried within {MOST_RUNS} dry runs"] = plans.left_out
     if not evictions.ordered or (evictions.across <= 1 and evictions.more is None):
         return Preemption(reasons=reasons)
+    found = Several(plans, hunt, budgets, trial, evictions)
     if evictions.more is not None:
-        found = anywhere(plans, budgets, trial, evictions)
+        found.anywhere()
     else:
-        found = across(plans, hunt, budgets, trial, evictions, MOST_RUNS)
+        found.across(MOST_RUNS)
     if found.cut_short:
         reasons[_NOT_ALL] = len(rows)
     return _cheapest(evictions, found.plans) or Preemption(reasons=reasons)

@@ -36,6 +36,8 @@ MOST_DOMAINS: Final = 16
 """Domains that are emptied in thought, those that lack the least room first."""
 MOST_ASKED: Final = 400
 """Members asked about before the last domain is begun; milliseconds each on large clusters."""
+Domain = NDArray[np.intp] | None
+"""The rows that may be emptied; None is the whole cluster."""
 _NOTHING: Final = PostFilterResult(unschedulable(), nominated="")
 
 
@@ -54,40 +56,34 @@ class Rescue:
 
 @dataclass(eq=False)
 class Rescuers:
-    """One search. `absent` are the victims, for whoever lets others have a turn meanwhile."""
+    """One search, for members that wait, of a gang of which none has a node by its turn.
+
+    `absent` are the victims, for whoever lets others have a turn meanwhile.
+    """
 
     basis: Basis
     placement: Placement
     waits: Callable[[QueuedPod], bool]
+    turn: Turn
+    members: Sequence[QueuedPod]
 
     def __post_init__(self) -> None:
         self.absent = Absent(self.basis.cache)
         self._asked = 0
 
-    def rescue(
-        self, turn: Turn, members: Sequence[QueuedPod], domains: Sequence[NDArray[np.intp] | None]
-    ) -> Steps[Rescue]:
-        """What would let enough members start; nothing found: there is no way, or only to wait.
-
-        Args:
-            turn: of the gang, of which no member has a node by it.
-            members: those that wait.
-            domains: the rows of each that may be emptied; None is the whole cluster.
-        """
+    def rescue(self, domains: Sequence[Domain]) -> Steps[Rescue]:
+        """What would let enough members start; nothing found: there is no way, or only to wait."""
         each: list[Rescue] = []
-        waits = False
         for rows in domains[:MOST_DOMAINS]:
             if self._asked >= MOST_ASKED:
                 break
-            found = yield from self._in(turn, members, rows)
-            waits |= found.waits
-            if found.found:
-                each.append(found)
-        return _cheapest(each, self.basis.snapshot()) if each else Rescue(waits=waits)
+            each.append((yield from self._in(rows)))
+        helps = [one for one in each if one.found]
+        waits = any(one.waits for one in each)
+        return _cheapest(helps, self.basis.snapshot()) if helps else Rescue(waits=waits)
 
-    def _in(
-        self, turn: Turn, members: Sequence[QueuedPod], rows: NDArray[np.intp] | None
-    ) -> Steps[Rescue]:
+    def _in(self, rows: Domain) -> Steps[Rescue]:
+        turn, members = self.turn, self.members
         there: list[Chosen] = []
         found: list[tuple[QueuedPod, PostFilterResult]] = []
         cache, spare, waits = self.basis.cache, len(members) - turn.wanted, False
@@ -123,7 +119,7 @@ class Rescuers:
         return Rescue(found, [(one.queued.pod, one.node) for one in there])
 
     def _asked_for(
-        self, queued: QueuedPod, rows: NDArray[np.intp] | None, there: list[Chosen]
+        self, queued: QueuedPod, rows: Domain, there: list[Chosen]
     ) -> Steps[PostFilterResult | None]:
         """What would make room for a member; None: it has a node, which is in `there` now."""
         pod = queued.pod

@@ -28,9 +28,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from engine.basis import Basis
 from engine.choice import Chosen, Refused
 from engine.collective.packing import Found, Steps
@@ -42,7 +39,7 @@ from engine.framework.gang import Membership
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import CodeColumn, Snapshot
 from engine.gangs.holds import Holds
-from engine.gangs.rescue import Rescuers
+from engine.gangs.rescue import Domain, Rescuers
 from engine.gangs.slices import Absent, OutdatedError, Unpromised, in_slices
 from engine.gangs.turn import Hold, Turn, rank_of
 from engine.notices import said
@@ -297,9 +294,7 @@ class Gangs:
     def _is_there(self, node: str | None) -> bool:
         return node is not None and self._cache.nodes.row(node) >= 0
 
-    def _place_as(self, turn: Turn, found: Mapping[str, int]) -> Steps[None]:
-        names = self._cache.nodes
-        nodes = {uid: names.name(row) for uid, row in found.items()}
+    def _place_as(self, turn: Turn, nodes: Mapping[str, str]) -> Steps[None]:
         refused = list(turn.refused)
         yield from self._place(turn, nodes)
         known = turn.placed | {one.queued.pod.uid for one in turn.refused}
@@ -308,8 +303,8 @@ class Gangs:
         fit = len(turn.chosen) + sum(one.status is not None for one in turn.refused)
         turn.most = max(turn.most, turn.reserved + fit)
 
-    def _plan(self, turn: Turn) -> Steps[Mapping[str, int] | None]:
-        """UID -> row where they fit together, be it too few; None if nodes went meanwhile."""
+    def _plan(self, turn: Turn) -> Steps[Mapping[str, str] | None]:
+        """UID -> node where they fit together, be it too few; None if nodes went meanwhile."""
         pods = [one.pod for one in turn.members if self._waits(one)]
         if not pods:  # they all went between two steps
             return {}
@@ -329,7 +324,8 @@ class Gangs:
         if not found.enough:
             turn.most = max(turn.most, turn.reserved + len(found.rows))
         turn.cut_short |= found.cut_short
-        return {pods[member].uid: row for member, row in found.rows.items()}
+        name = self._cache.nodes.name
+        return {pods[member].uid: name(row) for member, row in found.rows.items()}
 
     def _in_slices(
         self, steps: Steps[Found], *thought: AbstractContextManager[None]
@@ -379,11 +375,10 @@ class Gangs:
         members = [one for one in turn.members if self._waits(one)]
         if not members:
             return False
-        rescuers = Rescuers(self.basis, self.placement, self._waits)
+        rescuers = Rescuers(self.basis, self.placement, self._waits, turn, members)
         try:
             domains = yield from self._to_be_emptied(turn, members)
-            steps = rescuers.rescue(turn, members, domains)
-            found = yield from self._in_slices(steps, rescuers.absent)
+            found = yield from self._in_slices(rescuers.rescue(domains), rescuers.absent)
         except (PluginError, OutdatedError):
             return False
         turn.keeps_promises = found.waits
@@ -408,9 +403,7 @@ class Gangs:
                 self.queue.done(uid)
         return True
 
-    def _to_be_emptied(
-        self, turn: Turn, members: Sequence[QueuedPod]
-    ) -> Steps[Sequence[NDArray[np.intp] | None]]:
+    def _to_be_emptied(self, turn: Turn, members: Sequence[QueuedPod]) -> Steps[Sequence[Domain]]:
         """The domains from which pods may be evicted: where victims are going already, that one."""
         pods = [one.pod for one in members]
         domains = self._domains(pods)

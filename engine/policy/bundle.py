@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 import policies
 from dsl.analysis import Size
-from dsl.compiler import Compiler, CompileResult
+from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, render
 from dsl.plan import MetricSpec, Plan
 from dsl.quantities import parse_duration
@@ -216,7 +216,7 @@ def steps_of(
     compiler: Compiler, files: Texts, settings: CompileSettings, size: Size, title: str
 ) -> Generator[None, None, Bundle | Refusal]:
     """A bundle if there is no error, one statement a step; `title` is who is refused else."""
-    result: CompileResult = yield from compiler.steps(
+    result = yield from compiler.steps(
         files,
         params={name: one.params for name, one in settings.policies.overrides.items()},
         metrics=settings.metrics,
@@ -225,18 +225,6 @@ def steps_of(
         tenant=settings.tenant,
         chains=settings.chains_of(files),
     )
-    return _outcome(result, files, settings, title)
-
-
-@cache
-def _bundled() -> Mapping[str, str]:
-    """Files of the package, which stay as they are; reading them takes longer than a slice."""
-    return MappingProxyType(policies.texts())
-
-
-def _outcome(
-    result: CompileResult, files: Texts, settings: CompileSettings, title: str
-) -> Bundle | Refusal:
     plans = tuple([settings.applied(plan) for plan in result.plans])
     profiles = settings.profiles_of(plans)
     diagnostics = (*result.diagnostics, *at_load(plans, settings.binders, profiles))
@@ -252,6 +240,12 @@ def _outcome(
     more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
     summary = f"{title} was refused: {in_a_line(errors[0])}{more}"
     return Refusal(summary, render(diagnostics), diagnostics)
+
+
+@cache
+def _bundled() -> Mapping[str, str]:
+    """Files of the package, which stay as they are; reading them takes longer than a slice."""
+    return MappingProxyType(policies.texts())
 
 
 def file_of(plan: Plan) -> str:

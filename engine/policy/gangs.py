@@ -23,6 +23,7 @@ from engine.framework.gang import Membership
 from engine.framework.snapshot import CodeColumn, PodColumns, Snapshot
 from engine.objects import Pod
 from engine.objects.workloads import GangFailure, PodGroup
+from engine.plugins.hints import queue_if
 from engine.pods.podinfo import PODS, PodInfo, make_pod_info
 from engine.policy.accounts import amounts_of
 from engine.policy.podreads import epoch_seconds, group_of, number_of
@@ -72,8 +73,7 @@ class GangRules:
             other = make_pod_info(after)
         except ValueError:
             return QueueingHint.QUEUE
-        same = self.kin(other, snapshot) == self.kin(pod, snapshot)
-        return QueueingHint.QUEUE if same else QueueingHint.SKIP
+        return queue_if(self.kin(other, snapshot) == self.kin(pod, snapshot))
 
     def gang(self, pod: PodInfo, snapshot: Snapshot) -> Membership | None:
         """See `Points.gang`."""
@@ -149,8 +149,7 @@ def _domains(within: str, world: World) -> CodeColumn:
 def frees(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
     """Whether there is as much as the pod's group asks for, now that something was freed."""
     del before, after
-    enough = _asking(pod, snapshot) is not None and not _shortage(pod, snapshot)
-    return QueueingHint.QUEUE if enough else QueueingHint.SKIP
+    return queue_if(_asking(pod, snapshot) is not None and not _shortage(pod, snapshot))
 
 
 def _asking(pod: PodInfo, snapshot: Snapshot) -> PodGroup | None:

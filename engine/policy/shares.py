@@ -32,10 +32,11 @@ Chosen = Callable[[Subject], bool]
 
 def in_force(plan: Plan) -> Plan | None:
     """The policy as it decides; None if it has no say. A canary has one about its share."""
-    member = _share(plan)
-    if member is not None:
-        return _only(plan, member)
-    return plan if plan.mode == "enforce" else None
+    chosen = _share(plan)
+    if chosen is None:
+        return plan if plan.mode == "enforce" else None
+    rules = {name: [_rule_for(one, chosen) for one in getattr(plan, name)] for name in _ONE_BY_ONE}
+    return replace(plan, **{name: tuple(some) for name, some in rules.items()})
 
 
 def in_shadow(plan: Plan) -> Chosen | None:
@@ -48,31 +49,19 @@ def in_shadow(plan: Plan) -> Chosen | None:
 
 def _share(plan: Plan) -> Chosen | None:
     """For which pods a canary is in force; None if the policy is none."""
-    word, _, share = plan.mode.partition(" ")
-    return _member(plan, float(share.removesuffix("%")) / _ALL) if word == CANARY else None
-
-
-def _member(plan: Plan, share: float) -> Chosen:
-    def chosen(*who: str) -> bool:
-        digest = blake2b("\0".join((plan.name, *who)).encode(), digest_size=_BYTES).digest()
-        return int.from_bytes(digest) < share * _RANGE
+    word, _, percent = plan.mode.partition(" ")
+    if word != CANARY:
+        return None
+    most = float(percent.removesuffix("%")) / _ALL * _RANGE
 
     def member(subject: Subject) -> bool:
         workload = subject.text("pod.workload", None)
-        if workload is None:
-            return chosen(subject.text("pod.uid", None) or "")
-        return chosen(subject.text("pod.namespace", None) or "", workload)
+        fields = ("pod.uid",) if workload is None else ("pod.namespace", "pod.workload")
+        who = (subject.text(field, None) or "" for field in fields)
+        digest = blake2b("\0".join((plan.name, *who)).encode(), digest_size=_BYTES).digest()
+        return int.from_bytes(digest) < most
 
     return member
-
-
-def _only(plan: Plan, chosen: Chosen) -> Plan:
-    """The policy with rules that apply to these pods alone."""
-    changed = {
-        attribute: tuple([_rule_for(rule, chosen) for rule in getattr(plan, attribute)])
-        for attribute in _ONE_BY_ONE
-    }
-    return replace(plan, **changed)
 
 
 def _rule_for(rule: RuleBase, chosen: Chosen) -> RuleBase:

@@ -216,42 +216,35 @@ class FolderSource:
 
     def look(self) -> None:
         """Offers the files, or why there are none, if that is not what it was."""
-        files = policies_in(self._folder)
-        found = files, () if files is not None else why_unread(self._folder)
+        found = policies_in(self._folder)
         if found != self._last:
             self._last = found
             self._offer(*found)
 
 
-def policies_in(folder: Path) -> dict[str, str | bytes] | None:
-    """The policy files in a folder; None: it is gone, or is being replaced.
+def policies_in(folder: Path) -> tuple[dict[str, str | bytes] | None, tuple[str, ...]]:
+    """The policy files in a folder; None: it is gone, or is being replaced, or the system says why.
 
     Mounted ConfigMaps and releases are replaced by turning a link: files of two versions are never
     mixed. Where one vanishes meanwhile, all are looked at again. Bytes of a name that
     are no text are written in digits: names go into messages, hashes and JSON.
     """
+    why: tuple[str, ...] = ()
     for _ in range(_LOOKS):
-        with contextlib.suppress(OSError):
+        try:
             before = _version(folder)
             files: dict[str, str | bytes] = {
                 fsencode(path.name).decode(errors="backslashreplace"): _read(path)
                 for path in _policies_of(folder)
             }
+        except FileNotFoundError:
+            why = ()
+        except OSError as failed:
+            why = (f"{failed.filename}: {failed.strerror}",)
+        else:
             if _version(folder) == before:
-                return files
-    return None
-
-
-def why_unread(folder: Path) -> tuple[str, ...]:
-    """What the system says where policies cannot be read; empty: the folder is not there (yet)."""
-    try:
-        for path in _policies_of(folder):
-            _read(path)
-    except FileNotFoundError:
-        return ()
-    except OSError as failed:
-        return (f"{failed.filename}: {failed.strerror}",)
-    return ()
+                return files, ()
+    return None, why
 
 
 def _policies_of(folder: Path) -> list[Path]:

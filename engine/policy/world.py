@@ -56,8 +56,6 @@ from engine.policy.podreads import (
     reader_of,
 )
 
-__all__ = ["DEFAULT_GPUS", "PodSubject", "SnapshotWorld", "epoch_seconds"]
-
 #: Of a version of samples, behind the snapshot's own generation in that of a world.
 _BITS: Final = 32
 _ON_NODES: Final = "pods"

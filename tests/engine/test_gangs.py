@@ -19,6 +19,7 @@ from engine.framework.runtime import Framework
 from engine.objects import from_builtins
 from engine.objects.storage import StorageClass
 from engine.objects.workloads import PodGroup
+from engine.pods.podinfo import make_pod_info
 from engine.queue import SubQueue
 from engine.simulate.journal import Recorder, replay
 from tests.builders import make_node, pod_object
@@ -508,6 +509,17 @@ async def test_when_the_time_is_up_all_give_their_nodes_back():
     for name in ("a-0", "a-1"):
         assert "timed out after 60 s: gang a: 2 of 3 members have a node" in told(made, name)[0]
     assert set(made.snapshot().objects("GangFailure")) == {"default/a"}
+
+
+@in_a_loop
+async def test_of_gangs_that_failed_the_last_ten_thousand_are_remembered():
+    made = world()
+    pod = make_pod_info(member(made, "a", 0))
+    _, found = made.scheduler.framework.of(pod).gang(pod, made.snapshot())
+    for name in ("a", "b", "a", *map(str, range(9_999))):
+        made.scheduler.gangs.holds.failed(replace(found, name=name))
+    known = made.snapshot().objects("GangFailure")
+    assert (len(known), "default/a" in known, "default/b" in known) == (10_000, True, False)
 
 
 @in_a_loop

@@ -51,7 +51,7 @@ class World:
         files = {
             f"{one.folder if policies.in_folders else ''}{name}": text
             for one in policies.all_sources
-            for name, text in policies_in(self.folder / one.folder).items()
+            for name, text in policies_in(self.folder / one.folder)[0].items()
         }
         made = compile_at_once(new_compiler(), files, compile_settings(settings.berth))
         assert isinstance(made, Bundle), made.text

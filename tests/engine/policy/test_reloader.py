@@ -552,7 +552,7 @@ def test_a_file_that_vanishes_while_a_folder_is_read_does_not_make_it_unreadable
 
     monkeypatch.setattr(Path, "open", open_late)
     monkeypatch.setattr(Path, "exists", lambda _: True)
-    assert policies_in(tmp_path) == {"a.policy": b"score: 1\n"}
+    assert policies_in(tmp_path) == ({"a.policy": b"score: 1\n"}, ())
 
 
 def test_a_folder_is_looked_at_every_so_often(tmp_path):
@@ -633,7 +633,8 @@ def test_files_of_two_versions_of_a_folder_are_never_mixed(tmp_path, monkeypatch
         return found
 
     monkeypatch.setattr(Path, "open", open_and_turn)
-    assert policies_in(mounted) == dict.fromkeys(("a.policy", "b.policy"), b"score: 2\n")
+    found, _ = policies_in(mounted)
+    assert found == dict.fromkeys(("a.policy", "b.policy"), b"score: 2\n")
 
 
 def test_bytes_that_are_no_text_are_refused_with_the_file(tmp_path):
@@ -650,7 +651,7 @@ DEAR = {"a.policy": "filter: any(split(node.annotation[x], ' ') where node.name 
 def test_a_file_whose_name_is_no_text_is_a_policy_all_the_same(tmp_path):
     (tmp_path / fsdecode(b"\xff.policy")).write_text("score: 1\n", "utf-8")
     world = World()
-    ((bundle, _),) = world.offer(policies_in(tmp_path))
+    ((bundle, _),) = world.offer(policies_in(tmp_path)[0])
     assert [plan.name for plan in bundle.plans] == [r"\xff"]
 
 

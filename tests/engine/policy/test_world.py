@@ -15,14 +15,13 @@ from engine.objects import Namespace, Node, OwnerReference, Pod, from_builtins
 from engine.pods.podinfo import make_pod_info
 from engine.pods.workloads import owned_by, workload_of
 from engine.policy.elsewhere import ImageLists
-from engine.policy.podreads import reader_of
+from engine.policy.podreads import epoch_seconds, reader_of
 from engine.policy.world import (
     DEFAULT_GPUS,
     Kept,
     PodSubject,
     QueueTimes,
     SnapshotWorld,
-    epoch_seconds,
 )
 from tests.builders import Cache, make_node, make_pod, pod_object
 
