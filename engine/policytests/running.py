@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from errno import EINVAL
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from dsl.codes import become
@@ -38,13 +37,11 @@ SUFFIX: Final = ".policytest"
 _MAX_MANIFEST: Final = 2 << 20
 
 #: What is so wherever no rule says otherwise, and the rules that could.
-_NEEDED: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = MappingProxyType(
-    {
-        ("victims",): ("preempts", "quotas"),
-        ("nominated",): ("preempts", "quotas"),
-        ("permit", "allow"): ("permits", "reserves", "gangs"),
-    }
-)
+_NEEDED: Final = {
+    ("victims",): ("preempts", "quotas"),
+    ("nominated",): ("preempts", "quotas"),
+    ("permit", "allow"): ("permits", "reserves", "gangs"),
+}
 
 _DECLARED: Final = re.compile(r"param[ \t]+([A-Za-z_]\w*)")
 
