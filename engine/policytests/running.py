@@ -164,7 +164,9 @@ class Runner:
             return ERROR, f"this version has nothing to read for {fault} yet"
 
     def _judged(self, suite: Suite, case: Case, answers: Answers) -> tuple[str, str]:
-        self._cover(answers)
+        for rule in answers.rules:
+            there = self.report.coverage.setdefault(rule.id, RuleCoverage.of(rule))
+            there.outcomes.update(answers.outcomes(rule))
         failures: list[str] = []
         for expected in case.expected:
             failure = judge(expected, answers)
@@ -180,11 +182,6 @@ class Runner:
             failures.append(f"no rule applies to {answers.scene.pod.key}")
         self.report.untouched += untouched and not failures
         return (FAILED, "\n".join(failures)) if failures else (PASSED, "")
-
-    def _cover(self, answers: Answers) -> None:
-        for rule in answers.rules:
-            there = self.report.coverage.setdefault(rule.id, RuleCoverage.of(rule))
-            there.outcomes.update(answers.outcomes(rule))
 
 
 def _text(folder: Path, name: str) -> str:
