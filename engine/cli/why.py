@@ -121,7 +121,7 @@ def _gang(pod: PodInfo, cluster: Cluster) -> str | None:
     """What is to be said of the pod's gang, whose members start together or not at all."""
     lab = cluster.lab
     framework = lab.frameworks.of(pod)
-    others = [one for one in lab.pending() if one.uid != pod.uid]
+    others = [one.pod for one in lab.queue.pending() if one.pod.uid != pod.uid]
     try:
         group = group_of(pod, others, lab.snapshot(), framework)
         if group is None:

@@ -6,9 +6,8 @@ about every node, so that a node that fails one rule is told from one that fails
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -314,6 +313,4 @@ def _requirement(one: SelectorRequirement) -> str:
     return f"{one.key} {one.operator} [{values}]" if values else f"{one.key} {one.operator}"
 
 
-_TELLING: Final[Mapping[str, Callable[[PodInfo, ApiNode], Iterator[str]]]] = MappingProxyType(
-    {"TaintToleration": _taints, "NodeAffinity": _labels}
-)
+_TELLING: Final = {"TaintToleration": _taints, "NodeAffinity": _labels}

@@ -126,24 +126,15 @@ def _nodes(told: Explanation, most: int, also: Sequence[str]) -> Iterator[str]:
     yield ""
     cannot = "1 node cannot" if count == 1 else f"{count} nodes cannot"
     yield f"{cannot} take it" + (":" if count == 1 else ", the nearest first:")
-    for group in _groups(nodes):
-        yield from _group(group)
-    if count > len(nodes):
-        yield f"  and {count - len(nodes)} more"
-
-
-def _groups(nodes: Sequence[Node]) -> list[list[Node]]:
-    """Those of which the same is said."""
-    groups: dict[str, list[Node]] = {}
+    groups: dict[str, list[Node]] = {}  # those of which the same is said
     for one in nodes:
         groups.setdefault(repr(one.misses), []).append(one)
-    return list(groups.values())
-
-
-def _group(nodes: Sequence[Node]) -> Iterator[str]:
-    yield f"  {few([one.name for one in nodes])} {nodes[0].nearly}"
-    for miss in nodes[0].misses:
-        yield from _miss(miss, "      ")
+    for group in groups.values():
+        yield f"  {few([one.name for one in group])} {group[0].nearly}"
+        for miss in group[0].misses:
+            yield from _miss(miss, "      ")
+    if count > len(nodes):
+        yield f"  and {count - len(nodes)} more"
 
 
 def few(names: Sequence[str]) -> str:

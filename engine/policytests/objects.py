@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Address
-from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -55,31 +54,27 @@ def _fields(owner: str) -> dict[str, str]:
 _DESCRIBED: Final = {"label": "metadata.labels", "annotation": "metadata.annotations"}
 _OF_POD: Final = _fields("it") | {"namespace": "metadata.namespace"}
 #: Kind of fixture -> attribute -> where its value stands in the object, as the API writes it.
-_WIRES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
-    {
-        "node": _fields("node") | _DESCRIBED | {"unschedulable": "spec.unschedulable"},
-        "namespace": _DESCRIBED,
-        "workload": _DESCRIBED | {"replicas": "spec.replicas"},
-        "quota": {"min": "spec.min", "max": "spec.max"},
-        "pdb": {
-            "namespace": "metadata.namespace",
-            "label": "spec.selector.matchLabels",
-            "allowed": "status.disruptionsAllowed",
-        },
-        "group": {
-            "namespace": "metadata.namespace",
-            "created": "metadata.creationTimestamp",
-            "min_member": "spec.minMember",
-            "min_resources": "spec.minResources",
-            "schedule_timeout": "spec.scheduleTimeoutSeconds",
-        },
-    }
-)
-
-
-_STRUCTS: Final[Mapping[str, type[msgspec.Struct]]] = MappingProxyType(
-    {"namespace": Namespace, "pdb": PodDisruptionBudget, "group": PodGroup, "quota": ElasticQuota}
-)
+_WIRES: Final[Mapping[str, Mapping[str, str]]] = {
+    "node": _fields("node") | _DESCRIBED | {"unschedulable": "spec.unschedulable"},
+    "namespace": _DESCRIBED,
+    "workload": _DESCRIBED | {"replicas": "spec.replicas"},
+    "quota": {"min": "spec.min", "max": "spec.max"},
+    "pdb": {
+        "namespace": "metadata.namespace",
+        "label": "spec.selector.matchLabels",
+        "allowed": "status.disruptionsAllowed",
+    },
+    "group": {
+        "namespace": "metadata.namespace",
+        "created": "metadata.creationTimestamp",
+        "min_member": "spec.minMember",
+        "min_resources": "spec.minResources",
+        "schedule_timeout": "spec.scheduleTimeoutSeconds",
+    },
+}
+_STRUCTS: Final[dict[str, type[msgspec.Struct]]] = {
+    "namespace": Namespace, "pdb": PodDisruptionBudget, "group": PodGroup, "quota": ElasticQuota,
+}  # fmt: skip
 
 
 class FixtureError(Exception):
@@ -240,20 +235,15 @@ def objects_of(cluster: Cluster, pods: Sequence[PodInfo]) -> Iterator[Any]:
             namespace = thing.get("namespace", "") or "default"
             yield GangFailure(Identity(name=thing.name, namespace=namespace), failed)
     for thing in cluster.of("node"):
-        yield from _of_node(thing)
+        if at := thing.get("heartbeat", ""):
+            meta = {"name": thing.name, "namespace": LEASES}
+            yield _made(Lease, {"metadata": meta, "spec": {"renewTime": at}}, thing)
+        if "volumes_limit" in thing.plain:
+            driver = {"name": "csi", "allocatable": {"count": thing.plain["volumes_limit"]}}
+            tree = {"metadata": {"name": thing.name}, "spec": {"drivers": [driver]}}
+            yield _made(CSINode, tree, thing)
     for thing in cluster.of("workload"):
         yield from _workloads(thing, pods)
-
-
-def _of_node(thing: Thing) -> Iterator[Any]:
-    if thing.get("heartbeat", ""):
-        meta = {"name": thing.name, "namespace": LEASES}
-        lease = {"metadata": meta, "spec": {"renewTime": thing.get("heartbeat", "")}}
-        yield _made(Lease, lease, thing)
-    if "volumes_limit" in thing.plain:
-        driver = {"name": "csi", "allocatable": {"count": thing.plain["volumes_limit"]}}
-        tree = {"metadata": {"name": thing.name}, "spec": {"drivers": [driver]}}
-        yield _made(CSINode, tree, thing)
 
 
 def _workloads(thing: Thing, pods: Sequence[PodInfo]) -> Iterator[Any]:

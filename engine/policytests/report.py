@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import asdict
 from itertools import groupby
-from types import MappingProxyType
 from typing import Final
 from xml.etree import ElementTree as ET
 
@@ -14,7 +13,7 @@ from engine.policytests.rules import OUTCOMES
 from engine.policytests.running import ERROR, FAILED, PASSED, Report, Result
 
 _COUNTED: Final = ((PASSED, "passed"), (FAILED, "failed"), (ERROR, "could not be run"))
-_TAGS: Final = MappingProxyType({FAILED: "failure", ERROR: "error"})
+_TAGS: Final = {FAILED: "failure", ERROR: "error"}
 _MOST_TEXT: Final = 60
 _NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -8,9 +8,8 @@ abstains, of any other that it is applied.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -54,19 +53,17 @@ _MOST_NODES: Final = 3
 _MOST_PODS: Final = 6
 #: Of which points the rules are shown that an expectation is about.
 _FILTERS: Final = ("filters", "prefilters", "quotas", "gangs")
-_POINTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "score": ("scores",),
-        "best": ("tiers", "scores"),
-        "order": ("sorts",),
-        "gated": ("gates",),
-        "ungated": ("gates",),
-        "permit": ("reserves", "permits", "gangs"),
-        **dict.fromkeys(("annotation", "label", "unset"), ("prebinds", "postbinds")),
-        "victims": ("preempts", "quotas"),
-        "nominated": ("preempts", "quotas"),
-    }
-)
+_POINTS: Final = {
+    "score": ("scores",),
+    "best": ("tiers", "scores"),
+    "order": ("sorts",),
+    "gated": ("gates",),
+    "ungated": ("gates",),
+    "permit": ("reserves", "permits", "gangs"),
+    **dict.fromkeys(("annotation", "label", "unset"), ("prebinds", "postbinds")),
+    "victims": ("preempts", "quotas"),
+    "nominated": ("preempts", "quotas"),
+}
 
 
 def rules_of(plan: Plan) -> list[RuleBase]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from errno import EINVAL
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from dsl.codes import become
@@ -38,13 +37,11 @@ SUFFIX: Final = ".policytest"
 _MAX_MANIFEST: Final = 2 << 20
 
 #: What is so wherever no rule says otherwise, and the rules that could.
-_NEEDED: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = MappingProxyType(
-    {
-        ("victims",): ("preempts", "quotas"),
-        ("nominated",): ("preempts", "quotas"),
-        ("permit", "allow"): ("permits", "reserves", "gangs"),
-    }
-)
+_NEEDED: Final = {
+    ("victims",): ("preempts", "quotas"),
+    ("nominated",): ("preempts", "quotas"),
+    ("permit", "allow"): ("permits", "reserves", "gangs"),
+}
 
 _DECLARED: Final = re.compile(r"param[ \t]+([A-Za-z_]\w*)")
 
@@ -167,7 +164,9 @@ class Runner:
             return ERROR, f"this version has nothing to read for {fault} yet"
 
     def _judged(self, suite: Suite, case: Case, answers: Answers) -> tuple[str, str]:
-        self._cover(answers)
+        for rule in answers.rules:
+            there = self.report.coverage.setdefault(rule.id, RuleCoverage.of(rule))
+            there.outcomes.update(answers.outcomes(rule))
         failures: list[str] = []
         for expected in case.expected:
             failure = judge(expected, answers)
@@ -183,11 +182,6 @@ class Runner:
             failures.append(f"no rule applies to {answers.scene.pod.key}")
         self.report.untouched += untouched and not failures
         return (FAILED, "\n".join(failures)) if failures else (PASSED, "")
-
-    def _cover(self, answers: Answers) -> None:
-        for rule in answers.rules:
-            there = self.report.coverage.setdefault(rule.id, RuleCoverage.of(rule))
-            there.outcomes.update(answers.outcomes(rule))
 
 
 def _text(folder: Path, name: str) -> str:

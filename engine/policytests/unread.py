@@ -5,8 +5,7 @@ Looks at what rules read, not at what they make of it; knows no cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dsl import ir
@@ -24,20 +23,18 @@ _ALWAYS: Final = frozenset({
     "name", "namespace", "uid", "count", "from", "metric", "chosen", "waited", "bound", "phase",
 })  # fmt: skip
 #: Attributes that make more of an object than the field of their name.
-_ALSO: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        **dict.fromkeys(("cpu", "memory"), ("qos", "resource", "request", "limit")),
-        **dict.fromkeys(("storage", "gpu"), ("resource", "request", "limit")),
-        "images": ("image",),
-        "image": ("images",),
-        **dict.fromkeys(("owner_kind", "owner_name"), ("owner", "workload", "previous_node")),
-        "workload": ("owner", "previous_node"),
-        **dict.fromkeys(("unschedulable", "tolerates_all"), ("eligible",)),
-        "finished_at": ("finished",),
-        "nominated_node": ("nominated",),
-        "terminating": ("group",),
-    }
-)
+_ALSO: Final = {
+    **dict.fromkeys(("cpu", "memory"), ("qos", "resource", "request", "limit")),
+    **dict.fromkeys(("storage", "gpu"), ("resource", "request", "limit")),
+    "images": ("image",),
+    "image": ("images",),
+    **dict.fromkeys(("owner_kind", "owner_name"), ("owner", "workload", "previous_node")),
+    "workload": ("owner", "previous_node"),
+    **dict.fromkeys(("unschedulable", "tolerates_all"), ("eligible",)),
+    "finished_at": ("finished",),
+    "nominated_node": ("nominated",),
+    "terminating": ("group",),
+}
 _LEAVE_IT: Final = "leave it out, or let the plugin that reads it take part, as in  use defaults"
 #: Without a `sort:` the queue goes by these.
 _QUEUE: Final = ("priority", "queued_at")

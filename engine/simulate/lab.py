@@ -21,7 +21,6 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status
-from engine.pods.podinfo import PodInfo
 from engine.queue import SchedulingQueue
 from engine.telemetry import Telemetry
 
@@ -165,10 +164,6 @@ class Lab:
             wakes = next(one.wakes for one in each if one.name == kind)
             self._by_kind[kind] = self.handlers.of(wakes, self.scheduler.changes.changed)
         return self._by_kind[kind]
-
-    def pending(self) -> list[PodInfo]:
-        """The pods that wait for a node, those of our profiles."""
-        return [queued.pod for queued in self.queue.pending()]
 
     def let_in(self) -> None:
         """Gates hold nobody from now on: who asks what comes later is not asked about them."""
