@@ -331,10 +331,10 @@ class SignalStore:
         directory = self._directory
         rows = np.flatnonzero(nodes.present).tolist()
         for row in rows:
-            if nodes.name(row) not in directory:
+            if nodes.name(row) not in directory.nodes:
                 directory.put(nodes.node(row))
-        if len(directory) > 2 * len(rows) + _RETIRED:
-            for name in [n for n in directory.names() if nodes.row(n) < 0]:
+        if len(directory.nodes) > 2 * len(rows) + _RETIRED:
+            for name in [n for n in directory.nodes if nodes.row(n) < 0]:
                 self._remove(name)
 
     def _next_stale(self, now: float) -> float:
