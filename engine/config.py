@@ -368,11 +368,8 @@ def settings_of(scheduler: SchedulerDocument | None, berth: BerthDocument) -> Se
     """What the two documents of a file come to."""
     if scheduler is None:
         return Settings(berth=berth, election=LeaderElection())
-    own: dict[str, Any] = {}
-    if scheduler.profiles:
-        own["profiles"] = tuple(scheduler.profiles)
     return Settings(
-        **own,
+        profiles=tuple(scheduler.profiles) or Settings().profiles,
         kubeconfig=scheduler.client_connection.kubeconfig,
         initial_backoff_seconds=scheduler.pod_initial_backoff_seconds,
         max_backoff_seconds=scheduler.pod_max_backoff_seconds,

@@ -119,8 +119,6 @@ def _before(version: str, seen: str) -> bool:
 
 
 class _Progress(msgspec.Struct):
-    """How far a watch has come."""
-
     version: str
     began: float
     lines: int = 0
