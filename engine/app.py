@@ -458,9 +458,7 @@ class App:
             )
 
     def _missing(self, bundle: Bundle, asker: str) -> tuple[str, ...]:
-        if self._watching is None:
-            return ()
-        return self._watching.want(bundle.needs, asker)
+        return () if self._watching is None else self._watching.want(bundle.needs, asker)
 
     def snapshot(self) -> Snapshot:
         """The cluster as of now."""
@@ -483,14 +481,10 @@ class App:
         log.error("%s", fault, exc_info=fault.__cause__)
 
     def _pod_refused(self, pod: Pod, reason: str) -> None:
-        log.error(
-            'Pod cannot be read pod="%s/%s" reason="%s"',
-            pod.metadata.namespace,
-            pod.metadata.name,
-            reason,
-        )
+        legible = as_far_as_legible(pod)
+        log.error('Pod cannot be read pod="%s" reason="%s"', legible.key, reason)
         assert self.scheduler is not None
-        self.scheduler.report(as_far_as_legible(pod), "SchedulerError", reason)
+        self.scheduler.report(legible, "SchedulerError", reason)
 
     def _signal_ids(self) -> tuple[str, ...]:
         return tuple(spec.id for spec in self.bundle.metrics) if self.bundle is not None else ()

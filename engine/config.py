@@ -332,15 +332,14 @@ def load(path: str | None) -> Settings:
     try:
         text = configuration_in(path)
         documents = [d for d in yaml.load_all(text, _StrictLoader) if d is not None]
-    except OSError as failed:
-        raise ConfigError(f"{path}: cannot be read: {failed.strerror}") from failed
-    except UnicodeDecodeError as failed:
-        raise ConfigError(f"{path}: cannot be read: it is not UTF-8") from failed
-    except yaml.MarkedYAMLError as failed:
-        line = "" if failed.problem_mark is None else f":{failed.problem_mark.line + 1}"
-        raise ConfigError(f"{path}{line}: is not YAML: {failed.problem}") from failed
+    except (OSError, UnicodeDecodeError) as failed:
+        why = getattr(failed, "strerror", "it is not UTF-8")
+        raise ConfigError(f"{path}: cannot be read: {why}") from failed
     except yaml.YAMLError as failed:
-        raise ConfigError(f"{path}: is not YAML: {' '.join(str(failed).split())}") from failed
+        mark = getattr(failed, "problem_mark", None)
+        line = "" if mark is None else f":{mark.line + 1}"
+        what = getattr(failed, "problem", None) or " ".join(str(failed).split())
+        raise ConfigError(f"{path}{line}: is not YAML: {what}") from failed
     scheduler: SchedulerDocument | None = None
     berth: BerthDocument | None = None
     for document in documents:
@@ -371,11 +370,8 @@ def settings_of(scheduler: SchedulerDocument | None, berth: BerthDocument) -> Se
     """What the two documents of a file come to."""
     if scheduler is None:
         return Settings(berth=berth, election=LeaderElection())
-    own: dict[str, Any] = {}
-    if scheduler.profiles:
-        own["profiles"] = tuple(scheduler.profiles)
     return Settings(
-        **own,
+        profiles=tuple(scheduler.profiles) or Settings().profiles,
         kubeconfig=scheduler.client_connection.kubeconfig,
         initial_backoff_seconds=scheduler.pod_initial_backoff_seconds,
         max_backoff_seconds=scheduler.pod_max_backoff_seconds,

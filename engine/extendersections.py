@@ -131,9 +131,5 @@ def checked(extenders: list[ExtenderDocument]) -> list[ExtenderDocument]:
 
 def ignored(extenders: Sequence[ExtenderDocument]) -> list[str]:
     """The resources that NodeResourcesFit does not look at, as an extender does."""
-    return [
-        resource.name
-        for one in extenders
-        for resource in one.managed_resources
-        if resource.ignored_by_scheduler
-    ]
+    managed = (resource for one in extenders for resource in one.managed_resources)
+    return [resource.name for resource in managed if resource.ignored_by_scheduler]

@@ -242,31 +242,10 @@ class Placement:
 
     def refuse(self, refused: Refused) -> None:
         """The pod is queued again, and its owner told."""
-        decision = refused.decision
-        if refused.status is None:
-            self._unplaced(refused.queued, decision)
-        else:
-            self.setbacks.at_once(refused.queued, refused.status, decision.node or "")
-
-    def rescue(
-        self, pod: PodInfo, rejections: Rejections | None, tried: Tried
-    ) -> PostFilterResult | None:
-        """What is to be done so that the pod fits; None if nobody can say.
-
-        Raises:
-            UnfinishedError: a slice of `tried` is used up.
-        """
-        framework = self.basis.framework_of(pod)
-        if rejections is None or not rejections.nodes or not framework.rescues:
-            return None
-        snapshot = self.basis.snapshot()
-        try:
-            found = framework.post_filter(pod, snapshot, rejections, tried)
-        except PluginError:
-            return None  # told to `on_fault`; the gang does not fit
-        return tried.renew(found, snapshot)
-
-    def _unplaced(self, queued: QueuedPod, decision: Decision) -> None:
+        queued, decision = refused.queued, refused.decision
+        if refused.status is not None:
+            self.setbacks.at_once(queued, refused.status, decision.node or "")
+            return
         if decision.error is not None:
             self.setbacks.error(queued, decision.message)
             return
@@ -285,3 +264,21 @@ class Placement:
         # Others of its class are not tried, and would name what may be mended by now.
         for pod in () if nominated else self.queue.alike(queued, decision.message):
             self.notices.report(pod, "Unschedulable", decision.message)
+
+    def rescue(
+        self, pod: PodInfo, rejections: Rejections | None, tried: Tried
+    ) -> PostFilterResult | None:
+        """What is to be done so that the pod fits; None if nobody can say.
+
+        Raises:
+            UnfinishedError: a slice of `tried` is used up.
+        """
+        framework = self.basis.framework_of(pod)
+        if rejections is None or not rejections.nodes or not framework.rescues:
+            return None
+        snapshot = self.basis.snapshot()
+        try:
+            found = framework.post_filter(pod, snapshot, rejections, tried)
+        except PluginError:
+            return None  # told to `on_fault`; the gang does not fit
+        return tried.renew(found, snapshot)

@@ -103,8 +103,9 @@ def parse(quantity: Quantity) -> Amount:
     if suffix in _BINARY:
         amount = _binary(mantissa, _BINARY[suffix], len(fraction), digits)
     else:
-        exponent = _DECIMAL.get(suffix, 0) if power is None else int(power)
-        amount = _decimal(mantissa, exponent - len(fraction), digits)
+        scale = (_DECIMAL.get(suffix, 0) if power is None else int(power)) - len(fraction)
+        small = digits <= _MOST_DIGITS and scale >= _SMALLEST_SCALE
+        amount = Amount(_scaled(mantissa, scale - _SMALLEST_SCALE), scale if small else None)
     return Amount(-amount.nano, amount.scale) if sign == "-" else amount
 
 
@@ -123,11 +124,6 @@ def wrap_int64(number: int) -> int:
     if -_INT64 <= number < _INT64:
         return number
     return (number + _INT64) % (2 * _INT64) - _INT64
-
-
-def _decimal(mantissa: int, scale: int, digits: int) -> Amount:
-    small = digits <= _MOST_DIGITS and scale >= _SMALLEST_SCALE
-    return Amount(_scaled(mantissa, scale - _SMALLEST_SCALE), scale if small else None)
 
 
 def _binary(mantissa: int, exponent: int, fraction: int, digits: int) -> Amount:

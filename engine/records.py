@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -138,9 +139,7 @@ class Records:
 
     def newest(self, most: int) -> list[dict[str, Any]]:
         """The newest decisions for JSON, the newest first."""
-        count = len(self._ring)
-        chosen = range(count - 1, max(-1, count - 1 - most), -1)
-        return [as_object(self._ring[at]) for at in chosen]
+        return [as_object(one) for one in islice(reversed(self._ring), most)]
 
 
 def _record(placed: Placed) -> Record:

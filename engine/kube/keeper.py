@@ -162,7 +162,11 @@ class Keeper:
         except KubeError as failed:
             if what != "status":
                 self._is_news(str(failed))
-            self._tell_failure(what, failed)
+            # Once for each reason, whichever of the ConfigMaps it names.
+            reason = type(failed), getattr(failed, "code", 0)
+            if reason != self._told.get(what):
+                self._told[what] = reason
+                _LOG.warning("ConfigMaps of %s cannot be written: %s", self._full("*"), failed)
             return False
         self._written[what] = data
         return True
@@ -206,13 +210,6 @@ class Keeper:
         }
         await self._write("last-good", {"data": index})
         self._slot = other
-
-    def _tell_failure(self, what: str, failed: KubeError) -> None:
-        """Once for each reason, whichever of the ConfigMaps it names."""
-        reason = type(failed), getattr(failed, "code", 0)
-        if reason != self._told.get(what):
-            self._told[what] = reason
-            _LOG.warning("ConfigMaps of %s cannot be written: %s", self._full("*"), failed)
 
     async def _read(self, what: str) -> _ConfigMap:
         """Empty if it is not there, or nobody could have written it so."""

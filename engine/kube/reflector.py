@@ -119,8 +119,6 @@ def _before(version: str, seen: str) -> bool:
 
 
 class _Progress(msgspec.Struct):
-    """How far a watch has come."""
-
     version: str
     began: float
     lines: int = 0
@@ -217,12 +215,16 @@ class Reflector(Generic[T]):
             ):
                 # Of the first page: should others be newer, the watch tells once more of theirs.
                 known = known or meta.resource_version
-                self._take(items, found, kept)
+                for item in items:
+                    if isinstance(item, BadObject):
+                        self._unreadable(item)
+                        kept.add(f"{object_key(item.meta)} {item.meta.uid}")
+                    else:
+                        found[object_key(item.metadata)] = item
+            if not known:
+                raise Unreadable("a list without resourceVersion")
         except KubeError as error:
             return self._no_list(error, while_paging=bool(known))
-        if not known:
-            versionless = Unreadable("a list without resourceVersion")
-            return self._no_list(versionless, while_paging=False)
         await self._replace(found, kept)
         self._well()
         self._mark_synced()
@@ -239,13 +241,9 @@ class Reflector(Generic[T]):
             self.failures = 0
             return Missing(kept=not absent)
         self._failed(error, _NO_API_SERVER if missing else "")
-        if isinstance(error, Expired):
+        if isinstance(error, Expired) or _AHEAD in str(error):
             return ListExpired(while_paging)
-        if isinstance(error, StatusError):
-            if _AHEAD in error.message:
-                return ListExpired(while_paging)
-            return Failed(error.retry_after_seconds or 0.0)
-        return Failed()
+        return Failed(getattr(error, "retry_after_seconds", None) or 0.0)
 
     async def again(self) -> None:
         """Lists once more, beside the watch, and tells of all that is known as if it had changed.
@@ -268,14 +266,6 @@ class Reflector(Generic[T]):
                     if not _before(version, old.metadata.resource_version):
                         self._put(key, old, item)
                 pause = await self._breathe(pause)
-
-    def _take(self, items: Sequence[T | BadObject], found: dict[str, T], kept: set[str]) -> None:
-        for item in items:
-            if isinstance(item, BadObject):
-                self._unreadable(item)
-                kept.add(f"{object_key(item.meta)} {item.meta.uid}")
-            else:
-                found[object_key(item.metadata)] = item
 
     async def _replace(self, found: dict[str, T], kept: set[str]) -> None:
         """Tells the difference between what is known and a list, deletes last.
@@ -333,22 +323,17 @@ class Reflector(Generic[T]):
                     if chunk:
                         await self._chunk(chunk, progress)
             return self._over(End.DROPPED if progress.tail else End.CLOSED, progress)
-        except (Expired, NotFound) as error:
-            # Whether the resource is really gone the list knows.
-            self._failed(error)
-            return self._over(End.EXPIRED, progress)
-        except StatusError as error:
-            self._failed(error)
-            retry_after = error.retry_after_seconds or 0.0
-            if _AHEAD in error.message:
-                return self._over(End.EXPIRED, progress)
-            if not accepted:
-                return Failed(retry_after)
-            return self._over(End.ERROR, progress, retry_after)
         except KubeError as error:
             self._failed(error)
-            end = _ENDS.get(type(error), End.DROPPED)
-            return self._over(end, progress) if accepted else Failed()
+            # Whether the resource is really gone the list knows.
+            if isinstance(error, Expired | NotFound) or _AHEAD in str(error):
+                return self._over(End.EXPIRED, progress)
+            retry_after = getattr(error, "retry_after_seconds", None) or 0.0
+            if not accepted:
+                return Failed(retry_after)
+            said = isinstance(error, StatusError)
+            end = End.ERROR if said else _ENDS.get(type(error), End.DROPPED)
+            return self._over(end, progress, retry_after)
 
     def _over(self, end: End, progress: _Progress, retry_after: float = 0.0) -> Ended:
         seconds = self._wiring.clock.monotonic() - progress.began

@@ -44,42 +44,33 @@ class NodeDirectory:
     """Nodes by any of their names; `version` counts changes. `find` may run in another thread."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, _Known] = {}
+        self.nodes: dict[str, _Known] = {}
+        """By name; changed here alone."""
         self._aliases: dict[str, str] = {}
         self.version = 0
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._nodes
-
-    def names(self) -> Iterable[str]:
-        """The names of all nodes."""
-        return self._nodes.keys()
 
     def domains(self, of: str) -> Iterable[str | None]:
         """In which zone, region or rack each node is."""
         place = tuple(DOMAIN_LABELS).index(of)
-        return (domains[place] for _, domains in self._nodes.values())
+        return (domains[place] for _, domains in self.nodes.values())
 
     def put(self, node: Node) -> None:
         """A node is there, or its names or domains may have changed."""
         name, labels = node.metadata.name, node.metadata.labels or {}
         known = tuple(_aliases(node)), tuple(map(labels.get, DOMAIN_LABELS.values()))
-        if self._nodes.get(name) == known:
+        if self.nodes.get(name) == known:
             return
         self.remove(name)
-        self._nodes[name] = known
+        self.nodes[name] = known
         for alias in known[0]:
             self._aliases.setdefault(alias, name)
         self.version += 1
 
     def remove(self, name: str) -> None:
         """A node is gone; nothing happens if it was not there."""
-        if name not in self._nodes:
+        if name not in self.nodes:
             return
-        for alias in self._nodes.pop(name)[0]:
+        for alias in self.nodes.pop(name)[0]:
             if self._aliases.get(alias) == name:
                 del self._aliases[alias]
         self.version += 1
@@ -87,7 +78,7 @@ class NodeDirectory:
     def find(self, text: str) -> str | None:
         """The name of the node that `text` means, a port at its end left aside."""
         for one in (text, without_port(text)):
-            name = one if one in self._nodes else self._aliases.get(one)
+            name = one if one in self.nodes else self._aliases.get(one)
             if name is not None:
                 return name
         return None

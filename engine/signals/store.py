@@ -65,11 +65,11 @@ class _Epoch(msgspec.Struct):
 
     dictionary: Dictionary
     nodes: NodeColumns
-    layout: int
+    basis: tuple[object, ...]
+    """The nodes by row and by name."""
     metrics: Mapping[str, tuple[SignalSpec, Samples]]
     version: int
     changes: int
-    directory_version: int
     stale_after: float
     columns: dict[str, FloatColumn] = {}
     times: dict[str, FloatColumn] = {}
@@ -303,38 +303,25 @@ class SignalStore:
 
     def view(self, cache: Cache, now: float) -> SignalView:
         """The columns as of `now`, aligned with the rows of `cache.nodes`."""
-        epoch = self._epoch
-        if (
-            epoch is None
-            or epoch.changes != self._changes
-            or epoch.layout != cache.nodes.layout
-            or epoch.directory_version != self._directory.version
-            or now > epoch.stale_after
-            or epoch.nodes is not cache.nodes
-        ):
+        epoch, basis = self._epoch, (cache.nodes, cache.layout, self._directory.version)
+        if epoch is None or epoch.basis != basis:
+            self._meet(cache.nodes)
+            epoch = self._renew(cache, now)
+        elif epoch.changes != self._changes or now > epoch.stale_after:
             epoch = self._renew(cache, now)
         return SignalView(epoch, now, epoch.version)
 
     def _renew(self, cache: Cache, now: float) -> _Epoch:
-        old = self._epoch
-        if (
-            old is None
-            or old.layout != cache.layout
-            or old.nodes is not cache.nodes
-            or old.directory_version != self._directory.version
-        ):
-            self._meet(cache.nodes)
         for samples in self._entries.values():
             samples.look_again(self._clock.time())
         self._version += 1
         self._epoch = _Epoch(
             dictionary=cache.dictionary,
             nodes=cache.nodes,
-            layout=cache.layout,
+            basis=(cache.nodes, cache.layout, self._directory.version),
             metrics={key: (one, self._entries[one.question]) for key, one in self._specs.items()},
             version=self._version,
             changes=self._changes,
-            directory_version=self._directory.version,
             stale_after=self._next_stale(now),
         )
         return self._epoch
@@ -344,10 +331,10 @@ class SignalStore:
         directory = self._directory
         rows = np.flatnonzero(nodes.present).tolist()
         for row in rows:
-            if nodes.name(row) not in directory:
+            if nodes.name(row) not in directory.nodes:
                 directory.put(nodes.node(row))
-        if len(directory) > 2 * len(rows) + _RETIRED:
-            for name in [n for n in directory.names() if nodes.row(n) < 0]:
+        if len(directory.nodes) > 2 * len(rows) + _RETIRED:
+            for name in [n for n in directory.nodes if nodes.row(n) < 0]:
                 self._remove(name)
 
     def _next_stale(self, now: float) -> float:

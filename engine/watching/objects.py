@@ -109,7 +109,9 @@ class ObjectSource(Handler[Any], Source):
         for question in self.store.questions(OBJECT):
             kind, _, path = question.query.partition("#")
             if kind == self.kind and path in self.paths:
-                self.store.replace(question, self._series(question, path, now))
+                found = ((_names(one, question), one.numbers[path]) for one in self._known.values())
+                series = [Series(names, value, now) for names, value in found if value is not None]
+                self.store.replace(question, series)
 
     async def _find(self) -> str | None:
         """The path of the collection, None if it is not there or cannot be told."""
@@ -156,10 +158,6 @@ class ObjectSource(Handler[Any], Source):
     def _changed(self) -> None:
         self.news = True
         self.came()
-
-    def _series(self, question: Question, path: str, now: float) -> Sequence[Series]:
-        found = ((_names(one, question), one.numbers[path]) for one in self._known.values())
-        return [Series(names, value, now) for names, value in found if value is not None]
 
 
 def struct_of(paths: Collection[str]) -> type[Any]:

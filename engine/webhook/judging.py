@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -103,30 +103,24 @@ class Judge:
         remembered = await self.remembered()
         trial = self.in_force.reloader_of(source).trial(remembered)
         steps = trial.tried(source, files_of(config_map), passed_over(config_map))
-        done, refusal = await self._carried_out(steps)
-        if not done:
-            return _not_judged(f"it takes longer than {_LONGEST_SECONDS:g} s")
-        if refusal is not None:
-            return Answer(refusal=_text(refusal, source))
-        return Answer(warnings=tuple(_warnings(trial, source)))
-
-    async def _carried_out(
-        self, steps: Generator[None, None, Refusal | None]
-    ) -> tuple[bool, Refusal | None]:
-        """Lets others run in between; False first: it took too long."""
+        refusal: Refusal | None = None
         now = self.clock.monotonic()
         until, pause = now + _LONGEST_SECONDS, now + _SLICE_SECONDS
         while True:
             try:
                 next(steps)
             except StopIteration as end:
-                return True, end.value
+                refusal = end.value
+                break
             now = self.clock.monotonic()
             if now >= until:
-                return False, None
-            if now >= pause:
+                return _not_judged(f"it takes longer than {_LONGEST_SECONDS:g} s")
+            if now >= pause:  # others run in between
                 await asyncio.sleep(0)
                 pause = self.clock.monotonic() + _SLICE_SECONDS
+        if refusal is not None:
+            return Answer(refusal=_text(refusal, source))
+        return Answer(warnings=tuple(_warnings(trial, source)))
 
 
 def _policies(config_map: ConfigMap) -> object:

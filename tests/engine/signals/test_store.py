@@ -340,7 +340,7 @@ def test_an_alias_never_hides_a_name() -> None:
     assert directory.find("b") == "a"
     directory.remove("a")
     assert directory.find("b") is None
-    assert len(directory) == 0
+    assert not directory.nodes
 
 
 # ---- domains -------------------------------------------------------------------------------------
