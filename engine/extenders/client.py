@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from engine import __version__
-from engine.channels import Broken, Channels, NotConnected, header_lines, load_pair, trusting
+from engine.channels import Broken, Channels, Late, NotConnected, header_lines, load_pair, trusting
 from engine.config import ConfigError
 from engine.display import cause, one_line
 from engine.extenders.messages import BadAnswer
@@ -34,7 +34,7 @@ _LINES: Final = header_lines(
         "Accept": "application/json",
     }
 )
-_FAULTS: Final = (NotConnected, Broken, TimeoutError, OSError)
+_FAULTS: Final = (NotConnected, Broken, Late, TimeoutError, OSError)
 
 
 class ExtenderError(Exception):
@@ -76,11 +76,6 @@ class Client:
         Raises:
             ExtenderError: there is no answer in time, or none that `read` understands.
         """
-
-        def fence() -> None:
-            if may_leave is not None and not may_leave():
-                raise Broken("not sent, as this replica does not lead any longer")
-
         try:
             async with asyncio.timeout(self._seconds):
                 answer = await self._channels.request(
@@ -90,7 +85,7 @@ class Client:
                     body,
                     again=may_leave is None,
                     silence=self._seconds,
-                    fence=fence,
+                    may_leave=may_leave,
                 )
         except TimeoutError as error:
             why = f"no answer within {self._seconds:g} s"
