@@ -48,6 +48,10 @@ class Broken(Exception):  # noqa: N818 - a state of the request
     """The connection ended, or said what is no HTTP, before the answer was whole."""
 
 
+class Late(Exception):  # noqa: N818 - a state of the request
+    """It might not leave any longer: surely nothing was sent."""
+
+
 class TooLarge(Broken):
     """The answer has more bytes than it may."""
 
@@ -157,7 +161,7 @@ class _Channel(asyncio.Protocol):
         self._go_to_rest()
 
     def _go_to_rest(self) -> None:
-        if self._stays and self.open:
+        if self._stays:
             self._owner.rest(self)
         else:
             self.close()
@@ -340,7 +344,7 @@ class Channels:
         *,
         again: bool,
         silence: float,
-        fence: Callable[[], None] | None = None,
+        may_leave: Callable[[], bool] | None = None,
         streams: bool = False,
     ) -> Answer:
         """One request and its answer.
@@ -353,12 +357,11 @@ class Channels:
             again: whether it may be sent twice: where the server had closed a connection that was
                 used before, the request goes out on a new one.
             silence: seconds that may pass without a byte, and four times that for it all.
-            fence: called when the request is about to leave, after every wait; what it raises, this
-                raises, and nothing was sent.
+            may_leave: asked when the request is about to leave, after every wait.
             streams: the answer is there once its head is; close it when its pieces were read.
 
         Raises:
-            NotConnected: surely nothing was sent.
+            NotConnected, Late: surely nothing was sent.
             Broken: it may have been carried out.
             TimeoutError: likewise.
             ValueError: the path has a line break.
@@ -367,9 +370,10 @@ class Channels:
         head = head_of(method, target, self._authority, lines + self._also, len(body))
         while True:
             channel = self._known() or await self._connect()
+            if may_leave is not None and not may_leave():
+                channel.close()
+                raise Late("not sent, as this replica does not lead any longer")
             try:
-                if fence is not None:
-                    fence()
                 return await channel.ask(head + body, silence, streams=streams)
             except Broken:
                 if not (again and channel.used and not channel.said):

@@ -21,8 +21,9 @@ SWEEP_GROWTH: Final = 1.25
 SWEEP_AT_LAST: Final = 2.0
 """So many times more is swept though somebody waits, lest circles fill the memory."""
 #: New objects until the first generation is looked at, and how often one is until the next one is:
-#: the oldest after some 15,000 objects, for it holds no more than those.
-_THRESHOLDS: Final = 700, 10, 1
+#: the oldest after some 20,000 objects, for it holds no more than those. What bindings in flight
+#: need, some thousand objects, is gone by itself before it is looked at.
+_THRESHOLDS: Final = 5_000, 1, 0
 _OLDEST: Final = 2
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from engine import __version__
-from engine.channels import Broken, Channels, NotConnected, header_lines, load_pair, trusting
+from engine.channels import Broken, Channels, Late, NotConnected, header_lines, load_pair, trusting
 from engine.config import ConfigError
 from engine.display import cause, one_line
 from engine.extenders import messages
@@ -99,11 +99,6 @@ class Extender:
         Raises:
             ExtenderError: there is no answer in time, or none that `read` understands.
         """
-
-        def fence() -> None:
-            if may_leave is not None and not may_leave():
-                raise Broken("not sent, as this replica does not lead any longer")
-
         try:
             async with asyncio.timeout(self._seconds):
                 answer = await self.channels.request(
@@ -113,12 +108,12 @@ class Extender:
                     body,
                     again=may_leave is None,
                     silence=self._seconds,
-                    fence=fence,
+                    may_leave=may_leave,
                 )
         except TimeoutError as error:
             why = f"no answer within {self._seconds:g} s"
             raise ExtenderError(f"extender {self.url}/{verb}: {why}") from error
-        except (NotConnected, Broken, OSError) as error:
+        except (NotConnected, Broken, Late, OSError) as error:
             raise ExtenderError(f"extender {self.url}/{verb}: {cause(error)}") from error
         if answer.status != _OK:
             raise ExtenderError(f"extender {self.url}/{verb}: it answers HTTP {answer.status}")

@@ -125,8 +125,8 @@ class Gate:
         self.limit = limit or AdaptiveLimit()
         self.in_flight = 0
         self._waiting: dict[Priority, deque[_Waiter]] = {one: deque() for one in Priority}
-        self._paused_until = float("-inf")
-        self._next_call = float("-inf")
+        self._paused_until = 0.0
+        self._next_call = 0.0
         self._given = 0
         self._waker: asyncio.Task[None] | None = None
         self._retired = False
@@ -248,7 +248,8 @@ class Gate:
     def _give(self) -> None:
         self.in_flight += 1
         self._given += 1
-        self._next_call = self.clock.monotonic() + _AWAY_SECONDS
+        if self._wiring.reach.away:
+            self._next_call = self.clock.monotonic() + _AWAY_SECONDS
 
     def _next(self) -> deque[_Waiter] | None:
         """Whose turn it is; those who gave up are passed over."""
@@ -265,7 +266,7 @@ class Gate:
         until = self._paused_until
         if self._wiring.reach.away:
             until = max(until, self._next_call)
-        return until - self.clock.monotonic()
+        return until and until - self.clock.monotonic()
 
     async def _wake(self, seconds: float) -> None:
         await self._wiring.sleep(seconds)

@@ -31,7 +31,7 @@ from kubernetes.aio.config import ConfigException, load_incluster_config
 from kubernetes.aio.config.incluster_config import SERVICE_TOKEN_FILENAME
 
 from engine import __version__, wire
-from engine.channels import Broken, Channels, NotConnected, header_lines
+from engine.channels import Broken, Channels, Late, NotConnected, header_lines
 from engine.clock import Clock, SystemClock
 from engine.display import cause, without_user
 from engine.kube.credentials import Loader, ProgramLimits
@@ -139,11 +139,6 @@ class RequestOptions(TypedDict, total=False):
     """Bounds each silence, four times it the whole."""
     may_leave: MayLeave | None
     """Asked when the body is about to leave, after every wait for a connection."""
-
-
-def _check(may_leave: MayLeave) -> None:
-    if not may_leave():
-        raise Fenced("not sent, as this replica does not lead any longer")
 
 
 class KubeClient(Protocol):
@@ -341,7 +336,8 @@ class Session:
         is_last, began = False, self._clock.monotonic()
         try:
             while True:
-                lines, sent = self._lines(None if body is None else content_type), self._credentials
+                lines = self._lines(None if body is None else content_type)
+                sent = self._token, self._reloads
                 answer = await self._channels.request(
                     method,
                     path,
@@ -349,12 +345,14 @@ class Session:
                     body or b"",
                     again=method in _REPEATABLE,
                     silence=timeout_seconds,
-                    fence=may_leave and partial(_check, may_leave),
+                    may_leave=may_leave,
                 )
-                is_last = is_last or answer.status != _UNAUTHORIZED
-                if is_last or not await self._new_credentials(sent):
+                refused = answer.status == _UNAUTHORIZED and not is_last
+                if not (refused and await self._new_credentials(sent)):
                     break
                 is_last = True
+        except Late as error:
+            raise Fenced(str(error)) from error
         except _FAULTS as error:
             self._count(method, "<error>", began)
             self._learn_from(error)
