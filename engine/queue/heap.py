@@ -81,8 +81,8 @@ class PodHeap:
             line.popleft()
         while entries and not self._counts(entries[0]):
             heappop(entries)
-        first = min([*entries[:1], *([line[0]] if line else ())], default=None)
-        return None if first is None else first[2]
+        ahead = line and not (entries and entries[0] < line[0])
+        return (line if ahead else entries)[0][2]
 
     def pop(self) -> QueuedPod | None:
         """Takes out the first pod."""

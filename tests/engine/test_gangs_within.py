@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from engine.clock import ManualClock
 from engine.framework.events import Resource
 from engine.gangs.rescue import MOST_DOMAINS
+from engine.gangs.slices import in_slices
 from engine.objects import from_builtins
 from engine.objects.workloads import PodDisruptionBudget, SchedulingPodGroup
 from engine.queue import SubQueue
@@ -109,6 +112,24 @@ async def test_a_plan_is_made_anew_where_a_node_goes_while_it_is_made():
     made.handlers.nodes.on_add(node("a3"))
     await made.turn()
     assert sorted(binds(made).values()) == ["a2", "a3"]
+
+
+def test_what_takes_longer_than_a_slice_to_think_away_ends_all_the_same():
+    """A thousand victims did: a gang sought them for ever, and nobody else was decided about."""
+    clock, done = ManualClock(), []
+
+    class Slow(nullcontext):
+        def __enter__(self):
+            clock.advance(1)
+
+    def steps():
+        for number in range(9):
+            done.append(number)
+            clock.advance(0.4)
+            yield
+
+    slices = in_slices(steps(), clock, Slow())
+    assert [len(done) for _ in slices] == [3, 6, 9]  # as long again as coming here took
 
 
 @pytest.mark.parametrize("gangs", ["g", "gh"])
