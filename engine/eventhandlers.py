@@ -73,14 +73,17 @@ class Place(Enum):
     NEITHER = "-"
 
 
+_ASSIGNED, _PENDING, _NEITHER = Place  # CPython 3.11 takes 0.1 us to look up a member
+
+
 def place_of(pod: Pod, scheduler_names: Container[str]) -> Place:
     """Where a pod belongs, by itself."""
     if pod.status.phase in _TERMINAL:
-        return Place.NEITHER
+        return _NEITHER
     if pod.bound_to or pod.spec.node_name:
-        return Place.ASSIGNED
+        return _ASSIGNED
     ours = pod.spec.scheduler_name in scheduler_names
-    return Place.PENDING if ours and pod.metadata.deletion_timestamp is None else Place.NEITHER
+    return _PENDING if ours and pod.metadata.deletion_timestamp is None else _NEITHER
 
 
 def _event_of(resource: Resource, old: Seen, new: Seen) -> ClusterEvent:
@@ -286,7 +289,7 @@ class PodHandler(_Handler):
             return
         before = place_of(old, self.scheduler_names)
         match place_of(new, self.scheduler_names):
-            case Place.ASSIGNED if before is Place.ASSIGNED:
+            case Place.ASSIGNED if before is _ASSIGNED:
                 self._still_assigned(old, new)
             case Place.ASSIGNED:
                 self._assigned(new)

@@ -34,7 +34,7 @@ from engine.telemetry import (
 _RULE: Final = re.compile(r"\(([^()\s]+):(\d+)\)$")
 """File and line at the end of what a rule says; see `policy.plugin`."""
 _MOST_ATTEMPTS: Final = 14
-_BINDINGS: Final = {
+_BINDINGS: Final = dict.fromkeys(BindOutcome, Count.BINDINGS_REFUSED) | {
     BindOutcome.BOUND: Count.BINDINGS_WRITTEN,
     BindOutcome.UNKNOWN: Count.BINDINGS_UNKNOWN,
 }
@@ -82,7 +82,7 @@ class Measures:
 
     def bound(self, outcome: BindOutcome) -> None:
         """A binding ended."""
-        self.telemetry.add(_BINDINGS.get(outcome, Count.BINDINGS_REFUSED))
+        self.telemetry.add(_BINDINGS[outcome])
 
     def put_off(self) -> None:
         """Of a pod that a binding leaves behind; counted with the error of its attempt."""

@@ -256,7 +256,8 @@ class Scheduler:
         for background in self._background:
             busy |= background.step(deadline)
         self._tick()
-        while self.leads and self._basis.framework is not None and self.in_flight < MOST_IN_FLIGHT:
+        basis, flights = self._basis, self._in_flight
+        while self.leads and basis.framework is not None and flights.bindings < MOST_IN_FLIGHT:
             if not self._cycle():
                 return self._search() or busy
             if self._clock.monotonic() >= deadline:

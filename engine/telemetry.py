@@ -11,7 +11,7 @@ kube-scheduler's names have its labels and buckets.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -184,7 +184,7 @@ class Telemetry:
 
     def __init__(self) -> None:
         self._counts: Counter[Count] = Counter()
-        self._labelled: dict[Metric, dict[Labels, float]] = {}
+        self._labelled: dict[Metric, dict[Labels, float]] = defaultdict(lambda: defaultdict(float))
         self._histograms: dict[Metric, dict[Labels, Histogram]] = {}
         self._read: dict[Metric, Read] = {}
 
@@ -197,10 +197,7 @@ class Telemetry:
 
     def count(self, metric: Metric, *labels: str) -> None:
         """Counts one more with these labels."""
-        known = self._labelled.get(metric)
-        if known is None:
-            known = self._labelled[metric] = {}
-        known[labels] = known.get(labels, 0.0) + 1.0
+        self._labelled[metric][labels] += 1.0
 
     def keep(self, metric: Metric, label: str, values: Container[str]) -> None:
         """Forgets what was counted with other values of a label: names come and go."""
@@ -224,7 +221,7 @@ class Telemetry:
             if metric.kind is Kind.HISTOGRAM:
                 self._histograms[metric] = {(): Histogram(metric.buckets)}
             else:
-                self._labelled[metric] = {(): 0.0}
+                self._labelled[metric][()] = 0.0
 
     def read(self, metric: Metric, read: Read) -> None:
         """What is asked for when somebody looks, instead of being counted; the last one holds."""

@@ -60,7 +60,7 @@ class SetUnschedulable:
         return (known.status, known.reason, known.message) == ("False", self.reason, self.message)
 
 
-class Emit(msgspec.Struct, frozen=True, gc=False):
+class Emit(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """Emit an Event about an object."""
 
     kind: str

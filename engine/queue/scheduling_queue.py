@@ -214,7 +214,7 @@ class SchedulingQueue:
         queued = self._pods.get(uid)
         if queued is None:
             return False
-        if queued.where is SubQueue.IN_FLIGHT:
+        if queued.where is _IN_FLIGHT:
             was_here, queued.gone = not queued.gone, True
             if self.on_gone is not None:
                 self.on_gone(uid)
@@ -237,7 +237,7 @@ class SchedulingQueue:
         Ends with `done`, `requeue_rejected` or `requeue_error`.
         """
         tried, self._tried = self._tried, None
-        if self._out and tried is not None and tried.where is SubQueue.IN_FLIGHT:
+        if self._out and tried is not None and tried.where is _IN_FLIGHT:
             self._next_of(tried)  # it has its node: there may be room for the next one
         while True:
             queued = self._active_q.pop()
