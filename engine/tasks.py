@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Coroutine
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -21,11 +21,17 @@ async def first(*waits: Awaitable[object]) -> None:
         await asyncio.wait(waiting)
 
 
-async def unless(stop: asyncio.Event, work: Awaitable[T]) -> T | None:
+async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
     """What `work` gives; None, and the work is ended, if we are stopped before."""
-    doing = asyncio.ensure_future(work)
-    await first(doing, stop.wait())
-    return None if doing.cancelled() else doing.result()
+    doing = asyncio.get_running_loop().create_task(work)
+    stopped = asyncio.get_running_loop().create_task(stop.wait())
+    try:
+        await asyncio.wait({doing, stopped}, return_when="FIRST_COMPLETED")
+        return await doing if doing.done() else None
+    finally:
+        stopped.cancel()
+        doing.cancel()
+        await asyncio.wait({doing})
 
 
 @contextlib.asynccontextmanager

@@ -228,7 +228,8 @@ class Gangs:
                 yield from self._place(turn, None)
             elif turn.gang.tolerance:
                 found = yield from self._plan(turn)
-                yield from self._place_as(turn, found or {})
+                if found is not None:
+                    yield from self._place_as(turn, found)
         self._end(turn)
 
     def _by_itself(self, turn: Turn, *, shares: bool) -> Steps[None]:

@@ -61,13 +61,14 @@ class NodeObjects:
             return self._column
         same = seen[0] == self._seen[0] and len(self._column) == nodes.size
         changed = snapshot.objects_changed(self._kind, self._seen[1]) if same else None
-        if changed is None:
-            self._column = np.full(nodes.size, MISSING)
+        full = changed is None
+        self._column = np.full(nodes.size, MISSING) if full else self._column.copy()
         for key in list(objects) if changed is None else changed:
             row = nodes.row(key.removeprefix(self._prefix))
             if row >= 0:
                 found = objects.get(key)
                 self._column[row] = MISSING if found is None else self._of(found)
+        self._column.flags.writeable = False
         self._seen = seen
         return self._column
 

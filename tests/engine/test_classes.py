@@ -34,6 +34,7 @@ from engine.objects import Namespace, ObjectMeta
 from engine.plugins.registry import make_plugin
 from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.effort import examples
+from tests.engine.policy.builders import chain
 
 ZONES = ("a", "b", "c")
 
@@ -232,7 +233,7 @@ def chosen(first):
     cache, count = Cache(), 300
     for i in range(count):
         cache.add_node(make_node(f"node-{(first + i * 7) % count}"))
-    framework = Framework(Profile("berth", default_plugins(), seed=7))
+    framework = chain({"p.policy": "quota: by pod.namespace max cpu 50\n"})
     found = []
     for i in range(20):
         spec = {"tolerations": [{"key": "k", "operator": "Exists"}], "nodeSelector": {}}

@@ -16,7 +16,7 @@ import numpy as np
 from engine.framework.snapshot import BoolColumn, CodeColumn, Rows, Snapshot, label_column
 from engine.objects import LabelSelector, NodeSelector, NodeSelectorTerm, SelectorRequirement
 from engine.objects.storage import TopologyTerm
-from engine.plugins.node_selector import Selector, Term, parse_selector
+from engine.plugins.node_selector import MOST_REQUIREMENTS, Selector, Term, parse_selector
 from engine.pods.selectors import what_it_selects
 
 
@@ -52,7 +52,7 @@ def of_class(allowed: Sequence[TopologyTerm]) -> Selector | None:
 def of_labels(selector: LabelSelector | None) -> Selector | None:
     """The nodes (or volumes) that a label selector selects; without one, none."""
     found = what_it_selects(selector).requirements
-    if found is None:
+    if found is None or len(found) > MOST_REQUIREMENTS:
         return Selector(())
     return Selector((Term(found),)) if found else None
 

@@ -315,9 +315,15 @@ def test_the_zone_of_a_volume_is_told_in_the_drivers_words() -> None:
         assert (first[0].key, first[0].values) == ("topology.ebs.csi.aws.com/zone", zones)
 
 
-def test_a_selector_that_cannot_be_read_selects_nothing() -> None:
-    odd = {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}
-    selector = of_labels(from_builtins(LabelSelector, odd))
+@pytest.mark.parametrize(
+    "odd",
+    [
+        [{"key": "a", "operator": "Gt", "values": ["1"]}],
+        [{"key": f"a{i}", "operator": "NotIn", "values": ["1"]} for i in range(501)],
+    ],
+)
+def test_a_selector_that_cannot_be_read_or_is_too_long_selects_nothing(odd) -> None:
+    selector = of_labels(from_builtins(LabelSelector, {"matchExpressions": odd}))
     assert selector is not None
     assert not selector.terms
 
