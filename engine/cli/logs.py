@@ -167,13 +167,9 @@ def log_to_stderr(level: int, form: str) -> None:
 def log_of_a_process(verbosity: int, *, as_json: bool) -> None:
     """The log of a scheduler, in kube-scheduler's levels: 2 has a line for each pod placed."""
     level = logging.DEBUG if verbosity >= _EVERYTHING else logging.INFO
-    console = _log(_Json() if as_json else _Tame(_TEXT), level)
-    console.watch()
-    of_pods = logging.getLogger("engine.scheduler")
-    # A line a pod: without filters and a way up to the root, of which there are none here.
-    of_pods.handle = console.handle  # type: ignore[method-assign,assignment]
+    _log(_Json() if as_json else _Tame(_TEXT), level).watch()
     if verbosity < _A_LINE_A_POD:
-        of_pods.setLevel(logging.WARNING)
+        logging.getLogger("engine.scheduler").setLevel(logging.WARNING)
 
 
 def logged_as_json(why: str) -> bool:

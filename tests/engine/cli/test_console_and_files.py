@@ -59,7 +59,6 @@ def test_lines_of_a_turn_are_written_at_its_end_and_warnings_at_once(capsys, mon
 
 def test_the_lines_of_a_turn_that_does_not_end_are_written(capsys, monkeypatch):
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
-    monkeypatch.setitem(vars(logging.getLogger("engine.scheduler")), "handle", None)
     log_of_a_process(2, as_json=False)
 
     async def hangs() -> None:

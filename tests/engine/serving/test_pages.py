@@ -110,7 +110,6 @@ def start_log():
     root.setLevel(level)
     logging.setLogRecordFactory(logging.LogRecord)
     scheduler.setLevel(logging.NOTSET)
-    del scheduler.handle
 
 
 def test_json_lines_have_the_fields_of_the_text(start_log, capsys):
