@@ -80,7 +80,7 @@ def _choose(pod: PodInfo, snapshot: Snapshot, framework: Framework, known: PodCl
     if keys.whole or choice is not None:
         total = (key >> TIE_BITS) / FRACTION + keys.base
     else:
-        total = total_of(keys, row)
+        total = total_of(keys, pod, snapshot, row)
     work_out = partial(_details, pod, snapshot, framework, row, keys.column, choice)
     return _decision(pod, snapshot, framework, row, feasible, total, work_out)
 

@@ -106,7 +106,7 @@ class Filling:
             scorings, bad = [], error
         keys = self._classes.column(known, wide=bool(terms.wide), alone=bad is not None)
         if not self._caught_up(keys, pod, snapshot):
-            self._fill(keys, terms, scorings)
+            self._fill(keys, terms, scorings, pod, snapshot)
             keys.bad = keys.bad if bad is None else bad
         late = keys.late
         known.keys, known.filters = keys, terms.wide
@@ -130,12 +130,12 @@ class Filling:
 
     def _caught_up(self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Brings the keys up to the snapshot; false if plugins have to be asked about all rows."""
-        place, keys.pod, keys.at = keys.place, pod, snapshot
+        place = keys.place
         if keys.bad is not None:  # who has raised may have an answer now
             place.forget()
             return False
         try:
-            if place.layout != snapshot.layout and not self._relaid(keys):
+            if place.layout != snapshot.layout and not self._relaid(keys, snapshot):
                 return False
             if keys.versions and not self._current(keys.versions, snapshot):
                 place.forget()
@@ -145,9 +145,9 @@ class Filling:
             before, row, causes = snapshot.last
             if before == place.generation:
                 place.generation = snapshot.generation
-                done = self._replayed(keys, (row,), causes)
+                done = self._replayed(keys, pod, snapshot, (row,), causes)
             else:
-                done = self._read(keys)
+                done = self._read(keys, pod, snapshot)
         except BaseException:
             place.forget()
             raise
@@ -155,47 +155,54 @@ class Filling:
             place.forget()
         return done
 
-    def _read(self, keys: KeyColumn) -> bool:
-        changes = keys.place.read(keys.at)
+    def _read(self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> bool:
+        changes = keys.place.read(snapshot)
         if changes is None:
             return False
         rows, causes = changes
         union = int(np.bitwise_or.reduce(causes))
         if union & ~keys.causes:
             rows = concerned(changes, keys.causes)
-        return self._replayed(keys, rows, union)
+        return self._replayed(keys, pod, snapshot, rows, union)
 
     def _replayed(
-        self, keys: KeyColumn, rows: NDArray[np.intp] | tuple[int, ...], union: int
+        self,
+        keys: KeyColumn,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        rows: NDArray[np.intp] | tuple[int, ...],
+        union: int,
     ) -> bool:
         """Asks again about rows that changed for these causes; false if all have to be asked."""
         if union & keys.touched:
             return False
         of_shared = union & keys.shared_causes or union == _ANY
-        if of_shared and self._shared_moved(keys):
+        if of_shared and self._shared_moved(keys, pod, snapshot):
             return False
         if not union & keys.causes and union != _ANY:
             return True
-        keys.unfit = None
+        keys.unfit, keys.at = None, snapshot
         try:
             joint = keys.joint
             if joint is None or len(rows) > _FEW_ROWS:
-                return self._update_rows(keys, np.asarray(rows))
+                return self._update_rows(keys, pod, snapshot, np.asarray(rows))
             if isinstance(rows, tuple):
-                return self._update_row(keys, joint, rows[0])
-            each = [self._update_row(keys, joint, r) for r in rows.tolist()]
+                return self._update_row(keys, joint, pod, snapshot, rows[0])
+            each = [self._update_row(keys, joint, pod, snapshot, r) for r in rows.tolist()]
             return all(each)
         except Exception:  # noqa: BLE001 - the full pass says whose fault it is, or copes
             return False
 
-    def _update_row(self, keys: KeyColumn, joint: Joint, r: int) -> bool:
+    def _update_row(
+        self, keys: KeyColumn, joint: Joint, pod: PodInfo, snapshot: Snapshot, r: int
+    ) -> bool:
         row = keys.row
         if row is None:
-            row = keys.row = row_of(keys, joint, self._ties.of(keys.at))
+            row = keys.row = row_of(keys, joint, pod, snapshot, self._ties.of(snapshot))
         cells = keys.cells
         old, new = cells[r], row(r)
         if new is None:
-            return self._update_rows(keys, np.array([r]))
+            return self._update_rows(keys, pod, snapshot, np.array([r]))
         if old != new:
             cells[r] = new
             flips = (old < 0) is not (new < 0)
@@ -206,13 +213,15 @@ class Filling:
                 return _stands(keys, (r,) if old < 0 else (), () if old < 0 else (r,))
         return True
 
-    def _update_rows(self, keys: KeyColumn, rows: NDArray[np.intp]) -> bool:
+    def _update_rows(
+        self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
+    ) -> bool:
         if keys.allowed is not None:
             rows = rows[np.isin(rows, keys.allowed)]
         before = keys.column[rows]
-        passed, at_once = self._passed(keys, rows)
-        totals = self._totals(keys, rows, passed, at_once)
-        places = self._ties.of(keys.at)[rows]
+        passed, at_once = self._passed(keys, pod, snapshot, rows)
+        totals = self._totals(keys, pod, snapshot, rows, passed, at_once)
+        places = self._ties.of(snapshot)[rows]
         after = np.empty(len(rows), np.int64)
         _keys(keys, totals, places, places, out=after)
         np.putmask(after, np.logical_not(passed, out=passed), NOWHERE)
@@ -227,7 +236,7 @@ class Filling:
         keys.feasible += len(came) - len(went)
         return _stands(keys, came.tolist(), went.tolist())
 
-    def _shared_moved(self, keys: KeyColumn) -> bool:
+    def _shared_moved(self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Refreshes what is shared; true if the keys have to be made anew for it.
 
         INVARIANT: whichever class refreshes what is shared, all others notice by the stamp.
@@ -235,15 +244,14 @@ class Filling:
         keys.row = None
         for one in keys.asked():
             if one.shared is not None:
-                self._refresh(keys, one.shared, one)
+                self._refresh(one.shared, one, pod, snapshot)
         return keys.stamp() != keys.shared_stamp
 
-    def _relaid(self, keys: KeyColumn) -> bool:
+    def _relaid(self, keys: KeyColumn, snapshot: Snapshot) -> bool:
         """Nodes came or went: the keys stay, for the rows that stay; false if all must be asked.
 
         INVARIANT: rows that came, went or were used again are among the changes since.
         """
-        snapshot = keys.at
         new = snapshot.nodes.size - len(keys.column)
         if keys.place.layout < 0 or keys.allowed is not None or keys.lookups:
             return False
@@ -266,29 +274,37 @@ class Filling:
 
     # ---- all rows ----------------------------------------------------------------------------
 
-    def _fill(self, keys: KeyColumn, terms: Terms, scorings: list[Scoring]) -> None:
+    def _fill(
+        self,
+        keys: KeyColumn,
+        terms: Terms,
+        scorings: list[Scoring],
+        pod: PodInfo,
+        snapshot: Snapshot,
+    ) -> None:
         """Asks who answers by row about every row."""
         keys.place.forget()
         keys.fills += 1
         keys.row = keys.bad = keys.unfit = None
         self._take(keys, terms)
-        keys.by_row = [self._with_shared(keys, one, "filter") for one in terms.by_row]
+        keys.by_row = [self._with_shared(one, "filter", pod, snapshot) for one in terms.by_row]
         scorings = [
-            self._with_shared(keys, one, "score") if _of_rows(one) else one for one in scorings
+            self._with_shared(one, "score", pod, snapshot) if _of_rows(one) else one
+            for one in scorings
         ]
-        snapshot = keys.at
+        size = snapshot.nodes.size
         # Only rows that a PreFilter leaves are asked about.
-        rows: Rows = slice(0, snapshot.nodes.size) if keys.allowed is None else keys.allowed
-        scorings = self._join(keys, scorings)
-        passed, at_once = self._passed(keys, rows)
+        rows: Rows = slice(0, size) if keys.allowed is None else keys.allowed
+        scorings = self._join(keys, pod, scorings)
+        passed, at_once = self._passed(keys, pod, snapshot, rows)
         keys.feasible = int(np.count_nonzero(passed))
-        self._place_scorers(keys, scorings, rows, passed, wide=bool(terms.wide))
+        self._place_scorers(keys, scorings, pod, snapshot, rows, passed, wide=bool(terms.wide))
         try:
-            totals = self._totals(keys, rows, passed, at_once)
+            totals = self._totals(keys, pod, snapshot, rows, passed, at_once)
         except OutOfRange as fault:
             keys.bad = self._asking.out_of_range(str(fault))
             totals = np.zeros(len(passed))
-        self._write(keys, rows, passed, totals)
+        self._write(keys, snapshot, rows, passed, totals)
         keys.shared_stamp = keys.stamp()
         keys.causes = keys.shared_causes = 0
         for one in keys.asked():
@@ -297,14 +313,16 @@ class Filling:
             keys.shared_causes |= causes if one.shared is not None else 0
         keys.place.layout, keys.place.generation = snapshot.layout, snapshot.generation
 
-    def _write(self, keys: KeyColumn, rows: Rows, passed: BoolColumn, totals: Scores) -> None:
-        size, count = keys.at.nodes.size, len(passed)
+    def _write(
+        self, keys: KeyColumn, snapshot: Snapshot, rows: Rows, passed: BoolColumn, totals: Scores
+    ) -> None:
+        size, count = snapshot.nodes.size, len(passed)
         if keys.log is not None:
             keys.log.forget()
         if len(keys.column) != size:
             keys.column = np.empty(size, dtype=np.int64)
             keys.cells = keys.column.data
-        ties, keys.ties = self._ties.of(keys.at), self._ties.version
+        ties, keys.ties = self._ties.of(snapshot), self._ties.version
         if len(self._ints) < count:
             self._ints = np.empty(count, np.int64)
         buffer = self._ints[:count]
@@ -329,16 +347,16 @@ class Filling:
         own = self._asking.wide_keys
         keys.versions = [one for one in terms.versions if one.name not in own]
 
-    def _with_shared(self, keys: KeyColumn, of: _Asked, point: str) -> _Asked:
+    def _with_shared(self, of: _Asked, point: str, pod: PodInfo, snapshot: Snapshot) -> _Asked:
         """The same with its mask or raw scores, if classes keep them together."""
         result = of.result
         if result.shared is None:
             return of
         shared = self._sharing.of(of.name, point, result.shared, result.causes)
-        self._refresh(keys, shared, of)
+        self._refresh(shared, of, pod, snapshot)
         return of._replace(shared=shared)
 
-    def _join(self, keys: KeyColumn, scorings: list[Scoring]) -> list[Scoring]:
+    def _join(self, keys: KeyColumn, pod: PodInfo, scorings: list[Scoring]) -> list[Scoring]:
         """Finds what stands for some of them; returns the others."""
         keys.filters = by_row = keys.by_row
         for filtering in by_row:
@@ -350,7 +368,7 @@ class Filling:
                 for one in scorings
                 if one.shared is None and _is_plain(one)
             }
-            joint = self._asking.guard(filtering.name, "Filter", join, keys.pod, scorers)
+            joint = self._asking.guard(filtering.name, "Filter", join, pod, scorers)
             if joint is not None:
                 keys.joint, keys.joint_name, mine = joint, filtering.name, joint.scorers
                 keys.filters = [one for one in by_row if one is not filtering]
@@ -358,8 +376,9 @@ class Filling:
                 return [one for one in scorings if one.name not in mine]
         return scorings
 
-    def _refresh(self, keys: KeyColumn, shared: Shared, of: Filtering | Scoring) -> None:
-        pod, snapshot = keys.pod, keys.at
+    def _refresh(
+        self, shared: Shared, of: Filtering | Scoring, pod: PodInfo, snapshot: Snapshot
+    ) -> None:
         if shared.at(snapshot):
             return
 
@@ -378,6 +397,8 @@ class Filling:
         self,
         keys: KeyColumn,
         scorings: list[Scoring],
+        pod: PodInfo,
+        snapshot: Snapshot,
         rows: Rows,
         passed: BoolColumn,
         *,
@@ -407,19 +428,26 @@ class Filling:
                 keys.late |= {scoring.name}
                 continue
             if feasible is passed and not isinstance(rows, slice):
-                feasible = np.zeros(keys.at.nodes.size, dtype=np.bool_)
+                feasible = np.zeros(snapshot.nodes.size, dtype=np.bool_)
                 feasible[rows] = passed
             if _of_rows(scoring):
-                self._normalize(keys, scoring, feasible)
+                self._normalize(keys, scoring, pod, snapshot, feasible)
             else:
-                self._of_feasible(keys, scoring, feasible)
+                self._of_feasible(keys, scoring, pod, snapshot, feasible)
 
-    def _normalize(self, keys: KeyColumn, scoring: Scoring, feasible: BoolColumn) -> None:
+    def _normalize(
+        self,
+        keys: KeyColumn,
+        scoring: Scoring,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        feasible: BoolColumn,
+    ) -> None:
         """Bakes in raw scores of rows, normalised by the highest of the feasible ones."""
         shared, how = scoring.shared, scoring.result.normalization
         if shared is None:
             keys.touched |= int(scoring.result.causes)
-            raw = self._raw(keys, scoring, slice(0, len(feasible)))
+            raw = self._asking.raw(scoring, pod, snapshot, slice(0, snapshot.nodes.size))
             if raw is None:
                 return
             raw = raw.copy()
@@ -439,7 +467,14 @@ class Filling:
         many = int(np.count_nonzero(among == top))
         keys.lookups.append(Lookup(scoring, fresh, scoring.weight, raw, top, many))
 
-    def _of_feasible(self, keys: KeyColumn, scoring: Scoring, feasible: BoolColumn) -> None:
+    def _of_feasible(
+        self,
+        keys: KeyColumn,
+        scoring: Scoring,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        feasible: BoolColumn,
+    ) -> None:
         """Bakes in scores that are made of the feasible nodes."""
         result = scoring.result
         keys.touched |= int(result.causes)
@@ -448,16 +483,16 @@ class Filling:
         kept_as = None
         if result.shared is not None and not result.causes:
             versions = [value for name, _, value in keys.versions if name == scoring.name]
-            kept_as = scoring.name, result.shared, keys.at.layout, *versions
+            kept_as = scoring.name, result.shared, snapshot.layout, *versions
         found = None if kept_as is None else rows_set.scores.get(kept_as)
         if found is None:
             try:
-                raw = self._raw(keys, scoring, rows_set.rows)
+                raw = self._asking.raw(scoring, pod, snapshot, rows_set.rows)
                 scores = None if raw is None else self._asking.normalized(scoring, raw)
             except PluginError as error:
                 keys.bad = error
                 return
-            column = np.zeros(len(feasible))
+            column = np.zeros(snapshot.nodes.size)
             if scores is not None:
                 column[rows_set.rows] = scores
             found = column, 0.0 if scores is None else scoring.weight
@@ -467,12 +502,13 @@ class Filling:
 
     # ---- masks and totals --------------------------------------------------------------------
 
-    def _passed(self, keys: KeyColumn, rows: Rows) -> tuple[BoolColumn, Scores | None]:
+    def _passed(
+        self, keys: KeyColumn, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> tuple[BoolColumn, Scores | None]:
         """Which of the rows hold a node that no filter by row rejects, and the joint's totals.
 
         Both are borrowed. Without totals all have to be asked alone.
         """
-        pod, snapshot = keys.pod, keys.at
         present = snapshot.nodes.present[rows]
         joint, filters = keys.joint, keys.filters
         at_once = None
@@ -494,7 +530,13 @@ class Filling:
         return passed, totals
 
     def _totals(
-        self, keys: KeyColumn, rows: Rows, passed: BoolColumn, at_once: Scores | None
+        self,
+        keys: KeyColumn,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        rows: Rows,
+        passed: BoolColumn,
+        at_once: Scores | None,
     ) -> Scores:
         """What the baked scores of the rows add up to, in the order of `row_of`. Borrowed.
 
@@ -513,7 +555,7 @@ class Filling:
             scorers = [*keys.joint_scorers, *keys.scorers]
         parts = [(one.weight, one.column[rows]) for one in keys.lookups]
         for scoring in scorers:
-            raw = self._baked(keys, scoring, rows, passed)
+            raw = self._baked(scoring, pod, snapshot, rows, passed)
             if raw is None:
                 continue
             if first:
@@ -527,14 +569,15 @@ class Filling:
             totals += part if weight == 1 else part * weight
         return totals
 
-    def _raw(self, keys: KeyColumn, scoring: Scoring, rows: Rows) -> Scores | None:
-        return self._asking.raw(scoring, keys.pod, keys.at, rows)
-
     def _baked(
-        self, keys: KeyColumn, scoring: Scoring, rows: Rows, passed: BoolColumn
+        self, scoring: Scoring, pod: PodInfo, snapshot: Snapshot, rows: Rows, passed: BoolColumn
     ) -> Scores | None:
+        raw: Scores | None
         shared = scoring.shared
-        raw = self._raw(keys, scoring, rows) if shared is None else shared.column[rows]
+        if shared is None:
+            raw = self._asking.raw(scoring, pod, snapshot, rows)
+        else:
+            raw = shared.column[rows]
         if raw is None or not len(raw):
             return None
         if np.minimum.reduce(raw) < 0 or np.maximum.reduce(raw) > MAX_SCORE:

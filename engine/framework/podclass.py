@@ -79,6 +79,10 @@ class Lookup:
         return self.many > 0 or top == 0.0
 
 
+At = Callable[[], Snapshot]
+"""The snapshot of the cycle that asks."""
+
+
 @dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class KeyColumn:
     """What plugins answer by row for some classes, as a sort key for every node; see the module."""
@@ -133,9 +137,13 @@ class KeyColumn:
     """What is to be raised if it comes to scoring."""
     row: Callable[[int], int | None] | None = None
     """See `row_of`; None: to be made."""
-    pod: PodInfo = field(init=False)
-    at: Snapshot = field(init=False)
-    """About whom, and on what, plugins are asked: those of the question that came last."""
+    at: Snapshot | None = None
+    """What plugins are asked about then: never one of before."""
+
+    def now(self) -> Snapshot:
+        """The snapshot to which it is brought up."""
+        assert self.at is not None
+        return self.at
 
     def baked(self) -> list[Scoring]:
         """The scores that are in the keys."""
@@ -189,17 +197,19 @@ class PodClass:
         self.keys.place.forget()
 
 
-def row_of(keys: KeyColumn, joint: Joint, ties: IntColumn) -> Callable[[int], int | None]:
+def row_of(
+    keys: KeyColumn, joint: Joint, pod: PodInfo, snapshot: Snapshot, ties: IntColumn
+) -> Callable[[int], int | None]:
     """Makes what gives the key of a single row, as the full pass does; None where it has to.
 
     It is good while `layout`, what is shared and the look-ups stay.
     """
-    masks = _masks(keys)
-    checks = [_check(f, keys) for f in keys.filters if f.shared is None]
-    scores = [_weighed(s, keys) for s in keys.scorers]
+    masks = _masks(keys, snapshot)
+    checks = [_check(f, pod, keys.now) for f in keys.filters if f.shared is None]
+    scores = [_weighed(s, pod, keys.now) for s in keys.scorers]
     lookups = [(one.weight, one.cells) for one in keys.lookups]
     turn, places = keys.offset, ties.data
-    at_once = joint.row(keys.at)
+    at_once = joint.row(snapshot)
 
     def row(r: int) -> int | None:
         for mask in masks:
@@ -222,33 +232,33 @@ def row_of(keys: KeyColumn, joint: Joint, ties: IntColumn) -> Callable[[int], in
     return row
 
 
-def total_of(keys: KeyColumn, row: int) -> float:
+def total_of(keys: KeyColumn, pod: PodInfo, snapshot: Snapshot, row: int) -> float:
     """The exact total score of a feasible row."""
-    at_once = None if keys.joint is None else keys.joint.row(keys.at)(row)
+    at_once = None if keys.joint is None else keys.joint.row(snapshot)(row)
     apart = [*keys.joint_scorers, *keys.scorers] if at_once is None else keys.scorers
     total = keys.base + (at_once or 0.0)
     for scoring in apart:
-        total += scoring.weight * _score(scoring, keys)(row)
+        total += scoring.weight * _score(scoring, pod, lambda: snapshot)(row)
     for lookup in keys.lookups:
         total += lookup.weight * lookup.cells[row]
     return total
 
 
-def _masks(keys: KeyColumn) -> list[memoryview[Any]]:
+def _masks(keys: KeyColumn, snapshot: Snapshot) -> list[memoryview[Any]]:
     """What a row must have True in."""
-    masks = [keys.at.nodes.present.data]
+    masks = [snapshot.nodes.present.data]
     masks += [f.shared.cells for f in keys.filters if f.shared and not f.shared.uniform]
     if keys.allowed is not None:
-        allowed = np.zeros(keys.at.nodes.size, np.bool_)
+        allowed = np.zeros(snapshot.nodes.size, np.bool_)
         allowed[keys.allowed] = True
         masks.append(allowed.data)
     return masks
 
 
-def _weighed(scoring: Scoring, keys: KeyColumn) -> tuple[float, Callable[[int], float]]:
+def _weighed(scoring: Scoring, pod: PodInfo, at: At) -> tuple[float, Callable[[int], float]]:
     """The weight, as a whole number if it is one: sums of these are quicker."""
     weight = scoring.weight
-    return int(weight) if weight == int(weight) else weight, _score(scoring, keys)
+    return int(weight) if weight == int(weight) else weight, _score(scoring, pod, at)
 
 
 def _inside(score: float) -> float:
@@ -257,25 +267,25 @@ def _inside(score: float) -> float:
     return score
 
 
-def _check(filtering: Filtering, keys: KeyColumn) -> Callable[[int], bool]:
+def _check(filtering: Filtering, pod: PodInfo, at: At) -> Callable[[int], bool]:
     ask, state = filtering.points.filter, filtering.result.state
     assert ask is not None
 
     def check(r: int) -> bool:
-        passed = ask(state, keys.pod, keys.at, np.array([r], dtype=np.intp)).passed
+        passed = ask(state, pod, at(), np.array([r], dtype=np.intp)).passed
         return passed is None or bool(passed[0])
 
     return check
 
 
-def _score(scoring: Scoring, keys: KeyColumn) -> Callable[[int], float]:
+def _score(scoring: Scoring, pod: PodInfo, at: At) -> Callable[[int], float]:
     if scoring.shared is not None:
         return scoring.shared.cells.__getitem__
     ask, state = scoring.points.score, scoring.result.state
     assert ask is not None
 
     def score(r: int) -> float:
-        scores = ask(state, keys.pod, keys.at, np.array([r], dtype=np.intp))
+        scores = ask(state, pod, at(), np.array([r], dtype=np.intp))
         return 0.0 if scores is None else float(scores[0])
 
     return score
