@@ -107,8 +107,9 @@ class _Console(logging.StreamHandler):  # type: ignore[type-arg]
             with self._turn:
                 first = not self._lines
                 self._lines.append(line)
-            asyncio = sys.modules.get("asyncio")  # who has no loop does without
-            loop = asyncio and asyncio._get_running_loop()  # noqa: SLF001 - the public one raises
+            import asyncio
+
+            loop = asyncio._get_running_loop()  # noqa: SLF001 - the public one raises
             if record.levelno >= logging.WARNING or loop is None:
                 self.flush()
             elif first or loop is not self._loop:  # that one may have ended with its lines

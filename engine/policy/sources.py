@@ -242,8 +242,9 @@ def policies_in(folder: Path) -> tuple[dict[str, str | bytes] | None, tuple[str,
         except OSError as failed:
             why = (f"{failed.filename}: {failed.strerror}",)
         else:
+            why = ()
             if _version(folder) == before:
-                return files, ()
+                return files, why
     return None, why
 
 

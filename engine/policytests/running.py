@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from errno import EINVAL
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,8 +15,7 @@ from dsl.diagnostics import Diagnostic, render
 from dsl.parser import Parser
 from dsl.plan import SortRule
 from dsl.policytest import NOT_FOUND, Case, Expected, Suite, read_suite
-from dsl.source import Span
-from engine.files import MOST_OF_TEXTS, bytes_in
+from dsl.source import MAX_BYTES, Span
 from engine.framework.runtime import PluginError
 from engine.policy.podreads import UnreadFieldError
 from engine.policytests.answers import Answers
@@ -116,9 +114,10 @@ class Runner:
     def run(self, path: Path) -> None:
         """Runs one file. Never raises for what is in it."""
         try:
-            data = _read(path)
+            # One byte over the limit of the language is enough to be told of it.
+            data = _read(path, MAX_BYTES + 1)
         except OSError as failed:
-            self._cannot(path, f"{path} cannot be read: {failed.strerror}\n")
+            self._cannot(path, f"{path} cannot be read: {failed.strerror or failed}\n")
             return
         suite = read_suite(str(path), data, self._reader)
         if not suite.ok:
@@ -186,17 +185,29 @@ class Runner:
 
 def _text(folder: Path, name: str) -> str:
     try:
-        return _read(folder / name, _MAX_MANIFEST).decode("utf-8")
+        data = _read(folder / name, _MAX_MANIFEST + 1)
+        if len(data) > _MAX_MANIFEST:
+            raise FixtureError(
+                f"{name} is larger than {_MAX_MANIFEST >> 20} MiB: keep what the test needs of it"
+            )
+        return data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as failed:
-        why = failed.strerror if isinstance(failed, OSError) else "it is not UTF-8"
-        said = f"{name} cannot be read: {why} (paths start at the test file)"
-        raise FixtureError(said) from failed
+        why = failed.strerror or str(failed) if isinstance(failed, OSError) else "it is not UTF-8"
+        raise FixtureError(
+            f"{name} cannot be read: {why} (paths start at the test file)"
+        ) from failed
 
 
-def _read(path: Path, most: int = MOST_OF_TEXTS) -> bytes:
-    if path.exists() and not path.is_file():  # a device or a pipe might never end
-        raise OSError(EINVAL, "it is no regular file")
-    return bytes_in(path, most)
+def _read(path: Path, size: int) -> bytes:
+    """At most so many bytes of a regular file; a device or a pipe might never end.
+
+    Raises:
+        OSError: it is no file, or it cannot be read.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(f"it is {'a folder' if path.is_dir() else 'no regular file'}")
+    with path.open("rb") as file:
+        return file.read(size)
 
 
 def _about(suite: Suite, case: Case, message: str) -> Diagnostic:
