@@ -55,6 +55,7 @@ from engine.policy.accounts import BY_NAMESPACE, Book, Key, Owner, namespace_of
 from engine.policy.plugin import PolicyPlugin, Worlds, own_promise, place_of, promises
 from engine.policy.waking import events_of_reads
 
+_ALL: Final = 2**62
 _POD: Final = Resource.ASSIGNED_POD
 _FREED: Final = Action.DELETE | Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD_LABEL
 
@@ -135,7 +136,7 @@ class Quota:
             leaves = sum(int(going[one].get(name, 0)) for one in owners if one in going)
             spent = min(leaves, sum(int(one.get(name, 0)) for one in used[1:]))
             taken = sum(int(one.get(name, 0)) for one in used) - spent
-            held = self._held(name, owners, leaves - spent, snapshot)
+            held = self._held(name, owners, leaves - spent if going else _ALL, snapshot)
             return QuotaRoom(
                 name,
                 np.full(nodes, math.floor(limit), np.int64),

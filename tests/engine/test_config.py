@@ -206,7 +206,23 @@ def test_scalars_are_what_they_are_to_kube_scheduler(load_text):
 
 
 def test_what_is_written_is_the_same_to_whoever_reads_it():
-    texts = ["y", "1e3", "08", "0o7", "60:30", "2024-01-01", "yes", "=", "<<", "~", "", "a", "n/a"]
+    texts = [
+        "y",
+        "1e3",
+        "08",
+        "0o7",
+        "60:30",
+        "2024-01-01",
+        "yes",
+        "=",
+        "<<",
+        "~",
+        "",
+        "a",
+        "n/a",
+        "._",
+        "0x_",
+    ]
     given = [*texts, 8, -3, 1.5, True, None]
     text = yaml.dump(given, Dumper=Dumper)
     assert yaml.load(text, Loader) == yaml.safe_load(text) == given

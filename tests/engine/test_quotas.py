@@ -54,6 +54,15 @@ class Quotas(World):
         self.handlers.pods.on_add(pod)
         return pod
 
+    def goes(self, pod):
+        """It has been evicted by a scheduler, and is terminating."""
+        old = being_deleted(pod)
+        evicted = [Condition("DisruptionTarget", "True", "PreemptionByScheduler")]
+        status = msgspec.structs.replace(old.status, conditions=evicted)
+        going = msgspec.structs.replace(old, status=status)
+        self.handlers.pods.on_update(pod, going)
+        return going
+
     def placed(self, name, namespace="a"):
         return self.cache.node_of(f"uid-{namespace}-{name}") is not None
 
@@ -208,12 +217,7 @@ async def test_what_victims_on_other_nodes_leave_is_not_taken_back_once_more():
     await settle(made)
     assert made.edge.evictions == ["a0", "a1", "a2"]
     for number in range(3):
-        old = being_deleted(pods[number])
-        evicted = [Condition("DisruptionTarget", "True", "PreemptionByScheduler")]
-        status = msgspec.structs.replace(old.status, conditions=evicted)
-        going = msgspec.structs.replace(old, status=status)
-        made.handlers.pods.on_update(pods[number], going)
-        pods[number] = going
+        pods[number] = made.goes(pods[number])
     made.comes("b3", namespace="b", cpu="1")
     await settle(made)
     assert made.edge.evictions == ["a0", "a1", "a2", "a3"]
@@ -243,6 +247,16 @@ async def test_what_victims_leave_beyond_what_was_promised_is_there_once(cpu, ev
     assert made.placed("a0")
     assert made.placed("a1")
     assert made.edge.evictions == evicted
+
+
+@in_a_loop
+async def test_what_a_victim_leaves_that_went_for_nobody_who_waits_is_there():
+    made = Quotas(ELASTIC, a=("6", "9"), b=("2", "9"))
+    pods = [made.runs(f"b{number}", "b", cpu="4", priority=1 - number) for number in range(2)]
+    made.goes(pods[0])
+    made.comes("a0", namespace="a", cpu="1")
+    await settle(made)
+    assert made.edge.evictions == []
 
 
 @in_a_loop
