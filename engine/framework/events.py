@@ -64,8 +64,20 @@ class Action(Flag):
     UPDATE_POD_TOLERATION = auto()
     UPDATE_POD_SCHEDULING_GATES_ELIMINATED = auto()
     UPDATE_OTHER = auto()
-    # All from that one to this; they are numbers here.
-    UPDATE = (UPDATE_OTHER << 1) - UPDATE_NODE_ALLOCATABLE  # type: ignore[operator]
+    UPDATE = (
+        UPDATE_NODE_ALLOCATABLE
+        | UPDATE_NODE_LABEL
+        | UPDATE_NODE_TAINT
+        | UPDATE_NODE_CONDITION
+        | UPDATE_NODE_ANNOTATION
+        | UPDATE_NODE_DECLARED_FEATURE
+        | UPDATE_POD_LABEL
+        | UPDATE_POD_SCALE_DOWN
+        | UPDATE_POD_SCALE_UP
+        | UPDATE_POD_TOLERATION
+        | UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+        | UPDATE_OTHER
+    )
     ALL = ADD | DELETE | UPDATE
 
 

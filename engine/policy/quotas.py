@@ -202,7 +202,11 @@ class QuotaRoom(Room):
         """See `Room.held`."""
         return 0
 
-    def held_by(self, pods: PodColumns, rows: NDArray[np.intp]) -> IntColumn:  # noqa: ARG002
+    def held_by(
+        self,
+        pods: PodColumns,  # noqa: ARG002 - a room is made for one question, on the pods of then
+        rows: NDArray[np.intp],
+    ) -> IntColumn:
         """See `Room.held_by`."""
         assert self.holds is not None
         return self.holds[rows]
