@@ -294,7 +294,8 @@ class Comparison:
         self.folder = folder
         policy = folder / "audit.yaml"
         policy.write_text(yaml.safe_dump(AUDIT_POLICY))
-        flags = (f"--audit-policy-file={policy}", "--max-requests-inflight=800")
+        whole = "--audit-log-maxsize=100000"  # MB: the log that is read goes on in no second file
+        flags = (f"--audit-policy-file={policy}", "--max-requests-inflight=800", whole)
         self.plane = ControlPlane(folder / "control-plane", apiserver_flags=flags)
         self.samples = Samples(sizes.nodes)
         self.policies = folder / "policies"

@@ -1,8 +1,10 @@
 """What leaves the process on the console and in files."""
 
 import asyncio
+import io
 import logging
 import stat
+import sys
 import time
 
 import pytest
@@ -57,16 +59,19 @@ def test_lines_of_a_turn_are_written_at_its_end_and_warnings_at_once(capsys, mon
     assert capsys.readouterr().err == "six\nseven\n"
 
 
-def test_the_lines_of_a_turn_that_does_not_end_are_written(capsys, monkeypatch):
+def test_the_lines_of_a_turn_that_does_not_end_are_written(monkeypatch):
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setattr(
+        sys, "stderr", written := io.StringIO()
+    )  # capsys loses what comes as it reads
     log_of_a_process(2, as_json=False)
 
     async def hangs() -> None:
         logging.getLogger("x").info("one")
         until = time.monotonic() + 60
-        while not (told := capsys.readouterr().err) and time.monotonic() < until:
+        while not written.getvalue() and time.monotonic() < until:
             pass
-        assert told.endswith("one\n")
+        assert written.getvalue().endswith("one\n")
 
     asyncio.run(hangs())
 
