@@ -26,6 +26,7 @@ from engine.plugins.volumes.claims import (
     CLASSES,
     FIRST_CONSUMER,
     VOLUMES,
+    are_too_many,
     claim_name,
     claim_names,
     claim_of,
@@ -125,6 +126,8 @@ def _alike(pod: PodInfo, snapshot: Snapshot) -> Alike | None:
         spec = msgspec.structs.replace(claim.spec, storage_class_name=class_of(claim))
         claims[key] = PersistentVolumeClaim(spec=spec)
         said.append((spec, of_class.provisioner, of_class.allowed_topologies))
+    if are_too_many([*claims.values()]):
+        return None
     return Alike(Passing(map(msgspec.msgpack.encode, said)), tuple(claims.values()))
 
 

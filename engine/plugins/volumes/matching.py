@@ -282,7 +282,7 @@ class _Search:
         of_class = class_of(claim)
         pool = self._storage.volumes.of(self._snapshot, of_class)
         before = self._chosen.setdefault(of_class, [])
-        found = pool.first(_request(claim).nano, _suits(claim), self._reach, before)
+        found = pool.first(_request(claim).nano, _suits(claim), self._reach, before, free)
         found[~free] = NONE
         before.append(found)
         if not own:

@@ -47,6 +47,7 @@ def claim(
         "volumeName": volume,
         "accessModes": [more.pop("mode", "ReadWriteOnce")],
         "resources": {"requests": {"storage": size}},
+        "selector": more.pop("selector", None),
     }
     meta = {"namespace": "default", "annotations": annotations}
     item: PersistentVolumeClaim = put(
