@@ -49,7 +49,8 @@ def claim(
         "resources": {"requests": {"storage": size}},
         "selector": more.pop("selector", None),
     }
-    meta = {"namespace": "default", "annotations": annotations}
+    owners = more.pop("owners", None)
+    meta = {"namespace": "default", "annotations": annotations, "ownerReferences": owners}
     item: PersistentVolumeClaim = put(
         cache, PersistentVolumeClaim, name, metadata=meta, spec=spec, **more
     )
