@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from heapq import merge
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ _FEWER: Final = 8
 """Values of a requirement that are compared in the time of another requirement."""
 _SPARE_KINDS: Final = 1024
 _MOST_LATER: Final = 256
-NO_LABEL: Final = "", ""
+_NO_LABEL: Final = "", ""
 #: Of a dry run, what it costs to ask whether a kind matters.
 _A_KIND: Final = 1 / 64
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -70,7 +70,7 @@ class Kinds:
         self.several: list[list[int]] = []
         """Budgets, by number, that select pods of one kind together; see `covers`."""
         self._selected_by: list[tuple[str, Selector]] = []
-        self._by_label: dict[tuple[str, str, str], list[int]] = {}
+        self._by_label: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
         self._covers = np.empty(0, np.int64)
 
     def numbers(self, pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.int64]:
@@ -112,7 +112,12 @@ class Kinds:
             self._selected_by, self._covers = selected_by, np.empty(0, np.int64)
             self.several, self._by_label = [], {}
             for number, one in enumerate(budgets):
-                self._by_label.setdefault((one.namespace, *one.label), []).append(number)
+                asked = one.selector.requirements or ()
+                equal = [(key, of[0]) for key, what, of in asked if what == "In" and len(of) == 1]
+                size = sum(1 + len(of) // _FEWER for _, _, of in asked)
+                label = (one.namespace, *(equal or [_NO_LABEL])[0])
+                if asked:  # without any it selects nobody
+                    self._by_label.setdefault(label, []).append((number, size))
         found: list[int] = []
         for pod in self.each[len(self._covers) :]:
             numbers = self._of(pod, budgets)
@@ -128,12 +133,12 @@ class Kinds:
         """The budgets that select a pod, as far as its namespace may ask of us."""
         labels, left = pod.pod.metadata.labels or {}, _MOST_ASKED
         found: list[int] = []
-        keys = [(pod.namespace, *pair) for pair in (NO_LABEL, *labels.items())]
-        for number in merge(*filter(None, map(self._by_label.get, keys))):
-            left -= budgets[number].size
+        keys = [(pod.namespace, *pair) for pair in (_NO_LABEL, *labels.items()) if labels]
+        for number, size in merge(*filter(None, map(self._by_label.get, keys))):
+            left -= size
             if left < 0 or len(found) == _MOST_OF_A_POD:
                 break
-            if budgets[number].selects(pod):
+            if budgets[number].selector.matches(labels):
                 found.append(number)
         return found
 
@@ -146,7 +151,7 @@ def kind_of(pod: PodInfo) -> int:
     return hash(msgspec.msgpack.encode((*of, pod.terminating, ports)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Budget:
     """How many of the pods that it selects may go; those in `gone` are counted already."""
 
@@ -154,30 +159,6 @@ class Budget:
     selector: Selector
     allowed: int
     gone: frozenset[str] = frozenset()
-
-    @cached_property
-    def label(self) -> tuple[str, str]:
-        """A label that all of its pods have, and the value; NO_LABEL if it names none."""
-        for key, operator, values in self.selector.requirements or ():
-            if operator == "In" and len(values) == 1:
-                return key, values[0]
-        return NO_LABEL
-
-    @cached_property
-    def size(self) -> int:
-        """How many requirements there are to it; many values are as much as one more."""
-        each = self.selector.requirements or ()
-        return 1 + sum(1 + len(one.values) // _FEWER for one in each)
-
-    def selects(self, pod: PodInfo) -> bool:
-        """Whether it is for this pod, by its namespace and labels."""
-        labels = pod.pod.metadata.labels or {}
-        return (
-            len(labels) > 0
-            and pod.namespace == self.namespace
-            and not self.selector.empty
-            and self.selector.matches(labels)
-        )
 
 
 class Plans:

@@ -15,21 +15,10 @@ import numpy as np
 
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot, label_column
 from engine.objects import OwnerReference, Toleration, TopologySpreadConstraint
-from engine.plugins.node_selector import (
-    MOST_REQUIREMENTS,
-    eligibility_key,
-    matching,
-    required,
-)
+from engine.plugins.node_selector import MOST_REQUIREMENTS, eligibility_key, matching, required
 from engine.plugins.taint_toleration import all_tolerated
 from engine.pods.podinfo import PodInfo
-from engine.pods.selectors import (
-    EVERYTHING,
-    Selector,
-    SelectorError,
-    parse_selector,
-    select_labels,
-)
+from engine.pods.selectors import EVERYTHING, Selector, SelectorError, parse_selector, select_labels
 
 HARD: Final = "DoNotSchedule"
 SOFT: Final = "ScheduleAnyway"

@@ -105,7 +105,6 @@ class Book:
         self._own = own
         self._of_namespaces = of_namespaces
         self._objects: tuple[object, int, _Objects] | None = None
-        self._read: _Read = {}
 
     def use(
         self, pod: PodInfo, snapshot: Snapshot, owner: Owner, sums: Sums | None = None
@@ -177,8 +176,8 @@ class Book:
         known = self._objects
         there, version = snapshot.objects(KIND), snapshot.objects_version(KIND)
         if known is None or known[0] is not there or known[1] != version:
-            known = self._objects = there, version, _objects(there, self._read)
-            self._read = known[2].read
+            before = {} if known is None else known[2].read
+            known = self._objects = there, version, _objects(there, before)
         return known[2]
 
     def _promised(

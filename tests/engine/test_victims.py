@@ -9,7 +9,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.collective import victims
 from engine.collective.ranking import Ranking
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
@@ -17,6 +16,7 @@ from engine.objects import from_builtins
 from engine.objects.workloads import PodDisruptionBudget
 from engine.plugins import default_preemption
 from engine.plugins.default_preemption import DefaultPreemption, best_of
+from engine.pods.selectors import Selector
 from tests.builders import Cache, default_plugins, make_node, make_pod
 from tests.effort import examples
 from tests.engine.plugins.volumes.builders import attachment, claim, csi_node, csi_volume
@@ -133,7 +133,7 @@ def test_budgets_of_a_namespace_cost_its_own_pods_and_no_more_than_some(monkeypa
         cache.set_object(pdb(f"b{number}", said, "many"))
         cache.set_object(pdb(f"c{number}", {"matchLabels": {"app": f"{number}"}}, "a"))
     cache.set_object(pdb("last", {"matchLabels": {"app": "a"}}, "a"))
-    preemption, asked = DefaultPreemption(), counting(monkeypatch, victims.Budget, "selects")
+    preemption, asked = DefaultPreemption(), counting(monkeypatch, Selector, "matches")
     read = counting(monkeypatch, default_preemption, "what_it_selects")
     looked_at = counting(monkeypatch, type(cache.pods), "pod")
     assert planned(cache, preemption).violations.tolist() == [2] * 20

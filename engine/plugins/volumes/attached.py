@@ -423,11 +423,7 @@ class NodeVolumes:
 
 
 def _fill(
-    found: OnNode,
-    snapshot: Snapshot,
-    row: int,
-    pods: Iterable[PodInfo],
-    known: Mapping[str, _Read],
+    found: OnNode, snapshot: Snapshot, row: int, pods: Iterable[PodInfo], known: Mapping[str, _Read]
 ) -> None:
     """What these pods, of which some are known, and the attachments of the node have there."""
     attached = Attached()

@@ -41,11 +41,7 @@ def claim_name(pod: Pod, volume: Volume) -> str | None:
 
 def named_claims(pod: Pod) -> list[str]:
     """The claims that the pod names itself, in order; not those made for it."""
-    return [
-        volume.persistent_volume_claim.claim_name
-        for volume in pod.spec.volumes or ()
-        if volume.persistent_volume_claim is not None
-    ]
+    return [name for volume, name in all_claims(pod) if volume.persistent_volume_claim is not None]
 
 
 def claim_names(pod: Pod) -> list[str]:
